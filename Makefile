@@ -24,9 +24,9 @@ LIBS = $(LW_LIBS) -lpthread -ldl -lm
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo '  $(1) $(if $(2),$(2),$@)')
 
-PKGS := rdkafka hiredis openssl jansson sqlite3 libxxhash libmicrohttpd ncursesw
+PKGS := rdkafka hiredis openssl jansson sqlite3 libpq libxxhash libmicrohttpd libcurl ncursesw
 # minimum versions; README.md names the same
-NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, sqlite3 >= 3.35, libxxhash, libmicrohttpd >= 0.9.75, ncursesw >= 6
+NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, sqlite3 >= 3.35, libpq >= 13, libxxhash, libmicrohttpd >= 0.9.75, libcurl >= 7.87, ncursesw >= 6
 
 # goals that need no compiler yet
 EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts deps deps-test demo test ci debian-13 matrix help clean distclean format
@@ -46,7 +46,7 @@ SRC := $(filter-out $(MAIN).c,$(sort $(shell find $(wildcard $(DIRS)) -name exam
 LUA := $(sort $(wildcard queue/lua/*.lua lock/lua/*.lua))
 LUA_PARTS := $(wildcard queue/lua/parts/*.lua)
 OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
-OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o
+OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o $(B)/templates.gen.o
 # the lock library: lock/, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
 LOCKSRC := $(sort $(shell find lock -name '*.c')) base/clock.c base/err.c base/text.c base/thread.c base/redis/connection.c base/redis/login.c base/redis/servers.c base/redis/search.c base/redis/cluster.c base/redis/slot.c base/redis/stream.c base/redis/tls.c base/redis/url.c
@@ -83,7 +83,20 @@ PAGES := $(sort $(wildcard cli/page.md cli/*/page.md))
 $(B)/pages.gen.c: $(PAGES) scripts/embed-pages.sh
 	@mkdir -p $(@D)
 	@scripts/embed-pages.sh $(PAGES) > $@.tmp && mv $@.tmp $@
-$(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o: %.o: %.c
+# the files of `latchwork handler new`, as LANG:PATH:FILE
+T := cli/handler/templates
+TEMPLATES := $(foreach l,c c++ python node go,$l:README.md:$T/$l/README.md.in $l:@NAME@.json:$T/$l/config.json.in) \
+    $(foreach l,c c++,$l:Makefile:$T/$l/Makefile.in $l:messages.jsonl:$T/messages-c.jsonl.in) \
+    $(foreach l,python node go,$l:messages.jsonl:$T/messages.jsonl.in) \
+    c:handler.c:$T/c/handler.c.in c++:handler.cpp:$T/c++/handler.cpp.in \
+    python:handler.py:$T/python/handler.py.in python:latchwork.py:sdk/python/latchwork/__init__.py \
+    node:handler.js:$T/node/handler.js.in node:package.json:$T/node/package.json.in \
+    node:latchwork.js:sdk/node/latchwork.js node:latchwork.d.ts:sdk/node/latchwork.d.ts \
+    go:handler.go:$T/go/handler.go.in go:go.mod:$T/go/go.mod.in go:latchwork/latchwork.go:sdk/go/latchwork.go
+$(B)/templates.gen.c: $(foreach t,$(TEMPLATES),$(lastword $(subst :, ,$t))) scripts/embed-templates.sh Makefile
+	@mkdir -p $(@D)
+	@scripts/embed-templates.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
+$(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o $(B)/templates.gen.o: %.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 
@@ -166,6 +179,7 @@ reference: $(B)/latchwork
 BINDIR := $(PREFIX)/bin
 LIBDIR := $(PREFIX)/lib
 DATADIR := $(PREFIX)/share/latchwork
+SDKDIR := $(DATADIR)/sdk
 DOCDIR := $(PREFIX)/share/doc/latchwork
 MANDIR := $(PREFIX)/share/man
 MAN := $(sort $(wildcard doc/man/*.[1-8]))
@@ -178,6 +192,8 @@ fill_in = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
 # updates the linker's cache if root installs for this machine (no DESTDIR)
 refresh_linker = [ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ! PATH="$$PATH:/sbin:/usr/sbin" command -v ldconfig >/dev/null || PATH="$$PATH:/sbin:/usr/sbin" ldconfig
 
+# examples of the lock library; the others in examples/ are of handlers
+LOCK_EXAMPLES := $(addprefix examples/,inventory redlock rowlock)
 ##@ Install
 ## install: install below PREFIX (/usr/local), or below DESTDIR/PREFIX for a package
 install: all
@@ -197,10 +213,16 @@ install: all
 	$(call install_files,deploy/grafana-dashboard.json deploy/prometheus-alerts.yml,$(DATADIR))
 	cp -r doc/. $(call to,$(DOCDIR))/
 	$(call install_files,LICENSE,$(DOCDIR))
+	$(call install_files,sdk/python/README.md sdk/python/pyproject.toml,$(SDKDIR)/python)
+	$(call install_files,sdk/python/latchwork/__init__.py sdk/python/latchwork/py.typed,$(SDKDIR)/python/latchwork)
+	$(call install_files,sdk/node/README.md sdk/node/package.json sdk/node/latchwork.js sdk/node/latchwork.d.ts,$(SDKDIR)/node)
+	$(call install_files,sdk/go/README.md sdk/go/go.mod sdk/go/latchwork.go,$(SDKDIR)/go)
 	install -d $(call to,$(DOCDIR))/examples
 	cp -r config/examples $(call to,$(DOCDIR))/examples/config
 	cp -r handlers/examples $(call to,$(DOCDIR))/examples/handlers
-	cp -r examples $(call to,$(DOCDIR))/examples/lock
+	install -d $(call to,$(DOCDIR))/examples/lock
+	cp -r $(LOCK_EXAMPLES) $(call to,$(DOCDIR))/examples/lock/
+	cp -r $(filter-out $(LOCK_EXAMPLES),$(wildcard examples/*)) $(call to,$(DOCDIR))/examples/
 	$(refresh_linker)
 ## uninstall: remove what install has put there
 uninstall:

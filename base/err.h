@@ -18,7 +18,7 @@ struct lw_err {
 
 /* Formats the text, cut at the size of the buffer. Returns -1, so that callers can write `return lw_fail(err, …)`. */
 int lw_fail(struct lw_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Sets the text "out of memory" and `memory`. */
+/* Sets the text "out of memory", and the flag `memory`. */
 int lw_fail_memory(struct lw_err *err);
 /* Does what lw_fail() does, and marks the error as permanent. */
 int lw_refuse(struct lw_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -2,8 +2,9 @@
 /* Histograms in shared memory: counts of durations by bucket. Writers add to them by relaxed atomics, and another process reads them at the
  * same time.
  *
- * There are no locks and no allocations, and any number of writers. A reader takes each bucket once and adds them up itself, so within one
- * reading `le` buckets never fall and `+Inf` equals the count. The sum may be ahead of them by a duration that is just being added. */
+ * The functions take no lock and allocate nothing, and there may be any number of writers. A reader reads each bucket once and adds the
+ * buckets up itself, so within one reading the cumulative buckets never fall, and the last one (`+Inf`) equals the count. The sum may
+ * already contain durations that were added after the buckets were read. */
 #ifndef LW_BASE_HISTOGRAM_H
 #define LW_BASE_HISTOGRAM_H
 
@@ -25,7 +26,7 @@ struct lw_hist {
 
 extern const struct lw_hist_bounds lw_bounds_handler, lw_bounds_end_to_end, lw_bounds_redis;
 
-/* Counts `times` durations of `us` each. A negative one, which the clocks of two machines can give, counts as 0. */
+/* Counts `times` durations of `us` microseconds each. A negative duration, which the clocks of two machines can give, counts as 0. */
 static inline void lw_hist_add_n(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us, uint64_t times) {
     int lo = 0, hi = b->n;
     if (us < 0) us = 0;

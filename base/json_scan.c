@@ -47,7 +47,7 @@ static int hex4(const unsigned char *p, const unsigned char *end) {
     return v;
 }
 
-/* Scans an escape \uXXXX, of which the 'u' is next. Sets *code and moves past the escape, which may be a surrogate pair. */
+/* Scans an escape \uXXXX from its 'u' on. Sets *code, and moves past the escape, or past both escapes of a surrogate pair. */
 static int scan_unicode(struct scan *s, unsigned *code) {
     const unsigned char *at = s->p - 1;
     int hi = hex4(s->p + 1, s->end), lo;
@@ -193,8 +193,8 @@ bool lw_json_real(struct lw_bytes raw, double *out) {
     return ok;
 }
 
-/* Refuses a number beyond 64 bits or beyond double. For most numbers the length alone is enough to
- * accept them. */
+/* Refuses an integer that does not fit 64 bits, and any other number that does not fit a double. For most numbers the
+ * length alone is enough to accept them. */
 static int check_fit(const struct scan *s, const struct lw_json_value *v, bool exponent) {
     const unsigned char *start = (const unsigned char *)v->raw.p;
     int64_t integer;
@@ -302,7 +302,8 @@ static void step_back(struct lw_json_path *path) {
     path->mark = mark_step(path->next);
 }
 
-/* Returns true if the step behind the '/' at `next` is `name`. A step writes ~ as ~0 and / as ~1. */
+/* Returns true if the pointer's step that begins with the '/' at `next` names the member `name`. In a step, ~0 stands for ~ and ~1 stands
+ * for /. */
 static bool is_step(const char *next, struct lw_bytes name) {
     size_t i = 0;
     for (const char *p = next + 1; *p && *p != '/'; p++, i++) {
@@ -313,7 +314,7 @@ static bool is_step(const char *next, struct lw_bytes name) {
     return i == name.n;
 }
 
-/* Returns true if the step is this index, which has no leading zero. */
+/* Returns true if the step is this index, written without a leading zero. */
 static bool is_index(const char *next, size_t index) {
     const char *p = next + 1;
     if (p[0] == '0' && is_digit((unsigned char)p[1])) return false;
@@ -322,9 +323,9 @@ static bool is_index(const char *next, size_t index) {
     return n && (!*p || *p == '/') && v == index;
 }
 
-/* Moves each path that leads to the open container one step on, if its next step is the member `name` or, with
- * name NULL, the element `index`. Returns false if there is no such path. A value found earlier under the same
- * name is forgotten. */
+/* Moves on by one step each path that leads to the container opened last, if its next step is the member `name` or, with
+ * name NULL, the element `index`. Returns false if no path was moved. A value found earlier under the same name is
+ * forgotten. */
 static bool enter(struct scan *s, const struct lw_bytes *name, size_t index) {
     bool any = false;
     uint32_t mark = name ? mark_of(name->n, name->n ? *name->p : '\0') : 0;
@@ -346,7 +347,8 @@ static void leave(struct scan *s) {
 
 /* --- values ---------------------------------------------------------------------------------------------------------------------
  *
- * `wanted` is true if at least one path leads to the value; such paths have the depth of the scan. Any other value is only checked. */
+ * `wanted` is true if at least one path leads to the value, which means that the number of steps taken on the path equals the number of
+ * open containers. A value that is not wanted is only checked for its syntax. */
 
 static int scan_value(struct scan *s, bool wanted);
 

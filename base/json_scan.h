@@ -40,14 +40,14 @@ struct lw_json_value {
 
 struct lw_json_rules {
     int depth_max; /* maximum nesting of objects and arrays */
-    bool fit;      /* refuse values that C cannot represent: integers beyond 64 bits, numbers beyond double, NUL in a name */
+    bool fit;      /* refuse values that C cannot represent: integers beyond 64 bits, numbers too large for a double, NUL in a name */
 };
 
 /* A pointer, and how far a scan has followed it. It serves any number of scans, one at a time. */
 struct lw_json_path {
     const char *pointer; /* borrowed */
     /* The scan alone uses the fields below. */
-    const char *next;          /* the '/' of the next step; at the end of the pointer: the value is found */
+    const char *next;          /* points to the '/' of the next step, or to the end of the pointer once the value is found */
     int depth;                 /* number of steps already taken */
     uint32_t mark, first_mark; /* length and first byte of the next and of the first step, which rule out most names without a comparison */
 };

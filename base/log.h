@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log: one line per event on stderr, text or JSON (log.format), written with one write(2) so
- * that the lines of several processes do not mix. Safe from any thread. Never log payloads or
- * secrets; log keys only at debug level. */
+/* The log: one line per event on stderr, text or JSON (log.format), written with one write(2) so that the lines of several processes do not
+ * mix. Any thread may call these functions. Never log payloads or secrets; log keys only at debug level. */
 #ifndef LW_BASE_LOG_H
 #define LW_BASE_LOG_H
 

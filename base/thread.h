@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two functions for threads that POSIX lacks. */
+/* Starts and joins threads in two ways that POSIX does not offer. */
 #ifndef LW_BASE_THREAD_H
 #define LW_BASE_THREAD_H
 
@@ -9,8 +9,8 @@
 
 /* Starts a thread in which every signal is blocked, so that the program's own threads handle them. Returns 0, or an errno value. */
 int lw_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
-/* Waits at most timeout_ms for the end of a thread. Returns false if it has not ended; it is
- * then detached, and what it uses must stay valid. */
+/* Waits at most timeout_ms for the end of a thread. Returns false if the thread has not ended. It
+ * is then detached, and what it uses must stay valid until it ends. */
 bool lw_join_within(pthread_t thread, int64_t timeout_ms);
 
 #endif

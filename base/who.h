@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who runs this program, for an audit. */
+/* Names the user who runs this program, for an audit. */
 #ifndef LW_BASE_WHO_H
 #define LW_BASE_WHO_H
 

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # The benchmark: make bench (at most 15 minutes), make bench-full (everything, goes on where it stopped). BENCH: more options of bench/run.py
-BENCHTOOLS := $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/answer $(B)/bench/bench.so $(B)/tests/tools/kafkatool
+BENCHTOOLS := $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/answer $(B)/bench/web $(B)/bench/bench.so $(B)/bench/batch.so $(B)/tests/tools/kafkatool
 
-$(B)/bench/naive $(B)/bench/writer: $(B)/bench/%: $(B)/bench/%.o $(B)/bench/journal.o
+$(B)/bench/writer: $(B)/bench/writer.o $(B)/bench/writer_postgres.o $(B)/bench/journal.o $(LIB)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)
+$(B)/bench/naive: $(B)/bench/%: $(B)/bench/%.o $(B)/bench/journal.o
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $^ $(LIBS)
-$(B)/bench/judge $(B)/bench/answer: $(B)/bench/%: $(B)/bench/%.o
+$(B)/bench/judge $(B)/bench/answer $(B)/bench/web: $(B)/bench/%: $(B)/bench/%.o
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $^
-$(B)/bench/bench.so: bench/plugin/bench.c bench/journal.c bench/journal.h include/latchwork/handler.h $(B)/flags.mk
+$(B)/bench/batch.so: BENCH_FLAGS = -DBENCH_BATCH_MAX=64
+$(B)/bench/bench.so $(B)/bench/batch.so: bench/plugin/bench.c bench/journal.c bench/journal.h include/latchwork/handler.h $(B)/flags.mk
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) $(ALLFLAGS) -shared -fPIC -o $@ bench/plugin/bench.c bench/journal.c -lpthread
+	$(Q)$(CC) $(ALLFLAGS) $(BENCH_FLAGS) -shared -fPIC -o $@ bench/plugin/bench.c bench/journal.c -lpthread
 
 # the bare programs, in a folder of their own
 include bench/limits/limits.mk

@@ -5,12 +5,26 @@ JSON with messages, first_us, last_us."""
 import hashlib
 import json
 import os
+import shutil
+import subprocess
 
 TTL_MS = 5000
+AT_A_TIME = 100  # number of coroutines per process
+PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python")
+SDK = os.path.join(PYTHON, "../../sdk/python/latchwork")
+
+
+def has_kafka(interpreter):
+    return subprocess.run([interpreter, "-c", "import confluent_kafka"], capture_output=True).returncode == 0
+
+
+# All contenders in Python run with this python3. The first one in PATH may lack the package confluent_kafka, which
+# /usr/bin/python3 may have.
+INTERPRETER = next((p for p in ("python3", "/usr/bin/python3") if shutil.which(p) and has_kafka(p)), None)
 
 
 def digest(*paths):
-    """Returns one hash of files and of all files in folders, which tells whether a result was
+    """Returns one hash of the given files and of all files in the given folders. A result with the same hash was
     measured with the same programs."""
     h = hashlib.sha256()
     for path in paths:
@@ -23,14 +37,18 @@ def digest(*paths):
 class Run:
     """The names and folders that one run of one contender uses."""
 
-    def __init__(self, rig, workload, number):
+    def __init__(self, rig, workload, contender, number):
         self.rig, self.workload = rig, workload
         self.name = f"b{number}"
         self.folder = os.path.join(rig.folder, self.name)
         self.journal = os.path.join(self.folder, "journal")
         os.makedirs(self.journal)
         self.topic, self.messages = workload.data.topic, workload.data.messages
-        self.redises = rig.redises(workload.shards)
+        self.redises = rig.cluster_redises() if contender.link == "cluster" else rig.redises(workload.shards)
+
+    def store(self, scheme=""):
+        """Returns the database of kind insert: an empty one of PostgreSQL, or a file for SQLite."""
+        return self.rig.postgres.url if self.workload.postgres else scheme + os.path.join(self.folder, "store.db")
 
     def prefix(self, name):
         """Returns the full name of a key of the only shard of this run."""
@@ -39,7 +57,7 @@ class Run:
 
 class Program:
     """A contender that is a program of its own, not Latchwork."""
-    ours = False
+    ours, link = False, None
 
     def __init__(self, name, label, path, threads, *extra, redis="--redis"):
         self.name, self.label, self.path, self.threads, self.extra, self.redis = name, label, path, threads, extra, redis
@@ -63,6 +81,34 @@ class Program:
             if w.journal:
                 words += ["--journal", run.journal]
         return words
+
+
+class Loop(Program):
+    """A plain loop in Python, which needs a package of its own."""
+
+    def built(self):
+        return INTERPRETER is not None
+
+    def command(self, run):
+        return [INTERPRETER, self.path, "--brokers", run.rig.kafka.brokers, "--topic", run.topic, "--group", run.name, "--messages",
+                str(run.messages)]
+
+
+class Bare(Program):
+    """Bare coroutines, without Kafka and Redis."""
+
+    def command(self, run):
+        return [INTERPRETER or "python3", self.path, "--messages", str(run.messages), "--work-us", str(run.workload.work_us), "--at-a-time", str(AT_A_TIME)]
+
+
+class Driver(Program):
+    """A load driver for the web server of bench/web.c, without Kafka and Redis."""
+
+    def built(self):
+        return os.path.exists(self.path) and shutil.which("h2load") is not None
+
+    def command(self, run):
+        return [self.path, PYTHON + "/drive.py", "--messages", str(run.messages)]
 
 
 class Java(Program):
@@ -95,30 +141,38 @@ class Writer(Program):
     def command(self, run):
         r = run.rig
         return [self.path, "--brokers", r.kafka.brokers, "--topic", run.topic, "--group", run.name, "--messages", str(run.messages),
-                "--store", os.path.join(run.folder, "store.db")]
+                "--store", run.store()]
 
 
 class Latchwork:
     """Latchwork, known only by its program, its configuration and its handlers."""
     ours = True
 
-    def __init__(self, name, label, build, handler="plugin", in_flight=1, link="unix"):
+    def __init__(self, name, label, build, handler="plugin", in_flight=1, link="unix", lock=None):
         self.name, self.label, self.handler, self.in_flight, self.link = name, label, handler, in_flight, link
-        self.path, self.plugin = os.path.join(build, "latchwork"), os.path.join(build, "bench/bench.so")
+        self.path, self.plugin = os.path.join(build, "latchwork"), os.path.join(build, "bench/batch.so" if handler == "batch" else "bench/bench.so")
+        self.lock = lock or {}
+        self.python = PYTHON + "/handler.py"
         self.answer = os.path.join(build, "bench/answer")  # an exec handler that answers "done" to each request
+        self.web = os.path.join(build, "bench/web")  # a web server that answers 204 to each request, beside the program
 
     def built(self):
         return os.path.exists(self.path)
 
     def digest(self):
-        return digest(self.path, self.plugin, self.answer)
+        return digest(self.path, self.plugin, self.answer, self.web, *([PYTHON, SDK] if self.handler == "python" else []))
 
     def handler_config(self, run, threads, journal):
         w = run.workload
         if self.handler == "exec":
             return {"type": "exec", "command": [os.path.abspath(self.answer)], "processes": threads, "in_flight": self.in_flight}
+        if self.handler == "http":
+            return {"type": "http", "url": "${LW_WEB_URL}", "in_flight": self.in_flight}
+        if self.handler == "python":
+            command = [INTERPRETER or "python3", os.path.abspath(self.python), str(w.work_us)]
+            return {"type": "exec", "command": command, "processes": threads, "in_flight": self.in_flight}
         if self.handler == "insert":
-            return {"type": "insert", "store": "sqlite:" + os.path.join(run.folder, "store.db"), "table": "events", "create": True,
+            return {"type": "insert", "store": run.store("sqlite:"), "table": "events", "create": True,
                     "columns": {"seq": "/seq", "id": "/id", "amount": "/amount"}, "primary_key": ["seq"], "on_conflict": "ignore",
                     "threads": threads}
         config = {"work_us": w.work_us}
@@ -130,6 +184,8 @@ class Latchwork:
         return {"unix": "unix://" + redis.path, "tcp": f"redis://127.0.0.1:{redis.port}", "tls": f"rediss://127.0.0.1:{redis.tls_port}"}[self.link]
 
     def redis_config(self, run):
+        if self.link == "cluster":
+            return {"cluster": [f"127.0.0.1:{r.port}" for r in run.redises], "shards": 1}
         tls = {"tls": {"ca_file": run.redises[0].ca_file}} if self.link == "tls" else {}
         return {"url": [self.url(r) for r in run.redises]} | tls
 
@@ -139,18 +195,21 @@ class Latchwork:
         with open(path, "w") as f:
             json.dump({"name": run.name, "workers": workers,
                        "kafka": {"topics": [topic], "properties": {"bootstrap.servers": run.rig.kafka.brokers}},
-                       "redis": self.redis_config(run), "key": {"from": "message-key"}, "lock": {"ttl_ms": ttl_ms},
+                       "redis": self.redis_config(run), "key": {"from": "message-key"}, "lock": {"ttl_ms": ttl_ms} | self.lock,
                        "queue": {"max_waiting": 10_000_000}, "handler": self.handler_config(run, threads, journal),
                        "log": {"level": "error"}}, f)
         return path
 
     def command(self, run, drain=True):
-        return [self.path, "run", "--json", "-c", self.config(run, run.topic)] + (["--drain"] if drain else [])
+        return self.beside() + [self.path, "run", "--json", "-c", self.config(run, run.topic)] + (["--drain"] if drain else [])
+
+    def beside(self):
+        return [self.web] if self.handler == "http" else []
 
     def warm_command(self, run):
         """Returns the command with which Latchwork joins the epoch. Its TTL is short, because the quarantine
         that a fresh Redis costs once is as long as the TTL; a longer TTL later does not change the epoch."""
-        return [self.path, "run", "-c", self.config(run, "warm", ttl_ms=500, journal=False), "--drain"]
+        return self.beside() + [self.path, "run", "-c", self.config(run, "warm", ttl_ms=500, journal=False), "--drain"]
 
 
 def contenders(build, root):
@@ -171,11 +230,18 @@ def contenders(build, root):
         Latchwork("ours", "Latchwork", build),
         Latchwork("ours-tcp", "Latchwork, Redis over TCP", build, link="tcp"),
         Latchwork("ours-tls", "Latchwork, Redis over TLS", build, link="tls"),
+        Latchwork("ours-cluster", "Latchwork, Redis Cluster", build, link="cluster"),
+        Latchwork("ours-batch", "Latchwork, batches of one key", build, "batch", lock={}),
         Latchwork("ours-exec", "Latchwork, exec", build, "exec"),
         Latchwork("ours-exec-64", "Latchwork, exec, 64 in flight", build, "exec", 64),
+        Latchwork("ours-http", "Latchwork, http", build, "http", 64),
+        Driver("h2load", "h2load on the web server", os.path.join(build, "bench/web"), 0),
+        Latchwork("ours-python", "Latchwork, exec in Python", build, "python", AT_A_TIME),
+        Loop("python-loop", "plain loop in Python", PYTHON + "/loop.py", 0),
+        Bare("bare-coroutines", "bare coroutines in Python", PYTHON + "/bare.py", 0),
         Latchwork("ours-insert", "Latchwork, insert", build, "insert"),
         Program("naive", "naive C loop", os.path.join(build, "bench/naive"), 4, "--ttl-ms", str(TTL_MS)),
-        Writer("writer", "bare SQLite writer", os.path.join(build, "bench/writer"), 0),
+        Writer("writer", "bare writer", os.path.join(build, "bench/writer"), 0),
         Java("parallel", "Parallel Consumer, no lock", parallel, 16, "--lock", "none", redis="--redis-port"),
         Java("parallel-lock", "Parallel Consumer + Redisson", parallel, 16, "--lock", "redisson", redis="--redis-port"),
         Limit("limit-scripts", "bare batched scripts", os.path.join(limits, "scripts"), script_words),

@@ -34,8 +34,8 @@ REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 SAMPLE_S = 0.05
 WARM = 1000
 EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # a handler that answers "done" to each request
-# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are missing here because
-# scripts call them far more often than clients send them; clients send one of each with each INFO.
+# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are missing here, because most
+# calls of them come from scripts; a client sends one of each whenever it sends INFO.
 SENT = ("evalsha", "eval", "script|load", "info", "config|get", "brpoplpush", "blmove", "lrange", "hello", "auth", "select", "client|setname")
 
 
@@ -287,7 +287,7 @@ def table(results):
 
 
 def ratios(results, turns):
-    """Prints how many times as fast the first configuration is as each other one, in each turn."""
+    """Prints the rate of the first configuration divided by the rate of each other one, for each round, and the median of the rounds."""
     first = [r["rate"] for r in results if r["how"] == turns[0]]
     for how in turns[1:]:
         other = [r["rate"] for r in results if r["how"] == how]

@@ -80,16 +80,23 @@ static void note(struct bench_progress *p, int64_t start, int64_t end) {
     atomic_fetch_add_explicit(&p->handled, 1, memory_order_release);
 }
 
-void bench_handle(struct bench_journal *j, int64_t work_us, const void *key, size_t n_key, int32_t partition, int64_t offset) {
-    int64_t start = bench_us(), end = start;
-    if (work_us > 0) {
-        work(work_us);
-        end = bench_us();
-    }
-    if (j->lines && fprintf(my_file(j), "%" PRId64 " %" PRId64 " %.*s %d %" PRId64 "\n", start, end, (int)n_key, (const char *)key,
+int64_t bench_work(int64_t work_us) {
+    int64_t start_us = bench_us();
+    if (work_us > 0) work(work_us);
+    return start_us;
+}
+
+void bench_record(struct bench_journal *j, int64_t start_us, int64_t end_us, const void *key, size_t n_key, int32_t partition,
+                  int64_t offset) {
+    if (j->lines && fprintf(my_file(j), "%" PRId64 " %" PRId64 " %.*s %d %" PRId64 "\n", start_us, end_us, (int)n_key, (const char *)key,
                             (int)partition, offset) < 0)
         fail("writing");
-    note(j->progress, start, end);
+    note(j->progress, start_us, end_us);
+}
+
+void bench_handle(struct bench_journal *j, int64_t work_us, const void *key, size_t n_key, int32_t partition, int64_t offset) {
+    int64_t start_us = bench_work(work_us);
+    bench_record(j, start_us, work_us > 0 ? bench_us() : start_us, key, n_key, partition, offset);
 }
 
 void bench_journal_close(struct bench_journal *j) {

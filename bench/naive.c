@@ -4,10 +4,10 @@
  *     poll one ── SET lock TOKEN NX PX ── yes ── handle (nothing) ── EVALSHA compare and delete ── store the offset
  *              │                        └─ no ── LPUSH waiting (Kafka may forget the message)
  *              └─ after every --drain-every messages: RPOPLPUSH waiting taken, then the same lock; done: LREM taken; busy: put back
- * Latchwork also keeps the order, renews leases, counts fences, recognizes messages that are already done, and survives crashes; this
- * loop does nothing of that. Prints one line of JSON: messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a
- * handler), and its counts. The handler sleeps for --work-us; with --journal DIR each thread records what it handles (bench/journal.h).
- * Ends after --messages are handled; exit status 1 if nothing moves for 30 s. */
+ * Latchwork also keeps the order, renews leases, counts fences, recognizes messages that are already done, and survives crashes; this loop
+ * does none of these. It prints one line of JSON: messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a handler),
+ * and its counts. The handler sleeps for --work-us; with --journal DIR each thread records what it handles (bench/journal.h). The program
+ * ends after --messages are handled, and with exit status 1 if nothing moves for 30 s. */
 #include "bench/journal.h"
 
 #include <errno.h>
@@ -103,8 +103,7 @@ static void push(struct thread *t, const char *list, const char *p, size_t n) {
     freeReplyObject(ask(t, 3, argv, len));
 }
 
-/* Reads a message of the waiting list, which has the form "KEYLENGTH PARTITION OFFSET KEY
- * PAYLOAD". */
+/* A message of the list "waiting", where its text is "KEYLENGTH PARTITION OFFSET KEY PAYLOAD". */
 struct item {
     const char *key;
     size_t n_key;

@@ -22,10 +22,12 @@ import plot
 import table
 from contenders import contenders
 from measure import Measure
-from servers import Failure, Kafka, Redis
+from servers import Failure, Kafka, Redis, make_cluster
 from workloads import PARTITIONS, WARM, plan
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests/live"))
+from lib.postgres import Postgres  # noqa: E402 (its folder is known only now)
 
 
 def say(text):
@@ -38,6 +40,8 @@ class Rig:
     def __init__(self, build, folder, tls):
         self.folder = folder
         self.redis = Redis(os.path.join(folder, "redis"), tls)
+        self.started_postgres = None  # the first workload that needs PostgreSQL starts it
+        self.cluster = []  # masters of a Redis Cluster, started by the first workload that needs them
         self.more = []  # Redis servers for further shards, started by the first workload that needs them
         try:
             self.kafka = Kafka(os.path.join(folder, "kafka"), os.path.join(build, "tests/tools/kafkatool"))
@@ -52,8 +56,23 @@ class Rig:
             self.more.append(Redis(os.path.join(self.folder, f"redis-{len(self.more) + 2}")))
         return [self.redis] + self.more[:n - 1]
 
+    def cluster_redises(self):
+        """Returns a list of one Redis: the master of the cluster that has the slot of the only shard, and so all the work."""
+        self.cluster = self.cluster or make_cluster(os.path.join(self.folder, "cluster"))
+        return self.cluster[:1]
+
+    @property
+    def postgres(self):
+        """Returns a PostgreSQL that waits for the disk at each commit, as it does by default."""
+        if not self.started_postgres:
+            self.started_postgres = Postgres("-c", "fsync=on")
+            self.started_postgres.start()
+        return self.started_postgres
+
     def end(self):
-        for r in [self.redis] + self.more:
+        if self.started_postgres:
+            self.started_postgres.remove()
+        for r in [self.redis] + self.more + self.cluster:
             r.end()
         self.kafka.end()
 
@@ -68,7 +87,7 @@ class Results:
             with open(path) as f:
                 for line in f:
                     if not line.endswith("\n"):
-                        break  # the line is incomplete: the benchmark ended while it wrote it
+                        break  # the line is incomplete, because the benchmark ended while it wrote this line
                     self.rows.append(json.loads(line))
         with open(path, "w") as f:  # write the file again without the incomplete line
             for row in self.rows:
@@ -94,7 +113,7 @@ class Bench:
         self.contenders = contenders(o.build, ROOT)
         self.digests = {c.name: c.digest() for c in self.contenders.values() if c.built()}
         self.results = Results(os.path.join(o.build, "bench", "results.jsonl" if o.full else "quick.jsonl"), o.report or (o.full and not o.fresh))
-        self.plan = [w for w in plan(o.full) if (w.name in o.only if o.only else o.full or not w.tls)]
+        self.plan = [w for w in plan(o.full) if (w.name in o.only if o.only else o.full or not w.rare)]
         for name in {c for w in self.plan for c in w.contenders} - set(self.digests):
             say(f"left out, not built: {self.contenders[name].label}")
 

@@ -81,13 +81,16 @@ def free_port():
 
 class Redis:
     """A private redis-server on a unix socket, and also on a free loopback port for Java clients, which cannot use a unix socket; with
-    tls, on another port for TLS, too."""
+    tls, on another port for TLS, too. With cluster, it is a node that knows no other yet."""
 
-    def __init__(self, folder, tls=False):
+    def __init__(self, folder, tls=False, cluster=False):
         os.makedirs(folder)
         self.path = os.path.join(folder, "redis.sock")
         self.port, self.tls_port, self.ca_file = free_port(), None, os.path.join(folder, "ca.pem")
         more = self.with_tls(folder) if tls else []
+        if cluster:
+            self.bus_port = free_port()
+            more += ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
         with open(os.path.join(folder, "redis.log"), "wb") as log:
             self.process = subprocess.Popen(
                 [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.path, "--save", "", "--appendonly",
@@ -121,6 +124,21 @@ class Redis:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def make_cluster(folder):
+    """Starts a cluster of three masters. Returns them; the first has slot 96, where shard 0 is, and with one shard it has all the work."""
+    nodes = [Redis(os.path.join(folder, f"node-{i}"), cluster=True) for i in range(3)]
+    for i, n in enumerate(nodes):
+        n("CLUSTER", "ADDSLOTSRANGE", i * 16384 // 3, (i + 1) * 16384 // 3 - 1)
+        n("CLUSTER", "MEET", "127.0.0.1", nodes[0].port, nodes[0].bus_port)
+    for _ in range(600):
+        if all(b"cluster_state:ok" in n("CLUSTER", "INFO") and b"cluster_known_nodes:3" in n("CLUSTER", "INFO") for n in nodes):
+            return nodes
+        time.sleep(0.05)
+    for n in nodes:
+        n.end()
+    raise Failure("the nodes of the cluster do not find each other; see the logs in " + folder)
 
 
 class Kafka:

@@ -83,7 +83,7 @@ class Goals:
         self.lines.append(f"| {what} | {goal} | {got} | {'–' if met is None else 'yes' if met else '**no**'} |")
 
     def limit(self, what, goal, v, most=None, least=None):
-        """Adds a row that compares the median of v with the goal."""
+        """Adds a row with the values v, and with whether their median is within the bounds of the goal."""
         if not v:
             return self.add(what, goal, "not measured", None)
         m = statistics.median(v)
@@ -107,11 +107,23 @@ def goals(rows):
         g.limit(f"{w}, misordered", "0", v("misordered")[:1] and [max(v("misordered"))], most=0)
         g.limit(f"{w}, commands sent a message", "≤ 0.2", v("sent"), most=0.2)
         g.limit(f"{w}, commands inside scripts a message", "≤ 8", v("inside"), most=8)
+    g.limit("W3x in batches of one key, of the serial bound of single messages", "≥ 20", values(rows, "W3x-batch", "ours-batch", "of_bound"),
+            least=20)
     g.ratio("W4 / bare writer of the same topic", "≥ 0.8", ("W4", "ours-insert"), ("W4", "writer"), least=0.8)
     g.ratio("W4 / bare transactions, no Kafka", "≥ 0.8", ("W4", "ours-insert"), ("W4", "limit-sqlite"), least=0.8)
+    g.ratio("W4-pg / bare writer with the same statement", "≥ 0.8", ("W4-pg", "ours-insert"), ("W4-pg", "writer"), least=0.8)
     many = ("W1-exec-64", "ours-exec-64")
     g.ratio("exec, 64 in flight / W1", "≥ 0.6", many, ours, least=0.6)
     g.ratio("exec, 64 in flight / 1 in flight", "≥ 8", many, ("W1-exec", "ours-exec"), least=8)
+    g.ratio("http / h2load on the same web server", "≥ 0.7", ("W1-http", "ours-http"), ("W1-http", "h2load"), least=0.7)
+    g.ratio("no-op in Python / a plain loop in Python", "≥ 0.5", ("W1-python", "ours-python"), ("W1-python", "python-loop"), least=0.5)
+    ten = [min(v, 40_000) for v in values(rows, "python-10", "bare-coroutines", "rate")]
+    g.limit("10 ms in Python, of 400 / 10 ms or bare coroutines", "≥ 0.8",
+            [v / b for v, b in zip(values(rows, "python-10", "ours-python", "rate"), ten)], least=0.8)
+    for ms in (1, 10, 100):
+        for name in ("ours", "ours-python"):
+            g.ratio(f"{ms} ms, 400 at a time, {name} / Parallel Consumer, no lock", "≥ 1", (f"work-{ms}", name), (f"work-{ms}", "parallel"), least=1)
+    g.ratio("one busy node of a Redis Cluster / Redis by itself", "≥ 0.95", ("W1-cluster", "ours-cluster"), ("W1-cluster", "ours-tcp"), least=0.95)
     g.ratio("W5, drain / W1", "≥ 0.5", ("W5", "ours"), ours, least=0.5)
     g.limit("W5, memory beyond the payload / envelope beyond the payload", "≤ 1.3", values(rows, "W5", "ours", "of_envelope"), most=1.3)
     g.limit("W5, memory of a waiting message / its whole envelope", "(1.3)", values(rows, "W5", "ours", "of_whole"), most=1.3)

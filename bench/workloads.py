@@ -52,7 +52,9 @@ class Workload:
     rate: float = 0  # for kind latency: messages/s offered; below 0: a share of our own median rate in W1 (-0.5: half)
     limit_s: int = 300
     most_rounds: int = 1000
-    tls: bool = False  # Redis also listens for TLS; a quick run skips such a workload unless it is named
+    postgres: bool = False  # for kind insert: into PostgreSQL, not SQLite
+    tls: bool = False  # Redis also listens for TLS
+    rare: bool = False  # a quick run skips the workload unless it is named
     shape: dict = field(default_factory=dict, compare=False)  # threads per contender: {"ours": (workers, threads), "naive": threads …}
 
     @property
@@ -79,16 +81,29 @@ def plan(full):
                  ("ours", "naive") + java, work_us=1000, journal=True, shape={"ours": (4, 8), "naive": 16}, limit_s=900),
         Workload("W3x", "half on one key, 1 ms, spread", "plain", Data(40_000 if full else 10_000, 10_000, hot=0.5, partitioner="random"),
                  ("ours", "naive") + java, work_us=1000, journal=True, shape={"ours": (4, 8), "naive": 16}, limit_s=900),
+        Workload("W3x-batch", "half on one key, 1 ms a call of up to 64", "plain", Data(40_000, 10_000, hot=0.5, partitioner="random"),
+                 ("ours-batch",), work_us=1000, journal=True, shape={"ours-batch": (8, 4)}, limit_s=900),
         Workload("latency-1000", "1,000 msg/s of 1 ms", "latency", Data(30_000 if full else 8_000, 10_000), ("ours", "naive"),
                  work_us=1000, journal=True, rate=1000, shape={"ours": (2, 8), "naive": 16}),
         Workload("latency-half", "half of our own W1 rate, no-op", "latency", Data(n, 100_000), ("ours",), journal=True, rate=-0.5),
         Workload("W4", "deduplicated insert, SQLite", "insert", Data(400_000 if full else 200_000, 10_000, repeat=0.1),
                  ("ours-insert", "writer", "limit-sqlite"), shape={"ours-insert": (1, 1)}),
+        Workload("W4-pg", "deduplicated insert, PostgreSQL", "insert", Data(400_000 if full else 200_000, 10_000, repeat=0.1),
+                 ("ours-insert", "writer"), shape={"ours-insert": (1, 2)}, postgres=True),
         Workload("W5", "parked before", "parked", Data(1_000_000, 100_000) if full else Data(100_000, 10_000), ("ours",), limit_s=900),
-        Workload("W1-tls", "no-op, Redis over TCP and over TLS", "plain", w1, ("ours-tcp", "ours-tls"), limit_s=900, tls=True),
+        Workload("W1-tls", "no-op, Redis over TCP and over TLS", "plain", w1, ("ours-tcp", "ours-tls"), limit_s=900, tls=True, rare=True),
+        Workload("W1-cluster", "no-op, Redis by itself and one busy node of a Redis Cluster", "plain", w1, ("ours-tcp", "ours-cluster"), limit_s=900,
+                 rare=True),
         Workload("W1-exec", "no-op by two processes a worker", "plain", Data(50_000, 100_000), ("ours-exec",)),
         Workload("W1-exec-64", "no-op by two processes a worker, 64 in flight", "plain", w1, ("ours-exec-64",)),
+        Workload("W1-http", "a web server that only answers, 64 in flight a worker", "plain", w1, ("ours-http", "h2load")),
+        Workload("W1-python", "no-op in Python, two processes a worker", "plain", w1, ("ours-python", "python-loop")),
+        Workload("python-10", "10 ms in Python, 4 processes x 100", "plain", Data(200_000, 100_000), ("ours-python", "bare-coroutines"),
+                 work_us=10_000),
     ]
+    for ms, n in ((1, 100_000), (10, 50_000), (100, 10_000)):
+        list_.append(Workload(f"work-{ms}", f"{ms} ms, 400 at a time", "plain", Data(n, 100_000), ("ours", "ours-python", "parallel"),
+                              work_us=ms * 1000, shape={"ours": (2, 200), "parallel": 400}))
     for keys in (1_000, 100_000) + ((10_000_000,) if full else ()):
         list_.append(Workload(f"keys-{keys}", f"no-op, {keys:,} keys", "plain", Data(1_000_000 if full else 200_000, keys), ("ours",)))
     for waiting in (0, 100_000) + ((1_000_000,) if full else ()):

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bare writer: what the store itself allows. One thread reads a topic and inserts its rows into SQLite, in transactions as large
- * as Latchwork's (256 messages), and the primary key ignores duplicates. It has no locks, fences or identities, and no protection
- * against crashes.
+/* The bare writer: what the store itself allows. One thread reads a topic and inserts its rows, in transactions as large
+ * as Latchwork's (256 messages), and the primary key ignores duplicates. It has no locks, and no protection against crashes. Into SQLite it
+ * writes rows only; into PostgreSQL it sends the statement that Latchwork sends, with fences and identities that nobody needs.
  *
- *     writer --brokers H:P --topic T --group G --messages N --store FILE [--batch N]
+ *     writer --brokers H:P --topic T --group G --messages N --store FILE|postgres://… [--batch N]
  *
  * Prints one line of JSON: messages, first_us, last_us (CLOCK_MONOTONIC: before the first row, after the last commit), rows. */
+#include "bench/writer.h"
+
 #include "bench/journal.h"
 
 #include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <librdkafka/rdkafka.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -24,8 +25,7 @@ static struct {
     int64_t messages, batch;
 } opt = {.batch = 256};
 
-static _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void die(const char *fmt, ...) {
+_Noreturn void die(const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     fputs("writer: ", stderr);
@@ -35,8 +35,7 @@ static void die(const char *fmt, ...) {
     exit(1);
 }
 
-/* --- the store: opened as the insert handler opens it ----------------------------------------------------------------------------------
- */
+/* --- SQLite: opened as the insert handler opens it ----------------------------------------------------------------------------- */
 
 static sqlite3 *db;
 static sqlite3_stmt *insert;
@@ -45,8 +44,8 @@ static void run(const char *sql) {
     if (sqlite3_exec(db, sql, NULL, NULL, NULL)) die("%s: %s", sql, sqlite3_errmsg(db));
 }
 
-static void open_store(void) {
-    if (sqlite3_open(opt.store, &db)) die("%s: %s", opt.store, sqlite3_errmsg(db));
+static void open_sqlite(const char *file) {
+    if (sqlite3_open(file, &db)) die("%s: %s", file, sqlite3_errmsg(db));
     run("PRAGMA journal_mode=WAL");
     run("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000");
     run("CREATE TABLE IF NOT EXISTS events (seq PRIMARY KEY, id, amount)");
@@ -55,7 +54,7 @@ static void open_store(void) {
         die("%s", sqlite3_errmsg(db));
 }
 
-static void write_row(const rd_kafka_message_t *m) {
+static void add_sqlite(const rd_kafka_message_t *m) {
     json_error_t why;
     json_t *row = json_loadb(m->payload, m->len, 0, &why);
     if (!row) die("a payload is no JSON: %s", why.text);
@@ -67,7 +66,10 @@ static void write_row(const rd_kafka_message_t *m) {
     sqlite3_reset(insert);
 }
 
-static int64_t count_rows(void) {
+static void begin_sqlite(void) { run("BEGIN IMMEDIATE"); }
+static void commit_sqlite(void) { run("COMMIT"); }
+
+static int64_t count_sqlite(void) {
     sqlite3_stmt *count;
     if (sqlite3_prepare_v2(db, "SELECT count(*) FROM events", -1, &count, NULL) || sqlite3_step(count) != SQLITE_ROW)
         die("%s", sqlite3_errmsg(db));
@@ -76,8 +78,14 @@ static int64_t count_rows(void) {
     return n;
 }
 
-/* --- Kafka -----------------------------------------------------------------------------------------------------------------------------
- */
+static void close_sqlite(void) {
+    sqlite3_finalize(insert);
+    sqlite3_close(db);
+}
+
+static const struct writer_store sqlite = {open_sqlite, begin_sqlite, add_sqlite, commit_sqlite, count_sqlite, close_sqlite};
+
+/* --- Kafka ---------------------------------------------------------------------------------------------------------------------------- */
 
 static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     char why[256];
@@ -102,7 +110,7 @@ static rd_kafka_t *join(void) {
     return rk;
 }
 
-static void drain(rd_kafka_t *rk) {
+static void drain(rd_kafka_t *rk, const struct writer_store *store) {
     static rd_kafka_message_t *batch[BATCH_MAX];
     rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(rk);
     int64_t written = 0, first = 0, last = 0, moved = bench_us();
@@ -112,17 +120,17 @@ static void drain(rd_kafka_t *rk) {
         if (bench_us() - moved > (int64_t)STALL_MS * 1000) die("nothing moves at %" PRId64, written);
         if (!n) continue;
         if (!first) first = bench_us();
-        run("BEGIN IMMEDIATE");
+        store->begin();
         for (ssize_t i = 0; i < n; i++) {
-            if (!batch[i]->err) write_row(batch[i]), written++;
-            rd_kafka_message_destroy(batch[i]);
+            if (!batch[i]->err) store->add(batch[i]), written++;
         }
-        run("COMMIT");
+        store->commit();
+        for (ssize_t i = 0; i < n; i++) rd_kafka_message_destroy(batch[i]);
         last = moved = bench_us();
     }
     rd_kafka_queue_destroy(queue);
     printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"rows\":%" PRId64 "}\n", written, first, last,
-           count_rows());
+           store->count());
 }
 
 int main(int argc, char **argv) {
@@ -143,15 +151,15 @@ int main(int argc, char **argv) {
         default: return 2;
         }
     if (!opt.brokers || !opt.topic || !opt.group || !opt.store || opt.messages < 1 || opt.batch < 1 || opt.batch > BATCH_MAX) {
-        fputs("usage: writer --brokers B --topic T --group G --messages N --store FILE [--batch N]\n", stderr);
+        fputs("usage: writer --brokers B --topic T --group G --messages N --store FILE|URL [--batch N]\n", stderr);
         return 2;
     }
-    open_store();
+    const struct writer_store *store = strncmp(opt.store, "postgres", strlen("postgres")) == 0 ? &writer_postgres : &sqlite;
+    store->open(opt.store);
     rd_kafka_t *rk = join();
-    drain(rk);
+    drain(rk, store);
     rd_kafka_consumer_close(rk);
     rd_kafka_destroy(rk);
-    sqlite3_finalize(insert);
-    sqlite3_close(db);
+    store->close();
     return 0;
 }

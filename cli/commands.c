@@ -4,6 +4,7 @@
 #include "cli/check/check.h"
 #include "cli/dead/dead.h"
 #include "cli/dev/dev.h"
+#include "cli/handler/handler.h"
 #include "cli/ledger/ledger.h"
 #include "cli/lock/lock.h"
 #include "cli/queue/queue.h"
@@ -12,8 +13,6 @@
 #include "cli/top/top.h"
 #include "cli/version/version.h"
 
-static const struct cli_command handler = {.name = "handler", .summary = "start a handler project, try a handler"};
-
-const struct cli_command *const cli_commands[] = {&cli_run, &cli_dev, &cli_check,  &cli_queue,   &cli_dead,     &cli_lock,
-                                                  &handler, &cli_top, &cli_ledger, &cli_version, &cli_reference};
+const struct cli_command *const cli_commands[] = {&cli_run,     &cli_dev, &cli_check,  &cli_queue,   &cli_dead,     &cli_lock,
+                                                  &cli_handler, &cli_top, &cli_ledger, &cli_version, &cli_reference};
 const size_t cli_n_commands = sizeof cli_commands / sizeof *cli_commands;

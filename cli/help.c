@@ -108,7 +108,8 @@ static void usage(const struct cli_command *c, const struct cli_verb *v, struct 
 
 /* ---- the parts ---- */
 
-/* Adds a text: paragraphs are filled; lines that begin with four spaces stay, indented by two. */
+/* Adds a text. Paragraphs are broken into lines of at most CLI_WIDTH columns. A line that begins with four spaces is copied without the
+ * first two. */
 static void about(struct lw_buf *out, const char *text) {
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
@@ -160,8 +161,8 @@ static void option(struct lw_buf *out, const struct cli_option *o, size_t column
     lw_buf_free(&text);
 }
 
-/* Whether the help lists the option. The help of a verb lists what the verb takes; the help of a command
- * with verbs lists only what every verb takes. */
+/* Returns true if the help lists the option. The help of a verb lists what the verb takes; the help of a command with verbs lists only what
+ * every verb takes. */
 static bool shown(const struct cli_command *c, const struct cli_verb *v, const struct cli_option *o) {
     return v || !c->n_verbs ? cli_takes(v, o->verbs) : !o->verbs;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `latchwork queue` and `latchwork dead` share: their options, in one table because most
- * are common to both, and running a verb with connections to the shards. */
+/* What `latchwork queue` and `latchwork dead` share: the table of their options, most of which both
+ * commands have, and a function that connects to the shards and runs a verb. */
 #ifndef LW_CLI_OPERATORS_H
 #define LW_CLI_OPERATORS_H
 

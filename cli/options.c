@@ -160,9 +160,9 @@ static int row_of(const struct cli_command *c, int opt) {
     return row;
 }
 
-/* Finds the verb before anything is parsed, so that error texts can name it. It works on a copy of
- * the arguments: getopt moves options to the front, so on the second pass an option without its
- * value would take another argument. */
+/* Finds the verb before anything is parsed, so that error texts can name it. This first pass works on a copy of the arguments, because
+ * getopt moves options to the front. In a changed array, the second pass could take another argument as the value of an option whose value
+ * is missing. */
 static void look_for_verb(struct parse *p, int argc, char **argv, const struct option *longs, const char *shorts) {
     char **copy = lw_alloc(((size_t)argc + 1) * sizeof *argv);
     memcpy(copy, argv, (size_t)argc * sizeof *argv);

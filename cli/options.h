@@ -35,7 +35,7 @@ enum cli_kind {
 enum cli_need {
     CLI_OPTIONAL,
     CLI_REQUIRED, /* parsing fails if the option is missing */
-    CLI_SPOKEN    /* the words of the command or verb already name the option, so the usage line does not add it */
+    CLI_SPOKEN    /* `words` of the command or verb already names the option, so it is not added to the usage line */
 };
 
 struct cli_option {
@@ -71,12 +71,12 @@ struct cli_verb {
 struct cli_status {
     const char *code; /* "0", "126, 127" */
     const char *means;
-    unsigned verbs; /* bits of the verbs that may end with it; 0: all */
+    unsigned verbs; /* bits of the verbs that may end with this status; 0: all */
 };
 
 struct cli_command {
     const char *name;
-    const char *summary; /* its line in `latchwork --help` */
+    const char *summary; /* the command's line in `latchwork --help` */
     const char
         *about; /* text of the help: paragraphs, with a blank line between them; lines that begin with four spaces stay as they are */
     const char *const *usage; /* the usage lines without the name, ended by NULL; NULL: derived from the options */
@@ -140,9 +140,9 @@ struct lw_config *cli_config(const struct cli_args *a);
 
 /* --- what the help and the pages show (help.c) -------------------------------------------------------------------------------------- */
 
-bool cli_takes(const struct cli_verb *v, unsigned verbs); /* whether the verb is among `verbs`; if v is NULL, always true */
-/* Whether the option belongs to the command. Two commands may share a table, in which some rows are only for verbs of the
- * other one. */
+bool cli_takes(const struct cli_verb *v, unsigned verbs); /* returns true if the verb is among `verbs`, or if v is NULL */
+/* Returns true if the option belongs to the command. Two commands may share a table, in which some rows are only for verbs of the other
+ * one. */
 bool cli_has(const struct cli_command *c, const struct cli_option *o);
 /* Adds the usage line without a line break: "latchwork lock show KEY [--set-ttl MS]". '\1' stands for each space at which no
  * line may be broken. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The configuration of one application: a JSON file, `--set path=value` overrides, and defaults. One table of keys (config/keys.c) checks
- * it, and also makes `check`, the help and the reference page.
+/* The configuration of one application: a JSON file, `--set path=value` overrides, and defaults. One table of keys (config/keys.c) says
+ * what is allowed; `check`, the help and the reference page are made from the same table.
  *
  * lw_config_load() reads the file, expands ${VAR}, fills in defaults, and checks everything that can be checked without a server. It lists
  * *all* problems at once, one per line, each with a path ("lock.ttl_ms: …") or a line and column. The result is one block that never
@@ -53,7 +53,7 @@ struct lw_config {
         bool reset_latest; /* auto.offset.reset is "latest": a group without commits begins at the end */
     } kafka;
     struct {
-        char **urls; /* shard s lives on urls[s % n_urls]; none with Sentinels or a cluster */
+        char **urls; /* shard s lives on urls[s % n_urls]; NULL with Sentinels or a cluster */
         size_t n_urls;
         int shards;
         char *username, *password; /* login for URLs that have none; NULL: none */
@@ -101,11 +101,11 @@ struct lw_config {
     } dedup;
     struct {
         char *type;
-        json_t *json;       /* the whole handler section, expanded; owned by the configuration */
-        json_t *shown;      /* `json` for people: with secrets as "***" and ${VAR} as written */
-        int threads;        /* number of messages of different keys that a worker runs at once (`threads`, or `processes` for exec) */
-        int in_flight;      /* exec: how many messages of different keys a process has at once */
-        int batch;          /* exec: how many messages of a key go into one request */
+        json_t *json;  /* the whole handler section, expanded; owned by the configuration */
+        json_t *shown; /* `json` for people: with secrets as "***" and ${VAR} as written */
+        int threads;   /* number of messages of different keys that a worker runs at once (`threads`; `processes` for exec; 1 for http) */
+        int in_flight; /* exec: how many messages of different keys a process has at once; http: how many requests a worker has */
+        int batch;     /* exec and http: how many messages of a key go into one request */
         int64_t timeout_ms; /* maximum time of one handler run; 0: no limit */
     } handler;
     struct {
@@ -116,7 +116,7 @@ struct lw_config {
         char *listen; /* http.listen as written */
         char *host;   /* numeric address to listen on; NULL: nothing is served ("off") */
         int port;     /* 0: any free port */
-        char *token;  /* token that requests must carry to change anything; NULL: nobody may */
+        char *token;  /* token that requests must carry to change anything; NULL: no request may */
     } http;
     struct {
         enum lw_log_level level;
@@ -157,7 +157,7 @@ void lw_config_free(struct lw_config *c);
 /* Fills in how to find the servers of the shards and how to log in, from the section `redis`. The caller frees *out with
  * lw_redis_servers_free(). Returns -1 with *err only if an allocation failed, because loading has checked the rest. */
 int lw_config_servers(const struct lw_config *c, struct lw_redis_servers *out, struct lw_err *err);
-/* Returns the number that lw_redis_servers_count() gives for the servers of this configuration. */
+/* Returns what lw_redis_servers_count() returns for the servers of this configuration. */
 size_t lw_config_servers_count(const struct lw_config *c);
 /* Connects to the server of a shard (base/redis/connection.h) and logs in. Returns NULL with *err, which names the server. */
 struct lw_redis *lw_config_connect(const struct lw_config *c, int shard, const char *client_name, int64_t connect_ms, int64_t answer_ms,

@@ -50,7 +50,7 @@ static void file_problem(struct expansion *x, const char *path, const char *why)
     lw_problem(x->l->problems, "%s: file %.200s: %s", x->path, path, why);
 }
 
-/* Appends the content of a file, up to a limit. Only regular files are read, because a named pipe would block for ever. */
+/* Appends the content of a file, up to a limit. O_NONBLOCK keeps a named pipe from blocking for ever. */
 static void put_file(struct expansion *x, const char *path) {
     char buf[LW_SECRET_FILE_MAX + 1];
     size_t n = 0;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HTTP_IN_FLIGHT = 64 };
+
 static void finish_redis(struct lw_loader *l) {
     struct lw_config *c = l->c;
     if (!c->redis.shards && c->redis.cluster.on)
@@ -43,19 +45,25 @@ static void finish_dedup(struct lw_loader *l) {
     if (!has_id && c->dedup.window_s) lw_problem_warn(l->problems, "dedup.window_s: no effect while dedup.id is \"offset\"");
 }
 
-/* Returns true if the next messages of a key are known while one runs, which is so only if messages run ahead
+/* Returns true if a worker knows the next messages of a key while one of them runs. It knows them only if messages run ahead
  * (consumer/worker/hold.c). */
 static bool knows_followers(const struct lw_config *c) {
     return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business && c->queue.on_busy == LW_BUSY_PARK;
 }
 
-static void finish_exec(struct lw_loader *l, bool exec) {
+/* Returns true for an http handler with "mode": "batch". Its batches may be as long as possible, unless handler.batch is given. */
+static bool sends_batches(const struct lw_config *c) {
+    const char *mode = json_string_value(json_object_get(c->handler.json, "mode"));
+    return c->handler.type && !strcmp(c->handler.type, "http") && mode && !strcmp(mode, "batch");
+}
+
+static void finish_requests(struct lw_loader *l, bool exec, bool http) {
     struct lw_config *c = l->c;
     static const char *const only[] = {"in_flight", "batch"};
-    for (size_t i = 0; i < 2 && !exec && c->handler.type; i++)
-        if (json_object_get(c->handler.json, only[i])) lw_problem(l->problems, "handler.%s: only exec has it", only[i]);
-    if (!c->handler.in_flight) c->handler.in_flight = 1;
-    if (!c->handler.batch) c->handler.batch = 1;
+    for (size_t i = 0; i < 2 && !exec && !http && c->handler.type; i++)
+        if (json_object_get(c->handler.json, only[i])) lw_problem(l->problems, "handler.%s: only exec and http have it", only[i]);
+    if (!c->handler.in_flight) c->handler.in_flight = http ? HTTP_IN_FLIGHT : 1;
+    if (!c->handler.batch) c->handler.batch = sends_batches(c) && knows_followers(c) ? c->lock.run_ahead : 1;
     if (lw_config_at_once(c) > LW_AT_ONCE_MAX)
         lw_problem(l->problems, "handler.in_flight: %d processes with %d messages each are more than %d messages at once",
                    c->handler.threads, c->handler.in_flight, (int)LW_AT_ONCE_MAX);
@@ -67,15 +75,22 @@ static void finish_exec(struct lw_loader *l, bool exec) {
                         c->handler.batch, c->lock.run_ahead);
 }
 
+/* Returns true if the handler inserts into PostgreSQL, which takes many writers at a time; SQLite takes one. */
+static bool inserts_into_postgres(const struct lw_config *c) {
+    const char *store = json_string_value(json_object_get(c->handler.json, "store"));
+    return store && strncmp(store, "postgres", strlen("postgres")) == 0;
+}
+
 static void finish_handler(struct lw_loader *l) {
     struct lw_config *c = l->c;
     const char *type = c->handler.type ? c->handler.type : "";
-    bool exec = !strcmp(type, "exec");
+    bool exec = !strcmp(type, "exec"), http = !strcmp(type, "http");
     if (exec && json_object_get(c->handler.json, "threads")) lw_problem(l->problems, "handler.threads: exec has handler.processes instead");
+    if (http && json_object_get(c->handler.json, "threads")) lw_problem(l->problems, "handler.threads: http has handler.in_flight instead");
     if (*type && !exec && json_object_get(c->handler.json, "processes"))
-        lw_problem(l->problems, "handler.processes: only exec has processes; %.64s has handler.threads", type);
-    if (!c->handler.threads) c->handler.threads = !strcmp(type, "insert") ? 1 : 4;
-    finish_exec(l, exec);
+        lw_problem(l->problems, "handler.processes: only exec has processes; %.64s has handler.%s", type, http ? "in_flight" : "threads");
+    if (!c->handler.threads) c->handler.threads = http || (!strcmp(type, "insert") && !inserts_into_postgres(c)) ? 1 : 4;
+    finish_requests(l, exec, http);
     if (c->workers * c->handler.threads > LW_SLOTS_MAX)
         lw_problem(l->problems, "workers: %d workers with %d handlers each are more than %d", c->workers, c->handler.threads,
                    (int)LW_SLOTS_MAX);

@@ -11,7 +11,7 @@
 
 enum { PROPERTIES_MAX = 512, VALUE_MAX = 65536 };
 
-/* Properties that are refused with certain values; NULL: with every value. */
+/* Names properties, each with the one value for which it is refused. */
 static const struct refusal {
     const char *name, *value, *reason;
 } refusals[] = {
@@ -38,7 +38,7 @@ static const char *refused(const char *name, const char *value) {
 }
 
 /* Lets librdkafka check the property. Its error text may quote the value, which may be a secret or
- * come from a variable, so the value is masked. */
+ * come from a variable, so the text is shown only with `quote`, or if the property is unknown. */
 static void ask_librdkafka(struct lw_loader *l, const char *path, const struct lw_property *p, bool quote) {
     char text[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -127,7 +127,7 @@ static void finish_protocol(struct lw_loader *l) {
     };
     const char *protocol = property(l->c, "group.protocol");
     l->c->kafka.new_protocol = protocol && !strcasecmp(protocol, "consumer");
-    /* a static member that comes back is refused by the broker until the session of the process that died is over */
+    /* In the new group protocol the broker refuses a static member that comes back until the session of its dead process has ended. */
     if (l->c->kafka.new_protocol && !l->c->kafka.member_id) l->c->kafka.dynamic = true;
     for (size_t i = 0; l->c->kafka.new_protocol && i < sizeof moved / sizeof *moved; i++)
         if (property(l->c, moved[i][0]))
@@ -142,7 +142,7 @@ static const char *mechanism(const struct lw_config *c) {
     return given ? given : property(c, "sasl.mechanisms");
 }
 
-/* Checks the properties for tokens: librdkafka makes an unsigned token from them, or gets a signed one by OIDC; it has no other source. */
+/* Checks where tokens come from: librdkafka makes an unsigned token itself, or gets a signed one by OIDC. It has no other source. */
 static void finish_oauth(struct lw_loader *l) {
     const char *method = property(l->c, "sasl.oauthbearer.method"), *own = property(l->c, "enable.sasl.oauthbearer.unsecure.jwt");
     if ((method && !strcasecmp(method, "oidc")) || (own && same_value("true", own))) return;

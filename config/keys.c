@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of keys. Parsing, types, ranges, defaults, suggestions, `check` and the reference page all read it. */
+/* The one table of keys. It holds their types, ranges and defaults. Loading, suggestions, `check` and the reference page use it. */
 #include "base/nearest.h"
 #include "config/option.h"
 
@@ -318,17 +318,18 @@ const struct lw_option lw_options[] = {
     {.path = "handler.type",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_handler_type,
-     .form = "`exec`, `plugin` or `insert`",
+     .form = "`exec`, `plugin`, `http` or `insert`",
      .required = true,
-     .help = "`exec`: long-lived processes in any language; `plugin`: a shared object; `insert`: a row into SQLite. `http` is not in this "
-             "version."},
+     .help =
+         "`exec`: long-lived processes in any language; `plugin`: a shared object; `http`: a service behind a URL; `insert`: a row into "
+         "SQLite or PostgreSQL."},
     {.path = "handler.threads",
      .kind = LW_OPT_INT,
      .at = AT(handler.threads),
      .min = 1,
      .max = 256,
-     .dflt_text = "4; 1 for `insert`",
-     .help = "How many messages of different keys a worker runs at once. `exec` has `processes` instead."},
+     .dflt_text = "4; 1 for `insert` into SQLite",
+     .help = "How many messages of different keys a worker runs at once. `exec` has `processes` instead, `http` has `in_flight`."},
     {.path = "handler.processes",
      .kind = LW_OPT_INT,
      .at = AT(handler.threads),
@@ -341,17 +342,17 @@ const struct lw_option lw_options[] = {
      .at = AT(handler.in_flight),
      .min = 1,
      .max = 1000,
-     .dflt_text = "1",
-     .help =
-         "`exec` only: how many messages of different keys a process has at once; it may answer in any order. `processes` × `in_flight` is "
-         "at most 10,000."},
+     .dflt_text = "1; 64 for `http`",
+     .help = "`exec`: how many messages of different keys a process has at once; it may answer in any order. `processes` × `in_flight` is "
+             "at most 10,000. `http`: how many requests a worker has under way at once."},
     {.path = "handler.batch",
      .kind = LW_OPT_INT,
      .at = AT(handler.batch),
      .min = 1,
      .max = 64,
-     .dflt_text = "1",
-     .help = "`exec` only: how many messages of one key, in order, may go into one request. No more than `lock.run_ahead`."},
+     .dflt_text = "1; `lock.run_ahead` for `http` with `mode` `batch`",
+     .help = "`exec`, and `http` with `mode` `batch`: how many messages of one key, in order, may go into one request. No more than "
+             "`lock.run_ahead`."},
     {.path = "handler.timeout_ms",
      .kind = LW_OPT_INT64,
      .at = AT(handler.timeout_ms),

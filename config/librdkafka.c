@@ -19,12 +19,13 @@ static bool is_scram(const char *value) { return !strncmp(value, "SCRAM-", 6); }
 static bool is_oauth(const char *value) { return !strcmp(value, "OAUTHBEARER"); }
 static bool is_kerberos(const char *value) { return !strcmp(value, "GSSAPI"); }
 
-/* What to do about a limit. NOTE: tell it only in `version --verbose`, because it concerns nearly everybody and harms no message. */
+/* Says what is done about a limit, which is something that a library cannot do. NOTE: the limit is named only in `version --verbose`,
+ * because it concerns nearly everybody and harms no message. */
 enum how { NOTE, WARN, REFUSE };
 
-/* A limit holds for versions of librdkafka from `from` to below `below` (EVERY: no bound) or, if `feature` is set, for a
- * library without that feature. It concerns every property listed in `properties` (each followed by a space) whose value
- * `meets` accepts; NULL: every configuration. */
+/* A limit holds for versions of librdkafka from `from` to below `below` (EVERY: no bound) or, if `feature` is set, for a library without
+ * that feature. It concerns each property listed in `properties` (each followed by a space) whose value `meets` accepts. If `meets` is
+ * NULL, it concerns every configuration. */
 static const struct limit {
     int from, below;
     const char *feature, *properties;

@@ -77,7 +77,7 @@ static void walk(struct lw_loader *l, const char *section, json_t *object) {
     json_object_foreach(object, name, v) {
         char path[256];
         snprintf(path, sizeof path, "%s%s%.200s", section, *section ? "." : "", name);
-        /* a name with a dot must not pass for the path of a key in another section */
+        /* a name with a dot must not be taken for the path of a key in another section */
         if (strchr(name, '.') && !(s && s->kind == LW_OPT_HANDLER))
             unknown(l, path);
         else

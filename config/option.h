@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside config/: a row of the table of keys, and the data that its functions work with. */
+/* For the files of config/ alone: a row of the table of keys, and the data that the functions of config/ share. */
 #ifndef LW_CONFIG_OPTION_H
 #define LW_CONFIG_OPTION_H
 
@@ -51,8 +51,8 @@ struct lw_option {
     int64_t min, max;
     const char *const *words; /* list of words, ended by NULL */
     const char *dflt;         /* the default as JSON text, read as if it had been given; NULL: computed, or none */
-    const char *dflt_text;    /* the default as the reference tells it, if dflt is NULL */
-    const char *form;         /* the form of a value as the reference tells it, for LW_OPT_CUSTOM */
+    const char *dflt_text;    /* the default as the reference page words it, if dflt is NULL */
+    const char *form;         /* the form of a value as the reference page words it, for LW_OPT_CUSTOM */
     const char *unless[2];    /* no default if one of these keys or sections is given */
     bool required;
     bool secret; /* the text of an LW_OPT_TEXT is never shown */
@@ -85,7 +85,7 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v);
-/* Maximum size of the short form in which reported problems show a value; it never shows a secret. */
+/* Maximum size of the short form in which reported problems show a value. The short form never contains a secret. */
 enum { LW_SHOWN_MAX = 160 };
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
 const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);

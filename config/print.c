@@ -11,7 +11,7 @@
 json_t *lw_show_name(const struct lw_config *c) { return json_string(c->name); }
 json_t *lw_show_key_from(const struct lw_config *c) { return json_string(c->key.from_text); }
 
-/* Returns NULL if no name is configured, so that the host's name is used. */
+/* Returns NULL, so that nothing is shown, if no id is configured: the host's name is used then. */
 json_t *lw_show_member_id(const struct lw_config *c) {
     if (c->kafka.dynamic) return json_string("off");
     return c->kafka.member_id ? json_string(c->kafka.member_id) : NULL;
@@ -58,7 +58,7 @@ json_t *lw_show_nodes(const struct lw_config *c) { return show_list(c->redis.clu
 
 json_t *lw_show_db(const struct lw_config *c) { return c->redis.db ? json_integer(c->redis.db) : NULL; }
 
-/* Returns NULL for the default, because most fleets have no TLS at all. */
+/* These two functions return NULL for the default, so that it is not shown, because most fleets use no TLS at all. */
 json_t *lw_show_sentinel_verify(const struct lw_config *c) { return c->redis.sentinel.tls.no_verify ? json_false() : NULL; }
 json_t *lw_show_tls_verify(const struct lw_config *c) { return c->redis.tls.no_verify ? json_false() : NULL; }
 
@@ -77,8 +77,9 @@ json_t *lw_show_http_token(const struct lw_config *c) { return c->http.token ? j
 
 json_t *lw_show_handler(const struct lw_config *c) {
     json_t *v = json_deep_copy(c->handler.shown);
-    json_object_set_new(v, strcmp(c->handler.type, "exec") ? "threads" : "processes", json_integer(c->handler.threads));
-    if (!strcmp(c->handler.type, "exec")) {
+    bool exec = !strcmp(c->handler.type, "exec"), http = !strcmp(c->handler.type, "http");
+    if (!http) json_object_set_new(v, exec ? "processes" : "threads", json_integer(c->handler.threads));
+    if (exec || http) {
         json_object_set_new(v, "in_flight", json_integer(c->handler.in_flight));
         json_object_set_new(v, "batch", json_integer(c->handler.batch));
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How to reach the Redis server of a shard, computed from several keys. */
+/* Computes from several keys how to reach the Redis server of a shard. */
 #include "base/redis/connection.h"
 #include "base/text.h"
 #include "config/option.h"

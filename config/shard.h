@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names of a shard's keys in Redis. Every program that touches them computes their beginning here.
+/* The prefix of the names of a shard's keys in Redis. Every program that touches such keys gets the prefix from here.
  *
  * All names of a shard have one hash tag: NAME.SHARD, or NAME.SHARD.K in a cluster, where K puts the shard into the slot that it should
  * have (base/redis/slot.h). K depends on the number of shards, and never on the number of masters, which may change while the shards have

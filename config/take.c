@@ -213,7 +213,7 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     }
 }
 
-/* Where to store a list of addresses, of Sentinels or of cluster nodes, and what to check. */
+/* Says where a list of addresses (of Sentinels or cluster nodes) is stored and how it is checked. */
 struct addresses {
     char ***list;
     size_t *n, max;
@@ -264,7 +264,7 @@ void lw_take_nodes(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     take_addresses(l, o, v, &a);
 }
 
-/* Not an LW_OPT_INT, because the number is shown only if it was given. */
+/* This key is no LW_OPT_INT, because its number is shown only if it was given. */
 void lw_take_db(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     int64_t n;
@@ -292,7 +292,7 @@ static bool pointer_problem(struct lw_loader *l, const char *path, const char *p
     return false;
 }
 
-/* Reads header:NAME, json:/pointer, or the plain word. Returns false after reporting a problem. */
+/* Reads header:NAME, json:/pointer, or `word` itself. Returns false after reporting a problem. */
 static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const char *word, struct lw_rule *out) {
     char buf[LW_SHOWN_MAX];
     const char *text = lw_take_text(l, path, v, RULE_MAX);
@@ -341,10 +341,6 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) 
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     const char *text = lw_take_text(l, o->path, v, 64);
     if (!text) return;
-    if (!strcmp(text, "http")) {
-        lw_problem(l->problems, "%s: \"http\" is not in this version; there are exec, plugin and insert", o->path);
-        return;
-    }
     free(l->c->handler.type);
     l->c->handler.type = lw_strdup(text);
 }
@@ -380,7 +376,7 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
     l->c->http.port = port;
 }
 
-/* Reads the token. No reported problem shows its value, not even if it is invalid. */
+/* Reads http.token. No reported problem shows its value, not even if it is invalid. */
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     const char *text = json_string_value(v);
     size_t n = json_string_length(v);

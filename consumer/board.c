@@ -31,8 +31,7 @@ void lw_board_close(struct lw_board *b) {
     if (b) munmap(b, sizeof *b);
 }
 
-/* Makes the version odd whatever it is now: an earlier writer may have died during a write and left
- * it odd. */
+/* Makes the version odd before the write. It may be odd already, because an earlier writer may have died during a write. */
 void lw_note_set(struct lw_note *n, const char *text) {
     uint32_t version = atomic_load(&n->version);
     if (!(version & 1) && !strcmp(n->text, text)) return;
@@ -68,8 +67,8 @@ void lw_seat_leave(struct lw_seat *s) { atomic_store_explicit(&s->busy, false, m
 
 static enum lw_suspicion suspicion_of(uint32_t word) { return (enum lw_suspicion)(word & 3); }
 
-/* Returns the slot of a message that is a suspect or blamed, -1 if it is neither. *word becomes the word of that slot, `reason` (unless
- * NULL) its reason. */
+/* Returns the slot of a message that is a suspect or blamed, -1 if it is neither. Sets *word to the word of that slot and copies its
+ * reason to `reason` (unless NULL). */
 static int find(const struct lw_board *b, const char *identity, uint32_t *word, char *reason) {
     int32_t left =
         atomic_load_explicit(&b->n_suspects, memory_order_acquire); /* slots are filled from the lowest index, so most searches end early */
@@ -91,8 +90,7 @@ enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, c
     return find(b, identity, &word, reason) >= 0 ? suspicion_of(word) : LW_INNOCENT;
 }
 
-/* Gives the message of a slot another suspicion. Returns false if the slot has changed since
- * `word` was read. */
+/* Changes the suspicion of the message in a slot. Returns false if the slot has changed since the caller read `word` from it. */
 static bool move(struct lw_board *b, struct lw_suspect *s, uint32_t word, enum lw_suspicion to) {
     if (!atomic_compare_exchange_strong(&s->word, &word, (word & ~3u) | (uint32_t)to)) return false;
     bool was = suspicion_of(word) != LW_INNOCENT, is = to != LW_INNOCENT;
@@ -177,7 +175,7 @@ static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
     return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
 }
 
-/* Stores the id of an owed outcome, only once even if it is owed twice. */
+/* Stores the id of an owed outcome, unless it is stored already. */
 void lw_board_owe_one(struct lw_board *b, uint64_t id) {
     for (int i = 0; i < OWED_PROBES; i++)
         if ((atomic_load(owed_at(b, id, i)) & ~1ULL) == (id & ~1ULL)) return;
@@ -224,9 +222,8 @@ void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition
     }
 }
 
-/* Gives the worker a slot for the partition. If two workers look for the same new partition at
- * once, each may get a slot of its own; a worker that gives up the partition gives up its slot,
- * too. */
+/* Makes the worker the owner of a slot of the partition. If two workers look for the same new partition at once, each may own a slot for
+ * it, until one of the two workers gives up the partition. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
     struct lw_board_partition *found = NULL;
     for (int i = 0; i < LW_BOARD_PARTITIONS && !found; i++) {

@@ -2,10 +2,10 @@
 /* The board: shared memory between the supervisor and its workers. It outlives a worker's crash, so the supervisor can read from it
  * what was in a handler when the worker died.
  *
- * A worker writes its own `lw_board_worker` (the main thread counters, heartbeat and outcomes; each handler thread its own seat) and the
- * slots of `partitions` that it owns. The supervisor adds `suspects`, which workers clear, and fills `drain`, whose commits workers raise;
- * both write `owed`. The supervisor writes the rest. Everything is a lock-free atomic, or is guarded by the order "text first, then the
- * atomic flag". */
+ * A worker writes its own `lw_board_worker` (the main thread writes the counters, the heartbeat and the outcomes; each handler thread
+ * writes its own seat) and the slots of `partitions` that it owns. The supervisor adds `suspects`, which workers clear, and fills
+ * `drain`, where workers raise the committed offsets. Both write `owed`. The supervisor writes the rest. Everything is a lock-free
+ * atomic, or is guarded by the order "text first, then the atomic flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/histogram.h"
 #include "handlers/handler.h"
+#include "handlers/http/counts.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -33,14 +34,15 @@ struct lw_seat {
     char key[LW_SEAT_KEY];
 };
 
-/* Counts since the start, for the summary, the live line and the metrics. They never go down: a
- * worker's successor continues them. */
+/* What a worker has counted, for the summary, the live line and the metrics. The counts never go down: the process that replaces the
+ * worker continues them. */
 struct lw_counts {
     _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale, received, redelivered, commits, epochs_lost,
         leases_lost, letters_kept, unparked;
     _Atomic uint64_t redis_commands, redis_round_trips;
     _Atomic uint64_t locks_granted,
-        locks_busy; /* lanes that gate or claim asked for: granted, or busy (locked by another, or with waiting messages) */
+        locks_busy; /* lanes that gate or claim asked for: number granted, and number busy (locked by another, or with waiting messages) */
+    struct lw_http_counts http;                /* counted by the http handler's thread */
     struct lw_hist handler, end_to_end, redis; /* handler: durations of runs, added by handler threads; end_to_end: from a record's
                                                   timestamp to the end of its message; redis: durations of pipelines */
 };
@@ -51,14 +53,14 @@ struct lw_note {
     char text[320];
 };
 
-/* Whether another member joined the group with this worker's group.instance.id. */
+/* Says whether another member joined the group with this worker's group.instance.id. */
 enum lw_fenced {
     LW_FENCED_NO,
     LW_FENCED_NOW,   /* another member joined with our id: this process ends, and its successor joins without an id */
     LW_FENCED_BEFORE /* this process is the successor of one that was fenced, and has joined without an id */
 };
 
-/* What happens to a worker's membership of the consumer group when the worker ends. */
+/* Says what happens to a worker's membership of the consumer group when the worker ends. */
 enum lw_ending {
     LW_END_REPLACED, /* the worker is replaced: its next process joins under the same id */
     LW_END_STOPPED,  /* the run ends; kafka.on_stop decides whether the membership is kept */
@@ -72,7 +74,7 @@ struct lw_board_worker {
     _Atomic uint64_t in_handler;            /* number of messages that the worker's handlers have not answered yet */
     _Atomic uint32_t n_loads;               /* number of processes of the exec handler; 0 for other handlers */
     _Atomic uint32_t loads[LW_BOARD_SEATS]; /* per handler process: number of requests that it has */
-    atomic_bool ready;                      /* connected to every shard, and a member of the group whose assignment is served */
+    atomic_bool ready;                      /* connected to every shard, and a member of the group that Kafka serves */
     _Atomic uint32_t kafka;                 /* enum lw_kafka_state + 1; 0: unknown */
     struct lw_note why;                     /* why the worker is not ready or makes no progress; "" if there is no reason */
     _Atomic uint64_t starts;                /* number of times that the worker was forked; written by the supervisor */
@@ -80,9 +82,9 @@ struct lw_board_worker {
     atomic_int fenced;                      /* enum lw_fenced */
     atomic_bool returned;                   /* true once lw_worker_main() returned: the exit that follows is not a handler's exit() */
     struct lw_counts counts;
-    /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker
-     * writes them. If it dies, nobody knows whether Redis recorded them, so the worker that later
-     * finds such a message finished counts it (lw_board_owe). 0: empty. */
+    /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker writes them. If the worker dies, nobody
+     * knows whether Redis recorded these outcomes. So each is counted by the worker that next finds its message finished (lw_board_owe).
+     * 0: empty. */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
 };
@@ -93,13 +95,12 @@ enum lw_suspicion {
     LW_BLAMED,  /* the worker died while the message ran alone, so an attempt is counted before the message runs again */
 };
 
-/* A slot is free while its suspicion is LW_INNOCENT. Only the supervisor fills one: first a new
- * generation with LW_INNOCENT, then the texts, then the suspicion. A reader that finds the same
- * word before and after reading a text has therefore read it whole. */
+/* A slot is free while its suspicion is LW_INNOCENT. Only the supervisor fills one: first a new generation with LW_INNOCENT, then the
+ * texts, then the suspicion. A reader that finds the same word before and after reading a text has therefore read the whole text. */
 struct lw_suspect {
     _Atomic uint32_t word; /* generation << 2 | enum lw_suspicion */
     int64_t since_ms;      /* time of the last death, ms on the boot clock; used by the supervisor only */
-    uint64_t age;          /* used by the supervisor only: when the table is full, the oldest entry is dropped */
+    uint64_t age;          /* used by the supervisor only: when the table is full, the oldest entry makes room */
     char identity[LW_IDENTITY_MAX];
     char reason[LW_REASON_MAX]; /* such as "worker died of signal 11 (Segmentation fault)" */
 };
@@ -113,10 +114,9 @@ struct lw_drain_partition {
     _Atomic int64_t committed; /* highest commit seen so far; -1 until one is known */
 };
 
-/* A partition of this fleet. When a slot has got the name of a partition, it keeps the name for
- * the life of the board; the worker in `owner` writes the fields after it. If two workers look
- * for a new partition at once, each may get a slot for it, but soon only one of the two slots
- * has an owner. */
+/* A partition of this fleet. When a slot has got the name of a partition, it keeps the name for the life of the board; the worker in
+ * `owner` writes the fields behind `owner`. If two workers look for a new partition at once, each may get a slot for it, but soon only
+ * one of the two slots has an owner. */
 enum { LW_SLOT_FREE, LW_SLOT_FILLING, LW_SLOT_NAMED };
 struct lw_board_partition {
     _Atomic uint32_t state; /* LW_SLOT_NAMED is stored after the topic and the partition */
@@ -126,11 +126,11 @@ struct lw_board_partition {
     _Atomic int64_t watermark, committed, log_end;
     _Atomic int64_t unfinished, waiting; /* messages that were delivered and are not finished, and how many of these wait in Redis */
     _Atomic int64_t records;             /* number of records tracked above the watermark, finished or not */
-    _Atomic int64_t moved_ms;            /* time when the watermark last moved or nothing was unfinished, ms on the boot clock */
+    _Atomic int64_t moved_ms;            /* last time when the watermark moved, or when nothing was unfinished; ms on the boot clock */
 };
 
 struct lw_board {
-    _Atomic int n_workers; /* highest number so far, because totals include workers that have ended */
+    _Atomic int n_workers; /* highest number of workers so far, because totals include workers that have ended */
     _Atomic int n_wanted;  /* number of workers that should run; a reload may change it */
     int member_slot;       /* this supervisor's slot (member.h); -1: dynamic members */
     /* Time of the supervisor's start (wall clock), and of its last look at the workers (boot
@@ -166,17 +166,16 @@ enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, c
  * again), or that a message is finished (it is forgotten). */
 void lw_board_counted(struct lw_board *b, const char *identity);
 void lw_board_forget(struct lw_board *b, const char *identity);
-/* The supervisor calls this when a worker has died: the messages in its seats become suspects.
- * If `crashed` (it died of a crash signal, or exited unasked), a message that ran alone is
- * blamed. */
+/* The supervisor calls this when a worker has died: the messages in its seats become suspects. If `crashed` (the worker died of a crash
+ * signal, or exited unasked), a message that ran alone is blamed. */
 void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
-/* The supervisor calls this periodically. A suspicion ends LW_SUSPECT_MS after the last death,
- * because a worker of another supervisor may have finished the message, and nothing runs ahead while
- * there is a suspect. A message that crashes its worker later becomes a suspect again. */
+/* The supervisor calls this periodically. A suspicion ends LW_SUSPECT_MS after the last death: while there is a suspect nothing runs
+ * ahead, and a worker of another supervisor may have finished the message without ending the suspicion here. A message that crashes its
+ * worker later becomes a suspect again. */
 enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
-/* A worker reports the committed offset of a partition, for --drain. After an assignment it
- * reports the offset from which it reads, because no record below that will come. */
+/* A worker reports the committed offset of a partition, for --drain. After an assignment it reports the offset from which it reads, because
+ * no record below that offset will come. */
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
 
@@ -198,8 +197,8 @@ uint64_t lw_owed_id(uint64_t identity_hash, bool dead);
  * shard's calls. If more than LW_OWED outcomes are owed, some are forgotten. */
 void lw_board_owe(struct lw_board *b, int worker, int shard);
 void lw_board_owe_one(struct lw_board *b, uint64_t id);
-/* Returns whether the outcome of this finished message is owed, so that the caller counts it; it
- * is then no longer owed. Sets *dead (unless `dead` is NULL) if it counts as dead, not as done. */
+/* Returns true if the outcome of this finished message is owed. The caller must then count the outcome, which is no longer owed. Sets *dead
+ * (unless `dead` is NULL) to true if it counts as dead, not as done. */
 bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 
 /* Exit statuses of a worker process. */

@@ -76,6 +76,9 @@ void lw_feed_stop(struct lw_feed *f, enum lw_feed_stop how) {
 /* --- the handler's side ----------------------------------------------------------------------------------------------------------- */
 
 int lw_feed_fd(const struct lw_feed *f) { return f->wake; }
+struct lw_http_counts *lw_feed_http(const struct lw_feed *f) {
+    return f->set.http;
+}
 
 bool lw_feed_sleep(struct lw_feed *f) {
     pthread_mutex_lock(&f->lock);

@@ -25,19 +25,21 @@
 #include "handlers/handler.h"
 
 struct lw_feed;
+struct lw_http_counts;
 
 struct lw_feed_setup {
     int64_t timeout_ms; /* handler.timeout_ms; 0: the job's own give_up_ms stays as it is */
     int notify_fd;      /* an eventfd, written when jobs have ended; -1: none */
-    /* Called on the handler's thread around each job. May be NULL. */
+    /* Called on the handler's thread when a job starts and when it has ended. May be NULL. */
     void (*started)(void *ctx, const struct lw_job *job);
     void (*ended)(void *ctx, const struct lw_job *job);
     void *ctx;
+    struct lw_http_counts *http; /* where the http handler counts (handlers/http/counts.h); NULL: nowhere */
 };
 
 enum lw_feed_stop {
     LW_FEED_GOES_ON,
-    LW_FEED_LAST, /* jobs that were submitted still run */
+    LW_FEED_LAST, /* stop after the jobs that were submitted before */
     LW_FEED_DROP, /* jobs that have not started do not run, and belong to the submitter again */
 };
 
@@ -53,8 +55,9 @@ void lw_feed_stop(struct lw_feed *f, enum lw_feed_stop how);
 
 /* For the handler's thread. */
 int lw_feed_fd(const struct lw_feed *f);
-/* Announces that the handler is about to wait. Returns false if jobs wait, so that it must not. A
- * handler that has no room for more does not call it, and is not woken for them. */
+struct lw_http_counts *lw_feed_http(const struct lw_feed *f); /* returns where the http handler counts, or NULL */
+/* Announces that the handler is about to wait. Returns false if jobs wait; the handler must then take them instead of waiting. A handler
+ * that has no room for more jobs does not call this function, and is not woken for them. */
 bool lw_feed_sleep(struct lw_feed *f);
 void lw_feed_awake(struct lw_feed *f, bool readable); /* must be called after waiting; `readable`: lw_feed_fd() is readable */
 /* Takes all waiting jobs, oldest first, linked by `next`. */

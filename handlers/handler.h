@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handlers as the worker sees them: one interface for plugin, exec and insert, and the registry
+/* Handlers as the worker sees them: one interface for plugin, exec, http and insert, and the registry
  * of their names.
  *
  * A type is of one of two kinds. One that blocks has `run`: the worker gives it a thread per message. One
- * that waits for others, as exec does for its processes, has `serve`: it drives all its messages on one
- * thread by an event loop of its own (handlers/feed.h).
+ * that waits for others, as exec does for its processes and http for its service, has `serve`: it drives all its
+ * messages on one thread by an event loop of its own (handlers/feed.h).
  *
  *     with run:    check → open (once per worker process, after fork) → slot_open (once per handler thread) →
  *                  run… → slot_close → close. The slot's thread calls `run`. A worker has config.handler.threads
@@ -60,6 +60,7 @@ struct lw_job {
     int64_t took_us; /* time in the handler (of a batch: its share), µs, set by the pool; 0: the job was not run */
     /* `run` sets the fields below. */
     enum lw_outcome outcome;    /* never LW_DEAD_SENT */
+    int64_t wait_ms;            /* after RETRY and BACK: ms until the message may run again; 0 (set before the run): the worker decides */
     char reason[LW_REASON_MAX]; /* reason for RETRY and DEAD; otherwise "" */
 };
 
@@ -77,7 +78,7 @@ static inline bool lw_job_then(struct lw_job *job, struct lw_job *next) {
 }
 
 /* For the main thread: takes back a follower that has not started. Returns false if `job` is over,
- * so that the follower runs or is reported (see `then`). */
+ * because it is then too late: `then` says what becomes of the follower. */
 static inline bool lw_job_unthen(struct lw_job *job, struct lw_job *next) {
     return atomic_compare_exchange_strong(&job->then, &next, NULL);
 }
@@ -90,10 +91,10 @@ static inline struct lw_job *lw_job_end(struct lw_job *job) {
     return job->outcome == LW_DONE ? next : NULL;
 }
 
-/* For the thread that runs the job: collects the followers that are linked now, so that all of them go to
- * the handler as one batch. chain[0] is the job; returns how many there are, at most `max`. This closes each job but the last; call
- * lw_job_end() for the last one only. Report them in order, up to and including the first that is not done; those behind it must be neither
- * reported nor touched. */
+/* For the thread that runs the job: collects the job and the followers that are linked now, so that the handler gets all of them as one
+ * batch. chain[0] is the job. Returns the number of jobs collected, at most `max`. This closes each of them but the last, for which the
+ * caller calls lw_job_end(). The caller reports them in order, up to and including the first that is not done, and neither reports nor
+ * touches those behind it. */
 static inline size_t lw_job_gather(struct lw_job **chain, size_t max) {
     size_t n = 1;
     while (n < max) {
@@ -111,46 +112,54 @@ enum lw_health {
     LW_UNABLE,   /* the handler fails to start now: it gets no messages for a while */
 };
 
+/* Says which jobs may stand in one batch. */
+enum lw_batch_of {
+    LW_BATCH_KEYS,    /* jobs of different keys */
+    LW_BATCH_ONE_KEY, /* jobs of one key, in their order */
+    LW_BATCH_ANY,     /* jobs of any keys; those of one key stand side by side, in their order */
+};
+
 struct lw_feed;
-struct lw_handler; /* each type defines its own */
+struct lw_handler; /* each type of handler defines its own */
 struct lw_slot;
 
 struct lw_handler_type {
     const char *name;
     bool blames_worker; /* runs inside the worker's process, so a message may be the cause of a crash */
-    /* Appends problems of the handler section to `problems`. Asks no server and has no side effect.
-     * It must know every key of the section. */
+    /* Appends problems of the handler section to `problems`. Asks no server and has no side effect. The function must know every key of the
+     * section. */
     void (*check)(const struct lw_config *c, struct lw_problems *problems);
     struct lw_handler *(*open)(const struct lw_config *c, int worker, struct lw_err *err);
     /* For a type with `serve`: starts at most `most` of the processes that serve() needs. */
     int (*start)(struct lw_handler *h, int most, struct lw_err *err);
-    /* Takes jobs from the feed and ends them, many at a time, until lw_feed_stopped() and nothing is under way.
-     * Each must end by itself, as in `run`. Only commands and tests call it again after it has returned. */
+    /* Takes jobs from the feed and ends them, many at a time, until lw_feed_stopped() and nothing is under way. Each job must end by
+     * itself, as in `run`. Only commands and tests call it again after it has returned. */
     void (*serve)(struct lw_handler *h, struct lw_feed *feed);
     /* For a type with `serve`: writes how many requests each of its processes has now, for at most `max`
      * of them, and returns the number of processes. Any thread may call it. NULL: the type has no processes. */
     int (*loads)(const struct lw_handler *h, uint32_t *out, int max);
     struct lw_slot *(*slot_open)(struct lw_handler *h, int slot, struct lw_err *err);
-    size_t (*batch_max)(const struct lw_handler *h); /* returns the maximum number of jobs in one run */
-    /* Runs n jobs (1 <= n <= batch_max) of different keys and sets outcome and reason of each. It must end by itself: when
-     * `cancelled` turns true, at give_up_ms and, if the effect is in another process, before deadline_ms. */
+    size_t (*batch_max)(const struct lw_handler *h);          /* returns the maximum number of jobs in one run */
+    enum lw_batch_of (*batch_of)(const struct lw_handler *h); /* NULL: LW_BATCH_KEYS */
+    /* Runs n jobs (1 <= n <= batch_max) and sets outcome and reason of each. Among the jobs of one key, the first that is not done ends the
+     * batch: what is set for those behind it does not count. A run must end by itself: when `cancelled` turns true, at give_up_ms and, if
+     * the effect is in another process, before deadline_ms. */
     void (*run)(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n);
-    /* Tells that everything below the committed watermark of this partition is done, so that recorded identities
-     * can be deleted. Called on the main thread. May be NULL. */
+    /* Tells the handler that everything below the committed watermark of this partition is done, so that the handler can delete recorded
+     * identities. Called on the main thread. May be NULL. */
     void (*passed)(struct lw_handler *h, const char *topic, int32_t partition, int64_t watermark);
     /* Returns whether the handler can work; if it cannot, `why` (may be NULL) gets the reason. Any thread may call it.
      * NULL: it always can. */
     enum lw_health (*health)(struct lw_handler *h, char *why, size_t size);
-    /* For `check`: returns 0 if what `start` has started runs for at least wait_ms. NULL: nothing more to
-     * check. */
+    /* For the command `check`: returns 0 if the process still runs after wait_ms (exec), or if the service accepts a connection within
+     * that time (http); otherwise -1 with *err. NULL: there is nothing to check. */
     int (*start_check)(struct lw_handler *h, int wait_ms, struct lw_err *err);
     void (*slot_close)(struct lw_handler *h, struct lw_slot *s);
     void (*close)(struct lw_handler *h);
 };
 
-/* Returns the type of that name, or NULL with an error that names the known types and the nearest.
- * For http the error says "not in this version". */
+/* Returns the type of that name, or NULL with an error that names the known types and the nearest. */
 const struct lw_handler_type *lw_handler_find(const char *name, struct lw_err *err);
-extern const struct lw_handler_type lw_handler_exec, lw_handler_plugin, lw_handler_insert;
+extern const struct lw_handler_type lw_handler_exec, lw_handler_plugin, lw_handler_http, lw_handler_insert;
 
 #endif

@@ -33,9 +33,10 @@ struct lw_handler {
     void *self;
     bool inited;
     const json_t *config;     /* borrowed from the configuration; may be NULL */
-    struct setting *settings; /* list of numbers as text, to which setting() alone adds, with the lock held */
+    struct setting *settings; /* list of numbers as text; setting() alone adds to it, and holds the lock meanwhile */
     pthread_mutex_t lock;
     size_t batch_max;
+    enum lw_batch_of batch_of;
 };
 
 /* A job as the plugin sees it, with a pointer to the job itself. */
@@ -160,6 +161,20 @@ static int check_api(const struct latchwork_handler *api, const char *path, stru
     return 0;
 }
 
+/* Reads batch_of, which plugins built with an older header do not have. Returns -1 with *err if it is not valid. */
+static int read_batch_of(struct lw_handler *h, const char *path, struct lw_err *err) {
+    static const enum lw_batch_of kinds[] = {
+        [LATCHWORK_BATCH_KEYS] = LW_BATCH_KEYS, [LATCHWORK_BATCH_ONE_KEY] = LW_BATCH_ONE_KEY, [LATCHWORK_BATCH_ANY] = LW_BATCH_ANY};
+    h->batch_of = LW_BATCH_KEYS;
+    if (h->api->size < offsetof(struct latchwork_handler, batch_of) + sizeof h->api->batch_of) return 0;
+    unsigned of = h->api->batch_of;
+    if (of >= sizeof kinds / sizeof *kinds)
+        return lw_refuse(err, "plugin %s: batch_of is %u, which this Latchwork does not know", path, of);
+    if (of && !h->api->batch_max) return lw_refuse(err, "plugin %s: has batch_of but no batch_max; set both or neither", path);
+    h->batch_of = kinds[of];
+    return 0;
+}
+
 static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
     if (access(path, R_OK)) return lw_refuse(err, "plugin %s: %s", path, strerror(errno));
     char here[4096];
@@ -170,7 +185,7 @@ static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
     if (!h->object) return lw_refuse(err, "plugin %s: cannot be loaded: %s", path, dlerror());
     h->api = dlsym(h->object, "latchwork_handler");
     if (!h->api) return lw_refuse(err, "plugin %s: exports no object \"latchwork_handler\" (declare it with LATCHWORK_EXPORT)", path);
-    return check_api(h->api, path, err);
+    return check_api(h->api, path, err) ? -1 : read_batch_of(h, path, err);
 }
 
 static int init(struct lw_handler *h, const char *path, struct lw_err *err) {
@@ -235,6 +250,8 @@ static void close_slot(struct lw_handler *h, struct lw_slot *s) {
 
 static size_t batch_max(const struct lw_handler *h) { return h->batch_max; }
 
+static enum lw_batch_of batch_of(const struct lw_handler *h) { return h->batch_of; }
+
 static void view_headers(struct view *v, const struct lw_job *job) {
     if (v->room < job->n_headers) {
         v->headers = lw_realloc(v->headers, job->n_headers * sizeof *v->headers);
@@ -268,8 +285,9 @@ static void view(struct view *v, const struct lw_job *job) {
     };
 }
 
-/* Returns true if a message that the plugin gave back took too long. The plugin cannot tell why it was cancelled. Only a lost lease
- * costs no attempt; otherwise a message that always takes too long would run for ever. */
+/* Returns true if a message that the plugin gave back has timed out while its lease was live. The plugin cannot know whether the message
+ * was cancelled for its lease or for its timeout. A timeout must count an attempt: a message that always takes too long would otherwise run
+ * for ever. */
 static bool timed_out(const struct lw_job *job) {
     int64_t now = lw_boot_ms();
     return now >= job->give_up_ms && now < atomic_load(&job->lease->deadline_ms) && !atomic_load(&job->lease->cancelled);
@@ -321,6 +339,7 @@ const struct lw_handler_type lw_handler_plugin = {
     .open = open_handler,
     .slot_open = open_slot,
     .batch_max = batch_max,
+    .batch_of = batch_of,
     .run = run,
     .slot_close = close_slot,
     .close = close_handler,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends requests to the cluster, each through a client that is opened and closed for it. */
+/* Sends requests to the cluster. Each request opens a client of its own, and closes it afterwards. */
 #include "kafka/source.h"
 
 #include "base/clock.h"
@@ -68,7 +68,7 @@ int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *ou
     int64_t until_ms = lw_boot_ms() + timeout_ms;
     rd_kafka_t *rk = open_client(c, err);
     if (!rk) return -1;
-    /* ask for metadata first, because without a broker this fails instead of returning an empty id */
+    /* ask for metadata first: without a broker this request fails, while the request for the id would return an empty id */
     const struct rd_kafka_metadata *md = NULL;
     rd_kafka_resp_err_t code = rd_kafka_metadata(rk, 0, NULL, &md, left(until_ms));
     int r = 0;

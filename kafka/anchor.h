@@ -29,7 +29,7 @@ size_t lw_anchor_encode(const struct lw_anchor *a, char out[LW_ANCHOR_TEXT]);
 /* Finds the anchor at the end of commit metadata. Returns the length of the metadata without it. */
 size_t lw_anchor_decode(const char *metadata, size_t n, struct lw_anchor *a);
 
-/* What the inspector found, and a request about one partition with its answer. */
+/* enum lw_look lists the answers of the inspector. struct lw_looked is a request about one partition, with its answer. */
 enum lw_look { LW_LOOK_UNKNOWN, LW_LOOK_SAME, LW_LOOK_GONE, LW_LOOK_ANOTHER };
 struct lw_looked {
     char topic[256];

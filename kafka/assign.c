@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rebalances: which partitions are ours, at which offset each begins, and their fetch queues.
  *
- * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative one (only if configured) partitions come and
- * go one by one. During its callback librdkafka pauses those that stay, which discards fetched records and may let reading go on behind
- * them. So each partition that stays is put back by a seek. */
+ * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative one (only if configured) partitions come and go
+ * one by one. During the callback of such a rebalance, librdkafka pauses the partitions that stay. That discards fetched records, and
+ * reading may then go on after the discarded ones. So each partition that stays is put back by a seek. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -123,7 +123,7 @@ static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a
     p->candidate.offset = -1;
     s->checked_ms = 0;
     p->queue = rd_kafka_queue_get_partition(s->rk, a->topic, a->partition);
-    if (p->queue) { /* must come before rd_kafka_assign(); source.c says why */
+    if (p->queue) { /* must come before rd_kafka_assign(); kafka/source.c says why */
         uint64_t one = 1;
         rd_kafka_queue_forward(p->queue, NULL);
         rd_kafka_queue_io_event_enable(p->queue, s->fd, &one, sizeof one);
@@ -166,22 +166,23 @@ void lw_source_lose_all(struct lw_source *s) {
 
 /* --- the callback ----------------------------------------------------------------------------------------------------------- */
 
+/* Asks which protocol the group has. The caller must ask before the assignment is handed over. Once librdkafka has no partitions and is
+ * closing, its group may end at any moment, and then this question is never answered (librdkafka 2.0.2). */
 static bool cooperative(rd_kafka_t *rk) {
     const char *protocol = rd_kafka_rebalance_protocol(rk);
     return protocol && !strcmp(protocol, "COOPERATIVE");
 }
 
-/* Passes the assignment to librdkafka; `list` NULL: no partitions. */
-static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list, bool assign) {
-    if (!cooperative(rk) || !list) return rd_kafka_assign(rk, assign ? list : NULL);
+/* Passes the assignment to librdkafka; `list` NULL: no partitions. `in_parts` is the answer of cooperative(). */
+static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list, bool assign, bool in_parts) {
+    if (!in_parts || !list) return rd_kafka_assign(rk, assign ? list : NULL);
     rd_kafka_error_t *error = assign ? rd_kafka_incremental_assign(rk, list) : rd_kafka_incremental_unassign(rk, list);
     rd_kafka_resp_err_t code = error ? rd_kafka_error_code(error) : RD_KAFKA_RESP_ERR_NO_ERROR;
     if (error) rd_kafka_error_destroy(error);
     return code;
 }
 
-/* Seeks the partitions that were ours before a cooperative rebalance and stay: those with a generation up to
- * `last_gen`. */
+/* Seeks the partitions that were ours before a cooperative rebalance and stay ours: those with a generation up to `last_gen`. */
 static void put_back(struct lw_source *s, uint32_t last_gen) {
     for (size_t i = 0; i < s->n_parts && s->parts[i]->gen <= last_gen; i++) {
         struct lw_err err = {0};
@@ -194,9 +195,9 @@ static void put_back(struct lw_source *s, uint32_t last_gen) {
 static void turn_down(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     lw_debug("kafka: the worker is ending; %d partitions rejected", list->cnt);
     rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
-    rd_kafka_resp_err_t code = hand_over(s->rk, none, true);
+    rd_kafka_resp_err_t code = hand_over(s->rk, none, true, cooperative(s->rk));
     rd_kafka_topic_partition_list_destroy(none);
-    if (code) lw_debug("kafka: can't reject the assignment: %s", rd_kafka_err2str(code)); /* this fails if the handle is closing */
+    if (code) lw_debug("kafka: can't reject the assignment: %s", rd_kafka_err2str(code)); /* the rejection fails if the handle is closing */
 }
 
 static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
@@ -204,7 +205,7 @@ static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
     struct lw_anchor *anchors = lw_alloc((size_t)(list->cnt + 1) * sizeof *anchors);
     uint32_t last_gen = s->n_parts ? s->parts[s->n_parts - 1]->gen : 0;
     size_t kept = s->n_parts;
-    bool ok = !s->dead && !find_begins(s, list, found, anchors);
+    bool in_parts = cooperative(s->rk), ok = !s->dead && !find_begins(s, list, found, anchors);
     for (int i = 0; ok && i < list->cnt; i++) {
         const struct lw_part *p = add_part(s, &found[i], &anchors[i]);
         found[i].gen = p->gen;
@@ -212,13 +213,13 @@ static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
         lw_source_fatal(s, "%s/%d: no fetch queue", p->topic, (int)p->partition);
         ok = false;
     }
-    rd_kafka_resp_err_t code = hand_over(s->rk, ok ? list : NULL, true);
+    rd_kafka_resp_err_t code = hand_over(s->rk, ok ? list : NULL, true, in_parts);
     if (code && ok) lw_source_fatal(s, "kafka: can't take the assignment: %s", rd_kafka_err2str(code));
     if (code || !ok) {
         while (s->n_parts > kept) drop_part(s, s->parts[s->n_parts - 1]->gen);
     } else {
         s->auth_since_ms = 0;
-        if (cooperative(s->rk)) put_back(s, last_gen);
+        if (in_parts) put_back(s, last_gen);
         for (int i = 0; i < list->cnt; i++) s->ev.assign(s->ctx, &found[i]);
         lw_source_wake(s);
     }
@@ -229,15 +230,16 @@ static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
 static void revoke(struct lw_source *s, const rd_kafka_topic_partition_list_t *list, bool lost) {
     uint32_t *gens = lw_alloc((size_t)(list->cnt + 1) * sizeof *gens);
     size_t n = 0;
+    bool in_parts = cooperative(s->rk);
     for (int i = 0; i < list->cnt; i++) {
         const struct lw_part *p = lw_source_part_of(s, list->elems[i].topic, list->elems[i].partition);
         if (p) gens[n++] = p->gen;
     }
     revoke_gens(s, gens, n, lost);
     free(gens);
-    rd_kafka_resp_err_t code = hand_over(s->rk, list, false);
+    rd_kafka_resp_err_t code = hand_over(s->rk, list, false, in_parts);
     if (code) lw_source_fatal(s, "kafka: can't let partitions go: %s", rd_kafka_err2str(code));
-    if (cooperative(s->rk) && !s->dead) put_back(s, UINT32_MAX);
+    if (in_parts && !s->dead) put_back(s, UINT32_MAX);
 }
 
 void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *source) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that each log is still the one that we read. Every few seconds the inspector compares one record
- * of each partition with its anchor. The anchor moves on only to a record that was delivered before a
- * check found the old anchor unchanged, so a record of a new log never becomes the anchor. */
+/* Checks that each log is still the one that we read. Every few seconds the inspector compares one record of each partition with its
+ * anchor. A delivered record becomes a candidate for the next anchor. It replaces the old anchor only after a later check has found that
+ * the log is still the same, so a record of a new log never becomes the anchor. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -14,12 +14,13 @@
 
 enum {
     CHECK_MS = 5000,
-    CANDIDATE_MS = 1000, /* minimum time between two candidates, because it would cost too much to hash every record */
-    METADATA_MAX = 4096, /* the broker's default limit; the anchor is left out if it does not fit */
+    CANDIDATE_MS = 1000, /* minimum time between two candidates for the anchor, because hashing every record would cost too much */
+    METADATA_MAX = 4096, /* the default limit of a broker for commit metadata; if metadata and anchor exceed it, the anchor is left out */
 };
 
 void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m) {
-    bool first = p->candidate.offset < 0; /* without an anchor, the first candidate is compared instead */
+    /* While there is no anchor, the first candidate is compared in its place, so no later record replaces that candidate. */
+    bool first = p->candidate.offset < 0;
     if (!first && (p->anchor.offset < 0 || s->polled_ms - p->candidate_ms < CANDIDATE_MS)) return;
     p->candidate = lw_anchor_of(m);
     p->candidate_ms = s->polled_ms;

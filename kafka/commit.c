@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commits, always with explicit offsets and metadata, because rd_kafka_offsets_store() drops metadata before 2.2.0.
+/* Commits, always with explicit offsets and metadata, because rd_kafka_offsets_store() loses the metadata before librdkafka 2.2.0.
  *
  * The answers come through a queue of their own, so that a rebalance callback can wait for a commit. No commit is still unanswered when a
  * later generation begins, since librdkafka joins the group again only after all commits are answered. */
@@ -28,14 +28,14 @@ static bool is_stale(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
-/* The new group protocol answers this code if the group has moved on since the last heartbeat told librdkafka the member epoch.
- * It says nothing about who owns the partition, and the same commit may succeed with the next epoch. Older
- * headers have no name for the code. */
+/* In the new group protocol a broker answers with this code if the group has moved on since the last heartbeat told librdkafka the member
+ * epoch. The code says nothing about who owns the partition, and the same commit may succeed with the next epoch. Older headers have no
+ * name for the code. */
 enum { STALE_MEMBER_EPOCH = 113, ASK_AGAIN_MS = 100 };
 
 static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp, rd_kafka_resp_err_t code) {
     struct lw_source *s = k->source;
-    size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list, so the opaque pointer holds our index */
+    size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list, so the opaque pointer holds the index in `gens` and `ok` */
     if (i >= k->n) return;
     if (k->ok && !k->abandoned) k->ok[i] = !code;
     if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) s->no_anchors = true;

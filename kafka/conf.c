@@ -40,8 +40,8 @@ static const struct setting consumer_forced[] = {
     {"auto.offset.reset", "error"},  {"statistics.interval.ms", "2000"},    {"allow.auto.create.topics", "false"},
 };
 
-/* Messages of up to 64 MiB, so that an envelope around the largest usual record fits; the broker then rejects
- * what is too large for it. A missing topic is reported after 5 s instead of 30. */
+/* These properties allow messages of up to 64 MiB, so that an envelope around the largest usual record fits; the
+ * broker rejects what is too large for it. They also make librdkafka report a missing topic after 5 s instead of 30. */
 static const struct setting producer_forced[] = {
     {"enable.idempotence", "true"},    {"allow.auto.create.topics", "false"},
     {"message.timeout.ms", "30000"},   {"topic.metadata.propagation.max.ms", "5000"},
@@ -93,7 +93,7 @@ static rd_kafka_conf_t *new_conf(void) {
     return conf;
 }
 
-/* Switches metrics off: librdkafka 2.5.0 aborts when it pushes them. */
+/* Switches client metrics off if this librdkafka would abort when it pushes them to a broker, as 2.5.0 does. */
 static int mute(rd_kafka_conf_t *conf, struct lw_err *err) {
     return lw_librdkafka_mute(lw_librdkafka_loaded()) ? set(conf, "enable.metrics.push", "false", err) : 0;
 }
@@ -151,8 +151,9 @@ rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kaf
     rd_kafka_t *rk = rd_kafka_new(type, conf, why, sizeof why);
     if (rk && tokens) refresh_by_itself(rk);
     if (rk) return rk;
+    char explained[LW_EXPLAINED_MAX];
     rd_kafka_conf_destroy(conf);
-    lw_refuse(err, "kafka.properties: %s", why);
+    lw_refuse(err, "%s", lw_kafka_explain_start(c, why, explained));
     return NULL;
 }
 

@@ -9,9 +9,10 @@
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 
-/* Makes the configuration of a member of the group: all properties, then those that the guarantees need and
- * that nothing overrides. Returns NULL with `err` if librdkafka refuses a property (its error text names the property). member_id is the
- * group.instance.id; "": none; NULL: as the properties say. The caller owns the result until rd_kafka_new() takes it. */
+/* Makes the configuration of a member of the group: all of kafka.properties, then the properties
+ * that the guarantees need, which override them. Returns NULL with `err` if librdkafka refuses a property (its error text names the
+ * property). member_id is the group.instance.id; "": none; NULL: as the properties say. The caller owns the result until rd_kafka_new()
+ * takes it. */
 rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id, struct lw_err *err);
 /* Calls rd_kafka_new() and takes ownership of `conf` in any case. Returns NULL with a
  * permanent `err`. A thread of librdkafka refreshes the tokens of SASL OAUTHBEARER, whether or not the
@@ -29,8 +30,8 @@ rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
  * lw_kafka_conf_client(). */
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err);
 
-/* Destroys a client. Returns false if that takes longer than timeout_ms, since rd_kafka_destroy() can hang in
- * 2.0.2; a thread of its own then goes on, and the client's memory may leak. */
+/* Destroys a client. Returns false if that takes longer than timeout_ms, since rd_kafka_destroy() can hang in librdkafka 2.0.2. The
+ * destruction then goes on in a thread of its own, and the client's memory may leak. */
 bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms);
 
 #endif

@@ -4,15 +4,17 @@
 #include "config/librdkafka.h"
 #include "kafka/conf.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 /* --- certificates ------------------------------------------------------------------------------------------------------------------- */
 
-/* Texts for OpenSSL's error numbers, which are part of its ABI. OpenSSL's own texts would need its library,
- * which only librdkafka links. */
+/* Texts for OpenSSL's error numbers, which are part of its ABI. Unlike OpenSSL's own texts they name the setting or the
+ * clock to look at. */
 static const struct {
     int number;
     const char *text;
@@ -115,7 +117,7 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
         snprintf(out, LW_EXPLAINED_MAX, "%s may not %s %s%s; allow %s on it (%s)", who, right, topic ? "topic " : "a topic",
                  topic ? topic : "", right, text);
     else if (code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED && c->dead.topic)
-        /* an idempotent producer that may write to no topic at all gets this error */
+        /* a broker answers this if an idempotent producer may write to no topic at all */
         snprintf(out, LW_EXPLAINED_MAX,
                  "%s may not WRITE topic %s; allow WRITE on it, and on a broker before 2.8 also IDEMPOTENT_WRITE on the cluster (%s)", who,
                  c->dead.topic, text);
@@ -135,5 +137,33 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
         snprintf(out, LW_EXPLAINED_MAX, "the broker's certificate is not accepted: %s (%s)", why, text);
     else
         snprintf(out, LW_EXPLAINED_MAX, "%s", text);
+    return out;
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------------------------- */
+
+/* Returns the first property that names a file which can't be read, with the reason in errno; NULL if there is none. */
+static const struct lw_property *unreadable(const struct lw_config *c) {
+    for (size_t i = 0; i < c->kafka.n_properties; i++) {
+        const struct lw_property *p = &c->kafka.properties[i];
+        bool file = !strncmp(p->name, "ssl.", 4) && strstr(p->name, ".location") && strcmp(p->value, "probe") != 0;
+        if (file && *p->value && access(p->value, R_OK)) return p;
+    }
+    return NULL;
+}
+
+const char *lw_kafka_explain_start(const struct lw_config *c, const char *text, char out[LW_EXPLAINED_MAX]) {
+    const struct lw_property *missing = unreadable(c);
+    if (missing)
+        snprintf(out, LW_EXPLAINED_MAX, "kafka.properties.%s: %.400s can't be read: %s", missing->name,
+                 missing->secret ? "the file" : missing->value, strerror(errno));
+    else if (strstr(text, "ssl.key.location failed"))
+        snprintf(
+            out, LW_EXPLAINED_MAX,
+            "kafka.properties.ssl.key.location: the key can't be used: ssl.key.password is wrong or missing, or the file is no PEM key "
+            "(%s)",
+            text);
+    else
+        snprintf(out, LW_EXPLAINED_MAX, "kafka.properties: %s", text);
     return out;
 }

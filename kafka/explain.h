@@ -22,4 +22,8 @@ void lw_kafka_watch_certificates(rd_kafka_conf_t *conf);
 /* Returns the explanation for one of OpenSSL's numbers X509_V_ERR_…; public for the tests. */
 const char *lw_kafka_certificate_error(int x509_error);
 
+/* Explains why librdkafka could not start with a configuration, from its own text: which file can't be read, or that the password of the
+ * key may be wrong. Returns out. */
+const char *lw_kafka_explain_start(const struct lw_config *c, const char *text, char out[LW_EXPLAINED_MAX]);
+
 #endif

@@ -59,7 +59,7 @@ static void judge(struct lw_looked *k, const rd_kafka_message_t *m, bool learnin
 
 /* Handles one record. Returns true if another should be read. */
 static bool take(struct lw_looked *k, const rd_kafka_message_t *m, bool learning) {
-    if (m->err) return false; /* no record: the end, out of range, or an unknown topic; judge_ends() decides */
+    if (m->err) return false; /* no record came: end of the log, offset out of range, or unknown topic; judge_ends() decides */
     judge(k, m, learning);
     return learning && m->offset + 1 < k->begin;
 }

@@ -25,8 +25,8 @@ struct lw_looker {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t asked;
-    bool wanted, answered, ending;         /* guarded by the mutex, like the answer */
-    bool all;                              /* asks about all topics of the cluster, not only ours */
+    bool wanted, answered, ending;         /* guarded by the mutex, as is `list` */
+    bool all;                              /* true: the request is about all topics of the cluster, not only ours */
     rd_kafka_topic_partition_list_t *list; /* the answer; NULL: the broker gave none */
 };
 
@@ -122,7 +122,8 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     }
 }
 
-/* Reports the number of commits. It is unknown unless every partition answered, since one that did not may have a commit. */
+/* Reports the number of commits. The number is unknown unless there is an answer for every partition, since a partition without an answer
+ * may have a commit. */
 static void tell_number(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     bool known = list;
     size_t n = 0;

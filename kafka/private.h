@@ -18,11 +18,11 @@ struct lw_part {
     bool moved;  /* a seek has succeeded */
     bool broken; /* a seek failed half-way, so nothing more is delivered */
     int64_t begin;
-    struct lw_anchor anchor, candidate; /* records that we read; if a check finds the candidate unchanged, it becomes the anchor */
+    struct lw_anchor anchor, candidate; /* records that we read; the candidate replaces the anchor if the next check finds the same log */
     int64_t candidate_ms;
 };
 
-/* What errors, rebalances and the last statistics tell of the connection (kafka/state.c). */
+/* The state of the connection, as errors, rebalances and the last statistics tell it (kafka/state.c). */
 struct lw_kafka_look {
     bool assigned;    /* the last rebalance gave us an assignment, and we accepted it */
     int64_t since_ms; /* boot clock; when `assigned` last changed */
@@ -54,8 +54,8 @@ struct lw_source {
     int64_t swept_ms;            /* boot clock; last time at which even queues that looked empty were read */
     struct lw_sent *sent;        /* list of unanswered commits */
     bool commit_busy;            /* a call of lw_source_commit() is unanswered */
-    int64_t auth_since_ms;       /* boot clock; first failed authentication since anything last worked; 0: none */
-    rd_kafka_resp_err_t trouble; /* code of the last problem that was logged, and the time of it */
+    int64_t auth_since_ms;       /* boot clock; first failed authentication since the last success; 0: none */
+    rd_kafka_resp_err_t trouble; /* code of the last problem that was logged; trouble_ms is the time of that line */
     int64_t trouble_ms;
     struct lw_kafka_look look;
     struct lw_inspector *inspector; /* NULL until it is first needed */
@@ -78,7 +78,7 @@ int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, 
 
 /* Serves as librdkafka's rebalance callback; runs inside lw_source_poll() and lw_source_close(). */
 void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *source);
-/* Reports all partitions as lost and forgets them, if the source must close without the group's help. */
+/* Reports all partitions as lost and forgets them, if the source closes before the group has revoked them. */
 void lw_source_lose_all(struct lw_source *s);
 void lw_source_forget_commits(struct lw_source *s); /* forgets commits that nobody can answer any more */
 void lw_source_serve_look(struct lw_source *s);

@@ -26,7 +26,7 @@ struct lw_sink {
 /* A dead letter in flight. */
 struct letter {
     struct lw_sink *sink;
-    int by; /* index in `rk` of the client that sent it */
+    int by; /* index in `rk` of the client that sent the letter */
     void (*done)(void *ctx, enum lw_letter_end how, const char *reason);
     void *ctx;
 };
@@ -100,8 +100,8 @@ struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err) {
     return NULL;
 }
 
-/* Replaces a producer after a fatal error, because an idempotent producer then never sends again. Waits
- * until none of its letters is in flight. */
+/* Replaces a producer after a fatal error, because an idempotent producer then never sends again. Fails while one of
+ * its letters is in flight; the caller then tries later. */
 static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     char why[512];
     rd_kafka_t *rk = k->rk[which];
@@ -166,7 +166,7 @@ void lw_sink_close(struct lw_sink *k, int64_t timeout_ms) {
         int64_t left_ms = until_ms - lw_boot_ms();
         if (!k->rk[i]) continue;
         if (k->unanswered[i]) rd_kafka_flush(k->rk[i], left_ms > 0 ? (int)left_ms : 0);
-        if (k->unanswered[i]) { /* purge the other letters, so that this poll reports each of them as an error */
+        if (k->unanswered[i]) { /* purge the letters that are left, so that the second flush reports each as an error */
             rd_kafka_purge(k->rk[i], RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
             rd_kafka_flush(k->rk[i], DESTROY_MS);
         }

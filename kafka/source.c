@@ -28,7 +28,7 @@ enum {
     TROUBLE_MS = 10000,     /* minimum time between two log lines about the same problem */
     INSPECTOR_MS = 500,
     DESTROY_MS = 3000,            /* minimum time that librdkafka's threads get to end */
-    UNRELEASED_INSTANCE_ID = 111, /* the new group protocol answers this if another member has our id; older headers have no name for it */
+    UNRELEASED_INSTANCE_ID = 111, /* in the new group protocol: another member has our id; older headers have no name for this code */
 };
 
 /* --- the partitions we have ------------------------------------------------------------------------------------------------- */
@@ -221,8 +221,8 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
     return 0;
 }
 
-/* Serves rebalances (in the callback) and errors. If a record comes here, it is delivered: it would date from before its own queue was
- * separated, so it would be in order. librdkafka's code suggests that none comes. This call also tells librdkafka that we are alive
+/* Serves rebalances (in the callback) and errors. If a record comes here, it is delivered: it was fetched before its partition got a queue
+ * of its own, so it is in order. librdkafka's code suggests that no record comes here. This call also tells librdkafka that we are alive
  * (max.poll.interval.ms). */
 static int serve_consumer_queue(struct lw_source *s) {
     int n = 0;
@@ -236,7 +236,7 @@ static int read_part(struct lw_source *s, struct lw_part *p, int max, bool sweep
     if (p->held || (!sweep && !rd_kafka_queue_length(p->queue))) return 0;
     int n = 0;
     rd_kafka_message_t *m;
-    /* take one record at a time, because rd_kafka_consume_batch_queue() sets wrong offsets in 2.0.2 */
+    /* take one record at a time, because rd_kafka_consume_batch_queue() sets wrong offsets in librdkafka 2.0.2 */
     while (n < max && !p->held && !s->dead && (m = rd_kafka_consume_queue(p->queue, 0))) n += on_message(s, p, m);
     return n;
 }
@@ -285,8 +285,8 @@ int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen) {
     return high;
 }
 
-/* Tries a seek once. If it times out, it is still in progress, and the next try replaces it.
- * (2.0.2 waits only a thousandth of the given time.) */
+/* Tries a seek once. A seek that times out is still in progress, and the next try replaces it. (librdkafka 2.0.2 waits only a thousandth of
+ * the given time.) */
 static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p, int64_t offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = offset;
@@ -364,8 +364,8 @@ static void give_up_place(struct lw_source *s, int64_t until_ms) {
     if (is_member(s)) lw_warn("kafka: could not leave the group in time; its partitions wait until session.timeout.ms expires");
 }
 
-/* Leaves the group within a time limit. rd_kafka_consumer_close() has no limit; this way we
- * can serve the revocations and stop waiting. */
+/* Leaves the group within a time limit. rd_kafka_consumer_close() has no limit. So the close
+ * gets a queue of its own, which this function serves until the time is over. */
 static void leave_group(struct lw_source *s, int64_t until_ms) {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(s->rk);
     rd_kafka_error_t *error = rd_kafka_consumer_close_queue(s->rk, queue);

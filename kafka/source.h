@@ -6,9 +6,8 @@
  * that those to an earlier assignment of the same partition are recognized.
  *
  * Each partition's fetch queue is read by itself (its forwarding to the consumer queue is switched off), so a partition is held back by not
- * reading its queue. rd_kafka_pause_partitions() would discard fetched records, and sets wrong offsets in 2.0.2
- * (doc/design/traps.md).
- * Records that reached the consumer queue before the switch are delivered first. */
+ * reading its queue. rd_kafka_pause_partitions() would discard fetched records, and sets wrong offsets in librdkafka 2.0.2
+ * (doc/design/traps.md). Records that reached the consumer queue before the switch are delivered first. */
 #ifndef LW_KAFKA_SOURCE_H
 #define LW_KAFKA_SOURCE_H
 
@@ -27,8 +26,8 @@ struct lw_assigned {
     int32_t partition;
     uint32_t gen;
     int64_t committed;          /* the group's committed offset; -1: none */
-    int64_t begin;              /* offset at which reading begins: `committed`, or the log's begin or end by auto.offset.reset */
-    int64_t log_begin, log_end; /* first offset and end of the log, as asked at assignment */
+    int64_t begin;              /* offset at which reading begins: `committed`, or the begin or end of the log, as auto.offset.reset says */
+    int64_t log_begin, log_end; /* first offset and end of the log, as the broker told them at assignment */
     const char *metadata;       /* metadata of the commit, borrowed; NULL: none */
     size_t metadata_len;
 };
@@ -52,10 +51,11 @@ struct lw_source_events {
     /* Delivers a record. The callee owns `m` and must call rd_kafka_message_destroy(), on any thread. */
     void (*record)(void *ctx, uint32_t gen, rd_kafka_message_t *m);
     void (*end)(void *ctx, uint32_t gen, int64_t offset); /* reading has reached the end of the partition */
-    /* Reports the answer to an asynchronous commit. ok: the broker accepted it. stale: refused, since we are no longer a member or the
-     * owner. */
+    /* Reports the answer to an asynchronous commit. ok: the broker accepted the commit. stale: the broker refused it, since we are no
+     * longer a member or the owner. */
     void (*committed)(void *ctx, uint32_t gen, int64_t offset, bool ok, bool stale);
-    void (*looked)(void *ctx, const struct lw_group_offset *o); /* reports one partition's answer to lw_source_look(); may be NULL */
+    /* Reports the commit of one partition, as lw_source_look() requested it. May be NULL. */
+    void (*looked)(void *ctx, const struct lw_group_offset *o);
     /* Reports the number of the group's commits after lw_source_look(s, true), or that it is not known. May be NULL. */
     void (*listed)(void *ctx, bool known, size_t commits);
     void (*too_large)(void *ctx); /* reports that the broker refused a commit's metadata; comes before `committed`; may be NULL */
@@ -67,7 +67,7 @@ struct lw_source_events {
 struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id, const struct lw_source_events *ev, void *ctx,
                                  struct lw_err *err);
 /* Serves rebalances, commit answers and errors, then delivers at most `max` records, in turn from
- * the partitions that are not held. Does not block, but a rebalance takes as long as its callbacks.
+ * the partitions that are not held back. Does not block, but a rebalance takes as long as its callbacks.
  * Returns how many records were delivered. Call it at least once a second. */
 int lw_source_poll(struct lw_source *s, int max);
 int lw_source_fd(struct lw_source *s); /* becomes readable when there may be something to poll; the caller empties it */
@@ -76,8 +76,8 @@ void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold);
  * did not succeed in time; the partition must then be treated as lost. */
 int lw_source_seek(struct lw_source *s, uint32_t gen, int64_t offset, struct lw_err *err);
 
-/* Returns the end of the partition's log as of the last fetch, without a request. -1: not known (yet). It may
- * lag behind while a partition is held back for long. */
+/* Returns the end of the partition's log as of the last fetch, without a request, or -1 if the end is not
+ * known yet. The end may be outdated if the partition has been held back for long. */
 int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen);
 
 /* The state of this worker's Kafka connection. Records come only while it is LW_KAFKA_JOINED. */
@@ -91,7 +91,7 @@ enum lw_kafka_state {
     LW_KAFKA_STATES
 };
 extern const char *const lw_kafka_state_name[LW_KAFKA_STATES];
-/* Returns the state, which may be a few seconds old. `why` gets the reason if it is not LW_KAFKA_JOINED, otherwise "" or a
+/* Returns the state, which may be a few seconds old. If the state is not LW_KAFKA_JOINED, `why` gets the reason, otherwise "" or a
  * remark. */
 enum lw_kafka_state lw_source_state(const struct lw_source *s, char *why, size_t size);
 
@@ -110,14 +110,14 @@ int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t
 /* Asks the coordinator for the group's commit of a partition, whoever owns it. *offset is -1 if there is none.
  * Blocks for at most 3 s. */
 int lw_source_committed(struct lw_source *s, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
-/* From now on rejects assignments without asking the broker for their offsets, because the worker is
+/* Makes the source reject assignments from now on, without asking the broker for their offsets, because the worker is
  * about to end. */
 void lw_source_decline(struct lw_source *s);
 /* Makes lw_source_close() keep a static member's place in the group: a process that joins with the same id
  * within session.timeout.ms gets the partitions back without a rebalance. */
 void lw_source_keep_place(struct lw_source *s);
-/* These tell why `fatal` was called. fenced: another member joined with our member_id. refused: a restart would
- * fail in the same way. */
+/* These functions tell why `fatal` was called. fenced: another member joined with our member_id. refused: a restart would fail in the same
+ * way. */
 bool lw_source_fenced(const struct lw_source *s);
 bool lw_source_refused(const struct lw_source *s);
 /* Requests the commits of the group without waiting: those for the configured topics or, with `all`, for all

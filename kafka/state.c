@@ -26,8 +26,8 @@ static int64_t property_ms(const struct lw_config *c, const char *name) {
     return 0;
 }
 
-/* Returns how long a broker may be silent. It may hold a fetch for fetch.wait.max.ms, and a coordinator may get no request between two
- * heartbeats. */
+/* Returns how long a broker may be silent. A broker may hold a fetch for fetch.wait.max.ms, and a coordinator may get no request between
+ * two heartbeats. */
 static int64_t silence_limit_ms(const struct lw_config *c) {
     return SILENT_MS + property_ms(c, "fetch.wait.max.ms") + property_ms(c, "heartbeat.interval.ms");
 }

@@ -13,7 +13,7 @@
 
 enum {
     LOOK_MS = 5000,       /* mutex, semaphore: the first in line tries again after this time at the latest */
-    LOOK_QUEUE_MS = 1000, /* fair, read/write: the same limit, shorter because each attempt also shows that the client is alive */
+    LOOK_QUEUE_MS = 1000, /* fair, read/write: the first in line tries again after this time, because an attempt is a sign of life */
     POLL_MIN_MS = 10,     /* bounds of the random wait between attempts if nobody announces releases */
     POLL_MAX_MS = 100,
     BACKOFF_MAX_MS = 1000,
@@ -39,7 +39,7 @@ static int64_t look_after_ms(const struct lw_take *t, bool told) {
     int64_t most = lw_one_queues(t->lock) ? LOOK_QUEUE_MS : LOOK_MS;
     most = most - most / 5 + (int64_t)lw_random((uint64_t)most * 2 / 5);
     if (left <= 0) return most;
-    int64_t spread = left / 8 < 50 ? left / 8 : 50; /* spreads the attempts of clients that wait for the same expiry */
+    int64_t spread = left / 8 < 50 ? left / 8 : 50; /* clients that wait for the same expiry attempt at different times */
     left += 1 + (int64_t)lw_random((uint64_t)spread + 1);
     return left < most ? left : most;
 }
@@ -88,7 +88,8 @@ static bool after_failure(struct wait *w, const struct latchwork_error *error) {
 
 static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     struct lw_take *t = &w->take;
-    bool up = lw_waking_is_up(w->waking), queues = lw_one_queues(t->lock);
+    bool up = lw_waking_is_up(w->waking, &w->waiter), queues = lw_one_queues(t->lock);
+    t->client = lw_waking_client(w->waking);
     t->wait = queues || (up && t->lock->key[LW_KEY_WAIT].p);
     w->known = w->known || t->wait;
     enum lw_took took = try_once(t, error);
@@ -101,14 +102,14 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     return took;
 }
 
-/* Returns when the next in line attempts if no release is announced: when our lease must have ended, or earlier
- * by the limits LOOK_MS, LOOK_QUEUE_MS and POLL_MAX_MS. */
+/* Returns when the next in line tries to take the lock if no release is announced: when the lease of this holder must have ended, or
+ * earlier, since LOOK_MS, LOOK_QUEUE_MS and POLL_MAX_MS limit the time between attempts. */
 static int64_t next_look_ms(const struct wait *w) {
     const struct latchwork_lock *l = w->take.lock;
     if (lw_one_queues(l)) return lw_boot_ms() + LOOK_QUEUE_MS / 2;
     struct lw_take next = {.left_ms = l->o.ttl_ms};
     next.lock = w->take.lock;
-    return lw_boot_ms() + look_after_ms(&next, w->take.more && lw_waking_is_up(w->waking) && lw_one_tells(l));
+    return lw_boot_ms() + look_after_ms(&next, w->take.more && lw_waking_is_up(w->waking, &w->waiter) && lw_one_tells(l));
 }
 
 static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took, struct latchwork_error *error) {
@@ -117,7 +118,7 @@ static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took, st
     bool queues = lw_one_queues(t->lock), shared = t->lock->o.kind == LATCHWORK_KIND_READ || t->lock->o.kind == LATCHWORK_KIND_SEMAPHORE;
     if (!lw_wait_join(w->waking, &w->waiter, lw_one_wait_name(t->lock))) return lw_lock_no_memory(error);
     bool fatal = took == LW_FAILED && !after_failure(w, error);
-    bool enqueue = queues && !fatal; /* the first attempt gives every waiter a ticket of its own */
+    bool enqueue = queues && !fatal; /* the first attempt is made without sleeping, because it gets the waiter its ticket */
     while (!fatal && took != LW_TAKEN && (enqueue || lw_wait_sleep(w->waking, &w->waiter, w->deadline_ms, &t->more))) {
         enqueue = false;
         took = try_in_line(w, error);
@@ -142,13 +143,14 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
     enum lw_took took = LW_HELD;
     struct lw_waking *waking = atomic_load(&c->waking);
     bool line = deadline_ms && waking && lw_wait_has_line(waking, lw_one_wait_name(l));
-    if (!line) took = try_once(&w.take, &why); /* if there is a line, those who came earlier go first */
+    if (!line) took = try_once(&w.take, &why); /* attempt at once only if nobody stands in line */
     enum latchwork_result result = LATCHWORK_LOCK_OK;
     if (took != LW_TAKEN && !deadline_ms) {
         result = took == LW_FAILED ? LATCHWORK_LOCK_ERROR : is_held(&w.take, &why);
     } else if (took != LW_TAKEN) {
         w.waking = waking_of(c, &why);
-        snprintf(w.take.waiter, sizeof w.take.waiter, "%s:%" PRIu64, c->id, atomic_fetch_add(&waiters, 1));
+        if (w.waking)
+            snprintf(w.take.waiter, sizeof w.take.waiter, "%s:%" PRIu64, lw_waking_client(w.waking), atomic_fetch_add(&waiters, 1));
         result = w.waking ? stand_in_line(&w, took, &why) : LATCHWORK_LOCK_ERROR;
     }
     if (result != LATCHWORK_LOCK_OK && error) *error = why;

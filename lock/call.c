@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { HOPS_MAX = 32 /* a call is sent again after at most this many refusals */ };
+
 enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result, int code, const char *fmt, ...) {
     if (!error) return result;
     error->code = code;
@@ -115,6 +117,7 @@ uint64_t lw_random(uint64_t below) {
 void lw_call_script(struct lw_call *call, const struct lw_script *script, int n_keys) {
     call->script = script;
     call->n = call->n_numbers = call->again = 0;
+    call->slot = LW_ANY_SLOT;
     call->sent_again = false;
     call->sent_ms = 0;
     if (!script) return;
@@ -127,6 +130,11 @@ void lw_call_add(struct lw_call *call, const char *p, size_t n) {
     assert(call->n < LW_CALL_ARGS);
     call->arg[call->n] = p;
     call->size[call->n++] = n;
+}
+
+void lw_call_key(struct lw_call *call, struct lw_bytes key) {
+    if (call->slot == LW_ANY_SLOT) call->slot = lw_slot(key.p, key.n);
+    lw_call_add(call, key.p, key.n);
 }
 
 void lw_call_text(struct lw_call *call, const char *s) { lw_call_add(call, s, strlen(s)); }
@@ -177,28 +185,81 @@ redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis, st
     return NULL;
 }
 
-redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
-    if (!send_call(redis, call, error)) return NULL;
-    redisReply *reply = lw_next_reply(c, redis, error);
+/* Sends the call and returns its reply. Sends ASKING first if the slot is being moved to this node. */
+static redisReply *exchange(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, bool asking,
+                            struct latchwork_error *error) {
+    if (asking) {
+        lw_redis_append(redis, "ASKING");
+        redisReply *reply = lw_next_reply(c, redis, error);
+        if (!reply || reply->type == REDIS_REPLY_ERROR) return reply;
+        freeReplyObject(reply);
+    }
+    return send_call(redis, call, error) ? lw_next_reply(c, redis, error) : NULL;
+}
+
+static redisReply *exchange_script(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, bool asking,
+                                   struct latchwork_error *error) {
+    redisReply *reply = exchange(c, redis, call, asking, error);
     if (!reply || !call->script || !lw_is_no_script(reply)) return reply;
     freeReplyObject(reply);
     call->arg[0] = "EVAL", call->size[0] = 4; /* EVAL runs the script, and Redis keeps it for the next EVALSHA */
     call->arg[1] = call->script->text, call->size[1] = strlen(call->script->text);
-    return send_call(redis, call, error) ? lw_next_reply(c, redis, error) : NULL;
+    return exchange(c, redis, call, asking, error);
 }
 
-static void send_again(struct lw_call *call) {
-    call->sent_again = true;
-    if (call->again) call->arg[call->again] = "1", call->size[call->again] = 1;
+redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
+    return exchange_script(c, redis, call, false, error);
+}
+
+redisReply *lw_call_asking(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
+    return exchange_script(c, redis, call, true, error);
+}
+
+/* Makes the call ready to be sent to another server, which may not have the script. */
+static void rewind_call(struct lw_call *call) {
     if (!call->script) return;
     call->arg[0] = "EVALSHA", call->size[0] = 7;
     call->arg[1] = call->script->sha1, call->size[1] = 40;
 }
 
-redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error) {
-    if (!lw_client_ok(c, error)) return NULL;
+/* Makes the call ready to be sent again although it may have been executed. */
+static void send_again(struct lw_call *call) {
+    call->sent_again = true;
+    if (call->again) call->arg[call->again] = "1", call->size[call->again] = 1;
+    rewind_call(call);
+}
+
+static int64_t pause_ms(int hop) { return (hop < 5 ? 2 << hop : 50) + (int64_t)lw_random(10); }
+
+/* Decides whether the call is sent again after this refusal, and pauses if it is to go to the same server. */
+static bool go_on(struct latchwork_client *c, const struct lw_turn *turn, int hop, int64_t until_ms) {
+    if (hop >= HOPS_MAX || lw_boot_ms() >= until_ms || atomic_load(&c->interrupted)) return false;
+    if (turn->wait) lw_sleep_ms(pause_ms(hop));
+    return true;
+}
+
+static redisReply *call_in_cluster(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error) {
+    struct lw_turn turn = {0};
+    int64_t until_ms = lw_boot_ms() + c->command_ms;
+    int slot = call->slot == LW_ANY_SLOT ? c->slot : call->slot;
+    for (int hop = 0, broken = 0;; hop++) {
+        uint64_t ask = turn.ask;
+        struct lw_redis *redis = ask ? lw_client_get_at(c, ask, error) : lw_client_get(c, slot, error);
+        if (!redis) return NULL;
+        redisReply *reply = exchange_script(c, redis, call, ask, error);
+        bool turned = reply && reply->type == REDIS_REPLY_ERROR && lw_peer_turned(c, redis, reply->str, slot, &turn);
+        lw_client_put(c, redis);
+        if (reply && (!turned || !go_on(c, &turn, hop, until_ms))) return lw_take_reply(c, reply, error);
+        if (!reply && broken++) return NULL;
+        if (!reply) turn = (struct lw_turn){0};
+        (!reply || turn.half_done ? send_again : rewind_call)(call);
+        if (reply) freeReplyObject(reply);
+    }
+}
+
+static redisReply *call_one_server(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error) {
     for (int attempt = 0;; attempt++) {
-        struct lw_redis *redis = lw_client_get(c, error);
+        struct lw_redis *redis = lw_client_get(c, LW_ANY_SLOT, error);
         if (!redis) return NULL;
         redisReply *reply = lw_call_on(c, redis, call, error);
         lw_client_put(c, redis);
@@ -206,6 +267,11 @@ redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, str
         send_again(call);
         if (attempt) return NULL;
     }
+}
+
+redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error) {
+    if (!lw_client_ok(c, error)) return NULL;
+    return (c->table ? call_in_cluster : call_one_server)(c, call, error);
 }
 
 /* --- errors --------------------------------------------------------------------------------------------------------------------- */
@@ -221,7 +287,7 @@ static const struct {
     {"NOPERM", LATCHWORK_E_DENIED, "; the user needs ~lwl:* &lwl:* and the commands of the lock library"},
     {"WRONGTYPE", LATCHWORK_E_TYPE, "; the name is used for something that is not this kind of lock"},
     {"OOM", LATCHWORK_E_FULL, "; raise maxmemory or free some"},
-    {"READONLY", LATCHWORK_E_READONLY, "; this is a replica: name the master in the url"},
+    {"READONLY", LATCHWORK_E_READONLY, "; this is a replica: name the master"},
     {"LOADING", LATCHWORK_E_READONLY, "; try again when it is up"},
     {"MASTERDOWN", LATCHWORK_E_READONLY, "; try again when the master is up"},
     {"MISCONF", LATCHWORK_E_READONLY, "; Redis can't save: see its log"},
@@ -236,8 +302,8 @@ static const struct {
 };
 
 static int meaning_of(const char *text) {
-    /* Redis wraps an error inside a script, each version differently: "ERR Error running script
-     * …: @user_script:3: OOM command…" */
+    /* If a command fails inside a script, Redis puts its own words around the error, and each version uses other words: "ERR Error running
+     * script …: @user_script:3: OOM command…" */
     if (strstr(text, "WRONGTYPE ")) return 4;
     if (strstr(text, "OOM command not allowed")) return 5;
     if (strncmp(text, "NOPERM", 6) == 0 && (strstr(text, "'eval") || strstr(text, "'EVAL"))) return 10;
@@ -249,8 +315,13 @@ static int meaning_of(const char *text) {
 redisReply *lw_take_reply(struct latchwork_client *c, redisReply *reply, struct latchwork_error *error) {
     if (reply->type != REDIS_REPLY_ERROR) return reply;
     int i = meaning_of(reply->str);
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, i < 0 ? (int)LATCHWORK_E_REPLY : meanings[i].code, "Redis at %s: %.300s%s", c->where,
-                 reply->str, i < 0 ? "" : meanings[i].advice);
+    bool moves = i < 0 && lw_redis_deposed(reply->str);
+    const char *advice = i >= 0 ? meanings[i].advice : moves ? "; its slot is being moved: try again" : "";
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR,
+                 i >= 0  ? meanings[i].code
+                 : moves ? (int)LATCHWORK_E_READONLY
+                         : (int)LATCHWORK_E_REPLY,
+                 "Redis at %s: %.300s%s", c->where, reply->str, advice);
     freeReplyObject(reply);
     return NULL;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens and closes clients: their options, and the pool of their connections. */
+/* Opens and closes clients, and reads their options. */
 #include "lock/client.h"
 
 #include "base/clock.h"
 #include "lock/keeper.h"
+#include "lock/target.h"
 #include "lock/waking.h"
 
 #include <errno.h>
@@ -67,7 +68,7 @@ static bool read_options(const struct latchwork_client_options *given, struct la
 }
 
 static bool take_options(struct latchwork_client *c, const struct latchwork_client_options *o, struct latchwork_error *error) {
-    if (o->flags & ~(unsigned)(LATCHWORK_FLAG_NO_SCRIPTS | LATCHWORK_FLAG_NO_VERIFY) || o->connections < 0 ||
+    if (o->flags & ~(unsigned)(LATCHWORK_FLAG_NO_SCRIPTS | LATCHWORK_FLAG_NO_VERIFY | LATCHWORK_FLAG_TLS) || o->connections < 0 ||
         o->connections > LATCHWORK_MAX_CONNECTIONS || o->connect_ms < 0 || o->connect_ms > LATCHWORK_MAX_WAIT_MS || o->command_ms < 0 ||
         o->command_ms > LATCHWORK_MAX_WAIT_MS || (o->label && !is_label(o->label))) {
         lw_lock_wrong(error, "a client option is out of range: connections 1 to %d, times 1 to %d ms, label 1 to %d of A-Za-z0-9._-",
@@ -86,52 +87,42 @@ static bool take_options(struct latchwork_client *c, const struct latchwork_clie
     return true;
 }
 
-/* Sets the server's address, with the credentials and TLS settings that the options add to the URL. */
-static bool take_place(struct latchwork_client *c, const struct lw_redis_url *at, const char *where,
-                       const struct latchwork_client_options *o, struct latchwork_error *error) {
-    struct lw_redis_url u = *at;
-    if (o->user && !o->password) {
-        lw_lock_wrong(error, "options.user needs a password");
-        return false;
-    }
-    if (o->password && !u.password) u.user = (char *)(uintptr_t)o->user, u.password = (char *)(uintptr_t)o->password;
-    if (o->tls_ca) u.tls.ca_file = (char *)(uintptr_t)o->tls_ca;
-    if (o->tls_cert) u.tls.cert_file = (char *)(uintptr_t)o->tls_cert, u.tls.key_file = (char *)(uintptr_t)o->tls_key;
-    if (o->tls_name) u.tls.server_name = (char *)(uintptr_t)o->tls_name;
-    if (o->flags & LATCHWORK_FLAG_NO_VERIFY) u.tls.no_verify = true;
-    c->where = strdup(where);
-    if (c->where && !lw_redis_url_copy(&u, &c->url, NULL)) return true;
-    lw_lock_no_memory(error);
-    return false;
-}
+/* --- opening and closing ---------------------------------------------------------------------------------------------------------- */
 
 /* Sets the fields that free_client() frees. */
-static bool fill_in(struct latchwork_client *c, const struct lw_redis_url *at, const char *where,
-                    const struct latchwork_client_options *given, struct latchwork_error *error) {
-    struct latchwork_client_options o;
-    if (!read_options(given, &o, error) || !take_options(c, &o, error) || !take_place(c, at, where, &o, error)) return false;
-    if (!watch_forks(error) || !lw_random_hex(c->id, sizeof c->id, error)) return false;
+static bool fill_in(struct latchwork_client *c, struct lw_target *t, const struct latchwork_client_options *o,
+                    struct latchwork_error *error) {
+    if (!take_options(c, o, error) || !watch_forks(error) || !lw_random_hex(c->id, sizeof c->id, error)) return false;
+    struct lw_cluster *cluster = t->cluster;
+    c->url = t->at;
+    c->servers = t->servers;
+    c->shard = t->shard;
+    c->slot = t->slot;
+    c->where = t->where;
+    *t = (struct lw_target){0};
     c->forks = lw_forks();
-    c->idle = calloc((size_t)c->connections, sizeof *c->idle);
-    if (!c->idle) lw_lock_no_memory(error);
-    return c->idle != NULL;
+    snprintf(c->sharded_id, sizeof c->sharded_id, "s%s", c->id);
+    return lw_peers_open(c, cluster, error);
 }
 
-static void free_client(struct latchwork_client *c) {
+static void free_client(struct latchwork_client *c, bool child) {
+    lw_peers_close(c, child);
     lw_redis_url_free(&c->url);
     if (c->servers) lw_redis_servers_free(c->servers);
     free(c->servers);
     free(c->where);
-    free(c->idle);
     free(c);
 }
 
-static struct latchwork_client *open_at(const struct lw_redis_url *at, const char *where, const struct latchwork_client_options *options,
-                                        struct latchwork_error *error) {
+/* Opens a client for the target, which it takes over even on failure. */
+static struct latchwork_client *open_target(struct lw_target *t, const struct latchwork_client_options *o, struct latchwork_error *error) {
     struct latchwork_client *c = calloc(1, sizeof *c);
-    if (!c) return lw_lock_no_memory(error), NULL;
-    if (!fill_in(c, at, where, options, error)) {
-        free_client(c);
+    if (!c || !fill_in(c, t, o, error)) {
+        if (c)
+            free_client(c, false);
+        else
+            lw_lock_no_memory(error);
+        lw_target_free(t);
         return NULL;
     }
     pthread_mutex_init(&c->mutex, NULL);
@@ -146,65 +137,44 @@ static struct latchwork_client *open_at(const struct lw_redis_url *at, const cha
 
 struct latchwork_client *lw_client_open_servers(struct lw_redis_servers *servers, int shard, const char *where,
                                                 struct latchwork_error *error) {
-    struct lw_redis_servers *own = malloc(sizeof *own);
-    struct latchwork_client *c = own ? open_at(&(struct lw_redis_url){0}, where, NULL, error) : NULL;
-    if (c) {
-        *own = *servers;
-        *servers = (struct lw_redis_servers){0};
-        c->servers = own;
-        c->shard = shard;
-        return c;
-    }
-    if (!own) lw_lock_no_memory(error);
-    free(own);
+    const struct latchwork_client_options none = {0};
+    struct lw_target t = {0};
+    bool whole = lw_target_of(servers, shard, where, &t);
     lw_redis_servers_free(servers);
+    if (whole) return open_target(&t, &none, error);
+    lw_target_free(&t);
+    lw_lock_no_memory(error);
     return NULL;
 }
 
 struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
                                                struct latchwork_error *error) {
-    struct lw_redis_url at;
-    struct lw_err why = {0};
-    if (!url || lw_redis_url_parse(url, &at, &why)) {
-        if (why.memory)
-            lw_lock_no_memory(error);
-        else
-            lw_lock_wrong(error, "url: %.400s", url ? why.text : "none given");
-        return NULL;
-    }
-    char *where = lw_url_redact(url);
-    struct latchwork_client *c = where ? open_at(&at, where, options, error) : NULL;
-    if (!where) lw_lock_no_memory(error);
-    free(where);
-    lw_redis_url_free(&at);
-    return c;
-}
-
-static void drop_idle(struct latchwork_client *c) {
-    while (c->n_idle) {
-        lw_redis_close(c->idle[--c->n_idle]);
-        c->n_open--;
-    }
+    struct latchwork_client_options o;
+    struct lw_target t = {0};
+    if (!read_options(options, &o, error)) return NULL;
+    if (lw_target_take(url, &o, &t, error)) return open_target(&t, &o, error);
+    lw_target_free(&t);
+    return NULL;
 }
 
 void latchwork_client_close(struct latchwork_client *c) {
     if (!c) return;
-    if (lw_client_ok(c, NULL)) {
+    bool child = !lw_client_ok(c, NULL);
+    if (!child) {
         lw_waking_close(atomic_load(&c->waking));
         lw_keeper_close(atomic_load(&c->keeper));
         pthread_cond_destroy(&c->freed);
         pthread_mutex_destroy(&c->mutex);
         pthread_mutex_destroy(&c->start);
     } /* in a child of fork() the threads do not exist, and a mutex may be held for ever, so they are left alone */
-    drop_idle(c);
-    free_client(c);
+    free_client(c, child);
 }
 
 void latchwork_client_interrupt(struct latchwork_client *c) {
     if (!c) return;
     atomic_store(&c->interrupted, true);
     if (!lw_client_ok(c, NULL)) return;
-    pthread_mutex_lock(&c->start); /* a thread that starts after this sees `interrupted` */
+    pthread_mutex_lock(&c->start); /* wait for a start that is under way; a thread that starts later sees `interrupted` */
     struct lw_waking *waking = atomic_load(&c->waking);
     pthread_mutex_unlock(&c->start);
     if (waking) lw_waking_rouse(waking);
@@ -221,18 +191,18 @@ enum latchwork_result latchwork_client_ping(struct latchwork_client *c, struct l
     return LATCHWORK_LOCK_OK;
 }
 
-/* --- connections ---------------------------------------------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------------------------------------------- */
 
-static void tell_failure(struct latchwork_client *c, const struct lw_err *why, struct latchwork_error *error) {
+void lw_client_failed(const char *where, const struct lw_err *why, struct latchwork_error *error) {
     bool denied = strstr(why->text, "(NOAUTH") || strstr(why->text, "(WRONGPASS") || strstr(why->text, "(ERR invalid password");
     int code = why->memory ? LATCHWORK_E_MEMORY : why->late ? LATCHWORK_E_TIMEOUT : denied ? LATCHWORK_E_DENIED : LATCHWORK_E_CONNECT;
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, code, "Redis at %s: %.400s", c->where, why->text);
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, code, "Redis at %s: %.400s", where, why->text);
 }
 
 struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_error *error) {
     struct lw_err why = {0};
     struct lw_redis *redis = lw_redis_start(&c->url, &why);
-    if (!redis) tell_failure(c, &why, error);
+    if (!redis) lw_client_failed(c->where, &why, error);
     return redis;
 }
 
@@ -245,54 +215,24 @@ static struct lw_redis *open_found(struct latchwork_client *c, int64_t connect_m
     return redis;
 }
 
-struct lw_redis *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error) {
+static struct lw_redis *open_peer(struct latchwork_client *c, uint64_t peer, int64_t connect_ms, int64_t command_ms,
+                                  struct latchwork_error *error) {
     struct lw_err why = {0};
-    struct lw_redis *redis =
-        c->servers ? open_found(c, connect_ms, command_ms, &why) : lw_redis_open(&c->url, c->name, connect_ms, command_ms, &why);
-    if (!redis) tell_failure(c, &why, error);
+    struct lw_redis_url at;
+    char where[160];
+    if (!lw_peer_url(c, peer, &at)) return lw_lock_no_memory(error), NULL;
+    struct lw_redis *redis = lw_redis_open(&at, c->name, connect_ms, command_ms, &why);
+    if (!redis) lw_client_failed(lw_redis_url_where(&at, where, sizeof where), &why, error);
+    lw_redis_url_free(&at);
     return redis;
 }
 
-struct lw_redis *lw_client_get(struct latchwork_client *c, struct latchwork_error *error) {
-    struct timespec until;
-    bool timed = false;
-    pthread_mutex_lock(&c->mutex);
-    while (!c->n_idle && c->n_open == c->connections) {
-        if (!timed) {
-            clock_gettime(CLOCK_MONOTONIC, &until);
-            until.tv_sec += (c->connect_ms + 2 * c->command_ms) / 1000 + 1;
-            timed = true;
-        }
-        if (pthread_cond_timedwait(&c->freed, &c->mutex, &until) != ETIMEDOUT) continue;
-        pthread_mutex_unlock(&c->mutex);
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_POOL, "all %d connections to Redis at %s stayed in use; allow more",
-                     c->connections, c->where);
-        return NULL;
-    }
-    struct lw_redis *redis = c->n_idle ? c->idle[--c->n_idle] : NULL;
-    if (!redis) c->n_open++;
-    pthread_mutex_unlock(&c->mutex);
-    if (redis) return redis;
-    redis = lw_client_connect(c, c->connect_ms, c->command_ms, error);
-    if (redis) return redis;
-    pthread_mutex_lock(&c->mutex);
-    c->n_open--;
-    pthread_cond_signal(&c->freed);
-    pthread_mutex_unlock(&c->mutex);
-    return NULL;
-}
-
-void lw_client_put(struct latchwork_client *c, struct lw_redis *redis) {
-    bool broken = redis->err != 0;
-    if (broken) lw_redis_close(redis);
-    pthread_mutex_lock(&c->mutex);
-    if (broken) {
-        c->n_open--;
-        drop_idle(c);
-        pthread_cond_broadcast(&c->freed);
-    } else {
-        c->idle[c->n_idle++] = redis;
-        pthread_cond_signal(&c->freed);
-    }
-    pthread_mutex_unlock(&c->mutex);
+struct lw_redis *lw_client_connect(struct latchwork_client *c, uint64_t peer, int64_t connect_ms, int64_t command_ms,
+                                   struct latchwork_error *error) {
+    struct lw_err why = {0};
+    if (c->table) return open_peer(c, peer, connect_ms, command_ms, error);
+    struct lw_redis *redis =
+        c->servers ? open_found(c, connect_ms, command_ms, &why) : lw_redis_open(&c->url, c->name, connect_ms, command_ms, &why);
+    if (!redis) lw_client_failed(c->where, &why, error);
+    return redis;
 }

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of a client: a bounded pool of connections to Redis, and calls that are sent on them.
+/* The inside of a client: a bounded pool of connections to each of its servers (peers.h), and calls that are sent on them.
  *
- *     lw_call_script() → lw_call_add()… → lw_client_call() → freeReplyObject()
+ *     lw_call_script() → lw_call_key() → lw_call_add()… → lw_client_call() → freeReplyObject()
  *
- * A call uses an idle connection or opens one. If that connection breaks or stays silent, the client drops all idle ones too, since they
- * are likely dead as well, and sends the call once more on a new one. So every call may be sent twice, which is safe because each names its
- * token. */
+ * A call uses an idle connection or opens one. If that connection breaks or stays silent, the client also closes all idle connections to
+ * that server, since they are likely dead as well, and sends the call once more on a new connection. So every call may be sent twice, which
+ * is safe because each call names its token.
+ *
+ * In a cluster, a call goes to the owner of the slot of its first key. If that node refuses the call because the slot is elsewhere or is
+ * being moved, nothing was executed, and the call is sent to the node that the refusal names (MOVED, ASK), or to the same one after a pause
+ * (TRYAGAIN, CLUSTERDOWN, READONLY), for command_ms at most. A script that stops in the middle for such a reason may have taken effect, as
+ * if its answer had been lost. */
 #ifndef LW_LOCK_CLIENT_H
 #define LW_LOCK_CLIENT_H
 
@@ -14,6 +19,7 @@
 #include "base/redis/connection.h"
 #include "base/redis/servers.h"
 #include "include/latchwork/lock.h"
+#include "lock/peers.h"
 #include "lock/scripts.h"
 
 #include <pthread.h>
@@ -25,7 +31,7 @@ struct lw_keeper;
 struct lw_waking;
 
 struct latchwork_client {
-    struct lw_redis_url url;
+    struct lw_redis_url url;          /* the server; in a cluster the login for all nodes */
     struct lw_redis_servers *servers; /* owned; asked for the address of `shard` before each connection; NULL: the server is at `url` */
     int shard;
     char *where; /* the URL without its password, for errors */
@@ -35,13 +41,17 @@ struct latchwork_client {
     char label[LATCHWORK_MAX_LABEL + 1];
     char name[LATCHWORK_MAX_LABEL + 32]; /* name of the connections in CLIENT LIST */
     char id[LW_CLIENT_ID + 1];           /* random; the client is woken through the channel lwl:wake:ID */
+    char sharded_id[LW_CLIENT_ID + 2];   /* 's' and id: the client's name in the scripts if it is woken through sharded channels */
     unsigned forks;                      /* lw_forks() when the client was opened, to notice a child process */
     atomic_bool interrupted;
 
-    pthread_mutex_t mutex;
-    pthread_cond_t freed;
-    struct lw_redis **idle; /* stack of open connections that are not in use */
-    int n_idle, n_open;
+    pthread_mutex_t mutex; /* guards the peers and the table */
+    pthread_cond_t freed;  /* signalled when a connection of any peer becomes free */
+    struct lw_peer **peer; /* array of peers; unused places are NULL */
+    size_t n_peers;
+    uint64_t peer_ids;           /* number of peers made so far */
+    struct lw_slot_table *table; /* NULL: there is one server, which is peer[0] */
+    int slot;                    /* in a cluster, the slot to ask if a call names no key; LW_ANY_SLOT: any */
 
     pthread_mutex_t start; /* guards the start of the threads, which are started when first needed */
     _Atomic(struct lw_keeper *) keeper;
@@ -53,6 +63,7 @@ struct lw_call {
     int n;
     const char *arg[LW_CALL_ARGS]; /* borrowed; valid until the call has ended */
     size_t size[LW_CALL_ARGS];
+    int slot; /* slot of the first key; LW_ANY_SLOT: the call names no key */
     int n_numbers;
     char number[LW_CALL_NUMBERS][24];
     int again;       /* index of the argument that becomes "1" if the call is sent again; 0: none */
@@ -84,28 +95,38 @@ uint64_t lw_random(uint64_t below); /* a random number less than `below`; not fo
 
 void lw_call_script(struct lw_call *call, const struct lw_script *script, int n_keys);
 void lw_call_add(struct lw_call *call, const char *p, size_t n);
+void lw_call_key(struct lw_call *call, struct lw_bytes key); /* appends a key; the first one determines the slot */
 void lw_call_text(struct lw_call *call, const char *s);
 void lw_call_number(struct lw_call *call, int64_t n);
 
 /* Makes a call. Returns a reply that is not an error, or NULL with *error. */
 redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error);
 
-/* Returns a connection for several commands in a row, or for a thread that needs its own. */
-struct lw_redis *lw_client_get(struct latchwork_client *c, struct latchwork_error *error);
-void lw_client_put(struct latchwork_client *c, struct lw_redis *redis); /* takes a connection back; closes it and all idle ones if broken */
-struct lw_redis *lw_client_connect(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct latchwork_error *error);
+/* Returns a connection of the pool of the slot's owner, for several commands in a row. */
+struct lw_redis *lw_client_get(struct latchwork_client *c, int slot, struct latchwork_error *error);
+/* Returns a connection of the pool of a peer. */
+struct lw_redis *lw_client_get_at(struct latchwork_client *c, uint64_t peer, struct latchwork_error *error);
+/* Gives a connection back to its pool. If the connection is broken, closes it, and the idle connections to the same server as well. */
+void lw_client_put(struct latchwork_client *c, struct lw_redis *redis);
+/* Opens a connection to a peer, outside of the peer's pool, for a thread that needs a connection of its own. */
+struct lw_redis *lw_client_connect(struct latchwork_client *c, uint64_t peer, int64_t connect_ms, int64_t command_ms,
+                                   struct latchwork_error *error);
 /* Begins to connect with lw_redis_start(), and does not wait. */
 struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_error *error);
-/* The next two functions serve to send several calls at once: lw_redis_send() takes what lw_call_encode() wrote, and lw_next_reply()
- * returns one reply after the other, or NULL with *error if the connection broke. */
+/* The next two functions send several calls at once: lw_redis_send() takes what lw_call_encode() wrote, and lw_next_reply() returns one
+ * reply after the other, or NULL with *error if the connection broke. */
 void lw_call_encode(struct lw_call *call, struct lw_text *out);
 redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis, struct latchwork_error *error);
 /* Makes a call on the given connection. Sends the script's text if the server does not know it. Returns
  * NULL with *error if the connection broke. */
 redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error);
+/* Makes the same call at the node that a refusal with ASK named: the slot is being moved to that node. */
+redisReply *lw_call_asking(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error);
 bool lw_is_no_script(const redisReply *reply);
-/* Returns the reply as it is, or frees it and returns NULL with *error if it is an error. */
+/* Returns the reply unchanged. If the reply is an error, frees it and returns NULL with *error. */
 redisReply *lw_take_reply(struct latchwork_client *c, redisReply *reply, struct latchwork_error *error);
+/* Fills *error for a server at `where` that cannot be reached because of `why`. */
+void lw_client_failed(const char *where, const struct lw_err *why, struct latchwork_error *error);
 /* Returns true if the error may be temporary, so that another attempt makes sense. */
 bool lw_may_pass(const struct latchwork_error *error);
 

@@ -58,6 +58,7 @@ struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *na
     l->n_name = n;
     snprintf(l->label, sizeof l->label, "%s", label);
     l->fence_keep_ms = LW_FENCE_KEEP_MS;
+    l->slot = LW_ANY_SLOT;
     pthread_mutex_init(&l->mutex, NULL);
     return l;
 }
@@ -177,7 +178,7 @@ static uint64_t this_thread(void) {
     return me;
 }
 
-/* Returns the hold that this owner already has, with its count raised, or NULL. */
+/* Returns the hold that this owner already has, or NULL. Raises its count unless the hold is lost. */
 static struct latchwork_hold *find_owned(struct latchwork_lock *l, uint64_t owner, bool is_thread) {
     pthread_mutex_lock(&l->mutex);
     struct latchwork_hold *h = l->owned;

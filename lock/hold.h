@@ -13,8 +13,8 @@ enum {
     LW_LOCK_TOKEN_MAX = LATCHWORK_MAX_LABEL + 1 + 32, /* a token is LABEL/HEX */
     LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24,       /* a value is TOKEN:FENCE */
     LW_LOCK_KEYS = 6,
-    LW_FENCE_KEEP_MS =
-        7 * 24 * 3600 * 1000, /* ms; an unused fence counter is forgotten after this time, so Redis' clock must not go back by more */
+    /* Redis forgets a fence counter that was not used for this time, and its clock must not be set back by more. */
+    LW_FENCE_KEEP_MS = 7 * 24 * 3600 * 1000,
 };
 
 struct lw_lock_ops {
@@ -28,10 +28,10 @@ struct lw_lock_ops {
     /* Writes the call that extends a lease, so that many holds are renewed in one pipeline; the reply is the integer
      * 1 or 0. NULL: the kind has only `keep`. */
     void (*keep_call)(struct latchwork_hold *hold, int64_t ttl_ms, struct lw_call *call);
-    uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i); /* fence of the i-th name; NULL: all names share one */
+    uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i); /* fence of the i-th name; NULL: all names share one fence */
     void (*hold_fini)(struct latchwork_hold *hold);                    /* frees hold->more; may be NULL */
     void (*lock_fini)(struct latchwork_lock *lock);                    /* frees lock->more; may be NULL */
-    /* Each of the next three may be NULL; the result is then UNSUPPORTED. */
+    /* Each of the next three functions may be NULL; the result is then UNSUPPORTED. */
     enum latchwork_result (*show)(struct latchwork_lock *lock, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error);
     enum latchwork_result (*end)(struct latchwork_lock *lock, uint64_t *fence, struct latchwork_error *error);
     enum latchwork_result (*give_ttl)(struct latchwork_lock *lock, int64_t ttl_ms, struct latchwork_error *error);
@@ -42,7 +42,7 @@ struct lw_shape; /* defined in one.c */
 struct latchwork_lock {
     atomic_int refs;
     const struct lw_lock_ops *ops;
-    struct latchwork_client *client; /* the lock's client; with Redlock that of the first server, kept to notice a fork */
+    struct latchwork_client *client; /* the lock's client; for Redlock the client of its first server, which serves only to notice a fork */
     /* Returns the keeper of the client, or the lock's own if it has one. */
     struct lw_keeper *(*keeper)(struct latchwork_lock *lock, struct latchwork_error *error);
     struct latchwork_lock_options o; /* a copy of the options; names is NULL */
@@ -51,8 +51,9 @@ struct latchwork_lock {
     char label[LATCHWORK_MAX_LABEL + 1];
 
     const struct lw_shape *shape;
-    struct lw_bytes key[LW_LOCK_KEYS]; /* owned; in the order of LW_KEY_LOCK and those after it */
+    struct lw_bytes key[LW_LOCK_KEYS]; /* owned; the indexes are LW_KEY_LOCK and those after it */
     struct lw_bytes hint_if, hint_to, hint;
+    int slot; /* slot of all keys of the lock; LW_ANY_SLOT for Redlock */
     int64_t fence_keep_ms;
     _Atomic uint64_t seen; /* the largest fence that this lock has seen */
 
@@ -67,9 +68,9 @@ struct latchwork_hold {
     char token[LW_LOCK_TOKEN_MAX + 1];
     char value[LW_LOCK_VALUE_MAX + 1];
     uint64_t fence;
-    atomic_int loss; /* enum latchwork_loss */
+    atomic_int loss; /* a value of enum latchwork_loss */
     _Atomic int64_t deadline_ms, ttl_ms;
-    int64_t end_ms; /* boot clock; set by max_hold_ms; INT64_MAX: no limit */
+    int64_t end_ms; /* boot clock; end of the longest time that max_hold_ms allows; INT64_MAX: no limit */
     /* The lock's mutex guards the next two fields. */
     int renewals;     /* number of renewals that were sent and are not answered */
     int64_t least_ms; /* the earliest deadline that any of those renewals may have set */
@@ -89,8 +90,8 @@ struct latchwork_hold {
 struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name, const struct latchwork_lock_options *options,
                                    const char *label, struct latchwork_error *error);
 void lw_lock_unref(struct latchwork_lock *lock);
-/* Returns the keeper of the lock's client; the usual value of lock->keeper. Returns NULL with *error if the
- * keeper cannot be started. */
+/* Returns the keeper (keeper.h) of the lock's client, and starts it if necessary. Returns NULL with *error if it cannot be started.
+ * lock->keeper points to this function, unless the lock has a keeper of its own. */
 struct lw_keeper *lw_client_keeper(struct latchwork_lock *lock, struct latchwork_error *error);
 
 /* Makes a hold of `lock` with one reference. Returns NULL with *error if an allocation failed. */
@@ -100,12 +101,12 @@ struct latchwork_hold *lw_hold_new(struct latchwork_lock *lock, struct latchwork
 bool lw_hold_token(struct latchwork_hold *hold, struct latchwork_error *error);
 void lw_hold_ref(struct latchwork_hold *hold);
 void lw_hold_unref(struct latchwork_hold *hold);
-/* Sets the lease to ttl_ms from sent_ms, a time before the request was sent. Sets it to less if other
- * renewals are under way. */
+/* Sets the lease to ttl_ms from sent_ms, a time before the request was sent, or to less if another renewal under way may have set an
+ * earlier deadline. */
 void lw_hold_leased(struct latchwork_hold *hold, int64_t sent_ms, int64_t ttl_ms);
-/* Call these around each request that may change the lease. Redis may execute overlapping requests
- * in any order, and may execute one whose answer is lost. So the deadline is never later than the
- * earliest that any of them set. */
+/* Call the next two functions before and after each request that may change the lease. Redis may execute overlapping requests in any order,
+ * and may execute one whose answer is lost. So the hold's deadline is never later than the earliest deadline that any of these requests
+ * set. */
 void lw_hold_renew_begin(struct latchwork_hold *hold, int64_t now_ms, int64_t ttl_ms);
 void lw_hold_renew_end(struct latchwork_hold *hold);
 /* Marks the hold as lost and calls its callback, both at most once. */

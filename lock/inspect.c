@@ -35,7 +35,7 @@ static redisReply *ask(struct latchwork_client *c, const char *word, struct lw_b
     struct lw_call call;
     lw_call_script(&call, NULL, 0);
     lw_call_text(&call, word);
-    if (key.p) lw_call_add(&call, key.p, key.n);
+    if (key.p) lw_call_key(&call, key);
     for (; more && *more; more++) lw_call_text(&call, *more);
     return lw_client_call(c, &call, error);
 }
@@ -55,7 +55,7 @@ struct look {
     bool stopped;
     int64_t shown;
     struct latchwork_error *error;
-    struct lw_foreign *foreign; /* NULL: foreign keys need not be counted */
+    struct lw_foreign *foreign; /* counts keys that are not locks; NULL: do not count them */
 };
 
 static void show(struct look *k, struct latchwork_lock_info *info) {
@@ -76,8 +76,13 @@ static bool show_string(struct look *k, struct latchwork_lock_info *info, struct
     return good;
 }
 
-static bool now_ms(struct look *k, int64_t *out) {
-    redisReply *r = ask(k->client, "TIME", lw_bytes(NULL, 0), NULL, k->error);
+/* Asks the server that has the key for its time. */
+static bool now_ms(struct look *k, struct lw_bytes key, int64_t *out) {
+    struct lw_call call;
+    lw_call_script(&call, NULL, 0);
+    lw_call_text(&call, "TIME");
+    call.slot = lw_slot(key.p, key.n);
+    redisReply *r = lw_client_call(k->client, &call, k->error);
     if (!r) return false;
     if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
         *out = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000;
@@ -87,7 +92,7 @@ static bool now_ms(struct look *k, int64_t *out) {
 
 static bool show_leases(struct look *k, struct latchwork_lock_info *info, struct lw_bytes key) {
     int64_t now = 0;
-    if (!now_ms(k, &now)) return false;
+    if (!now_ms(k, key, &now)) return false;
     char last[16];
     snprintf(last, sizeof last, "%d", SHOWN_MAX - 1);
     redisReply *r = ask(k->client, "ZRANGE", key, (const char *const[]){"0", last, "WITHSCORES", NULL}, k->error);
@@ -135,7 +140,7 @@ enum latchwork_result lw_one_end(struct latchwork_lock *l, uint64_t *fence, stru
     bool readers = l->key[LW_KEY_READERS].p;
     struct lw_call c;
     lw_call_script(&c, &lw_lock_script_break, readers ? 4 : 3);
-    lw_call_add(&c, l->key[LW_KEY_FENCE].p, l->key[LW_KEY_FENCE].n);
+    lw_call_key(&c, l->key[LW_KEY_FENCE]);
     lw_call_add(&c, wait.p, wait.n);
     lw_call_add(&c, l->key[LW_KEY_LOCK].p, l->key[LW_KEY_LOCK].n);
     if (readers) lw_call_add(&c, l->key[LW_KEY_READERS].p, l->key[LW_KEY_READERS].n);
@@ -249,6 +254,42 @@ enum latchwork_result latchwork_lock_list(struct latchwork_client *c, const char
     return lw_lock_list(c, glob, flags, seen, ctx, NULL, error);
 }
 
+static redisReply *scan(struct latchwork_client *c, int slot, const char *cursor, const char *match, struct latchwork_error *error) {
+    const char *words[] = {"SCAN", cursor, "MATCH", match, "COUNT", "500"};
+    struct lw_call call;
+    lw_call_script(&call, NULL, 0);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) lw_call_text(&call, words[i]);
+    call.slot = slot;
+    return lw_client_call(c, &call, error);
+}
+
+/* Shows the locks of one server; in a cluster, of the owner of a slot. */
+static bool list_server(struct look *k, int slot, const char *match, unsigned flags) {
+    char cursor[32] = "0";
+    bool good = true;
+    do {
+        redisReply *r = scan(k->client, slot, cursor, match, k->error);
+        good = r != NULL;
+        if (!r) break;
+        if (r->type == REDIS_REPLY_ARRAY && r->elements == 2) {
+            snprintf(cursor, sizeof cursor, "%s", r->element[0]->str);
+            good = list_page(k, r->element[1], flags);
+        } else {
+            cursor[0] = '0', cursor[1] = '\0';
+        }
+        freeReplyObject(r);
+    } while (good && !k->stopped && strcmp(cursor, "0"));
+    return good;
+}
+
+static bool list_masters(struct look *k, const char *match, unsigned flags) {
+    int slot[LW_PEERS_MAX];
+    size_t n = lw_peers_slots(k->client, slot, LW_PEERS_MAX, k->error);
+    bool good = n > 0;
+    for (size_t i = 0; good && !k->stopped && i < n; i++) good = list_server(k, slot[i], match, flags);
+    return good;
+}
+
 enum latchwork_result lw_lock_list(struct latchwork_client *c, const char *glob, unsigned flags, latchwork_lock_seen *seen, void *ctx,
                                    struct lw_foreign *foreign, struct latchwork_error *error) {
     struct look k = {.client = c, .seen = seen, .ctx = ctx, .error = error, .foreign = foreign};
@@ -258,20 +299,8 @@ enum latchwork_result lw_lock_list(struct latchwork_client *c, const char *glob,
     lw_text_addf(&t, flags & LATCHWORK_FLAG_KEYS ? "%s" : "lwl:{%s}:*", glob ? glob : "*");
     char *match = lw_text_take(&t);
     if (!match) return lw_lock_no_memory(error);
-    char cursor[32] = "0";
-    bool good = true;
-    do {
-        redisReply *r = ask(c, "SCAN", lw_bytes_of(cursor), (const char *const[]){"MATCH", match, "COUNT", "500", NULL}, error);
-        good = r != NULL;
-        if (!r) break;
-        if (r->type == REDIS_REPLY_ARRAY && r->elements == 2) {
-            snprintf(cursor, sizeof cursor, "%s", r->element[0]->str);
-            good = list_page(&k, r->element[1], flags);
-        } else {
-            cursor[0] = '0', cursor[1] = '\0';
-        }
-        freeReplyObject(r);
-    } while (good && !k.stopped && strcmp(cursor, "0"));
+    bool all = c->table && c->slot == LW_ANY_SLOT;
+    bool good = all ? list_masters(&k, match, flags) : list_server(&k, LW_ANY_SLOT, match, flags);
     free(match);
     return good ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_ERROR;
 }

@@ -8,11 +8,28 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { TRY_AGAIN_MS = 100, CONNECT_AT_LEAST_MS = 5, SLEEP_MAX_MS = 60000 };
+enum {
+    TRY_AGAIN_MS = 100,
+    CONNECT_AT_LEAST_MS = 5,
+    SLEEP_MAX_MS = 60000,
+    LINKS_MAX = 64, /* maximum number of nodes of a cluster to which there is a connection at the same time */
+    SHARE = 4,      /* divisor: in a cluster one node may use at most 1/SHARE of the time until the next hold is given up */
+    REST = 1,       /* a node that did not answer after a wait gets no request for REST times as long as the wait */
+};
+
+/* The keeper's connection to one server. */
+struct link {
+    uint64_t peer;
+    struct lw_redis *redis; /* NULL: not connected */
+    int64_t not_before_ms;  /* boot clock; when to connect again after a failure */
+    int64_t used_ms;
+};
 
 struct lw_keeper {
     struct latchwork_client *client;
-    struct lw_redis *redis; /* used by the keeper's thread alone */
+    struct link link[LINKS_MAX]; /* used by the keeper's thread alone */
+    size_t n_links;
+    bool alone; /* the locks of all holds are in one slot, so no time is kept for other nodes; used by the keeper's thread alone */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed, called_back;
@@ -29,7 +46,7 @@ static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
         if (k->hold[i] == h) {
             k->hold[i] = k->hold[--k->n];
             h->kept = false;
-            lw_hold_unref(h); /* the caller has another reference */
+            lw_hold_unref(h); /* the hold stays, because the caller has another reference */
             return;
         }
 }
@@ -67,7 +84,7 @@ static void give_up_what_is_late(struct lw_keeper *k) {
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < k->n;) {
         struct latchwork_hold *h = k->hold[i];
-        if (atomic_load(&h->loss)) { /* another thread found the loss and has already called back */
+        if (atomic_load(&h->loss)) { /* another thread found the loss, and has called the callback */
             take_out(k, h);
             continue;
         }
@@ -85,7 +102,7 @@ static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
     size_t n = 0;
     for (size_t i = 0; i < k->n && n < LW_KEEP_BATCH; i++) {
         struct latchwork_hold *h = k->hold[i];
-        int64_t slack = atomic_load(&h->ttl_ms) / 24; /* renews early what is due soon, so that it joins this pipeline */
+        int64_t slack = atomic_load(&h->ttl_ms) / 24; /* a hold that is due soon is renewed early, in this pipeline */
         if (h->renew_ms > now + slack) continue;
         int64_t again = atomic_load(&h->ttl_ms) / 12;
         h->renew_ms = now + (again < TRY_AGAIN_MS ? again + 1 : TRY_AGAIN_MS); /* the time of the next try; an answer sets a later one */
@@ -100,30 +117,72 @@ static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
 static int64_t until_next_loss(struct lw_keeper *k) {
     pthread_mutex_lock(&k->mutex);
     int64_t left = next_event_ms(k, false) - lw_boot_ms();
+    k->alone = true;
+    for (size_t i = 1; i < k->n; i++) k->alone = k->alone && k->hold[i]->lock->slot == k->hold[0]->lock->slot;
     pthread_mutex_unlock(&k->mutex);
     return left > CONNECT_AT_LEAST_MS ? left : CONNECT_AT_LEAST_MS;
 }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static bool connected(struct lw_keeper *k) {
-    struct latchwork_error error;
+/* Returns how long the keeper may wait for a server: at most limit_ms, and only until the next hold must be given up. In a cluster one node
+ * gets only a part of that time, so that the others get their turn. */
+static int64_t patience_ms(struct lw_keeper *k, int64_t limit_ms) {
     int64_t left = until_next_loss(k);
-    if (!k->redis)
-        k->redis = lw_client_connect(k->client, smaller(left, k->client->connect_ms), smaller(left, k->client->command_ms), &error);
-    return k->redis != NULL;
+    if (k->client->table && !k->alone) left = left / SHARE > CONNECT_AT_LEAST_MS ? left / SHARE : CONNECT_AT_LEAST_MS;
+    return smaller(left, limit_ms);
 }
 
-static redisReply *reply_in_time(struct lw_keeper *k) {
+static void hang_up(struct link *link) {
+    if (link->redis) lw_redis_close(link->redis);
+    link->redis = NULL;
+}
+
+/* Returns the link to a server. If there is none, makes one; if there is no room, the new link replaces the one that was not used for the
+ * longest time. */
+static struct link *link_to(struct lw_keeper *k, uint64_t peer) {
+    struct link *oldest = &k->link[0];
+    for (size_t i = 0; i < k->n_links; i++) {
+        if (k->link[i].peer == peer) return &k->link[i];
+        if (k->link[i].used_ms < oldest->used_ms) oldest = &k->link[i];
+    }
+    struct link *link = k->n_links < LINKS_MAX ? &k->link[k->n_links++] : oldest;
+    hang_up(link);
+    *link = (struct link){.peer = peer};
+    return link;
+}
+
+/* Closes the link to a server that has not answered since the time since_ms. In a cluster the keeper then sends nothing to the server for a
+ * while. */
+static void give_rest(struct lw_keeper *k, struct link *link, int64_t since_ms) {
+    int64_t now = lw_boot_ms();
+    hang_up(link);
+    link->not_before_ms = k->client->table && !k->alone ? now + REST * (now - since_ms) : now;
+    lw_peer_doubt(k->client, link->peer);
+}
+
+/* Returns the link to a server if it is connected, or can be. */
+static struct link *connected(struct lw_keeper *k, uint64_t peer) {
     struct latchwork_error error;
-    int64_t ms = smaller(until_next_loss(k), k->client->command_ms);
-    lw_redis_set_answer_ms(k->redis, ms);
-    return lw_next_reply(k->client, k->redis, &error);
+    struct link *link = link_to(k, peer);
+    int64_t now = lw_boot_ms();
+    link->used_ms = now;
+    if (link->redis) return link;
+    if (now < link->not_before_ms) return NULL;
+    link->redis = lw_client_connect(k->client, peer, patience_ms(k, k->client->connect_ms), patience_ms(k, k->client->command_ms), &error);
+    if (!link->redis) give_rest(k, link, now);
+    return link->redis ? link : NULL;
+}
+
+static redisReply *reply_in_time(struct lw_keeper *k, struct lw_redis *redis) {
+    struct latchwork_error error;
+    lw_redis_set_answer_ms(redis, patience_ms(k, k->client->command_ms));
+    return lw_next_reply(k->client, redis, &error);
 }
 
 static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours, int64_t sent_ms, int64_t ttl_ms) {
     pthread_mutex_lock(&k->mutex);
-    if (h->kept) { /* a hold that is not kept was released meanwhile */
+    if (h->kept) { /* if `kept` is false, the hold was released meanwhile */
         if (ours) {
             lw_hold_leased(h, sent_ms, ttl_ms);
             h->renew_ms = at_its_end(h) ? INT64_MAX : sent_ms + ttl_ms / 3;
@@ -138,17 +197,23 @@ struct renewal {
     struct latchwork_hold *hold;
     struct lw_call call;
     int64_t ttl_ms;
+    uint64_t peer; /* the owner of the lock's slot; 0: unknown */
+    bool connected;
     bool unknown; /* the answer was NOSCRIPT, so the script's text has to be sent */
+    uint64_t ask; /* the node named by an ASK, to which the slot is being moved; 0: the answer was no ASK */
 };
 
-static void take_answer(struct lw_keeper *k, struct renewal *r, redisReply *reply, int64_t sent_ms) {
+static void take_answer(struct lw_keeper *k, const struct lw_redis *redis, struct renewal *r, redisReply *reply, int64_t sent_ms) {
+    struct lw_turn turn = {0};
     r->unknown = lw_is_no_script(reply);
     if (reply->type == REDIS_REPLY_INTEGER) answered(k, r->hold, reply->integer == 1, sent_ms, r->ttl_ms);
+    if (reply->type == REDIS_REPLY_ERROR) lw_peer_turned(k->client, redis, reply->str, r->hold->lock->slot, &turn);
+    r->ask = turn.ask;
     freeReplyObject(reply); /* an error is not reported here: the keeper tries again until it gives up the hold */
 }
 
 /* Sends all renewals at once. If an allocation failed, it sends nothing and returns false. */
-static bool send_pipeline(struct lw_keeper *k, struct renewal *r, size_t n, int64_t sent_ms) {
+static bool send_pipeline(struct lw_redis *redis, struct renewal *r, size_t n, int64_t sent_ms) {
     struct lw_text out = {0};
     for (size_t i = 0; i < n; i++) {
         r[i].hold->lock->ops->keep_call(r[i].hold, r[i].ttl_ms, &r[i].call);
@@ -156,37 +221,81 @@ static bool send_pipeline(struct lw_keeper *k, struct renewal *r, size_t n, int6
     }
     for (size_t i = 0; i < n && !out.failed; i++) lw_hold_renew_begin(r[i].hold, sent_ms, r[i].ttl_ms);
     bool whole = !out.failed;
-    if (whole) lw_redis_send(k->redis, out.p, out.n);
+    if (whole) lw_redis_send(redis, out.p, out.n);
     lw_text_free(&out);
     return whole;
 }
 
-static void renew_in_pipeline(struct lw_keeper *k, struct renewal *r, size_t n) {
-    if (!connected(k)) return;
+/* Sends a renewal again, with the script's text, because the server answered NOSCRIPT. */
+static void send_whole(struct lw_keeper *k, struct lw_redis *redis, struct renewal *r) {
+    struct latchwork_error error;
+    redisReply *reply = redis->err ? NULL : lw_call_on(k->client, redis, &r->call, &error);
+    if (reply) take_answer(k, redis, r, reply, r->call.sent_ms);
+}
+
+/* Sends a renewal to the node to which the slot of its lock is being moved. */
+static void send_asking(struct lw_keeper *k, struct renewal *r) {
+    struct latchwork_error error;
+    int64_t since_ms = lw_boot_ms();
+    struct link *link = connected(k, r->ask);
+    redisReply *reply = link ? lw_call_asking(k->client, link->redis, &r->call, &error) : NULL;
+    if (reply) take_answer(k, link->redis, r, reply, r->call.sent_ms);
+    if (link && link->redis->err) give_rest(k, link, since_ms);
+}
+
+/* Renews holds whose locks are on one server. */
+static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size_t n) {
+    struct link *link = peer ? connected(k, peer) : NULL;
+    if (!link) return;
+    struct lw_redis *redis = link->redis;
     int64_t sent_ms = lw_boot_ms();
     for (size_t i = 0; i < n; i++) r[i].ttl_ms = lw_lock_ttl(r[i].hold, r[i].hold->lock->o.ttl_ms, sent_ms);
-    if (!send_pipeline(k, r, n, sent_ms)) return; /* the keeper tries again until it gives up the holds, as after any error */
+    if (!send_pipeline(redis, r, n, sent_ms)) return; /* the keeper tries again until it gives up the holds, as after any error */
     for (size_t i = 0; i < n; i++) {
-        redisReply *reply = reply_in_time(k);
+        redisReply *reply = reply_in_time(k, redis);
         if (!reply) break;
-        take_answer(k, &r[i], reply, sent_ms);
+        take_answer(k, redis, &r[i], reply, sent_ms);
     }
-    for (size_t i = 0; i < n && !k->redis->err; i++) {
-        if (!r[i].unknown) continue;
-        struct latchwork_error error;
-        redisReply *reply = lw_call_on(k->client, k->redis, &r[i].call, &error);
-        if (!reply) break;
-        take_answer(k, &r[i], reply, r[i].call.sent_ms);
-    }
+    for (size_t i = 0; i < n; i++)
+        if (r[i].unknown) send_whole(k, redis, &r[i]);
+    if (redis->err) give_rest(k, link, sent_ms);
+    for (size_t i = 0; i < n; i++)
+        if (r[i].ask) send_asking(k, &r[i]);
     for (size_t i = 0; i < n; i++) lw_hold_renew_end(r[i].hold);
-    if (!k->redis->err) return;
-    lw_redis_close(k->redis);
-    k->redis = NULL;
+}
+
+/* Finds the servers of all renewals. After a search has failed, it uses only the owners that are known already, so that the other renewals
+ * do not wait. */
+static void find_peers(struct lw_keeper *k, struct renewal *r, size_t n) {
+    struct latchwork_error error;
+    bool searches = true;
+    for (size_t i = 0; i < n; i++) {
+        int slot = r[i].hold->lock->slot;
+        r[i].peer = searches ? lw_peer_of(k->client, slot, patience_ms(k, k->client->connect_ms), &error) : lw_peer_known(k->client, slot);
+        searches = searches && r[i].peer;
+        r[i].connected = r[i].peer && link_to(k, r[i].peer)->redis;
+    }
+}
+
+/* Servers with a connection go first, because connecting to the others may take time. */
+static int by_peer(const void *a, const void *b) {
+    const struct renewal *x = a, *y = b;
+    if (x->connected != y->connected) return x->connected ? -1 : 1;
+    return (x->peer > y->peer) - (x->peer < y->peer);
+}
+
+static void renew_in_pipelines(struct lw_keeper *k, struct renewal *r, size_t n) {
+    find_peers(k, r, n);
+    if (k->client->table) qsort(r, n, sizeof *r, by_peer);
+    for (size_t from = 0, to; from < n; from = to) {
+        for (to = from; to < n && r[to].peer == r[from].peer; to++) continue;
+        renew_at(k, r[from].peer, r + from, to - from);
+    }
 }
 
 static bool begin_calling(struct lw_keeper *k, struct latchwork_hold *h) {
     pthread_mutex_lock(&k->mutex);
-    bool kept = h->kept; /* a hold that is not kept was released meanwhile */
+    bool kept = h->kept; /* if `kept` is false, the hold was released meanwhile */
     if (kept) k->calling = h;
     pthread_mutex_unlock(&k->mutex);
     return kept;
@@ -228,7 +337,7 @@ static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
             renew_one(k, due[i]);
         }
     }
-    if (piped) renew_in_pipeline(k, r, piped);
+    if (piped) renew_in_pipelines(k, r, piped);
     free(r);
     for (size_t i = 0; i < n; i++) lw_hold_unref(due[i]);
 }
@@ -300,7 +409,7 @@ void lw_keeper_close(struct lw_keeper *k) {
     pthread_mutex_unlock(&k->mutex);
     pthread_join(k->thread, NULL);
     while (k->n) take_out(k, k->hold[0]);
-    if (k->redis) lw_redis_close(k->redis);
+    for (size_t i = 0; i < k->n_links; i++) hang_up(&k->link[i]);
     free_keeper(k);
 }
 

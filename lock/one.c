@@ -9,7 +9,7 @@
 
 struct lw_shape {
     enum latchwork_kind kind;
-    bool queues, shared;             /* shared: the lease is a member of a zset, not a string */
+    bool queues, shared;             /* queues: waiters have tickets; shared: the lease is a member of a zset, not a string */
     int leases;                      /* index of the key that contains the lease */
     const char *names[LW_LOCK_KEYS]; /* endings of the keys' names, which begin with lwl:{NAME}: */
 };
@@ -35,7 +35,7 @@ static bool no_scripts(const struct latchwork_lock *l) { return l->client->flags
 
 static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) {
     const struct lw_bytes *b = &l->key[l->key[key].p ? key : LW_KEY_LOCK];
-    lw_call_add(c, b->p, b->n);
+    lw_call_key(c, *b);
 }
 
 /* --- taking ----------------------------------------------------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ static void counted_take(struct lw_call *c, struct lw_take *t) {
     for (int i = 0; i < 3; i++) add_key(c, l, i);
     begin_take(c, t);
     lw_call_number(c, permits ? l->o.permits : is_plain(l));
-    lw_call_text(c, t->wait && l->key[LW_KEY_WAIT].p ? l->client->id : "");
+    lw_call_text(c, t->wait && l->key[LW_KEY_WAIT].p ? t->client : "");
     lw_call_text(c, t->more ? "1" : "0");
     if (permits)
         add_again(c, t);
@@ -145,11 +145,11 @@ void lw_one_leave(struct lw_take *t) {
         lw_call_script(&c, NULL, 0);
         lw_call_add(&c, "ZREM", 4);
         add_key(&c, l, LW_KEY_WAIT);
-        lw_call_text(&c, l->client->id);
+        lw_call_text(&c, t->client);
     } else {
         lw_call_script(&c, &lw_lock_script_leave, 1);
         add_key(&c, l, LW_KEY_WAIT);
-        lw_call_text(&c, l->client->id);
+        lw_call_text(&c, t->client);
     }
     struct latchwork_error ignored; /* a failure is harmless: Redis forgets the waiter after a while */
     redisReply *r = lw_client_call(l->client, &c, &ignored);
@@ -311,6 +311,16 @@ static const char *take_names(struct latchwork_lock *l, bool *memory) {
     return NULL;
 }
 
+/* Computes the slot of the lock's keys. Returns false if the client has a cluster and they are in several slots. */
+static bool take_slot(struct latchwork_lock *l) {
+    const struct lw_bytes *const more[] = {&l->hint_if, &l->hint_to};
+    bool same = true;
+    l->slot = lw_slot(l->key[LW_KEY_LOCK].p, l->key[LW_KEY_LOCK].n);
+    for (int i = 0; i < LW_LOCK_KEYS; i++) same = same && (!l->key[i].p || lw_slot(l->key[i].p, l->key[i].n) == l->slot);
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) same = same && (!more[i]->p || lw_slot(more[i]->p, more[i]->n) == l->slot);
+    return same || !l->client->table;
+}
+
 struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, const char *name, const struct latchwork_lock_options *options,
                                            struct latchwork_error *error) {
     if (!lw_client_ok(client, error)) return NULL;
@@ -322,6 +332,7 @@ struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, cons
         if (shapes[i].kind == l->o.kind) l->shape = &shapes[i];
     bool memory = false;
     const char *wrong = l->shape ? take_names(l, &memory) : "kind is none that can be opened so";
+    if (!wrong && !memory && !take_slot(l)) wrong = "in a cluster all names must be in one slot: put the same {tag} into each of them";
     if (!wrong && !memory) return l;
     if (memory)
         lw_lock_no_memory(error);

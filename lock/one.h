@@ -16,6 +16,7 @@ enum lw_took { LW_TAKEN, LW_HELD, LW_FAILED };
 struct lw_take {
     struct latchwork_lock *lock;
     struct latchwork_hold *hold;
+    const char *client;             /* the client's name in the scripts, while it waits */
     bool wait, more;                /* wait: have Redis tell this client of releases; more: other threads of this client wait as well */
     bool uncertain;                 /* an answer was lost, so an earlier attempt may have taken the lock */
     char waiter[LW_WAITER_MAX + 1]; /* the waiter's name in a queue, CLIENT:NUMBER */
@@ -28,7 +29,7 @@ bool lw_one_tells(const struct latchwork_lock *l);  /* true if all who use the n
 struct lw_bytes lw_one_wait_name(const struct latchwork_lock *l);
 
 enum lw_took lw_one_take(struct lw_take *t, struct latchwork_error *error);
-/* Removes the waiter of t from its queue, or the whole client from the list of those that wait. */
+/* Removes the waiter of t from its queue. For a kind of lock without queues, removes the client from the list of waiting clients. */
 void lw_one_leave(struct lw_take *t);
 enum latchwork_result lw_one_release(struct latchwork_hold *hold, struct latchwork_error *error);
 
@@ -37,7 +38,7 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
 
 /* Takes a mutex or reentrant lock by WATCH, MULTI and EXEC, for servers on which scripts are forbidden. */
 enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error);
-/* These functions return 1 if it is done, 0 if the lock is not ours, and -1 with *error. With ttl_ms 0
+/* These functions release or extend the lock. They return 1 on success, 0 if the lock is not ours, and -1 with *error. With ttl_ms 0
  * lw_watch_keep() only checks whether the lock is held. */
 int lw_watch_drop(struct latchwork_hold *hold, bool *sent_again, struct latchwork_error *error);
 int lw_watch_keep(struct latchwork_hold *hold, int64_t ttl_ms, int64_t *sent_ms, struct latchwork_error *error);

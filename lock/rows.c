@@ -31,7 +31,7 @@ struct rows {
 static struct rows *rows_of(const struct latchwork_lock *l) { return l->more; }
 static const char *is_plain(const struct latchwork_lock *l) { return l->o.flags & LATCHWORK_FLAG_PLAIN ? "1" : "0"; }
 
-static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key) { lw_call_add(c, row->key[key].p, row->key[key].n); }
+static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key) { lw_call_key(c, row->key[key]); }
 
 /* Makes a call that answers with an integer. Returns -1 with *error on failure. */
 static int64_t ask_number(struct latchwork_lock *l, struct lw_call *c, struct latchwork_error *error) {
@@ -65,7 +65,7 @@ static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latch
         lw_call_text(&c, is_plain(h->lock));
         int64_t some = ask_number(h->lock, &c, error);
         *sent_again = *sent_again || c.sent_again;
-        if (some < 0) return -1; /* gives up, because the locks of the other rows will expire */
+        if (some < 0) return -1; /* release no more rows: their locks end with their leases */
         dropped += some;
     }
     return dropped;
@@ -242,7 +242,7 @@ static void end_sub_holds(struct taking *t) {
         struct latchwork_hold *h = t->sub[i];
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
-        if (strcmp(h->token, t->hold->token)) { /* a row whose first grant came too late has a token of its own and is released by it */
+        if (strcmp(h->token, t->hold->token)) { /* the row got a token of its own after its first grant came too late */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
         }
@@ -327,7 +327,7 @@ static int see(void *ctx, const struct latchwork_lock_info *info) {
     return k->stopped;
 }
 
-/* Returns OK if any row existed, otherwise an error. */
+/* Returns OK if `any`, the number of rows that were found, is not 0; otherwise BUSY with an error. */
 static enum latchwork_result together(size_t any, struct latchwork_error *error) {
     return any ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "there is no such row");
 }
@@ -429,6 +429,12 @@ static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latch
         lw_text_free(&name);
         if (!one) return false;
         rows->row[rows->n++] = one;
+        if (i == 0) l->slot = one->slot;
+        if (one->slot == l->slot || !l->client->table) continue;
+        lw_lock_wrong(error,
+                      "in a cluster all rows must be in one slot, but \"%s:%s\" and \"%s:%s\" are in two: give a prefix such as {%s}:",
+                      row[0].table, row[0].id, row[i].table, row[i].id, row[0].table);
+        return false;
     }
     if (rows->n > KEEP_BATCH) l->ops = &many_ops;
     return true;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Waking: how threads of a client that wait for locks learn of releases, over one connection.
  *
- * Waiters for one name stand in a line, and only the first of a line talks to Redis. It attempts to take the lock. If the lock is still
- * held, the script remembers this client in Redis, and the next release sends a message to its channel lwl:wake:ID. The
- * message names the line and wakes its first waiter. When the first one has the lock, or gives up, the next becomes first. So a release
- * costs one message and one attempt, however many wait.
+ * Waiters for one name stand in a line, and only the first of a line talks to Redis. That waiter attempts to take the lock. If the lock is
+ * still held, the script remembers the client in Redis, and the next release sends a message to the client's channel lwl:wake:ID. The
+ * message names the line and wakes its first waiter (listen.h tells of the channels in a cluster). When the first one has the lock, or
+ * gives up, the next becomes first. So a release costs one message and one attempt, however many wait.
  *
  *     lw_wait_join → [lw_wait_sleep → attempt → lw_wait_look_at]… → lw_wait_leave */
 #ifndef LW_LOCK_WAKING_H
@@ -27,14 +27,18 @@ struct lw_waiter {
 struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwork_error *error);
 void lw_waking_close(struct lw_waking *k); /* ignores NULL */
 void lw_waking_rouse(struct lw_waking *k); /* wakes every waiter, because the client is interrupted */
-bool lw_waking_is_up(struct lw_waking *k); /* true while the subscription works, so that messages come */
+void lw_waking_moved(struct lw_waking *k); /* reports that slots have other owners; may be called with the client's mutex held */
+/* Returns true while the subscription of the waiter's line works, so that messages come. */
+bool lw_waking_is_up(struct lw_waking *k, const struct lw_waiter *w);
+const char *
+lw_waking_client(struct lw_waking *k); /* returns the client's name in the scripts; its first letter tells sharded from plain channels */
 
 bool lw_wait_has_line(struct lw_waking *k, struct lw_bytes name);
 /* Appends the waiter to the line. Returns false if an allocation failed; the waiter is then in no line. */
 bool lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name);
 void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket); /* moves the waiter to the place of its ticket */
-/* Sleeps until it is the waiter's turn. Returns true if it is first in line and was woken, or its time to attempt has
- * come. Returns false if until_ms has passed or the client is interrupted. *more tells whether others stand behind it. */
+/* Sleeps until it is the waiter's turn. Returns true if the waiter is first in line and was woken, or if its time to attempt has come.
+ * Returns false if until_ms has passed or the client is interrupted. *more tells whether others stand behind it. */
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);
 void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms); /* sets when the first in line attempts next */
 /* Takes the waiter, which has the lock if `won`, out of the line. The next becomes first, and attempts at look_ms if this one

@@ -17,6 +17,8 @@ enum { ROUNDS = 16, REPLIES_MAX = 8 };
 struct batch {
     struct latchwork_client *client;
     struct lw_redis *redis;
+    int slot;
+    bool turned; /* a node of a cluster refused because the slot is elsewhere */
     struct lw_text out;
     int n;
     redisReply *reply[REPLIES_MAX];
@@ -30,9 +32,9 @@ static void forget_replies(struct batch *b) {
     b->out.n = 0;
 }
 
-static bool begin(struct batch *b, struct latchwork_client *c, struct latchwork_error *error) {
-    *b = (struct batch){.client = c};
-    b->redis = lw_client_get(c, error);
+static bool begin(struct batch *b, const struct latchwork_lock *l, struct latchwork_error *error) {
+    *b = (struct batch){.client = l->client, .slot = l->slot};
+    b->redis = lw_client_get(b->client, b->slot, error);
     return b->redis != NULL;
 }
 
@@ -69,6 +71,8 @@ static bool run(struct batch *b, struct latchwork_error *error) {
     for (int i = 0; i < b->n; i++) {
         redisReply *r = lw_next_reply(b->client, b->redis, error);
         if (!r) return false;
+        struct lw_turn turn;
+        if (r->type == REDIS_REPLY_ERROR && lw_peer_turned(b->client, b->redis, r->str, b->slot, &turn)) b->turned = true;
         b->reply[i] = r->type == REDIS_REPLY_ERROR ? lw_take_reply(b->client, r, good ? error : NULL) : r;
         good = good && b->reply[i];
         if (!good && b->reply[i]) freeReplyObject(b->reply[i]), b->reply[i] = NULL;
@@ -118,7 +122,7 @@ static void command_wait(struct batch *b, struct lw_take *t) {
     lw_call_add(&c, wait.p, wait.n);
     lw_call_add(&c, "NX", 2);
     lw_call_number(&c, lw_wall_ms() * 1000);
-    lw_call_text(&c, t->lock->client->id);
+    lw_call_text(&c, t->client);
     put(b, &c);
     command_expire(b, wait, 60000);
 }
@@ -136,7 +140,7 @@ static void take_it(struct batch *b, struct lw_take *t, const char *fence) {
     command_set(b, l->key[LW_KEY_LOCK], value, l->o.ttl_ms);
     command_set(b, l->key[LW_KEY_FENCE], fence, l->fence_keep_ms);
     if (t->wait && t->more) command_wait(b, t);
-    if (t->wait && !t->more) command(b, "ZREM", l->key[LW_KEY_WAIT], lw_bytes_of(l->client->id));
+    if (t->wait && !t->more) command(b, "ZREM", l->key[LW_KEY_WAIT], lw_bytes_of(t->client));
     command(b, "EXEC", none, none);
 }
 
@@ -194,25 +198,41 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error) {
     enum lw_took took = LW_FAILED;
     for (int attempt = 0; attempt < 2; attempt++) {
         struct batch b;
-        if (!begin(&b, t->lock->client, error)) return LW_FAILED;
+        if (!begin(&b, t->lock, error)) return LW_FAILED;
         bool known = false;
         for (int i = 0; i < ROUNDS && !known; i++) known = take_round(&b, t, &took, error);
-        bool broken = b.redis->err != 0;
+        bool broken = b.redis->err != 0, turned = b.turned;
         end(&b);
         if (!known) { /* other clients changed the key in every round */
             t->left_ms = 1;
             return LW_HELD;
         }
-        if (took != LW_FAILED || !broken) return took;
-        t->uncertain = true;
+        if (took != LW_FAILED || (!broken && !turned)) return took;
+        t->uncertain = t->uncertain || broken;
     }
     return took;
 }
 
 /* --- drop and keep ---------------------------------------------------------------------------------------------------------------- */
 
-/* Tells the client that has waited longest of the release, and forgets it if nobody receives the message. This is best
- * effort, because waiters also look by themselves. */
+/* Publishes to the channel of a client, as lock/lua/parts/waiting.lua does. */
+static void command_tell(struct batch *b, const char *client, struct lw_bytes wait) {
+    struct lw_text channel = {0};
+    const char *open = memchr(wait.p, '{', wait.n);
+    const char *close = open ? memchr(open, '}', (size_t)(wait.p + wait.n - open)) : NULL;
+    struct lw_bytes tag = close && close > open + 1 ? lw_bytes(open + 1, (size_t)(close - open - 1)) : wait;
+    bool sharded = client[0] == 's';
+    lw_text_addf(&channel, sharded ? "lwl:wake:{" : "lwl:wake:");
+    if (sharded) lw_text_add(&channel, tag.p, tag.n);
+    lw_text_addf(&channel, sharded ? "}:%.100s" : "%.100s", client);
+    forget_replies(b);
+    command(b, sharded ? "SPUBLISH" : "PUBLISH", lw_bytes(channel.p, channel.n), wait);
+    b->out.failed = b->out.failed || channel.failed;
+    lw_text_free(&channel);
+}
+
+/* Sends a message about the release to the client that has waited longest, and forgets that client if nobody receives the message. A
+ * failure does no harm, because waiters also try from time to time without a message. */
 static void tell_next(struct batch *b, const struct latchwork_lock *l) {
     struct latchwork_error ignored;
     struct lw_bytes wait = l->key[LW_KEY_WAIT];
@@ -224,10 +244,7 @@ static void tell_next(struct batch *b, const struct latchwork_lock *l) {
         lw_call_add(&c, wait.p, wait.n);
         put(b, &c);
         if (!run(b, &ignored) || b->reply[0]->type != REDIS_REPLY_ARRAY || !b->reply[0]->elements) return;
-        char channel[128];
-        snprintf(channel, sizeof channel, "lwl:wake:%.100s", b->reply[0]->element[0]->str);
-        forget_replies(b);
-        command(b, "PUBLISH", lw_bytes_of(channel), wait);
+        command_tell(b, b->reply[0]->element[0]->str, wait);
         if (!run(b, &ignored) || (b->reply[0]->type == REDIS_REPLY_INTEGER && b->reply[0]->integer > 0)) return;
     }
 }
@@ -272,20 +289,20 @@ static int change(struct latchwork_hold *h, int64_t ttl_ms, bool drop, bool *sen
     *sent_again = false;
     for (int attempt = 0;; attempt++) {
         struct batch b;
-        if (!lw_client_ok(h->lock->client, error) || !begin(&b, h->lock->client, error)) return -1;
+        if (!lw_client_ok(h->lock->client, error) || !begin(&b, h->lock, error)) return -1;
         int done = -2;
         *sent_ms = lw_boot_ms();
         for (int i = 0; i < ROUNDS && done == -2; i++) done = change_round(&b, h, ttl_ms, drop, error);
         if (drop && done == 1) tell_next(&b, h->lock);
         if (drop && done == 1 && h->lock->hint.p) command_hint(&b, h->lock);
-        bool broken = b.redis->err != 0;
+        bool broken = b.redis->err != 0, turned = b.turned;
         end(&b);
         if (done == -2) {
             lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "the lock changes all the time");
             return -1;
         }
-        if (done != -1 || !broken || attempt) return done;
-        *sent_again = true;
+        if (done != -1 || (!broken && !turned) || attempt) return done;
+        *sent_again = *sent_again || broken;
     }
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exporter: a process beside the workers that serves metrics and health (`http.listen`). It
- * reads the board and asks Redis every few seconds. It cannot delay a worker, whatever happens
- * to it. If its port is taken, the run continues without it, and it keeps trying to get the
- * port. */
+/* The exporter: a process beside the workers that serves metrics and health (`http.listen`). It reads the board and asks Redis every few
+ * seconds. Whatever happens to the exporter, it cannot delay a worker. If its port is taken, the run continues, and the exporter keeps
+ * trying to get the port. */
 #ifndef LW_MONITOR_EXPORTER_H
 #define LW_MONITOR_EXPORTER_H
 
@@ -10,8 +9,7 @@
 #include "consumer/board.h"
 #include "monitor/http.h"
 
-/* The part of /api/v1/ that the board cannot answer. It asks Redis, so it may be slow and runs
- * in a thread of its own (http.h). */
+/* The part of /api/v1/ that the board cannot answer. This part asks Redis, so it may be slow and runs in a thread of its own (http.h). */
 struct lw_exporter_api {
     void *(*open)(const struct lw_config *c); /* called once; c stays valid until the process ends */
     void (*answer)(void *self, const struct lw_http_request *q, struct lw_http_answer *a);

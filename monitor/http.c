@@ -16,7 +16,7 @@
 
 enum {
     SWALLOW_MAX = 1 << 20
-}; /* maximum bytes of a too large body that are read before the connection is closed, so that the client gets the answer */
+}; /* up to SWALLOW_MAX bytes of a body that is too large are read and discarded, so that the client reads the answer */
 
 struct pending {
     struct lw_http_request q;
@@ -31,7 +31,7 @@ struct pending {
 struct client {
     struct client *older, *newer;
     int fd;
-    bool kept;  /* its request waits for the slow thread */
+    bool kept;  /* the connection's request waits for the slow thread */
     bool ended; /* we have shut it down, and MHD will close it soon */
 };
 
@@ -308,7 +308,7 @@ static int listen_at(const char *host, int port, int *got_port, struct lw_err *e
 
 static void no_log(void *cls, const char *fmt, va_list ap) {
     (void)cls, (void)fmt, (void)ap;
-} /* what MHD would log is dropped, because it is about clients that go away */
+} /* what MHD would log is left out, because it is about clients that go away */
 
 static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
     (void)cls, (void)c;

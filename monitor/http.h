@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small HTTP server for what the exporter shows, with limits on connections, sizes and time. It answers only requests whose Host
- * header names an address, "localhost" or this machine, so that a web page cannot reach it from a browser through a domain name of its
- * own.
+ * header names an address, "localhost" or this machine. So a web page cannot make a browser call the server under a foreign domain name
+ * that leads to this machine.
  *
  * There are two threads. The first takes all requests, and answers those whose answer is at hand. It passes a request that may have to
  * wait for Redis to the second thread, which answers one after the other, so that a slow Redis does not hold up the first. At most
@@ -57,8 +57,8 @@ struct lw_http_answer {
 
 struct lw_http_handler {
     void *ctx;
-    /* Fills *a. Returns false if that would take longer, so that `slow` must answer. All calls
-     * come from one thread, and those of `slow` from another. */
+    /* Fills *a. Returns false if the answer must wait for Redis, so that `slow` must give it. All calls come from one thread, and those of
+     * `slow` from another. */
     bool (*quick)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a);
     void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a); /* may be NULL if quick never returns false */
 };
@@ -70,14 +70,13 @@ void lw_http_close(struct lw_http *h); /* waits for a slow answer that is in pro
 
 /* ---- http_request.c ---- */
 
-/* Whether a request with this Host header (NULL: none) may be answered. `machine` is this
- * machine's name. */
+/* Returns true if a request with this Host header (NULL: none) may be answered. `machine` is this machine's name. */
 bool lw_http_host_ok(const char *host, const char *machine);
 /* Decodes %XX and appends the text to out. Returns false if a %XX is incomplete or stands for a
  * NUL. */
 bool lw_http_decode(struct lw_bytes text, struct lw_buf *out);
-/* Whether the Authorization header (NULL: none) is "Bearer TOKEN". Takes the same time wherever
- * the texts differ, so that a token cannot be guessed by measuring. */
+/* Returns true if the Authorization header (NULL: none) is "Bearer TOKEN". The call takes the same time wherever the texts differ, so that
+ * a token cannot be guessed by measuring. */
 bool lw_http_bearer_ok(const char *authorization, const char *token);
 /* Fills the answer with a status and {"error":"…"}. */
 void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -13,7 +13,7 @@
 
 static bool is_port(const char *s) { return !*s || (*s == ':' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1)); }
 
-/* Whether `name` is the name of this machine; either may end with a domain. */
+/* Returns true if `name` is the name of this machine; either may end with a domain. */
 static bool is_machine(const char *name, size_t n, const char *machine) {
     size_t first = strcspn(machine, "."), whole = strlen(machine);
     if (!first) return false;

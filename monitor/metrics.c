@@ -153,6 +153,33 @@ static void write_loads(const struct writing *w) {
     }
 }
 
+static bool is_http(const struct writing *w) {
+    const char *type = w->m->config->handler.type;
+    return type && strcmp(type, "http") == 0;
+}
+
+static void write_http_requests(const struct writing *w) {
+    for (size_t i = 0; i < LW_HTTP_CODES && is_http(w); i++)
+        sample(w, "code", lw_http_code_name[i], sum(w->m->board, offsetof(struct lw_counts, http.requests) + i * sizeof(_Atomic uint64_t)));
+}
+
+static void write_http_breaker(const struct writing *w) {
+    for (uint32_t state = 0; state < LW_HTTP_BREAKERS && is_http(w); state++) {
+        uint64_t n = 0;
+        for (int i = 0; i < w->m->board->n_workers; i++) {
+            const struct lw_board_worker *k = &w->m->board->workers[i];
+            n += atomic_load(&k->pid) && atomic_load(&k->counts.http.breaker) == state;
+        }
+        sample(w, "state", lw_http_breaker_name[state], n);
+    }
+}
+
+static void write_http_count(const struct writing *w, size_t at) {
+    if (is_http(w)) sample(w, NULL, NULL, sum(w->m->board, at));
+}
+static void write_http_connections(const struct writing *w) { write_http_count(w, offsetof(struct lw_counts, http.connections)); }
+static void write_http_openings(const struct writing *w) { write_http_count(w, offsetof(struct lw_counts, http.openings)); }
+
 static void write_suspects(const struct writing *w) {
     int32_t n = atomic_load(&w->m->board->n_suspects);
     sample(w, NULL, NULL, n > 0 ? (uint64_t)n : 0);
@@ -165,8 +192,8 @@ static void write_start_time(const struct writing *w) {
     begin(w, ""), lw_buf_addf(w->out, " %" PRId64 ".%03" PRId64 "\n", ms / 1000, ms % 1000);
 }
 
-/* Writes a row for each partition that a worker of this fleet owns. fn computes the value: a time in ms
- * if is_ms is true, which is written in seconds, else a number. */
+/* Writes a row for each partition that a worker of this fleet owns. fn computes the value. If is_ms is
+ * true, the value is a time in ms and is written in seconds. */
 static void write_partitions(const struct writing *w, int64_t (*fn)(const struct lw_board_partition *p, int64_t now_ms), bool is_ms) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(w->m->board, &at));) {
@@ -373,6 +400,26 @@ static const struct metric metrics[] = {
      .labels = "worker,process",
      .write = write_loads,
      .help = "Requests that each handler process of `exec` has now; at most `handler.in_flight`. Written twice a second."},
+    {.name = "handler_http_requests_total",
+     .type = "counter",
+     .labels = "code",
+     .write = write_http_requests,
+     .help = "Requests of the handler `http` by the status of the answer. Rare statuses are counted by their class (2xx, 4xx, …). Without "
+             "an answer: unreached (no connection), tls, timeout, broken (the connection broke), cancelled (the lease was lost)."},
+    {.name = "handler_http_connections_total",
+     .type = "counter",
+     .write = write_http_connections,
+     .help = "Connections that the handler `http` has made. Far fewer than requests, unless the service closes them."},
+    {.name = "handler_http_breaker_workers",
+     .type = "gauge",
+     .labels = "state",
+     .write = write_http_breaker,
+     .help = "Workers by the state of the circuit breaker of the handler `http`: closed (requests are sent), open (none is: the service "
+             "is down), half_open (one message at a time tests it)."},
+    {.name = "handler_http_breaker_openings_total",
+     .type = "counter",
+     .write = write_http_openings,
+     .help = "How often a circuit breaker of the handler `http` has opened."},
     {.name = "suspects",
      .type = "gauge",
      .write = write_suspects,

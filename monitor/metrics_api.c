@@ -70,7 +70,7 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(m->board, &at));) {
         int owner = atomic_load(&p->owner);
-        if (!owner) continue; /* no longer owned: its worker gave it up while we read */
+        if (!owner) continue; /* the partition has no owner any more: its worker gave it up while we read */
         bool stands = atomic_load(&p->unfinished) > 0;
         json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition", (int)p->partition,
                                               "worker", owner - 1, "committed", (json_int_t)atomic_load(&p->committed), "watermark",
@@ -137,9 +137,9 @@ bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why) {
     return why->n == before;
 }
 
-/* Says why a worker is not ready. A worker's row on the board is as old as its last turn, and a
- * rebalance or an unreachable broker may delay the next one, so the age of the row is checked
- * first. */
+/* Says why a worker is not ready. A worker's row on the board is as old as the worker's last
+ * turn, and a rebalance or an unreachable broker may delay the next turn. So the age of the row is
+ * checked first. */
 static void say_unready(const struct lw_metrics_source *m, int worker, struct lw_buf *why) {
     const struct lw_board_worker *w = &m->board->workers[worker];
     char text[sizeof w->why.text];

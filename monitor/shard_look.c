@@ -90,7 +90,7 @@ static bool take_number(struct lw_shard_looker *k, int64_t *out, struct lw_err *
 }
 
 /* Returns when a message first arrived, from the first line of its envelope (queue/envelope.h):
- * 1 TOPIC PARTITION OFFSET ATTEMPTS FIRST_MS … */
+ * 1 TOPIC PARTITION OFFSET REPLAY FIRST_MS … */
 static int64_t first_of(const redisReply *line) {
     long long first = 0;
     if (line->type != REDIS_REPLY_STRING || sscanf(line->str, "1 %*s %*d %*s %*d %lld", &first) != 1) return 0;

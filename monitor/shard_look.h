@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the exporter learns about a shard by asking its Redis periodically: a few commands of
- * constant or logarithmic cost, and one look at a limited number of lanes. It never scans, and
- * has at most one request in flight. It waits for each answer, with a timeout, so it needs a
- * process of its own. */
+ * constant or logarithmic cost, and one look at a limited number of lanes. The exporter never
+ * scans, and has at most one request in flight. It waits for each answer, with a timeout, so it must not be
+ * in the process of a worker. */
 #ifndef LW_MONITOR_SHARD_LOOK_H
 #define LW_MONITOR_SHARD_LOOK_H
 

@@ -70,7 +70,7 @@ static bool glob(struct lw_bytes pattern, struct lw_bytes text) {
 
 struct where {
     char *pointer;
-    char op; /* one of = ! < > ~, l for <=, g for >=; 0: the member must only exist */
+    char op; /* one of = ! < > ~, l for <=, g for >=; 0: the member need only exist */
     const char *value;
 };
 

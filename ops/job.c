@@ -193,8 +193,7 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     return tell_number(j);
 }
 
-/* Returns the number of messages that were put, dropped, sent or tried; in a dry run, of those that
- * would have been. */
+/* Returns the number of messages that were put, dropped, sent or tried; in a dry run, the number of those that would have been. */
 static int64_t done_count(const struct ops_job *j) { return j->count['P'] + j->count['X'] + j->count['T'] + j->count['R']; }
 
 static int record(struct ops_job *j, const char *what, const char *state) {
@@ -440,8 +439,8 @@ static int put_backup(struct ops_job *j, char letter) {
     return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
 }
 
-/* Removes from the backup the messages that were not dropped, because importing them would run
- * them twice. */
+/* Removes from the backup the messages that were not dropped. They have run or will run, and an import of the backup would run them again.
+ */
 static int correct_backup(struct ops_job *j, off_t from) {
     int n = 0;
     for (int i = 0; i < j->n; i++) n += j->item[i].letter == 'X';
@@ -564,9 +563,8 @@ static void summary(struct ops_job *j, const char *state) {
     if (j->backup) printf("what was dropped: %s\n", j->backup_name);
 }
 
-/* Reports the named messages that were not found. It must be called only after everything was read:
- * after a limit or an error, the search may not have reached
- * the message. */
+/* Reports the messages that the command line names and that were not found. It must be called only after everything was read: after a limit
+ * or an error, the search may not have reached a message. */
 static void tell_missing(struct ops_job *j) {
     bool dead = strcmp(j->o->noun, "dead") == 0, kafka = j->what == OPS_PUT && !dead;
     int n = ops_tell_missing(j->o, dead ? OPS_NO_LETTER : kafka ? OPS_NO_RECORD : OPS_NOT_WAITING);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job: one bulk command over many messages. An application runs one job at a time. A job has a number, reports what it did, and may be
- * interrupted at any point and continued: one script moves each message, and the marks tell which messages were already moved.
+ * interrupted at any point and continued: a message is moved by one call of one script, and the marks tell which messages were already
+ * moved.
  *
  * Call ops_job_begin(), then ops_job_put() or ops_job_drop() for each message, then ops_job_end(). Without --execute nothing is written:
  * the scripts only say what they would do, and ops_job_end() reports it. Messages are sent in batches, at the requested rate. */
@@ -40,8 +41,8 @@ struct ops_job {
     bool progress;
 };
 
-/* For --resume: takes options that are missing on the command line from the job's record; those
- * that are given must equal it. Relative times count from the job's first start. */
+/* For --resume: takes the options that the command line lacks from the job's record. An option that the command line has must be the same
+ * as in the record. Relative times count from the job's first start. */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
 /* Puts a message into its lane. Returns 1 if the limit is reached or the job was interrupted. */

@@ -65,8 +65,7 @@ static struct span *add_span(struct reading *r, const char *topic, int32_t parti
     return s;
 }
 
-/* Asks for the first offset at or after a time. It becomes RD_KAFKA_OFFSET_END if no record is
- * that late. */
+/* Asks for the first offset whose record is at or after a time. The offset becomes RD_KAFKA_OFFSET_END if no record is that late. */
 static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t *offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, s->topic, s->partition)->offset = ms;
@@ -182,7 +181,7 @@ static bool is_consumed(const struct lw_config *c, const char *topic) {
     return false;
 }
 
-/* The index of the last header that names where a message came from; the number of headers if none does. */
+/* Returns the index of the last header that names where a message came from, or the number of headers if none does. */
 static size_t origin_of(const struct lw_envelope *e) {
     size_t i = e->n_headers;
     while (i > 0 && !lw_bytes_eq(e->headers[i - 1].name, lw_bytes_of("latchwork-origin"))) i--;
@@ -201,8 +200,8 @@ static void remove_added(struct lw_envelope *e, size_t from) {
     e->n_headers = n;
 }
 
-/* Takes the identity of the original from a dead letter in a topic, and removes the headers that
- * were added to it. */
+/* Gives a dead letter that was read from a topic the identity of its original, and removes the headers that
+ * were added when it was sent there. */
 static void take_origin(struct ops_message *m, char origin[256]) {
     size_t at = origin_of(&m->e);
     if (at == m->e.n_headers) return;

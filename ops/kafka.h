@@ -6,11 +6,11 @@
 
 #include "ops/ops.h"
 
-/* Calls fn for each record that the options name: those whose identities stand behind the verb,
- * or those of --topic (and --partition) between --from and --to (times, or @OFFSET; default:
- * everything), in order within a partition. Filters apply as for waiting messages. fn's message
- * has the record's lane, whose p is NULL for a record without a key. Returns 1 if fn stopped the
- * reading, -1 on failure, also if an offset is no longer in the log. */
+/* Calls fn for each record that the options name, in the order of the offsets within a partition.
+ * The options name records by their identities behind the verb, or by --topic and --partition, from
+ * --from to --to (each a time or @OFFSET; default: everything). Filters apply as for waiting messages.
+ * fn's message has the record's lane, whose p is NULL for a record without a key. Returns 1 if fn stopped the
+ * reading; -1 on failure, or if an offset is no longer in the log. */
 int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* Adds up the end offsets of all partitions of the application's topics. The difference between

@@ -88,8 +88,8 @@ static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *pag
     return 0;
 }
 
-/* Passes on only paused lanes without waiting messages, because the others are already in
- * `lanes`. */
+/* Passes on only paused lanes without waiting messages. A lane with waiting messages is in the set `lanes`,
+ * so the cursor over that set finds it. */
 struct idle {
     ops_lane_fn *fn;
     void *ctx;
@@ -106,6 +106,7 @@ int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OP
     ops_begin(o, command);
     ops_key(o, sh, idle ? "paused" : "lanes", lw_bytes("", 0));
     lw_arg_text(&o->cmd, cursor), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);
+    sh->in_scan = strcmp(cursor, "0") != 0;
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (!r) return -1;
     int stop = 0;
@@ -113,6 +114,7 @@ int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OP
                  r->element[0]->len < OPS_CURSOR;
     if (!sound) stop = lw_fail(&o->err, "shard %d: %s answers in another form", sh->index, command);
     if (sound) memcpy(cursor, r->element[0]->str, r->element[0]->len + 1);
+    sh->in_scan = strcmp(cursor, "0") != 0;
     if (sound) stop = take_names(o, sh, r->element[1], idle ? 1 : 2, idle ? only_idle : fn, idle ? &only : ctx);
     freeReplyObject(r);
     return stop;
@@ -189,8 +191,8 @@ static size_t reply_bytes(const redisReply *r) {
 
 /* Workers remove the oldest messages while we read, so the others move toward the oldest end.
  * Each page therefore begins with the last message that was passed to fn. If that message is not
- * in the page, we go back and look for it, to the oldest end if necessary. If it is not found,
- * everything before it is gone, too. */
+ * in the page, we go back and look for it, to the oldest end if necessary. If it is not in the list
+ * any more, all older messages are gone, too, and reading continues at the oldest end. */
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx) {
     struct pages p = {.size = OPS_PAGE_FIRST};
     int stop = 0;
@@ -269,7 +271,7 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx) {
         bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name); /* a cursor may return a name twice */
         int64_t before = o->scanned;
         if (!stop && !twice) stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
-        if (!stop) o->scanned = before + a.lanes[i].n; /* count the lane as read as a whole, whatever came or went meanwhile */
+        if (!stop) o->scanned = before + a.lanes[i].n; /* count the messages that keep_lane() counted, whatever came or went since */
     }
     for (size_t i = 0; i < a.n; i++) free((void *)(uintptr_t)a.lanes[i].name.p);
     free(a.lanes);

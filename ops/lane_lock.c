@@ -27,7 +27,7 @@ struct lw_lane_lock {
     char *own; /* name of the lock's key, an owned copy */
     bool paused_too;
     int64_t unsure_ms; /* boot clock when enter began to answer UNVOUCHED: no worker has vouched for the data of the lane's slot;
-                          0: its last answer was another */
+                          0: enter's last answer was another */
 };
 
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l) {
@@ -54,12 +54,15 @@ struct attempt {
     struct lw_redis *redis;
     char epoch[EPOCH_MAX];           /* id of the epoch; "": not joined yet */
     int64_t redis_ms, at_ms;         /* Redis' time when it answered enter, and the boot clock at that moment */
-    int64_t quiet_until_ms, left_ms; /* end of the wait after a jump of Redis' clock, because older leases may have been cut short */
+    int64_t quiet_until_ms, left_ms; /* end of our wait after a jump of Redis' clock; ms until the lock or the quarantine ends */
     bool cluster;                    /* the server is a node of a cluster */
 };
 
 static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latchwork_error *error) {
+    struct lw_turn turn;
     redisReply *r = lw_call_on(a->l->client, a->redis, call, error);
+    if (r && r->type == REDIS_REPLY_ERROR && lw_peer_turned(a->l->client, a->redis, r->str, a->l->client->slot, &turn))
+        lw_redis_break(a->redis, LW_REDIS_BROKEN, "the slot is elsewhere"); /* the next attempt asks the slot's master */
     return r ? lw_take_reply(a->l->client, r, error) : NULL;
 }
 
@@ -105,8 +108,8 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
 }
 
 /* Shortens the TTL to that of the schema, which is the largest that the epoch knows. After Redis
- * is wiped, the quarantine lasts as long as the workers' TTLs and does not know ours. So a
- * command with a longer lock.ttl_ms uses the schema's TTL, and does not raise it. */
+ * is wiped, the quarantine lasts as long as the longest TTL of the workers, even if ours is longer. So a
+ * command with a longer lock.ttl_ms uses the schema's TTL instead of raising it. */
 static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
     char epoch[192];
@@ -125,7 +128,7 @@ static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
 }
 
 /* Measures the difference between Redis' clock and this host's wall clock, as a worker does. If
- * Redis' clock jumped, leases have ended early. */
+ * Redis' clock jumped, leases may have ended early. */
 static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwork_error *error) {
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
@@ -144,14 +147,14 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
     return false;
 }
 
-/* Only a worker that used the old node of a slot can tell whether all its data came along. This waits a quarter of the TTL for one. */
+/* Only a worker that used the old node of a slot can tell whether all of the slot's data came along. Returns true while the command waits
+ * for such a worker, for at most a quarter of the TTL. */
 static bool is_patient(const struct attempt *a) {
     return a->cluster && (!a->l->unsure_ms || lw_boot_ms() - a->l->unsure_ms < a->l->schema_ttl_ms / 4);
 }
 
-/* Joins the shard's epoch. After Redis was wiped or replaced it starts a new one, as a worker
- * would, and nobody may lock before the quarantine is over. It also sends the schema, so that a
- * configuration with another number of shards does not lock another lane. */
+/* Joins the shard's epoch. After Redis was wiped or replaced, the call starts a new epoch, as a worker would, and nobody may lock before
+ * the quarantine is over. It also sends the schema, so that a configuration with another number of shards does not lock another lane. */
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
     struct lw_life life;
@@ -169,7 +172,7 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, life.id);
     lw_call_number(&c, l->schema_ttl_ms);
     lw_call_text(&c, "0"); /* grace_ms of enter.lua: none */
-    lw_call_text(&c, "");  /* the epoch that jumped: none */
+    lw_call_text(&c, "");  /* the epoch in which the clock jumped: none */
     lw_call_text(&c, host);
     lw_call_number(&c, distance_ms);
     lw_call_text(&c, "0"); /* the highest fence that the caller has seen: none */
@@ -258,7 +261,7 @@ static enum latchwork_result try_once(struct attempt *a, struct latchwork_error 
         return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
                             "the clock of Redis jumped: leases from before may still be live");
     if (!a->redis) {
-        a->redis = lw_client_get(a->l->client, error);
+        a->redis = lw_client_get(a->l->client, a->l->client->slot, error);
         a->epoch[0] = '\0';
     }
     if (!a->redis) return LATCHWORK_LOCK_ERROR;
@@ -297,8 +300,7 @@ static enum latchwork_result acquire(struct latchwork_lock *lock, struct latchwo
     return result;
 }
 
-/* --- looking, breaking ------------------------------------------------------------------------------------------------------------------
- */
+/* --- looking, breaking ---------------------------------------------------------------------------------------------------------------- */
 
 bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused, struct latchwork_error *error) {
     struct lw_buf wait = {0};
@@ -347,8 +349,7 @@ enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by,
     return broken ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE, "nobody holds it");
 }
 
-/* --- opening ----------------------------------------------------------------------------------------------------------------------------
- */
+/* --- opening -------------------------------------------------------------------------------------------------------------------------- */
 
 static struct lw_buf full_name(const struct lw_lane_lock *l, const char *what) {
     struct lw_buf b = {0};

@@ -16,12 +16,11 @@
 
 struct lw_lane_lock;
 
-/* Makes a client of the lock library for the server of a shard. It does not connect yet. Close it with
- * latchwork_client_close(). */
+/* Makes a client of the lock library for the server of a shard. The client does not connect yet. Close it with latchwork_client_close(). */
 struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard, struct latchwork_error *error);
 
-/* Borrows c until lw_lane_lock_close(). Of the options it uses ttl_ms (0: that of c, which is also the
- * maximum), the flag RENEW and the callback, and sets the rest.
+/* Borrows c until lw_lane_lock_close(). The lock has the given options, except that its names are those of
+ * the lane and that ttl_ms 0 means lock.ttl_ms of c, which is also the maximum.
  *
  * A lease of this lock is never longer than the schema's TTL, whatever the configuration says, because a
  * quarantine lasts no longer. To hold the lane for longer, set RENEW. A renewal extends the exact

@@ -87,7 +87,7 @@ static json_t *bytes_json(struct lw_bytes b, bool text) {
     return s;
 }
 
-/* Returns the headers in the form of kcat: name, value, name, value… */
+/* Sets the headers in the form of kcat: name, value, name, value… */
 static void set_headers(json_t *o, const struct lw_envelope *e) {
     if (!e->n_headers) return;
     bool text = all_text(e);
@@ -170,8 +170,8 @@ static int add_base64(const char *s, size_t n, struct lw_buf *out) {
     return 0;
 }
 
-/* Copies the bytes of a string into `own`, which must have room for them, so that earlier pointers
- * into it stay valid. */
+/* Copies the bytes of a string into `own`. The buffer must already have room for them, because growing would move it and
+ * earlier pointers into it would become invalid. */
 static int take_text(const json_t *v, bool is_base64, struct lw_buf *own, struct lw_bytes *out) {
     *out = (struct lw_bytes){0};
     if (!v || json_is_null(v)) return 0;

@@ -3,7 +3,7 @@
  * shards, filters, messages in forms for people and programs, and jobs (bulk commands: one at a
  * time, numbered, recorded).
  *
- * Every function may block, in one thread, with a limit on every wait. None blocks Redis for
+ * A struct ops belongs to one thread. The functions may block, but every wait has a limit. None blocks Redis for
  * long, because they use cursors, pages and small scripts. Functions return 0, or -1 with `err`
  * filled. */
 #ifndef LW_OPS_OPS_H
@@ -54,14 +54,15 @@ struct ops_args {
     int n_words;
 };
 
-/* Whether a message that the command line names was found. */
-enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* not found, and already reported */ };
+/* What is known so far about a message that the command line names: not found yet, found, or reported as missing. */
+enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* not found, and reported as such */ };
 
 struct ops_shard {
     int index;
     char prefix[LW_SHARD_PREFIX]; /* prefix of the shard's keys */
     struct lw_redis *redis;
-    bool shares; /* uses the connection of another shard on the same server */
+    bool shares;  /* uses the connection of another shard on the same server */
+    bool in_scan; /* a cursor of this server is in use, which another server would not know */
 };
 
 struct ops {
@@ -137,7 +138,7 @@ void ops_identity(const struct lw_envelope *e, char *out, size_t size);
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset, int64_t *replay);
 bool ops_message_read(struct ops_message *m, struct lw_bytes raw); /* borrows raw; free it with ops_message_clear() */
 void ops_message_clear(struct ops_message *m);
-/* Returns the message as JSON: the names of kcat -J first, then our own. payload_max is the
+/* Returns the message as JSON: first the members that kcat -J writes, then our own. payload_max is the
  * maximum of payload bytes (SIZE_MAX: no limit); if the payload is cut, "payload_size" tells its
  * full size. */
 json_t *ops_message_json(const struct ops_message *m, size_t payload_max);
@@ -154,7 +155,7 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
 struct ops_lane {
     struct lw_bytes name;
     int shard;
-    int64_t n;       /* number of elements in its list, finished ones included; -1: the list's name holds another type */
+    int64_t n;       /* number of elements in the lane's list, finished ones included; -1: the list's name holds another type */
     bool has_head;   /* true if a message waits; the members from `head` to `due_ms` describe the oldest one */
     char head[320];  /* identity of the oldest message */
     char topic[256]; /* topic of the oldest message; filters compare it, and partition, first_ms and attempts */
@@ -164,16 +165,16 @@ struct ops_lane {
     int64_t now_ms;       /* time of the answer by Redis' clock */
     bool paused;
 };
-/* Whether a worker holds the lane; *worker and *fence become its id and the fence. A lock with
- * the value "backoff" has no holder: it only delays the head. */
+/* Returns true if a worker holds the lane; *worker and *fence become the worker's id and the fence of its hold. A lock with the value
+ * "backoff" has no holder: it only delays the head. */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence);
 
 /* Writes a lane as `queue ls` shows it, with and without --json (ops/lane_text.c). */
 json_t *ops_lane_json(const struct ops_lane *l);
-int64_t ops_lane_age(const struct ops_lane *l); /* age of its oldest message, in ms; -1: no message waits */
+int64_t ops_lane_age(const struct ops_lane *l); /* age of the lane's oldest message, in ms; -1: no message waits */
 void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
-/* Pause or resume the lane of this name (ops/pause.c). *changed becomes false if it was in that
- * state before. */
+/* Pause or resume the lane of this name (ops/pause.c). *changed becomes false if the lane
+ * was already paused, or already running. */
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 
@@ -181,8 +182,8 @@ int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *
 typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx); /* returns 0 to continue, 1 to stop, -1 on failure */
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx);
 /* Calls fn for each lane that has waiting messages or is paused, and whose name passes the
- * filters. The lanes are those that --key names, or all; then a lane may come twice, because
- * cursors are used. Returns 1 if fn stopped it. */
+ * filters. The lanes are those that --key names. Without --key they are all lanes, and a
+ * lane may come twice, because cursors are used. Returns 1 if fn stopped the reading. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
 /* Reads some lanes of one shard: those with waiting messages or, if `idle`, the paused lanes
  * without any. Begin with the cursor "0"; it is "0" again after the last lane. A call reads
@@ -200,15 +201,15 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx);
 
 int ops_filter_check(struct ops *o, struct lw_err *err); /* returns -1 if a filter's text is malformed */
 bool ops_lane_matches(const struct ops *o, struct lw_bytes lane);
-/* Applies the filters for topic, partition, age and attempts to a lane's oldest message. */
+/* Applies the filters for topic, partition, age and attempts to a lane's oldest message, and returns true if it passes them all. */
 bool ops_lane_head_matches(const struct ops *o, const struct ops_lane *l);
 bool ops_message_matches(const struct ops *o, const struct ops_message *m);
 bool ops_has_filter(const struct ops *o); /* true if any filter is set */
 /* For commands whose words are IDs of messages. ops_message_matches() marks each word whose message it
  * meets, whatever the other filters say. After all messages were read, ops_tell_missing() reports each
  * unmarked word on stderr with the reason `why` ("no dead letter has this id") and returns their number.
- * For a resumed job it returns 0, because the job's first run has already handled the messages that are
- * gone. */
+ * For a resumed job ops_tell_missing() returns 0, because the job's first run has already handled the
+ * messages that are gone. */
 #define OPS_NO_LETTER "no dead letter has this id or identity"
 #define OPS_NO_RECORD "no record has this identity"
 #define OPS_NOT_WAITING "no waiting message has this identity"
@@ -221,7 +222,7 @@ void ops_put_json(json_t *o);      /* prints one line; takes over the reference 
 void ops_out_to(struct lw_buf *b); /* sets where the lines of this thread go from now on; NULL: stdout */
 void ops_set_bytes(json_t *o, const char *name,
                    struct lw_bytes b); /* sets name, or name_base64 if b is not UTF-8, or null if there are no bytes */
-/* Appends b in printable form, at most `most` columns or bytes; control characters become '?'. */
+/* Appends b in printable form, in at most `most` columns; control characters become '?'. A text that is cut ends with "…". */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);
 const char *ops_age(int64_t ms, char out[16]); /* formats an age: "3 m"; "-" if it is negative */
 const char *ops_when(int64_t wall_ms, char out[32]);

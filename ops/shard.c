@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections to the shards of an application. Each carries one command at a time. */
 #include "base/clock.h"
+#include "base/redis/servers.h"
 #include "config/shard.h"
 #include "ops/ops.h"
 
@@ -9,9 +10,16 @@
 #include <string.h>
 
 #define CLIENT_NAME "latchwork:operator"
-enum { CONNECT_MS = 3000, ANSWER_MS = 10000 };
+enum {
+    CONNECT_MS = 3000,
+    ANSWER_MS = 10000,
+    MOVE_MS = 10000, /* maximum wait for a slot that is being moved, or whose master is away */
+    PAUSE_MS = 50,   /* time between two attempts during this wait */
+};
 
 static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) {
+    const char *says = r && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
+    if (says) return lw_fail(&o->err, "shard %d: %s (%s); run the command again when that is over", sh->index, says, r->str);
     if (r && r->type == REDIS_REPLY_ERROR) return lw_fail(&o->err, "shard %d: Redis answers: %s", sh->index, r->str);
     if (r) return lw_fail(&o->err, "shard %d: Redis answers in another form", sh->index);
     return lw_fail(&o->err, "shard %d: Redis: %s", sh->index, sh->redis && sh->redis->err ? sh->redis->why : "no connection");
@@ -62,8 +70,7 @@ void ops_begin(struct ops *o, const char *name) {
     lw_cmd(&o->cmd, name);
 }
 
-/* Calls a script by its hash. If the server does not know the script yet, sends its text and
- * calls it again. */
+/* Begins a call of a script by its hash. If the server does not know the script yet, ops_ask() loads it and repeats the call. */
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys) {
     ops_begin(o, "EVALSHA");
     o->script = s;
@@ -82,19 +89,55 @@ static redisReply *send(struct ops *o, struct ops_shard *sh) {
 
 static bool is_unknown_script(const redisReply *r) { return r && r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0; }
 
+/* Sends the command. If the server does not know the command's script, loads the script and sends the command again. EVAL would carry the
+ * whole text each time. */
+static redisReply *send_script(struct ops *o, struct ops_shard *sh) {
+    redisReply *r = send(o, sh);
+    if (!o->script || !is_unknown_script(r)) return r;
+    freeReplyObject(r);
+    r = lw_redis_ask(sh->redis, "SCRIPT LOAD %s", o->script->text);
+    if (!r || r->type != REDIS_REPLY_STRING) return r;
+    freeReplyObject(r);
+    return send(o, sh);
+}
+
+/* Returns whether a node of a cluster refused the command, without executing any of it, because the slot is being moved or belongs to
+ * another node. */
+static bool is_turned_away(const struct ops *o, const redisReply *r) {
+    if (!o->c->redis.cluster.on || !r || r->type != REDIS_REPLY_ERROR) return false;
+    return lw_redis_deposed(r->str) && !strstr(r->str, "cript"); /* an error inside a script names the script, which may have run in part */
+}
+
+/* Waits until the slot of the shard has an owner that executes the command, and returns its reply. The wait follows no ASK redirection,
+ * because the scripts of a shard need all keys of the shard on one node. Returns NULL with the error if that takes too long. */
+static redisReply *wait_for_owner(struct ops *o, struct ops_shard *sh, redisReply *r) {
+    int64_t until_ms = lw_boot_ms() + MOVE_MS;
+    if (o->deadline_ms && o->deadline_ms < until_ms) until_ms = o->deadline_ms;
+    while (is_turned_away(o, r) && lw_boot_ms() < until_ms) {
+        bool moves = !strncmp(r->str, "ASK ", 4) || !strncmp(r->str, "TRYAGAIN", 8);
+        if (!moves && sh->in_scan) return r;
+        freeReplyObject(r);
+        r = NULL;
+        lw_sleep_ms(PAUSE_MS);
+        if (!moves) {
+            lw_redis_close(sh->redis);
+            sh->redis = NULL;
+            if (connect_one(o, sh)) return NULL;
+        }
+        r = send_script(o, sh);
+    }
+    return r;
+}
+
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh) {
     if (o->deadline_ms && lw_boot_ms() >= o->deadline_ms) {
         lw_fail(&o->err, "it takes too long; ask for less");
         return NULL;
     }
-    redisReply *r = send(o, sh);
-    if (o->script && is_unknown_script(r)) { /* load the script and repeat the call, because EVAL would carry the text each time */
-        freeReplyObject(r);
-        r = lw_redis_ask(sh->redis, "SCRIPT LOAD %s", o->script->text);
-        if (r && r->type == REDIS_REPLY_STRING) {
-            freeReplyObject(r);
-            r = send(o, sh);
-        }
+    redisReply *r = sh->redis ? send_script(o, sh) : NULL;
+    if (is_turned_away(o, r)) {
+        r = wait_for_owner(o, sh, r);
+        if (!sh->redis) return NULL;
     }
     if (r && r->type != REDIS_REPLY_ERROR) return r;
     fail(o, sh, r);

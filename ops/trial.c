@@ -2,11 +2,10 @@
 /* `replay --try`: this process runs the configured handler once on a message, under the lock of its
  * lane.
  *
- * The lease is an ordinary lease of the lane (ops/lane_lock.h): it is taken in the current epoch, lasts
- * at most as long as the schema's TTL, and is renewed by the lock library's thread while the handler
- * runs. A guard thread passes the deadline to the handler and cancels the handler when the lease is
- * lost. If the handler still runs at the lease's deadline, this process exits and ends it. Until then
- * nobody else can run the key, because a quarantine lasts as long as the longest lease. */
+ * The lease is an ordinary lease of the lane (ops/lane_lock.h): it is taken in the current epoch, lasts at most as long as the schema's
+ * TTL, and is renewed by the lock library's thread while the handler runs. A guard thread passes the deadline to the handler and cancels
+ * the handler when the lease is lost. If the handler still runs at the lease's deadline, this process exits, which ends the handler. Until
+ * then nobody else can run the key, because a quarantine lasts as long as the longest lease. */
 #include "base/clock.h"
 #include "handlers/feed.h"
 #include "handlers/handler.h"
@@ -145,8 +144,7 @@ static int not_had(struct trial *t, const char *identity, enum latchwork_result 
     return ops_job_problem(t->j, identity, why);
 }
 
-/* Takes the lane's lock. Waits up to HELD_MS for it, because busy workers seldom leave a lane
- * free. */
+/* Runs the handler under the lane's lock. Waits up to HELD_MS for the lock, because busy workers seldom leave a lane free. */
 static int try_in_lane(struct trial *t, struct ops_message *m, const char *identity) {
     struct latchwork_error error = {0};
     struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .max_hold_ms = -1};
@@ -174,8 +172,8 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
     return more ? more : stop;
 }
 
-/* Reduces lock.ttl_ms to the schema's TTL for this command, because no lease may be longer, and the
- * handler's margin before the end of its lease depends on it. */
+/* Reduces lock.ttl_ms to the schema's TTL for this command, because no lease may be longer. The handler must know the reduced value,
+ * because it ends some time before its lease does, and this time depends on lock.ttl_ms. */
 static int take_schema_ttl(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
         ops_begin(o, "HGET"), ops_key(o, &o->shards[s], "epoch", lw_bytes("", 0)), lw_arg_text(&o->cmd, "ttl_ms");

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* If a call names at least one message per 128 bytes of a segment's states, one range covers
- * them all, because one more byte of a range costs Redis about a hundredth of one more read. */
+/* If the messages of a call lie close together in a segment, with at least one message per 128 bytes of states, the script reads all states
+ * from the first to the last message at once: one more byte costs Redis about a hundredth of one more read. */
 enum { DENSE_BYTES = 128 };
 
 enum { NAME_MAX_BYTES = 370 }; /* maximum length of a segment's name: topic, partition, number */

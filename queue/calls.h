@@ -44,7 +44,7 @@ struct lw_places {
 };
 
 void lw_places_clear(struct lw_places *p);
-bool lw_places_fit(const struct lw_places *p, int groups); /* true if that many more segments fit */
+bool lw_places_fit(const struct lw_places *p, int groups); /* returns true if `groups` more segments fit */
 /* Adds a message and returns its segment, which may be changed until the next message is added. */
 struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64_t offset);
 
@@ -65,14 +65,14 @@ struct lw_call {
 
 /* Limits of settle and claim, in bytes. */
 struct lw_call_bounds {
-    size_t lane; /* maximum that is granted per lane */
-    size_t call; /* maximum that the call reads from waiting lists */
+    size_t lane; /* maximum size of what is granted per lane */
+    size_t call; /* maximum size of what the call reads from waiting lists */
     size_t met;  /* about the size of the largest envelope that the caller met recently */
 };
 
 enum { LW_TOKEN_TEXT = 256 };
-/* These write a text to `to` and return it: the token of a call is "WORKER.TOKEN"; the value of
- * a lock that this call holds is "WORKER.TOKEN:FENCE". */
+/* These functions write a text to `to` and return it. lw_token_text() writes the token of a call, "WORKER.TOKEN";
+ * lw_value_text() writes the value of a lock that this call holds, "WORKER.TOKEN:FENCE". */
 struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token);
 struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token, uint64_t fence);
 
@@ -95,7 +95,7 @@ void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const stru
 
 /* --- settle --------------------------------------------------------------------------------------------------------------------------- */
 
-/* What settle is told of one lane. */
+/* The part of a settle call that concerns one lane. */
 struct lw_settle_item {
     int value; /* index of the lock's value among the values of the call */
     int n_done;

@@ -18,7 +18,7 @@ enum {
     LW_READ_AT_ONCE = 8,     /* number of list elements that a script reads at once while it does not know how large they are */
 };
 
-/* What Redis knows of a message, two bits. From LW_STATE_DONE on it is finished. */
+/* The state that Redis records of a message, in two bits. A message in state LW_STATE_DONE or a higher one is finished. */
 enum lw_state {
     LW_STATE_UNSEEN = 0,
     LW_STATE_WAITING = 1,
@@ -31,8 +31,7 @@ static inline enum lw_state lw_state_in(char four, int64_t offset) {
     return (enum lw_state)((unsigned char)four >> (2 * (3 - offset % 4)) & 3);
 }
 
-/* What became of a message that was granted. Handlers answer one of the first four; settle is
- * told any. */
+/* Says what became of a message that was granted. Handlers answer with one of the first four; a call of settle may report any of them. */
 enum lw_outcome {
     LW_DONE = 'd',      /* the effect happened, now or earlier under the same identity */
     LW_RETRY = 'r',     /* try again after a backoff; counts an attempt */
@@ -49,19 +48,18 @@ static inline bool lw_outcome_ends(enum lw_outcome outcome) { return outcome == 
 const char *lw_outcome_word(enum lw_outcome outcome);
 bool lw_outcome_of(const char *word, enum lw_outcome *outcome); /* returns false if there is no such word */
 
-/* How the lane of a settled message goes on. The first four are for a lease of which nothing
- * runs any more. */
+/* Says how the lane of a settled message goes on. The first four are for a lease under which no message runs any more. */
 enum lw_go {
     LW_GO_KEEP = 'k',       /* keep the lease for the named messages of the local chain */
-    LW_GO_KEEP_ALONE = 'K', /* like LW_GO_KEEP, but drop the lease if messages wait in the list */
+    LW_GO_KEEP_ALONE = 'K', /* like LW_GO_KEEP, but release the lock if messages wait in the list */
     LW_GO_NEXT = 'n',       /* keep the lease and hand heads over */
-    LW_GO_DROP = '-',       /* drop the lease */
-    /* These two are for a lease of which a message still runs: */
-    LW_GO_NAMED = 'm', /* grant more of the local chain, the named messages */
-    LW_GO_HEADS = 'h', /* hand over more heads, from behind the one that is named */
+    LW_GO_DROP = '-',       /* release the lock */
+    /* These two are for a lease under which a message still runs: */
+    LW_GO_NAMED = 'm', /* grant further messages of the local chain: the named ones */
+    LW_GO_HEADS = 'h', /* hand over further heads: those behind the named message */
 };
 
-/* What settle answers about the lane of an item. */
+/* The answers of settle about the lane of an item. */
 enum lw_settled {
     LW_SETTLED_STALE = 'S',    /* the lease is no longer the caller's */
     LW_SETTLED_RELEASED = 'L', /* the lock is gone */
@@ -70,33 +68,33 @@ enum lw_settled {
     LW_SETTLED_BAD = 'B',      /* released, but the name of the list holds another type, so the message was not put back */
 };
 
-/* What settle answers about each message that an item names. */
+/* The answers of settle about each message that an item names. */
 enum lw_named {
     LW_NAMED_GRANTED = 'A',
     LW_NAMED_FINISHED = 'P',  /* the message was finished before this call */
-    LW_NAMED_UNDECIDED = 'G', /* the lease is not kept, or nothing more is granted under it */
+    LW_NAMED_UNDECIDED = 'G', /* not decided: the lease is not kept, or nothing more is granted under it */
 };
 
-/* Flags that gate finds added to the number of a lane's messages. */
+/* Flags that the caller of gate adds to the number of a lane's messages. */
 enum {
-    LW_GATE_BEHIND = 64,     /* with on_busy drop: the caller runs a message of the lane, and asks only which of these to drop */
+    LW_GATE_BEHIND = 64,     /* with on_busy drop: the caller runs an earlier message of the lane, and asks which of the others to drop */
     LW_GATE_ENVELOPES = 128, /* the call carries the envelopes of these messages */
 };
 
-/* What gate answers about a message. */
+/* The answers of gate about a message. */
 enum lw_gated {
-    LW_GATED_RUN = 'R',       /* run it: the lane is the caller's now */
-    LW_GATED_ALSO = 'A',      /* run it after the one before it, under the same lease */
+    LW_GATED_RUN = 'R',       /* run the message: its lane is the caller's now */
+    LW_GATED_ALSO = 'A',      /* run the message after the one before it, under the same lease */
     LW_GATED_WAITS = 'W',     /* the message stands in the waiting list of its lane */
     LW_GATED_FINISHED = 'D',  /* the message was finished before this call */
     LW_GATED_DROPPED = 'X',   /* not run, because its lane is busy (on_busy drop) */
-    LW_GATED_DUPLICATE = 'U', /* dropped, because its business id is another message's */
+    LW_GATED_DUPLICATE = 'U', /* dropped, because another message has the same business id */
     LW_GATED_UNDECIDED = 'G', /* ask again; with on_busy drop, when the lane's run is over */
     LW_GATED_ENVELOPE = 'E',  /* the message has to wait: ask again with its envelope */
     LW_GATED_BAD = 'B',       /* a name of the lane holds another type */
 };
 
-/* What claim answers about a lane. */
+/* The answers of claim about a lane. */
 enum lw_claimed {
     LW_CLAIMED_HEADS = 'N', /* heads are handed over */
     LW_CLAIMED_EMPTY = 'E', /* no message waits in the lane */

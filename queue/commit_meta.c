@@ -9,11 +9,11 @@
 
 #define PREFIX "lw1:"
 #define PREFIX2 "lw2:"
-enum { PREFIX_LEN = 4, HEAD_MAX = PREFIX_LEN + LW_META_FLEET + 1, TAIL_LEN = 9 /* ":" and 8 hex digits */, VARINT_MAX = 10 };
+enum { PREFIX_LEN = 4, HEAD_MAX = PREFIX_LEN + LW_META_FLEET + 1, TAIL_LEN = 9 /* TAIL_LEN: ":" and 8 hex digits */, VARINT_MAX = 10 };
 enum { BODY_MAX = LW_META_MAX - PREFIX_LEN - TAIL_LEN, PACKED_MAX = BODY_MAX / 4 * 3 + (BODY_MAX % 4 ? BODY_MAX % 4 - 1 : 0) };
 
-/* Returns how many bytes, before base64, fit into a text of `max` bytes with a head of this
- * length. */
+/* Returns the number of bytes of ranges, counted before base64, that fit into a text of `max` bytes whose head
+ * has this length. */
 static size_t packed_room(size_t max, size_t head) {
     assert(head >= PREFIX_LEN && head <= HEAD_MAX);
     if (max > LW_META_MAX) max = LW_META_MAX;
@@ -89,7 +89,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
     if (n > LW_META_RANGES) n = LW_META_RANGES;
     for (size_t i = 0; i < n;) {
         struct lw_range r = ranges[i++];
-        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* join touching ranges: equal content has one encoding */
+        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* join touching ranges, so that equal content has one encoding */
         assert(r.lo >= from && r.hi > r.lo);
         unsigned char one[2 * VARINT_MAX];
         size_t len = put_varint(one, (uint64_t)(r.lo - from));
@@ -102,7 +102,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
     return used;
 }
 
-/* Writes the head, the text before the base64: "lw1:" or "lw2:FLEET:". */
+/* Writes the head, which is the text before the base64: "lw1:" or "lw2:FLEET:". */
 static size_t put_head(char *out, const char *fleet) {
     assert(!*fleet || strlen(fleet) == LW_META_FLEET);
     return (size_t)(*fleet ? snprintf(out, HEAD_MAX + 1, PREFIX2 "%.*s:", LW_META_FLEET, fleet) : snprintf(out, HEAD_MAX + 1, PREFIX));
@@ -129,8 +129,8 @@ static bool checksum_matches(int64_t committed, const char *text, size_t len) {
     return memcmp(want, text + len - TAIL_LEN, TAIL_LEN) == 0;
 }
 
-/* Reads one range. Returns false if no correct writer can have written it: empty, touching the one
- * before, or past the largest offset. */
+/* Reads one range. Returns false if no correct writer can have written the range: it is empty, touches the one before, or goes past the
+ * largest offset. */
 static bool unpack_one(const unsigned char *packed, size_t n, size_t *at, int64_t from, bool first, struct lw_range *r) {
     assert(from >= 0 && *at < n);
     uint64_t skip, len;
@@ -156,7 +156,7 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
     return (int)count;
 }
 
-/* Returns the length of the head, 0 if the text is not one of ours. */
+/* Returns the length of the head, or 0 if the text is not commit metadata of Latchwork. */
 static size_t head_of(const char *text, size_t len) {
     assert(text || !len);
     if (len < PREFIX_LEN) return 0;

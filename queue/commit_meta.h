@@ -2,7 +2,7 @@
 /* Commit metadata: text beside the committed offset that lists the finished offsets above it and names
  * the fleet that made the commit.
  *
- *     lw2:FLEET:RANGES:CHECKSUM    the form since fleets have names
+ *     lw2:FLEET:RANGES:CHECKSUM    the present form
  *     lw1:RANGES:CHECKSUM          the older form, still written while the fleet is not known
  *
  * FLEET is 16 hex digits that name the Redis of the fleet. RANGES is base64url of varint deltas relative to

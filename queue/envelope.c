@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { TOPIC_MAX = 249, HEADER_FIXED = 8 /* size of the two lengths of a header */ };
+enum { TOPIC_MAX = 249, HEADER_FIXED = 8 /* size of the two length fields of a header */ };
 
 /* ---- encoding ---- */
 
@@ -44,7 +44,7 @@ struct reader {
     struct lw_err *err;
 };
 
-/* Asserts that the reader has not left the envelope. */
+/* Asserts that the reader stands within the envelope or at its end. */
 static inline void check_reader(const struct reader *r) {
     assert(r->begin && r->begin <= r->p);
     assert(r->p <= r->end);
@@ -118,7 +118,7 @@ static int take_line(struct reader *r, struct lw_envelope *e, struct lengths *n)
     return 0;
 }
 
-/* Takes n bytes; n -1 stands for null. */
+/* Takes the next n bytes of the envelope. If n is -1, the value is null. */
 static int take_bytes(struct reader *r, const char *what, int64_t n, struct lw_bytes *out) {
     check_reader(r);
     assert(n >= -1);

@@ -26,9 +26,9 @@ struct lw_record {
 
 enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 
-/* With LW_KEY_OK, `*out` points into the record, or into `scratch` if escapes had to be decoded
- * (scratch->n is reset first). With LW_KEY_MISSING and LW_KEY_BAD, `err` holds the reason with
- * its position ("malformed JSON at byte 17: …"). Thread-safe. */
+/* Finds the value that the rule names in a record. With LW_KEY_OK, `*out` points into the record, or into `scratch` if escapes had to be
+ * decoded (scratch->n is reset first). With LW_KEY_MISSING and LW_KEY_BAD, `err` holds the reason with its position ("malformed JSON at
+ * byte 17: …"). Thread-safe. */
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r, struct lw_buf *scratch, struct lw_bytes *out,
                                struct lw_err *err);
 
@@ -40,8 +40,8 @@ struct lw_record_at {
 };
 
 /* Finds the primary key as configured. If the record has none and key.missing is `own`, its key is its identity, "topic/partition/offset",
- * written to `scratch`: so it has a lane of its own, and handlers, fences and commands have a key to name it by. Otherwise as
- * lw_key_find(). */
+ * written to `scratch`: so it has a lane of its own, and handlers, fences and commands have a key to name it by. In every other case the
+ * function does what lw_key_find() does. */
 enum lw_key_result lw_key_of(const struct lw_config *c, const struct lw_record *r, const struct lw_record_at *at, struct lw_buf *scratch,
                              struct lw_bytes *out, struct lw_err *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The headers that a dead letter in a topic carries behind those of its message.
  *
- *     latchwork-origin, -reason, -attempts     ours: identity, why, how many attempts; text
+ *     latchwork-origin, -reason, -attempts     our own, as text: identity, reason, number of attempts
  *     kafka_dlt-original-topic, -partition, -offset, -timestamp
  *                                              as Spring for Apache Kafka writes them: numbers are big-endian, of 4, 8 and 8 bytes
  *     x-original-topic                         as Spring Cloud Stream writes it

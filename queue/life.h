@@ -11,8 +11,8 @@
  * was promoted once, a reset followed by an attachment looks like a new life.
  *
  * A promoted server also remembers the replication id of its old master (master_replid2), until its
- * replicas have been gone for a while. So a server without one that has read no bytes was never a replica
- * since its process began, and no old master goes on with the locks that it knows. */
+ * replicas have been gone for a while. So a server that remembers no old master and has read no bytes was
+ * never a replica since its process began, and no other server goes on with its locks. */
 #ifndef LW_QUEUE_LIFE_H
 #define LW_QUEUE_LIFE_H
 
@@ -20,7 +20,7 @@
 
 struct lw_life {
     char id[128];       /* run_id/master_replid */
-    char history[96];   /* run_id/number of bytes it read as a replica; "": it is a replica now, or INFO lacks the number */
+    char history[96];   /* run_id/number of bytes read as a replica; "": the server is a replica now, or INFO lacks the number */
     bool never_replica; /* a master that, as far as INFO tells, was never a replica since its process began */
 };
 

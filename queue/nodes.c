@@ -35,7 +35,7 @@ static enum lw_slot_at slot_in(const char *p, int slot) {
         char *more;
         if (word[0] == '[') {
             bool leaves = strtol(word + 1, &more, 10) == slot && !strncmp(more, "->-", 3);
-            if (leaves && at == LW_SLOT_WHOLE) at = LW_SLOT_LEAVING; /* words in brackets come last */
+            if (leaves && at == LW_SLOT_WHOLE) at = LW_SLOT_LEAVING; /* words in brackets come after the node's own slots */
             continue;
         }
         long first = strtol(word, &more, 10), last = *more == '-' ? strtol(more + 1, NULL, 10) : first;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring of delivered records in order of offset, starting at the watermark, and the sorted ranges
- * known done beyond `next`.
+/* The tracker consists of a ring of delivered records in order of offset, which starts at the watermark, and of `ahead`:
+ * sorted ranges of offsets, at or above `next`, that are known to be done.
  *
  * Invariants: the ring's first record is unfinished, so its offset is the watermark; an empty ring
- * means watermark == next. Every record's offset is below next, every range of `ahead` at or above
- * it; ranges neither touch nor overlap. */
+ * means watermark == next. Every record's offset is below next. Every range of `ahead` is at or above next;
+ * ranges neither touch nor overlap. */
 #include "queue/offsets.h"
 
 #include <assert.h>
@@ -78,8 +78,8 @@ static void drop_finished(struct lw_offsets *t) {
     check_counts(t);
 }
 
-/* Returns the index of the first record at or above offset. Offsets grow by at least one per
- * record, so both ends bound the index; without gaps the bounds are equal. */
+/* Returns the index of the first record at or above offset. Offsets grow by at least one per record, so the first and the last offset bound
+ * the index; without gaps the two bounds are equal. */
 static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
     if (t->n == 0 || offset <= at(t, 0)->offset) return 0;
     int64_t last = at(t, t->n - 1)->offset;
@@ -148,8 +148,7 @@ static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(n <= t->cap_ahead);
 }
 
-/* Raises next. Ranges known ahead that it passes are dropped: from now on their records are
- * tracked, or were gaps. */
+/* Raises next. Removes the ranges of `ahead` that next passes, because their records are in the ring from now on, or do not exist. */
 static void move_next(struct lw_offsets *t, int64_t next) {
     assert(next > t->next);
     t->next = next;
@@ -177,8 +176,8 @@ void lw_offsets_free(struct lw_offsets *t) {
     free(t);
 }
 
-/* Inserts a record below next that was never delivered. Kafka does not deliver one, but a client
- * that misplaces records (doc/design/traps.md) must not cause a message to be skipped. */
+/* Inserts a record below next that was never delivered. Kafka delivers no record so late. But if a client misplaces
+ * records (doc/design/traps.md), no message may be skipped. */
 static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     assert(t->n && offset < t->next);
     size_t i = lower_bound(t, offset);
@@ -274,7 +273,7 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     check_offsets(t);
     assert(fn);
-    /* positions stay valid when fn marks records and some leave at the front */
+    /* `pos` also counts the records that have left at the front, so it stays valid when fn marks records and more of them leave. */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
         if (pos < t->dropped) pos = t->dropped;
         if (pos - t->dropped >= t->n) return;

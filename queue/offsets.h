@@ -57,15 +57,14 @@ size_t lw_offsets_held(const struct lw_offsets *t); /* number of tracked records
  * the end. *budget decreases by the number of records examined. */
 bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset, size_t *budget);
 
-/* Calls fn for every record in `state` with lo <= offset < hi in order of offset, until it returns false. */
+/* Calls fn for every record in `state` with lo <= offset < hi in order of offset, until fn returns false. */
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx);
 
-/* Forgets every delivery above the watermark: next = watermark. A DONE record above it stays
- * known (ahead) if keep(ctx, offset, …) returns true. keep() is called for IN, WAITING and DONE
- * records in order of offset, so that it can require that all earlier records of the same key
- * are done; its answer counts for DONE records only. Ranges known ahead are dropped unless
- * `keep_ahead`. Returns the watermark. */
+/* Forgets every delivery above the watermark: next = watermark. A DONE record above it stays known (ahead) if keep(ctx, offset, …) returns
+ * true. keep() is called for IN, WAITING and DONE records in order of offset, so that it can require that all earlier records of the same
+ * key are done; its answer counts for DONE records only. Ranges known ahead are forgotten unless `keep_ahead` is true. Returns the
+ * watermark. */
 typedef bool lw_offsets_keep_fn(void *ctx, int64_t offset, enum lw_offset_state state, uint32_t tag);
 int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx, bool keep_ahead);
 

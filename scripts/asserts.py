@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts assertions per function in the worker's logic and in queue/: one line per file, and the sum. It sets no limit.
 
-It prints two figures: the assertions that are written, and those that hold at a call. A noun's invariants are written
-once, in a checker: `static inline void check_NOUN(…)`, a function of nothing but assertions and other checkers (this
-script refuses any other statement in it). A function that calls a checker asserts all of it, as if the lines stood
-there, so a call counts as all assertions of the checker. A checker does not count as a function.
+It prints two figures: the assertions that are written, and those that hold at a call. The invariants of a struct are
+written once, in a checker: `static inline void check_NAME(…)`, a function of nothing but assertions and calls of other
+checkers (this script refuses any other statement in it). A function that calls a checker asserts all of it, as if the
+lines stood there, so a call counts as all assertions of the checker. A checker does not count as a function.
 usage: asserts.py [FOLDER...]   (from the top of the tree)"""
 import glob, re, sys
 
-# functions are recognized by their first line, which clang-format puts at the left margin
+# a function is recognized by its first line, which clang-format puts at the left margin
 FUNCTION = re.compile(r'^[a-z_][^;{}=()]*\([^;{}]*?\) \{', re.M)
 CHECKER = re.compile(r'^static inline void (check_\w+)\([^;{}]*?\) \{(.*?)\}$', re.M | re.S)
 ASSERT = re.compile(r'\bassert\(')

@@ -12,7 +12,7 @@ _latchwork() {
         'queue:lanes and waiting messages\: list, show, export, replay, drop, pause'
         'dead:dead letters\: list, show, replay, edit, drop, export'
         'lock:who holds which key; break a lock; run a command under one'
-        'handler:start a handler project, try a handler'
+        'handler:start a handler project; test a handler without Kafka and Redis'
         'top:live view\: lanes, rates, hot keys, workers'
         'ledger:an audit from Kafka and Redis alone'
         'version:the version; --verbose\: of every library, and what this build can do'
@@ -62,12 +62,14 @@ _latchwork_options() {
     "dead drop") echo "-c --config --set --json -k --key --match --topic --partition --older-than --attempts --reason --error --where --from --to --limit -x --execute --rate --stop-on-error --backup --resume --help" ;;
     "dead edit") echo "-c --config --set --json --help" ;;
     "dead "*) echo "ls show export replay drop edit --help" ;;
-    "lock exec") echo "-c --config --redis --tls-ca --tls-cert --tls-key --tls-name --set --plain --ttl --wait --kill-after --paused --help --" ;;
-    "lock ls") echo "-c --config --redis --tls-ca --tls-cert --tls-key --tls-name --set --plain --json --match --limit --without-ttl --help" ;;
-    "lock show") echo "-c --config --redis --tls-ca --tls-cert --tls-key --tls-name --set --plain --json --set-ttl --execute --help" ;;
-    "lock break") echo "-c --config --redis --tls-ca --tls-cert --tls-key --tls-name --set --plain --json --execute --help" ;;
+    "lock exec") echo "-c --config --redis --cluster --tls-ca --tls-cert --tls-key --tls-name --set --plain --ttl --wait --kill-after --paused --help --" ;;
+    "lock ls") echo "-c --config --redis --cluster --tls-ca --tls-cert --tls-key --tls-name --set --plain --json --match --limit --without-ttl --help" ;;
+    "lock show") echo "-c --config --redis --cluster --tls-ca --tls-cert --tls-key --tls-name --set --plain --json --set-ttl --execute --help" ;;
+    "lock break") echo "-c --config --redis --cluster --tls-ca --tls-cert --tls-key --tls-name --set --plain --json --execute --help" ;;
     "lock "*) echo "exec ls show break --help" ;;
-    "handler "*) echo "--help" ;;
+    "handler new") echo "--lang --help" ;;
+    "handler test") echo "-c --config --chaos --watch --set --json --help" ;;
+    "handler "*) echo "new test --help" ;;
     "top "*) echo "-c --config --interval --filter --sort --once --json --set --help" ;;
     "ledger "*) echo "-c --config --set --json --help" ;;
     "version "*) echo "-v --verbose --json --help" ;;
@@ -135,6 +137,9 @@ _latchwork_values() {
     "lock --match") echo "-" ;;
     "lock --limit") echo "-" ;;
     "lock --set-ttl") echo "-" ;;
+    "handler --lang") echo "c c++ python node go" ;;
+    "handler --config" | "handler -c") echo "FILE" ;;
+    "handler --set") echo "PATH" ;;
     "top --config" | "top -c") echo "FILE" ;;
     "top --interval") echo "-" ;;
     "top --filter") echo "-" ;;

@@ -23,7 +23,7 @@ wanted() { awk -v g="$group" '/^[a-z]/ && ($1 == "build" || $1 == g) {print $2, 
 # Succeeds if the package is on this machine, whoever installed it.
 found() { # usage: found HOW, as in packages.txt
     case $1 in
-    cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 ;;
+    cmd:* | any:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
     h:*) printf '#include <stdarg.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <setjmp.h>\n#include <%s>\n' "${1#h:}" |
         ${CC:-cc} -E -x c - >/dev/null 2>&1 ;;
@@ -32,14 +32,15 @@ found() { # usage: found HOW, as in packages.txt
     esac
 }
 
-missing_here() { # lists what is missing, on systems without dpkg and apt-get
+missing_here() { # lists the missing packages on a system without dpkg and apt-get
     wanted | while read -r package how; do
         found "$how" || printf ' %s (%s)' "$package" "$how"
     done
 }
 
 missing_packages() {
-    wanted | while read -r package _; do
+    wanted | while read -r package how; do
+        case $how in any:*) if found "$how"; then continue; fi ;; esac
         dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || printf ' %s' "$package"
     done
 }
@@ -61,7 +62,7 @@ fi
 
 # The package redis-server would start a server on port 6379. Latchwork uses only private servers, so this file tells apt
 # to start none.
-guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d} # a variable, because tests/cli/test_deps.sh uses another path
+guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d} # tests/cli/test_deps.sh sets LW_POLICY_RC to another path
 guarded=
 if [ ! -e "$guard" ]; then
     printf '#!/bin/sh\nexit 101\n' | $as_root tee "$guard" >/dev/null

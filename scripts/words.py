@@ -3,7 +3,7 @@
 """Checks that no page, comment or text of the program uses a phrase that was retired in favour of a plainer
 one.
 usage: words.py [FILE...]   (default: every file that git knows, from the top of the tree)
-exit: 0 none does, 1 some do"""
+exit: 0 there is none, 1 there are some, which are printed"""
 import re, subprocess, sys
 
 # retired phrase: what to say instead

@@ -21,13 +21,13 @@ failed=0
 failures=()
 again=() # names of live or cli tests that failed once and run again
 jobs=${LW_JOBS:-$(nproc)}
-# scripts that take longest: they begin first, so that none of them runs on alone at the end
+# the scripts that take longest: they are started first, so that none of them runs on alone at the end
 slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
 declare -A name_of=() start_of=() # name and start time of each running program, by process ID
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
 trap 'stop_all; exit 130' INT TERM
 
-limit_s() { # live tests start servers, and a soak is meant to last long
+limit_s() { # 15 minutes, because live tests start servers; more for a soak, which is meant to last long
     case $what in
     soak) echo "${LW_TEST_LIMIT_S:-7200}" ;;
     *) echo "${LW_TEST_LIMIT_S:-900}" ;;
@@ -105,7 +105,8 @@ run_sim() { # SEEDS: runs the tests of the simulation, with this number of seeds
     run sim-meta "$build/tests/sim/sim_meta"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
     run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
-    [ "$what" = pure ] || run sim-mutants tests/sim/mutants.py "$build" # not under sanitizers, where they would find nothing more
+    # mutants are left out under sanitizers, which would find nothing more in them
+    [ "$what" = pure ] || run sim-mutants tests/sim/mutants.py "$build"
 }
 
 run_guard() { run guard "$build/tests/guard/guard"; }
@@ -131,7 +132,7 @@ run_scripts() { # FOLDER: runs each of its scripts
     [ $found = 1 ] || report_failure "$1" /dev/null "no test scripts in tests/$1"
 }
 
-# programs that have threads, or share memory with threads
+# programs that have threads, or that share memory with other processes
 threaded="test_http test_pool test_pool_chain test_board test_exec test_plugin test_insert"
 
 seeds=${LW_SEEDS:-300}
@@ -143,7 +144,8 @@ sim) run_sim "$seeds" ;;
 guard) run_guard ;;
 cli | live) run_scripts "$what" ;;
 tsan)
-    export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" # halt_on_error ends children, too, although they leave by _exit
+    # a report of ThreadSanitizer then also ends a child process, which would otherwise leave by _exit without an error
+    export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}"
     # shellcheck disable=SC2086 # a list of programs
     run_sources unit $threaded
     run_sources server test_renewer
@@ -163,7 +165,7 @@ pure)
     run_sim "${LW_SEEDS:-100}"
     ;;
 all)
-    run_sim "$seeds" # first, because it finds faults of the protocol soonest and takes longest
+    run_sim "$seeds" # the simulation comes first, because it finds faults of the protocol soonest and takes longest
     run_sources unit
     run_sources server
     run_sources lua

@@ -19,7 +19,7 @@ enum {
 struct lw_cluster {
     pthread_mutex_t mutex; /* guards the fields below */
     struct lw_redis_url *node;
-    size_t n, n_given; /* the first n_given nodes were given, the others come from the last map */
+    size_t n, n_given; /* the user gave the first n_given nodes, the others come from the last map */
     size_t first;      /* index of the node to ask first, modulo n */
 };
 
@@ -42,7 +42,7 @@ const struct lw_span *lw_slot_map_find(const struct lw_slot_map *m, int slot) {
 
 static bool is_text(const redisReply *r) { return r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS; }
 
-/* Returns the address of a node whose host is "?": it should be known by its host name, and has none. Its
+/* Returns the address of a node whose host is "?". Redis answers "?" if it is configured to name hosts and the node has no name; the
  * address is then among the further facts about the node. */
 static const char *address_of(const redisReply *node) {
     const redisReply *more = node->elements > SPAN_WORDS ? node->element[SPAN_WORDS] : NULL;
@@ -174,7 +174,7 @@ static void learn(struct lw_cluster *c, const struct lw_slot_map *m, const struc
 
 /* --- asking --------------------------------------------------------------------------------------------------------------------- */
 
-/* Copies the k-th node of a search that began at `first`, because other threads may change the list meanwhile. */
+/* Copies node number k, modulo the length of the list, because other threads may have changed the list since the caller read its length. */
 static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
     pthread_mutex_lock(&c->mutex);
     int failed = lw_redis_url_copy(&c->node[k % c->n], out, NULL);
@@ -188,7 +188,7 @@ static int fits(const struct lw_slot_map *m, int slot, struct lw_err *why) {
     return lw_fail(why, "its map has no owner of slot %d", slot);
 }
 
-/* What a search for a slot's owner wants, and the map that it finds. */
+/* Says what a search for a slot's owner wants, and holds the map that it finds. */
 struct wanted {
     int slot;
     struct lw_slot_map *map;
@@ -219,10 +219,10 @@ static int ask_nodes(struct lw_cluster *c, int slot, int64_t timeout_ms, struct 
         if (search.each.memory) return lw_fail_memory(err);
     }
     lw_cluster_doubt(c); /* the next search begins at another node, so that several searches reach all nodes of a large cluster */
-    return lw_fail(err, "no cluster node names its owner: %s", search.each.text);
+    return lw_fail(err, "no cluster node names the owner of its slot: %s", search.each.text);
 }
 
-static int search(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err) {
+int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err) {
     struct lw_redis_url asked;
     if (ask_nodes(c, slot, timeout_ms, out, &asked, err)) return -1;
     learn(c, out, &asked);
@@ -230,16 +230,12 @@ static int search(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_
     return 0;
 }
 
-int lw_cluster_map(struct lw_cluster *c, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err) {
-    return search(c, -1, timeout_ms, out, err);
-}
-
 int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {
     struct lw_slot_map m;
     *out = (struct lw_redis_url){0};
-    if (search(c, slot, timeout_ms, &m, err)) return -1;
+    if (lw_cluster_map(c, slot, timeout_ms, &m, err)) return -1;
     const struct lw_span *span = lw_slot_map_find(&m, slot);
-    int failed = node_at(&c->node[0], &span->node[0], out) ? lw_fail_memory(err) : 0; /* node 0 was given, so it never changes */
+    int failed = node_at(&c->node[0], &span->node[0], out) ? lw_fail_memory(err) : 0; /* the user gave node 0, so it never changes */
     if (!failed) out->only_master = true;
     lw_slot_map_free(&m);
     return failed;

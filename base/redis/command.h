@@ -23,7 +23,7 @@ struct lw_commands {
     struct lw_chunk *chunk;
 };
 
-void lw_commands_reset(struct lw_commands *c); /* drops the commands and keeps the memory */
+void lw_commands_reset(struct lw_commands *c); /* removes all commands, and keeps the memory for the next pipeline */
 void lw_commands_free(struct lw_commands *c);
 
 void lw_cmd(struct lw_commands *c, const char *name);  /* begins a command */

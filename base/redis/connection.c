@@ -24,7 +24,7 @@ static struct lw_redis *new_connection(struct lw_err *err) {
     if (c) c->stream.fd = -1;
     if (c) c->reader = redisReaderCreate();
     if (c && c->reader) {
-        c->reader->maxbuf = 0; /* otherwise hiredis asserts that it can allocate a smaller buffer in place of the one that it drops */
+        c->reader->maxbuf = 0; /* keep the buffer: if hiredis replaces it by a smaller one, it asserts that the allocation succeeds */
         return c;
     }
     free(c);

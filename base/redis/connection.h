@@ -25,12 +25,13 @@ struct lw_redis {
     struct lw_stream stream;
     redisReader *reader;
     struct lw_text out; /* bytes that were appended and not sent yet */
+    void *owner;        /* for the caller, who sets and reads it */
     enum lw_redis_error err;
     char why[256]; /* "" while err is LW_REDIS_FINE */
 };
 
-/* Connects and logs in, within connect_ms each. An answer may take answer_ms. client_name is the name in CLIENT LIST, or NULL. Returns NULL
- * with *err, which never contains the password and does not name the server. */
+/* Connects, then logs in; each of the two may take connect_ms. Later answers may take answer_ms. client_name is the name in CLIENT LIST, or
+ * NULL. Returns NULL with *err, which never contains the password and does not name the server. */
 struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client_name, int64_t connect_ms, int64_t answer_ms,
                                struct lw_err *err);
 /* Begins to connect and does not block. Nothing can be sent before lw_stream_go_on() has made the stream READY. */
@@ -48,8 +49,8 @@ void lw_redis_append_argv(struct lw_redis *c, int argc, const char **argv, const
 redisReply *lw_redis_ask(struct lw_redis *c, const char *format, ...);
 redisReply *lw_redis_ask_argv(struct lw_redis *c, int argc, const char **argv, const size_t *len);
 
-/* For callers that poll. lw_redis_send() writes all of p, or sets c->err. lw_redis_read() reads once (false: c->err is set).
- * lw_redis_parsed() returns the next whole reply, or NULL, with c->err if the bytes are malformed. */
+/* These functions are for callers that poll. lw_redis_send() writes all of p, or sets c->err. lw_redis_read() reads once (false: c->err is
+ * set). lw_redis_parsed() returns the next whole reply, or NULL, with c->err if the bytes are malformed. */
 void lw_redis_send(struct lw_redis *c, const char *p, size_t n);
 bool lw_redis_read(struct lw_redis *c);
 redisReply *lw_redis_parsed(struct lw_redis *c);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tells which right a Redis user lacks, from the text of an error reply.
  *
- * Outside of a script the reply begins with NOPERM and names the command. Inside a script it begins with ERR. From 7.2 on that reply names
- * the command; 7.0 names only the line of the script, and the command is found in that line. No version names the key. */
+ * Outside of a script the reply begins with NOPERM and names the command. Inside a script it begins with ERR. Redis 7.2 and later name the
+ * command in that reply. Redis 7.0 names only the line of the script, and the command is found in that line. No version names the key. */
 #ifndef LW_BASE_REDIS_DENIED_H
 #define LW_BASE_REDIS_DENIED_H
 

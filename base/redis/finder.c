@@ -31,7 +31,7 @@ struct lw_finder {
     pthread_cond_t asked;
     struct lw_finding *all;
     bool stopping, threaded;
-    unsigned resolved; /* number of host names resolved so far, by which each search takes the next of a host's addresses */
+    unsigned resolved; /* number of host names resolved so far, so that each search takes the next of a host's addresses */
     pthread_t thread;
 };
 

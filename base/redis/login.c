@@ -37,7 +37,7 @@ static int role_answer(const redisReply *r, struct lw_err *err) {
 
 static bool begins(const redisReply *r, const char *word) { return strncmp(r->str, word, strlen(word)) == 0; }
 
-/* Names, for errors, the settings to correct. */
+/* Names the settings that an error tells the user to correct; they depend on where the login came from. */
 static const struct {
     const char *password, *both, *tls;
 } words[] = {
@@ -51,6 +51,9 @@ static int refused(enum lw_redis_via via, const redisReply *r, struct lw_err *er
     if (begins(r, "NOAUTH")) return lw_fail(err, "it asks for a password; set %s (%s)", words[via].password, r->str);
     if (begins(r, "WRONGPASS") || begins(r, "ERR invalid password"))
         return lw_fail(err, "it refuses the user or password; correct %s (%s)", words[via].both, r->str);
+    if (begins(r, "ERR AUTH <password> called without any password"))
+        return lw_fail(err, "its default user has no password; name another user, or leave the password out: %s (%s)", words[via].both,
+                       r->str);
     return lw_fail(err, "%s", r->str);
 }
 

@@ -26,7 +26,8 @@ struct lw_redis_login {
 /* Fills in the commands. client_name may be NULL; a character that Redis does not allow in it becomes '-'. *out points into itself, so it
  * must not be copied. */
 void lw_redis_login(const struct lw_redis_url *u, const char *client_name, struct lw_redis_login *out);
-/* Takes the answer to command i. Returns -1 with *err if it ends the connection. A user who may not set a name goes on without one. */
+/* Takes the answer to command i. Returns -1 with *err if the login has failed. If the user lacks the right to name
+ * the connection, the login goes on without a name. */
 int lw_redis_login_answer(const struct lw_redis_login *l, size_t i, const redisReply *reply, struct lw_err *err);
 /* Sets *err for a connection that broke, because of `why`, before the login was answered. Always returns -1. */
 int lw_redis_login_broken(const struct lw_redis_url *u, const char *why, struct lw_err *err);

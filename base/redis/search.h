@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A search: asks several servers the same question, one after the other, until one of them answers it.
+/* A search asks several servers the same question, one after the other, until one of them answers it.
  *
  *     lw_search_begin() → lw_search_ask() for each server, until it returns 0
  *
- * Each server gets its share of the time, so that time is left for the others if it does not answer. What each of them answered is
- * collected for the error. */
+ * Each server gets a share of the time, so that a server that does not answer leaves time for the others. The error contains the answer
+ * or failure of each server. */
 #ifndef LW_BASE_REDIS_SEARCH_H
 #define LW_BASE_REDIS_SEARCH_H
 
@@ -17,7 +17,7 @@
 
 struct lw_search {
     int64_t until_ms;   /* boot clock; end of the time for all servers */
-    struct lw_err each; /* what each server that was asked answered; `memory` if an allocation failed */
+    struct lw_err each; /* one answer or failure per server asked so far; `memory` if an allocation failed */
 };
 
 /* A question, and the function that reads its reply. */
@@ -30,8 +30,8 @@ struct lw_question {
 };
 
 void lw_search_begin(struct lw_search *s, int64_t timeout_ms);
-/* Asks one server, and waits for its reply. `others` is the number of servers that may be asked after it. Returns 0 if it answered;
- * otherwise -1: go on with the next server, unless each.memory is set. */
+/* Asks one server, and waits for its reply. `others` is the number of servers that may be asked after it. Returns 0 if the server
+ * answered; otherwise -1: go on with the next server, unless each.memory is set. */
 int lw_search_ask(struct lw_search *s, const struct lw_redis_url *at, size_t others, const struct lw_question *q);
 
 #endif

@@ -26,11 +26,11 @@ void lw_redis_servers_doubt(struct lw_redis_servers *s) {
     if (s->kind == LW_REDIS_CLUSTER) lw_cluster_doubt(s->cluster);
 }
 
-/* An error after which the server is no longer the one to ask. */
+/* Describes an error reply from which it follows that the server no longer serves the shard. */
 struct deposed {
-    const char *text; /* the error begins with it, or contains it if `inside` */
+    const char *text; /* text with which the error begins or, if `inside`, which it contains */
     bool inside;
-    bool moves; /* the shard's slot, or a key of it, is on another node */
+    bool moves; /* the error means that the shard's slot, or a key of it, is on another node */
     const char *says;
 };
 
@@ -49,7 +49,7 @@ static const struct deposed *known_error(const char *error) {
         {"TRYAGAIN", false, true, moving},
         {"CLUSTERDOWN", false, false, down},
         {"access a non local key", true, true, moving},
-        {"undeclared keys were accessed during rehashing of the slot", true, true, moving}, /* Valkey */
+        {"undeclared keys were accessed during rehashing of the slot", true, true, moving}, /* this is Valkey's text */
         {"Script attempted to execute a command while the cluster is down", true, false, down},
         {"Script attempted to execute a write command while the cluster is down", true, false, down},
     };
@@ -94,7 +94,7 @@ static int take_address(const struct lw_redis_servers *s, const redisReply *r, s
     return found(s, r->element[0]->str, (int)port, out, err);
 }
 
-/* Where a search for the master puts its answer. */
+/* Tells read_address() where to put the address of the master. */
 struct wanted {
     const struct lw_redis_servers *servers;
     struct lw_redis_url *out;

@@ -2,7 +2,7 @@
 /* The servers of the shards: those of a list, the master that Sentinels name, or the cluster node that owns a shard's slot.
  *
  * A failover moves the master, and a migration moves a slot, so every new connection must ask again. A Sentinel may be behind the others.
- * So the login of a server that was found checks its ROLE (base/redis/login.h), and if a connection failed, the next search begins with
+ * So the login checks with ROLE that the server is a master (base/redis/login.h), and after a failed connection the next search begins with
  * another Sentinel.
  *
  * A failed allocation is an error and never an abort, because the lock library lives in other people's programs. */
@@ -24,7 +24,7 @@ enum lw_redis_kind { LW_REDIS_LIST, LW_REDIS_SENTINEL, LW_REDIS_CLUSTER };
  * in, threads may share it. */
 struct lw_redis_servers {
     enum lw_redis_kind kind;
-    struct lw_redis_url *at; /* the list, the cluster nodes that were given, or the Sentinels with their own login and TLS */
+    struct lw_redis_url *at; /* the list, the cluster nodes that the user gave, or the Sentinels with their own login and TLS */
     size_t n;
     struct lw_redis_url login; /* user, password, database and TLS for the server that Sentinels name */
     char *master;              /* name of the master in the Sentinels */
@@ -35,20 +35,20 @@ struct lw_redis_servers {
 };
 
 /* Finds the server of a shard. *out gets a copy, which the caller frees with lw_redis_url_free(). A list answers at once. Sentinels and
- * cluster nodes are asked one after the other, within timeout_ms for all, not counting the resolver. Returns -1 with *err, which tells
- * the answer of each. */
+ * cluster nodes are asked one after the other, within timeout_ms for all, not counting the resolver. Returns -1 with *err, which contains
+ * the answer of each server. */
 int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err);
 /* Reports that the server found last was of no use, so that the next search begins with another Sentinel or
  * node. */
 void lw_redis_servers_doubt(struct lw_redis_servers *s);
-/* Returns the number of servers. Shards with the same number modulo this share a server. In a cluster each shard counts as a server,
- * because any two may be separated. */
+/* Returns the number of servers: shard s lives on server s modulo this number. In a cluster each shard counts as a server, because any two
+ * shards may come to different nodes. */
 size_t lw_redis_servers_count(const struct lw_redis_servers *s);
-/* Tells people why a server that was found does not serve the shard any more, if that is what its error reply means: a failover made it a
- * replica, or cut it off from the others, or the shard's slot moves. The caller must then search and connect again. Returns NULL for any
- * other error. */
+/* If the error reply means that the server no longer serves the shard, returns the reason as a text for people: the server is a replica
+ * now, it is cut off from the others, or the shard's slot moves. The caller must then search and connect again. Returns NULL for any other
+ * error. */
 const char *lw_redis_deposed(const char *error);
-/* True if the error says that the shard's slot, or a key of it, is at another node. */
+/* Returns true if the error says that the shard's slot, or a key of it, is at another node. */
 bool lw_redis_moved(const char *error);
 void lw_redis_servers_free(struct lw_redis_servers *s);
 

@@ -16,10 +16,11 @@ uint16_t lw_crc16(const char *p, size_t n);
 int lw_slot(const char *name, size_t n);
 
 /* Returns the slot near which a shard's names should be, so that `shards` shards spread evenly over masters that share the slots evenly.
- * Shard 0 has the same place for any number of shards, so that workers whose numbers differ meet on it. The other shards follow at equal
- * distances. Shard 0 is a little behind slot 0, because masters usually begin at multiples of 16384 / their number. */
+ * Shard 0 has the same place for any number of shards, so that workers with different numbers of shards find each other's epoch there. The
+ * other shards follow at equal distances. Shard 0 is a little behind slot 0, because masters usually begin at multiples of 16384 / their
+ * number. */
 int lw_slot_place(int shard, int shards);
-/* Returns the smallest K for which the slot of "NAME.SHARD.K" is at most 64 away from its place; usually below 1,000. */
+/* Returns the smallest K for which the slot of "NAME.SHARD.K" is at most 64 away from lw_slot_place(). K is usually below 1,000. */
 int lw_slot_suffix(const char *name, int shard, int shards);
 
 #endif

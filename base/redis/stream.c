@@ -22,7 +22,7 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    UNACKNOWLEDGED_MS = 25000, /* a peer that acknowledges nothing for this time is gone; the keepalive takes as long */
+    UNACKNOWLEDGED_MS = 25000, /* a peer that acknowledges nothing for this long counts as gone; keepalive probes take as long to notice */
 };
 
 void lw_stream_close(struct lw_stream *s) {
@@ -238,8 +238,8 @@ ssize_t lw_stream_read(struct lw_stream *s, void *p, size_t n, struct lw_err *er
     return lw_fail(err, "%s", got ? strerror(errno) : "closed by the server");
 }
 
-/* Tells why writing failed. A server that refuses the client's certificate sends an alert and hangs up, and the alert may be read only
- * after writing has failed. */
+/* Sets *err to the reason why writing failed. A server that refuses the client's certificate sends an alert and closes the connection, and
+ * the client may read the alert only after writing has failed. */
 static int fail_write(struct lw_stream *s, const struct lw_err *why, struct lw_err *err) {
     char byte;
     struct lw_err alert = {0};

@@ -25,12 +25,12 @@ struct lw_stream {
     struct ssl_st *ssl; /* OpenSSL's connection; NULL without TLS */
     enum { LW_STREAM_CLOSED, LW_STREAM_CONNECTING, LW_STREAM_HANDSHAKE, LW_STREAM_READY } state;
     bool blocks;
-    short wants; /* poll() event that the handshake waits for or, once READY, that reading or writing needs beside its own */
+    short wants; /* poll() event for which the handshake waits; once READY, an event that OpenSSL needs beside the usual one */
 };
 
-/* Begins to connect to one address of the server: the one with number `attempt` modulo the number of addresses, which goes to *addresses
- * unless that is NULL. IPv4 addresses come first, because "localhost" is 127.0.0.1, where Redis listens by default. Only resolving a host's
- * name can block, and at->address makes that unnecessary. Returns -1 with *err and a closed stream. */
+/* Begins to connect to one address of the server, the one with number `attempt` modulo the number of addresses. If `addresses` is not NULL,
+ * *addresses gets their number. IPv4 addresses come first, because "localhost" is 127.0.0.1, where Redis listens by default. Only resolving
+ * a host's name can block, and at->address makes that unnecessary. Returns -1 with *err and a closed stream. */
 int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt, unsigned *addresses, struct lw_err *err);
 /* Sets at->address to the address that lw_stream_start() would choose, for a thread that must not block. Returns -1 with *err. */
 int lw_stream_resolve(struct lw_redis_url *at, unsigned attempt, struct lw_err *err);
@@ -45,11 +45,11 @@ int lw_stream_block(struct lw_stream *s, int64_t timeout_ms, struct lw_err *err)
 
 /* Returns the events to poll for. `writing` says whether there is something to write. */
 short lw_stream_events(const struct lw_stream *s, bool writing);
-/* These return the number of bytes read or written; 0 if there are none now (or none in time, if the stream blocks); -1 with *err if the
- * stream is broken and must be closed. */
+/* These functions return the number of bytes read or written; 0 if there are none now (or none in time, if the stream blocks); -1 with *err
+ * if the stream is broken and must be closed. */
 ssize_t lw_stream_read(struct lw_stream *s, void *p, size_t n, struct lw_err *err);
 ssize_t lw_stream_write(struct lw_stream *s, const void *p, size_t n, struct lw_err *err);
 
-void lw_stream_close(struct lw_stream *s); /* sends no farewell; may be called for a closed stream */
+void lw_stream_close(struct lw_stream *s); /* closes without a TLS shutdown; may be called for a closed stream */
 
 #endif

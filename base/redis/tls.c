@@ -90,14 +90,14 @@ static int fail_openssl(struct lw_err *err, const char *what, const char *file) 
     ERR_clear_error();
     if (ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE) return lw_fail_memory(err);
     if (!file) return lw_fail(err, "%s: %s", what, reason ? reason : "OpenSSL failed");
-    FILE *f = fopen(file, "re"); /* tried here, because OpenSSL's own text about a missing file is hard to read */
+    FILE *f = fopen(file, "re"); /* the file is opened here, because OpenSSL's own text about a missing file is hard to read */
     if (!f) return lw_fail(err, "%s %s can't be read: %s", what, file, strerror(errno));
     fclose(f);
     errno = error;
     return lw_fail(err, "%s %s can't be used: %s", what, file, reason ? reason : "not in PEM form");
 }
 
-static int no_passphrase(char *p, int size, int writing, void *ctx) { /* never asks on the terminal */
+static int no_passphrase(char *p, int size, int writing, void *ctx) { /* keeps OpenSSL from asking on the terminal */
     (void)p, (void)size, (void)writing, (void)ctx;
     return 0;
 }
@@ -131,7 +131,7 @@ static bool is_address(const char *host) {
     return inet_pton(AF_INET, host, any) == 1 || inet_pton(AF_INET6, host, any) == 1;
 }
 
-/* Sets the name that the certificate must have, of a host or an address. Only a host's name is sent in the first message (SNI). */
+/* Requires that the certificate is for `host`, a name or an address. Only a name is also sent in the first message (SNI). */
 static bool expect_name(SSL *ssl, const char *host) {
     X509_VERIFY_PARAM *p = SSL_get0_param(ssl);
     if (is_address(host)) return X509_VERIFY_PARAM_set1_ip_asc(p, host);

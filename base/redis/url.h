@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/* The settings that tell how to log in, so that errors can name them. */
+/* Says which settings contain the login, so that errors can name these settings. */
 enum lw_redis_via { LW_VIA_URL, LW_VIA_SENTINEL, LW_VIA_FOUND };
 
 struct lw_redis_url {
@@ -24,12 +24,12 @@ struct lw_redis_url {
     int db;
     struct lw_tls tls;     /* rediss:// sets `on`; the caller fills in the rest */
     bool only_master;      /* set by the caller: the login checks with ROLE that the server is a master */
-    enum lw_redis_via via; /* set by the caller: whether this is a Sentinel, or was found by one */
+    enum lw_redis_via via; /* set by the caller: which settings the login comes from */
 };
 
 /* Parses a URL into *out, which owns its texts. On failure *out is empty, and err never contains the password. */
 int lw_redis_url_parse(const char *text, struct lw_redis_url *out, struct lw_err *err);
-/* Does the same for host[:port]; default_port is used if the text has no port. */
+/* Parses host[:port] in the same way; default_port is used if the text has no port. */
 int lw_redis_address_parse(const char *text, int default_port, struct lw_redis_url *out, struct lw_err *err);
 /* Makes a deep copy in *out. Returns -1 if an allocation failed; *out is then empty. */
 int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err);

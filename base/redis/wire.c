@@ -14,7 +14,7 @@
 
 enum {
     CONNECT_MS = 2000,
-    FIND_MS = 10000, /* limit of a search, longer than any search takes except with a resolver that hangs */
+    FIND_MS = 10000, /* limit of a search; a search takes less, unless the resolver hangs */
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
     BACKOFF_MAX_MS = 2000,
@@ -35,19 +35,19 @@ struct lw_wire {
     struct lw_redis_url found;     /* the server that the finding last named */
     const struct lw_redis_url *at; /* the server to which the attempt goes */
     struct lw_stream stream;
-    struct lw_redis_login login; /* commands of the login, of which login.n - unanswered are answered */
-    unsigned life;               /* number of the connection, by which code notices that the one it worked on is gone */
+    struct lw_redis_login login; /* commands of the login; the last `unanswered` of them have no answer yet */
+    unsigned life;               /* number of the connection; if it changes during a call, the connection is gone */
     redisReader *reader;
     struct lw_buf out;
     size_t out_at; /* number of bytes of `out` that are written */
     size_t unanswered;
     struct lw_err failed; /* error of a write in lw_wire_send(), which the next serve reports; "": none */
-    int64_t deadline_ms;  /* boot clock; limit of the attempt or of the next progress; INT64_MAX: none */
+    int64_t deadline_ms;  /* boot clock; when an attempt, or a pipeline without progress, fails; INT64_MAX: never */
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
-    int64_t anew_ms; /* boot clock; last time that lw_wire_connect() dropped a connection */
+    int64_t anew_ms; /* boot clock; last time that lw_wire_connect() closed a connection */
     unsigned attempts;
     uint64_t random;
-    char trouble[WHY_SIZE]; /* reason why the last attempt failed; "": it has not failed */
+    char trouble[WHY_SIZE]; /* reason why the last attempt failed; "": the attempt has not failed */
 };
 
 static int64_t or_default(int64_t v, int64_t def) { return v > 0 ? v : def; }
@@ -112,7 +112,7 @@ static void complain(struct lw_wire *w, bool placed, const char *why) {
 }
 
 static void broken(struct lw_wire *w, const char *what) {
-    char why[WHY_SIZE]; /* a copy, because `what` may be part of the connection that is now dropped */
+    char why[WHY_SIZE]; /* a copy, because `what` may be part of the connection that is now closed */
     snprintf(why, sizeof why, "%s", what);
     bool was_up = w->state == UP, placed = w->state != FINDING;
     if (!was_up) memcpy(w->trouble, why, sizeof why);
@@ -125,7 +125,7 @@ static void broken(struct lw_wire *w, const char *what) {
         complain(w, placed, why);
 }
 
-/* Drops the connection after a read or write failed. */
+/* Closes the connection after a read or write has failed. */
 static void cut(struct lw_wire *w, const char *why) {
     struct lw_err early = {0};
     if (w->state == LOGIN) lw_redis_login_broken(w->at, why, &early);
@@ -135,7 +135,8 @@ static void cut(struct lw_wire *w, const char *why) {
 void lw_wire_connect(struct lw_wire *w) {
     if (w->state == WAITING) return;
     int64_t now = lw_boot_ms();
-    if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0; /* rare requests for a new connection are met at once */
+    /* If this function closed no connection lately, the next attempt follows at once. */
+    if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0;
     w->anew_ms = now;
     drop(w);
     schedule(w);
@@ -273,7 +274,7 @@ static void go_on_connecting(struct lw_wire *w) {
 
 /* --- reading -------------------------------------------------------------------------------------------------------------------- */
 
-/* Returns true if the reply says that the server no longer serves the shard; the connection is then dropped. */
+/* Returns true if the reply says that the server no longer serves the shard; the connection is then closed. */
 static bool deposed(struct lw_wire *w, const redisReply *r) {
     const char *says = w->at->only_master && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
     if (!says) return false;
@@ -352,7 +353,7 @@ int64_t lw_wire_due_ms(const struct lw_wire *w) {
 
 static void serve_connection(struct lw_wire *w, short revents) {
     unsigned life = w->life;
-    if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w); /* read first, since replies may precede the end */
+    if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w); /* replies may precede the end, so they are read first */
     if (w->life != life) return;
     if (revents & (POLLOUT | w->stream.wants) && !w->failed.text[0]) flush(w);
     if (w->failed.text[0]) cut(w, w->failed.text);

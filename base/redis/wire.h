@@ -4,13 +4,13 @@
  *     WAITING --retry_ms--> FINDING --> CONNECTING --> LOGIN (login.h) --> UP --error, timeout, lw_wire_connect()--> WAITING
  *
  * In FINDING, if there is a finder, the wire asks it for the shard's server, before each attempt (base/redis/finder.h). If a server that
- * was found answers that it does not serve the shard any more (READONLY, MOVED and the like), the wire drops the connection and asks again.
- * Nothing of a pipeline is ever sent twice.
+ * was found answers that it does not serve the shard any more (READONLY, MOVED and the like), the wire closes the connection and asks
+ * again. Nothing of a pipeline is ever sent twice.
  *
  * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest, and then calls lw_wire_serve(), from which all events come. `up` is
  * called when a connection is ready; only the login was sent on it so far. Then lw_wire_send() sends pipelines, and each reply comes in
  * order until `down`, after which nothing more of that connection is reported. If there is no progress (a reply, or bytes that the server
- * took) for answer_ms while a pipeline is unanswered, the wire gives up the connection.
+ * took) for answer_ms while a pipeline is unanswered, the wire closes the connection.
  *
  * A new attempt follows at once if the last connection was steady, or if lw_wire_connect() is called only now and then. Otherwise it
  * follows after a backoff with jitter, which doubles from 50 ms to backoff_max_ms. Only resolving the host's name of a URL can block, so
@@ -36,7 +36,7 @@ struct lw_wire_setup {
     const struct lw_redis_url *url; /* server to connect to, which must outlive the wire; NULL: `finder` finds it */
     struct lw_finder *finder;       /* finder to ask for the server of `shard`; must outlive the wire */
     int shard;
-    bool hands_on_moved;    /* true: a reply that says that the shard's slot is elsewhere goes to `reply`, and the connection stays up */
+    bool hands_on_moved;    /* true: if a reply says that the shard's slot is elsewhere, it goes to `reply`, and the connection stays up */
     const char *name;       /* name of the connection in the log: "shard 0", "shard 0, hints"; copied, as is `owner` */
     const char *owner;      /* name of the connection in CLIENT LIST; NULL: none */
     int64_t connect_ms;     /* limit for connecting and for the login; 0: 2 s */
@@ -51,8 +51,7 @@ struct lw_wire_setup {
 struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup); /* opens a wire; its first serve makes the first attempt */
 void lw_wire_close(struct lw_wire *w);                           /* calls no event function; must not be called from one */
 
-/* Drops the connection, if there is one, without calling `down`, and starts a new one. Calls no
- * event function. */
+/* Closes the connection, if there is one, without calling `down`, and starts a new one. Calls no event function. */
 void lw_wire_connect(struct lw_wire *w);
 /* Sends one pipeline, and copies its arguments. May be called only while the connection is up. Calls no event
  * function. */

@@ -14,7 +14,7 @@
 
 #define TAG "lw:{bench.0}:"
 #define EPOCH "00112233445566778899aabbccddeeff"
-#define WORKER "bench-1-00000000" /* as long as a real worker's id, because its length costs time */
+#define WORKER "bench-1-00000000" /* as long as a real worker's id, because the length of the id costs time */
 enum { NAME_MAX_BYTES = 350, FENCES = 64 /* fences requested per lane: the same number as a worker requests */, HEADS = 64 };
 
 struct calls {

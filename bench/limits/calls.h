@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate and settle as a bare client calls them: one shard, and one message per lane, which no other client uses. Each message runs at
- * once and is done, and its lane is free again. No envelopes are sent, because a worker sends none for a lane that nobody holds.
+/* A bare client that calls gate and settle on one shard. Each message has a lane of its own, and no other client uses these lanes. So gate
+ * lets each message run at once, settle records it as done, and its lane is free again. No envelopes are sent, because a worker sends none
+ * for a lane that nobody holds.
  *
  * The scripts' arguments are made by queue/calls.h, as the worker's are.
  *
@@ -42,17 +43,16 @@ struct calls_setup {
 struct calls *calls_open(const struct calls_setup *setup, int64_t last);
 void calls_close(struct calls *c);
 
-/* Each appends one call to the pipeline. */
+/* Each of these functions appends one call to the pipeline. */
 void calls_gate(struct calls *c, struct call_batch *b);
 void calls_settle(struct calls *c, const struct call_batch *b);
-/* Each ends the program after an unexpected reply: calls_gate_check() unless all messages of the
- * batch may run, calls_settle_check() unless all n leases were released. */
+/* These functions end the program after an unexpected reply: calls_gate_check() unless all messages of the batch may run,
+ * calls_settle_check() unless all n leases were released. */
 void calls_gate_check(struct call_batch *b, const redisReply *r);
 void calls_settle_check(int n, const redisReply *r);
 
-/* calls_done() counts the offsets that are done in Redis, and ends the program if one is waiting
- * or dead. It is slow, so call it at the end. calls_groups() returns the number of (partition,
- * segment) pairs that all calls named. */
+/* calls_done() counts the offsets that are done in Redis, and ends the program if one is waiting or dead. This takes long, so call it at
+ * the end. calls_groups() returns the number of (partition, segment) pairs that all calls named. */
 int64_t calls_done(struct calls *c, int64_t last);
 int64_t calls_groups(const struct calls *c);
 

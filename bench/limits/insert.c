@@ -17,7 +17,7 @@ static const char about[] =
     "usage: insert --store FILE --messages N [options]\n"
     "Writes rows from JSON messages of about 200 bytes into a new database through the insert handler; one in ten has the primary key of\n"
     "another. Prints {\"messages\", \"first_us\", \"last_us\", \"own_cpu_us\" a message}. Under `valgrind --tool=callgrind\n"
-    "--toggle-collect=lw_insert_run` it counts the instructions of the same rows in every run.\n\n";
+    "--toggle-collect=lw_sqlite_run` it counts the instructions of the same rows in every run.\n\n";
 
 enum { BATCH_MAX = 256, PAYLOAD_MAX = 512, KEY_MAX = 32 };
 

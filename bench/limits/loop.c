@@ -54,8 +54,8 @@ static bool take(struct state *s, int slot) {
     return true;
 }
 
-/* Marks the keys as free before Redis has answered. Later commands may use them, because Redis
- * executes commands in the order in which they were sent. */
+/* Marks the keys as free before Redis has answered. Later commands may use these keys, because Redis executes commands in the order in
+ * which they were sent. */
 static void give(struct state *s, int slot) {
     const struct loop_batch *b = &s->batches[slot];
     expect(s, slot, s->work->give(s->work->ctx, b), true);

@@ -21,9 +21,9 @@ struct loop_batch {
     int64_t keys[LOOP_BATCH_MAX]; /* key of each message, 0 … keys - 1 */
 };
 
-/* take and give append commands to the connection's pipeline and return how many replies these will
- * have. took and gave check the i-th reply (never an error) for a batch of n messages, and end the
- * program if it is wrong. When gave is called, the slot's next take may already be in flight. */
+/* take and give append commands to the connection's pipeline and return how many replies these will have. took and gave check the i-th
+ * reply (never an error) for a batch of n messages, and end the program if that reply is wrong. When gave is called, the slot's next take
+ * may already be in flight. */
 struct loop_work {
     int (*take)(void *ctx, const struct loop_batch *b);
     void (*took)(void *ctx, int slot, int n, int i, const redisReply *r);

@@ -46,8 +46,7 @@ static void subscribe(rd_kafka_t *rk) {
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* The number of records in the topic now: the sum of its end offsets, because topics of the
- * benchmark have no gaps. */
+/* Returns the number of records in the topic now: the sum of its end offsets, because topics of the benchmark have no gaps. */
 static int64_t count_all(rd_kafka_t *rk) {
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
     const struct rd_kafka_metadata *md;

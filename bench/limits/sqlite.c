@@ -4,7 +4,7 @@
 #include "bench/limits/tool.h"
 
 #include "base/bytes.h"
-#include "handlers/insert/insert.h"
+#include "handlers/insert/sqlite/sqlite.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -131,16 +131,16 @@ int main(int argc, char **argv) {
     else
         generate(&rows, messages, duplicates, (uint64_t)seed);
     if (access(path, F_OK) == 0) tool_die("%s is there already; a limit is measured from an empty table", path);
-    struct lw_store store;
+    struct lw_sqlite store;
     struct lw_err err = {0};
-    if (lw_store_connect(&store, path, &err)) tool_die("%s", err.text);
+    if (lw_sqlite_connect(&store, path, &err)) tool_die("%s", err.text);
     run(store.db, "CREATE TABLE orders(id NOT NULL, amount, PRIMARY KEY(id))"); /* the same table that handler.create makes */
     int64_t cpu_us = tool_own_cpu_us(), first_us = tool_now_us();
     write_all(store.db, &rows, batch);
     int64_t last_us = tool_now_us();
     cpu_us = tool_own_cpu_us() - cpu_us;
     int64_t there = count(store.db), ids = count_ids(&rows);
-    lw_store_close(&store);
+    lw_sqlite_close(&store);
     if (there != ids) tool_die("%s holds %" PRId64 " rows, not %" PRId64, path, there, ids);
     printf("{\"messages\":%" PRId64 ",\"rows\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"own_cpu_us\":%.3f}\n", rows.n,
            there, first_us, last_us, (double)cpu_us / (double)rows.n);

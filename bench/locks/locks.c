@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the lock library costs. PATH is the unix socket of a Redis.
+/* Measures what the lock library costs. PATH is the unix socket of a Redis.
  * usage:
  *     locks pairs PATH PAIRS
  *         uncontended acquire and release, by the library and by a bare loop in turn: ns per pair, CPU ns of this process and of Redis
@@ -138,7 +138,7 @@ static int pairs(const char *path, int n) {
     uint64_t last = bare_pair(c, take_sha, drop_sha);
     give(take(l, 0));
     for (int block = 0; block < 2 * BLOCKS; block++) {
-        bool ours = block % 2 == (block / 2) % 2; /* blocks alternate as ABBA, so that a slow drift favours neither side */
+        bool ours = block % 2 == (block / 2) % 2; /* the sides alternate as ABBA, so that a machine that becomes slower favours neither */
         struct used u = {-now_ns(), -cpu_here(), -cpu_of_redis(c)};
         for (int i = 0; i < n / BLOCKS; i++) {
             if (ours) {
@@ -164,13 +164,12 @@ static int pairs(const char *path, int n) {
 /* --- hand-over ------------------------------------------------------------------------------------------------------------------------ */
 
 struct shared {
-    _Atomic int held, has_it; /* number of the round in which the lock is held, and in which the other process got it */
+    _Atomic int held, has_it; /* the last round in which the first process took the lock; the last in which the other process got it */
     _Atomic int64_t released_ns;
 };
 static struct shared *shared;
 
-/* Runs in the other process: waits for the lock, records the time when it gets it, and releases
- * it when told. */
+/* Runs in the other process: waits for the lock, prints the time since the first process released it, and releases the lock again. */
 static int other(const char *path, int times) {
     struct latchwork_client *client;
     struct latchwork_lock *l = open_lock(&client, path);

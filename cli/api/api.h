@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /api/v1/: offers what the commands queue, dead and lock show and do, as JSON over HTTP, in the process that serves the metrics.
- * doc/reference/http.md lists the paths. Each is answered by the functions of the command.
+/* The HTTP API below /api/v1/ offers what the commands queue, dead and lock show and do, as JSON, in the process that serves the
+ * metrics. doc/reference/http.md lists the paths. Each path calls functions of its command.
  *
  * Requests are answered one after the other, in their own thread and with their own connections (monitor/http.h), so that at most one
  * question is in flight to Redis. Every question has a timeout, every request a time limit and every answer a maximum size, so a Redis

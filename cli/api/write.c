@@ -89,7 +89,7 @@ int api_break(struct api_call *k) {
 
 /* ---- dead letters ---- */
 
-/* Collects the output of the command: one line per message, then the summary. */
+/* Collects what `dead replay` printed as JSON: one line per message, then the summary. *any becomes true if there is a message. */
 static json_t *results(const struct lw_buf *lines, bool *any) {
     json_t *all = json_object(), *each = json_array();
     const char *p = lines->p, *end = p ? p + lines->n : NULL;
@@ -113,7 +113,7 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Finds the message before starting the job, so that the search does not use up the job's time. */
+/* Finds the dead letter before the job begins, so that the search does not use up the job's time. */
 int api_replay(struct api_call *k) {
     struct ops *o = k->o;
     struct ops_message m = {0};

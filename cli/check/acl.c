@@ -19,8 +19,7 @@ static void add_lower(struct lw_buf *out, const char *text, size_t n) {
     }
 }
 
-/* Rights to a command that has subcommands are given per subcommand: SCRIPT LOAD, but not SCRIPT
- * FLUSH. */
+/* For a command that has subcommands, a rule allows single subcommands: SCRIPT LOAD, but not SCRIPT FLUSH. */
 static bool has_subcommands(const char *command) {
     static const char *const names[] = {"SCRIPT", "CLIENT", "CLUSTER", "CONFIG", "ACL"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -36,9 +35,8 @@ void lw_acl_allow(struct lw_buf *out, const char *command, const char *args) {
     add_lower(out, args, strcspn(args, " "));
 }
 
-/* Whether the ACL rule may name this user. redis-cli splits the line at spaces and interprets
- * quotes and backslashes. The user "default" is left out, because most servers are administered
- * by it, and the rule would leave it only the rights of Latchwork. */
+/* Returns true if the ACL rule may name this user. redis-cli splits the line at spaces and interprets quotes and backslashes. The user
+ * "default" is left out, because most servers are administered by it, and the rule would leave it only the rights of Latchwork. */
 bool lw_acl_may_name(const char *user) {
     if (!*user || strcmp(user, "default") == 0) return false;
     for (const char *c = user; *c; c++)

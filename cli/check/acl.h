@@ -16,7 +16,7 @@ void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]);
  * struct lw_redis_right. */
 void lw_acl_allow(struct lw_buf *out, const char *command, const char *args);
 
-/* Returns false if a rule cannot name this user, or must not; cli/check/acl.c says why. */
+/* Returns false if a rule cannot name this user, or must not name it; cli/check/acl.c says why. */
 bool lw_acl_may_name(const char *user);
 
 /* Adds "ACL SETUSER …" and a line break. The rule replaces all rights of the user and leaves its passwords as they are.

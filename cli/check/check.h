@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork check`, and loading a configuration with the check of its handler section, which
- * every command does. */
+/* The command `latchwork check`, and a function with which every command loads a configuration
+ * and checks its handler section. */
 #ifndef LW_CLI_CHECK_CHECK_H
 #define LW_CLI_CHECK_CHECK_H
 

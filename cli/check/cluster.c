@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A master. It has a single element, even if it serves several ranges of slots. */
+/* A master of the cluster. It is listed once, even if it serves several ranges of slots. */
 struct master {
     const struct lw_place *at;
     size_t n_replicas;
@@ -67,14 +67,16 @@ static void look_at_masters(struct look *l, int shards) {
                  "%zu masters",
                  m->at->host, m->at->port, shards, l->n_masters);
     }
-    if (least && most > least + 1) WARN(l, "the masters have %d to %d shards each: move slots, so that each has as many", least, most);
+    if (least && most > least + 1)
+        WARN(l, "the masters have %d to %d shards each: move slots so that they have about the same number", least, most);
 }
 
 void lw_check_cluster(const struct lw_redis_servers *servers, struct lw_check_report *r) {
     struct look l = {.servers = servers, .r = r};
     struct lw_err err = {0};
     if (servers->kind != LW_REDIS_CLUSTER) return;
-    if (lw_cluster_map(servers->cluster, r->wait_ms, &l.map, &err)) return; /* the search for the node of shard 0 reports this error */
+    /* an error is not reported here, because the search for the node of shard 0 reports it */
+    if (lw_cluster_map(servers->cluster, -1, r->wait_ms, &l.map, &err)) return;
     l.master = lw_alloc((l.map.n + 1) * sizeof *l.master);
     look_at_slots(&l);
     for (size_t s = 0; s < servers->n_slots; s++) look_at_shard(&l, (int)s);

@@ -17,13 +17,13 @@
 enum { LOOK_AGAIN_MS = 2000 };
 
 struct found {
-    const rd_kafka_topic_partition_t *first; /* the first commit that names another fleet than ours */
+    const rd_kafka_topic_partition_t *first; /* the first commit that names another fleet than that of this Redis */
     char fleet[LW_META_FLEET + 1];
     int n;
 };
 
 static bool fleet_of(const rd_kafka_topic_partition_t *p, char *out) {
-    struct lw_anchor anchor; /* decoded only to know its length, because the fleet's name stands behind it */
+    struct lw_anchor anchor; /* not used: decoding it only shows where the fleet's name before it ends */
     if (p->err || p->offset < 0 || !p->metadata_size) return false;
     return lw_meta_fleet(p->offset, p->metadata, lw_anchor_decode(p->metadata, p->metadata_size, &anchor), out);
 }
@@ -57,19 +57,19 @@ static void tell(const struct lw_config *c, const struct found *f, const rd_kafk
     char ours[80] = "knows no fleet of this name";
     if (r->fleet[0]) snprintf(ours, sizeof ours, "knows fleet %s", r->fleet);
     if (living)
-        lw_problem(&r->problems,
-                   "kafka: group %s: another fleet (%s) is at work with another Redis: its commit of %s:%" PRId32
-                   " moved on to offset %" PRId64 " within %d ms, and the Redis of redis.urls %s. Two handlers of one key may run at once. "
-                   "Use the Redis of that fleet, or give this application another name and kafka.group_id; if this Redis was wiped in the "
-                   "last %lld ms, check again",
-                   c->kafka.group_id, f->fleet, living->topic, living->partition, living->offset, LOOK_AGAIN_MS, ours,
-                   (long long)c->lock.ttl_ms);
+        lw_problem(
+            &r->problems,
+            "kafka: group %s: another fleet (%s) is at work with another Redis: its commit of %s:%" PRId32 " moved on to offset %" PRId64
+            " within %d ms, and the Redis of this configuration %s. Two handlers of one key may run at once. "
+            "Use the Redis of that fleet, or give this application another name and group.id; if this Redis was wiped in the "
+            "last %lld ms, check again",
+            c->kafka.group_id, f->fleet, living->topic, living->partition, living->offset, LOOK_AGAIN_MS, ours, (long long)c->lock.ttl_ms);
     else
         lw_problem_warn(&r->problems,
                         "kafka: group %s: the commits of %d partitions (%s:%" PRId32 " at offset %" PRId64
-                        ") are by another fleet (%s), and the Redis of redis.urls %s. If that Redis was wiped or replaced since, this is "
-                        "expected and ends with the next commits. If not, a fleet with another Redis has worked in this group: set "
-                        "redis.urls to that Redis, or use another name and kafka.group_id",
+                        ") are by another fleet (%s), and the Redis of this configuration %s. If it was wiped or replaced since, this is "
+                        "expected and ends with the next commits. If not, a fleet with another Redis has worked in this group: use "
+                        "that Redis, or another name and group.id",
                         c->kafka.group_id, f->n, f->first->topic, f->first->partition, f->first->offset, f->fleet, ours);
 }
 

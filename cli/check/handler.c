@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the handler section of the configuration, and whether the handler opens. */
+/* Checks the handler section of the configuration, and that the handler can be opened. */
 #include "base/clock.h"
 #include "cli/check/check.h"
 #include "cli/check/servers.h"
@@ -27,7 +27,7 @@ struct lw_config *lw_config_load_checked(const char *path, const struct lw_overr
     return lw_config_load(path, set, n_set, problems);
 }
 
-enum { START_MS = 2000 }; /* long enough for a process to fail at its start, as for a missing module or a wrong setting */
+enum { START_MS = 2000 }; /* a process that lacks a module or has a wrong setting usually fails within this time */
 
 static int try_slot(const struct lw_handler_type *type, struct lw_handler *h, struct lw_err *err) {
     struct lw_slot *s = type->slot_open(h, 0, err);
@@ -60,7 +60,7 @@ static _Noreturn void child(const struct lw_config *c, int wait_ms, int out) {
     _exit(failed || !told ? 1 : 0);
 }
 
-/* Reads until the child ends or the time is up; returns false if the time is up. */
+/* Reads what the child reports until it closes the pipe or the time is up. Returns false if the time is up. */
 static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     int64_t end = lw_boot_ms() + wait_ms, left;
     size_t n = 0;

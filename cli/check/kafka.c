@@ -61,14 +61,15 @@ static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md
         return !t->err;
     }
     char who[LW_PRINCIPAL_MAX];
-    lw_problem(&r->problems, "%s: the brokers know no topic %s, or %s may not DESCRIBE it", path, topic, lw_kafka_principal(c, who));
+    lw_problem(&r->problems, "%s: the brokers know no topic %s: create it, or allow %s to DESCRIBE it", path, topic,
+               lw_kafka_principal(c, who));
     return false;
 }
 
 static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res, const struct trouble *last,
                         struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
-    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* serves events, which tell the reasons of the failure */
+    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* serve the client's events, which tell why the brokers did not answer */
     lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s", servers ? servers : property(c, "metadata.broker.list"),
                r->wait_ms, last->text[0] ? last->text : rd_kafka_err2str(res));
 }
@@ -82,8 +83,8 @@ static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err, struc
     lw_problem(&r->problems, "kafka: %s", lw_kafka_explain(c, err, rd_kafka_err2name(err), "READ", NULL, out));
 }
 
-/* Reports the rights that the test commit lacked. A broker checks the rights first, so any other
- * error is no problem: it only says that the partition does not exist, and nothing was written. */
+/* Reports the rights that were missing for the commit of check_reading(). A broker checks the rights first, so any other error is no
+ * problem: it only says that the partition does not exist, and nothing was written. */
 static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
@@ -98,8 +99,8 @@ static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, str
     if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) tell_group(c, err, r);
 }
 
-/* Returns why no coordinator was found. Without the right to see the group none is ever found: librdkafka
- * reports this in its main queue and keeps retrying. */
+/* Returns why no coordinator was found. If the user has no right to see the group, the search never ends: librdkafka reports the missing
+ * right in its main queue and keeps retrying. */
 static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
     rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
     rd_kafka_poll_set_consumer(rk);
@@ -153,8 +154,8 @@ static rd_kafka_t *open_producer(const struct lw_config *c, struct trouble *last
 }
 
 /* Tests WRITE on the dead-letter topic without writing: every broker rejects acks=2, but checks the rights
- * first, so the error is TOPIC_AUTHORIZATION_FAILED or INVALID_REQUIRED_ACKS. The mock broker of
- * `latchwork dev` checks neither and would write the record, so it is left out. */
+ * first, so the error is TOPIC_AUTHORIZATION_FAILED or INVALID_REQUIRED_ACKS. The test is left out on the
+ * dev broker, which checks neither rights nor acks and would write the record. */
 static void check_writing(const struct lw_config *c, rd_kafka_t *consumer, struct lw_check_report *r) {
     rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
     char *cluster = rd_kafka_clusterid(consumer, MOCK_MS);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that each Redis answers, that Latchwork can rely on it, and that its user may do what the
- * scripts do. */
+/* Checks that each Redis answers, that Latchwork can rely on it, and that the user of the login may do what the scripts do. */
 #include "base/bytes.h"
 #include "base/redis/connection.h"
 #include "base/redis/script.h"
@@ -22,9 +21,10 @@ struct server {
     char *shown;      /* the server's URL as reported problems name it */
     const char *user; /* name of the user as which we log in */
     bool no_lua;      /* the server has no Lua; this problem is already reported */
+    bool replica;     /* the server is a replica, whose problems are only warnings until it is master */
 };
 
-#define PROBLEM(s, fmt, ...) lw_problem(&(s)->r->problems, "redis %s: " fmt, (s)->shown, __VA_ARGS__)
+#define PROBLEM(s, fmt, ...) ((s)->replica ? lw_problem_warn : lw_problem)(&(s)->r->problems, "redis %s: " fmt, (s)->shown, __VA_ARGS__)
 
 /* ---- talking ---- */
 
@@ -80,7 +80,7 @@ static void check_role(struct server *s, const char *info) {
 }
 
 /* INFO tells the number of good replicas only if min-replicas-to-write is set. */
-static void check_replicas(struct server *s, const char *info) {
+static void check_min_replicas(struct server *s, const char *info) {
     char good[16];
     field(info, "min_slaves_good_slaves", good, sizeof good);
     if (!s->c->redis.sentinel.on || *good) return;
@@ -115,7 +115,7 @@ static void check_info(struct server *s) {
     if (who.too_old) PROBLEM(s, "%s; at least Redis 7.0 or a Valkey is needed", who.text);
     check_role(s, reply->str);
     check_policy(s, reply->str);
-    check_replicas(s, reply->str);
+    check_min_replicas(s, reply->str);
     note_server(s, reply->str, &who);
     freeReplyObject(reply);
 }
@@ -144,7 +144,7 @@ static void add_sample(struct samples *all, const char *command, const char *arg
     add_word(all, command);
     for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++) add_word(all, strcmp(w, "K") ? w : key);
     snprintf(all->number[all->n++], sizeof all->number[0], "%zu", words);
-    if (all->argc == WORDS_MAX) all->argc = count; /* drop the sample if there is no room; cannot happen, because the tables are constant */
+    if (all->argc == WORDS_MAX) all->argc = count; /* leave the sample out if there is no room; impossible, as the tables are constant */
 }
 
 /* Sends a command and returns its reply, which may be an error; NULL if the connection failed. */
@@ -155,7 +155,7 @@ static void malformed(struct server *s) {
 }
 
 /* Runs the script that tests all samples and answers one letter for each: 1 allowed, 0 refused,
- * ? unknown. Returns false if there is no such answer, as for a user that may not run scripts. */
+ * ? unknown. Returns false if the answer has another form, for example because the user may not run scripts. */
 static bool ask_script(struct server *s, struct samples *all, char *letters) {
     all->argv[0] = "EVAL", all->argv[1] = lw_op_rights.text, all->argv[2] = "0";
     redisReply *reply = call(s, all->argc, all->argv);
@@ -224,7 +224,7 @@ static const char *who_needs(int roles) {
     return roles == LW_RIGHT_OPERATOR ? "as operators' commands do (queue, dead, lock, top, ledger)" : "as workers and operators do";
 }
 
-/* Reports in one line the refused commands that exactly these roles need. */
+/* Reports, in one line, the refused commands whose roles in the table of rights are exactly `roles`. */
 static bool tell_commands(struct server *s, const char *letters, int roles, const char *key) {
     struct lw_buf list = {0}, rules = {0};
     size_t at = 0;
@@ -258,8 +258,8 @@ static bool check_commands(struct server *s, const char *key) {
     return fine;
 }
 
-/* Sample calls that read and write a key. A name counts as refused only if all of them are refused,
- * because a single one may be refused for its command. */
+/* Sample calls that read and write a key. A key name counts as refused only if all of these calls are refused, because the user may lack
+ * the right to one of the commands instead. */
 static const struct { const char *command, *args; } touches[] = {{"SET", "K v GET"}, {"ZADD", "K 1 m"}, {"HSET", "K f v"}};
 enum { TOUCHES = sizeof touches / sizeof *touches };
 
@@ -321,6 +321,40 @@ static void learn_fleet(struct server *s) {
     freeReplyObject(reply);
 }
 
+/* Checks that a replica lets the user in, with the same rights, so that it can take over. */
+static void check_replica(const struct server *master, int shard, const struct lw_redis_url *at) {
+    char where[160];
+    struct lw_buf shown = {0};
+    lw_buf_addf(&shown, "%s, a replica of %s%c", lw_redis_url_where(at, where, sizeof where), master->shown, 0);
+    struct server s = {.c = master->c, .r = master->r, .shown = shown.p, .user = master->user, .replica = true};
+    redisReply *info = connect_to(&s, at) ? ask(&s, "INFO", 1, (const char *[]){"INFO"}) : NULL;
+    if (info) {
+        check_policy(&s, info->str);
+        check_min_replicas(&s, info->str);
+        freeReplyObject(info);
+        check_rights(&s, shard);
+    }
+    lw_redis_close(s.redis);
+    lw_buf_free(&shown);
+}
+
+/* Checks each replica that the master names. Replication does not copy users, so a replica may lack ours. */
+static void check_each_replica(struct server *s, int shard, const struct lw_redis_url *at) {
+    redisReply *role = ask(s, "ROLE", 1, (const char *[]){"ROLE"});
+    const redisReply *list = role && role->elements == 3 ? role->element[2] : NULL;
+    for (size_t i = 0; list && i < list->elements; i++) {
+        const redisReply *one = list->element[i];
+        if (one->elements < 2 || one->element[0]->type != REDIS_REPLY_STRING || one->element[1]->type != REDIS_REPLY_STRING) continue;
+        struct lw_redis_url there = *at;
+        there.host = one->element[0]->str;
+        there.address = NULL;
+        there.port = (int)strtol(one->element[1]->str, NULL, 10);
+        there.only_master = false;
+        check_replica(s, shard, &there);
+    }
+    if (role) freeReplyObject(role);
+}
+
 static void check_server(struct server *s, size_t index, const struct lw_redis_url *at) {
     s->user = at->user ? at->user : "default";
     if (!connect_to(s, at) || !succeeds(s, "PING", 1, (const char *[]){"PING"})) return;
@@ -332,6 +366,7 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
             break;
         else if (shard == 0)
             learn_fleet(s);
+    if (!s->redis->err && (s->c->redis.sentinel.on || s->c->redis.cluster.on)) check_each_replica(s, (int)index, at);
 }
 
 /* Returns the name of a server for reported problems: its URL, its address, or the master's name and address. */
@@ -371,7 +406,9 @@ static void check_servers(const struct lw_config *c, struct lw_redis_servers *se
         struct lw_redis_url at;
         struct lw_err err = {0};
         found = !lw_redis_servers_find(servers, (int)i, r->wait_ms, &at, &err);
-        if (!found)
+        if (!found && c->redis.cluster.on)
+            lw_problem(&r->problems, "redis: shard %zu: %s", i, err.text);
+        else if (!found)
             lw_problem(&r->problems, "redis: %s", err.text);
         else if (!c->redis.cluster.on || !seen_before(&seen, &at))
             check_found(c, i, &at, r);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 const struct lw_redis_right lw_redis_rights[] = {
+    {"ASKING", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, ""},
     {"AUTH", LW_RIGHT_LANES | LW_RIGHT_LOCK, "u p"},
     {"BLMOVE", 0, ""}, /* called only on a server without BRPOPLPUSH */
     {"BRPOPLPUSH", LW_RIGHT_WORKER, "K K 1"},
@@ -38,7 +39,7 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"PING", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, ""},
     {"PTTL", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
     {"PUBLISH", LW_RIGHT_LOCK, "c m"},
-    {"READONLY", 0, ""}, /* the name of an error reply, not a command of ours */
+    {"READONLY", 0, ""}, /* we never send this command; the code has its name only because error replies begin with it */
     {"ROLE", LW_RIGHT_LANES | LW_RIGHT_LOCK, ""},
     {"RPOPLPUSH", LW_RIGHT_LANES, "K K"},
     {"RPUSH", LW_RIGHT_WORKER, "K v"},
@@ -50,9 +51,12 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"SET", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K v"},
     {"SETRANGE", LW_RIGHT_LANES, "K 0 v"},
     {"SISMEMBER", LW_RIGHT_LANES, "K m"},
+    {"SPUBLISH", LW_RIGHT_LOCK, "c m"},
     {"SREM", LW_RIGHT_OPERATOR, "K m"},
     {"SSCAN", LW_RIGHT_OPERATOR, "K 0"},
+    {"SSUBSCRIBE", LW_RIGHT_LOCK, "c"},
     {"SUBSCRIBE", LW_RIGHT_LOCK, "c"},
+    {"SUNSUBSCRIBE", LW_RIGHT_LOCK, "c"},
     {"TIME", LW_RIGHT_LANES | LW_RIGHT_LOCK, ""},
     {"TTL", LW_RIGHT_OPERATOR, "K"},
     {"UNWATCH", LW_RIGHT_LOCK, ""},

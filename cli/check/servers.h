@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of `check --connect`. Each adds problems to r->problems and other information to
- * r->notes, one per line, and waits at most wait_ms for each answer. */
+/* The parts of `check --connect`. Each function adds problems to r->problems and other information to r->notes, one per line, and waits at
+ * most wait_ms for each answer. */
 #ifndef LW_CLI_CHECK_SERVERS_H
 #define LW_CLI_CHECK_SERVERS_H
 
@@ -9,7 +9,7 @@
 
 enum { LW_CHECK_WAIT_MS = 5000 };
 
-/* Initialize it with {.wait_ms = LW_CHECK_WAIT_MS}. */
+/* What the parts report. The caller initializes it with {.wait_ms = LW_CHECK_WAIT_MS}. */
 struct lw_check_report {
     struct lw_problems problems;
     struct lw_buf notes;
@@ -21,12 +21,12 @@ struct lw_check_report {
 /* Must be called after lw_check_redis(), which learns the fleet's name. */
 void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r);
 void lw_check_redis(const struct lw_config *c, struct lw_check_report *r);
-/* A part of lw_check_redis() that asks each Sentinel; does nothing without redis.sentinel. */
+/* The part of lw_check_redis() that asks each Sentinel; it does nothing without redis.sentinel. */
 void lw_check_sentinels(const struct lw_redis_servers *servers, struct lw_check_report *r);
-/* A part of lw_check_redis() that checks the slots and the replicas of a cluster, and how the shards are spread over its masters; does
+/* The part of lw_check_redis() that checks the slots and the replicas of a cluster, and how the shards are spread over its masters; it does
  * nothing without redis.cluster. */
 void lw_check_cluster(const struct lw_redis_servers *servers, struct lw_check_report *r);
-/* A part of lw_check_kafka(). `consumer` is an rd_kafka_t, `partitions` an
+/* The part of lw_check_kafka() that looks for commits of another fleet. `consumer` is an rd_kafka_t, `partitions` an
  * rd_kafka_topic_partition_list_t. */
 void lw_check_fleet(const struct lw_config *c, void *consumer, const void *partitions, struct lw_check_report *r);
 /* Opens the handler in a child process, so that a handler that hangs or crashes is only reported

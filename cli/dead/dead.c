@@ -115,8 +115,8 @@ static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, op
     return stop;
 }
 
-/* Writes the ID of the dead letter that is the newest now, at which reading ends. Later ones are left out,
- * so that a replay that fails again is not replayed for ever. */
+/* Writes the ID of the newest dead letter, at which reading ends. Dead letters that are added later are left out, so that a replay that
+ * fails again is not replayed for ever. */
 static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, 1);

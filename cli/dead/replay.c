@@ -13,8 +13,8 @@ static int wants(struct ops *o) {
     return OPS_USAGE;
 }
 
-/* Puts the dead letter back unchanged, except for a new replay number. The number makes it a
- * message of its own, which the marks of the original do not stop. */
+/* Puts the dead letter back with a new replay number, and without its business id. The number makes the replay a message of its own, which
+ * the marks of the original do not stop. */
 static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     struct ops_job *j = ctx;
     struct lw_buf scratch = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The audit of `latchwork dev --demo`: reads the journal that surrounds each run of a handler (consumer/process/journal.h) and
- * tells whether Latchwork's promises were kept. It knows nothing of how they are kept.
+/* The audit of `latchwork dev --demo`: reads the journal, in which each run of a handler has a start line and an end line
+ * (consumer/process/journal.h), and tells whether Latchwork's promises were kept. The audit knows nothing of how Latchwork keeps them.
  *
  *     run        a start line with its end line: the handler had this message of this key
  *     overlap    a run of a key begins before another run of that key has ended. A run that was given back (its lease ended; it
@@ -28,8 +28,8 @@ struct dev_end {
 };
 
 struct dev_audit {
-    int64_t runs, reruns;            /* number of runs; reruns: runs of a message after its first */
-    int64_t given_back, failed, cut; /* number of runs that ended as back; as retry or dead; that the kill interrupted */
+    int64_t runs, reruns;            /* number of runs; reruns: those of a message that had a run before */
+    int64_t given_back, failed, cut; /* number of runs: given_back ended as back, failed as retry or dead, cut by the kill */
     int64_t overlaps, misordered, unfinished, open;
     struct lw_buf examples; /* the first few errors, as text for people */
 };

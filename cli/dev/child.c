@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The child processes of `latchwork dev`: starts them, waits until they are ready, ends them. */
+/* Starts the child processes of `latchwork dev`, waits until they are ready, and ends them. */
 #include "cli/dev/private.h"
 
 #include "base/clock.h"

@@ -93,7 +93,7 @@ static void gather(struct facts *f, const struct dev_demo *d, const struct dev_v
 
 static bool wrong(const struct figure *f) { return f->must_be != ANY && f->is != f->must_be; }
 
-/* True for a figure with "(" before its name, which is shown only if it is wrong. */
+/* Returns true if the figure is not shown. A figure whose name begins with "(" is shown only if it is wrong. */
 static bool hidden(const struct figure *f) { return f->name[0] == '(' && !wrong(f); }
 
 static int print_figures(const struct figure *figures, size_t n) {

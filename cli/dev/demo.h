@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo: kills one worker half-way, and shows by checked figures that everything is finished
- * all the same. */
+/* The demo kills one worker half-way. Then it checks and shows figures, which prove that every
+ * message was finished all the same. */
 #ifndef LW_CLI_DEV_DEMO_H
 #define LW_CLI_DEV_DEMO_H
 
@@ -13,9 +13,10 @@ struct dev_demo {
     bool replaced;
 };
 
-/* Kills the worker at the right moment, and reports it. */
+/* Takes the demo's next step if its time has come: kills a worker when half of the messages are done, reports the worker's
+ * replacement, then releases the last burst. Call it again and again. */
 void dev_demo_tick(struct dev_demo *d, struct dev_view *v);
-/* True if all messages are produced and the group has committed all of them. */
+/* Returns true if all messages are produced and the group has committed all of them. */
 bool dev_demo_finished(const struct dev_view *v);
 /* Prints the table, and names each wrong figure on stderr. Returns the number of wrong figures.
  * Call it after the workers have ended. */

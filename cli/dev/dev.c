@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork dev`: starts everything, shows it, ends everything. cli/dev/private.h
- * lists the processes. */
+/* The command `latchwork dev`: starts the processes that cli/dev/private.h lists, shows what they do, and ends them. */
 #include "cli/dev/dev.h"
 
 #include "base/bytes.h"
@@ -102,7 +101,7 @@ static void hold_signals(struct dev *d) {
     signal(SIGCHLD, SIG_DFL); /* if our parent ignored SIGCHLD, we could not wait for any child */
 }
 
-/* Waits at most ms for a signal that asks us to end. */
+/* Waits at most `ms` milliseconds for a signal that asks us to end. */
 static bool asked_to_stop(struct dev *d, int64_t ms) {
     struct timespec t = {.tv_nsec = ms * 1000000};
     if (sigtimedwait(&d->signals, NULL, &t) > 0 || ferror(stdout)) d->stop = true;
@@ -123,8 +122,8 @@ static int configure(struct dev *d, char **text, struct lw_err *err) {
     return dev_home_configure(&d->home, &d->o, d->shared->brokers, text, err);
 }
 
-/* Waits until all workers are ready. Returns 0 then, and also if we are asked to stop before; -1
- * if a child has failed or it takes too long. */
+/* Waits until all workers are ready. Returns 0 when they are, or when we are asked to stop before; -1 if a child has failed or it takes too
+ * long. */
 static int await_workers(struct dev *d, struct lw_err *err) {
     int64_t until = lw_boot_ms() + READY_MS;
     int ready = 0;
@@ -205,7 +204,7 @@ static int judge(struct dev *d) {
     return bad ? 1 : 0;
 }
 
-/* Whether to keep the folder after a failure: yes if anything was written to its log. */
+/* Returns true if the folder should be kept after a failure, because its log is not empty. */
 static bool worth_keeping(const struct dev *d) {
     struct stat log;
     return stat(d->home.log, &log) == 0 && log.st_size > 0;
@@ -226,7 +225,7 @@ static int run(struct dev *d) {
     }
     if (!status && d->stop) {
         if (d->view.start_ms) dev_view_say(&d->view, "ending");
-        if (d->o.demo) status = 1; /* stopped before any figures were shown, so the demo has proved nothing */
+        if (d->o.demo) status = 1; /* the run was stopped before any figures were shown, so the demo has proved nothing */
     } else if (!status) {
         status = judge(d);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers of `latchwork dev` and their supervisor, started as `run` starts them. Copies the figures of their board for the
- * coordinator. */
+/* The workers of `latchwork dev` and their supervisor, started as `run` starts them. The supervisor copies figures from the board
+ * into struct dev_shared, where the coordinator reads them. */
 #include "cli/dev/private.h"
 
 #include "base/log.h"
@@ -63,6 +63,6 @@ static int fleet_main(void *ctx, int ready_fd) {
 }
 
 int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err) {
-    struct fleet f = {h, shared}; /* on the stack, which is safe because the child has a copy of it */
+    struct fleet f = {h, shared}; /* the struct is on the stack, which is safe because the child has a copy of it */
     return dev_child_start(c, "supervisor", h->log, fleet_main, &f, err);
 }

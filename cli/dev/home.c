@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The folder of `latchwork dev`: creates it, fills it with a configuration, removes it. */
+/* Creates the folder of `latchwork dev`, fills it with a configuration, and removes it. */
 #include "cli/dev/private.h"
 
 #include "base/bytes.h"

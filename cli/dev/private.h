@@ -39,8 +39,8 @@ struct dev_worker {
 /* Shared memory in which the children report to the coordinator. */
 struct dev_shared {
     char brokers[128];
-    atomic_bool go;   /* the coordinator sets it: traffic may begin */
-    atomic_bool last; /* the demo sets it: produce the last burst, too */
+    atomic_bool go;   /* set by the coordinator: traffic may begin */
+    atomic_bool last; /* set by the demo: produce the last burst, too */
     /* The traffic process writes these. */
     _Atomic int64_t produced; /* number of messages that the broker has acknowledged */
     _Atomic int64_t orders;   /* number of different primary keys among them: order-0, order-1 … */
@@ -57,8 +57,7 @@ struct dev_home {
 };
 int dev_home_make(struct dev_home *h, struct lw_err *err);
 void dev_home_remove(const struct dev_home *h);
-/* Writes the configuration with which the workers run to its file. *text becomes a copy of its text, which
- * the caller frees. */
+/* Writes the configuration of the workers to its file. *text becomes a copy of the configuration's text, which the caller frees. */
 int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const char *brokers, char **text, struct lw_err *err);
 
 /* --- children ------------------------------------------------------------------------------------------------------------------- */
@@ -95,7 +94,7 @@ int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_sh
 int64_t dev_redis_waiting(const struct dev_home *h);
 
 struct dev_rows {
-    int64_t inserted, ignored; /* number of rows that the inserting transactions wrote, and ignored as duplicates */
+    int64_t inserted, ignored; /* counted by the inserting transactions: rows that were new, and rows that were duplicates */
     int64_t rows;              /* number of rows in the table */
 };
 /* Fills `out` with 0 while there is no table yet. Returns -1 if the database cannot be read. */

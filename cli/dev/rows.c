@@ -18,7 +18,7 @@ static sqlite3 *open_database(const struct dev_home *h, struct lw_err *err) {
     return NULL;
 }
 
-/* Returns the single number that a query gives; -1 with an error. */
+/* Runs a query whose result is one number and returns that number; -1 with `err` on failure. */
 static int64_t ask(sqlite3 *db, const char *sql, int64_t arg, struct lw_err *err) {
     sqlite3_stmt *st = NULL;
     int64_t n = -1;

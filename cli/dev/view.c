@@ -42,7 +42,7 @@ static void places(const struct dev_view *v) {
     const struct dev_home *h = v->home;
     printf("  config    %s\n", h->config);
     printf("  broker    %s   topics %s and %s, %d partitions each\n", v->shared->brokers, dev_topics[0], dev_topics[1], DEV_PARTITIONS);
-    printf("  redis     %s\n", h->socket);
+    printf("  redis     unix://%s\n", h->socket);
     printf("  rows      %s   table orders\n", h->database);
     printf("  log       %s\n", h->log);
     printf("  workers  ");
@@ -93,7 +93,7 @@ static int alive(const struct dev_view *v) {
  * are too low, because a killed worker may not have seen the end of its last transaction. */
 static int64_t written(struct dev_view *v) {
     struct dev_rows rows;
-    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* if it fails, keep the figures of the last reading */
+    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* if reading fails, keep the figures of the last successful reading */
     return v->rows.inserted + v->rows.ignored;
 }
 

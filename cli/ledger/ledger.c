@@ -105,7 +105,7 @@ static int compare_wrong(const void *x, const void *y) {
     return strcmp(a->lane ? a->lane : "", b->lane ? b->lane : "");
 }
 
-/* Keeps in `now` only the differences that the pass before found, too. Both lists are sorted. */
+/* Keeps in `now` only the differences that the pass before also found. Both lists are sorted. */
 static void keep_same(struct ledger *l, const struct ledger_wrong *before, size_t n_before) {
     size_t n = 0, k = 0;
     for (size_t i = 0; i < l->n_wrong; i++) {

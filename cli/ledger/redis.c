@@ -3,6 +3,7 @@
 #include "cli/ledger/private.h"
 
 #include "base/redis/connection.h"
+#include "base/redis/servers.h"
 #include "config/shard.h"
 #include "ops/script.h"
 #include "queue/codes.h"
@@ -74,7 +75,14 @@ static void add_at(struct ats *x, struct at a) {
 static redisReply *take(struct reading *r, void *reply, int type) {
     redisReply *v = reply;
     if (v && v->type == type) return v;
-    lw_fail(r->err, "shard %d: %s", r->shard, !v ? r->redis->why : v->type == REDIS_REPLY_ERROR ? v->str : "Redis answers in another form");
+    const char *says = v && v->type == REDIS_REPLY_ERROR ? lw_redis_deposed(v->str) : NULL;
+    if (says)
+        lw_fail(r->err, "shard %d: %s (%s); run the command again when that is over", r->shard, says, v->str);
+    else
+        lw_fail(r->err, "shard %d: %s", r->shard,
+                !v                             ? r->redis->why
+                : v->type == REDIS_REPLY_ERROR ? v->str
+                                               : "Redis answers in another form");
     if (v) freeReplyObject(v);
     return NULL;
 }
@@ -162,7 +170,7 @@ static int64_t floor_of(const struct reading *r, int part) {
 
 static void take_state(struct reading *r, int part, int64_t replay, int64_t offset, int state) {
     struct ledger_part *p = &r->l->parts[part];
-    if (replay) { /* a replay is a message of its own that no commit covers, so if it waits it must be in a list */
+    if (replay) { /* a replay is a message of its own that no commit covers, so a replay that waits must be in a list */
         if (state == LW_STATE_WAITING) add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
         return;
     }
@@ -180,7 +188,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     const char *colon = memrchr(name, ':', n);
     int64_t replay;
     int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
-    if (part < 0) return 0; /* belongs to no partition of this application */
+    if (part < 0) return 0; /* the segment belongs to no partition of this application */
     int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT, floor = replay ? 0 : floor_of(r, part);
     redisReply *v = take(r, lw_redis_ask(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1), REDIS_REPLY_STRING);
     if (!v) return -1;
@@ -235,7 +243,7 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     char key[800], lanes[160], skip[24], many[16];
     struct lw_bytes lane = r->lists.a[list];
     size_t n = lane.n, n_key = (size_t)snprintf(key, sizeof key, "%swait:", r->prefix);
-    if (n_key + n > sizeof key) n = sizeof key - n_key; /* not one of our lanes, because a long key is replaced by its hash */
+    if (n_key + n > sizeof key) n = sizeof key - n_key; /* no lane has so long a name, because a long key is replaced by its hash */
     memcpy(key + n_key, lane.p, n);
     const char *argv[] = {"EVAL", lw_op_lines.text, "2", key, lanes, skip, many, lane.p};
     size_t len[8];
@@ -248,8 +256,8 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
 }
 
 /* Reads a list from its oldest end, from which workers meanwhile remove finished heads. Pages
- * overlap by half, so that a list that becomes shorter is still read completely. If it shrinks
- * even faster, the next pass reads the rest. */
+ * overlap by half, so that a list that becomes shorter is still read completely. If the list
+ * shrinks even faster, the next pass reads the rest. */
 static int read_list(struct reading *r, uint32_t list) {
     size_t from = 0;
     for (;;) {
@@ -289,8 +297,8 @@ static bool before(const struct at *x, const struct at *y) {
     return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
 }
 
-/* Reads the state of a message that does not fit again. Notes a difference only if the state is `is` or
- * `or_is`; otherwise the message has moved on meanwhile. */
+/* Reads once more the state of a message that does not fit. Notes a difference only if the state is `is` or `or_is`; otherwise the message
+ * has moved on meanwhile. */
 static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is, bool has_list) {
     int state = state_now(r, a);
     if (state < 0) return -1;
@@ -300,8 +308,8 @@ static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a,
     return 0;
 }
 
-/* Judges each message in a list. A message that a list holds twice is counted once: one owner
- * may have put it back and the next parked it again. */
+/* Compares each message in a list with its state. A message that is twice in one list is counted once and is no fault: one worker
+ * may have put it back into the list while another one parked it. */
 static int judge_listed(struct reading *r) {
     size_t w = 0;
     for (size_t i = 0; i < r->listed.n; i++) {
@@ -314,7 +322,7 @@ static int judge_listed(struct reading *r) {
         while (w < r->waiting.n && before(&r->waiting.a[w], a)) w++;
         bool waits = w < r->waiting.n && same(&r->waiting.a[w], a);
         p->listed += waits && !a->replay && a->offset >= p->committed;
-        bool may_lack_mark = a->replay; /* the mark of a replay may have expired */
+        bool may_lack_mark = a->replay; /* the mark of a replay may expire while the replay still waits */
         if (!waits && !may_lack_mark && suspect(r, LEDGER_UNMARKED, a, 0, 0, true)) return -1;
     }
     return 0;

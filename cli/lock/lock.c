@@ -51,6 +51,10 @@ static const struct cli_option lock_options[] = {
      .metavar = "URL",
      .help = "the locks of the lock library in this Redis (redis://, rediss://, unix://)",
      .at = AT(redis)},
+    {.name = "cluster",
+     .kind = CLI_FLAG,
+     .help = "with --redis: a Redis Cluster; the URL names one of its nodes or several, as redis://HOST:PORT,HOST:PORT",
+     .at = AT(cluster)},
     {.name = "tls-ca",
      .kind = CLI_TEXT,
      .metavar = "FILE",
@@ -134,6 +138,7 @@ static const char *const examples[] = {
     "ls --redis unix:///run/redis.sock --without-ttl",
     "show c-17 -c orders.json",
     "break c-17 -c orders.json --execute",
+    "exec nightly --redis redis://h1,h2 --cluster -- ./report",
     NULL,
 };
 
@@ -157,6 +162,7 @@ static int check(const struct lock_args *a) {
     if ((a->tls_ca || a->tls_cert || a->tls_key || a->tls_name) && !a->redis)
         return cli_misuse(cli, "--tls-… goes with --redis; with -c the configuration has redis.tls");
     if (a->plain && !a->redis) return cli_misuse(cli, "--plain goes with --redis");
+    if (a->cluster && !a->redis) return cli_misuse(cli, "--cluster goes with --redis; with -c the configuration has redis.cluster");
     if (cli->n_set && !cli->config) return cli_misuse(cli, "--set goes with -c");
     if (a->paused && !cli->config) return cli_misuse(cli, "--paused goes with -c");
     if (bit == LS && a->plain && !a->match)
@@ -189,8 +195,7 @@ const struct cli_command cli_lock = {
     .run = run,
 };
 
-/* --- what the verbs share ---------------------------------------------------------------------------------------------------------------
- */
+/* --- what the verbs share ------------------------------------------------------------------------------------------------------------- */
 
 void lock_say(const struct lock_args *a, const char *fmt, ...) {
     va_list ap;
@@ -214,7 +219,37 @@ struct lw_config *lock_config(const struct lock_args *a) {
     return c;
 }
 
-/* Refuses a password in the URL, because everyone who lists processes would see it. */
+/* The nodes that a URL of several hosts names: redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT… */
+struct nodes {
+    struct lw_buf url; /* the URL with the first host alone */
+    char *hosts;
+    const char *address[LATCHWORK_MAX_ADDRESSES + 1]; /* one more than the library accepts, so that it refuses a list that is too long */
+    size_t n;
+};
+
+static void split_hosts(const char *url, struct nodes *out) {
+    const char *at = strrchr(url, '@'), *scheme = strstr(url, "://");
+    const char *hosts = at ? at + 1 : scheme ? scheme + 3 : url;
+    size_t n = strcspn(hosts, "/"), first = strcspn(hosts, ",/");
+    lw_buf_addf(&out->url, "%.*s%s%c", (int)(hosts + first - url), url, hosts + n, 0);
+    char *rest = out->hosts = lw_memdup(hosts, n);
+    while (rest && out->n <= LATCHWORK_MAX_ADDRESSES) out->address[out->n++] = strsep(&rest, ",");
+}
+
+static struct latchwork_client *open_cluster(const char *url, const struct latchwork_client_options *options,
+                                             struct latchwork_error *error) {
+    struct nodes nodes = {0};
+    split_hosts(url, &nodes);
+    struct latchwork_client_options o = *options;
+    o.cluster = nodes.address;
+    o.n_cluster = nodes.n;
+    struct latchwork_client *client = latchwork_client_open(nodes.url.p, &o, error);
+    lw_buf_free(&nodes.url);
+    free(nodes.hosts);
+    return client;
+}
+
+/* Takes user and password from the environment, because everyone who lists processes would see them in the URL. */
 struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error) {
     struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT,
                                          .user = getenv("LATCHWORK_REDIS_USER"),
@@ -223,7 +258,7 @@ struct latchwork_client *lock_client_open(const struct lock_args *a, struct latc
                                          .tls_cert = a->tls_cert,
                                          .tls_key = a->tls_key,
                                          .tls_name = a->tls_name};
-    return latchwork_client_open(a->redis, &o, error);
+    return a->cluster ? open_cluster(a->redis, &o, error) : latchwork_client_open(a->redis, &o, error);
 }
 
 int lock_target_open(struct lock_target *t, const struct lock_args *a, const struct latchwork_lock_options *options) {

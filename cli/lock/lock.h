@@ -21,7 +21,7 @@ struct lock_args {
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
     int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms; /* in ms, as given on the command line; 0: not given */
     int64_t limit;                                      /* maximum number of locks to list; 0: no limit */
-    bool plain, execute, paused, without_ttl;
+    bool plain, cluster, execute, paused, without_ttl;
 };
 
 int lock_exec(const struct lock_args *a);
@@ -38,8 +38,8 @@ void lock_say(const struct lock_args *a, const char *fmt, ...) __attribute__((fo
  * out the check of the handler section, because no handler is needed. */
 struct lw_config *lock_config(const struct lock_args *a);
 
-/* Opens a client for the Redis of --redis, which logs in as the options and environment variables say.
- * Returns NULL with *error on failure. */
+/* Opens a client for the Redis that --redis names, or for the cluster whose nodes --redis names. The client logs in as the options and
+ * environment variables say. Returns NULL with *error on failure. */
 struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error);
 
 /* The lock that KEY names: that of a lane of an application, or that of a name in one Redis. */
@@ -64,12 +64,12 @@ struct lock_row {
     struct lw_bytes holder;  /* p is NULL if the holder is unknown */
     uint64_t fence;          /* 0: unknown */
     int64_t since_ms;        /* start of the hold, ms since 1970 by Redis' clock; 0: unknown */
-    int64_t left_ms, now_ms; /* ms until it ends (-1: it has no TTL); time of the answer, by Redis' clock */
+    int64_t left_ms, now_ms; /* ms until the hold ends (-1: there is no TTL); time of the answer, by Redis' clock */
     int64_t waiting;
     bool paused;
 };
-/* Makes a row of the library's information. If a tag is given, the lock is that of a lane, and
- * its key is what follows the tag. */
+/* Makes a row of what the library tells about a lock. If a tag is given, the lock is that of a lane,
+ * and the lane's key is the part of the lock's name behind the tag and "lock:". */
 struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_ms, bool plain, const char *tag, int shard);
 /* Returns the time of Redis' clock, ms since 1970, or of this machine's clock if Redis cannot be
  * asked. */

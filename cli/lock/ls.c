@@ -63,8 +63,8 @@ static void tell_foreign(const struct lock_args *a, const struct lw_foreign *for
              foreign->n == 1 ? "" : ", ...");
 }
 
-/* Lists the locks of one Redis and closes its client. If the client is NULL, reports *opened,
- * which says why it could not be opened. */
+/* Lists the locks of one Redis and closes its client. If the client is NULL, the function reports the error *opened, which says why it
+ * could not be opened. */
 static int list_one(struct listing *l, struct latchwork_client *client, const struct latchwork_error *opened, const char *glob,
                     unsigned flags) {
     struct latchwork_error error = {0};

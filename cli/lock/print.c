@@ -66,8 +66,7 @@ const char *lock_text(struct lw_bytes b, char *out, size_t size) {
     return out;
 }
 
-/* --- JSON -------------------------------------------------------------------------------------------------------------------------------
- */
+/* --- JSON ----------------------------------------------------------------------------------------------------------------------------- */
 
 static char *base64(struct lw_bytes b) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -139,8 +138,7 @@ void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder
     print(o);
 }
 
-/* --- columns ----------------------------------------------------------------------------------------------------------------------------
- */
+/* --- columns -------------------------------------------------------------------------------------------------------------------------- */
 
 static const char *span(int64_t ms, char *out, size_t size) {
     if (ms < 0) ms = 0;

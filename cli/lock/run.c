@@ -48,7 +48,7 @@ bool lock_signals_begin(struct lock_signals *s) {
     sigaddset(&watched, SIGCHLD);
     blocked = watched;
     sigaddset(&blocked, SIGPIPE); /* if nobody reads our output any more, the command continues */
-    sigaddset(&blocked, SIGTTOU); /* otherwise taking the terminal back from the command would stop us */
+    sigaddset(&blocked, SIGTTOU); /* unless SIGTTOU is blocked, taking the terminal back from the command stops us */
     s->fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -183,7 +183,7 @@ static void lose(struct run *r) {
     int64_t end = latchwork_hold_deadline_ms(r->hold);
     r->ran.lost = true;
     r->kill_ms = now + r->kill_after_ms;
-    if (why == LATCHWORK_LOSS_UNCONFIRMED) { /* nobody else can have the lock until its lease ends */
+    if (why == LATCHWORK_LOSS_UNCONFIRMED) { /* the lease was not renewed, but until its end nobody else can have the lock */
         int64_t last = end - (end - now) / MARGIN_DIVISOR;
         if (last < r->kill_ms) r->kill_ms = last;
     }
@@ -228,8 +228,8 @@ static void look_at_child(struct run *r) {
     }
 }
 
-/* If the command has ended, deals with its group before the command is reaped, because afterwards the
- * group's number may belong to other processes. */
+/* If the command has ended, kills the rest of its process group if the lock is lost. This comes before the
+ * command is reaped, because afterwards the group's number may belong to other processes. */
 static void look(struct run *r) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == r->pid) {

@@ -10,7 +10,7 @@
 enum { AUDIT_LIMIT = 50, ENTRIES_MAX = 10100 };
 
 /* An entry of a shard's stream `audit`. Its fields point into the reply, which must
- * outlive it. */
+ * outlive the entry. */
 struct entry {
     int64_t ms, nth; /* the two parts of the entry's id */
     int shard;
@@ -76,7 +76,7 @@ static void put_json(const struct entry *e) {
     for (size_t i = 0; i + 1 < e->fields->elements; i += 2) {
         const redisReply *name = e->fields->element[i], *value = e->fields->element[i + 1];
         const char *as = strcmp(name->str, "did") == 0 ? "event" : strcmp(name->str, "by") == 0 ? "who" : name->str;
-        if (strcmp(as, "at_ms") == 0) continue; /* left out, because the entry's id has the time */
+        if (strcmp(as, "at_ms") == 0) continue; /* this field is left out, because the entry's id has the time */
         if (is_number(as))
             json_object_set_new(j, as, json_integer(strtoll(value->str, NULL, 10)));
         else

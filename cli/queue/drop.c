@@ -44,7 +44,7 @@ static int import_line(struct ops *o, struct ops_job *j, const char *line, size_
         stop = ops_job_problem(j, where, err.text);
     } else {
         e.key = key;
-        if (o->args.again) { /* the replay number makes it a message of its own, which the marks of the original do not stop */
+        if (o->args.again) { /* the replay number makes the import a message of its own, which the marks of the original do not stop */
             e.replay = j->number;
             e.dedup = lw_bytes("", 0);
         }

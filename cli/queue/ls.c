@@ -13,10 +13,10 @@ enum { LS_LIMIT = 100, HEAD_BYTES = 256 };
 /* ---- ls ---- */
 
 struct row {
-    struct ops_lane l; /* its name and lock are owned copies */
+    struct ops_lane l; /* the lane; its name and lock are owned copies */
 };
 struct rows {
-    struct row *row; /* if the number of rows is limited, a heap until all are read: its top is the row that would be shown last */
+    struct row *row; /* if `most` limits the rows, a heap while lanes are read, with the row to be shown last at the top */
     size_t n, cap, most;
     bool by_size, reverse;
     uint64_t lanes, waiting;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/redis/connection.h"
+#include "base/redis/servers.h"
 #include "config/shard.h"
 
 #include <stdlib.h>
@@ -22,7 +23,11 @@ struct look {
 
 static redisReply *take(struct look *l, redisReply *r, int type) {
     if (r && r->type == type) return r;
-    lw_fail(l->err, "%s: %s", l->tag, !r ? l->redis->why : r->type == REDIS_REPLY_ERROR ? r->str : "an answer of another type");
+    const char *says = r && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
+    if (says)
+        lw_fail(l->err, "%s: %s (%s); run the command again when that is over", l->tag, says, r->str);
+    else
+        lw_fail(l->err, "%s: %s", l->tag, !r ? l->redis->why : r->type == REDIS_REPLY_ERROR ? r->str : "an answer of another type");
     if (r) freeReplyObject(r);
     return NULL;
 }
@@ -44,7 +49,7 @@ static void add_name(struct look *l, const char *key, size_t n) {
     }
 }
 
-/* If messages wait in the lane, notes its name if it is paused, else that something may still move. */
+/* Looks at one lane. A lane without waiting messages is left out. The name of a paused lane is noted; any other lane may still move. */
 static int look_at_lane(struct look *l, const char *key, size_t n) {
     redisReply *len = take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
     if (!len) return -1;
@@ -72,7 +77,7 @@ static int look_at_locks(struct look *l, const redisReply *page) {
     return 0;
 }
 
-/* Follows a cursor to its end, or until something may move. */
+/* Follows a cursor to its end, or until it finds a lane that may still move. */
 static int walk(struct look *l, const char *command, const char *pattern, int (*fn)(struct look *l, const redisReply *page)) {
     char cursor[32] = "0";
     do {

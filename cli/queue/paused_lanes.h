@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For --drain: finds out whether only paused lanes are left. It is called only after nothing has
- * moved for a while. */
+/* Finds out for `run --drain` if only paused lanes are left. It is called only after nothing has moved for a while. */
 #ifndef LW_CLI_QUEUE_PAUSED_LANES_H
 #define LW_CLI_QUEUE_PAUSED_LANES_H
 
@@ -11,8 +10,8 @@
 enum { LW_PAUSED_NAMES_MAX = 100 };
 
 /* Returns the number of paused lanes with waiting messages if nothing will move any more: no
- * other lane has waiting messages, and no lane is locked, by a handler at work or a backoff.
- * Appends the names of the first ones, printable, separated by ", ". Returns 0 if something may
+ * other lane has waiting messages, and no lane has a lock, be it of a running handler or of a backoff.
+ * Appends the names of the first of these lanes, printable, separated by ", ". Returns 0 if something may
  * still move, -1 if Redis could not be asked. It may take some seconds, but never blocks Redis,
  * because it uses cursors and no KEYS. */
 int lw_paused_lanes(const struct lw_config *c, struct lw_buf *names, struct lw_err *err);

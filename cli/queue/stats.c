@@ -73,7 +73,7 @@ static void add_reason(struct stats *s, const char *text, size_t n) {
     if (r) r->n++;
 }
 
-/* Counts the reasons of the newest dead letters. */
+/* Counts the dead letters of a shard, and the reasons of the newest ones. */
 static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
     struct lw_bytes none = lw_bytes("", 0);
     long long n;
@@ -104,8 +104,7 @@ static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
 
 static int by_count(struct reason *a, struct reason *b) { return a->n < b->n ? 1 : a->n > b->n ? -1 : 0; }
 
-/* Adds up the floors. It asks only the first shard, because every shard knows the commits of all
- * partitions. */
+/* Adds up the floors. Asking the first shard is enough, because every shard knows the commits of all partitions. */
 static int floors(struct ops *o, int64_t *sum) {
     ops_begin(o, "HGETALL"), ops_key(o, &o->shards[0], "floor", lw_bytes("", 0));
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);

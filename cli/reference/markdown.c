@@ -26,7 +26,7 @@ static void plain(const char *text, size_t n, struct lw_buf *out) {
     if (n && *text == '.' && (!out->n || out->p[out->n - 1] == '\n')) lw_buf_addf(out, "\\&");
     for (size_t i = 0; i < n; i++) {
         if (text[i] == '\\' && i + 1 < n && strchr("|*`[", text[i + 1]))
-            i++; /* drop the backslash that Markdown needs before this character */
+            i++; /* leave out the backslash that Markdown needs before this character */
         character(text[i], out);
     }
 }

@@ -36,8 +36,7 @@ static void man_name(const struct cli_command *c, char out[NAME_MAX_BYTES]) {
     snprintf(out, NAME_MAX_BYTES, "doc/man/latchwork%s%s.1", c ? "-" : "", c ? c->name : "");
 }
 
-/* Whether there is a man page for a command, or for the program (NULL): every visible command
- * that this version has gets one. */
+/* Returns true if a command has a man page. The program (NULL) and each visible command of this version have one. */
 static bool has_man(const struct cli_command *c) { return !c || (c->run && !c->hidden); }
 
 static void list(void) {

@@ -53,7 +53,7 @@ static const struct cli_status statuses[] = {
     {0},
 };
 
-/* What a reload needs to know of the run that it changes. */
+/* What a reload needs to know of the run that the reload changes. */
 struct run {
     struct run_args args;
     struct lw_supervise_options options;

@@ -143,7 +143,7 @@ static int again(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Reads again the kept lanes that this refresh did not reach. */
+/* Reads again those lanes which top keeps and this refresh has not read yet. */
 static int look_again(struct top *t, int s) {
     struct lw_bytes names[TOP_LANES];
     size_t n = 0;
@@ -173,7 +173,7 @@ int64_t top_waiting(const struct top *t, bool *about) {
         n += t->shard[s].whole ? t->shard[s].waiting : t->shard[s].now_waiting;
         *about |= !t->shard[s].whole;
     }
-    /* until a round is complete, the supervisor's count may be higher than the sum so far */
+    /* until a round is complete, take the supervisor's count if it is higher than the sum so far */
     if (*about && t->fleet.on && !t->o->args.match && t->fleet.waiting > n) n = t->fleet.waiting;
     return n;
 }
@@ -237,8 +237,7 @@ static int add_count(struct top *t, int s, const char *command, const char *name
     return 0;
 }
 
-/* Reads commits and the number of workers. It asks only the first shard, because every shard
- * knows them all. */
+/* Reads commits and the number of workers. Asking the first shard is enough, because every shard knows all commits and workers. */
 static int look_at_commits(struct top *t) {
     struct ops *o = t->o;
     long long workers;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `latchwork top` knows, and where it asks.
  *
- * From Redis come counts, lanes, dead letters and commits. It is asked with cursors and small scripts, and a refresh asks a bounded
- * number of questions, whatever the number of lanes. If a shard has more lanes than one refresh looks at, top goes round them: it
- * keeps the lanes with the most waiting messages and looks at them in each refresh, and the round finds others. From the HTTP server
- * of the supervisor (http.listen) comes what only workers know: rates, lag, each worker's state. If one of the two does not answer,
- * the rest is still shown. */
+ * Redis tells counts, lanes, dead letters and commits. Top asks it with cursors and small scripts, and a refresh asks a bounded number of
+ * questions, whatever the number of lanes. If a shard has more lanes than one refresh looks at, each refresh continues a round through all
+ * lanes: top keeps the lanes with the most waiting messages and looks at them in each refresh, and the round finds further ones. The HTTP
+ * server of the supervisor (http.listen) tells what only workers know: rates, lag, each worker's state. If Redis or the supervisor does not
+ * answer, top still shows what the other one tells. */
 #ifndef LW_CLI_TOP_PRIVATE_H
 #define LW_CLI_TOP_PRIVATE_H
 
@@ -15,8 +15,8 @@ enum { TOP_LANES = 256, TOP_LOOK = 1024 /* TOP_LOOK: maximum number of lanes per
 enum top_sort { TOP_BY_WAITING, TOP_BY_AGE, TOP_BY_TRIES, TOP_SORTS };
 
 struct top_lane {
-    struct ops_lane l; /* its name and lock are owned copies */
-    uint64_t seen;     /* number of the last refresh that read it */
+    struct ops_lane l; /* the lane; its name and lock are owned copies */
+    uint64_t seen;     /* number of the last refresh that read the lane */
 };
 
 struct top_shard {

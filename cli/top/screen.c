@@ -23,7 +23,7 @@ struct screen {
     char input[INPUT_MAX];
     size_t n_input;
     struct lw_buf lane; /* name of the marked lane, or of the lane that the question is about */
-    int capital;        /* the capital key whose question waits for an answer */
+    int capital;        /* the capital letter whose question waits for an answer */
     struct lw_buf said, footer;
     bool stale, quit;
 };
@@ -241,7 +241,7 @@ static void loop(struct screen *s) {
 int top_screen(struct top *t, int64_t interval_ms) {
     struct screen s = {.t = t, .v = {.interval_ms = interval_ms}};
     struct sigaction end = {.sa_handler = on_end};
-    sigaction(SIGINT, &end, NULL); /* set before ncurses installs its own handler */
+    sigaction(SIGINT, &end, NULL); /* must come before ncurses starts, which keeps a handler that is already set */
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGHUP, &end, NULL);
     SCREEN *terminal = newterm(NULL, stdout, stdin);

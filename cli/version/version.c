@@ -6,12 +6,15 @@
 #include "config/librdkafka.h"
 
 #include <hiredis/hiredis.h>
+#include <curl/curl.h>
 #include <jansson.h>
+#include <libpq-fe.h>
 #include <librdkafka/rdkafka.h>
 #include <microhttpd.h>
 #include <ncurses.h>
 #include <openssl/crypto.h>
 #include <openssl/opensslv.h>
+#include <pg_config.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +40,7 @@ static const struct cli_status statuses[] = {{"0", "printed", 0}, {"1", "stdout 
 
 /* --- libraries ---------------------------------------------------------------------------------------------------------------------- */
 
-enum { LIBRARIES = 8, TEXT_MAX = 64 };
+enum { LIBRARIES = 10, TEXT_MAX = 64 };
 
 /* One library. `loaded` is "" if the library does not tell its version at run time. */
 struct library {
@@ -48,7 +51,7 @@ struct library {
 static void number(char out[TEXT_MAX], unsigned a, unsigned b, unsigned c) { snprintf(out, TEXT_MAX, "%u.%u.%u", a, b, c); }
 
 static void find_libraries(struct library all[LIBRARIES]) {
-    unsigned rd = RD_KAFKA_VERSION, xx = XXH_versionNumber(), mhd = (unsigned)MHD_VERSION;
+    unsigned rd = RD_KAFKA_VERSION, xx = XXH_versionNumber(), mhd = (unsigned)MHD_VERSION, pq = (unsigned)PQlibVersion();
     memset(all, 0, LIBRARIES * sizeof *all);
     all[0].name = "librdkafka";
     number(all[0].compiled, rd >> 24, rd >> 16 & 0xff, rd >> 8 & 0xff);
@@ -63,7 +66,7 @@ static void find_libraries(struct library all[LIBRARIES]) {
     snprintf(all[3].loaded, TEXT_MAX, "%s", sqlite3_libversion());
     all[4].name = "libmicrohttpd";
     snprintf(all[4].compiled, TEXT_MAX, "%x.%x.%x", mhd >> 24, mhd >> 16 & 0xff,
-             mhd >> 8 & 0xff); /* each byte holds two decimal digits, so it is printed in hex */
+             mhd >> 8 & 0xff); /* each byte holds two binary-coded decimal digits, which %x prints */
     snprintf(all[4].loaded, TEXT_MAX, "%s", MHD_get_version());
     all[5].name = "xxhash";
     number(all[5].compiled, XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE);
@@ -74,11 +77,18 @@ static void find_libraries(struct library all[LIBRARIES]) {
     all[7].name = "openssl";
     sscanf(OPENSSL_VERSION_TEXT, "%*s %15s", all[7].compiled);
     sscanf(OpenSSL_version(OPENSSL_VERSION), "%*s %15s", all[7].loaded);
+    all[8].name = "libpq";
+    sscanf(PG_VERSION, "%15s", all[8].compiled);
+    snprintf(all[8].loaded, TEXT_MAX, "%u.%u", pq / 10000, pq % 10000);
+    all[9].name = "libcurl";
+    snprintf(all[9].compiled, TEXT_MAX, "%s", LIBCURL_VERSION);
+    snprintf(all[9].loaded, TEXT_MAX, "%s", curl_version_info(CURLVERSION_NOW)->version);
 }
 
 /* --- abilities ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Abilities of librdkafka, each with a setting that needs it. It has an ability if no known limit refuses the setting. */
+/* Abilities of librdkafka, each with a setting that needs it. An ability counts as present unless a known limit of the
+ * loaded librdkafka refuses the setting. */
 static const struct {
     const char *name, *property, *value;
 } abilities[] = {

@@ -58,7 +58,7 @@ static void compose(char *out, size_t size, const struct lw_sup *s, uint64_t per
 
 static uint64_t rate(uint64_t count, int64_t ms) { return ms > 0 ? (uint64_t)((double)count * 1000 / (double)ms) : 0; }
 
-/* Moves the cursor back to the left edge, so that the next log line overwrites the live line. */
+/* Writes the live line, and moves the cursor back to the left edge, so that the next log line overwrites it. */
 static void live_line(const char *text) { fprintf(stderr, "\r%s\033[K\r", text); }
 
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
@@ -111,7 +111,8 @@ void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s
     fflush(stdout);
 }
 
-/* The worker goes on writing meanwhile, so the line may mix two consecutive messages. */
+/* Logs the message in a seat. The worker may write to the seat while this function reads it, so the line may mix two consecutive
+ * messages. */
 static void tell_seat(const struct lw_sup *s, int worker, const struct lw_seat *seat) {
     char identity[LW_IDENTITY_MAX], key[LW_KEY_TEXT], hash[24];
     uint32_t n = seat->n_key < LW_SEAT_KEY ? seat->n_key : LW_SEAT_KEY;

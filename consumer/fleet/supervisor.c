@@ -43,8 +43,8 @@ struct run {
 
 /* --- processes -------------------------------------------------------------------------------------------------------------------- */
 
-/* Every child takes these steps first: it arranges to end with the supervisor, takes signals
- * again, and leaves the terminal's Ctrl-C to the supervisor. */
+/* Every child takes these steps first: it arranges to end with the supervisor, unblocks signals, and leaves the terminal's Ctrl-C to the
+ * supervisor. */
 static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);
@@ -77,7 +77,7 @@ static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
 
 /* --- processes beside the workers: metrics and health; what the group commits during --drain ---------------------------------------- */
 
-/* Returns true in the child. */
+/* Forks a process beside the workers. Returns true in that process, false in the supervisor. */
 static bool fork_side(struct run *r, struct side *side, const char *who) {
     struct lw_sup *s = &r->sup;
     if (side->pid || s->stopping || s->now() < side->due_ms) return false;
@@ -146,8 +146,8 @@ static int ask_ends(struct run *r) {
     return LW_EXIT_OK;
 }
 
-/* Waits until the child ends or the supervisor is asked to end. The child has a time limit of
- * its own; a child that hangs is killed after twice that limit and a margin. */
+/* Waits until the child that reads the end offsets for --drain ends, or the supervisor is asked to end. The child has a time limit of
+ * its own; if it hangs, it is killed after twice that limit and a margin. */
 static int await_child(struct run *r, pid_t pid) {
     int64_t until = lw_boot_ms() + 2 * r->sup.times.ends_ms + r->sup.times.margin_ms;
     for (;;) {
@@ -193,8 +193,8 @@ static void claim_slot(struct run *r) {
     s->board->member_slot = s->o->member_claim ? s->o->member_claim(s->c, &r->claim) : -1;
 }
 
-/* Claims a slot again after a reload and notes whether the workers' ids have changed, because
- * these depend on the name, kafka.member_id and the topics. */
+/* Claims a slot of static membership (member.h) again after a reload, because the workers' ids depend
+ * on the name, kafka.member_id and the topics. Notes whether the ids have changed. */
 static void claim_again(struct run *r, const struct lw_config *before) {
     struct lw_sup *s = &r->sup;
     char was[LW_MEMBER_MAX], is[LW_MEMBER_MAX];
@@ -222,7 +222,7 @@ static void take_turn(struct run *r, int worker) {
     lw_sup_step(s, &s->workers[worker], LW_SUP_RELOAD);
 }
 
-/* Starts the workers that a reload added, after earlier workers with their numbers have ended. */
+/* Starts the workers that a reload added. A worker whose predecessor of the same number has not ended yet is started by a later call. */
 static void start_missing(struct run *r) {
     struct lw_sup *s = &r->sup;
     if (s->stopping || s->refused) return;
@@ -232,8 +232,7 @@ static void start_missing(struct run *r) {
     }
 }
 
-/* Stops surplus workers, which are those with the highest numbers. The others are replaced one
- * at a time. */
+/* Starts missing workers, and stops surplus ones, which are those with the highest numbers. The others are replaced one at a time. */
 static void resize(struct run *r, int n) {
     struct lw_sup *s = &r->sup;
     struct lw_board *b = s->board;
@@ -436,8 +435,7 @@ static int run_all(struct run *r) {
     return exit_status(r);
 }
 
-/* From here on signals arrive through a descriptor. The children get back the mask that was
- * there before. */
+/* From here on signals arrive through a descriptor. Prepares the mask of signals for the children, too. */
 static int open_signals(struct run *r) {
     sigemptyset(&r->watched);
     static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1};
@@ -445,7 +443,7 @@ static int open_signals(struct run *r) {
     if (sigprocmask(SIG_BLOCK, &r->watched, &r->inherited) == -1) return -1;
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         sigdelset(&r->inherited, watched[i]); /* workers must receive these signals, whatever our parent blocked */
-    sigaddset(&r->inherited, SIGUSR1);        /* SIGUSR1 stays blocked, so that a worker without a handler for it does not die of it */
+    sigaddset(&r->inherited, SIGUSR1);        /* SIGUSR1 stays blocked, so that a worker that cannot handle it yet does not die of it */
     signal(SIGCHLD, SIG_DFL);                 /* if our parent ignored SIGCHLD, the kernel would not report deaths */
     r->signals = signalfd(-1, &r->watched, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signals == -1 ? -1 : 0;

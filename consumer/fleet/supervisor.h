@@ -2,8 +2,8 @@
 /* The supervisor: forks the workers, restarts those that end unasked, and ends them in order.
  *
  * It is a table [state][event] of small functions (consumer/fleet/table.c); the loop (supervisor.c) only turns signals, deaths and
- * deadlines into events. It has no threads and no connections of its own: it asks for what it needs of Kafka and the configuration by the
- * functions of lw_supervise_options, which tests replace.
+ * deadlines into events. It has no threads and no connections of its own: it gets what it needs from Kafka and the configuration through
+ * the functions of lw_supervise_options, which tests replace.
  *
  *               START              STOP            exit
  *        IDLE ---------> RUNNING ---------> STOPPING ----> GONE
@@ -44,7 +44,7 @@ struct lw_supervise_options {
     bool drain;    /* end the run once everything that was in the topics at its start is committed */
     bool json;     /* print the summary as one JSON object */
     bool progress; /* show a live line on stderr */
-    /* The worker process; its return value is the process's exit status. */
+    /* The main function of a worker process; its return value is the exit status of the process. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
     /* Called on SIGHUP: returns a new configuration, or NULL if it has errors, which it has
      * logged. May change `blames_worker` of these options to match. Without this function,
@@ -59,9 +59,8 @@ struct lw_supervise_options {
      * Runs in a process of its own, which is started again if it ends. NULL: only commits of
      * this run's workers count. */
     int (*follow)(const struct lw_config *c, struct lw_board *board);
-    /* For --drain, once nothing has moved for a while: if only lanes that are paused have
-     * waiting messages, appends their names and returns how many there are; then the run ends
-     * with 1. Returns 0 if the run should go on. May be NULL. */
+    /* For --drain, once nothing has moved for a while: if only lanes that are paused have waiting messages, appends their names and
+     * returns how many there are; then the run ends with status 1. Returns 0 if the run should go on. May be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
     /* Serves metrics and health in a process of its own, which is started again if it ends, and
      * is killed at the end of the run. It only reads the board. May be NULL. */
@@ -77,10 +76,9 @@ struct lw_supervise_options {
     struct lw_supervise_times times;
 };
 
-/* Runs until stopped or drained and returns the exit status of the program. Call it in a process
- * without other threads, because it forks, and a worker ends when the thread that forked it
- * does. It handles SIGTERM, SIGINT, SIGHUP, SIGUSR1 (passed on to the workers, which log what
- * they remember) and SIGCHLD, and reaps every child of the process. */
+/* Runs until stopped or drained and returns the exit status of the program. Call it in a process without other threads, because it
+ * forks, and a worker ends when the thread that forked it ends. It handles SIGTERM, SIGINT, SIGHUP, SIGUSR1 (passed on to the workers,
+ * which log what they remember) and SIGCHLD, and reaps every child of the process. */
 int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o);
 
 #endif

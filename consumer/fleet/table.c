@@ -244,7 +244,7 @@ static bool is_crash(int sig) {
 static enum lw_sup_event classify_signal(struct lw_sup_worker *w, int sig) {
     if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED; /* w->why already says what hung */
     bool asked = w->state == LW_SUP_STOPPING || w->state == LW_SUP_ROLLING;
-    if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN; /* the supervisor sent the signal before the worker had installed its handler */
+    if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN; /* the signal came before the worker had installed its signal handler */
     snprintf(w->why, sizeof w->why, "died of signal %d (%s)", sig, strsignal(sig));
     return is_crash(sig) ? LW_SUP_CRASHED : LW_SUP_KILLED;
 }

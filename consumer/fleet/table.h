@@ -32,8 +32,8 @@ enum lw_sup_event {
     LW_SUP_EVENTS
 };
 
-/* How long a value has not changed, in ticks of the supervisor. If time were measured instead,
- * all workers would look hung after the machine slept or the supervisor was stopped. */
+/* Counts the ticks of the supervisor in which a value has not changed. If time were measured instead, all workers would look hung after the
+ * machine slept or the supervisor was stopped. */
 struct lw_sup_still {
     int64_t seen;
     int64_t for_ms;

@@ -12,7 +12,7 @@ enum {
     BLOCK_S = 5, /* a pop blocks at most this long, so that a dead connection is noticed soon */
     ANSWER_MS = 2 * BLOCK_S * 1000,
     RECONCILE_MAX = 1024, /* maximum number of hints read back from `claimed`; the janitor makes the rest again */
-    FULL_PAUSE_MS = 100,  /* time between two calls of the script while Redis is at maxmemory */
+    FULL_PAUSE_MS = 100,  /* time between two calls of hints.lua while Redis is at maxmemory */
     FULL_MS = 2000,       /* time until the pop is tried again after Redis was at maxmemory */
     FULL_BATCH = 64,
     REFUSED_MS = 1000,
@@ -80,9 +80,10 @@ static void on_reply(void *ctx, const redisReply *r) {
     enum asked asked = h->asked;
     h->asked = asked == POP ? EXPIRY : NOTHING;
     if (r->type != REDIS_REPLY_ERROR && asked == h->refused_at) h->refused_at = NOTHING;
-    if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r); /* LOST is ignored, because the worker notices it by itself */
+    /* the answer LOST of hints.lua is ignored, because the worker's logic finds out by itself that the epoch has ended */
+    if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r);
     if (r->type ==
-        REDIS_REPLY_ARRAY) /* `claimed` holds the newest first, the script returns the oldest first; the order is not essential */
+        REDIS_REPLY_ARRAY) /* `claimed` holds the newest hint first, hints.lua returns the oldest first; the order is not essential */
         for (size_t i = 0; i < r->elements; i++) tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
 }
 
@@ -99,8 +100,8 @@ static void pop(struct lw_hints *h) {
     send_asked(h, POP);
 }
 
-/* Sends the text with EVAL, not its hash with EVALSHA: this is rare, and a server that does not
- * know the script needs no second round trip. */
+/* Sends the script's text with EVAL, not its hash with EVALSHA: the call is rare, and this way a server that does not know the script needs
+ * no second round trip. */
 static void look(struct lw_hints *h, int64_t now) {
     char epoch[64];
     h->next_ms = now + FULL_PAUSE_MS;

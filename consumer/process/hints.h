@@ -15,7 +15,7 @@ struct lw_hints;
 
 struct lw_hints_setup {
     struct lw_finder *finder; /* borrowed */
-    const char *owner;        /* name of the worker that owns the connection; lent */
+    const char *owner;        /* name of the worker that owns the connection; borrowed */
     int shard;
     int64_t ttl_ms;
     const char *prefix;                                            /* "lw:{NAME.SHARD}:"; borrowed */
@@ -26,18 +26,17 @@ struct lw_hints_setup {
 
 struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup);
 void lw_hints_close(struct lw_hints *h);
-/* Sets whether hints are wanted, and connects when they are first wanted. When they are no
- * longer wanted, a pop under way may still bring one. Calls no event function. */
+/* Sets whether hints are wanted, and connects when they are first wanted. When they are no longer wanted, a pop under way may still
+ * bring one. This function never calls hint(). */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
 
-/* Returns the error with which the server refuses what hints need; NULL if it refuses nothing. */
+/* Returns the error with which the server refuses a command that hints need; NULL if it refuses none. */
 const char *lw_hints_refused(const struct lw_hints *h);
 
 struct pollfd lw_hints_poll(const struct lw_hints *h);
 int64_t lw_hints_due_ms(const struct lw_hints *h);
 void lw_hints_serve(struct lw_hints *h, short revents);
-/* Called after each turn: asks for the next hint if hints are wanted and no question is
- * unanswered. */
+/* Called after each turn: asks for the next hint if hints are wanted and no request for one is unanswered. */
 void lw_hints_step(struct lw_hints *h);
 
 #endif

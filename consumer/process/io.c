@@ -20,7 +20,7 @@ static int64_t io_wall_ms(void *ctx) {
     return lw_wall_ms();
 }
 
-/* splitmix64, seeded by the kernel; the numbers need only be unique */
+/* Returns a random number by the algorithm splitmix64, seeded by the kernel. The numbers need only be unique, not secret. */
 static uint64_t io_random(void *ctx) {
     struct process *p = ctx;
     uint64_t z = p->random += 0x9e3779b97f4a7c15U;
@@ -141,7 +141,7 @@ static void on_assign(void *ctx, const struct lw_assigned *a) {
 
 static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     struct process *p = ctx;
-    bool refused = p->ended && p->status == LW_EXIT_REFUSED; /* a refused worker's view of offsets is not trusted */
+    bool refused = p->ended && p->status == LW_EXIT_REFUSED; /* a refused worker must not commit the offsets that it knows */
     lw_worker_revoke(p->logic, gens, n, lost || refused || p->leaving);
 }
 

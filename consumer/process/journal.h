@@ -5,9 +5,8 @@
  *     start <boot us> <pid> <identity> <key in hex, "-" for an empty one> <fence> <attempt>
  *     end   <boot us> <pid> <identity> <key> <fence> <attempt> <done|retry|dead|back>
  *
- * Each line is appended by one write(2), so that all workers can share a file. The start is
- * written before the handler runs, the end after it: the interval in the file encloses the true
- * one. Thread-safe. */
+ * Each line is appended by one write(2), so that all workers can share a file. The start is written before the handler runs, the end after
+ * the handler has run, so that the interval in the file encloses the true one. Thread-safe. */
 #ifndef LW_CONSUMER_PROCESS_JOURNAL_H
 #define LW_CONSUMER_PROCESS_JOURNAL_H
 

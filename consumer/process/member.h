@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Static membership: the group.instance.id of each worker.
  *
- * A static member that rejoins under its id within session.timeout.ms gets its partitions back without
- * a rebalance. When a dynamic member dies, every member of the group waits until its session ends. The
- * id is
+ * A static member that rejoins under its id within session.timeout.ms gets its partitions back without a rebalance. When a dynamic
+ * member dies, the whole group waits until the session of that member ends. The id is
  *
  *     NAME-MEMBER-SLOT-WORKER-TOPICS
  *
@@ -13,8 +12,8 @@
  * kafka.topics, because a broker does not notice when a known static member subscribes to other
  * topics.
  *
- * If kafka.properties set group.instance.id, the id is ID-WORKER-TOPICS with that ID, and each
- * supervisor of the group must be given another one. */
+ * If kafka.properties set group.instance.id, the id is ID-WORKER-TOPICS, where ID is the value of that property, and each supervisor of the
+ * group needs another value. */
 #ifndef LW_CONSUMER_PROCESS_MEMBER_H
 #define LW_CONSUMER_PROCESS_MEMBER_H
 

@@ -6,6 +6,7 @@
 #include "consumer/process/journal.h"
 #include "handlers/job_queue.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,9 +17,9 @@
 enum {
     HAND = 32,         /* maximum number of jobs that one thread takes at once */
     FAST_US = 50,      /* if jobs take longer on average, a thread takes one at a time */
-    HANDFUL_US = 1000, /* maximum work that a thread takes at once, by the average time of a job */
+    HANDFUL_US = 1000, /* maximum time of the jobs that a thread takes at once, estimated by the average time of a job */
     STUCK_US = 1000,   /* if a thread is busy with one job or chain for this long, others steal the rest of its hand */
-    CHAIN_US = 20000,  /* time with followers after which a thread checks whether other jobs wait */
+    CHAIN_US = 20000,  /* after running followers for this long, a thread checks whether other jobs wait */
     LOOK_MS = 2,       /* time between two checks of an idle thread for hands to steal from */
 };
 
@@ -37,8 +38,11 @@ struct worker_thread {
     struct lw_slot *slot;
     _Atomic int64_t busy_since_us; /* start of the job that is in the handler; in a chain: start of the first job */
     struct hand hand;
-    struct lw_job **batch;
-    char pad[64]; /* keeps other data off the cache line of the hand, which its owner writes often */
+    /* These are for handlers that take batches; each array has batch_max elements. */
+    struct lw_job **heads; /* jobs of different keys, with which the next batch begins */
+    struct lw_job **batch; /* the heads, and behind each head those of its followers that fit into the batch */
+    size_t *lengths;       /* of each head: how many jobs of its key the batch has */
+    char pad[64];          /* keeps other data off the cache line of the hand, which its owner writes often */
 };
 
 struct lw_pool {
@@ -48,13 +52,14 @@ struct lw_pool {
     struct lw_seat *seats; /* NULL: the worker has no seats */
     struct lw_counts *counts;
     int seats_a_thread;
-    size_t batch_max;
+    size_t batch_max, heads_max; /* maximum number of jobs, and of keys, in a batch */
+    bool gathers;                /* a batch may have several jobs of one key */
     int notify_fd, journal;
 
     pthread_mutex_t lock; /* guards the queue, idle, watchers, running, and writes to stop */
     pthread_cond_t work, ended;
     struct lw_job_queue queue;
-    size_t queued;      /* number of jobs in it */
+    size_t queued;      /* number of jobs in the queue */
     int idle, watchers; /* number of threads asleep, and of those among them that watch for hands to steal from */
     int running;        /* number of threads that have not ended */
     atomic_bool stop;   /* also read without the lock, between the jobs of a chain */
@@ -74,7 +79,7 @@ static uint64_t pack(uint64_t generation, size_t next, size_t end) { return gene
 static size_t next_of(uint64_t r) { return r >> 16 & 0xffff; }
 static size_t end_of(uint64_t r) { return r & 0xffff; }
 
-/* Takes the next job out of a hand, the thread's own or another's. Returns NULL if it is empty. */
+/* Takes the next job out of a hand, the thread's own or another's. Returns NULL if the hand is empty. */
 static struct lw_job *take_from(struct hand *h) {
     uint64_t r = atomic_load(&h->range);
     while (next_of(r) < end_of(r)) {
@@ -131,8 +136,7 @@ static struct lw_job *pop(struct lw_pool *p) {
     return lw_jobs_pop(&p->queue);
 }
 
-/* Returns how many jobs a thread takes at once: its share if jobs are known to be fast,
- * otherwise one. */
+/* Returns how many jobs a thread takes at once: if jobs are known to be fast, its share of the queue; otherwise one. */
 static size_t handful(const struct lw_pool *p) {
     int64_t average_us = atomic_load_explicit(&p->average_ns, memory_order_relaxed) / 1000;
     if (average_us >= FAST_US) return 1;
@@ -181,8 +185,9 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
             go_on = false;
             break;
         }
-        if ((*stolen = steal(p, lw_boot_us()))) { /* steal first, because that job has waited longer than those in the queue */
-            if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work); /* this thread stops watching, so another has to */
+        if ((*stolen = steal(p, lw_boot_us()))) { /* steal first, because a stolen job has waited longer than those in the queue */
+            /* this thread stops watching for hands to steal from, so another has to do it */
+            if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work);
             break;
         }
         if (fill_hand(p, t)) break;
@@ -192,22 +197,21 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
     return go_on;
 }
 
-/* Collects the next batch: the n followers that are in t->batch already, then jobs of the queue.
- * *until_us is when the followers lose their precedence; 0 if they have only begun. Returns 0
- * when the pool ends. */
-static size_t wait_batch(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
+/* Collects the heads of the next batch: the n followers that are in t->heads already, then jobs of the queue. Until the time *until_us,
+ * followers come before queued jobs; if *until_us is 0, this function sets it. Returns 0 when the pool ends. */
+static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
     pthread_mutex_lock(&p->lock);
-    if (n && now_us >= *until_us && p->queued > p->batch_max - n) /* the followers' time is over, and queued jobs do not fit beside them */
-        for (size_t i = 0; n; i++, n--) append(p, t->batch[i], t->batch[i], 1);
+    if (n && now_us >= *until_us && p->queued > p->heads_max - n) /* the followers' time is over, and queued jobs do not fit beside them */
+        for (size_t i = 0; n; i++, n--) append(p, t->heads[i], t->heads[i], 1);
     if (!n) *until_us = 0;
     while (!p->stop && !p->queue.head && !n) {
         p->idle++;
         pthread_cond_wait(&p->work, &p->lock);
         p->idle--;
     }
-    while (n < p->batch_max && p->queue.head) t->batch[n++] = pop(p);
+    while (n < p->heads_max && p->queue.head) t->heads[n++] = pop(p);
     if (p->queue.head && p->idle) pthread_cond_signal(&p->work);
     if (p->stop) n = 0;
     pthread_mutex_unlock(&p->lock);
@@ -234,9 +238,9 @@ static void finish(struct lw_pool *p, struct lw_job *job) {
     if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("pool: eventfd: %s", strerror(errno));
 }
 
-/* Reports a job that has ended. Returns its follower. */
+/* Passes a job that has ended to the main thread. Returns the job's follower. */
 static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
-    struct lw_job *next = lw_job_end(job); /* read before the report, because afterwards the job belongs to the main thread */
+    struct lw_job *next = lw_job_end(job); /* the follower is read first, because after finish() the job belongs to the main thread */
     finish(p, job);
     return next;
 }
@@ -282,7 +286,7 @@ static void learn(struct lw_pool *p, int64_t took_us) {
  * start of the thread's next job. */
 static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
     atomic_store_explicit(&t->busy_since_us, now_us,
-                          memory_order_relaxed); /* set once per chain, because the jobs in the hand wait for the whole chain */
+                          memory_order_relaxed); /* busy_since_us is set once per chain, because the hand's jobs wait for the whole chain */
     int64_t look_us = INT64_MAX;
     for (;;) {
         if (startable(job, now_us / 1000)) {
@@ -310,22 +314,54 @@ static void run_singly(struct lw_pool *p, struct worker_thread *t) {
     }
 }
 
+/* Keeps those of the n heads that may start, and passes the others to the main thread. Returns how many it has kept. */
+static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t now_ms) {
+    size_t keep = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (startable(t->heads[i], now_ms))
+            t->heads[keep++] = t->heads[i];
+        else
+            end_job(p, t->heads[i]);
+    }
+    return keep;
+}
+
+/* Makes the batch: each of the n heads, and behind it as many of its followers as have room beside the other heads. Returns the
+ * number of jobs. */
+static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n) {
+    size_t total = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t others = n - 1 - i, room = p->gathers ? p->batch_max - total - others : 1;
+        t->batch[total] = t->heads[i];
+        t->lengths[i] = lw_job_gather(t->batch + total, room);
+        total += t->lengths[i];
+    }
+    assert(total <= p->batch_max);
+    return total;
+}
+
+/* Passes the n jobs of one key that were in a batch to the main thread, up to the first one that is not done. Returns the follower of
+ * the last job, or NULL if an earlier job is not done. */
+static struct lw_job *end_jobs(struct lw_pool *p, struct lw_job **jobs, size_t n) {
+    for (size_t i = 0; i + 1 < n; i++) {
+        bool done = jobs[i]->outcome == LW_DONE;
+        for (size_t k = i + 1; !done && k < n; k++) jobs[k]->took_us = 0; /* the jobs behind one that is not done count as not run */
+        finish(p, jobs[i]);
+        if (!done) return NULL;
+    }
+    return end_job(p, jobs[n - 1]);
+}
+
 static void run_batches(struct lw_pool *p, struct worker_thread *t) {
     size_t n = 0;
     int64_t until_us = 0;
-    while ((n = wait_batch(p, t, n, &until_us))) {
-        int64_t now_us = lw_boot_us(), now_ms = now_us / 1000;
-        size_t keep = 0, follow = 0;
-        for (size_t i = 0; i < n; i++) {
-            if (startable(t->batch[i], now_ms))
-                t->batch[keep++] = t->batch[i];
-            else
-                end_job(p, t->batch[i]);
-        }
-        if (keep) run_jobs(p, t, t->batch, keep, now_us);
-        for (size_t i = 0; i < keep; i++) {
-            struct lw_job *next = end_job(p, t->batch[i]);
-            if (next) t->batch[follow++] = next;
+    while ((n = wait_heads(p, t, n, &until_us))) {
+        int64_t now_us = lw_boot_us();
+        size_t keep = keep_startable(p, t, n, now_us / 1000), at = 0, follow = 0, total = gather_batch(p, t, keep);
+        if (total) run_jobs(p, t, t->batch, total, now_us);
+        for (size_t i = 0; i < keep; at += t->lengths[i++]) {
+            struct lw_job *next = end_jobs(p, t->batch + at, t->lengths[i]);
+            if (next) t->heads[follow++] = next;
         }
         n = follow;
     }
@@ -370,7 +406,8 @@ size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
     size_t n = 0;
     while (n < max) {
         if (!p->reaping) {
-            atomic_store(&p->signalled, false); /* cleared before the list is read, so that whatever finishes later signals again */
+            /* the flag is cleared before the list is read, so that a job that finishes later signals again */
+            atomic_store(&p->signalled, false);
             p->reaping = reversed(atomic_exchange(&p->finished, NULL));
             if (!p->reaping) break;
         }
@@ -395,7 +432,9 @@ static void init_sync(struct lw_pool *p) {
 static void free_pool(struct lw_pool *p) {
     for (int i = 0; i < p->n; i++) {
         if (p->threads[i].slot) p->type->slot_close(p->handler, p->threads[i].slot);
+        free(p->threads[i].heads);
         free(p->threads[i].batch);
+        free(p->threads[i].lengths);
     }
     lw_journal_close(p->journal);
     pthread_cond_destroy(&p->work);
@@ -419,7 +458,9 @@ static int open_slots(struct lw_pool *p, struct lw_err *err) {
         struct worker_thread *t = &p->threads[i];
         t->pool = p;
         t->index = i;
+        t->heads = lw_alloc(p->batch_max * sizeof(struct lw_job *));
         t->batch = lw_alloc(p->batch_max * sizeof(struct lw_job *));
+        t->lengths = lw_alloc(p->batch_max * sizeof *t->lengths);
         t->slot = p->type->slot_open(p->handler, i, err);
         if (!t->slot) return lw_fail(err, "handler slot %d cannot be opened", i);
     }
@@ -490,6 +531,9 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     p->batch_max = t->batch_max(h);
     init_sync(p);
     share_seats(p, seats);
+    enum lw_batch_of of = t->batch_of ? t->batch_of(h) : LW_BATCH_KEYS;
+    p->gathers = of != LW_BATCH_KEYS;
+    p->heads_max = of == LW_BATCH_ONE_KEY ? 1 : p->batch_max;
     struct lw_err journal = {0};
     p->journal = lw_journal_open(&journal);
     int r = journal.text[0] ? lw_fail(err, "%s", journal.text) : open_slots(p, err);

@@ -14,14 +14,14 @@
  * next, before the rest of its hand, so that the messages of a hot key need not pass the main
  * thread one by one. The rest of the hand may be stolen meanwhile; and if other jobs still wait
  * after CHAIN_US of followers, the next follower goes to the end of the queue. Batch handlers
- * get the followers of a batch in the next batch.
+ * get the followers of a batch in the next batch, or in the same batch if they take several jobs of a key (lw_batch_of).
  *
- * When a job has finished, the eventfd `notify_fd` is written, at most once between two reaps. The
- * main thread reads it empty before it reaps.
+ * When a job has finished, the eventfd `notify_fd` is written, at most once between two reaps. The main thread empties this eventfd
+ * before it reaps.
  *
- * A job belongs to the pool from submit (or from its link behind a job) to reap, with all that
- * it points to. Before a job runs, its thread looks at the lease: if that is cancelled or past
- * its deadline, the job does not run, and its outcome is LW_BACK. */
+ * A job, with all that it points to, belongs to the pool until it is reaped: from the moment when it is submitted, or is linked behind
+ * another job. Before a job runs, its thread looks at the lease: if the lease is cancelled or past its deadline, the job does not run,
+ * and its outcome is LW_BACK. */
 #ifndef LW_CONSUMER_PROCESS_POOL_H
 #define LW_CONSUMER_PROCESS_POOL_H
 
@@ -37,11 +37,11 @@ enum { LW_POOL_THREADS_MAX = 1024 };
  * (consumer/process/journal.h) if one is named. */
 struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads, int64_t timeout_ms,
                              struct lw_board_worker *seats, int notify_fd, struct lw_err *err);
-/* For the main thread. Jobs start in the order in which they are submitted, as threads become
- * free. Their `then` is NULL or a chain that was linked before. */
+/* The main thread calls this. Jobs start in the order in which they are submitted, as threads become free. The `then` of each is NULL or
+ * a chain that was linked before. */
 void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n);
-/* For the main thread: takes up to `max` finished jobs, in the order in which they finished.
- * Returns how many it took; if that is `max`, call it again. */
+/* The main thread calls this. Takes up to `max` finished jobs, in the order in which they finished. Returns how many it took. If it took
+ * `max`, more may be left, so call it again. */
 size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max);
 /* Ends the pool: waits at most grace_ms for jobs in a handler, then closes the slots. Jobs that
  * have not started do not run; they, their followers and finished jobs that were not reaped stay

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the worker process share: process.c (set-up, loop, shutdown), io.c (the
- * calls of the logic to Redis, Kafka, handlers and clocks) and state.c (readiness). */
+/* Declares what the files of the worker process share: process.c (set-up, loop, shutdown), io.c (the calls of the logic to Redis, Kafka,
+ * handlers and clocks) and state.c (readiness). */
 #ifndef LW_CONSUMER_PROCESS_PRIVATE_H
 #define LW_CONSUMER_PROCESS_PRIVATE_H
 
@@ -22,9 +22,9 @@ struct link {
     int unanswered;
 };
 
-/* What consumer/process/state.c has last logged about this worker. */
+/* Remembers what consumer/process/state.c has last logged about this worker. */
 struct process_state {
-    int64_t looked_ms, since_ms, told_ms, moved_ms; /* since_ms: when the present reason was first seen */
+    int64_t looked_ms, since_ms, told_ms, moved_ms; /* since_ms: when the worker was first found unready or without progress; 0: neither */
     uint64_t moves;
     bool told;
 };
@@ -59,7 +59,7 @@ struct process {
     int64_t commit_ms;              /* timeout of a synchronous commit, ms */
 
     bool pumping;                         /* true while a revocation waits for handlers */
-    bool asked_to_stop, stopping, fenced; /* asked_to_stop: a signal came; stopping: the logic was told; fenced: handlers were cancelled */
+    bool asked_to_stop, stopping, fenced; /* asked_to_stop: a signal came; stopping: the logic stops; fenced: handlers were cancelled */
     bool leaving;                         /* the last commit is made, so a revocation no longer waits */
     int64_t grace_until_ms;
     bool ended; /* the process cannot go on and ends with `status` */

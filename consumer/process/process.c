@@ -5,8 +5,8 @@
  *     loop:  wait → signals, Redis, handlers → Kafka → turn → heartbeat
  *     leave: finish and settle what is in a handler (at most shutdown.grace_ms) → commit → leave the group → close
  *
- * One thread does all this; handlers and the renewer have their own. Nothing in the loop blocks but Kafka's rebalances and synchronous
- * commits. */
+ * One thread does all this; handlers and the renewer have threads of their own. In the loop only rebalances and synchronous commits of
+ * Kafka block. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -36,7 +36,7 @@ enum {
     COMMIT_MS = 5000,
     ANSWER_MIN_MS = 2000,
     ANSWER_MAX_MS = 10000,
-    /* Times for the end of the process. The supervisor's margin beyond shutdown.grace_ms is 5 s. */
+    /* Times for the end of the process. The supervisor kills a worker that has not ended 5 s after shutdown.grace_ms. */
     CANCEL_MS = 1000, /* time after the grace for handlers to notice that they are cancelled */
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
@@ -58,7 +58,7 @@ static void name_self(struct process *p) {
     char host[65] = "";
     lw_host(p->host);
     strncat(host, p->host, strcspn(p->host, "/"));
-    for (char *c = host; *c; c++) /* the host's name becomes part of names and tokens in Redis */
+    for (char *c = host; *c; c++) /* the host's name becomes part of names in Redis, so unusual characters become '-' */
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '-';
     uint64_t seed[2];
     if (getrandom(seed, sizeof seed, 0) != sizeof seed) seed[0] = (uint64_t)lw_wall_ms(), seed[1] = (uint64_t)lw_boot_us();
@@ -124,7 +124,8 @@ static void open_links(struct process *p) {
             .hands_on_moved = true,
             .name = name,
             .owner = p->id,
-            .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000), /* a restarted server must get its repairs within one TTL */
+            /* the wait is short, because a restarted server must get its repairs within one TTL */
+            .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000),
             .answer_ms = clamp(p->c->lock.ttl_ms, ANSWER_MIN_MS, ANSWER_MAX_MS),
             .up = process_up,
             .reply = process_reply,
@@ -279,7 +280,7 @@ static void take_records(struct process *p) {
     size_t wanted = lw_worker_wants(p->logic);
     if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < KAFKA_EVERY_MS) return;
     p->polled_ms = now;
-    if (wanted) drain_fd(lw_source_fd(p->source)); /* cleared before the poll, so that whatever comes later signals again */
+    if (wanted) drain_fd(lw_source_fd(p->source)); /* empty the descriptor before the poll, so that whatever comes later signals again */
     look_at_group(p, now);
     lw_source_poll(p->source, wanted < RECORDS ? (int)wanted : RECORDS);
 }
@@ -399,7 +400,8 @@ static bool close_handler(struct process *p) {
 static int leave(struct process *p) {
     atomic_store(&p->self->ready, false);
     bool settled = p->logic && !lw_worker_busy(p->logic);
-    if (p->logic && !settled) cancel_all(p); /* before leaving Kafka, which may take seconds in which waiting jobs would still start */
+    /* Cancel the handlers' jobs first: leaving Kafka may take seconds, in which waiting jobs would still start. */
+    if (p->logic && !settled) cancel_all(p);
     if (p->source) leave_kafka(p);
     bool closed = close_handler(p);
     lw_renewer_close(p->renewer);

@@ -81,7 +81,7 @@ static void renew(struct shard *sh) {
         load(sh);
         return;
     }
-    sh->sent_ms = lw_boot_ms(); /* taken before sending, so that our deadline is never later than that of Redis */
+    sh->sent_ms = lw_boot_ms(); /* the time is taken before sending, so that our deadline is never later than that of Redis */
     if (!set->epoch(set->ctx, sh->index, sh->epoch, sizeof sh->epoch)) return;
     sh->n_due = lw_leases_due(set->leases, sh->index, sh->sent_ms, sh->due, LW_RENEW_BATCH);
     if (!sh->n_due) return;
@@ -199,7 +199,8 @@ static void open_shard(struct lw_renewer *r, int index) {
         .owner = r->set.worker_id,
         .connect_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
         .answer_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
-        .backoff_max_ms = clamp(r->set.ttl_ms / 8, BACKOFF_MIN_MS, BACKOFF_MAX_MS), /* another attempt fits in before the self-fence */
+        /* the wait is so short that another attempt fits in before the self-fence */
+        .backoff_max_ms = clamp(r->set.ttl_ms / 8, BACKOFF_MIN_MS, BACKOFF_MAX_MS),
         .up = on_up,
         .reply = on_reply,
         .down = on_down,

@@ -38,7 +38,12 @@ static void free_server(struct lw_server *s) {
 }
 
 static int open_feed(struct lw_server *s, int64_t timeout_ms, int notify_fd, struct lw_err *err) {
-    struct lw_feed_setup setup = {.timeout_ms = timeout_ms, .notify_fd = notify_fd, .started = on_started, .ended = on_ended, .ctx = s};
+    struct lw_feed_setup setup = {.timeout_ms = timeout_ms,
+                                  .notify_fd = notify_fd,
+                                  .started = on_started,
+                                  .ended = on_ended,
+                                  .ctx = s,
+                                  .http = s->counts ? &s->counts->http : NULL};
     s->feed = lw_feed_open(&setup, err);
     return s->feed ? 0 : -1;
 }

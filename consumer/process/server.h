@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server: the one thread on which a handler with `serve` (handlers/handler.h) runs all messages of its worker. The counterpart of the
- * pool (consumer/process/pool.h) for handlers with `run`; the functions mean the same. */
+/* The server: the one thread on which a handler with `serve` (handlers/handler.h) runs all messages of its worker. It is the counterpart of
+ * the pool (consumer/process/pool.h), which runs handlers with `run`, and its functions mean the same as those of the pool. */
 #ifndef LW_CONSUMER_PROCESS_SERVER_H
 #define LW_CONSUMER_PROCESS_SERVER_H
 

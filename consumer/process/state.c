@@ -27,8 +27,8 @@ static bool handler_trouble(struct process *p, char *why, size_t size) {
     return p->type->health && p->type->health(p->handler, why, size) != LW_WELL;
 }
 
-/* Tells of connections that can't be made and of hints that are refused: the logic does not know
- * why it has no connection, and sees nothing of hints. */
+/* Finds a shard to which no connection can be made, or whose hints Redis refuses, and writes the reason. The worker's logic knows
+ * nothing of such trouble. */
 static bool link_trouble(struct process *p, char *why, size_t size) {
     for (int s = 0; s < p->c->redis.shards; s++) {
         const char *wire = lw_wire_trouble(p->links[s].wire), *hints = lw_hints_refused(p->links[s].hints);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrive: Kafka delivers a record. It becomes a message in the memory of this worker, the last of its
- * lane, unless it was delivered before, or has no key and key.missing says to skip it. */
+/* arrive: Kafka delivers a record. It becomes a message in the memory of this worker, behind the others of its lane, unless it was
+ * delivered before, or it has no key and key.missing says to skip it. */
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/owed.h"
@@ -15,7 +15,7 @@
 
 enum { HELD_MAX = 20000 }; /* maximum number of records in memory that are neither in a call nor running */
 
-/* Names the business id within its key; a long id is replaced by its hash. */
+/* Sets the text by which Redis remembers the message's business id: the lane and the id, or a hash of both if they are too long. */
 static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {
     assert(!m->dedup_own && !m->dedup.n);
     struct lw_bytes id;
@@ -55,8 +55,7 @@ static void find_lane(struct lw_worker *w, const struct part *p, const struct lw
     assert(f->lane.n <= LW_LANE_MAX);
 }
 
-/* Enters the record into its partition's tracker. Returns true if nothing is left to do: it was
- * delivered before, or is skipped. */
+/* Adds the record to its partition's tracker. Returns true if nothing is left to do: the record was delivered before, or is skipped. */
 static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
     assert(p->gen && p->offsets);
     bool skip = f->how == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;

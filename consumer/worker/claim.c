@@ -36,7 +36,7 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     check_claim(&sh->claim);
     assert(!sh->claim.n && sh->phase == READY);
-    if (!heads_fit(w)) return 0; /* memory is short; heads that run now free some of it when they finish */
+    if (!heads_fit(w)) return 0; /* the memory for heads is full; the heads that run now free some of it when they finish */
     while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
         struct lane *l = lane_get(w, id);

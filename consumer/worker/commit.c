@@ -63,7 +63,8 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         int64_t mark = lw_offsets_watermark(p->offsets);
         if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
-        if (!all && p->watch.n_fresh < w->n_shards) continue; /* states are not read yet, so the commit's metadata may claim too much */
+        /* while the partition's states are not all read, the metadata of a commit might list too much as finished */
+        if (!all && p->watch.n_fresh < w->n_shards) continue;
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
         n++;

@@ -30,7 +30,7 @@ struct floors { /* only commit.c changes it */
 
 struct commits {   /* a worker's commits to Kafka; only commit.c changes it */
     bool confirm;  /* Kafka must accept a commit of every watermark before anything else is sent */
-    int64_t at_ms; /* when the next commit is due */
+    int64_t at_ms; /* time when the next commit is due */
     int64_t confirm_ms;
     size_t from;       /* index of the partition with which the next commit begins */
     size_t meta_max;   /* current limit of commit metadata in bytes */
@@ -38,7 +38,7 @@ struct commits {   /* a worker's commits to Kafka; only commit.c changes it */
 };
 
 void commits_open(struct lw_worker *w);
-void commit_must_confirm(struct lw_worker *w); /* called when an epoch is lost, or when the metadata of the last commit no longer holds */
+void commit_must_confirm(struct lw_worker *w); /* called when an epoch is lost, or when the metadata of the last commit is no longer true */
 void commit_soon(struct lw_worker *w);         /* makes the commit due with the next turn */
 void floors_open(struct lw_worker *w, struct part *p);           /* allocates what a new partition needs */
 void floors_assigned(struct lw_worker *w, struct part *p);       /* called for a new assignment; forgets which floors were sent */

@@ -2,8 +2,8 @@
 /* connection: checks which life the server is in, what its clock says, and whether it has our
  * scripts.
  *
- * By the rule "life first" a new connection carries nothing but HELLO until the server's life
- * (run_id, master_replid) compares equal. */
+ * By the rule "life first" a new connection carries nothing but HELLO until the worker has compared the server's life (run_id,
+ * master_replid) with the life that it knows. */
 #include "consumer/worker/connection.h"
 
 #include "consumer/worker/epoch.h"
@@ -17,6 +17,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum {
+    SLOW_TRIPS = 3, /* after this number of slow replies in a row the cause is taken to be the network, not a pause of this machine */
+    SLOW_TRIPS_A_WARNING = 64, /* number of slow replies from one warning to the next */
+};
 
 void connection_check(struct shard *sh) {
     assert(sh->phase != DOWN);
@@ -141,16 +146,39 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
 }
 
+bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *out, size_t size) {
+    assert(out && size > 0);
+    if (sh->server.slow_trips < SLOW_TRIPS) return false;
+    snprintf(out, size,
+             "the server takes %" PRId64 " ms to answer, and its clock can be judged only by answers within lock.ttl_ms / 8 = %" PRId64
+             " ms; set lock.ttl_ms to %" PRId64 " or more, or bring the server nearer",
+             sh->server.trip_ms, (int64_t)w->c->lock.ttl_ms / 8, (sh->server.trip_ms * 12 / 1000 + 1) * 1000);
+    return true;
+}
+
+/* Counts a reply to TIME that came too late to compare the server's clock with ours. Logs a warning if such replies keep the shard in phase
+ * HELLO. */
+static void slow_reply(struct lw_worker *w, struct shard *sh, int64_t trip_ms) {
+    assert(trip_ms > 0);
+    sh->server.checking = true; /* the next pipeline asks for the time again */
+    sh->server.trip_ms = trip_ms;
+    sh->server.slow_trips++;
+    char why[256];
+    if (sh->phase == HELLO && sh->server.slow_trips % SLOW_TRIPS_A_WARNING == SLOW_TRIPS && connection_slow(w, sh, why, sizeof why))
+        lw_warn("shard %d: %s", sh->index, why);
+}
+
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == HELLO || sh->phase == READY);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str || !r->element[1]->str) return;
     int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000, now = now_ms(w);
     int64_t trip = now - sh->pipe.sent_ms;
-    if (trip > w->c->lock.ttl_ms / 8) { /* the reply took too long to judge the clock by it; ask again */
-        sh->server.checking = true;
+    if (trip > w->c->lock.ttl_ms / 8) {
+        slow_reply(w, sh, trip);
         return;
     }
     sh->server.checking = false;
+    sh->server.slow_trips = 0;
     sh->server.new_offset_ms = redis_ms - (now - trip / 2);
     sh->server.wall_offset_ms = redis_ms - (w->io->wall_ms(w->ctx) - trip / 2);
     if (!sh->epoch.id[0] || sh->phase != READY) return;

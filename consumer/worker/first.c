@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* first: the first run of a name, which needs no quarantine.
  *
- * A quarantine waits for leases that an earlier life of Redis has granted. No handler is given anything
- * before the group has a commit: a new epoch on an empty Redis carries the mark `first`, under which
- * gate and claim refuse, until a worker knows of a commit that Kafka has accepted (lift.lua). So if the
- * group had no commit at a moment after the epoch began, then no lease from before it can be live, and
- * the quarantine may end:
+ * A quarantine waits for leases that an earlier life of Redis has granted. No handler is given anything before the group has a commit: a
+ * new epoch on an empty Redis carries the mark `first`, under which gate and claim refuse, until a worker knows of a commit that Kafka
+ * has accepted (lift.lua). So if the group had no commit at a moment after the epoch began, then no lease from before the epoch can be
+ * live, and the quarantine may end:
  *
  *     enter: the epoch begins, `first` stands --> look: the group has no commit --> lift: no quarantine
  *                                                  first commits are accepted --> lift: `first` goes
  *
- * The order matters: a look that was asked before the epoch began proves nothing, because commits and
- * grants may have followed it. Nor does any look if the server was a replica, because its old master may
- * go on granting for a while. */
+ * The order matters: a look that was requested before the epoch began proves nothing, because commits and grants may have followed it. A
+ * look proves nothing either if the server was a replica, because its old master may go on granting for a while. */
 #include "consumer/worker/first.h"
 
 #include "consumer/worker/epoch.h"
@@ -71,8 +69,8 @@ void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
     }
 }
 
-/* Returns true while the look at the group's commits is under way. First commits must wait for
- * its end, because the look would find them. */
+/* Returns true while the look at the group's commits is due or under way. A first commit must wait for the end of that look; otherwise
+ * the look might find this commit, and the quarantine could not end early. */
 bool first_looks(struct lw_worker *w) {
     assert(w->n_shards > 0);
     int64_t now = now_ms(w);
@@ -84,8 +82,7 @@ bool first_looks(struct lw_worker *w) {
     return false;
 }
 
-/* While it waits for its first commit, a worker asks periodically whether another worker has lifted
- * the quarantine. */
+/* While nothing may be granted, a worker says periodically what it knows of the group's commits, and asks whether it may go on. */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     check_first(&sh->first);
     assert(sh->phase == READY);

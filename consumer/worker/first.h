@@ -20,7 +20,7 @@ struct first {                                                 /* only first.c c
 void first_begin(struct shard *sh, bool waits); /* called when an epoch was joined, or lost */
 void first_committed(struct lw_worker *w);      /* called when Kafka has accepted a commit */
 void first_look(struct lw_worker *w);
-bool first_looks(struct lw_worker *w); /* true while the answer of a look is awaited */
+bool first_looks(struct lw_worker *w); /* true while the worker waits for the list of the group's commits */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate: new messages ask for their lane. The answer is that they run at once, wait in Redis, or
- * are finished already. */
+/* gate: new messages ask for their lane. The answer says of each message whether it runs at once, waits in Redis, or is finished
+ * already. */
 #include "consumer/worker/gate.h"
 
 #include "consumer/worker/grants.h"
@@ -26,7 +26,7 @@ enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
-enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* maximum number of messages per lane and call with on_busy drop */
+enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* with queue.on_busy drop: maximum number of messages per lane and call */
 
 void gate_open(struct shard *sh) {
     assert(!sh->gate.head && !sh->gate.tail);
@@ -70,8 +70,8 @@ static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t
     return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
 }
 
-/* Lists the places of a call's messages, and one byte per lane. Returns true if each lane has a
- * single message and no flags. */
+/* Lists the places of a call's messages. Writes one byte per lane: the number of its messages, and flags. Returns true if each lane has
+ * a single message and no flags. */
 static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned char *counts) {
     bool plain = true;
     lw_places_clear(p);
@@ -119,8 +119,7 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     encode_messages(w, sh, &c);
 }
 
-/* Adds messages of a lane, in order, to the call. Before, lane_may_gate() must have found that
- * the first of them needs gate. */
+/* Adds messages of a lane, in order, to the call. Call it only after lane_may_gate() has found that the first message needs gate. */
 static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p, size_t most, size_t *bytes, int64_t now) {
     assert(l->head && !l->in_call);
     assert(sh->gate.n < BATCH && !l->listed && !l->lost && most > 0);
@@ -153,7 +152,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH && bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
         struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
-            if (l->head && l->not_before_ms > now) { /* the lane rests: it is listed again when its time has come */
+            if (l->head && l->not_before_ms > now) { /* the lane rests; it is listed again when the rest is over */
                 l->listed = true;
                 l->gate_next = NULL;
                 *again_tail = l;
@@ -177,7 +176,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     gate_encode(w, sh);
 }
 
-/* Puts messages that gate did not decide back to the front of their lane. Returns their number. */
+/* Puts messages back to the front of their lane if gate has not decided them. Returns the number of these messages. */
 static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
     assert(from >= 0 && from <= it->n);
     size_t n = 0;
@@ -225,8 +224,8 @@ bool gate_rests(const struct shard *sh, int64_t now) {
     return sh->gate.oom_until_ms && now < sh->gate.oom_until_ms;
 }
 
-/* Grants the messages of a lane that is ours now. Those whose partition was revoked while the
- * call was in flight do not run; if no other is left, the lane is given back. */
+/* Grants the messages of a lane that is ours now. Messages whose partition was revoked while the call was in flight do not run; if there
+ * are no others, the lock is released. */
 static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it, const char *letters, struct grants *g) {
     assert(it->n > 0);
     struct lane *l = it->lane;
@@ -295,7 +294,7 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         *at = NULL;
     }
     if (runs && l->hold) { /* the call executed after the hold's lease had ended. Two messages of a key must not run here at once, so the
-                              new grant is refused; its lock expires */
+                              new grant is refused, and the lock that it took is left to expire */
         for (int k = 0; k < it->n; k++)
             if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO) grants_tries(g);
     } else if (runs) {

@@ -21,8 +21,8 @@ struct gate_item {
     bool behind; /* the messages stand behind a run of the fast path; the call asks only which of them are dropped */
 };
 
-/* Each step has a part of the shard, such as this one, which only its own file changes; others
- * call a function of that file. */
+/* What gate remembers of a shard. Each step has such a struct within the shard. Only the step's own file changes it; other files call
+ * functions of that file. */
 struct gate { /* only gate.c changes it */
     struct gate_item item[BATCH];
     struct msg *msgs[BATCH];
@@ -31,7 +31,7 @@ struct gate { /* only gate.c changes it */
     struct lane *head, **tail;
     size_t ask;           /* number of lanes to ask for per message that may run, 1 to 16 */
     int64_t rest_ms;      /* time until which every listed lane has to wait (not_before_ms) */
-    int64_t oom_until_ms; /* time until which nothing is admitted, because Redis is at maxmemory; 0: it is not */
+    int64_t oom_until_ms; /* Redis is at maxmemory, so nothing is admitted before this time; 0: Redis has memory left */
 };
 
 void gate_open(struct shard *sh);

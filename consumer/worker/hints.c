@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: lanes that may be runnable. They arrive by a blocking pop on a connection of its own
- * (BRPOPLPUSH into claimed:<worker>). Once one has arrived, more are fetched in the turn's
- * pipeline. A lost hint is made again by the janitor. */
+/* hints: lanes that may be runnable. The first hint arrives by a blocking pop (BRPOPLPUSH into claimed:<worker>), which has a connection of
+ * its own. After that, more hints are fetched in the turn's pipeline. A lost hint is made again by the janitor. */
 #include "consumer/worker/hints.h"
 
 #include "consumer/worker/claim.h"
@@ -76,7 +75,7 @@ void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
     check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
-    if (sh->hints.n >= HINTS_MAX) return; /* drop the hint; the janitor makes it again */
+    if (sh->hints.n >= HINTS_MAX) return; /* no room is left, so forget the hint; the janitor makes it again */
     push(sh, lane);
     sh->hints.more = true;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: the lanes that hints name, because they may be runnable. */
+/* hints: keeps a list of the lanes that hints name, because these lanes may be runnable. */
 #ifndef LW_CONSUMER_WORKER_HINTS_H
 #define LW_CONSUMER_WORKER_HINTS_H
 
@@ -15,14 +15,14 @@ struct shard;
 struct hints {             /* the lanes that hints name */
     struct lw_bytes *ring; /* owned copies of lane ids */
     size_t head, n, cap;
-    size_t taken; /* number of hints that were taken and that Redis was not told of yet */
+    size_t taken; /* number of hints that were taken and not yet reported to Redis */
     bool on;      /* the blocking pop should run */
     bool more;    /* `ready` may hold more hints */
 };
 
 bool hints_known(const struct shard *sh);    /* true if some hint is known */
 struct lw_bytes hints_pop(struct shard *sh); /* takes a hint out of the list and returns it; the caller frees it */
-void hints_told(struct shard *sh);           /* called when Redis was told which hints were taken */
+void hints_told(struct shard *sh);           /* called when the hints that were taken have been reported to Redis */
 void hints_forget(struct shard *sh);
 void hints_free(struct shard *sh);
 void hints_want(struct lw_worker *w, struct shard *sh, bool want);

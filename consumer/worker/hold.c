@@ -3,9 +3,8 @@
  *
  *     granted: AHEAD → RUNNING → FINISHED → settled
  *
- * The thread that ran one message starts the next at once if that one was linked in time
- * (handlers/handler.h). So between two messages the lane waits neither for Redis nor for this
- * thread. */
+ * The thread that ran one message starts the next one at once if the next one was linked in time (handlers/handler.h). So between two
+ * messages the lane waits neither for Redis nor for the main thread. */
 #include "consumer/worker/hold.h"
 
 #include "consumer/worker/lane.h"
@@ -106,8 +105,8 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     }
 }
 
-/* Withdraws a grant that has not started, after those behind it. A message of the fast path goes
- * back to the front of its lane in memory; a head is still in its waiting list. */
+/* Withdraws a grant that has not started. The grants behind it are withdrawn first. A message of the fast path goes back to the front of
+ * its lane in memory; a head is still in its waiting list. */
 static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     assert(!r || r->state == AHEAD);
     if (!r) return;
@@ -164,9 +163,8 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
     return false;
 }
 
-/* Records the dones that Redis did not learn of before the epoch ended. Under a live lease
- * nobody else can have run these messages. After the lease ended, the rule "first done only"
- * holds, as in a settle. */
+/* Notes in this worker's memory which messages of the hold are done; Redis did not learn of them before the epoch ended. Under a live
+ * lease nobody else can have run these messages. If the lease has ended, the rule "first done only" applies, as in a settle. */
 static void note_dones(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(h->lost);
@@ -180,9 +178,9 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* Called when the epoch of a hold is lost. The messages that are done are remembered here, and
- * the rewind decides which of them survive. Handlers go on until they notice; the key waits for
- * them here, and nothing else of the hold starts. */
+/* Called when the epoch of a hold is lost. The messages that are done are remembered here, and the rewind decides which of them survive. A
+ * handler goes on until it notices that its lease is cancelled. Until then the key is blocked here, and no other message of the hold
+ * starts. */
 void hold_to_lost(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     struct lane *l = h->lane;
@@ -207,9 +205,8 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* Called when the lease belongs to another. Nothing more of the hold is settled: if a later
- * message were recorded as done and an earlier one were not, the earlier one would run again
- * after it. */
+/* Called when the lease belongs to another holder. Nothing more of the hold is settled: if a later message were recorded as done and an
+ * earlier one were not, the earlier one would run again after it. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(!h->lost);

@@ -29,7 +29,7 @@ struct hold {
     int n_open;      /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */
     int n_in_call;   /* number of runs, from the first on, in the settle under way */
     bool failed;     /* the last finished run is not done, so nothing more runs */
-    bool stale;      /* settle answered S: the lease belongs to another. Nothing more is recorded, and the lane waits until the last run has
+    bool stale;      /* settle answered S: another holder has the lease. Nothing more is recorded, and the lane waits until the last run has
                         ended */
     bool lost;       /* the epoch of the hold's shard was lost */
     bool listed;     /* the hold is in its shard's list of holds to settle */
@@ -38,21 +38,21 @@ struct hold {
 };
 
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms);
-void hold_free(struct lw_worker *w, struct hold *h); /* frees a hold that its lane no longer has, with the runs that are left in it */
+void hold_free(struct lw_worker *w, struct hold *h); /* frees a hold that was removed from its lane, with the runs that are left in it */
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence,
                 int tries);                                      /* grants a message; it starts when its turn comes */
 void hold_cut(struct lw_worker *w, struct hold *h);              /* withdraws the grants that have not started */
-void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* drops the first n runs, which are finished */
+void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* removes the first n runs, which are finished */
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
 void hold_to_lost(struct lw_worker *w, struct hold *h);   /* called when the epoch of the hold's shard is lost */
 void hold_to_stale(struct lw_worker *w, struct hold *h);  /* called when the lease is lost: nothing more of the hold is settled */
 void hold_maybe_end(struct lw_worker *w, struct hold *h); /* ends a stale or lost hold once none of its messages runs */
 size_t wanted_heads(const struct lw_worker *w);
-bool drops_busy(const struct lw_worker *w); /* true with queue.on_busy: drop */
+bool drops_busy(const struct lw_worker *w); /* true if queue.on_busy is `drop` */
 bool runs_ahead(const struct lw_worker *w);
 
-/* Asserts the hold's invariants. They hold between two steps of its runs, not within one. */
+/* Asserts the hold's invariants. They are true between two steps of its runs, but not within a step. */
 static inline void check_hold(const struct hold *h) {
     assert(h->lane && h->tail);
     assert(h->n_open >= 0 && h->n_in_call >= 0 && h->n_in_call <= h->n_finished);

@@ -130,8 +130,8 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
     }
 }
 
-/* Drops the messages at the front that need no gate any more: they are finished, belong to an
- * earlier delivery, or are granted here already. Returns the first of the rest. */
+/* Removes the messages at the front that need no gate any more: they are finished, belong to an earlier delivery, or are granted here
+ * already. Returns the first of the rest. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;
@@ -151,9 +151,9 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
 
 bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
 
-/* Returns whether messages behind a run ask gate. Behind a run of the fast path they stay in
- * memory, as its chain. Behind a claimed run they ask gate and are parked. With on_busy drop,
- * each message behind a run asks gate once whether it is dropped; if not, it stays in the chain. */
+/* Returns whether messages behind a run ask gate. Behind a run of the fast path they stay in memory, as its chain. Behind a claimed run
+ * they ask gate and are parked. With queue.on_busy drop, gate is asked once about each message behind a run, and the message stays in the
+ * chain unless gate drops it. */
 static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
     assert(l->hold && l->hold->lane == l);
     return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);

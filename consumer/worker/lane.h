@@ -29,7 +29,7 @@ struct lane {
     struct hold *lost;     /* holds of a lost epoch with runs that are still in their handler, or late */
     bool in_call;          /* an unanswered call names the lane */
     bool listed;           /* the lane is in its shard's list of lanes to gate */
-    bool settled;          /* the lane's last call was a settle, so messages that wait for gate go first now */
+    bool settled;          /* the lane's last call was a settle; if messages wait for gate, the next call is a gate */
     int64_t not_before_ms; /* no gate before this time, because a Redis name of the lane holds another type */
     struct lane *gate_next;
 };
@@ -38,16 +38,18 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
 void lane_wake(struct lw_worker *w, struct lane *l); /* called after a change: lists the lane for gate if it may be gated */
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
-struct msg *lane_first_of(struct lw_worker *w, struct lane *l); /* drops messages up to the first that needs gate, and returns that */
+/* Removes the messages that stand before the first one that needs gate. Returns the one that needs gate. */
+struct msg *lane_first_of(struct lw_worker *w, struct lane *l);
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
 struct msg *lane_pop(struct lw_worker *w, struct lane *l);
-void lane_drop_pending(struct lw_worker *w, const struct part *only); /* drops messages that wait for gate; NULL: of all partitions */
+/* Removes the messages of a partition that wait for gate. NULL: removes those of all partitions. */
+void lane_drop_pending(struct lw_worker *w, const struct part *only);
 void lane_maybe_free(struct lw_worker *w, struct lane *l);
 void lanes_free(struct lw_worker *w, struct shard *sh);
 int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
 
-/* Returns the first message that waits for gate, or NULL. Inline because most lanes have none. */
+/* Returns the first message that waits for gate, or NULL. The function is inline because most lanes have no such message. */
 static inline struct msg *lane_first(struct lw_worker *w, struct lane *l) { return l->head ? lane_first_of(w, l) : NULL; }
 
 /* Asserts the lane's invariants. */

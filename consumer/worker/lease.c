@@ -7,7 +7,7 @@
 /* The leases of a shard, ordered by deadline: the first to end is the first to be renewed or
  * cancelled. */
 struct list {
-    struct lw_lease head; /* the head of a ring */
+    struct lw_lease head; /* beginning and end of a circular list; it is no lease itself */
 };
 
 struct lw_leases {
@@ -47,8 +47,8 @@ static void unlink_lease(struct lw_lease *l) {
     l->next->prev = l->prev;
 }
 
-/* Inserts in order of deadline. The place is nearly always the end, since all leases have the same TTL,
- * but a grant whose reply was read late belongs before leases that were renewed meanwhile. */
+/* Inserts a lease in order of deadline. Its place is nearly always the end, since all leases have the same TTL, but a grant whose reply
+ * was read late belongs before leases that were renewed meanwhile. */
 static void insert(struct lw_leases *t, struct lw_lease *l) {
     assert(l->shard >= 0 && l->shard < t->shards);
     struct lw_lease *head = &t->list[l->shard].head, *before = head->prev;

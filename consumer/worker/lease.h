@@ -3,13 +3,13 @@
  *
  * A lease is a lock with a deadline. The holder counts the deadline from *before* it sent the request that got or extended it, on the
  * boot-time clock, so that its own idea of the deadline is never later than Redis'. A renewer (a thread of its own in the program, a step
- * in the simulation) extends what is older than a third of the TTL; it never takes a lock again. A lease not extended by two thirds of its
- * TTL is cancelled: the handler is told to stop while the lease still holds (self-fence).
+ * in the simulation) extends the leases that are older than a third of the TTL; it never takes a lock again. A lease that has not been
+ * extended when two thirds of its TTL are over is cancelled: the handler is asked to stop while the lease is still live (self-fence).
  *
  *     lw_leases_add()  →  [lw_leases_due() → renew.lua → lw_leases_renewed()]…  →  lw_leases_remove()
  *
  * After a crash nothing is left to do: the lock expires by itself. All functions are thread-safe; the lease's memory is the caller's and
- * must stay readable (a pool, never freed while the table lives), since a renewal may come back after the lease was removed. */
+ * must stay readable (a pool, never freed while the table lives), since the answer to a renewal may come after the lease was removed. */
 #ifndef LW_CONSUMER_WORKER_LEASE_H
 #define LW_CONSUMER_WORKER_LEASE_H
 

@@ -20,8 +20,8 @@
 #include <stdlib.h>
 
 enum {
-    PAUSE_MS = 5,       /* rest after the first refused call; doubles with each further one */
-    PAUSE_MAX_MS = 80,  /* longest rest */
+    PAUSE_MS = 5,       /* pause after the first refused call; each further refusal doubles it */
+    PAUSE_MAX_MS = 80,  /* longest pause */
     ASK_AGAIN_MS = 50,  /* time after which a worker that cannot vouch asks again */
     UPTIME_SLACK_S = 2, /* possible error of the uptime in INFO, which is the difference of two times in whole seconds */
 };
@@ -118,15 +118,15 @@ bool move_joins(const struct shard *sh) {
     return m->fresh || strcmp(m->node.id, m->owner.id) != 0 || strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;
 }
 
-/* Returns whether the node was already a master when the slot was last whole on the old owner.
- * If so, it was not a replica of the old owner. */
+/* Returns whether the node was already a master when the old owner last had all keys of the slot. If so, the node was not a replica of
+ * the old owner. */
 static bool was_master(const struct move *m) { return m->whole_ms && lw_nodes_master(m->seen.p, m->node.id); }
 
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
     assert(sh->phase == ENTERING);
     bool knows = m->cluster && sh->epoch.id[0] && m->left && was_master(m);
-    bool kept = m->started_ms <= m->whole_ms;                      /* no restart since then has lost data of the slot */
+    bool kept = m->started_ms <= m->whole_ms; /* this node has not restarted, and so has lost no data, since the old owner had all of it */
     bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2; /* there was no time for a third node to have the slot and lose it */
     return knows && kept && direct ? sh->server.life : (struct lw_life){.id = ""};
 }

@@ -18,17 +18,17 @@ struct shard;
 struct move {             /* only move.c changes it */
     bool cluster;         /* the server is a node of a cluster */
     bool fresh;           /* no epoch was entered on this connection yet */
-    bool left;            /* the owner, in the life that we know, said that the slot is no longer its own */
+    bool left;            /* the owner, while it had the life that we know, said that the slot is no longer its own */
     struct lw_node node;  /* the node that answered CLUSTER NODES last */
     struct lw_node owner; /* the node where the epoch was joined last */
     struct lw_buf text;   /* the answer of `node` to CLUSTER NODES */
     int64_t text_ms;      /* when `text` was requested */
     struct lw_buf seen;   /* the answer of `owner` to CLUSTER NODES when all keys of the slot were there */
-    int64_t whole_ms;     /* when `seen` was requested; 0: `seen` does not count */
+    int64_t whole_ms;     /* when `seen` was requested; 0: `seen` proves nothing */
     int64_t owned_ms;     /* when `owner` was last known to own the slot */
     int64_t started_ms;   /* a time at which the process that answered INFO last was running already */
     int64_t rest_ms;      /* nothing is sent before this time */
-    int64_t pause_ms;     /* length of the last rest after a refused call; 0: there was none */
+    int64_t pause_ms;     /* length of the last pause after a refused call; 0: there was none */
     int64_t unsure_ms;    /* since when this worker has waited for another one to vouch; 0: it does not wait */
 };
 
@@ -43,8 +43,8 @@ bool move_rests(const struct shard *sh, int64_t now);
 bool move_unasked(const struct shard *sh); /* true if the server is a node of a cluster and was not yet asked who owns the slot */
 bool move_elsewhere(struct lw_worker *w, struct shard *sh); /* true if this node does not own the slot */
 bool move_joins(const struct shard *sh);                    /* true if enter has to decide whether the epoch goes on here */
-/* Returns the life of the server that had the slot before, if this worker knows that it handed over all data of the slot; otherwise an
- * empty life. */
+/* Returns the life of the server that had the slot before, if this worker knows that the server handed over all data of the slot; otherwise
+ * an empty life. */
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh);
 bool move_patient(struct lw_worker *w, const struct shard *sh); /* true if another worker may be able to vouch, and should enter first */
 void move_unsure(struct lw_worker *w, struct shard *sh);        /* called when enter has answered UNVOUCHED */

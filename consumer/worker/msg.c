@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* msg: a message in memory. Its bytes belong to a Kafka record, which is released with it, or to a
- * claimed envelope. */
+/* msg: a message in memory. Its bytes belong to a claimed envelope, or to a Kafka record that is released when the message is freed. */
 #include "consumer/worker/msg.h"
 
 #include "consumer/worker/partition.h"

@@ -23,7 +23,7 @@ struct msg {
     char *own;           /* bytes that the message owns: a claimed envelope, or a decoded key */
     struct lw_bytes raw; /* the envelope as it is in its list; p is NULL if it must be encoded */
     char *dedup_own;
-    char *dead_reason; /* why the message is dead before any handler saw it: it has no key */
+    char *dead_reason; /* why the message becomes a dead letter without a handler: its record has no key; NULL: the record has a key */
     size_t bytes;      /* size in memory, close to that of its envelope */
 };
 
@@ -31,7 +31,7 @@ struct msg {
 struct memory {   /* only msg.c changes it */
     size_t held;  /* bytes of all messages */
     size_t heads; /* bytes of those messages that are heads */
-    size_t big;   /* size of about the largest recent message; decides how many are read at once */
+    size_t big;   /* approximate size of the largest recent message; decides how many messages are read at once */
     struct msg *free;
 };
 
@@ -42,8 +42,8 @@ void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a 
 bool heads_fit(const struct lw_worker *w);                    /* true if memory has room for more heads */
 void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
 
-/* Returns true if the message belongs to the present delivery and is not finished. Inline
- * because every step asks this of every message. */
+/* Returns true if the message belongs to the present delivery and is not finished. The function is inline because every step calls it
+ * for every message. */
 static inline bool msg_current(const struct msg *m) {
     assert(m && m->part);
     if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;

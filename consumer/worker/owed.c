@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts that a crash would lose. If a worker dies after Redis executed a settle and before the worker
- * read the reply, its outcomes are recorded but not counted. So the board holds the outcomes of each
- * settle until it is answered (LW_UNSURE per shard). When a worker dies, the supervisor marks them as
- * owed (board.h). Each is paid once, by the worker that settles the message or finds it finished. */
+/* Keeps counts that a crash would lose. If a worker dies after Redis executed a settle and before the worker read the reply, the
+ * outcomes of that settle are recorded but not counted. So the board holds the outcomes of each settle until it is answered (LW_UNSURE
+ * per shard). When a worker dies, the supervisor marks these outcomes as owed (board.h). An owed outcome is counted once, by the worker
+ * that settles the message or finds it finished. */
 #include "consumer/worker/owed.h"
 
 #include "consumer/worker/partition.h"
@@ -54,8 +54,8 @@ void unsure_write(struct lw_worker *w, struct shard *sh) {
     for (; to && n < LW_UNSURE && atomic_load_explicit(&to[n], memory_order_relaxed); n++) put(&to[n], 0);
 }
 
-/* Marks a run as counted. It keeps its place, because readers stop at the first empty place. The mark
- * comes before the count, so a crash in between loses one count and never doubles one. */
+/* Marks a run as counted. The run keeps its place on the board, because readers stop at the first empty place. The mark comes before the
+ * count, so a crash in between loses one count and never doubles one. */
 void unsure_counted(struct lw_worker *w, struct run *r) {
     assert(r->unsure >= 0 && r->unsure <= LW_UNSURE);
     _Atomic uint64_t *at = row(w, &w->shards[r->hold->lane->shard]);

@@ -20,7 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Records that a worker tracks above its watermarks, at 16 bytes per record; each partition gets an equal share, within these limits. */
+/* RECORDS_MAX limits the records that a worker tracks above its watermarks, 16 bytes each. Every partition gets an equal share of that
+ * number, from PART_RECORDS_MIN to PART_RECORDS_MAX. */
 enum { RECORDS_MAX = 4 << 20, PART_RECORDS_MAX = 1 << 20, PART_RECORDS_MIN = 1 << 16, FULL_SAID_MS = 60000 };
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay) {
@@ -151,11 +152,10 @@ bool all_joined(const struct lw_worker *w) {
     return true;
 }
 
-/* Returns the first offset that cannot have been granted before the present epochs (gate.lua).
- * Without a commit nothing was granted at all (part_pause). With one it is the end of the log,
- * if that was read after all shards were joined; this is so if they are joined now, because no
- * reply of Redis is handled during a call of the source. Otherwise the next end of the log that
- * is reached sets it (lw_worker_end). */
+/* Returns the first offset that cannot have been granted before the present epochs (gate.lua). If the group has no commit, nothing was ever
+ * granted (part_pause), so the result is the offset at which reading begins. If the group has a commit, the result is the end of the log,
+ * provided that the end was read after all shards were joined. That is true if they are joined now, because no reply of Redis is handled
+ * while the source assigns partitions. If they are not joined, lw_worker_end() sets the offset later. */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
     assert(a->gen);
     if (a->committed < 0) return a->begin;
@@ -263,11 +263,10 @@ void part_forget_meta(struct part *p) {
     p->n_meta = 0;
 }
 
-/* Finds out whether the group's metadata calls messages finished that Redis has forgotten.
- * Unless a repair restores them, they run again. A later owner must not believe the old metadata
- * then, because the effects it stands for are older than those of the second run. So nothing of
- * the partition runs until Kafka has accepted a commit whose metadata claims no more than Redis
- * knows (commit.c). */
+/* Finds out whether Redis has forgotten messages that the group's metadata lists as finished. Such messages run again, unless a repair
+ * restores their states. A later owner must then not believe the old metadata, because it describes effects that are older than those of
+ * the second run. So nothing of the partition runs until Kafka has accepted a commit whose metadata claims no more than Redis knows
+ * (commit.c). */
 void part_check_claims(struct lw_worker *w, struct part *p) {
     check_part(p);
     if (!p->claims) return;
@@ -386,9 +385,8 @@ bool part_closed(const struct part *p, const struct msg *m) {
     return !c.open;
 }
 
-/* Checks whether commit metadata calls an arriving record finished. The metadata counts only if
- * Redis agrees, which gate will say, or if the record is written back during a quarantine, which
- * the rule "no gap below a done" must allow. */
+/* Checks whether the commit metadata lists an arriving record as finished. If so, and if the rule "no gap below a done" allows it, the
+ * record is written back to Redis during a quarantine. In every other case gate decides, by what Redis knows. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);
@@ -447,15 +445,14 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     struct lw_err err = {0};
     size_t room;
     int rc;
-    do { /* a commit refused for its metadata halves the limit; try again with less */
+    do { /* if Kafka refused the metadata, its limit was halved: try again with less */
         room = w->commit.meta_max;
         rc = try_commit(w, parts, n, &err);
     } while (rc && w->commit.meta_max < room);
     if (rc) lw_warn("commit before giving up %zu partitions: %s; their next owners read from the previous commit", n, err.text);
 }
 
-/* Starts no more messages of this partition. Those that have not started come to the
- * next owner from Kafka again. */
+/* Called when the partition is revoked: no more of its messages start. Kafka delivers those that have not started to the next owner. */
 static void part_leave(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);

@@ -28,7 +28,7 @@ struct part {
     char *topic;
     int32_t partition;
     int64_t replay;       /* number of the replay; 0: a partition of Kafka */
-    struct looked looked; /* rival.c: the group's commit, as the last look found it */
+    struct looked looked; /* rival.c: the group's commit when it was last read */
     uint32_t gen;         /* number of the present assignment (its generation) */
     uint32_t pass;        /* number of rewinds; deliveries of an earlier pass are ignored */
     struct lw_offsets *offsets;
@@ -37,9 +37,9 @@ struct part {
     int64_t new_from; /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
     bool had_commit;
     bool leaving;          /* the partition is being revoked: no more of its messages start, and it is not rewound */
-    struct lw_range *meta; /* ranges above the committed offset that commit metadata calls finished; believed only if Redis agrees */
+    struct lw_range *meta; /* ranges above the committed offset that commit metadata lists as finished; believed only if Redis agrees */
     size_t n_meta;
-    bool claims; /* the group's metadata may call messages finished that will run again here */
+    bool claims; /* the group's metadata may list as finished some messages that will run again here */
     struct part_watch watch;
     int64_t *floor_sent; /* commit.c: for each shard, the floor that was sent to it */
     bool held;
@@ -51,7 +51,7 @@ struct part {
     struct missing *missing;         /* vanished.c: per shard, the lanes whose waiting lists have vanished */
     int64_t full_ms;                 /* time when the log last said that the tracking window is full; 0: never */
     struct lw_board_partition *slot; /* observe.c: the partition's slot on the board; NULL: it has none yet */
-    uint8_t *meta_open;              /* bitmap over tags: keys of delivered records that the metadata does not call finished */
+    uint8_t *meta_open;              /* bitmap over tags: keys of delivered records that the metadata does not list as finished */
 };
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay);
@@ -61,7 +61,7 @@ void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
 void part_committed(struct part *p, int64_t offset); /* called when Kafka has accepted a commit of the partition */
-void part_forget_kept(struct part *p);               /* called when Redis refuses to take what survived the last rewind */
+void part_forget_kept(struct part *p);               /* called when it is too late to write back what survived the last rewind */
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
 void part_again(struct lw_worker *w, struct part *p); /* rewinds the partition to its watermark; what is done stays known */

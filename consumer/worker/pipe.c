@@ -2,10 +2,9 @@
 /* One pipeline per turn and shard: what is in it, what came back, and what happens when the
  * connection breaks in between.
  *
- * The rule "one call per key": while a call that names a key is unanswered, nothing else about
- * that key is sent. A shard has one pipeline at a time, so "unanswered" means "in the open
- * pipeline". The rule "same calls first": after a lost reply the same calls go again before
- * anything else, gate and claim with the same tokens, settle without asking for anything. */
+ * The rule "one call per key": while a call that names a key is unanswered, nothing else about that key is sent. A shard has one pipeline
+ * at a time, so "unanswered" means "in the pipeline that is in flight". The rule "same calls first": after a lost reply the same calls are
+ * sent again before anything else. Gate and claim then have the same tokens, and settle asks for no grants. */
 #include "consumer/worker/pipe.h"
 
 #include "consumer/worker/claim.h"
@@ -39,8 +38,9 @@ const char *script_sha(const struct lw_script *s) {
     return "";
 }
 
-/* Begins a pipeline. Calls that must be sent again keep their items, because only the check of a
- * connection goes before them. */
+/* Begins a pipeline. While calls wait to be sent again, the items of gate, settle and claim (the lanes and holds that these calls name)
+ * stay as they are, because those calls are built from them once more. The pipelines sent until then only check the connection or join
+ * the epoch, and need none of these items. */
 void pipe_begin(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     (void)w;
@@ -63,7 +63,7 @@ void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys) {
     lw_cmd(&sh->pipe.commands, "EVALSHA");
     lw_arg(&sh->pipe.commands, lw_bytes(script_sha(script), 40));
     lw_arg_i64(&sh->pipe.commands, n_keys);
-    assert(sh->pipe.commands.n == sh->pipe.n); /* each call has one command */
+    assert(sh->pipe.commands.n == sh->pipe.n);
 }
 
 void pipe_send(struct lw_worker *w, struct shard *sh) {
@@ -234,7 +234,7 @@ static void load_reply(struct shard *sh, const redisReply *r) {
     connection_scripts(sh, at == LW_SCRIPTS - 1);
 }
 
-/* Handles the replies that every script may give. Returns true if it was one of them. */
+/* Handles the replies that every script may give. Returns true if this reply was one of them. */
 static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     assert(c && sh->phase != DOWN);
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;
@@ -243,7 +243,7 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
         shard_lost(w, sh, "another epoch began");
         return true;
     }
-    if (strcmp(r->str, "JUMP") == 0) { /* nothing executed; check the clocks before sending it again */
+    if (strcmp(r->str, "JUMP") == 0) { /* the call did nothing; check the clocks before it is sent again */
         c->again = true;
         connection_check(sh);
         return true;

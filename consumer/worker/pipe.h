@@ -46,9 +46,9 @@ struct pipeline { /* only pipe.c changes it */
     struct call calls[PIPE_CALLS];
     int n, answered;
     bool open;                       /* a pipeline is in flight */
-    enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; their items stay with their steps */
+    enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; they are built once more from the items of their steps */
     int n_kept;
-    bool cut; /* a kept call may have executed: its answer was lost, or it failed in the middle */
+    bool cut; /* a kept call may have executed: its answer was lost, or its script failed in the middle */
     int64_t sent_ms;
 };
 
@@ -61,7 +61,7 @@ void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);
-/* Returns what calls of gate, settle and claim have in common, for queue/calls.h. */
+/* Returns the arguments that gate, settle and claim have in common, in the form that queue/calls.h takes. */
 struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh, const struct lw_script *script);
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w);
 uint64_t token_new(struct lw_worker *w); /* returns a number that this worker has never used before */

@@ -47,12 +47,12 @@ struct lw_worker {
     uint64_t turns;
     uint64_t next_token; /* pipe.c: the last number that token_new() returned */
     bool stopping;       /* worker.c: a shutdown has begun */
-    bool joined;         /* epoch.c: shard 0 has accepted this worker's schema. Until then nothing is written elsewhere */
+    bool joined;         /* epoch.c: shard 0 has accepted this worker's schema. Until then nothing is written to other shards */
     bool looking;        /* first.c: a look at the group's commits is under way */
     int64_t look_ms;
     char fleet[17], fleets[FLEETS][17]; /* rival.c: this fleet's name, from the epoch of shard 0, and its earlier names */
     size_t n_fleets;
-    int64_t unanswered_until_ms; /* watch.c: no request for the group's offset is sent before this time, because one timed out */
+    int64_t unanswered_until_ms; /* watch.c: no request for the group's offset is sent before this time, because the last one failed */
     struct hold *free_holds;
     struct lane *free_lanes;
     uint32_t *busy;                  /* gate.c: by tag, time when the lane was last seen busy, s on the boot clock */
@@ -88,7 +88,7 @@ static inline size_t window_most(const struct lw_worker *w) {
     return most > 2 * BATCH ? most : 2 * BATCH;
 }
 
-/* Asserts the worker's invariants; the functions that the driver calls begin with it. */
+/* Asserts the worker's invariants; the functions that the driver calls begin with this check. */
 static inline void check_worker(const struct lw_worker *w) {
     assert(w->io && w->shards && w->n_shards > 0);
     assert(w->n_assigned <= w->cap_assigned);

@@ -10,9 +10,9 @@
 #include <string.h>
 
 enum {
-    HOLD_MS = 2000,      /* nothing is admitted for this time after a refusal; at least the longest gap between two retries */
-    SAY_SAME_MS = 10000, /* time after which the same refusal is logged again */
-    SAY_MS = 1000,       /* time after which a different refusal is logged */
+    HOLD_MS = 2000,      /* nothing is admitted for this time after a refusal */
+    SAY_SAME_MS = 10000, /* minimum time between two log lines about the same refusal */
+    SAY_MS = 1000,       /* minimum time between two log lines about different refusals */
 };
 
 static const struct {
@@ -72,10 +72,9 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
     if (sh->refusal.last_ms && sh->refusal.kind == kind) sh->refusal.allowed = true;
 }
 
-/* Notices that a refusal is over. One success proves little, because a script needs the right
- * for some messages and not for others. A refused call is retried within HOLD_MS, or each
- * quarter of a TTL. If no message needs that call any more, it is not retried; then the refusal
- * is over after HOLD_MS and a TTL. */
+/* Notices that a refusal is over. One success proves little, because a script needs the right for some messages and not for others. A
+ * refused call is retried within HOLD_MS or, if the call is a periodic one, each quarter of a TTL. A call that no message needs any more is
+ * not retried; its refusal is over after HOLD_MS plus a TTL. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
     int64_t quiet_ms = now - sh->refusal.last_ms;
     if (!sh->refusal.last_ms || quiet_ms < HOLD_MS || (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms)) return;

@@ -10,7 +10,7 @@
 
 struct refusal { /* only refusal.c changes it */
     enum call_kind kind;
-    bool allowed;              /* a call of the refused kind has succeeded since */
+    bool allowed;              /* a call of the refused kind has succeeded since the refusal */
     int64_t since_ms, last_ms; /* times of the first and of the last refusal; last_ms 0: there is none */
     int64_t said_ms;
     char text[240];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: during the quarantine, writes back to a Redis that has lost its data what this worker
- * knows to be finished. The floors and what survived the rewind come first, right after enter;
- * the outcomes of handlers that outlived their epoch, and what commit metadata knows, come
- * later. */
+/* repair: during the quarantine, tells a Redis that has lost its data what this worker knows to be finished. The floors and what
+ * survived the rewind come first, right after enter; the outcomes of handlers that outlived their epoch, and what commit metadata lists
+ * as finished, come later. */
 #include "consumer/worker/repair.h"
 
 #include "consumer/worker/commit.h"
@@ -106,9 +105,9 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     pipe_send(w, sh);
 }
 
-/* Collects the messages of a hold that are done, though their handlers outlived the epoch. They
- * may be written back within the quarantine, if the order of their key allows it; until that is
- * decided, the rule "epoch ends, grants end" blocks the key here. */
+/* Collects the messages of a lost hold whose handlers ended with done after the end of the epoch. These messages may be written back
+ * within the quarantine, if the order of their key allows it; until that is decided, the rule "epoch ends, grants end" blocks the key
+ * here. */
 static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
     check_hold(h);
     assert(h->lost);
@@ -175,9 +174,8 @@ static void meta_drop(struct shard *sh, size_t n) {
     if (sh->repair.n_meta) memmove(sh->repair.meta, sh->repair.meta + n, sh->repair.n_meta * sizeof sh->repair.meta[0]);
 }
 
-/* Writes the oldest records first, and keeps them in the list until Redis has answered OK. If a
- * later record of a key were written back without an earlier one, the earlier one would run
- * again and its effect would be the last. A hold is taken whole or not at all. */
+/* Writes the oldest records first, and keeps them in the list until Redis has answered OK. If a later record of a key were written back
+ * without an earlier one, the earlier one would run again and its effect would be the last. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     assert(sh->phase == READY);
@@ -216,11 +214,11 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (ok)
         meta_drop(sh, metas);
     else
-        sh->repair.n_meta = 0; /* the quarantine is over, so it is too late to write back what only metadata calls finished */
+        sh->repair.n_meta = 0; /* the quarantine is over, so it is too late to write back what only metadata lists as finished */
     if (forget) {              /* the quarantine is over: what Redis does not know runs again */
         for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);
-        commit_must_confirm(w); /* the metadata of the last commit still calls these records finished */
+        commit_must_confirm(w); /* the metadata of the last commit still lists these records as finished */
     }
     check_repair(&sh->repair);
 }

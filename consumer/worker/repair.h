@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: writes back to a Redis that lost its data what this worker knows to be finished. */
+/* repair: tells a Redis that has lost its data what this worker knows to be finished. */
 #ifndef LW_CONSUMER_WORKER_REPAIR_H
 #define LW_CONSUMER_WORKER_REPAIR_H
 
@@ -19,17 +19,17 @@ struct repair_item {
     struct part *part;
     uint32_t gen;
     int64_t lo, hi;
-    struct run *late; /* the run of a handler that outlived its epoch; NULL: none */
-    bool meta;        /* only commit metadata calls this range finished */
+    struct run *late; /* the run, if its handler ended after the epoch; otherwise NULL */
+    bool meta;        /* only commit metadata lists this range as finished */
 };
 
 struct repair { /* only repair.c changes it */
     struct repair_item item[REPAIR_BATCH];
     int n;
     size_t part, at;          /* progress of the repair after enter: index of the partition, and index in its `kept` */
-    bool floors_sent, over;   /* over: everything was written; only then gate and claim may go */
+    bool floors_sent, over;   /* over: everything is written; before that neither gate nor claim may be sent */
     size_t n_late;            /* number of runs of lost holds that ended as done and may be written back */
-    struct repair_item *meta; /* messages that commit metadata calls finished; written back while the quarantine lasts */
+    struct repair_item *meta; /* messages that commit metadata lists as finished; written back while the quarantine lasts */
     size_t n_meta, cap_meta;
 };
 
@@ -41,7 +41,7 @@ void repair_restart(struct shard *sh);
 void repair_begin(struct shard *sh);  /* called when a pipeline begins */
 void repair_forget(struct shard *sh); /* called when the call will never be answered */
 void repair_meta(struct shard *sh, struct part *p,
-                 int64_t offset);          /* notes a message that commit metadata calls finished, to be written back */
+                 int64_t offset);          /* notes a message to be written back, because commit metadata lists it as finished */
 void late_count(struct shard *sh, int by); /* changes the number of late runs that wait for a repair */
 void repairs_restart(struct lw_worker *w); /* starts every repair over, because the set of known dones has changed */
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -7,9 +7,9 @@
  * longer than our workers need to notice the end of their epoch, a live fleet makes them. The fleet with
  * the younger epoch stops, because it is probably the one that was started by mistake.
  *
- * The older fleet only logs an error, and one such commit is enough for that: the younger one may have
- * stopped before it made another. A commit of our own fleet would mean that Redis was wiped, so the error
- * waits for the same time; a worker whose epoch is over notices it before then. */
+ * The older fleet only logs an error, and one commit under the foreign name is enough for that, because the younger fleet may have
+ * stopped before it made another. But after Redis was wiped, our own fleet commits under a new name, too. So a worker first waits as
+ * long as it may need to notice the end of its epoch, and then logs the error. */
 #include "consumer/worker/rival.h"
 
 #include "consumer/worker/partition.h"
@@ -28,7 +28,8 @@ void rival_epoch(struct lw_worker *w, const char *epoch) {
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
     if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
-    if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0; /* no worker writes an id of this form, so commits name no fleet */
+    /* workers make ids of this length only; an epoch with any other id gives the fleet no name */
+    if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0;
     w->rival = (struct rival){.n = 0};
 }
 

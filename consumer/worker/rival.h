@@ -10,7 +10,7 @@ struct lw_worker;
 
 enum { FLEETS = 8 };
 
-/* The group's commit of a partition, as the last look found it. */
+/* The group's commit of a partition when it was last read. */
 struct looked { /* only rival.c changes it */
     bool known;
     int64_t offset;
@@ -19,8 +19,8 @@ struct looked { /* only rival.c changes it */
 /* Another fleet in our group whose commits advance: how often that was seen, and when first and
  * last. */
 struct rival {
-    char fleet[17], part[320]; /* part: the partition of the fleet's last commit that was seen */
-    int n;                     /* number of looks at which its commits had advanced */
+    char fleet[17], part[320]; /* part: the partition in which the fleet's last commit was seen */
+    int n;                     /* how often the fleet's commits were seen to have advanced */
     int64_t first_ms, last_ms, said_ms;
 };
 

@@ -20,8 +20,8 @@
 
 enum { RESEND_MS = 1000 };
 
-/* If a handler gives messages back under a live lease, their lane rests; otherwise the handler would
- * get them again at once, for ever. */
+/* If a handler gives messages back under a live lease, their lane rests; otherwise the handler would get the same messages again at once,
+ * over and over. */
 enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS = 60000, BACK_TELL_MS = 60000 };
 
 /* Changes a run's state and asserts that the move is legal. AHEAD is where a run begins, and where
@@ -113,7 +113,7 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     j->alone = false;
     atomic_store_explicit(&j->then, NULL, memory_order_relaxed);
     j->reason[0] = 0;
-    j->took_us = 0;
+    j->wait_ms = j->took_us = 0;
     if (fence > w->runs.max_fence) w->runs.max_fence = fence;
     if (tries > 0) count(&w->counts->reruns);
     if (h->kind == LANE) count(&w->counts->drained);
@@ -140,7 +140,7 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.waiting_tail = &r->next_alone;
 }
 
-/* Starts a run when everything before it in its hold has ended. */
+/* Starts a run. The earlier runs of its hold have ended. */
 void run_start(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(!r->hold->stale);
@@ -149,7 +149,8 @@ void run_start(struct lw_worker *w, struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;
     w->runs.in_flight++;
-    if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) { /* the rule "no late start" applies */
+    /* the rule "no late start": a message whose lease is over is given back */
+    if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) {
         run_finish(w, r, LW_BACK);
         return;
     }
@@ -255,12 +256,12 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     free(h);
 }
 
-/* Ends the message as dead: no attempts are left, or the handler says that another is pointless. */
+/* Ends the message as dead: no attempts are left, or the handler says that another attempt is pointless. */
 static void die(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);
     tell_end(w, r, LW_LOG_WARN, "is a dead letter");
-    if (w->c->dead.to == LW_DEAD_TOPIC) { /* the rule "letter before done" applies */
+    if (w->c->dead.to == LW_DEAD_TOPIC) { /* the rule "letter before done": the topic must acknowledge the letter first */
         run_to(r, SENDING);
         send_letter(w, r);
     } else {
@@ -300,9 +301,8 @@ void run_flush(struct lw_worker *w) {
     if (n) w->io->run(w->ctx, w->runs.start, n);
 }
 
-/* Handles a run that ended after its epoch did. If it is done, that may still be written back;
- * otherwise it is forgotten. The run that was linked behind it goes on after a done, and is
- * given back otherwise. */
+/* Handles a run that ended after its epoch did. A run that is done may still be written back by repair, and the run that was linked
+ * behind it goes on. A run that is not done is forgotten, and the run that was linked behind it is given back. */
 static void finished_late(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->hold->lost && r->state == RUNNING);
@@ -332,8 +332,8 @@ static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) 
             r->job.identity, times, r->rest_ms, BACK_MAX_MS);
 }
 
-/* Returns how long the lane rests. The first give-back in a row costs nothing, because a lease may
- * just have ended; then the rest doubles each time. */
+/* Returns how long the lane rests. When a handler gives a message back for the first time, the lane does not rest, because the cause may
+ * be a lease that has just ended. From the second time on the lane rests, each time twice as long as before. */
 static int64_t rest_of(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);
@@ -341,6 +341,7 @@ static int64_t rest_of(struct lw_worker *w, struct run *r) {
     int64_t now = now_ms(w);
     if (w->stopping || atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) return 0;
     if (!w->runs.given_back) w->runs.given_back = lw_alloc(BACK_SLOTS * sizeof w->runs.given_back[0]);
+    if (r->job.wait_ms > 0) return r->job.wait_ms;
     struct given_back *g = &w->runs.given_back[r->hold->lane->tag % BACK_SLOTS];
     if (now - g->at_ms > BACK_FORGET_MS) g->times = 0;
     g->at_ms = now;
@@ -487,7 +488,7 @@ void run_leave(struct lw_worker *w, const struct part *p) {
         struct run *r = (struct run *)(void *)w->runs.start[i];
         if (leaves(r, p)) {
             left_handler(w, r);
-            run_finish(w, r, LW_BACK); /* run_finish() adds nothing to w->runs.start */
+            run_finish(w, r, LW_BACK); /* the loop stays valid, because run_finish() adds nothing to w->runs.start */
         } else {
             w->runs.start[w->runs.n_start++] = w->runs.start[i];
         }

@@ -40,12 +40,12 @@ struct runs {              /* only run.c changes it */
     struct lw_job **start; /* jobs to give to the handlers at the end of this step */
     size_t n_start, cap_start;
     size_t in_handler;                   /* number of runs that the handlers have */
-    struct run *waiting, **waiting_tail; /* runs held up because a suspect must run alone: the suspect, and what came after it */
+    struct run *waiting, **waiting_tail; /* runs held up because a suspect must run alone: the suspect, and the runs granted after it */
     bool running_alone;
     size_t n_resend; /* number of dead letters that their topic refused and that will be sent again */
     uint64_t max_fence;
     struct given_back {
-        uint32_t times; /* number of give-backs in a row */
+        uint32_t times; /* how often in a row a handler gave back a message */
         int64_t at_ms;
     } * given_back; /* by tag: lanes whose handlers recently gave messages back under a live lease */
     int64_t told_back_ms;
@@ -56,13 +56,14 @@ void runs_open(struct lw_worker *w);
 void runs_forget(struct lw_worker *w);     /* forgets the runs that wait behind a suspect, so that they never start */
 size_t runs_finished(struct lw_worker *w); /* returns how many runs finished since its last call */
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
-void run_start(struct lw_worker *w, struct run *r); /* called when nothing before the run in its hold runs any more */
+void run_start(struct lw_worker *w, struct run *r); /* called when no earlier run of its hold is running */
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */
 void run_step(struct lw_worker *w);  /* sends dead letters again, starts suspects when due, and passes on what was started */
-void run_leave(struct lw_worker *w, const struct part *p); /* the partition leaves: gives back those of its runs that no handler has */
-bool run_leave_line(struct lw_worker *w, struct run *r);   /* takes the run out of those held up behind a suspect; false if not found */
+/* Called when the partition is revoked; gives back those of its runs that no handler has. */
+void run_leave(struct lw_worker *w, const struct part *p);
+bool run_leave_line(struct lw_worker *w, struct run *r); /* takes the run out of those held up behind a suspect; false if not found */
 bool run_lost(struct lw_worker *w, struct run *r); /* called when the epoch is lost; true if no thread or topic will answer for the run */
 void late_remove(struct lw_worker *w, struct run *r);
 

@@ -29,6 +29,7 @@ enum {
  * that messages that failed together are not retried together. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
     assert(w->c->retry.backoff_ms >= 0 && r->tries >= 0);
+    if (r->job.wait_ms > 0) return r->job.wait_ms;
     int64_t ms = w->c->retry.backoff_ms;
     for (int i = 0; i < r->tries && ms < w->c->retry.backoff_max_ms; i++) ms *= 2;
     if (ms > w->c->retry.backoff_max_ms) ms = w->c->retry.backoff_max_ms;
@@ -120,8 +121,8 @@ static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item
         if (msg_current(m)) name(sh, it, m->part, m->offset);
 }
 
-/* Returns true if more than half of a lane's byte limit is still granted. Redis would have to
- * read all of that again to find the heads behind it. */
+/* Returns true if the granted messages that this settle does not report take more than half of a lane's byte limit. To find the heads
+ * behind these messages, Redis would have to read all of them again. */
 static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) {
     assert(it->n_runs <= it->hold->n_finished);
     size_t bytes = 0;
@@ -243,8 +244,8 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     unsure_write(w, sh);
 }
 
-/* Returns the number of bytes of this hold that the call carries or reads again: envelopes of
- * messages that are not done, and heads, which the script compares with the front of their list. */
+/* Returns how many bytes of this hold's messages the call carries or makes Redis read again: the envelopes of messages that are not done,
+ * and heads, which the script compares with the front of their list. */
 static size_t carries(const struct hold *h, int n_runs) {
     assert(n_runs >= 0 && n_runs <= h->n_finished);
     size_t bytes = 0;
@@ -428,7 +429,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
     struct lane *l = h->lane;
     l->settled = true;
     if (a == LW_SETTLED_STALE) {
-        stale(w, it); /* called before in_call is cleared, so that the lane is not freed */
+        stale(w, it); /* stale() is called before in_call is cleared, so that the lane is not freed */
         lane_answered(l);
         return;
     }

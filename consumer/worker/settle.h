@@ -14,7 +14,7 @@ struct lw_worker;
 struct part;
 struct shard;
 
-struct named { /* A message of the local chain. Only its identity counts, because the message may be gone when the reply comes */
+struct named { /* A message of the local chain, noted by identity because the message may be freed before the reply comes */
     struct part *part;
     int64_t offset;
 };
@@ -24,7 +24,7 @@ struct settle_item {
     int n_runs; /* number of runs that the item reports, from the first on */
     enum lw_outcome outcome;
     enum lw_go go;
-    int first_named, n_named; /* the item's part of the call's named messages */
+    int first_named, n_named; /* index of the item's first message among the call's named messages, and number of its messages there */
     int want, before;
     int64_t backoff_ms;
 };
@@ -35,7 +35,7 @@ struct settle { /* only settle.c changes it */
     int n, n_named;
     struct hold *listed, **tail; /* holds that have runs to settle */
     size_t n_listed;
-    bool urgent; /* somebody waits for the settle of a listed hold */
+    bool urgent; /* the settle of a listed hold is sent at once, because its lane or others wait for it */
 };
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: one Redis of the fleet, as this worker knows it. Each step has its part of the struct,
- * which only its own file changes (tests/cli/test_owners.py). */
+/* shard: one Redis of the fleet, as this worker knows it. Each step has a struct of its own in `struct shard`, and only the step's own
+ * file changes that struct (tests/cli/test_owners.py). */
 #ifndef LW_CONSUMER_WORKER_SHARD_H
 #define LW_CONSUMER_WORKER_SHARD_H
 
@@ -57,9 +57,9 @@ void shard_init(struct lw_worker *w, struct shard *sh, int index);
 void shard_free(struct lw_worker *w, struct shard *sh);
 void shard_to(struct shard *sh, enum phase to);
 
-/* Asserts, at the beginning and the end of a shard's turn, that the shard has an epoch while it
- * is REPAIRING or READY, that it has one while it is ENTERING only on a cluster, whose other nodes
- * may know it, and that a pipeline is in flight only on a connection. */
+/* Asserts the shard's invariants at the beginning and the end of its turn. A shard that is REPAIRING or READY has an epoch. A shard that
+ * is ENTERING has one only on a cluster, because another node may know that epoch. A pipeline is in flight only while there is a
+ * connection. */
 static inline void check_shard(const struct shard *sh) {
     assert(sh->prefix[0] && sh->index >= 0);
     assert(sh->epoch.id[0] ? sh->phase != ENTERING || sh->move.cluster : sh->phase < REPAIRING);

@@ -46,7 +46,7 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     move_build(sh);
     pipe_call(sh, CALL_ALIVE);
     lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)), lw_arg_text(c, w->set.id);
-    pipe_call(sh, CALL_ALIVE); /* removes workers that are long gone */
+    pipe_call(sh, CALL_ALIVE); /* this command removes workers that are long gone */
     lw_cmd(c, "ZREMRANGEBYSCORE"), lw_arg_text(c, sh->key_workers), lw_arg_text(c, "-inf");
     lw_arg_i64(c, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);
     tend_call(w, sh, now);

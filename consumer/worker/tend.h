@@ -17,7 +17,6 @@ struct tend { /* only tend.c changes it */
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void tend_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void tend_now(struct shard *sh, int64_t now);
-void tend_by(struct shard *sh,
-             int64_t due_ms); /* makes the check of lanes due by this time; the regular one would notice the end of a short backoff late */
+void tend_by(struct shard *sh, int64_t due_ms); /* makes tend check the lanes by this time, for example because a short backoff ends */
 
 #endif

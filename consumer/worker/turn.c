@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The turn. A message goes arrive → gate → run → settle → watch → commit. A turn takes these steps from the far end, so that messages that
- * end make room for new ones:
+/* The turn. A message goes arrive → gate → run → settle → watch → commit. A turn takes these steps in reverse order, so that messages
+ * that end make room for new ones:
  *
  *     run         start the messages granted since the last turn (and at the end again, if the turn has added any)
  *     confirm     after an epoch was lost, Kafka must confirm the assignment before anything else is sent
@@ -8,7 +8,7 @@
  *                     lift     may the quarantine end?
  *                     tend     the janitor of lanes, and the regular look at the server
  *                     watch    what became of the messages that wait in Redis
- *                     settle   what finished, so that lanes are given away before others are asked for
+ *                     settle   what finished, so that lanes are released before others are asked for
  *                     claim    heads of waiting lists, which come before new messages because they are older
  *                     gate     new messages
  *                     late     what handlers finished after their epoch had ended
@@ -57,10 +57,10 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     return n;
 }
 
-/* Returns how many more messages may be granted. The window limits how many are granted and not
- * finished: it is twice the number of handlers (and at most BATCH more than there are), or twice
- * as many as finished since the last turn, if that is more. So quick handlers get full batches,
- * and slow ones do not make this worker hold locks that it cannot use yet. */
+/* Returns how many more messages may be granted. The window limits how many messages are granted and not finished. It is twice the number
+ * of messages that finished since the last turn, and shrinks slowly. It is never less than twice the number of
+ * handlers or, with more than BATCH handlers, their number plus BATCH. So quick handlers get full batches, and slow ones do not make this
+ * worker hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     check_worker(w);
     size_t handlers = (size_t)lw_config_at_once(w->c), least = handlers + (handlers < BATCH ? handlers : BATCH);
@@ -91,8 +91,8 @@ static bool should_send(const struct lw_worker *w, const struct shard *sh, int64
     return (sh->gate.head || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
-/* Returns how many lanes gate asks for, if `most` messages may run. It asks for more lanes than
- * `most` only up to ASK_LANES, because all of them may turn out to be free. */
+/* Returns how many lanes gate asks for, if `most` messages may run. If gate asks for more lanes than `most`, the limit is ASK_LANES,
+ * because all of these lanes may turn out to be free. */
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     assert(ask >= 1);
     enum { ASK_LANES = 64 };
@@ -101,8 +101,8 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     return n > most ? n : most;
 }
 
-/* The two steps that grant share one budget: `most` is the number of messages that may still be
- * granted. Heads come before new messages. */
+/* Claim and gate share one budget: `most` is the number of messages that may still be granted. Claim is served first, because heads are
+ * older than new messages. */
 static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
     check_shard(sh);
     assert(sh->phase == READY && sh->epoch.id[0]);
@@ -122,8 +122,8 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
     *most -= expected;
 }
 
-/* Returns whether a turn's own pipeline can go now. Sends what must go before it: HELLO, calls
- * that are sent again, the calls that enter an epoch and repair it. */
+/* Returns whether a turn's own pipeline can go now. If not, sends what must go first: the check of the connection, calls that are sent
+ * again, or the calls that enter an epoch and repair the shard. */
 static bool may_begin(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
     if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || move_rests(sh, now_ms(w)) || !should_send(w, sh, now_ms(w)) ||
@@ -140,7 +140,8 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     if (!may_begin(w, sh)) return;
     int64_t now = now_ms(w);
     bool grants = !shard_quiet(w, sh, now) && !w->stopping, admits = grants && !refusal_holds(sh, now);
-    bool wanted = *most > 0; /* checked before gate takes its share, so that new messages cannot keep waiting ones out for ever */
+    /* the budget is looked at before gate takes its share, so that new messages cannot keep waiting ones out for ever */
+    bool wanted = *most > 0;
     pipe_begin(w, sh);
     lift_build(w, sh, now);
     tend_build(w, sh, now);
@@ -159,7 +160,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
 static void turn_shards(struct lw_worker *w) {
     bool idle = false;
     for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
-    size_t most = idle ? may_grant_now(w) : 0; /* without a pipeline to send, the window must not change */
+    size_t most = idle ? may_grant_now(w) : 0; /* may_grant_now() adapts the window, which must not change while no pipeline is sent */
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
     for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
 }

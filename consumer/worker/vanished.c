@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting lists that vanish: a person deletes one, or Redis evicts it, while states say that
- * messages wait in it.
+/* Handles waiting lists that vanish: a person deletes a list, or Redis evicts it, while the states say that messages wait in it.
  *
- * Every script keeps a lane in `lanes` exactly as long as its list exists. So a script that
- * meets one without the other knows that a list has vanished, and adds the lane to the stream
- * `vanished` (list_vanished in queue/lua/parts/lanes.lua). Every worker reads that stream. For
- * each message that it had parked in such a lane, it sets the state back to unseen (unpark), and
- * its watch then has the partition read from Kafka again. A record is recognized by its key's
- * tag: two keys with one tag count as one, so at worst a message is parked twice, and its second
- * copy is dropped as finished.
+ * Every script keeps a lane in `lanes` exactly as long as its list exists. So a script that finds a lane in `lanes` without a list knows
+ * that the list has vanished, and adds the lane to the stream `vanished` (list_vanished in queue/lua/parts/lanes.lua). Every worker
+ * reads that stream. For each message that it had parked in such a lane, it sets the state back to unseen (unpark). Its watch then
+ * notices this and reads the partition from Kafka again. A record is recognized by its key's tag: two keys with one tag count as one, so
+ * at worst a message is parked twice, and its second copy does not run, because the message is finished by then.
  *
- * A worker that has just been assigned a partition reads the whole stream, and does the same for
- * what was parked before, up to the end of the log as it was then. */
+ * A worker that has just been assigned a partition reads the whole stream, and does the same for what was parked before, up to the end that
+ * the log had at the assignment. */
 #include "consumer/worker/vanished.h"
 
 #include "consumer/worker/lane.h"
@@ -52,8 +49,8 @@ static bool is_missing(const struct missing *m, uint32_t tag) {
 
 /* --- which lanes ------------------------------------------------------------------------------------------------- */
 
-/* Reads on in the stream `vanished`, from the position of the partition that has read the least
- * of it. */
+/* Reads the next entries of the stream `vanished`. Each partition has a position of its own in the stream; the call begins at the
+ * lowest. */
 void vanished_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
     if (!w->n_assigned) return;
@@ -82,7 +79,7 @@ struct looking {
     int n;
     uint64_t filter; /* bitmap over tags, by which most records are passed over quickly */
     struct part *part;
-    int64_t first[LANES_A_LOOK]; /* per lane: first offset of `part` that waited in it */
+    int64_t first[LANES_A_LOOK]; /* per lane: lowest offset of `part` that waited in the lane */
     size_t here[LANES_A_LOOK];
 };
 
@@ -151,8 +148,8 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     }
 }
 
-/* Logs a vanished list in which this worker had no message. Replays and imports that operators put
- * there have no owner who could log the loss. */
+/* Logs a vanished list in which this worker had no message. The list may have held replays and imports of operators, for which no owner
+ * logs the loss. */
 static void say_none(const struct lw_worker *w, const struct shard *sh, const struct vanished_lane *l) {
     assert(!l->n);
     char name[LW_KEY_TEXT];
@@ -162,8 +159,8 @@ static void say_none(const struct lw_worker *w, const struct shard *sh, const st
             sh->index, name);
 }
 
-/* Logs the failure and goes on: the worker asks again each quarter of a TTL, and the answer matters
- * only if a list was deleted. */
+/* Logs that the stream `vanished` cannot be read. The worker goes on, because the stream matters only if a list was deleted, and reads
+ * it again after a quarter of a TTL. */
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
     assert(why);
     int64_t now = now_ms(w);

@@ -12,8 +12,8 @@ struct lw_worker;
 struct part;
 struct shard;
 
-/* Lanes of a shard whose lists have vanished: messages delivered in lo <= offset < hi that were
- * parked there must be read again (vanished.c). */
+/* Lanes of a shard whose lists have vanished: the messages with lo <= offset < hi that were parked in them must be read from Kafka again
+ * (vanished.c). */
 struct missing {
     struct stream_id {
         uint64_t ms, seq;
@@ -29,11 +29,11 @@ struct vanished { /* only vanished.c changes it */
     struct unparking {
         struct part *part;
         uint32_t gen, serial;
-        int64_t to; /* the call covers everything missing below this offset */
+        int64_t to; /* the call covers the messages to unpark below this offset */
     } unpark;
     int64_t unpark_ms;
     struct stream_id said;
-    int64_t failed_ms; /* when the log last said that the stream cannot be read; 0: it can */
+    int64_t failed_ms; /* when the log last said that the stream cannot be read; 0: it can be read */
 };
 
 void vanished_build(struct lw_worker *w, struct shard *sh);

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_SEGMENTS = 64,     /* at assignment, the states of at most half this many segments are read */
+    LOOK_SEGMENTS = 64,     /* half of this is the maximum number of segments that are read when a partition is assigned */
     LOOK_RECORDS = 1 << 16, /* maximum number of records that one watch call searches for parked ones */
     RECHECK_MS = 1000,
 };
@@ -62,7 +62,8 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
                                                        .last = last};
 }
 
-/* Reads the states for a new assignment, from its first offset to the end that the log had then. */
+/* Reads the states for a new assignment, from the offset at which reading begins to the end that the log had when the partition was
+ * assigned. */
 static void look_fresh(struct shard *sh, struct part *p) {
     check_watch(&sh->watch);
     check_part_watch(&p->watch);
@@ -84,8 +85,8 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
     if ((next - 1) / LW_SEGMENT == segment) it->hi = (int)((next - 1) % LW_SEGMENT / 4);
 }
 
-/* Reads the segment of the watermark, and then, in turn, those above it that hold parked records,
- * up to `most`. If there are more, the next call continues where this one ended. */
+/* Reads the segment of the watermark, and then, in turn, those above it that hold parked records, at most `most` segments in all. If there
+ * are more, the next call continues where this one ended. */
 static void look_waiting(struct shard *sh, struct part *p, int most) {
     check_part(p);
     assert(most > 0);
@@ -101,8 +102,7 @@ static void look_waiting(struct shard *sh, struct part *p, int most) {
     p->watch.at[sh->index] = at;
 }
 
-/* Returns the number of segments per partition and call, so that no partition waits while others
- * are read several times. */
+/* Returns how many segments of each partition a call reads, so that no partition waits while others are read several times. */
 static int look_share(const struct lw_worker *w) {
     check_worker(w);
     int n = 0;
@@ -151,9 +151,8 @@ static enum lw_state state_at(const struct look_item *it, const redisReply *byte
     return lw_state_in(bytes->str[at], offset);
 }
 
-/* Called when the group's commit is missing or below the floor in Redis. Asks for the commit
- * again, and returns true if this worker may only be behind: the commit is not below the floor
- * now, because another member has taken the partition over, or Kafka gave no answer. */
+/* Called when the group's commit is missing or below the floor in Redis. Asks Kafka for the commit again. Returns true if the answer
+ * shows no fault: the commit has reached the floor, because another member has taken the partition over, or Kafka gave no answer. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     check_part(p);
     assert(p->gen);
@@ -170,9 +169,8 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     return committed >= floor;
 }
 
-/* Applies the rule "floor fits the log": returns whether it fits, and stops the worker if it
- * never will. Otherwise new records would be taken for finished because old ones at the same
- * offsets were. */
+/* Applies the rule "floor fits the log": returns whether the floor fits, and stops the worker if it never will. If the worker went on,
+ * it would take new records for finished because old ones at the same offsets were. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     check_part(p);
     assert(floor->str);

@@ -12,7 +12,7 @@ struct lw_worker;
 struct part;
 struct shard;
 
-enum { LOOK_BATCH = 64 }; /* segments per watch call */
+enum { LOOK_BATCH = 64 }; /* maximum number of segments per watch call */
 
 struct look_item {
     struct part *part;
@@ -27,10 +27,10 @@ struct watch { /* only watch.c changes it */
     struct look_item item[LOOK_BATCH];
     int n;
     int64_t at_ms; /* time when the next round begins */
-    size_t from;   /* picks the partition with which the next call begins */
+    size_t from;   /* counter that decides with which partition the next call begins */
 };
 
-/* What is known of a partition's states. */
+/* Holds what this worker knows of a partition's states. */
 struct part_watch {     /* only watch.c changes it */
     uint8_t *fresh;     /* per shard: true if its floor and segments were read for this assignment */
     int n_fresh;        /* number of shards whose states were read */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Says why a worker makes no progress, as far as its own logic knows, for the log and /readyz. This
  * file only reads state. */
+#include "consumer/worker/connection.h"
 #include "consumer/worker/epoch.h"
 #include "consumer/worker/gate.h"
 #include "consumer/worker/partition.h"
@@ -17,8 +18,11 @@ static bool shard_why(struct lw_worker *w, struct shard *sh, int64_t now, char *
     static const char *const doing[] = {"not connected", "reading the server's run id and clock", "entering its epoch",
                                         "repairing its epoch"};
     const char *refused = refusal_text(sh);
+    char slow[256];
     if (refused)
         snprintf(out, size, "redis shard %d: %s", sh->index, refused);
+    else if (sh->phase == HELLO && connection_slow(w, sh, slow, sizeof slow))
+        snprintf(out, size, "redis shard %d: %s", sh->index, slow);
     else if (sh->phase != READY)
         snprintf(out, size, "redis shard %d: %s", sh->index, doing[sh->phase]);
     else if (sh->first.waits && now >= sh->epoch.quiet_until_ms)

@@ -34,20 +34,18 @@ struct lw_io {
     int64_t (*boot_ms)(void *ctx);
     int64_t (*wall_ms)(void *ctx);
     uint64_t (*random)(void *ctx);
-    /* connect() drops the shard's connection to Redis, if there is one, and makes a new one, at
-     * once or after a wait of the driver's choice. The driver delivers nothing more of the old
-     * one, and calls lw_worker_connected() for the new one. send() sends one pipeline on the
-     * present connection; replies come in order through lw_worker_reply(), or
-     * lw_worker_disconnected() is called. */
+    /* connect() closes the shard's connection to Redis, if there is one, and makes a new one, at once or after a wait of the driver's
+     * choice. The driver delivers nothing more of the old connection, and calls lw_worker_connected() for the new one. send() sends one
+     * pipeline on the present connection; replies come in order through lw_worker_reply(), or lw_worker_disconnected() is called. */
     void (*connect)(void *ctx, int shard);
     void (*send)(void *ctx, int shard, const struct lw_commands *c);
-    /* Says whether hints are wanted. While they are, a blocking pop moves them from `ready` to
-     * `claimed` on a connection of its own. */
+    /* Tells the driver whether hints are wanted. While they are wanted, a blocking pop moves them from `ready` to `claimed` on a
+     * connection of its own. */
     void (*hints)(void *ctx, int shard, const char *ready, const char *claimed, bool want);
     /* Gives jobs to the handlers; each comes back through lw_worker_finished(). */
     void (*run)(void *ctx, struct lw_job **jobs, size_t n);
-    /* Sends a dead letter to its topic; lw_worker_sent() tells the result. Returns -1 if the
-     * producer cannot take it now, 1 if it never can; err says why. */
+    /* Sends a dead letter to its topic; lw_worker_sent() reports the result. Returns -1 if the producer cannot take it now, 1 if it never
+     * can; err says why. */
     int (*letter)(void *ctx, const struct lw_dead_letter *l, struct lw_err *err);
     /* Calls to Kafka, as described in kafka/source.h. */
     void (*hold)(void *ctx, uint32_t gen, bool hold);
@@ -58,8 +56,8 @@ struct lw_io {
     /* Reads what the group has committed now, whoever owns the partition; *offset is -1 if there
      * is no commit. */
     int (*committed)(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
-    /* Asks for all commits of the group without waiting; lw_worker_listed() takes the answer.
-     * Returns false if the question cannot be asked now. NULL: it can never be asked. */
+    /* Asks for all commits of the group without waiting; lw_worker_listed() takes the answer. Returns false if the question cannot be asked
+     * now. NULL: the driver cannot ask it. */
     bool (*look)(void *ctx);
     void (*release)(void *ctx, void *origin);                                           /* called when a record is not needed any more */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark); /* called with each accepted commit */
@@ -83,11 +81,11 @@ struct lw_worker_setup {
     const struct lw_config *config;
     struct lw_board *board; /* NULL: there is no supervisor, and no message is a suspect */
     struct lw_counts *counts;
-    int index;                   /* index of this worker on the board */
-    const char *id;              /* unique in the fleet and over time: host-pid-random */
-    const char *host;            /* name of the host whose wall clock is read */
-    const char *cluster_id;      /* Kafka's cluster id; "": unknown */
-    int64_t grace_ms;            /* for the rule "old master's grace"; 0 for a single server */
+    int index;              /* index of this worker on the board */
+    const char *id;         /* unique in the fleet and over time: host-pid-random */
+    const char *host;       /* name of the host whose wall clock is read */
+    const char *cluster_id; /* Kafka's cluster id; "": unknown */
+    int64_t grace_ms;       /* how long an old master may go on serving clients (the rule "old master's grace"); 0 for a single server */
     struct lw_byte_bounds bytes; /* tests with small messages set smaller limits */
     size_t part_records;         /* maximum number of records per partition above the watermark; 0: a share of 64 MiB */
     int repair_batch; /* ranges per repair call; 0: the default; the simulation sets a small number, so that several calls are needed */
@@ -98,8 +96,8 @@ struct lw_worker_setup {
 struct lw_worker *lw_worker_open(const struct lw_worker_setup *setup);
 void lw_worker_free(struct lw_worker *w); /* frees everything; sends nothing */
 
-/* Takes one turn: sends the next pipeline to every shard whose last one is answered (it settles
- * what finished, claims hinted lanes and gates what arrived), then commits. */
+/* Takes one turn: sends the next pipeline to every shard whose last one is answered, then commits. The pipeline settles what finished,
+ * claims the lanes that hints name, and gates what arrived. */
 void lw_worker_turn(struct lw_worker *w);
 int64_t lw_worker_wait_ms(struct lw_worker *w); /* how long the driver may sleep if nothing happens, ms */
 struct lw_leases *lw_worker_leases(struct lw_worker *w);

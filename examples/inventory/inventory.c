@@ -33,7 +33,7 @@ struct figures { /* figures of one run, in memory that the processes share */
     atomic_int sold, refused, failed, lowest;
 };
 
-struct shop { /* what the threads of one process share */
+struct shop { /* state that the threads of one process share */
     const char *url;
     struct figures *figures;
     struct latchwork_client *client;

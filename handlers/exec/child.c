@@ -111,7 +111,7 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _At
         close_pipes(&p);
         return -1;
     }
-    setpgid(pid, pid); /* parent and child both do this, because either may come first; it fails harmlessly after the exec */
+    setpgid(pid, pid); /* parent and child both do this, because either may come first; the parent's call fails harmlessly after the exec */
     c->pid = pid;
     close_fd(&p.failed[1]);
     int e = exec_result(p.failed[0]);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One subprocess in a process group of its own, with pipes on stdin, stdout and stderr. Its descriptor 3 is
- * stdin once more, and 4 a pipe of its own (LW_CHILD_FDS), for a handler that wants to leave stdin and stdout
- * alone.
+/* One subprocess in a process group of its own, with pipes on stdin, stdout and stderr. Its descriptor 3 is a copy of stdin, and descriptor
+ * 4 is one more pipe to the parent (LW_CHILD_FDS). A handler that leaves stdin and stdout to other code can use these two.
  *
- * The parent's ends never block. A group ends as a whole: when the child is ended, or has ended, every process of its group is
- * killed and the group is gone before the call returns (as far as the kernel lets go of it within LW_CHILD_GONE_MS).
- * A process that makes a session or group of its own (setsid) has left, and is out of reach. */
+ * The parent's ends of the pipes never block. lw_child_end() kills every process of the group, and returns when all are gone, or after
+ * a time limit if the kernel takes longer. A process that made a session or group of its own (setsid) is no longer in the group, and is
+ * not killed. */
 #ifndef LW_HANDLERS_EXEC_CHILD_H
 #define LW_HANDLERS_EXEC_CHILD_H
 
@@ -20,22 +19,21 @@ enum { LW_CHILD_GONE_MS = 200 };
 
 struct lw_child {
     pid_t pid;             /* pid of the child, and number of its group; 0: there is no child */
-    int in, out, err;      /* our ends: in is written, out and err are read. A caller that takes one over sets the member to -1 */
-    int side;              /* our end of the child's descriptor 4 */
+    int in, out, err;      /* the parent writes `in`, and reads `out` and `err`; code that takes over a descriptor sets the field to -1 */
+    int side;              /* the parent's end of the child's descriptor 4 */
     _Atomic pid_t *listed; /* the child's entry in the warden's table */
 };
 
 #define LW_CHILD_FDS "3,4"
 
-/* Starts argv[0] (found through PATH) with the environment `envp`, default signal handlers and no other
- * descriptor. *listed is the number of the group while it lives. Returns -1 with the reason if it
- * cannot be executed. */
+/* Starts argv[0] (found through PATH) with the environment `envp`, default signal handlers and no other descriptor. *listed is the number
+ * of the process group while the group lives. Returns -1 with the reason if argv[0] cannot be executed. */
 int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _Atomic pid_t *listed, struct lw_err *err);
 /* Returns true if the child itself has ended, and describes how in `text` ("exited with status 3", "was killed
  * by signal 11 (Segmentation fault)"). Does not reap the child. */
 bool lw_child_ended(const struct lw_child *c, char *text, size_t size);
 /* Closes stdin, gives the child until `until_ms` (boot clock) to end, then kills the group, waits
- * for it and closes the pipes. `text` (may be NULL) gets how the child ended. Does nothing if there
+ * for it and closes the pipes. `text` (may be NULL) then says how the child ended. Does nothing if there
  * is no child. */
 void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec: a handler in any language. Long-lived processes, a line out for each request, a line in for each answer, many at a time.
+/* exec: a handler in any language. It runs in long-lived processes. Each process gets a line per request, writes a line per
+ * answer, and may have many requests at a time.
  *
  *     loop.c    the one thread that drives the processes: who gets which message, leases and timeouts
  *     proc.c    one process: its start, its end, its requests
@@ -9,8 +10,8 @@
  *     line.c    the lines themselves
  *     child.c, warden.c, stderr_log.c    processes of the system, their death, their stderr
  *
- * A process that is no longer trusted is ended with its whole group before its messages are given back, and replaced when there is
- * something to do. */
+ * A process that is no longer trusted is ended with its whole group before its messages are given back. It is replaced when there are
+ * messages for a new one. */
 #include "handlers/exec/private.h"
 #include "handlers/section.h"
 

@@ -3,9 +3,9 @@
  *
  *     whose fault                                       that message         the others of the process
  *     the command's: no process has answered lately     back                 back; the handler pauses
- *     a message's: a malformed answer with its id, the
- *       beginning of its answer, its time is over, or
- *       it was the only one that was read               retry                back
+ *     a message's: its answer is malformed or not
+ *       complete, it has timed out, or the process
+ *       had read no other                               retry                back
  *     unknown                                           -                    back, and suspects (suspects.h)
  *     a lease ended                                     back                 back
  *
@@ -20,7 +20,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { LAST_WORDS_MS = 200 }; /* time that a process gets to end by itself after it closed its answers */
+enum { LAST_WORDS_MS = 200 }; /* time that a process gets to end by itself after it closed the pipe of its answers */
 
 /* --- the end of a message --------------------------------------------------------------------------------------------------------- */
 
@@ -115,8 +115,8 @@ static void decide(struct request *r, int n) {
     char late[64];
     snprintf(late, sizeof late, "timed out after %" PRId64 " ms", p->h->timeout_ms);
     bool at_fault = r == p->blamed || (!p->blamed && n == 1);
-    /* `beside` is true if the process was ended because a lease was about to end, or because another request
-     * timed out */
+    /* `beside` is true if the process was ended for its time, but not because this request timed out: another request did, or a lease was
+     * about to end */
     bool cancelled = r->grace_ms && !r->late, beside = p->why == END_TIME && !r->late;
     if (p->innocent || cancelled || beside)
         answer(r, LW_BACK, "");

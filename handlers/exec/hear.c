@@ -33,9 +33,9 @@ static void copy_reason(struct lw_job *job, struct lw_bytes reason) {
     lw_reason_copy(job->reason, text[0] ? text : usual[job->outcome]);
 }
 
-/* Takes one answer. The time since the last one is divided by `left`, the number of answers in the line that are
- * not taken yet. Returns false if the message is not done: the request is then over, and later answers in its
- * line do not count. */
+/* Takes one answer. Its message is charged with the time since the last answer, divided by `left`: the number of answers in the line that
+ * are not taken yet, with this one. Returns false if the message is not done; the request is then over, and later answers in its line do
+ * not count. */
 static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_t left) {
     struct lw_handler *h = r->p->h;
     struct lw_job *job = r->jobs[r->at];

@@ -30,8 +30,8 @@ static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
         lw_json_base64(out, v);
 }
 
-/* Appends a header's name or value. Bytes that are not UTF-8 become the object {"base64":"…"}, because an
- * element of a pair has no name that could be marked. */
+/* Appends a header's name or value. Bytes that are not UTF-8 become the object {"base64":"…"}: a header is a pair without member names, so
+ * no name can get the suffix "_base64". */
 static void add_header_part(struct lw_buf *out, struct lw_bytes v) {
     if (!v.p) {
         ADD(out, "null");
@@ -57,7 +57,7 @@ static void add_headers(struct lw_buf *out, const struct lw_job *job) {
     ADD(out, "]");
 }
 
-static void add_message(struct lw_buf *out, const struct lw_job *job) {
+static void add_message(struct lw_buf *out, const struct lw_job *job, int64_t deadline_ms) {
     ADD(out, "{\"id\":");
     lw_json_string(out, lw_bytes_of(job->identity));
     add_bytes(out, "key", job->key);
@@ -77,16 +77,17 @@ static void add_message(struct lw_buf *out, const struct lw_job *job) {
         add_number(out, job->timestamp_ms);
     else
         ADD(out, "null");
+    if (deadline_ms) ADD(out, ",\"deadline_ms\":"), add_number(out, deadline_ms);
     add_headers(out, job);
     add_bytes(out, "payload", job->payload);
     ADD(out, "}");
 }
 
-void lw_exec_request(struct lw_buf *out, struct lw_job *const *jobs, size_t n) {
+void lw_exec_request(struct lw_buf *out, struct lw_job *const *jobs, size_t n, int64_t deadline_ms) {
     if (n > 1) ADD(out, "{\"batch\":[");
     for (size_t i = 0; i < n; i++) {
         if (i) ADD(out, ",");
-        add_message(out, jobs[i]);
+        add_message(out, jobs[i], i ? 0 : deadline_ms);
     }
     if (n > 1) ADD(out, "]}");
     ADD(out, "\n");

@@ -6,19 +6,19 @@
 
 #include "handlers/handler.h"
 
-/* Appends the request for n jobs of one key, ended by a newline: one object, or {"batch":[…]} if n > 1. */
-void lw_exec_request(struct lw_buf *out, struct lw_job *const *jobs, size_t n);
+/* Appends the request for n jobs of one key, ended by a newline: one object, or {"batch":[…]} if n > 1. `deadline_ms`, in ms since 1970, is
+ * when the first job times out; 0: never. The timeouts of the other jobs begin later. */
+void lw_exec_request(struct lw_buf *out, struct lw_job *const *jobs, size_t n, int64_t deadline_ms);
 /* Appends {"cancel":"id"} and a newline. */
 void lw_exec_cancel(struct lw_buf *out, const struct lw_job *job);
 
 struct lw_exec_answer {
     struct lw_bytes id;
     enum lw_outcome outcome;
-    struct lw_bytes reason; /* reason of the outcome; p is NULL if none was given */
+    struct lw_bytes reason; /* reason of the outcome; p is NULL if the handler gave none */
 };
 
-/* What a line of the handler says. Begin with {0}; the texts stay valid until the line is gone or the next one
- * is read. */
+/* Describes a line of the handler. Begin with {0}. The texts stay valid until the line is gone or the next one is read. */
 struct lw_exec_said {
     int hello; /* the version in {"hello":1}; 0: the line is an answer */
     struct lw_exec_answer *answers;

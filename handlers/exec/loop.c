@@ -62,8 +62,8 @@ static void has_to_send(struct proc *p) {
     p->h->dirty = p;
 }
 
-/* Returns how many messages, from jobs[at] on, go into one line. A suspect is never added to another message,
- * because a suspect may share a process with few messages only. */
+/* Returns how many messages, from jobs[at] on, go into one line. A suspect never stands behind another message in a line, because few
+ * messages may be in a process together with a suspect. */
 static int count_together(const struct request *r, int limit) {
     const struct suspects *s = &r->p->h->suspects;
     int n = 1, most = limit - r->p->n_messages;
@@ -78,7 +78,7 @@ static void begin_message(struct request *r) {
     look_by(h, least(exec_lease_end(h, job), job->give_up_ms));
 }
 
-/* Sends a line with the message at jobs[at] and those that may go along with it. */
+/* Sends a line with the message at jobs[at] and those behind it that may stand in the same line. */
 static void send_request(struct request *r) {
     struct proc *p = r->p;
     int limit = suspects_limit(&p->h->suspects, r->jobs[r->at]->identity);
@@ -89,7 +89,7 @@ static void send_request(struct request *r) {
     r->place = p->sent + (p->out.n - p->out_at);
     p->n_messages += n;
     p->h->held += n;
-    lw_exec_request(&p->out, r->jobs + r->at, (size_t)n);
+    lw_exec_request(&p->out, r->jobs + r->at, (size_t)n, p->h->timeout_ms > 0 ? lw_wall_ms() + p->h->timeout_ms : 0);
     has_to_send(p);
     begin_message(r);
 }
@@ -111,7 +111,7 @@ static void begin(struct proc *p, struct lw_job *job, int64_t chain_ms) {
     } else if (!is_sound(p)) {
         lw_jobs_push_front(&h->line, job);
     } else {
-        /* before its first request nothing is forgotten: what the process wrote at its start may tell why it ends */
+        /* Before the first request, keep the last line of stderr: what the process wrote at its start may tell why it ends. */
         if (!p->n_requests && p->sent) lw_last_words_clear(p->words);
         struct request *r = request_new(p, job);
         r->chain_ms = chain_ms;
@@ -127,7 +127,7 @@ static bool takes(const struct proc *p, int limit) {
     return p == p->h->reserved && p->n_messages < least(limit, p->limit);
 }
 
-/* Lists the follower. It starts only when all answers that were read have been taken. */
+/* Appends the follower to the list of followers. It starts when all answers that were read have been taken. */
 static void follow(struct request *r, struct lw_job *job) {
     struct lw_handler *h = r->p->h;
     request_leave(r);
@@ -156,7 +156,7 @@ static void start_followers(struct lw_handler *h) {
     }
 }
 
-/* Sends those messages of the request that were not in the line just answered. */
+/* Sends the remaining messages of the request, which were not in the line that has just been answered. */
 static void send_rest(struct request *r) {
     struct lw_job *job = r->jobs[r->at];
     struct lw_handler *h = r->p->h;
@@ -198,7 +198,7 @@ static struct proc *least_loaded(struct lw_handler *h, int limit) {
     return best;
 }
 
-/* Chooses the process that takes only suspects while any wait: the one with the fewest messages. */
+/* Chooses the process that takes only suspects as long as suspects wait: the one with the fewest messages. */
 static void reserve(struct lw_handler *h) {
     if (h->reserved && h->reserved->state == PROC_UP) return;
     h->reserved = NULL;
@@ -244,7 +244,7 @@ static void start_processes(struct lw_handler *h) {
     }
 }
 
-/* Gives back the jobs of a queue that can no longer start, or `all` of them. */
+/* Gives back those jobs of a queue that can no longer start, or every job if `all` is true. */
 static void sweep(struct lw_handler *h, struct lw_job_queue *queue, bool all) {
     struct lw_job *jobs = queue->head;
     lw_jobs_clear(queue);
@@ -303,7 +303,7 @@ static bool look_at_request(struct request *r) {
 
 static void look_at(struct proc *p) {
     if (p->state != PROC_UP || !p->n_requests) return;
-    bool ended = lw_child_ended(&p->child, NULL, 0); /* checked here as well: a grandchild may keep stdout open after the end */
+    bool ended = lw_child_ended(&p->child, NULL, 0); /* the exit is checked here, too, because a grandchild may hold stdout open */
     if (ended && (exec_hear_all(p), p->state == PROC_UP)) exec_died(p);
     for (struct request *r = p->first; r && p->state == PROC_UP && look_at_request(r); r = r->next) {}
 }
@@ -329,7 +329,7 @@ int exec_watch(struct proc *p) {
     return watch_fd(p, p->child.out, CH_STDOUT, EPOLLIN) || watch_fd(p, p->child.side, CH_SIDE, EPOLLIN) ? -1 : 0;
 }
 
-/* Sets whether to wait until stdin of the process takes more. The stdin is in the epoll set only during such a wait. */
+/* Adds the stdin of a process to the epoll set, which reports when it takes more bytes. Removes the stdin if `wanted` is false. */
 static void poll_stdin(struct proc *p, bool wanted) {
     if (wanted == p->polled || p->child.in < 0) return;
     if (wanted)

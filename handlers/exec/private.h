@@ -22,7 +22,7 @@ struct lw_handler {
     struct trouble trouble;
     struct suspects suspects;
     struct proc *procs;
-    int n_procs, n_used; /* number of processes, and how many of them, from the first on, may be started */
+    int n_procs, n_used; /* n_procs: number of processes; only the first n_used of them may be started */
 
     /* The fields below belong to the thread of serve(). */
     int epoll, errands; /* an epoll set, and an eventfd written when a process has started or ended */
@@ -49,8 +49,8 @@ void exec_serve(struct lw_handler *h, struct lw_feed *feed);
 int exec_watch(struct proc *p); /* puts the descriptors of a process that has started into the epoll set */
 /* Goes on with the next message of the request, or with the follower, after the message at jobs[at] is done. */
 void exec_go_on(struct request *r, struct lw_job *follower);
-/* Returns the time at which the process group must be killed to be gone before the lease ends. A renewal of the
- * lease moves this time on. */
+/* Returns the time at which the process group must be killed to be gone before the lease ends. Each renewal of the lease makes this time
+ * later. */
 int64_t exec_lease_end(const struct lw_handler *h, const struct lw_job *job);
 
 /* hear.c: reads what processes write */
@@ -61,8 +61,8 @@ enum heard exec_hear_all(struct proc *p); /* reads the pipe on which the process
 /* fate.c: decides what becomes of the messages of a process that ends */
 void exec_wrong(struct proc *p, struct request *blamed, const char *reason); /* ends a process that broke the protocol */
 void exec_died(struct proc *p);         /* ends a process that died, or that closed the pipe of its answers */
-void exec_time_over(struct request *r); /* ends the process of a request whose lease or timeout is over */
-void exec_settle(struct proc *p);       /* gives each message of a process that has ended its outcome */
+void exec_time_over(struct request *r); /* ends the process of a request whose lease is about to end, or that has timed out */
+void exec_settle(struct proc *p);       /* gives each message its outcome when its process has ended */
 /* Reports the message at jobs[at], which has its outcome. `took_us` is its time in the handler. */
 void exec_ended(struct request *r, int64_t took_us);
 

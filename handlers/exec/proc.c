@@ -88,8 +88,8 @@ static void unwatch(struct proc *p) {
         if (fds[i] >= 0) epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, fds[i], NULL);
 }
 
-/* A kill that need not wait is sent at once, so that many processes end side by side; the errand waits for the
- * end. */
+/* If the process gets no time to end by itself, it is killed here and not by the errand, so that many processes end side by side. The
+ * errand waits until the process is gone. */
 void proc_end(struct proc *p, int64_t until_ms) {
     assert(p->state == PROC_UP && p->child.pid > 0);
     p->has_read = proc_has_read(p);
@@ -103,7 +103,9 @@ void proc_end(struct proc *p, int64_t until_ms) {
 /* Sets the earliest time of the next start. It is later after several processes in a row that did not answer. */
 static void rest(struct proc *p) {
     p->useless = p->answered ? 0 : p->useless + 1;
-    if (p->why == END_TIME || p->innocent) p->useless = 0; /* do not count an end that we caused, or that pauses the whole handler */
+    /* Two kinds of end do not count. A process that was ended because its time was up might still have answered. And if the command
+     * is at fault, the whole handler pauses anyway. */
+    if (p->why == END_TIME || p->innocent) p->useless = 0;
     p->start_ms = 0;
     if (p->useless < 2) return;
     int shift = p->useless - 2;

@@ -3,7 +3,7 @@
  *
  *             start                       errand over
  *   NONE ───────────────> STARTING ─────────────────────> UP
- *     ^                       | cannot be executed         | died, bad line, time over
+ *     ^                       | cannot be executed         | died, bad line, timeout
  *     '────── ENDING <────────'────────────────────────────'
  *                errand over: its group is gone, its messages have their outcomes
  *
@@ -28,8 +28,8 @@ struct request {
     int64_t chain_ms;            /* boot clock; when the first message of this chain of followers started */
     int64_t begun_us;            /* boot clock in µs; start of the message at jobs[at] */
     int64_t grace_ms;            /* boot clock; the process was asked to stop this message and may answer until then; 0: it was not asked */
-    bool late;                   /* true: the message has timed out; false: if it was cancelled, then because of its lease */
-    uint64_t place;              /* position of the line in the stream of bytes that the process was sent */
+    bool late;                   /* the message has timed out; if false and the message was cancelled, its lease was about to end */
+    uint64_t place;              /* position of this line in the bytes sent to the process since its start */
     int n, at, upto;             /* number of jobs; index of the one to be answered next; index behind the last one in the line */
     struct lw_job *jobs[];       /* room for handler.batch jobs */
 };
@@ -43,16 +43,16 @@ struct channel {
     enum channel_kind kind;
 };
 
-/* Bytes that were read and are not a whole line yet. */
+/* Bytes that were read from a process and do not make a whole line yet. */
 struct said {
     struct lw_buf text;
     size_t scanned; /* the bytes below this index contain no newline */
 };
 
-/* Why a process is being ended. */
+/* The reason for which a process is being ended. */
 enum proc_end {
-    END_DIED,  /* it ended by itself, or closed the pipe of its answers */
-    END_WRONG, /* it broke the protocol; `reason` says how */
+    END_DIED,  /* the process ended by itself, or closed the pipe of its answers */
+    END_WRONG, /* the process broke the protocol; `reason` says how */
     END_TIME,  /* a lease is about to end, or a message has timed out */
 };
 
@@ -61,33 +61,33 @@ struct proc {
     int index;
     enum proc_state state;
     struct lw_child child;
-    struct lw_last_words *words; /* last stderr line of the process; NULL: none was started yet */
+    struct lw_last_words *words; /* last stderr line of the process; NULL: no process was started yet */
     struct lw_last_words *out_words;
     struct channel channels[3];
     struct said said, side;
-    bool hello;       /* it has said hello: it answers on its descriptor 4, and its stdout goes to the log */
-    bool answered;    /* it has answered at least one request */
-    bool deaf;        /* it closed its stdin */
-    bool dirty;       /* it is in the list of processes that have something to send */
-    bool polled;      /* the epoll set tells when its stdin takes more */
+    bool hello;       /* the process has said hello: it answers on its descriptor 4, and its stdout goes to the log */
+    bool answered;    /* the process has answered at least one request */
+    bool deaf;        /* the process closed its stdin */
+    bool dirty;       /* the process is in the list of those that have something to send */
+    bool polled;      /* the epoll set reports when the process's stdin takes more bytes */
     int useless;      /* number of processes in a row that ended without an answer */
     int64_t start_ms; /* boot clock; earliest time of the next start */
 
     struct lw_buf out; /* bytes to send, of which the first out_at are sent */
     size_t out_at;
-    uint64_t sent; /* number of bytes sent to it since it started */
+    uint64_t sent; /* number of bytes sent to the process since it started */
     struct proc *next_dirty;
 
-    struct request *first, *last, **table; /* its requests: a list, oldest first, and a hash table by identity */
+    struct request *first, *last, **table; /* requests that the process has: a list, oldest first, and a hash table by identity */
     int n_requests, n_messages;
-    int limit;             /* maximum number of messages that it may have now; small if one of them is a suspect */
+    int limit;             /* maximum number of messages that the process may have now; small if one of them is a suspect */
     _Atomic uint32_t load; /* copy of n_requests for other threads */
 
     enum proc_end why;
     struct request *blamed; /* the request that is at fault; NULL: unknown */
     bool innocent;          /* the command is at fault, not a message */
-    uint64_t has_read;      /* number of bytes of requests that it had read when it ended */
-    bool itself;            /* if `why` is END_DIED: it had ended before we began to end it */
+    uint64_t has_read;      /* number of bytes of requests that the process had read when it ended */
+    bool itself;            /* if `why` is END_DIED: the process had ended before we began to end it */
     int64_t end_by_ms;
     char reason[LW_REASON_MAX], how[128], last_words[256];
 
@@ -104,7 +104,7 @@ int proc_spawn(struct proc *p, struct lw_err *err);
 void proc_start(struct proc *p);
 void proc_end(struct proc *p, int64_t until_ms);
 bool proc_errand_over(struct proc *p);
-void proc_await_errand(struct proc *p); /* waits for the end of its errand, if it has one */
+void proc_await_errand(struct proc *p); /* waits for the end of the process's errand, if there is one */
 void proc_free(struct proc *p);
 
 /* Appends ": " and the last line that the process wrote on stderr, if there is one. */

@@ -11,12 +11,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
-    LINE_MAX_BYTES = 1800, /* the log cuts a line at 2,048 bytes, with its label */
+    LINE_MAX_BYTES = 1800, /* label and line fit into 2,048 bytes, at which the log cuts a line */
     FLUSH_MS = 300,
     LABEL_MAX = 48,
     READS_A_TURN = 16,
@@ -28,7 +29,9 @@ struct lw_last_words {
     pthread_mutex_t lock;
     int owners;
     bool ended;
+    bool blank; /* the line before was blank */
     char text[256];
+    char headline[256]; /* the first line after the last blank line */
 };
 
 struct stream {
@@ -43,7 +46,7 @@ struct stream {
 
 struct lw_stderr_log {
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the list; the other members of a stream belong to the thread */
+    pthread_mutex_t lock; /* guards the list; the other members of a stream belong to the thread that reads */
     struct stream *streams;
     int epoll, wake;
     atomic_bool stop;
@@ -58,10 +61,17 @@ static struct lw_last_words *new_words(void) {
     return w;
 }
 
+/* Keeps the line. After an uncaught error Node prints a blank line, the error, its stack, a blank line and its own version. The last line
+ * then says nothing about the error, so the headline is kept in its place. */
 static void remember(struct lw_last_words *w, const char *line) {
-    if (!line[strspn(line, " \t")]) return;
     pthread_mutex_lock(&w->lock);
-    snprintf(w->text, sizeof w->text, "%.*s", (int)sizeof w->text - 1, line);
+    bool blank = !line[strspn(line, " \t")], version = strncmp(line, "Node.js v", 9) == 0;
+    if (version && w->headline[0])
+        memcpy(w->text, w->headline, sizeof w->text);
+    else if (!blank)
+        snprintf(w->text, sizeof w->text, "%.*s", (int)sizeof w->text - 1, line);
+    if (w->blank && !blank && !version) memcpy(w->headline, w->text, sizeof w->headline);
+    w->blank = blank;
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -90,7 +100,7 @@ void lw_last_words_get(struct lw_last_words *w, int wait_ms, char *out, size_t s
 
 void lw_last_words_clear(struct lw_last_words *w) {
     pthread_mutex_lock(&w->lock);
-    w->text[0] = '\0';
+    w->text[0] = w->headline[0] = '\0';
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -104,7 +114,7 @@ static void flush_line(struct stream *s) {
     while (s->n && s->line[s->n - 1] == '\r') s->n--;
     s->line[s->n] = '\0';
     if (s->n) lw_info("%s: %s", s->label, s->line);
-    if (s->n) remember(s->words, s->line);
+    remember(s->words, s->line);
     s->n = 0;
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <uthash.h>
 
-enum { MOST = 4096 }; /* maximum number of suspects; one that is forgotten may end another process together with other messages */
+enum { MOST = 4096 }; /* maximum number of suspects; when there are more, the oldest is forgotten */
 
 struct suspect {
     UT_hash_handle hh;

@@ -19,10 +19,9 @@ struct suspects {
 
 enum { ANY_COMPANY = 1 << 30 };
 
-/* Returns the maximum number of messages that a process may have while it has this one; ANY_COMPANY: this one is
- * no suspect. */
+/* Returns the maximum number of messages in a process that has this message, which counts too; ANY_COMPANY: the message is no suspect. */
 int suspects_limit(const struct suspects *s, const char *identity);
-/* Makes a message a suspect, after a process died and any of `company` messages may be at fault. */
+/* Makes a message a suspect. Its process has died, and `company` is the number of messages any of which may be at fault. */
 void suspects_add(struct suspects *s, const char *identity, int company);
 void suspects_drop(struct suspects *s, const char *identity);
 void suspects_close(struct suspects *s);

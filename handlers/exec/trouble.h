@@ -15,7 +15,7 @@
 
 struct trouble {
     int doubt;     /* processes in a row that ended without ever answering */
-    int doubt_max; /* after an answer, this many of them are blamed on messages, any further one on the command */
+    int doubt_max; /* how many such ends in a row are blamed on messages; further ones are blamed on the command */
     /* True from when the command is found at fault until a process answers. The lock guards the members below. */
     atomic_bool unable;
     _Atomic int64_t until_ms;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The warden: a small process that outlives the worker by a moment, to end what the worker started.
  *
- * A worker that dies of SIGKILL can end nothing any more. The warden waits on a pipe whose other end only the worker holds; when it
- * closes, for whatever reason, the warden kills each process group in its table and ends. The table is shared memory: a subprocess
- * enters its own group before it execs, so there is no moment in which one exists unlisted; the worker strikes a group out before it
- * reaps its leader, so a number that the system has given to somebody else is never in it.
- * (PR_SET_PDEATHSIG would not do: it fires when the *thread* that forked ends, and spares grandchildren.) */
+ * A worker that dies of SIGKILL can end nothing any more. The warden waits on a pipe whose other end only the worker holds. When that end
+ * closes, for whatever reason, the warden kills each process group in its table and ends. The table is shared memory. A subprocess writes
+ * the number of its group into the table before its exec, so every program that runs is listed. The worker removes a group before it reaps
+ * the group's leader, so the table never has a number that the system has given to another process. (PR_SET_PDEATHSIG would not do: it
+ * fires when the *thread* that forked ends, and spares grandchildren.) */
 #ifndef LW_HANDLERS_EXEC_WARDEN_H
 #define LW_HANDLERS_EXEC_WARDEN_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handler type insert: its configuration, and slots that write in turn. */
+/* The handler type insert: its configuration, its slots, and which kind of store it writes to. */
 #include "handlers/insert/insert.h"
 
 #include "handlers/section.h"
@@ -9,35 +9,43 @@
 
 struct lw_handler {
     struct lw_insert in;
+    const struct lw_store_kind *kind;
+    struct lw_store *store;
     struct lw_cleaner *cleaner;
-    pthread_mutex_t writer; /* SQLite has one writer at a time, so slots and cleaner wait here instead of polling for its lock */
 };
 
 struct lw_slot {
-    struct lw_store store;
+    struct lw_writer *writer;
 };
+
+static const struct lw_store_kind *const kinds[] = {&lw_store_sqlite, &lw_store_postgres};
 
 /* --- configuration -------------------------------------------------------------------------------------------------------------- */
 
 static bool starts(const char *s, const char *with) { return strncmp(s, with, strlen(with)) == 0; }
 
-static void check_store(const json_t *section, struct lw_problems *problems) {
-    const char *store = lw_section_string(section, "store", true, problems);
-    if (!store) return;
-    if (starts(store, "postgres://") || starts(store, "postgresql://"))
-        lw_problem(problems, "handler.store: postgres:// is not in this version; there is sqlite:PATH");
-    else if (!starts(store, "sqlite:"))
-        lw_problem(problems, "handler.store: must be sqlite:PATH");
-    else if (!store[7])
-        lw_problem(problems, "handler.store: sqlite: needs a path, as sqlite:orders.db");
-    else if (strcmp(store + 7, ":memory:") == 0)
-        lw_problem(problems, "handler.store: workers cannot share a database in memory; give a path");
+/* Returns the kind of store that handler.store names, or NULL if there is none. *address becomes the part of handler.store that the kind
+ * gets. */
+static const struct lw_store_kind *find_kind(const char *store, const char **address) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (const char *const *scheme = kinds[i]->schemes; *scheme; scheme++) {
+            if (!starts(store, *scheme)) continue;
+            *address = kinds[i]->prefix ? store + strlen(*scheme) : store;
+            return kinds[i];
+        }
+    return NULL;
 }
 
-static void check_table(const json_t *section, struct lw_problems *problems) {
+static void check_store(const json_t *section, struct lw_problems *problems) {
+    const char *store = lw_section_string(section, "store", true, problems), *address;
     const char *table = lw_section_string(section, "table", true, problems);
-    if (table && (starts(table, "latchwork_") || starts(table, "sqlite_")))
-        lw_problem(problems, "handler.table: names beginning with latchwork_ or sqlite_ are taken");
+    if (table && starts(table, "latchwork_")) lw_problem(problems, "handler.table: names beginning with latchwork_ are taken");
+    if (!store) return;
+    const struct lw_store_kind *kind = find_kind(store, &address);
+    if (kind)
+        kind->check(address, table, problems);
+    else
+        lw_problem(problems, "handler.store: must be sqlite:PATH or postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE");
 }
 
 static void check_columns(const json_t *section, struct lw_problems *problems) {
@@ -89,7 +97,6 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
     json_t *section = c->handler.json;
     lw_section_known(section, known, problems);
     check_store(section, problems);
-    check_table(section, problems);
     check_columns(section, problems);
     check_primary(section, problems);
     const char *word = lw_section_string(section, "on_conflict", false, problems);
@@ -110,10 +117,12 @@ static bool is_primary(json_t *primary, const char *name) {
     return false;
 }
 
-static int read_section(struct lw_insert *in, const struct lw_config *c, struct lw_err *err) {
+static int read_section(struct lw_handler *h, const struct lw_config *c, struct lw_err *err) {
+    struct lw_insert *in = &h->in;
     json_t *section = c->handler.json, *columns = json_object_get(section, "columns");
     in->app = c->name;
-    in->path = json_string_value(json_object_get(section, "store")) + strlen("sqlite:");
+    h->kind = find_kind(json_string_value(json_object_get(section, "store")), &in->address);
+    if (!h->kind) return lw_fail(err, "handler.store: no known kind of store");
     in->table = json_string_value(json_object_get(section, "table"));
     in->create = json_is_true(json_object_get(section, "create"));
     const json_t *word = json_object_get(section, "on_conflict");
@@ -135,21 +144,18 @@ static int read_section(struct lw_insert *in, const struct lw_config *c, struct 
 
 static void close_handler(struct lw_handler *h) {
     if (h->cleaner) lw_cleaner_close(h->cleaner);
+    if (h->store) h->kind->close(h->store);
     free(h->in.columns);
-    pthread_mutex_destroy(&h->writer);
     free(h);
 }
 
 static struct lw_handler *open_handler(const struct lw_config *c, int worker, struct lw_err *err) {
     (void)worker;
-    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* SQLite's memory statistics are not needed, and cost a global lock per allocation */
     struct lw_handler *h = lw_alloc(sizeof *h);
-    pthread_mutex_init(&h->writer, NULL);
-    struct lw_store first = {0};
-    int r = read_section(&h->in, c, err);
-    if (!r) r = lw_store_open(&first, &h->in, err); /* makes the tables, and finds errors of the configuration before any message comes */
-    if (!r) lw_store_close(&first);
-    if (!r && (h->cleaner = lw_cleaner_open(&h->in, &h->writer, err))) return h;
+    struct lw_sweeper *sweeper = NULL;
+    if (read_section(h, c, err) == 0) h->store = h->kind->open(&h->in, err);
+    if (h->store) sweeper = h->kind->sweeper_open(h->store, err);
+    if (sweeper && (h->cleaner = lw_cleaner_open(h->kind, sweeper, err))) return h;
     close_handler(h);
     return NULL;
 }
@@ -157,14 +163,14 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
 static struct lw_slot *open_slot(struct lw_handler *h, int slot, struct lw_err *err) {
     (void)slot;
     struct lw_slot *s = lw_alloc(sizeof *s);
-    if (lw_store_open(&s->store, &h->in, err) == 0) return s;
+    s->writer = h->kind->writer_open(h->store, err);
+    if (s->writer) return s;
     free(s);
     return NULL;
 }
 
 static void close_slot(struct lw_handler *h, struct lw_slot *s) {
-    (void)h;
-    lw_store_close(&s->store);
+    h->kind->writer_close(s->writer);
     free(s);
 }
 
@@ -173,12 +179,14 @@ static size_t batch_max(const struct lw_handler *h) {
     return LW_INSERT_BATCH;
 }
 
-static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) {
-    lw_insert_run(&h->in, &s->store, &h->writer, jobs, n);
-}
+static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) { h->kind->write(s->writer, jobs, n); }
 
 static void passed(struct lw_handler *h, const char *topic, int32_t partition, int64_t watermark) {
     lw_cleaner_passed(h->cleaner, topic, partition, watermark);
+}
+
+static enum lw_health health(struct lw_handler *h, char *why, size_t size) {
+    return h->kind->health ? h->kind->health(h->store, why, size) : LW_WELL;
 }
 
 const struct lw_handler_type lw_handler_insert = {
@@ -189,6 +197,7 @@ const struct lw_handler_type lw_handler_insert = {
     .batch_max = batch_max,
     .run = run,
     .passed = passed,
+    .health = health,
     .slot_close = close_slot,
     .close = close_handler,
 };

@@ -23,10 +23,11 @@
  *     "handler": {"type": "plugin", "path": "./my.so", "config": {"any": "JSON"}, "threads": 8}
  *
  * What Latchwork promises to a handler: while it runs on a message under a live lease, no other handler anywhere runs on that message's
- * key, and messages of a key come in order. Several messages may run under one lease, one after the other: the next starts when the one
- * before it has returned LATCHWORK_DONE, and before that is recorded. So after a crash a message may come again, together with the few of
- * its key that were done just before. Its identity stays the same, and `fence` grows with every message and every attempt of a key. A store
- * that remembers the largest fence of a key, and refuses smaller ones, is safe even from a process that was frozen past its lease.
+ * key, and messages of a key come in order. Several messages may run under one lease, one after the other: the next starts as soon as the
+ * one before it has returned LATCHWORK_DONE, even if Redis has not recorded that yet. So after a crash a message may come again, together
+ * with the few of its key that were done just before. Its identity stays the same, and `fence` grows with every message and every attempt
+ * of a key. A store that remembers the largest fence of a key, and refuses smaller ones, is safe even from a process that was frozen past
+ * its lease.
  *
  * Life: init (once per worker process) -> handle or handle_batch (on many threads) -> close. A crash of the plugin ends its worker. The
  * message then runs alone, and becomes a dead letter after `retry.max_attempts` crashes.
@@ -103,8 +104,8 @@ struct latchwork_lease {
      * the start of this message, if that is sooner. The lease may have served earlier messages of the key, so less than a whole TTL may be
      * left at first. Latchwork renews the lease, and the deadline moves on, so ask again. INT64_MAX: no end. */
     int64_t (*deadline_ms)(const struct latchwork_lease *lease);
-    /* Returns non-zero if the handler should stop, because the lease is lost or almost, or because the time is up. It is cheap: call it in
-     * loops. If the lease is lost, Latchwork starts no further message under it. */
+    /* Returns non-zero if the handler should stop, because the lease is lost or about to end, or because the time is up. It is cheap: call
+     * it in loops. If the lease is lost, Latchwork starts no further message under it. */
     int (*cancelled)(const struct latchwork_lease *lease);
 };
 
@@ -129,11 +130,11 @@ struct latchwork_message {
 static inline int latchwork_cancelled(const struct latchwork_message *m) { return m->lease->cancelled(m->lease); }
 static inline int64_t latchwork_deadline_ms(const struct latchwork_message *m) { return m->lease->deadline_ms(m->lease); }
 
-/* What Latchwork offers to a plugin, from init until close returns. Any thread may call these functions, and none of them keeps what it is
- * given. Call through this table only: a plugin must not use other symbols of the program. */
+/* What Latchwork offers to a plugin, from init until close returns. Any thread may call these functions, and none of them keeps a pointer
+ * to its arguments. Call through this table only: a plugin must not use other symbols of the program. */
 struct latchwork_host {
     uint32_t abi;
-    uint32_t size; /* size of this structure in the running Latchwork; a member added later exists only if it lies within */
+    uint32_t size; /* size of this structure in the running Latchwork; a member added later exists only if it lies within this size */
     /* Writes one line to the log, formatted as by printf() and cut at about 2,000 bytes. Never log payloads or secrets. */
     void (*log)(enum latchwork_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
     /* Returns CLOCK_BOOTTIME in ms, the clock of deadlines. */
@@ -153,6 +154,13 @@ struct latchwork_answer {
     size_t reason_size;
 };
 
+/* The rule for which messages may stand in one batch. */
+enum latchwork_batch {
+    LATCHWORK_BATCH_KEYS = 0,    /* messages of different keys */
+    LATCHWORK_BATCH_ONE_KEY = 1, /* messages of one key, in their order */
+    LATCHWORK_BATCH_ANY = 2,     /* messages of any keys; those of one key stand side by side, in their order */
+};
+
 struct latchwork_handler {
     uint32_t abi;  /* must be LATCHWORK_ABI */
     uint32_t size; /* must be sizeof(struct latchwork_handler) */
@@ -170,14 +178,20 @@ struct latchwork_handler {
      * handle_batch. */
     int (*handle)(void *self, const struct latchwork_message *message, char *reason, size_t reason_size);
 
-    /* Optional; used instead of handle if batch_max > 0. Runs n messages of different keys (1 <= n <= batch_max) and fills *answers[i] for
-     * *messages[i]. The next messages of these keys come in a later batch. The threads are the same as for handle. Use it if the effect
-     * is cheaper for many messages at once, for example as one transaction for many rows. */
+    /* Optional; used instead of handle if batch_max > 0. Runs n messages (1 <= n <= batch_max) and fills *answers[i] for *messages[i].
+     * `batch_of` chooses which messages a batch has. By default they are of different keys, and the next messages of these keys come in a
+     * later batch. If a batch has several messages of one key, the first of them that is not LATCHWORK_DONE ends the batch for that key:
+     * those behind it are given back whatever their answers say, count no attempt, and come again later. So do not begin with a message of
+     * a key before the one ahead of it is done, unless its effect can be repeated. Latchwork does not wait for a batch to fill: each has
+     * the messages that are there when a thread is free, often only one. `timeout_ms` limits the whole batch. The threads are the same as
+     * for handle. Use handle_batch if the effect is cheaper for many messages at once, for example as one transaction for many rows. */
     void (*handle_batch)(void *self, const struct latchwork_message *const *messages, struct latchwork_answer *const *answers, size_t n);
     size_t batch_max; /* maximum number of messages in a batch, up to 1,024; 0: no batches */
 
     /* Optional. Latchwork calls it once, on the main thread, after the last handle has returned, but not if init failed. */
     void (*close)(void *self);
+
+    uint32_t batch_of; /* an enum latchwork_batch: which messages a batch has */
 };
 
 /* The beginning of the table: in C {LATCHWORK_HANDLER_INIT, .handle = handle}, in C++ latchwork_handler_init(). */
@@ -185,7 +199,7 @@ struct latchwork_handler {
 #define LATCHWORK_HANDLER_INIT .abi = LATCHWORK_ABI, .size = sizeof(struct latchwork_handler)
 #else
 constexpr struct latchwork_handler latchwork_handler_init() {
-    return {LATCHWORK_ABI, sizeof(struct latchwork_handler), nullptr, nullptr, nullptr, 0, nullptr};
+    return {LATCHWORK_ABI, sizeof(struct latchwork_handler), nullptr, nullptr, nullptr, 0, nullptr, LATCHWORK_BATCH_KEYS};
 }
 #endif
 

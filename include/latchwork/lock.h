@@ -16,10 +16,10 @@
  *
  * Build with `cc $(pkg-config --cflags latchwork) my.c $(pkg-config --libs latchwork)`.
  *
- * Words. A *client* is a bounded pool of connections to one Redis. A *lock* is a name with options: what to lock, for how long, and how. A
- * *hold* is one acquisition of a lock. Any number of threads may share clients and locks: each acquire gives a hold of its own.
- * `latchwork_redlock_*` makes locks that live on several independent Redis servers, `latchwork_rows_*` locks for rows of tables. Acquire,
- * renew, release and all other functions are the same for every kind.
+ * Words. A *client* is a bounded pool of connections to one Redis, to the master that Sentinels name, or to each node of a cluster. A
+ * *lock* is a name with options: what to lock, for how long, and how. A *hold* is one acquisition of a lock. Any number of threads may
+ * share clients and locks: each acquire gives a hold of its own. `latchwork_redlock_*` makes locks that live on several independent Redis
+ * servers, `latchwork_rows_*` locks for rows of tables. Acquire, renew, release and all other functions are the same for every kind.
  *
  * A hold is a lease. Redis ends it `ttl_ms` after the last renewal, so the lock of a holder that was killed becomes free. The holder
  * counts the end from *before* it sent the request, on a clock that goes on through suspend (CLOCK_BOOTTIME), so for the holder the lease
@@ -39,7 +39,7 @@
  *   ERROR  Redis could not be asked, or refused, or the call was wrong: error->code and error->text say what happened and what to do.
  * Functions that open something return NULL, and fill *error, when others would return ERROR.
  *
- * Codes. Each function lists the codes that it gives, without their prefix LATCHWORK_E_. *Any of Redis* stands for the codes of every
+ * Codes. Each function lists the codes that it may set, without their prefix LATCHWORK_E_. *Any of Redis* stands for the codes of every
  * exchange with Redis: MEMORY, FORK, CONNECT, TIMEOUT, POOL, DENIED, TYPE, FULL, READONLY, NO_SCRIPTS, REPLY. Later versions may add
  * codes: treat one that you do not know by its result.
  *
@@ -60,6 +60,21 @@
  * hold up the others, so the first waiter of each client also looks when the holder's lease must have ended, and every 5 s (1 s for fair
  * and read/write locks), with jitter. If the client cannot subscribe (ACL without channels), and for names that other programs share
  * (PLAIN, custom names without `wait`), the first waiter of each client looks every 10 to 100 ms instead.
+ * In a cluster there is one subscribed connection to each node that owns the slot of a lock which is waited for, and the messages are
+ * sharded (SPUBLISH to lwl:wake:{NAME}:ID), so that they stay at that node. If the user lacks the right to SSUBSCRIBE, PUBLISH is used.
+ *
+ * Clusters. All keys of a lock are in one slot, and calls go to the node that owns it. If the slot has moved (MOVED) or is being moved
+ * (ASK, TRYAGAIN), or its node is down for a moment (CLUSTERDOWN, READONLY), a call looks for the owner again and is repeated, for about
+ * command_ms; then the result is ERROR with READONLY, and a wait goes on. Moving a slot keeps its locks: holds are renewed while it is on
+ * its way, but a free lock of that slot may be refused until all of its keys have arrived. (With NO_SCRIPTS a hold may be lost if the move
+ * takes longer than a third of its TTL.)
+ *
+ * Failover. A replica that becomes master, in a cluster or behind Sentinels, may lack the last writes of the old one, since replication is
+ * asynchronous. So a lock may be lost, and another holder may get it while the first one still has time left by its own clock. This is the
+ * same as after a server that was restarted without its data: the first holder learns it from its next renewal, check or release (LOST,
+ * NOT_OWNER), and until then only the fence protects the resource. The fence of the second holder is larger even if the counter was lost as
+ * well, because it is at least the new master's time in microseconds. Keep the clocks of all nodes synchronized: this is true as long as
+ * they differ by less than the time between two acquisitions.
  *
  * Forks. A child must not use its parent's clients, locks or holds: calls fail with LATCHWORK_E_FORK. It may close the client (which frees
  * memory and touches nothing else) and open one of its own.
@@ -135,7 +150,7 @@ enum latchwork_code {
 };
 
 struct latchwork_error {
-    int code;       /* a number of enum latchwork_code */
+    int code;       /* a value of enum latchwork_code */
     char text[508]; /* for people: what went wrong, with which server, and what to do; never contains a password */
 };
 
@@ -162,8 +177,10 @@ enum latchwork_flag {
     /* For latchwork_lock_list(): the glob is for whole Redis keys, which are plain locks or locks with custom names (strings; keys of other
      * types are skipped). Without this flag the glob is for names of the library's own locks. */
     LATCHWORK_FLAG_KEYS = 8,
-    /* For clients: accepts any certificate of a server, so whoever is in between can read and change everything. */
+    /* For clients and Sentinels: accepts any certificate of a server, so whoever is in between can read and change everything. */
     LATCHWORK_FLAG_NO_VERIFY = 16,
+    /* For clients and Sentinels: speaks TLS, as rediss:// does. */
+    LATCHWORK_FLAG_TLS = 32,
 };
 
 enum {
@@ -172,19 +189,36 @@ enum {
     LATCHWORK_DEFAULT_COMMAND_MS = 1000,
     LATCHWORK_MAX_CONNECTIONS = 1024,
     LATCHWORK_MAX_WAIT_MS = 600000, /* limit for each option that bounds a wait: connect_ms, command_ms, node_ms, retry_max_ms */
-    LATCHWORK_MAX_LABEL = 64,       /* in bytes */
+    LATCHWORK_MAX_LABEL = 64,       /* length in bytes */
+    LATCHWORK_MAX_ADDRESSES = 64,   /* number of cluster nodes or Sentinels in the options; the client learns all others from them */
+    LATCHWORK_DEFAULT_PORT = 6379,
+    LATCHWORK_DEFAULT_SENTINEL_PORT = 26379,
 };
+
+/* Sentinels, which name the master to use. They have a login and TLS settings of their own; the members mean the same as in
+ * latchwork_client_options. */
+struct latchwork_sentinels {
+    uint32_t size;
+    unsigned flags;               /* any of LATCHWORK_FLAG_TLS, LATCHWORK_FLAG_NO_VERIFY */
+    const char *const *addresses; /* 1 to LATCHWORK_MAX_ADDRESSES, as host[:port]; the default port is LATCHWORK_DEFAULT_SENTINEL_PORT */
+    size_t n_addresses;
+    const char *master; /* name of the master in the Sentinels, as in "sentinel monitor NAME" */
+    const char *user, *password;
+    const char *tls_ca, *tls_cert, *tls_key, *tls_name;
+};
+#define LATCHWORK_SENTINELS_INIT .size = sizeof(struct latchwork_sentinels)
 
 struct latchwork_client_options {
     uint32_t size;
-    unsigned flags; /* any of LATCHWORK_FLAG_NO_SCRIPTS, LATCHWORK_FLAG_NO_VERIFY */
+    unsigned flags; /* any of LATCHWORK_FLAG_NO_SCRIPTS, LATCHWORK_FLAG_NO_VERIFY, LATCHWORK_FLAG_TLS */
     /* Maximum number of connections for commands, which are made when needed (default LATCHWORK_DEFAULT_CONNECTIONS, at most
-     * LATCHWORK_MAX_CONNECTIONS). If there are more threads, they take turns. Waiting and renewal use one more connection each. */
+     * LATCHWORK_MAX_CONNECTIONS); in a cluster, to each node. If there are more threads, they take turns. Waiting and renewal use one
+     * more connection each; in a cluster, one to each node that has a lock which is waited for or renewed. */
     int connections;
     int64_t connect_ms; /* limit for connecting; default LATCHWORK_DEFAULT_CONNECT_MS */
     /* Limit for each answer; default LATCHWORK_DEFAULT_COMMAND_MS. A call is sent again at most once, on a new connection. */
     int64_t command_ms;
-    /* Tells people who holds a lock: it is part of the lock's value. At most LATCHWORK_MAX_LABEL bytes of letters, digits, '.', '_'
+    /* Tells people who holds a lock; the label is part of the lock's value. At most LATCHWORK_MAX_LABEL bytes of letters, digits, '.', '_'
      * and '-'. NULL: host.pid. */
     const char *label;
     /* For a server that asks for a login, if the URL has none. NULL user: the default user. A user needs a password. */
@@ -193,14 +227,25 @@ struct latchwork_client_options {
      * tls_key are the client's; NULL: none, or the key is in tls_cert. tls_name is the name that the server's certificate must have; NULL:
      * the host of the URL. The certificate is verified unless LATCHWORK_FLAG_NO_VERIFY is set. */
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
+    /* For a Redis Cluster or Valkey Cluster: addresses of some of its nodes, at most LATCHWORK_MAX_ADDRESSES, as host[:port], which are
+     * copied. The client asks these nodes for the others. All nodes get the same login and TLS settings: those of the options, and of the
+     * URL, whose host is one more node. With TLS, the certificate of a node must carry the address or name that the cluster announces for
+     * it, or tls_name. n_cluster 0: no cluster. */
+    const char *const *cluster;
+    size_t n_cluster;
+    /* For a master behind Sentinels: the settings are copied, and the Sentinels are asked for the master before each connection. NULL:
+     * no Sentinels. */
+    const struct latchwork_sentinels *sentinels;
+    int db; /* database on the master that Sentinels name; a URL contains its own */
 };
 #define LATCHWORK_CLIENT_INIT .size = sizeof(struct latchwork_client_options)
 
 /* Makes a client, and connects to nothing yet. url: redis://[user:password@]host[:port][/db], rediss:// for TLS, or
- * unix://[user:password@]/path[?db=N]. options may be NULL. Codes: ARGUMENT, MEMORY, SYSTEM. */
+ * unix://[user:password@]/path[?db=N]; NULL if the options name Sentinels, and perhaps if they name cluster nodes. options may be NULL.
+ * Codes: ARGUMENT, MEMORY, SYSTEM. */
 LATCHWORK_API struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
                                                              struct latchwork_error *error);
-/* Sends PING on a connection of the pool. Codes: ARGUMENT, any of Redis. */
+/* Sends PING on a connection of the pool; in a cluster, to one of its masters. Codes: ARGUMENT, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_client_ping(struct latchwork_client *client, struct latchwork_error *error);
 /* Ends every call that waits for a lock, now or later, with ERROR and LATCHWORK_E_CLOSED. Releases still work. A program that shuts down
  * gets its waiting threads back in this way. Any thread may call it, but no signal handler. NULL is ignored. */
@@ -226,13 +271,13 @@ enum latchwork_kind {
      * place back from the next hand-over on. So a waiter is overtaken only by those that came before it, or while it cannot be reached. */
     LATCHWORK_KIND_FAIR = 2,
     /* Read/write locks: any number of READ holds of a name, or one WRITE hold. Open a lock of each kind with the same name. While a live
-     * writer waits, no new reader gets in. After a writer, all readers that wait then are woken together. Do not ask for a READ hold while
-     * you have one of the same name: a writer between the two would wait for you, and you for it. */
+     * writer waits, no new reader gets in. When a writer releases the lock, all waiting readers are woken together. Do not ask for a READ
+     * hold while you have one of the same name: a writer between the two would wait for you, and you for it. */
     LATCHWORK_KIND_READ = 3,
     LATCHWORK_KIND_WRITE = 4,
     /* A semaphore: at most `permits` holds at once, each with a lease of its own. All users of a name must give the same number. */
     LATCHWORK_KIND_SEMAPHORE = 5,
-    /* For locks that latchwork_lock_list() finds and the other functions open; not for latchwork_lock_open(). */
+    /* The locks of latchwork_rows_open() and latchwork_redlock_lock_open(). latchwork_lock_open() does not take these kinds. */
     LATCHWORK_KIND_ROWS = 6,
     LATCHWORK_KIND_REDLOCK = 7,
 };
@@ -243,19 +288,19 @@ enum {
     LATCHWORK_MIN_TTL_MS = 10,
     LATCHWORK_MAX_TTL_MS = 86400000,
     LATCHWORK_MAX_PERMITS = 1000000,
-    LATCHWORK_MAX_NAME = 512, /* in bytes */
+    LATCHWORK_MAX_NAME = 512, /* length in bytes */
 };
 
-/* The reason why a hold ended that nobody released. */
+/* The reason why a hold was lost, that is, ended without being released. */
 enum latchwork_loss {
     LATCHWORK_LOSS_NOT_OWNER = 1, /* Redis says that the lock is no longer ours */
     LATCHWORK_LOSS_UNCONFIRMED =
-        2, /* the hold was not renewed within two thirds of its TTL: it may last for up to a third more, so stop now */
+        2, /* the hold was not renewed within two thirds of its TTL: the lease may last for up to a third more, so stop now */
     LATCHWORK_LOSS_MAX_HOLD = 3, /* max_hold_ms was reached, so the hold is not renewed any more */
 };
 
-/* Names of the lock's keys in Redis, for a lock that must use those of another scheme. Its value is a string TOKEN:FENCE. All names must be
- * in one Cluster slot. They are not NUL-terminated, since their sizes are given. */
+/* Names of the lock's keys in Redis, for a lock that must use names of another scheme. The lock's value is a string TOKEN:FENCE. All names
+ * must be in one Cluster slot. They are not NUL-terminated, since their sizes are given. */
 struct latchwork_name {
     const char *p;
     size_t n;
@@ -302,17 +347,19 @@ LATCHWORK_API struct latchwork_lock *latchwork_lock_open(struct latchwork_client
 /* Frees the object, but not its holds, which must be released or forgotten before this call. NULL is ignored. */
 LATCHWORK_API void latchwork_lock_close(struct latchwork_lock *lock);
 
-/* Attempts once, without waiting. Returns OK with *hold, BUSY, or ERROR; *hold is NULL unless it returns OK. Codes: as of acquire. */
+/* Attempts once, without waiting. Returns OK with *hold, BUSY, or ERROR; *hold is NULL unless it returns OK. Codes: those of
+ * latchwork_lock_acquire(). */
 LATCHWORK_API enum latchwork_result latchwork_lock_try(struct latchwork_lock *lock, struct latchwork_hold **hold,
                                                        struct latchwork_error *error);
 /* Waits up to wait_ms (0: as try; -1: for ever). If Redis cannot be reached, it tries again, with pauses, until the time is over, and then
- * returns ERROR. The call may take longer than wait_ms by one exchange (connect_ms + 2 × command_ms). It returns LOST for a reentrant lock
- * that this owner holds but has lost: release it as often as it was acquired, and start again. Codes: BUSY and NO_TTL with BUSY;
- * EXPIRED with LOST; ARGUMENT, CLOSED, SYSTEM, MAJORITY (Redlock), any of Redis. */
+ * returns ERROR. The call may take longer than wait_ms by one exchange (connect_ms + 2 × command_ms); in a cluster,
+ * where the owner may have to be searched for twice, by 4 × connect_ms + 2 × command_ms. It returns LOST for a reentrant lock that this
+ * owner holds but has lost: release it as often as it was acquired, and start again. Codes: BUSY and NO_TTL with BUSY; EXPIRED with LOST;
+ * ARGUMENT, CLOSED, SYSTEM, MAJORITY (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *lock, int64_t wait_ms, struct latchwork_hold **hold,
                                                            struct latchwork_error *error);
-/* Acquires a reentrant lock for an owner other than the calling thread: any number that names a task of your program. Codes: as of
- * acquire. */
+/* Acquires a reentrant lock for an owner other than the calling thread: any number that names a task of your program. Codes: those of
+ * latchwork_lock_acquire(). */
 LATCHWORK_API enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *lock, uint64_t owner, int64_t wait_ms,
                                                               struct latchwork_hold **hold, struct latchwork_error *error);
 
@@ -332,7 +379,8 @@ LATCHWORK_API enum latchwork_result latchwork_hold_renew(struct latchwork_hold *
  * with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_hold_check(struct latchwork_hold *hold, struct latchwork_error *error);
 
-/* These do not ask Redis, are cheap, and may be called by any thread. A NULL hold has fence 0, is lost, has 0 ms left and the token "". */
+/* These functions do not ask Redis, are cheap, and may be called by any thread. A NULL hold has fence 0, is lost, has 0 ms left and the
+ * token "". */
 LATCHWORK_API uint64_t latchwork_hold_fence(const struct latchwork_hold *hold);
 /* Returns the fence of the i-th row of a row lock. Today all rows of a hold have one fence, latchwork_hold_fence(). */
 LATCHWORK_API uint64_t latchwork_hold_fence_at(const struct latchwork_hold *hold, size_t i);
@@ -399,7 +447,8 @@ enum { LATCHWORK_MAX_ROWS = 256, LATCHWORK_MAX_TABLE = 128, LATCHWORK_MAX_ID = 2
  * once). While it waits for a row, it holds and renews only smaller ones, so waiters never form a circle. A row whose holder died or whose
  * lease expired is taken over by one SET NX, never by GET and SET. The rows have one hold. Its fence is the same for all rows and larger
  * than any that they have seen. It is lost if one row is lost; release then frees the others and returns LOST. Up to 11 free rows are taken
- * in one round trip. All must live on one server; in a Redis Cluster this means in one slot.
+ * in one round trip. In a Redis Cluster all rows must be in one slot, otherwise opening the lock is an error. A prefix with a hash tag,
+ * such as "{stock}:", puts all rows with this prefix into one slot.
  *
  * With PLAIN the Redis keys are exactly PREFIX TABLE ":" ID, as other programs may use them. Rows without a TTL are reported
  * (LATCHWORK_E_NO_TTL, and the text names the key); `give_ttl_ms` or latchwork_lock_give_ttl() gives one to each of them.
@@ -445,7 +494,7 @@ struct latchwork_redlock_options {
     uint32_t size;
     unsigned flags; /* no flags exist yet; scripts are needed */
     /* Number of connections per server, which is the maximum number of calls at the same time; default LATCHWORK_DEFAULT_CONNECTIONS. One
-     * more is for extending. */
+     * more connection is for extending. */
     int connections;
     int64_t node_ms; /* limit for each server's answer, and for connecting; keep it far below the TTL; default LATCHWORK_DEFAULT_NODE_MS */
     /* Bounds of the random pause between attempts of an acquire that waits; defaults LATCHWORK_DEFAULT_RETRY_MIN_MS and

@@ -11,8 +11,8 @@
 #include <time.h>
 
 enum {
-    BUNDLE_WAIT_MS = 2000, /* limit of the wait for a free bundle, besides a multiple of node_ms */
-    SILENT_MS = 1000,      /* for this time no ask waits for a server that did not answer in time */
+    BUNDLE_WAIT_MS = 2000, /* maximum wait for a free bundle, to which a multiple of node_ms is added */
+    SILENT_MS = 1000,      /* after a server has not answered in time, no round waits for it during this time */
     OWED_MAX_MS = 1000,    /* a connection whose answer is later than this is closed */
     OWED_MAX = 64,
 };
@@ -83,7 +83,7 @@ static size_t info_field(const redisReply *info, const char *name, const char **
     return strcspn(*value, "\r\n");
 }
 
-/* Notes when a server was started. The first time, INFO's uptime tells it. If the run_id has changed since, the server
+/* Notes when a server was started. At the first INFO, this follows from the server's uptime. If a later INFO has another run_id, the server
  * counts as started just now. */
 static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
     const char *id, *uptime;
@@ -153,8 +153,8 @@ static void no_memory(struct lw_ask *a, struct lw_link *k) {
 /* Sends the question. If the link breaks meanwhile, this server has no vote. */
 static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
 
-/* Returns true if the server was seen before. An unknown server may have been started just now, so
- * its greeting must be answered before it is asked for a lock. */
+/* Returns true if the server may be asked before it has answered the greeting. A server that was never seen may have been started just now,
+ * so it must answer before it is asked for a lock. */
 static bool is_known(struct lw_ask *a, int i) {
     if (!a->taking || a->restart_ms <= 0) return true;
     pthread_mutex_lock(&a->redlock->mutex);
@@ -252,8 +252,8 @@ static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     bool is_info = k->greetings == 0, good = r->type != REDIS_REPLY_ERROR;
     struct latchwork_client *c = a->redlock->node[i].client;
     if (is_info && r->type == REDIS_REPLY_STRING) note_run(a->redlock, i, r);
-    /* A user with few rights may go on: without CLIENT SETNAME it has no name, without SCRIPT LOAD it gets NOSCRIPT, and without INFO
-     * only the growing fence protects against a restarted server. */
+    /* A user with few rights may go on: without CLIENT SETNAME the connection has no name, without SCRIPT LOAD a call gets NOSCRIPT, and
+     * without INFO only the growing fence protects against a restarted server. */
     bool may_fail = k->greetings <= LOADS + 1;
     if (!good && may_fail) good = strncmp(r->str, "NOPERM", 6) == 0;
     if (!good) {
@@ -314,7 +314,7 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
             k->since_ms = lw_boot_ms();
             bool unknown = lw_is_no_script(reply);
             freeReplyObject(reply);
-            if (unknown) { /* connect and greet again, which loads the script; nobody may be left to send its text */
+            if (unknown) { /* the round that could send the script's text may be over, so connect again: a greeting loads all scripts */
                 broke(a, i, k, LATCHWORK_E_CONNECT, "its scripts were flushed");
                 return;
             }
@@ -369,8 +369,8 @@ static bool is_decided(const struct lw_ask *a) {
            a->no + a->open <= n - majority; /* no majority is possible: others hold the lock, or too few servers can still answer */
 }
 
-/* Returns true if the ask needs to wait no longer. A release waits until every server that is not silent has answered; any
- * other ask waits until the result is decided and every such server was sent the question. */
+/* Returns true if the round need not wait any longer. The round of a release waits until every server that is not silent has answered; any
+ * other waits until the result is decided and the question was sent to every such server. */
 static bool is_over(struct lw_ask *a, const struct lw_bundle *bundle) {
     if (!a->open) return true;
     if (!a->dropping && !is_decided(a)) return false;

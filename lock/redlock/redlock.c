@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DRIFT_MORE_MS = 2 }; /* covers the precision of Redis' expiry and 1 ms for small TTLs, as the algorithm asks */
+enum { DRIFT_MORE_MS = 2 }; /* allows for the precision of Redis' expiry, and 1 ms more for small TTLs, as the Redlock algorithm asks */
 
 /* What a lock of this kind keeps in `more`. */
 struct votes_lock {
     struct latchwork_redlock *redlock;
-    struct latchwork_lock *one; /* a lock of one server, whose key names are used on all */
+    struct latchwork_lock *one; /* a lock of one server, whose key names are used on all servers */
 };
 
 static struct latchwork_redlock *redlock_of(const struct latchwork_lock *l) { return ((struct votes_lock *)l->more)->redlock; }
@@ -30,8 +30,8 @@ static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) 
     lw_call_add(c, b.p, b.n);
 }
 
-/* Returns the bundle that acquired the lock. It also releases it, so that a slow server gets both requests in
- * order. */
+/* Returns the number of the bundle with which the lock was acquired. The release goes through the same bundle, so that a slow server gets
+ * both requests in order. */
 static int bundle_of(const struct latchwork_hold *h) { return (int)(intptr_t)h->more - 1; }
 static void remember_bundle(struct latchwork_hold *h, int bundle) { h->more = (void *)(intptr_t)(bundle + 1); }
 
@@ -70,7 +70,7 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, stru
     struct latchwork_lock *l = h->lock;
     struct latchwork_redlock *r = redlock_of(l);
     int64_t drift = drift_ms(r, ttl_ms), px = ttl_ms;
-    if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift; /* add the drift to the last renewal, so that it reaches max_hold_ms */
+    if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift; /* otherwise the hold would end before max_hold_ms is over */
     struct lw_call c;
     lw_call_script(&c, &lw_lock_script_string_keep, 1);
     add_key(&c, l, LW_KEY_LOCK);
@@ -176,7 +176,7 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         if (deadline_ms && atomic_load(&r->interrupted)) break;
         result = try_once(h, &why);
         if (result == LATCHWORK_LOCK_OK) return result;
-        struct lw_ask a; /* release on all servers, since one whose answer was late or an error may have granted it */
+        struct lw_ask a; /* release on all servers: one may have granted the lock although its answer was late or an error */
         struct latchwork_error ignored;
         drop(h, &a, &ignored);
         if (!lw_hold_token(h, error)) return LATCHWORK_LOCK_ERROR; /* each attempt has a token of its own */

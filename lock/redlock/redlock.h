@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock: asks all servers one question at once.
  *
- * A *bundle* has a connection to every server. Each ask uses one bundle, so at most `connections` run at the same time. No server blocks an
- * ask: the sockets are non-blocking, the question is written to all of them, and one poll() waits for the answers, for node_ms at most. An
- * ask is over as soon as enough servers have answered. The late answer of a slow server is read and thrown away when its bundle is next
- * used, so each server gets the questions of a bundle in order. A connection that owes an answer for too long is closed and opened again.
+ * A *bundle* has a connection to every server. A *round* (struct lw_ask) sends one question to all servers and takes their answers. It uses
+ * one bundle, so at most `connections` rounds run at the same time. No server blocks a round: the sockets are non-blocking, the question is
+ * written to all of them, and one poll() waits for the answers, for node_ms at most. A round is over as soon as enough servers have
+ * answered. The late answer of a slow server is read and thrown away when its bundle is next used, so each server gets the questions of a
+ * bundle in order. A connection that owes an answer for too long is closed and opened again.
  *
  * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. INFO's run_id and uptime tell whether the server was
  * started a short time ago. Such a server may have lost its locks, so it is asked for none until every lost lease must have ended. */
@@ -25,11 +26,11 @@ enum lw_vote {
 /* One connection of a bundle. */
 struct lw_link {
     struct lw_redis *redis; /* NULL: not connected */
-    int greetings;          /* answers of the greeting that must come before the server may be asked */
-    int owed;               /* number of answers to earlier asks that have not come */
+    int greetings;          /* number of answers to the greeting that must come before the server may be asked */
+    int owed;               /* number of answers to earlier rounds that have not come */
     int64_t since_ms;       /* boot clock; since when those answers are owed */
-    bool fresh;             /* the connection was made during this ask */
-    bool asked;             /* the question of this ask was sent */
+    bool fresh;             /* the connection was made during this round */
+    bool asked;             /* the question of this round was sent */
     bool whole;             /* the question carried the script's text, so its answer cannot be NOSCRIPT */
     struct lw_text out;     /* bytes that the socket has not accepted yet */
 };
@@ -40,10 +41,10 @@ struct lw_bundle {
 };
 
 struct lw_node {
-    struct latchwork_client *client; /* only its address and login are used, not its pool */
+    struct latchwork_client *client; /* used for the server's address and login; its pool is not used */
     char run_id[LW_RUN_ID_MAX + 1];
     int64_t started_ms; /* boot clock; latest time at which the server can have been started; INT64_MIN: unknown */
-    int64_t silent_ms;  /* boot clock; until then no ask waits for this server */
+    int64_t silent_ms;  /* boot clock; before this time no round waits for an answer of this server */
 };
 
 struct latchwork_redlock {

@@ -40,7 +40,7 @@ local function granted(lock)
             local name = tp and tp .. ':' .. text(offset)
             if tp and not g[name] and not finished(tp, offset) then -- a message that is in the list twice counts once
                 bytes = bytes + #list[k]
-                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- the holder is never granted more at once
+                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- no holder is ever granted more than this at once
                 g[name] = true
                 n = n + 1
             end

@@ -1,8 +1,8 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
--- heads: tell when the oldest message of some lanes first arrived.
+-- heads: tell when the oldest message of each of some lanes first arrived.
 -- KEYS 1 lanes
--- ARGV 1 rank of the first lane in `lanes`, 2 number of lanes from there on, 3 name of a waiting list without its lane, then names
+-- ARGV 1 rank of the first lane in `lanes`, 2 number of lanes from there on, 3 prefix of the names of waiting lists, then names
 -- of more lanes
 -- Result: two elements per lane: its name, and the first line of its oldest envelope ('' if none waits)
 local lanes = redis.call('ZRANGE', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1)

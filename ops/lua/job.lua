@@ -2,12 +2,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- job: begin, renew and end a job, so that an application runs one bulk command at a time. A job has a number, which is the replay number
 -- of the messages that it puts back.
--- KEYS 1 epoch, 2 job (string "NUMBER TOKEN", PX), 3 replays (the last number), 4 job:NUMBER of the job that continues, or of none;
+-- KEYS 1 epoch, 2 job (string "NUMBER TOKEN", PX), 3 replays (the last number), 4 job:NUMBER of the job to continue (job:0 for a new one);
 --      5 audit
 -- ARGV 1 'begin', 'renew' or 'end', 2 token, 3 ttl_ms; begin: 4 lowest number to use, 5 '' or the number of the job to continue,
 --      6.. name, value… to record; renew, end: 4 number, 5.. name, value… to record
--- Result: begin: number, or {'BUSY', number}, or {'NONE'}: no such job; renew, end: 1, or 0 if another has begun. A job that did not
---      renew within ttl_ms continues if no other has begun.
+-- Result: begin: number, or {'BUSY', number}, or {'NONE'}: no such job; renew, end: 1, or 0 if another job has begun. A job that did not
+--      renew within ttl_ms may still continue as long as no other job has begun.
 -- @states
 local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
 -- The record expires before the marks of the messages that the job put. If the job could be continued

@@ -2,9 +2,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- put: add replays and imports to their lanes, behind all that wait there. A dead letter leaves its stream in the same step.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; its list is wait:<lane>
--- ARGV 1 handoff_ms, 2 'undone': leave out a message whose original is done; 'any': do not, 3 'dry': only answer what would be done;
---      then per message: its envelope; topic:partition of the original if the message was read from Kafka again, else ''; id in `dead` if it
---      leaves that stream, else ''
+-- ARGV 1 handoff_ms, 2 'undone': leave out a message whose original is done; 'any': leave out none,
+--      3 'dry': only answer what would be done; then per message: its envelope; topic:partition of the original if the message was
+--      read from Kafka again, else ''; id in `dead` if it leaves that stream, else ''
 -- Result: 'NOEPOCH', 'QUARANTINE', or one letter per message:
 --      P put   A waiting there already, or finished: this identity was put before   D left out: the original is done   U left out: the
 --      original is not finished and will run by itself   G its dead letter is gone   B not put: a name holds another type
@@ -29,7 +29,8 @@ local function put(lock, envelope, original, entry)
     if dry then return 'P' end
     local lane, left = lane_of(lock), lock_left(lock)
     local is_free = left == -2 and not is_paused(lock)
-    local added = call('ZADD', lanes, 'NX', text(now + (is_free and handoff or math.max(left, 0))), lane) -- added before the list exists, so that tend finds every list
+    -- The script adds the lane before its list exists, so that tend finds every list.
+    local added = call('ZADD', lanes, 'NX', text(now + (is_free and handoff or math.max(left, 0))), lane)
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, envelope)
     if type(pushed) == 'table' then
         if added == 1 then call('ZREM', lanes, lane) end

@@ -15,7 +15,7 @@
 -- duplicates dropped, tries, heads, one byte per lane: number of heads that it gave}
 --      fence: the i-th head of a lane has fence + i, counted from 0
 --      tries: as in gate
--- A lane that the call could not read any more gets another hint.
+-- If the call reached a limit (parts/heads.lua) before it found a head of a lane, that lane gets another hint.
 -- @fences @locks @heads @grants @hints
 local id, expected, slack, ttl, handoff, skip, taken, token, reserve, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]),
     ARGV[6] == 'skip', tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])

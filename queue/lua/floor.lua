@@ -3,10 +3,11 @@
 -- floor: raises floors to the commits that Kafka has accepted, never lowers one, and deletes the segments below
 -- them.
 -- KEYS 1 epoch, 2 floor
--- ARGV 1 epoch id, then of each partition: topic:partition, committed, from (if no floor is known: nothing was ever
--- written below this offset)
+-- ARGV 1 epoch id, then of each partition: topic:partition, committed, from (an offset below which nothing was ever
+-- written; used only if no floor is known)
 -- Result: 'OK', 'LOST', or the number of partitions that are done, if the call has deleted as many segments as it
--- may. The others must be sent again, even if the floor of the next one has been raised.
+-- may. The caller must send the remaining partitions again; the floor of the first of them may have been raised
+-- already.
 -- @floors
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 for at = 2, #ARGV, 3 do

@@ -1,7 +1,7 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
 -- gate: admits a batch of new messages: each runs at once or waits. Messages of one lane come together and in order,
--- and the first decides.
+-- and the first that is not finished decides whether they run or wait.
 -- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then of each of G segments: its states, its tries; then the lock of each
 -- lane (its list is wait:<lane>)
 -- ARGV 1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms
@@ -10,7 +10,8 @@
 --      6 token, the same for all lanes of the call, 7 '1' if messages carry a dedup id, 8 number of fences that one
 --        lane may need
 --      9 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their envelopes, plus
---        LW_GATE_BEHIND if (with 'drop') the caller runs a message of the lane and asks only which of these to drop;
+--        LW_GATE_BEHIND if (with 'drop') the caller runs an earlier message of the lane and asks which of the others to
+--        drop;
 --        '': one message per lane and no envelopes
 --      10 the places of the messages, three bytes each (parts/groups.lua)
 --      11 G, then of each segment: topic:partition, its number, first and last byte to read at once
@@ -18,8 +19,8 @@
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per message (LW_GATED in queue/codes.h), tries}
 --      fence: the i-th message that is granted in a lane has fence + i, counted from 0
 --      tries: for each grant that had attempts before, the number of the grant (from 1) and the number of attempts
--- Order of writes: locks first, in which the same call finds its token if it is sent again; a lane into `lanes`
--- before its list exists; states of waiting messages after their list.
+-- Order of writes: locks first, because the same call, if it is sent again, finds its token in them; a lane into
+-- `lanes` before its list exists; states of waiting messages after their list.
 -- @fences @locks @groups @envelopes @lanes @grants
 local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5],
     ARGV[6], ARGV[7] == '1', tonumber(ARGV[8]), ARGV[9], ARGV[10], tonumber(ARGV[11])
@@ -91,13 +92,13 @@ local function park(i, key, parked)
     end
     if listed and not ok then
         call('ZREM', lanes, lane)
-    elseif ok and not listed and pushed == #envelopes then -- the list should have held other messages, so it had vanished
+    elseif ok and not listed and pushed == #envelopes then -- the lane stood in `lanes`, but its list was empty, so the list had vanished
         list_vanished(lane)
     end
 end
 
--- Returns whether the lane still has a waiting list. If the list has vanished, no message can wait in it, whatever its
--- state says.
+-- Returns whether the lane still has a waiting list. If the list has vanished, no message waits in it, even if
+-- the state of a message says so.
 local function still_waits(i, key)
     return (waiting and waiting[i]) or call('EXISTS', P .. 'wait:' .. lane_of(key)) == 1
 end

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- hints: pops several hints from the ready list at once. Works at maxmemory, when BRPOPLPUSH is refused.
+-- hints: pops several hints from the ready list at once. The script also works at maxmemory, when BRPOPLPUSH is
+-- refused.
 -- KEYS 1 epoch, 2 ready, 3 claimed:<worker>
 -- ARGV 1 epoch id, 2 maximum number of hints, 3 ttl_ms
 -- Result: 'LOST' or a list of lanes, oldest hint first

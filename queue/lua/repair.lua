@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- repair: an owner writes back what it knows is finished, after an epoch was lost.
+-- repair: an owner writes back what it knows to be finished, after an epoch was lost.
 -- KEYS 1 epoch, 2 floor
 -- ARGV 1 epoch id, 2 number of partitions F, then of each of these: topic:partition, committed, from (as in floor);
 -- then of each finished range: topic:partition, lo, hi (not included); at most 4,096 offsets in all

@@ -14,7 +14,7 @@
 -- heads wanted (at least 1 for LW_GO_NEXT); number of list elements before the wanted heads. queue/codes.h names
 -- every letter.
 -- Arguments of an item: what its last message needs (LW_RETRY and LW_BACK: backoff_ms, envelope; LW_DEAD: reason,
--- envelope); then, with dedup ids, those of the finished and of the named messages.
+-- envelope); then, with dedup ids, the ids of the finished and of the named messages.
 -- Result: 'LOST', 'QUARANTINE', or {fence, one letter per item (LW_SETTLED), one letter per named message
 -- (LW_NAMED), number of duplicates dropped, tries, heads, one byte per item: number of heads that it was given}
 --      fence: the i-th message that is granted to an item has fence + i, counted from 0
@@ -57,8 +57,8 @@ local function holds(value, mine)
 end
 
 local out, named_out, heads_each = {}, {}, {}
--- Writes that must wait until all states are in Redis: locks to delete or to turn into a backoff, tries to forget or
--- to count.
+-- These lists hold what must be written only after all states are in Redis: locks to delete or to turn into a
+-- backoff, and tries to forget or to count.
 local free, backoffs, forgotten, tried_again = {}, {}, {}, {}
 local function forget_later(s, index)
     if s.has_tries then forgotten[#forgotten + 1] = {s.tp, s.base + index} end
@@ -70,7 +70,8 @@ local function put_back(r)
     local lock, s, index, backoff = r.lock, r.s, r.index, r.backoff
     local lane, offset = lane_of(lock), s.base + index
     local wait = P .. 'wait:' .. lane
-    call_left = math.max(call_left, 1) -- at least one read is always allowed; the caller limits how many messages are put back
+    -- The next read is allowed even if the call has reached its limit of bytes. The caller limits how many messages a call puts back.
+    call_left = math.max(call_left, 1)
     local head, head_tp, head_offset = first_unfinished(lane)
     local tp, bad = s.tp, head == 'BAD'
     local rotate = skip and backoff > 0 and r.outcome == LW_RETRY
@@ -167,9 +168,8 @@ local function record(i, o)
         envelope = envelope, mode = item[o + 3], named = named, ids = ids, want = item[o + 5], before = item[o + 6]}
 end
 
--- One function for each way in which the lane of an item may go on. Each returns a letter and the number of heads
--- that were granted. `lane` is nil if no message waits there; `stop` is true if the lane is paused, so that nothing
--- more is granted.
+-- There is one function for each way in which the lane of an item may go on. Each returns a letter and the number of heads that were
+-- granted. `lane` is nil if no message waits there; `stop` is true if the lane is paused, so that nothing more is granted.
 local function keep(r, lane, heads)
     call('PEXPIRE', r.lock, ttl)
     if heads and heads ~= 'BAD' then call('ZADD', lanes, text(until_ms), lane) end
@@ -240,7 +240,7 @@ local function go_heads(r, lane, stop)
     return 'LW_SETTLED_KEPT', type(heads) == 'table' and not stop and grant_heads(heads) or 0
 end
 
--- Finished heads still stand in their list. If its last `count` elements are those that finished, removes them all
+-- The heads that this item finished still stand in their list. If they are its last `count` elements, removes them all
 -- with one command.
 local function drop_finished(r, lane)
     local count, s = r.count, r.s

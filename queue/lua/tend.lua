@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 -- tend: the janitor. Examines the lanes whose time has come and makes a hint for each that is neither held nor
--- paused. If the list of a lane is gone, tells the owners of the messages that waited there.
+-- paused. If the list of a lane is gone, reports that to the owners of the messages that waited there.
 -- KEYS 1 epoch, 2 lanes, 3 ready
 -- ARGV 1 epoch id, 2 maximum number of lanes, 3 ttl_ms, 4 handoff_ms
 -- Result: 'LOST', 'QUARANTINE', or the number of lanes examined; if it is less than the maximum, the caller need not
@@ -22,7 +22,7 @@ for _, lane in ipairs(due) do
     if not listed and vanished < VANISHED_A_CALL then -- forget the lane even if it is held, because its holder finds no list either
         vanished = vanished + 1
         forget_vanished(lane)
-    elseif not listed then -- a later call reports this lane, because the owners read the stream `vanished` in steps
+    elseif not listed then -- a later call reports this lane, because owners read only some entries of `vanished` at a time
         call('ZADD', lanes, text(now + math.max(floor(ttl / 4), 1)), lane)
     elseif left ~= -2 then
         call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))), lane)

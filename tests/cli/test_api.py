@@ -217,8 +217,8 @@ class Api(unittest.TestCase):
             self.assertTrue(s.makefile("rb").readline().startswith(b"HTTP/1.1 413 "))
 
     def test_endless_body(self):
-        """A body in chunks has no length that could be refused at once; the server ends the
-        connection when it is too large."""
+        """A body in chunks does not say its length in advance, so the server cannot refuse the request at once. It ends the connection
+        when the body has become too large."""
         with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
             s.sendall(b"POST /api/v1/lanes/t-a/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
             with self.assertRaises(OSError):
@@ -289,7 +289,8 @@ class Api(unittest.TestCase):
                     connection.request("GET", ("/api/v1/lanes?limit=500", "/metrics", "/api/v1/dead", "/api/v1/lanes/t-001")[i % 4])
                     r = connection.getresponse()
                     text = r.read()
-                    if r.status != 200 and not (r.status == 503 and i % 4 != 1 and b'"error"' in text):  # 503 is allowed: too many requests wait
+                    # 503 is allowed, because too many requests may be waiting
+                    if r.status != 200 and not (r.status == 503 and i % 4 != 1 and b'"error"' in text):
                         wrong.append((i, r.status, text[:200]))
                 finally:
                     connection.close()

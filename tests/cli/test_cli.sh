@@ -21,8 +21,8 @@ bad() {
     sed 's/^/  stderr: /' "$dir/err" | head -20
 }
 
-# t NAME STATUS STDOUT STDERR ARGUMENT…   runs the program. Some line of its output must match the ERE STDOUT or STDERR; ""
-#                                         means that the output must be empty
+# t NAME STATUS STDOUT STDERR ARGUMENT… runs the program. STDOUT and STDERR are patterns (ERE): some line of that stream must
+# match; "" means that the stream must be empty
 t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4
@@ -60,7 +60,7 @@ cat >"$dir/wrong.json" <<'END'
 { "kafka": { "topics": ["orders"], "properties": { "bootstrap.servers": "127.0.0.1:1", "enable.auto.commit": "true" } },
   "lock": { "ttl_sm": 5000 }, "retry": { "max_attempts": 0 }, "handler": { "type": "exec", "command": ["cat"] } }
 END
-echo '{ "kafka": { "topics": ["orders"] }, "handler": { "type": "http", "url": "http://127.0.0.1:1/" } }' >"$dir/http.json"
+echo '{ "kafka": { "topics": ["orders"] }, "handler": { "type": "http", "url": "ftp://127.0.0.1/" } }' >"$dir/http.json"
 echo '{ "kafka": { "topics": ["orders"] }, "handler": { "type": "exce", "command": ["cat"] } }' >"$dir/type.json"
 
 t "no command"                 2 "" "^usage: latchwork COMMAND"
@@ -81,12 +81,15 @@ for c in run dev check queue dead lock handler top ledger; do
     t "$c --help"              0 "latchwork $c" "" $c --help
     t "$c -h"                  0 "latchwork $c" "" $c -h
 done
-# shellcheck disable=SC2043 # a list that has one command for now
-for c in handler; do
-    t "$c"                     2 "" "latchwork $c: not in this version" $c
-    t "$c with arguments"      2 "" "latchwork $c: not in this version" $c ls -c good.json
-    t "$c -- --help"           2 "" "latchwork $c: not in this version" $c -- --help
-done
+t "handler without a verb"     2 "" "which verb. new or test" handler
+t "handler: unknown verb"      2 "" "unknown verb tset .did you mean test" handler tset
+t "handler new without a name" 2 "" "which NAME" handler new --lang c
+t "handler new without --lang" 2 "" "lang c.c\+\+.python.node.go is wanted" handler new x
+t "handler new: a path"        2 "" 'NAME "../x": must be at most 64 letters' handler new ../x --lang c
+t "handler new: language"      2 "" "--lang perl: one of" handler new x --lang perl
+t "handler new: options of test" 2 "" "unknown option --chaos: it belongs to test" handler new x --lang c --chaos
+t "handler test without -c"    2 "" "-c FILE is wanted" handler test
+t "handler test: no messages"  2 "" "none.jsonl: No such file" handler test -c good.json none.jsonl
 
 t "run without -c"             2 "" "-c FILE is wanted" run
 t "run -c without a value"     2 "" "-c needs a value" run -c
@@ -106,7 +109,7 @@ t "run: --workers many"        2 "" "^workers: " run -c good.json --workers 1000
 t "run: --workers=x"           2 "" "^workers: " run -c good.json --workers=x
 t "run: --set unknown path"    2 "" "lock\.ttl_sm.*lock\.ttl_ms|lock\.ttl_sm.*ttl_ms" run -c good.json --set lock.ttl_sm=5
 t "run: --set bad value"       2 "" "^lock\.ttl_ms: " run -c good.json --set lock.ttl_ms=soon
-t "run: http handler"          2 "" "http.*not in this version" run -c http.json
+t "run: http handler"          2 "" "^handler\.url: must begin with http" run -c http.json
 t "run: unknown handler"       2 "" "exce.*exec" run -c type.json
 t "run: all problems at once"  2 "" "lock\.ttl_sm.*ttl_ms" run -c wrong.json
 also "^retry\.max_attempts: "
@@ -126,7 +129,7 @@ END
 t "run: properties contradict each other" 78 "" "kafka\.properties: .*max\.poll\.interval\.ms" run -c contradiction.json --workers 1
 also "refused to run"
 sed 's|"max.poll.interval.ms": 1000|"security.protocol": "ssl", "ssl.ca.location": "/nowhere/ca.pem"|' "$dir/contradiction.json" >"$dir/ca.json"
-t "run: --drain, a file is missing" 78 "" "kafka\.properties: .*ssl\.ca\.location" run -c ca.json --workers 1 --drain
+t "run: --drain, a file is missing" 78 "" "kafka\.properties\.ssl\.ca\.location: " run -c ca.json --workers 1 --drain
 t "run: a plugin that is none" 78 "" "plugin odd\.so: cannot be loaded" run -c plugin.json --workers 1
 also "refused to run"
 if grep -Eq "^RestartPreventExitStatus=2 78$" "deploy/latchwork@.service"; then

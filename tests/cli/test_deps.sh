@@ -16,7 +16,7 @@ check() { # NAME COMMAND…: counts the test NAME as passed if the command succe
 }
 said() { grep -Fq -- "$1" "$dir/out"; }
 asked() { grep -Fq -- "$1" "$dir/asked" 2>/dev/null; }
-double() { # NAME: makes a double of this program; its text comes on stdin
+double() { # NAME: makes a double of this program; the text of the double is read from stdin
     { echo '#!/bin/sh'; cat; } >"$dir/bin/$1"
     chmod +x "$dir/bin/$1"
 }
@@ -55,6 +55,11 @@ check 'and nothing else' asked 'apt-get install -y -qq --no-install-recommends r
 check 'while no server may be started' asked '(policy 101, by root)'
 check 'the policy is taken away again' [ ! -e "$dir/policy-rc.d" ]
 
+double node </dev/null
+deps test MISSING=nodejs
+check 'a program that may come from anywhere is not installed again' [ $? -eq 0 -a ! -e "$dir/asked" ]
+rm "$dir/bin/node"
+
 deps build MISSING=valgrind
 check 'a group is not asked for what only another one needs' [ $? -eq 0 -a ! -e "$dir/asked" ]
 
@@ -81,7 +86,8 @@ mkdir "$dir/other"
 (
     IFS=:
     for folder in $PATH; do
-        case $folder in */ccache) continue ;; esac # ccache's compilers search PATH for the real one, and this PATH has none
+        # a compiler in ccache's folder searches PATH for the real one, and would find none in this PATH
+        case $folder in */ccache) continue ;; esac
         for program in "$folder"/*; do
             case ${program##*/} in
             dpkg* | apt* | sudo | luac5.1) ;;

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests `latchwork dev`, end to end on its own private servers. Usage: tests/cli/test_dev.sh [BUILD_DIR]
 #   the demo: it exits with 0, and its database and journal confirm the figures of its table
-#   dev:      it shows rows, survives a worker's kill -9, and after SIGINT leaves no process and no
-#             folder
+#   dev:      it shows rows of figures, survives a worker's kill -9, and after SIGINT leaves no process
+#             and no folder
 # Nothing here asserts a time; the waits have limits only so that a hang is a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
@@ -11,7 +11,7 @@ unset NO_COLOR LATCHWORK_JOURNAL
 program=$(pwd)/${1:-build}/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
 dir=$(mktemp -d /tmp/lw-dev-XXXXXX) || exit 1
-TMPDIR=$dir # so that dev makes its folders where this test looks for them
+TMPDIR=$dir # dev makes its folders here, where this test looks for them
 export TMPDIR
 running=
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null; [ -z "$running" ] || wait "$running"; rm -rf "$dir"' EXIT

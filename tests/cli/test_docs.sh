@@ -33,14 +33,15 @@ for option in --reference:configuration --reference-metrics:metrics; do
     if "$program" check "${option%:*}" | cmp -s - "doc/reference/${option#*:}.md"; then good; else bad "check ${option%:*} prints another page"; fi
 done
 
-# --- man pages: no warning, and every option of --help is in that of its command; help fits 80 columns
+# --- man pages: none causes a warning, and every option that --help prints is in the man page of its command; help fits 80
+# columns
 for page in doc/man/*.1; do
     if groff -K utf8 -man -Tutf8 -ww -z "$page" >"$dir/err" 2>&1 && [ ! -s "$dir/err" ]; then good; else bad "$page: $(head -n 3 "$dir/err")"; fi
 done
 for command in $("$program" --help | sed -n '/not in this version/d; s/^  \([a-z]*\) .*/\1/p'); do
     "$program" "$command" --help >"$dir/help"
     for verb in $(sed -n '/^Examples/q; s/^  \([a-z]*\)  *[a-z].*/\1/p' "$dir/help"); do
-        case $command in queue | dead | lock) "$program" "$command" "$verb" --help >>"$dir/help" ;; esac
+        case $command in queue | dead | lock | handler) "$program" "$command" "$verb" --help >>"$dir/help" ;; esac
     done
     if [ -z "$(awk 'length($0) > 80' "$dir/help")" ]; then good; else bad "$command --help: wider than 80 columns: $(awk 'length($0) > 80' "$dir/help" | head -n 2)"; fi
     for option in $(sed -n 's/^ *\(-., \)*--\([a-z-]*\).*/\2/p' "$dir/help" | sort -u); do
@@ -78,7 +79,7 @@ exists() { # FILE NAME: succeeds if the file has a test of this name
     esac
 }
 named() { # PAGE MINIMUM: checks that the page names more than MINIMUM tests, and that each of them exists
-    grep -oE '`tests/[^`]+\.(c|py|sh)(:[^`]+)?`' "$1" | tr -d '`' | sort -u >"$dir/named"
+    grep -oE '`tests/[^`]+\.(c|h|py|sh)(:[^`]+)?`' "$1" | tr -d '`' | sort -u >"$dir/named"
     while IFS=: read -r file name; do
         if [ ! -f "$file" ]; then
             bad "$1 names $file, which is not there"
@@ -130,7 +131,7 @@ for page in $pages; do
     blocks python "$page"
     for block in "$dir"/block.*; do
         [ -e "$block" ] || continue
-        # an indented block is only a part of a program, and gets a first line that makes it valid
+        # an indented block is only a part of a program, so a first line is added that makes it valid
         if { head -n 1 "$block" | grep -q '^ ' && echo 'if True:'; cat "$block"; } | python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>"$dir/err"; then
             good
         else
@@ -184,7 +185,8 @@ if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good;
     sed -n 's/^| \([a-z]*\) | .*/\1/p' doc/explanation/protocol.md | sed 's/^hints$/hint/'
 } | sort -u >"$dir/needed"
 while read -r word; do
-    case $word in put | drop | job | wake | edit | look | script) continue ;; esac # scripts of operators and a heading need no entry
+    # the scripts of operators need no entry in the glossary, and `script` is the heading of a table
+    case $word in put | drop | job | wake | edit | look | script) continue ;; esac
     if grep -Fxq "$word" "$dir/words"; then good; else bad "doc/glossary.md does not explain $word, a word of protocol.md"; fi
 done <"$dir/needed"
 [ "$(wc -l <"$dir/needed")" -gt 20 ] || bad "hardly any word found in protocol.md"

@@ -24,7 +24,8 @@ for file in bin/latchwork include/latchwork/handler.h include/latchwork/lock.h l
     lib/systemd/system/latchwork@.service share/man/man1/latchwork.1 share/man/man1/latchwork-queue.1 share/man/man3/latchwork-lock.3 share/man/man5/latchwork.json.5 share/bash-completion/completions/latchwork share/zsh/site-functions/_latchwork \
     share/latchwork/grafana-dashboard.json share/latchwork/prometheus-alerts.yml share/doc/latchwork/tutorial.md share/doc/latchwork/LICENSE \
     share/doc/latchwork/examples/config/exec.json share/doc/latchwork/examples/handlers/count/count.c \
-    share/doc/latchwork/examples/lock/inventory/inventory.c; do
+    share/doc/latchwork/examples/lock/inventory/inventory.c share/latchwork/sdk/python/latchwork/__init__.py share/latchwork/sdk/node/latchwork.js \
+    share/latchwork/sdk/go/latchwork.go share/doc/latchwork/examples/python-asyncio/handler.py; do
     check "$file is installed" test -s "$at/$file"
 done
 mkdir "$dir/man"
@@ -43,6 +44,13 @@ check 'a plugin builds' make -s -C "$at/share/doc/latchwork/examples/handlers/co
 check 'a program builds' make -s -C "$at/share/doc/latchwork/examples/lock/inventory" OUT="$dir/inventory" CPPFLAGS="$flags" LDLIBS="$libs"
 check 'and finds the library by its soname' env LD_LIBRARY_PATH="$at/lib" ldd "$dir/inventory/inventory"
 check 'the library is there' sh -c "LD_LIBRARY_PATH='$at/lib' ldd '$dir/inventory/inventory' | grep -q '$at/lib/liblatchwork.so.0'"
+
+# --- so is a new handler project, which then passes its test
+check 'a project is made' sh -c "cd '$dir' && '$at/bin/latchwork' handler new orders --lang c"
+check 'it builds' env PKG_CONFIG_SYSROOT_DIR="$root" make -s -C "$dir/orders"
+check 'and passes its test' sh -c "cd '$dir/orders' && '$at/bin/latchwork' handler test -c orders.json"
+check 'the Python SDK can be imported' env PYTHONPATH="$at/share/latchwork/sdk/python" PYTHONDONTWRITEBYTECODE=1 python3 -c 'import latchwork'
+check 'the Node SDK can be required' node -e "require('$at/share/latchwork/sdk/node')"
 
 # --- each function of lock.h is in both libraries, and the shared library exports nothing else
 sed -n '/^LATCHWORK_API/,/;/p' "$at/include/latchwork/lock.h" | tr '\n' ' ' | sed 's/LATCHWORK_API/\n/g' |

@@ -9,7 +9,8 @@ mkdir "$dir/j"
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
 
-# t NAME FIGURE…   judges the journals in $dir/j, with $dir/produced if that is not empty; its answer must contain each FIGURE ("name":value)
+# t NAME FIGURE… judges the journals in $dir/j, with $dir/produced if that file is not empty; the output must contain each
+# FIGURE ("name":value)
 t() {
     name=$1
     shift
@@ -59,8 +60,7 @@ cat >"$dir/j/b" <<'END'
 END
 t "overlaps: one inside another, one past its end" '"overlaps":2,' '"misordered":0'
 
-# The first runs long, so both the second and the third overlap it. The second and the third do not
-# overlap each other.
+# The first run is long, so that the second and the third overlap it. The second and the third do not overlap each other.
 printf '100 900 k 0 0\n200 300 k 0 1\n400 500 k 0 2\n' >"$dir/j/a.journal"
 : >"$dir/j/b"
 t "overlaps: of a long one with all behind it" '"overlaps":2,'

@@ -13,7 +13,7 @@ LAYERS = ['cli', 'monitor', 'ops', 'consumer', 'kafka', 'handlers', 'queue lock'
 # include each other in any order, but not in a circle.
 INSIDE = {
     'consumer': ['fleet', 'process', 'worker', ''],
-    'handlers': ['exec insert', ''],
+    'handlers': ['exec http insert', ''],
     'lock': ['redlock', ''],
     'base': ['redis', ''],
 }

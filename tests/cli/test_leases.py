@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the lease with which a command holds a lane: it is never longer than the schema's TTL, it is renewed as long as it is needed,
-and its end is noticed. Arguments: the build folder [test…]. Each command that takes a lane's lease runs against a private Redis.
-`Watch` reads the lock from outside: its longest TTL, and whether it was there all the time."""
+"""Tests the lease with which a command holds a lane: it is never longer than the schema's TTL, it is renewed as long as it is
+needed, and its end is noticed. Arguments: the build folder [test…]. Each command that takes a lane's lease runs against a
+private Redis. `Watch` reads the lock from outside, and notes its longest TTL and how often it was missing."""
 import json
 import os
 import subprocess
@@ -181,8 +181,8 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
 
 @test
 def a_handler_that_does_not_listen_ends_with_the_trial(w):
-    """A plugin runs in the command's own process and cannot be killed alone, so the process
-    must end before a quarantine would."""
+    """A plugin runs in the command's own process and cannot be killed alone, so the whole process must end before another holder could get
+    the lane."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     source = os.path.join(w.dir, "deaf.c")
     with open(source, "w") as f:
@@ -206,7 +206,7 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
 def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
     setup(w, seconds=0.1)
     w.call("HSET", P + "epoch", "not_before", int(time.time() * 1000) + 60000)
-    w.call("HSET", P + "epoch", "ttl_ms", 120000)  # because enter cuts a quarantine to the largest TTL
+    w.call("HSET", P + "epoch", "ttl_ms", 120000)  # the largest TTL in use, which is the longest time that enter lets a quarantine last
     configure(w, ttl_ms=120000, seconds=0.1)
     out = w.run(*trial(w)[:2], "--key", "c", "--try", "--execute", status=1)
     assert "quarantine" in w.err and not os.path.exists(os.path.join(w.dir, "runs")), (out, w.err)
@@ -218,8 +218,8 @@ def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
 
 @test
 def an_epoch_that_a_command_begins_is_dated(w):
-    """The id of an epoch that a command begins holds the time, as that of a worker does: of two fleets in a
-    group the younger one stops (consumer/worker/rival.c)."""
+    """When a command starts an epoch, the epoch's id contains the time, as it does when a worker starts one. If two fleets share a
+    group, that time decides which of them is the younger one and stops (consumer/worker/rival.c)."""
     setup(w, seconds=0.1)
     configure(w, ttl_ms=120000, seconds=0.1)
     w.call("DEL", P + "epoch")

@@ -288,7 +288,7 @@ for what in lock write read permits; do cli lpush "lwl:{a}:$what" x >/dev/null; 
 t "ls: foreign keys"      0 "^k " "skipped 4 keys of another Redis type" ls --redis "$url"
 cli lpush 'lwl:{k}:wait' x >/dev/null
 t "ls: who waits for it"  0 "^k " "skipped 4 keys" ls --redis "$url"
-cli flushall >/dev/null # the command still runs, so its lock is gone when it releases it
+cli flushall >/dev/null # the command still runs, and finds that its lock is gone when it releases the lock
 touch "$dir/beside.go"
 ended "beside" 1
 
@@ -370,7 +370,7 @@ ok "the audit knows" 'cli xrange "${tag}audit" - + | grep -q "host-12-abcd.7:176
 cli del "${tag}lanes" "${tag}ready" >/dev/null
 background "epoch" exec c-17 -c app.json -- sh -c 'echo on; while [ ! -e epoch.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/epoch.out"'
-cli hset "${tag}epoch" id another >/dev/null # as if a worker had started an epoch: our lock is still there, and all see it
+cli hset "${tag}epoch" id another >/dev/null # as if a worker had started an epoch: our lock stays in Redis, where everybody sees it
 touch "$dir/epoch.go"
 ended "epoch" 0
 cli hset "${tag}epoch" group_id theirs >/dev/null
@@ -430,8 +430,7 @@ if [ -n "$py" ]; then
     ended "after" 0
     wait $python
     equal "redis-py released its own" "$(cat "$dir/py.out")" released
-    # if we break redis-py's lock and take it, redis-py must notice that the lock is no longer its
-    # own
+    # if we break redis-py's lock and take it, redis-py must notice that it has lost the lock
     rm -f "$dir/py.on"
     cli del py.go >/dev/null
     $py "$dir/theirs.py" "$dir/redis.sock" hold "$dir" >"$dir/py.out" 2>&1 &

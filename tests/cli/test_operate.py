@@ -136,7 +136,7 @@ def something_to_operate(w, blocks):
         s.bind(("127.0.0.1", 0))
         w.env["LISTEN"] = "127.0.0.1:%d" % s.getsockname()[1]
     w.env["BROKER"] = re.search(r"^  broker +(\S+)", w.said("dev.out"), re.M).group(1)
-    w.env["REDIS"] = "unix://" + re.search(r"^  redis +(\S+)", w.said("dev.out"), re.M).group(1)
+    w.env["REDIS"] = re.search(r"^  redis +(\S+)", w.said("dev.out"), re.M).group(1)
     w.terminal(run[1], "run.out")
 
 
@@ -146,8 +146,8 @@ def what_is_stuck(w, blocks):
     key, waiting, *_ = next(line for line in text.splitlines() if line.startswith(CUSTOMER + " ")).split()
     assert int(waiting) > 0
     w.holder = text.split()[-1]
-    # by now every message that can become a dead letter is one: nine of ten if one of them is behind the
-    # stuck customer
+    # Wait until there are dead letters. There will be ten, or nine if one of the ten messages waits behind the stuck customer's
+    # message.
     text = w.until(stats, lambda out: re.search(r"^dead +[1-9]", out, re.M) and re.search(r"^in +[1-9]", out, re.M))
     assert re.search(r"^lanes .* 1 held", text, re.M) and re.search(r"^ +\d+  %s$" % CUSTOMER, text, re.M), text
     assert "NO_RATE" in text and re.search(r"^out +\d+ a second", text, re.M), text
@@ -238,7 +238,8 @@ def metric(w, name, label=""):
 
 def see_it_in_the_metrics(w, blocks):
     curl, ledger = lines_of(blocks[0])
-    text = w.until(curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M))  # the figures are renewed every few seconds
+    # the figures are refreshed every few seconds
+    text = w.until(curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M))
     assert re.search(r'^latchwork_messages_total\{outcome="dead"\} 10$', text, re.M), text
     assert int(re.search(r"^latchwork_leases_lost_total (\d+)$", text, re.M).group(1)) >= 1, text
     assert re.search(r"^latchwork_waiting_messages \d+$", text, re.M), text

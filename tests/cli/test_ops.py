@@ -125,7 +125,7 @@ def ls_tells_of_lanes(w):
 
 @test
 def ls_of_many_lanes(w):
-    """Tests a list of more lanes than one page of the cursor holds, and than --limit allows."""
+    """There are more lanes than one step of the scan returns, and more than --limit allows."""
     for i in range(1000):
         w.park("k%04d" % i, i, first_ms=1700000000000 + i)
     rows = w.rows("queue", "ls", "--limit", "0")
@@ -486,7 +486,7 @@ def a_job_that_was_interrupted_goes_on(w):
     assert 0 < left < 40 and len(w.waiting("a")) == 40 - left
     w.run("dead", "replay", "--key", "a", "--resume", "1", "--execute", status=1)
     assert "under way" in w.err
-    w.call("DEL", P + "job")  # as if the 30 s of its expiry were over
+    w.call("DEL", P + "job")  # as if the 30 s had passed after which the key `job` expires
     w.run("dead", "replay", "--key", "b", "--resume", "1", "--execute", status=1)
     assert "another command" in w.err
     w.run("dead", "replay", "--key", "a", "--resume", "9", "--execute", status=1)
@@ -513,8 +513,7 @@ def an_interrupt_ends_the_job(w):
 
 @test
 def a_job_goes_on_by_its_number_alone(w):
-    """A resumed job knows its options, and a time such as 1h still counts from the job's first
-    start."""
+    """A resumed job still has its options, and a time such as 1h still counts from the job's first start."""
     now = int(time.time() * 1000)
     for i in range(30):
         w.bury(i, "a", reason="no money" if i < 20 else "no wine")
@@ -524,7 +523,8 @@ def a_job_goes_on_by_its_number_alone(w):
     assert words["reason"] == "no m*" and words["from"] == "1h", words
     asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
     assert now <= asked <= int(time.time() * 1000)
-    w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)  # as if started two hours later: all dead letters are too old
+    # as if the job had been started two hours later: no dead letter is from the hour before
+    w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked)
     w.run("queue", "drop", "--resume", str(job), "--execute", status=1)
@@ -561,12 +561,12 @@ def the_audit_tells_who_did_what(w):
     w.park("a", 1)
     w.bury(2, "a")
     w.run("queue", "pause", "a")
-    w.run("queue", "pause", "a")  # not recorded, because the lane is already paused
+    w.run("queue", "pause", "a")  # the audit has no entry for this, because the lane is already paused
     w.env = {"EDITOR": "sed -i s/1/2/"}
     w.run("dead", "edit", "orders/0/2")
     w.env = {}
     w.run("dead", "replay", "--where", "/total>1", "--execute")
-    w.run("dead", "replay", "--match", "*")  # not recorded, because it is a dry run
+    w.run("dead", "replay", "--match", "*")  # the audit has no entry for this, because it is a dry run
     rows = w.rows("queue", "audit")
     assert [(r["event"], r.get("done")) for r in rows] == [("pause", 1), ("edit", 1), ("begin", None), ("end", 1)], rows
     assert all("@" in r["who"] and r["at_ms"] > 0 for r in rows) and rows[0]["words"]["words"] == ["a"] and rows[3]["words"]["where"] == ["/total>1"], rows
@@ -588,7 +588,7 @@ def a_letter_is_found_by_its_place(w):
 
 @test
 def large_messages_come_in_small_pages(w):
-    """No call reads too much for Redis at once, and every message comes once and in order."""
+    """If messages are large, no call reads more than Redis can answer quickly, and every message is listed once and in order."""
     for i in range(40):
         w.park("a", i, payload=b"x" * 200000)
         w.bury(100 + i, "b", payload=b"y" * 200000)
@@ -614,7 +614,7 @@ def drop_beside_many_held_lanes(w):
     assert sorted(rows[-1]["results"].values()) == [20 * 6, 20 * 64], rows[-1]
     assert [w.state(k * 100 + i) for k in (0, 19) for i in (0, 63, 64, 69)] == [1, 1, 2, 2] * 2
     assert len({r["identity"] for r in rows[:-1]}) == 20 * 70 == len(rows) - 1, "each is told of once"
-    for k in range(20):  # few enough messages that one call carries several lanes
+    for k in range(20):  # each lane has so few messages that one call carries several lanes
         for i in range(3):
             w.park("few%02d" % k, 5000 + k * 3 + i)
         w.call("SET", P + "lock:few%02d" % k, "host-7-ab.9:1700000000000123", "PX", 60000)
@@ -725,8 +725,8 @@ def completion_knows_where_the_line_stands(w):
 
 @test
 def ids_that_are_not_there_are_named_and_fail(w):
-    """Tests every verb that takes IDs of messages, with one ID that exists and two that do not: as it is, in a dry run,
-    and as JSON."""
+    """Runs every verb that takes IDs of messages with one ID that exists and two that do not. Each runs with text and with JSON as its
+    output; those that change something also run with --execute."""
     def dead(*verb):
         return lambda: w.bury(1, "a") and ["dead"] + list(verb) + ["orders/0/1"]
 
@@ -761,7 +761,8 @@ def ids_that_are_not_there_are_named_and_fail(w):
     assert "orders/0/77" in w.err
     rows = w.rows("dead", "replay", place, "orders/0/77", "--execute", status=1)
     assert rows[-1]["problems"] == 1 and {"identity": "orders/0/77", "result": "not found", "job": rows[-1]["job"]} in rows, rows
-    w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")  # what the first run reported is not reported again
+    # missing messages that the first run reported are not reported again
+    w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")
     w.begin()
     w.bury(1, "a"), w.bury(2, "a")
     w.run("dead", "drop", "orders/0/1", "orders/0/77", "--limit", "1")  # the limit ends the job early, so it reports none as missing

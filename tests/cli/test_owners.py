@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that each field of the worker's `struct lw_worker`, `struct shard` and `struct part`, and of each step's part
-of them (`sh->gate`, `w->runs`, `p->watch`, …), is assigned by one file only.
+"""Checks that each field of the worker's `struct lw_worker`, `struct shard` and `struct part`, and each field of the structs
+within them that belong to one step (`sh->gate`, `w->runs`, `p->watch`, …), is assigned by one file only.
 usage: test_owners.py [BUILD_DIR]"""
 import glob, os, re, sys
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 FOLDER = 'consumer/worker'
 INDEX = r'\[(?:[^][]|\[[^][]*\])*\]'
-NOUNS = {  # per struct: names of its variables, pattern of other expressions for it, fields that are not checked, least number of fields
+NOUNS = {  # per struct: names of its variables, pattern of other expressions for it, fields not checked, minimum number of fields
     'shard': (['sh', 'shards'], r'\bshards' + INDEX + r'\.', [], 15),
     'lw_worker': (['w'], None, ['scratch', 'scratch2', 'shards'], 15),  # scratch is not checked, because any function may use it while it runs
     'part': (['p', 'part', 'parts', 'only', 'next', 'tmp', 'assigned', 'idle_parts', 'next_idle'], r'\b(?:parts|assigned)' + INDEX + '->', [], 25),
@@ -24,7 +24,7 @@ def assigned(names, more):
     yield field + r'\s*(?:=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)=)'
     yield r'(?:\+\+|--)' + field
     yield r'\b(?:snprintf|memcpy|memmove|memset|lw_life_read)\(&?' + field
-    yield r'(?<!const )\b(?:bool|int|u?int(?:32|64)_t|size_t) \*\w+ = &' + field  # assignment through a pointer to the field
+    yield r'(?<!const )\b(?:bool|int|u?int(?:32|64)_t|size_t) \*\w+ = &' + field  # a pointer through which the field can be assigned
 
 
 def read(path):
@@ -32,13 +32,13 @@ def read(path):
 
 
 def own(path):
-    """Whether the assigned object is part of the struct: `sh->settle.item[i].hold->n = 1` changes a hold, `sh->gate.item[p->n] =
-    …` the shard."""
+    """Returns True if an assignment to this path changes the struct itself, not an object that the struct points to:
+    `sh->gate.item[p->n] = …` changes the shard, but `sh->settle.item[i].hold->n = 1` changes a hold."""
     return '->' not in re.sub(INDEX, '', path)
 
 
 def foreign_names(struct, names, path, text):
-    """Returns an error for each variable of the struct whose name the patterns do not know."""
+    """Returns an error for each variable that points to the struct and whose name is not in `names`, so that the patterns miss it."""
     found = re.findall(rf'(?<!const )\bstruct {struct} \*\*?(\w+)(?=[ ,;)=])', text)
     return [f'{path}: a {struct} is called {name}; call it {names[0]}' for name in sorted(set(found) - set(names))]
 

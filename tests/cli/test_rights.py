@@ -103,7 +103,7 @@ class Rights(unittest.TestCase):
         for command, roles in used.items():
             self.assertIn(command, rows, "the code calls %s: it needs a row in cli/check/redis_rights.c, and the right in deploy.md" % command)
             if rows[command]:
-                roles -= {"operator"} if command == "ZPOPMIN" else set()  # called in a branch of mutex_drop.lua that lanes never take
+                roles -= {"operator"} if command == "ZPOPMIN" else set()  # a branch of mutex_drop.lua calls ZPOPMIN, but never for lanes
                 self.assertEqual(rows[command], roles, command)
         self.assertEqual(sorted(set(rows) - set(used)), [], "rows of commands that nobody calls")
 
@@ -122,8 +122,7 @@ class Rights(unittest.TestCase):
         self.assertEqual(shown, self.acl("orders", "-c", self.path))
 
     def test_the_line_replaces_rights_and_leaves_passwords(self):
-        """Pipes the line into redis-cli as people do, twice, for a user that has too many
-        rights."""
+        """Pipes the line of `check --acl` into redis-cli, twice, for a user that has too many rights before."""
         self.redis.call("ACL", "SETUSER", "orders", "reset", "on", ">secret", "~*", "&*", "+@all", "(~other:* +get)")
         for _ in range(2):
             done = subprocess.run(["redis-cli", "-s", self.redis.path], input=self.acl("orders", "-c", self.path), capture_output=True, text=True,
@@ -200,8 +199,8 @@ class Rights(unittest.TestCase):
         self.nothing_refused()
 
     def test_a_right_that_is_taken_away_is_named(self):
-        """A right that is taken away is named in the log and at /readyz until it is given back. tests/live/test_redis.py,
-        rights_taken, tests the same under load."""
+        """The log and /readyz name a right that was taken away, until the user has it again. tests/live/test_redis.py, rights_taken,
+        tests the same under load."""
         self.be(self.rules())
         self.redis.call("FLUSHALL")
         with socket.socket() as s:
@@ -266,7 +265,7 @@ class Rights(unittest.TestCase):
         self.assertEqual(self.checked_as(rules, "whole")[0], 0)
         removed = [r for r in rules if r[0] == "+"]
         patterns = ["~lw:{orders.0}:*", "~lw:{other.*}:*", "~lw:{orders.*}:[^s]*", "%R~lw:{orders.*}:*"]
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # in parallel, because each check waits most of its time for its handler
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # side by side, because each check waits most of its time for its handler
             commands = list(pool.map(lambda r: self.checked_as([x for x in rules if x != r], "no-" + r[1:].split("|")[0]), removed))
             names = list(pool.map(lambda p: self.checked_as([x for x in rules if x[0] != "~"] + [p], "names%d" % patterns.index(p)), patterns))
         for right, (status, said) in zip(removed, commands):

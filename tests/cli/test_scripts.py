@@ -5,7 +5,7 @@ call of a function that was renamed, or that is defined below, would fail only w
 usage: test_scripts.py [BUILD_DIR]"""
 import glob, os, re, subprocess, sys, tempfile
 
-# the names that Redis 7 offers to scripts, as far as they are useful here
+# those names that Redis 7 offers to scripts and that our scripts may use
 GLOBALS = set('KEYS ARGV redis string table math struct cjson cmsgpack bit assert error ipairs next pairs pcall rawequal select tonumber tostring type '
               'unpack'.split())
 MEMBERS = {
@@ -36,7 +36,7 @@ def wrong(text):
     if text.startswith('#!'): text = '--' + text
     p = subprocess.run(['luac5.1', '-l', '-p', '-'], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if p.returncode: return [(0, p.stdout.strip())]
-    found, library = [], {}  # library: name of the library that a register holds
+    found, library = [], {}  # library: {register: name of the Lua library in it}
     for m in re.finditer(r'^\t\d+\t\[(\d+)\]\t(\w+) *\t(\d+) (?:(\d+) )?\S+(?:\t; (.*))?$', p.stdout, re.M):
         line, op, to, of, name = int(m[1]), m[2], m[3], m[4], m[5]
         if op == 'SETGLOBAL': found.append((line, f'sets the global {name}'))
@@ -49,7 +49,7 @@ def wrong(text):
 
 
 def embedded(line):
-    """Returns what embed-lua.sh makes of a script of one line; None if it refuses the script."""
+    """Returns the text that embed-lua.sh makes of a script of one line; None if it refuses the script."""
     with tempfile.TemporaryDirectory() as folder:
         script, codes = os.path.join(folder, 'x.lua'), os.path.join(folder, 'codes.h')
         with open(script, 'w') as f: f.write(line + '\n')

@@ -29,7 +29,7 @@ ESCAPE = re.compile(rb"\x1b(?:\[([?0-9;]*)([A-Za-z@])|[()]([A-Z0-9])|([78=>cDEHM
 
 
 class Screen:
-    """A VT100 terminal, as far as ncurses uses it."""
+    """A VT100 terminal with only those escape sequences that ncurses uses."""
 
     def __init__(self, rows, cols):
         self.rows, self.cols, self.y, self.x = rows, cols, 0, 0
@@ -48,7 +48,7 @@ class Screen:
             if c == 0x1b:
                 m = ESCAPE.match(data, at)
                 if not m:
-                    break  # incomplete: the rest of the sequence comes later
+                    break  # the sequence is incomplete, and the remainder comes later
                 if m.group(2):
                     self.control(m.group(1).decode(), m.group(2).decode())
                 elif m.group(4) == b"M":
@@ -271,8 +271,8 @@ class Top(unittest.TestCase):
         self.assertEqual((v["redis"], v["supervisor"]), (False, True))
 
     def test_many_lanes(self):
-        """There are more lanes than one refresh looks at. Later refreshes still find the busiest, and each asks Redis a
-        bounded number of questions."""
+        """There are more lanes than one refresh looks at. Later refreshes still find the busiest lanes, and each refresh sends Redis a
+        bounded number of commands."""
         client = Client(self.w.redis.path)
         for i in range(3000):
             plant(client, "l-%04d" % i, 1000 + i)
@@ -288,7 +288,7 @@ class Top(unittest.TestCase):
         before = self.busy()
         v = json.loads(self.plain("--json")[0])
         self.assertEqual(v["lanes"], 3003)
-        # two refreshes, each with a fixed number of questions
+        # two refreshes, each with a bounded number of commands
         self.assertLess(self.busy() - before, 200)
 
     def busy(self):

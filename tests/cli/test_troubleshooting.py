@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that doc/how-to/troubleshooting.md is an index of errors: each text that it quotes is the beginning of one in the code,
+"""Checks that doc/how-to/troubleshooting.md is an index of errors: each text that it quotes is the beginning of a message in the code,
 and it has each warning and error of a worker, the supervisor and check that contains at least three words of its own. What
 doc/how-to/refused.md quotes is in the code, too. Usage: test_troubleshooting.py [BUILD]"""
 import glob
@@ -11,7 +11,7 @@ import sys
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 PAGE, REFUSED = "doc/how-to/troubleshooting.md", "doc/how-to/refused.md"
 FOLDERS = ["base", "config", "handlers", "kafka", "consumer", "monitor", "cli/run", "cli/check"]
-LEVELS = {"lw_warn": 0, "lw_error": 0, "PROBLEM": 1, "lw_problem": 1, "lw_problem_warn": 1, "lw_log": 1, "lw_log_with": 3, "tell_end": 3}
+LEVELS = {"lw_info": 0, "lw_warn": 0, "lw_error": 0, "PROBLEM": 1, "lw_problem": 1, "lw_problem_warn": 1, "lw_log": 1, "lw_log_with": 3, "tell_end": 3}
 CONVERSION = r"%[-+ 0#]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:ll|l|z|h)?[a-zA-Z]"
 
 
@@ -37,8 +37,7 @@ def calls(text):
 
 
 def message(literal):
-    """Returns a format string as people see it printed: … stands for each value, also for those of
-    PRId64 and the like."""
+    """Returns the text of a message as people see it, with … in the place of each value."""
     parts = re.findall(r'"((?:[^"\\]|\\.)*)"|(PRI\w+)', literal)
     text = "".join("d" if macro else string for string, macro in parts).replace('\\"', '"')
     return squeeze(re.sub(CONVERSION, "…", text).replace("%%", "%"))
@@ -54,12 +53,15 @@ def own_words(text):
     return len(re.findall(r"[A-Za-z][A-Za-z'-]+", text))
 
 
-def messages():
+def messages(infos):
+    """Returns {text of a message: path of its source file}: for all warnings and errors, or with `infos` for all messages of level info."""
     out = {}
     for folder in FOLDERS:
         for path in sorted(glob.glob(folder + "/**/*.c", recursive=True)):
             for name, args in calls(open(path).read()):
                 at = LEVELS[name]
+                if (name == "lw_info") != infos:
+                    continue
                 if name.startswith("lw_problem") and folder != "cli/check":
                     continue  # not on the page: an error about the configuration begins with the key's path, and says what is right
                 if len(args) <= at or not args[at].startswith('"'):
@@ -91,11 +93,11 @@ def regular(entry):
 
 
 def main():
-    known, bad = messages(), []
+    known, infos, bad = messages(False), messages(True), []
     entries = list(quoted(PAGE))
     for n, entry in entries:
-        if not any(regular(entry).match(m) for m in known):
-            bad.append(f"{PAGE}:{n}: no warning or error of the code begins with: {entry}")
+        if not any(regular(entry).match(m) for m in [*known, *infos]):
+            bad.append(f"{PAGE}:{n}: no message of the code begins with: {entry}")
     patterns = [regular(e) for _, e in entries]
     for text, path in known.items():
         if own_words(text) >= 3 and not any(p.match(text) for p in patterns):

@@ -14,7 +14,7 @@
 enum {
     ROUND_MS = 2,
     PAYLOAD = 200,
-    BURST = 64 /* number of records of a partition in a row */,
+    BURST = 64 /* number of records of one partition that are delivered in a row */,
     RECORDS = 512 /* number of records per round */,
     JOBS = 4096,
     REPLIES = 64,
@@ -46,7 +46,7 @@ struct member {
     char ready[64], claimed[96];
     redisReply *reply[REPLIES];
     int n_replies;
-    struct lw_job *job[JOBS]; /* jobs with the handler, which are done in the next round */
+    struct lw_job *job[JOBS]; /* jobs that the handler has; they are done in the next round */
     int n_jobs;
     struct lw_commit commit[FLEET_PARTITIONS];
     int n_commit;
@@ -96,10 +96,10 @@ static size_t digits(size_t n) {
 
 static redisReply *ask(struct fleet *f, int argc, const char *const *argv, const size_t *len) {
     f->commands++;
-    f->bytes += 1 + digits((size_t)argc) + 2; /* the bytes of *ARGC\r\n */
+    f->bytes += 1 + digits((size_t)argc) + 2; /* number of bytes in *ARGC\r\n */
     for (int i = 0; i < argc; i++) {
         size_t n = len ? len[i] : strlen(argv[i]);
-        f->bytes += 1 + digits(n) + 2 + n + 2; /* the bytes of $LEN\r\nBYTES\r\n */
+        f->bytes += 1 + digits(n) + 2 + n + 2; /* number of bytes in $LEN\r\nBYTES\r\n */
     }
     store_set_time_us(f->store, (f->now_ms + WALL_MS) * 1000);
     redisReply *r = store_call(f->store, argc, argv, len);
@@ -144,7 +144,7 @@ static void serve_redis(struct member *me) {
     redisReply *reply[REPLIES];
     int n = me->n_replies;
     memcpy(reply, me->reply, sizeof reply);
-    me->n_replies = 0; /* reset first, because the last answer may send the next pipeline */
+    me->n_replies = 0; /* reset first, because the last answer may make the worker send its next pipeline */
     for (int i = 0; i < n; i++) {
         meter_enter();
         lw_worker_reply(me->lw, 0, reply[i]);
@@ -307,7 +307,7 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .passed = io_passed,
                                 .stop = io_stop};
 
-/* A setting that is not named here has its default, as for users. */
+/* A setting that is not named here has its default, as it does for users. */
 static struct lw_config *configure(const struct fleet_shape *shape) {
     static const char text[] = "{\"name\": \"guard\", \"kafka\": {\"topics\": [\"work\"]}, \"lock\": {\"ttl_ms\": 10000},"
                                " \"handler\": {\"type\": \"exec\", \"command\": [\"none\"], \"processes\": 4}}";
@@ -331,7 +331,7 @@ static void produce(struct fleet *f) {
         struct log *log = &f->log[draw(f, FLEET_PARTITIONS)];
         struct rec *r = &log->rec[log->n++];
         bool stays = log == &f->log[0] && log->n % 4 == 1 && log->n < 4 * f->shape->stays;
-        int first = f->shape->stays ? 1 : 0; /* key 0 belongs to the records that stay */
+        int first = f->shape->stays ? 1 : 0; /* only the records that stay have key 0 */
         r->key_number = stays ? 0 : first + (int)draw(f, (uint64_t)(f->shape->keys - first));
         r->n_key = (size_t)snprintf(r->key, sizeof r->key, "k-%d", r->key_number);
     }
@@ -433,8 +433,8 @@ static void rounds_until(struct fleet *f, uint64_t n) {
     }
 }
 
-/* Goes on until the partition with the record that stays is held back, at the bound of remembered records or at most one round above it,
- * while all records of other partitions are done. */
+/* Runs rounds until all records of the other partitions are done, and the worker holds back the partition with the record that
+ * stays. By then the worker has taken as many records of it as it may remember, or at most one round more. */
 static void until_full(struct fleet *f) {
     uint64_t most = (uint64_t)f->shape->part_records, others = (uint64_t)(f->shape->records - f->log[0].n);
     rounds_until(f, others + most / 2);

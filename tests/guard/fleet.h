@@ -18,17 +18,17 @@ struct fleet_shape {
     int workers;      /* number of workers, which share the partitions */
     int keys;         /* number of keys, drawn uniformly */
     int records;      /* number of records delivered in all, of 200 bytes, each to a random partition */
-    int ahead;        /* maximum number of records that a worker has taken and not run yet; as many arrive as are done */
-    int stride;       /* distance between two offsets; 0: 1 */
-    int max_waiting;  /* queue.max_waiting; 0: the default */
-    int part_records; /* the most records of a partition that are remembered; 0: the default */
-    int stays;        /* number of early records of partition 0 whose own key stays paused until all others are done */
+    int ahead;        /* maximum number of records that a worker has taken and not run yet; new ones arrive only as these are run */
+    int stride;       /* distance between two offsets; 0 means 1 */
+    int max_waiting;  /* queue.max_waiting; 0 means the default */
+    int part_records; /* maximum number of records of a partition that are remembered; 0 means the default */
+    int stays;        /* number of early records of partition 0 whose own key stays paused until all other records are done */
     bool paused;      /* all lanes are paused until the measurement ends; a message counts when it is parked, not when it is done */
     int from;         /* the measurement begins when this many messages have been counted */
     int to;           /* the measurement ends when this many have been counted */
 };
 
-struct fleet_figures { /* totals of the measured part */
+struct fleet_figures { /* totals of the rounds that were measured */
     uint64_t messages;
     uint64_t rounds;
     uint64_t commands, bytes; /* commands sent to Redis, and their bytes on the wire */

@@ -39,20 +39,20 @@ enum { JUDGES_INSTRUCTIONS = 1 };
 enum { JUDGES_INSTRUCTIONS = 0 };
 #endif
 
-struct bounds { /* upper bounds per message */
+struct bounds { /* upper bounds of a message's cost */
     double commands, bytes, inside, allocations, instructions;
 };
 
 static const struct {
     struct fleet_shape shape;
     struct bounds most;
-    double least_parked; /* minimum share of messages that are parked, and of those drained; proves that the shape does what it should */
+    double least_parked; /* minimum share of messages that are parked and drained; proves that the shape does what it should */
 } guards[] = {
     /* as in the benchmark's W1: many keys, so nearly no message finds its lane busy */
     {{.name = "uniform", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000},
      {0.009, 96, 1.28, 0.02, 4400},
      0},
-    /* one key whose messages reach two workers: what one worker runs the other parks, by turns */
+    /* one key whose messages reach two workers: by turns, one worker runs its messages and the other parks its own */
     {{.name = "one-key", .workers = 2, .keys = 1, .records = 4000, .ahead = 200, .from = 1000, .to = 3500},
      {0.0553, 321, 0.87, 1.19, 16950},
      0.3},
@@ -60,7 +60,7 @@ static const struct {
     {{.name = "some-keys", .workers = 2, .keys = 200, .records = 4000, .ahead = 100, .from = 1000, .to = 3500},
      {0.067, 308, 4.71, 0.427, 12320},
      0.1},
-    /* every lane is paused: all messages are parked, and free handlers do not limit the calls */
+    /* every lane is paused: all messages are parked, so calls are not limited by the number of free handlers */
     {{.name = "parked", .workers = 1, .keys = 2000, .records = 9000, .ahead = 9000, .paused = true, .from = 2000, .to = 8000},
      {0.0053, 317, 2.41, 0.02, 11430},
      0},
@@ -102,7 +102,7 @@ static struct lw_buf read_all(int fd) {
     return b;
 }
 
-struct count { /* a run under callgrind whose figure is not read yet */
+struct count { /* a run under callgrind: its process, and the pipe from which its number of instructions is read */
     pid_t child;
     int fd;
 };
@@ -123,7 +123,7 @@ static struct count count_instructions(const char *shape) {
     return (struct count){child, fds[0]};
 }
 
-/* Returns the instructions of the worker's code in one run of the shape. Ends the program if they cannot be counted. */
+/* Returns how many instructions of the worker's code one run of the shape executes. Ends the program if they cannot be counted. */
 static double counted(const char *shape, const struct count *c) {
     int status = -1;
     struct lw_buf said = read_all(c->fd);
@@ -159,8 +159,9 @@ static void guard(size_t g, const struct count *c) {
     if (c) judge(s->name, "instructions", counted(s->name, c) / n, JUDGES_INSTRUCTIONS ? most->instructions : -1);
 }
 
-/* One lane stays paused until all the others are done. Their records span more segments of states than a call reads, and more of them
- * are parked than may wait. The worker must notice what is done above the watermark, however far above. */
+/* One lane stays paused until all other lanes are done. The offsets of its partition span more segments than a call reads. Altogether, more
+ * of the partition's records are parked than may wait at one time. The worker must notice every offset that is done above the watermark,
+ * however far above. */
 static void far(void) {
     static const struct fleet_shape shapes[] = {
         {.name = "far", .workers = 2, .keys = 12, .records = 8000, .ahead = 200, .stride = 20000, .max_waiting = 150, .stays = 100},
@@ -191,7 +192,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     far();
-    struct count counts[GUARDS]; /* the counts run side by side */
+    struct count counts[GUARDS]; /* the runs under callgrind, which all run at the same time */
     for (size_t g = 0; g < GUARDS && HAS_CALLGRIND; g++) counts[g] = count_instructions(guards[g].shape.name);
     for (size_t g = 0; g < GUARDS; g++) guard(g, HAS_CALLGRIND ? &counts[g] : NULL);
     return above ? 1 : 0;

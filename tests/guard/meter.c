@@ -12,7 +12,7 @@ static uint64_t allocations;
 void meter_turn(bool on) {
     assert(!inside);
     is_on = on;
-    if (on) /* callgrind is slow, so it instruments only what is measured */
+    if (on) /* callgrind is slow, so it instruments only the code that is measured */
         CALLGRIND_START_INSTRUMENTATION;
     else
         CALLGRIND_STOP_INSTRUMENTATION;

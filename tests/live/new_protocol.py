@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The new group protocol (KIP-848): the same promises, and which workers lose partitions. It needs librdkafka 2.15 and Kafka 4, so it is
-no part of `make check`:
+"""Tests that the promises hold with the new group protocol (KIP-848), and which workers lose partitions there. The test needs librdkafka
+2.15 and Kafka 4, so it is no part of `make check`:
 
     LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 tests/live/new_protocol.py build [scenario…]
 
@@ -38,7 +38,8 @@ def moves(run, since=0):
 
 
 def share(run):
-    """Returns {worker: number of its partitions}, from the log. With this protocol, the log names only the partitions that come and go."""
+    """Returns {worker: number of its partitions}, computed from the log. With this protocol, the log names only the partitions that a
+    worker gets or loses."""
     n = {}
     for worker, what, count in moves(run):
         n[worker] = n.get(worker, 0) + (count if what == "assigned" else -count)
@@ -47,8 +48,8 @@ def share(run):
 
 @scenario
 def fleets_come_and_go(t):
-    """Two fleets run; workers are killed, and one fleet is stopped and started under load. The promises hold, and every commit gets
-    through."""
+    """Two fleets run; workers are killed, and one fleet is stopped and started under load. The promises hold, and no commit is
+    refused."""
     begin(t)
     one = start(t, "one")
     t.generate(12000, keys=300, rate=400, wait=False)
@@ -71,7 +72,8 @@ def fleets_come_and_go(t):
 
 @scenario
 def reloaded(t):
-    """SIGHUP, with a static member for each worker: each gives its share to its successor, and no other worker has a partition revoked."""
+    """SIGHUP, with a static member for each worker: each worker hands its partitions to its own successor, and no other worker has a
+    partition revoked."""
     begin(t)
     run = start(t, "run", workers=3, properties={"group.instance.id": "here"}, on_stop="stay")
     t.generate(6000, keys=300, rate=300, wait=False)
@@ -89,7 +91,7 @@ def reloaded(t):
 
 @scenario
 def killed_with_a_place(t):
-    """kill -9 of a static member: the group does not let its successor have the place yet. The successor reports that and goes on as a
+    """kill -9 of a static member: the group does not give the place to the successor yet. The successor reports that, and works as a
     dynamic member."""
     begin(t)
     run = start(t, "run", workers=2, properties={"group.instance.id": "here"})

@@ -64,7 +64,7 @@ class Redis:
 
 
 class Trial:
-    """One case, with topics, a configuration and a journal of its own."""
+    """A test case, with topics, a configuration and a journal of its own."""
 
     def __init__(self, name, brokers, redis, folder):
         self.name, self.brokers, self.redis = name, brokers, redis

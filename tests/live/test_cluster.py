@@ -16,11 +16,11 @@ RATE = 250
 KILLS = 20 if SOAK > 1 else 2
 MOVES = 20 if SOAK > 1 else 3
 KILL_S, MOVE_S = 15, 12  # seconds of load per fault
-BACK_S = 2 + 10  # the most seconds until work goes on: lock.ttl_ms, and ten seconds
+BACK_S = 2 + 10  # maximum number of seconds until work goes on: lock.ttl_ms, and ten seconds
 
 
-def start(t, load_s):
-    t.redis = Cluster(t.dir)
+def start(t, load_s, tls=False):
+    t.redis = Cluster(t.dir, tls=tls)
     t.servers = [t.redis]
     t.shards = SHARDS
     t.redis.start()
@@ -53,7 +53,7 @@ def said_of(run, text, begin=0):
 
 
 def back_at_work(t, shard):
-    """Waits until a run of this shard begins. Returns the seconds from the call until then."""
+    """Waits until a run of a message of this shard begins. Returns how many seconds that took."""
     now_us = boot_us()
     def later():
         return next((r for r in t.runs() if r.start_us > now_us and shard_of(bytes.fromhex(r.key)) == shard), None)
@@ -107,15 +107,26 @@ def slots_moved(t):
 
 
 @scenario
+def over_tls(t):
+    """The nodes speak TLS alone, also to each other. The workers and commands are given two of them, and learn the others."""
+    after_a_switch(t, tls=True)
+
+
+@scenario
 def commands(t):
     """After a planned failover, commands find the new master, and `check` says on which node each shard is."""
-    run, before = start(t, 15)
+    after_a_switch(t)
+
+
+def after_a_switch(t, tls=False):
+    run, before = start(t, 15, tls)
     t.redis.switch(slot(t, 0))
     pauses = [back_at_work(t, 0)]
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
     tool(t, "dead", "ls")
-    checked = str(tool(t, "check", "--connect", status=None))  # the handler lacks what `start` puts into its environment
+    # check may fail, because it runs the handler without the environment that `start` gives it
+    checked = str(tool(t, "check", "--connect", status=None))
     for shard, node in owners(t).items():
         t.check("shard %d: slot %d, 127.0.0.1:%d" % (shard, slot(t, shard), node.port) in checked, "check does not say where shard %d is: %s" % (shard, checked))
     t.same(len(set(owners(t).values())), SHARDS, "masters with shards")

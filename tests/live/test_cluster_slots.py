@@ -9,7 +9,7 @@ from test_cluster import back_at_work, finish, slot, start
 
 MOVES = 20 if SOAK > 1 else 3
 MOVE_S = 12  # seconds of load for each move
-SEEN_S = 2  # time after which each worker has seen the whole slot at its new place; more than a quarter of the TTL
+SEEN_S = 2  # seconds after which each worker has seen that the whole slot has moved; more than a quarter of the TTL
 
 
 def epoch(t):

@@ -48,7 +48,9 @@ def rebalances(t):
         other.wait_workers(1)
         mine = other.workers()
         time.sleep(random.uniform(0.5, 1.5))
-        if n % 2 == 0:  # every second member stays until it has run a message, because joining takes longer than a second on a loaded machine
+        # every second round lets the member stay until it has run a message, because joining takes longer than a second on a
+        # loaded machine
+        if n % 2 == 0:
             wait_until(lambda: not t.producing() or any(r.pid in mine for r in t.runs()), 60, "work for %s" % other.label)
         other.stop()
         n += 1
@@ -64,8 +66,8 @@ def rebalances(t):
 
 @scenario
 def revoke_with_backlog(t):
-    """A rebalance waits for handlers that have started, but not for what waits in Redis: thousands of messages of a few keys wait there,
-    and the grace is long."""
+    """A rebalance waits for handlers that have started, but not for messages that wait in Redis. Here thousands of messages of a few keys
+    wait in Redis, and the time that is given to running handlers (shutdown.grace_ms) is long."""
     t.start_redis()
     t.make_topics(1)
     over = dict(kafka={"properties": {"session.timeout.ms": "10000"}}, shutdown={"grace_ms": 90000}, handler=exec_handler(processes=2))
@@ -73,7 +75,7 @@ def revoke_with_backlog(t):
     run.wait_workers(2)
     t.generate(2400, keys=6)
     wait_until(lambda: t.ends_so_far() > 100, 60, "load")
-    time.sleep(2)  # time in which the other messages are parked
+    time.sleep(2)  # time in which the remaining messages are parked
     begun = time.monotonic()
     other = t.start(label="other", workers=1, work_ms="0-1", log={"level": "debug"}, **over)
     wait_until(lambda: "partitions assigned" in other.log(), 60, "the new member's assignment: a rebalance waits for a backlog")
@@ -88,7 +90,7 @@ def revoke_with_backlog(t):
 
 @scenario
 def deploy(t):
-    """Fault 36: SIGTERM to all workers under load, three times. They drain within the time given and end with status 0; no attempt is
+    """Fault 36: SIGTERM to all workers under load, three times. They finish their handlers within 20 s and end with status 0; no attempt is
     counted, and nothing is lost or runs again."""
     t.start_redis()
     t.make_topics()
@@ -151,7 +153,8 @@ def slow_handler(t):
 
 @scenario
 def foreign_metadata(t):
-    """Fault 25: commit metadata of another program, or corrupt metadata, causes a warning, and nothing counts as done because of it."""
+    """Fault 25: if commit metadata is corrupt or was written by another program, the worker logs a warning and counts nothing as done
+    because of it."""
     t.start_redis()
     t.make_topics()
     t.generate(800, keys=50)
@@ -173,8 +176,8 @@ def foreign_metadata(t):
 
 
 def made_anew(t, topic, old, new, late):
-    """Recreates a topic of which `old` records are done, with `new` records. `late`: some of the old ones still run at that time. The
-    run must end as refused, and so must the next one, because a restart must not hide the fault."""
+    """Recreates a topic of which `old` records are done, with `new` records. late: some of the old records still run at that time. The
+    run must end as refused, and the next run as well, because a restart must not hide the fault."""
     t.topics = [topic]
     t.kafka.create(topic, 1)
     before = t.ends_so_far()
@@ -205,15 +208,15 @@ def made_anew(t, topic, old, new, late):
 
 @scenario
 def topic_made_anew(t):
-    """Fault 22: a topic is deleted and recreated under a running worker, with more records than before, as many, or fewer: the worker
-    never skips any without saying so."""
+    """Fault 22: a topic is deleted and recreated under a running worker, with more records than before, as many, or fewer. The worker
+    never skips records without reporting it."""
     t.start_redis()
     for old, new, late in ((100, 150, False), (30, 400, False), (60, 60, False), (200, 80, False), (150, 400, True)):
         made_anew(t, "%s-%d-%d%s" % (t.id, old, new, "-late" if late else ""), old, new, late)
 
 
 def any_members(t):
-    """Returns True if the group has members: then Kafka refuses to set an offset from outside."""
+    """Returns True if the group has members. As long as it has any, Kafka refuses offsets that a program outside the group sets."""
     topic, partition = t.topics[0], 0
     offset = t.kafka.committed(t.id, t.topics)[topic, partition][0]
     try:

@@ -126,14 +126,14 @@ def oauthbearer(t):
 
 
 def have_certificate(k, name, **by):
-    """Signs a certificate unless an earlier scenario has done so: the scenarios share a broker, and any of them may be the first."""
+    """Signs a certificate unless an earlier scenario has done so. The scenarios share a broker, and any of them may be the first."""
     if not os.path.exists(k.certificates.path(name + ".pem")):
         k.certificates.sign(name, "DNS:client", **by)
 
 
 @more
 def mtls(t):
-    """The certificate tells who the client is. A client without one, or with one of another CA, is not let in."""
+    """The certificate tells the broker who the client is. A client is not let in if it has no certificate, or one of another CA."""
     begin(t)
     k = t.kafka
     have_certificate(k, "client")
@@ -146,7 +146,7 @@ def mtls(t):
 
 @more
 def mtls_rights(t):
-    """If a right is missing, the error names the certificate."""
+    """A client logs in by its certificate and lacks a right: the error names the file of the certificate."""
     begin(t)
     k = t.kafka
     have_certificate(k, "client")

@@ -35,7 +35,7 @@ def check_blame(t, run, again):
     """Checks that each message that ran again had been run before by a killed worker. Counts the re-runs per kill."""
     for earlier, later in again:
         t.check(earlier.pid in run.deaths, "ran again though nobody was killed: %r, then %r" % (earlier, later))
-    # handlers end with their worker, long before the lease does
+    # handlers end soon after their worker, long before the lease ends
     for r in t.runs():
         t.check(r.last_us < run.deaths.get(r.pid, 1 << 62) + run.settings["lock"]["ttl_ms"] * 1000, "outlived its worker and its lease: %r" % r)
     # messages of a killed worker run again if they were running, or finished and not settled yet
@@ -74,7 +74,7 @@ def rows(path, columns, source="orders"):
 
 
 def newest_by_key(t):
-    """Returns the reference model: the last record of each id. An id stays within its partition here."""
+    """Returns the reference model: the last record of each id. All records of an id are in one partition here."""
     model = {}
     for topic in t.topics:
         for record in t.kafka.dump(topic):
@@ -107,7 +107,7 @@ def kill_workers(t):
 
 @scenario
 def kill_workers_all_at_once(t):
-    """All workers are killed at once, so no member is left that could know anything."""
+    """All workers are killed at once, so no worker is left that remembers what was in flight."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-10")
@@ -125,7 +125,7 @@ def kill_workers_all_at_once(t):
 
 @scenario
 def kill_supervisor(t):
-    """The supervisor is killed: its workers and handlers end by themselves, and the next run goes on from there."""
+    """The supervisor is killed: its workers and handlers end by themselves, and the next run does the remaining work."""
     t.start_redis()
     t.make_topics()
     t.generate(5000, keys=100)
@@ -147,7 +147,7 @@ def kill_supervisor(t):
 
 @scenario
 def kill_workers_insert_update(t):
-    """O3: in this insert, later messages of an id replace earlier ones. The table equals the reference model."""
+    """O3: this handler's statement replaces an earlier row of the same id. The table equals the reference model."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")
@@ -202,7 +202,8 @@ def stop_often(t, run, ttl_ms, family):
 
 @scenario
 def stop_workers(t):
-    """Fault 4: workers and their handlers are stopped for 3 × TTL. Meanwhile their keys move on, and what they report late is refused."""
+    """Fault 4: workers and their handlers are stopped for 3 × TTL. Meanwhile other workers take over their keys, and their late reports
+    are refused."""
     t.start_redis()
     t.make_topics()
     run = t.start(lock={"ttl_ms": 600}, work_ms="2-10")
@@ -217,8 +218,8 @@ def stop_workers(t):
 
 @scenario
 def stop_workers_insert(t):
-    """Fault 4, O3: workers are stopped while they wait for the store, until their partitions and keys have moved on. Their late writes are
-    refused."""
+    """Fault 4, O3: workers are stopped while they wait for the store, until other workers have taken over their partitions and keys.
+    Their late writes are refused."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")

@@ -29,7 +29,7 @@ def no_faults_drain(t):
         return
     done, dead, dropped, skipped, parked, drained, reruns, rate = map(int, found.groups())
     t.same((done, dead, dropped, skipped, reruns), (len(runs), 0, 0, 0, 0), "summary")
-    # Messages that wait are counted as parked again if Kafka redelivers them, which happens while workers start one after the other.
+    # If Kafka redelivers a waiting message, it is counted as parked again. Kafka does so while the workers start one after the other.
     t.check(parked >= drained, "drained %d, but parked %d" % (drained, parked))
     t.same(len([r for r in runs if r.attempt != 1]), 0, "attempts beyond the first")
     t.check(drained > 0, "nothing was ever parked: the test does not test much")
@@ -38,7 +38,7 @@ def no_faults_drain(t):
 
 @scenario
 def no_faults_idle(t):
-    """O4: when all is done, no lock, no waiting list, no lane, no hint and no try is left in Redis."""
+    """O4: when all is done, no lock, no waiting list, no lane, no hint and no count of attempts is left in Redis."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -54,8 +54,8 @@ def no_faults_idle(t):
 
 @scenario
 def first_run(t):
-    """If nobody used the name before, the first run needs no quarantine, however long the TTL. After a wipe, the group's commits show
-    that the name was used."""
+    """If the name was never used before, the first run needs no quarantine, however long the TTL. After Redis was wiped, the group's
+    commits show that the name was used."""
     t.start_redis()
     t.make_topics()
     t.generate(400, keys=50)

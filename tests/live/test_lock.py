@@ -32,7 +32,8 @@ def held_by_commands(notes):
 
 
 def meetings(commands, runs):
-    """Returns the handlers that ran at the same time as a command with the same key, and those whose fence does not fit their time."""
+    """Returns the runs that overlapped a command with the same key, and the runs whose fence is smaller than that of an earlier
+    command or larger than that of a later one."""
     out = []
     for key, begin, end, fence in commands:
         for r in runs:
@@ -47,11 +48,12 @@ def meetings(commands, runs):
 
 @scenario
 def commands_and_handlers(t):
-    """Four lanes, workers, and commands that take the lanes' own locks: nothing overlaps, fences grow across both, and nothing is lost."""
+    """Commands take the locks of four lanes whose messages workers run. In each lane no command overlaps a run, fences grow through both
+    commands and runs, and no message is lost."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-12", lock={"ttl_ms": 4000})
-    # with more load no lane would be free, and no command could get a lock unless it paused the lane
+    # with more load no lane would ever be free, so a command could get a lock only if it paused the lane
     t.generate(1200 * SOAK, keys=KEYS, rate=80, zipf=0, wait=False)
     until = time.monotonic() + 60
     while len({r.key for r in t.runs()}) < KEYS and time.monotonic() < until:

@@ -15,7 +15,7 @@ from lib.process import boot_us, wait_until
 from lib.scenario import main, scenario
 
 SESSION_S = 15
-AT_ONCE_S = 10  # far below the session timeout, and far above the usual time
+AT_ONCE_S = 10  # seconds; far below the session timeout, and far above the usual time
 DEFAULTS = {"session.timeout.ms": None, "heartbeat.interval.ms": None}
 REBALANCE = re.compile(r"worker (\d+): kafka: (\d+) partitions (assigned|revoked|lost)")
 
@@ -43,15 +43,15 @@ def owned(run):
 
 
 def settled(t, runs, partitions=8):
-    """Waits until each worker has its share, and all partitions are at work."""
+    """Waits until each worker has its share of the partitions, and messages of every partition run."""
     wait_until(lambda: sum(sum(owned(r).values()) for r in runs) == partitions and
                all(len(owned(r)) == r.settings["workers"] and all(owned(r).values()) for r in runs), 90, "share for every worker")
     working(t)
 
 
 def working(t, since_us=None, limit_s=60, partitions=8, without=()):
-    """Waits until every partition has run something after `since_us`; runs of the workers `without` do not count. Returns when the last
-    partition did so."""
+    """Waits until every partition has begun a run after `since_us`; runs of the workers `without` do not count. Returns how many
+    seconds the last partition took."""
     since_us = since_us or boot_us()
 
     def first():
@@ -64,7 +64,7 @@ def working(t, since_us=None, limit_s=60, partitions=8, without=()):
 
 
 def longest_gap(t, partitions, since_us, until_us):
-    """Returns the longest time in seconds in which any of these partitions ran nothing."""
+    """Returns the longest time in seconds in which no message of one of these partitions began to run."""
     longest = 0
     for p in partitions:
         times = [since_us] + sorted(r.start_us for r in t.runs() if r.partition == p and since_us < r.start_us < until_us) + [until_us]
@@ -73,8 +73,8 @@ def longest_gap(t, partitions, since_us, until_us):
 
 
 def partitions_of(t, pids):
-    """Returns the partitions of which these workers ran most in the last two seconds. They need not own them, because parked messages
-    may run anywhere."""
+    """Returns the partitions of which these workers ran more messages than all other workers in the last two seconds. A single run
+    proves nothing, because a parked message may run on any worker."""
     balance, since_us = {}, boot_us() - 2000000
     for r in t.runs():
         if r.start_us > since_us:
@@ -108,7 +108,8 @@ def index_of(run, pid):
 
 @scenario
 def worker_killed(t):
-    """kill -9 of one worker of four: the others notice nothing, and its share is at work again long before the session timeout."""
+    """kill -9 of one worker of four: the other workers notice nothing, and messages of the killed worker's partitions run again long before
+    the session timeout."""
     t.start_redis()
     t.make_topics()
     run = begin(t)
@@ -121,7 +122,7 @@ def worker_killed(t):
         mark, at = len(run.log()), boot_us()
         run.kill_worker(victim)
         back = working(t, at, without={victim})
-        time.sleep(4)  # more than one heartbeat interval, in which a rebalance would have reached the others
+        time.sleep(4)  # more than one heartbeat interval, in which a rebalance would have reached the other workers
         t.same(sorted({w for w, _, _ in rebalances(run, mark)}), [index], "workers that saw a rebalance")
         t.check(back < AT_ONCE_S, "the dead worker's share was back after %.1f s" % back)
         gap = longest_gap(t, others, at, boot_us())
@@ -132,7 +133,7 @@ def worker_killed(t):
 
 @scenario
 def plugin_crashed(t):
-    """A handler crashes its worker: the others notice nothing, as after a kill."""
+    """A handler crashes its worker: as after a kill, the other workers notice nothing."""
     t.start_redis()
     t.make_topics()
     run = begin(t, handler=plugin(t))
@@ -200,9 +201,9 @@ def own_ids(t):
 
 @scenario
 def supervisor_gone(t):
-    """A supervisor is killed and never comes back: its share waits for session.timeout.ms, and the others wait only for the rebalance
-    after that.
-    If it comes back in time, it has its share back at once, and the others notice nothing."""
+    """A supervisor is killed and never comes back: its partitions wait for session.timeout.ms, and those of the other supervisor only
+    for the rebalance after that. If the killed supervisor comes back in time, it has its partitions back at once, and the other one
+    notices nothing."""
     t.start_redis()
     t.make_topics()
     stays, dies = begin(t, label="stays", workers=2), begin(t, label="dies", workers=2)
@@ -228,7 +229,8 @@ def supervisor_gone(t):
 
 @scenario
 def supervisor_stopped(t):
-    """SIGTERM: the share goes to the others at once. With kafka.on_stop "stay" it waits for the next run, and the others notice nothing."""
+    """After SIGTERM, the partitions of a supervisor go to the other one at once. With kafka.on_stop "stay" they wait for the next run,
+    and the other supervisor notices nothing."""
     t.start_redis()
     t.make_topics()
     stays, stops = begin(t, label="stays", workers=2), begin(t, label="stops", workers=2, kafka={"on_stop": "stay"})
@@ -251,8 +253,8 @@ def supervisor_stopped(t):
 
 @scenario
 def same_id(t):
-    """Two supervisors have the same group.instance.id: the first loses its place, says so, and goes on as a dynamic member. They do not
-    push each other out again and again."""
+    """Two supervisors have the same group.instance.id: the first loses its place, reports that, and goes on as a dynamic member. The
+    two do not take the place from each other again and again."""
     t.start_redis()
     t.make_topics()
     one = begin(t, label="one", workers=1, properties={"group.instance.id": "the-same"})
@@ -268,7 +270,7 @@ def same_id(t):
 
 @scenario
 def stopped_in_a_rebalance(t):
-    """SIGTERM at any moment of a rebalance: status 0, and no call to a Kafka handle that is closing."""
+    """A run gets SIGTERM at various moments of a rebalance: it ends with status 0, and never calls a Kafka handle that is closing."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=1)
@@ -277,7 +279,7 @@ def stopped_in_a_rebalance(t):
     for i in range(6):
         run = begin(t, label="run-%d" % i, workers=2)
         run.wait_workers(2)
-        time.sleep(0.4 * i)  # the new worker is joining, and the first hears of the rebalance with a heartbeat, within 3 s
+        time.sleep(0.4 * i)  # the new workers join the group; the first worker learns of the rebalance from a heartbeat, within 3 s
         run.stop()
         for bad in ("can't ask", "does not tell", "Local: Broker handle destroyed"):
             t.check(bad not in run.log(), "run %d: %s" % (i, bad))
@@ -287,8 +289,8 @@ def stopped_in_a_rebalance(t):
 
 @scenario
 def drain_beside_others(t):
-    """--drain ends beside another supervisor of the same name, both while that one is at work and while it is idle and owns every
-    partition."""
+    """A run with --drain ends although another supervisor of the same name runs on. In one case that supervisor is at work, in the
+    other it is idle and owns every partition."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=8)

@@ -21,8 +21,8 @@ def counts(run):
 
 
 def judge_after_deaths(t, run, found, **want):
-    """Checks counts, each of which may lack one message per death: test_counts.py (plugin_crashes) says why, and doc/how-to/monitor.md
-    tells users."""
+    """Checks counts of the summary. Each may be too low by one message per dead worker: test_counts.py (plugin_crashes) says why, and
+    doc/how-to/monitor.md tells users."""
     for name, n in want.items():
         t.check(n - len(run.deaths) <= found[name] <= n, "%s in the summary: %d, not %d" % (name, found[name], n))
 
@@ -40,7 +40,7 @@ def identity(topic, partition, offset):
 
 
 def records(t):
-    """Returns [(identity, key, payload)] of all produced records."""
+    """Returns all produced records as [(identity, key, payload)]."""
     return [(identity(topic, r["partition"], r["offset"]), r["key"], r["payload"]) for topic in t.topics for r in t.kafka.dump(topic)]
 
 
@@ -52,7 +52,7 @@ def finished(runs):
 
 
 class Lanes:
-    """The places at which locks and waiting lists of a key were ever seen: {key in hex: {(server, shard)}}."""
+    """Notes on which server and shard the lock or the waiting list of each key was ever seen: {key in hex: {(server, shard)}}."""
 
     def __init__(self, t):
         self.t, self.seen = t, defaultdict(set)
@@ -65,7 +65,7 @@ class Lanes:
                     self.seen[found[2].hex()].add((i, int(found[1])))
 
     def judge(self):
-        """Checks that each key has one shard, each shard one server, and that every shard has keys."""
+        """Checks that each key is in one shard, that each shard is on one server, and that every shard has keys."""
         t = self.t
         for key, places in self.seen.items():
             t.same(len(places), 1, "shards of key %s" % bytes.fromhex(key))
@@ -117,7 +117,8 @@ def shards_on_one_server(t):
 
 @scenario
 def shards_on_two_servers(t):
-    """Three shards on two Redis servers, one of which loses its data: its shards start again, and the others go on."""
+    """Three shards on two Redis servers, one of which loses its data: its shards start again, and the shards of the other server go
+    on."""
     sharded(t, servers=2, wipe=0)
 
 
@@ -131,7 +132,7 @@ def shards_all_wiped(t):
 
 
 def duplicates(ids, keys, first):
-    """Returns records in which each id comes twice at once, in two partitions of its key, and some ids come once more."""
+    """Returns two records for each id, with the same key, in two partitions."""
     out = []
     for n in range(first, first + ids):
         key, body = b"k-%d" % (n % keys), json.dumps({"order": "o-%d" % n}).encode()
@@ -149,8 +150,8 @@ def by_business_id(t):
 
 
 def judge_ids(t, run):
-    """Checks that each id took effect under one identity. Another identity is right only if the worker of the first died before
-    its effect was recorded."""
+    """Checks that each id took effect under one identity. A second identity is right only if the worker that ran the first one died
+    before it had recorded the effect."""
     ids, twice = by_business_id(t), []
     done = defaultdict(list)
     for r in t.runs():
@@ -161,7 +162,8 @@ def judge_ids(t, run):
         ran = sorted((done[i] for i in identities if done[i]), key=lambda rs: rs[0].end_us)
         t.check(ran, "no message with the id %s of key %s took effect" % (name, key))
         for rs in ran[:-1]:
-            # the effect was not recorded: the run ended shortly before its worker died, within a turn of the loop or while Redis was slow
+            # the effect was not recorded: the run ended shortly before its worker died, within one turn of the worker's loop or
+            # while Redis was slow
             if not all(r.pid in run.deaths and r.end_us > run.deaths[r.pid] - 2000000 for r in rs):
                 twice.append("the id %s took effect twice: %r, then %r" % (name, rs, ran[-1]))
             doubled += 1
@@ -192,7 +194,8 @@ def dedup(t):
     run.wait_workers(4)
     batch = duplicates(ids, 40, 0)
     t.kafka.produce(topic, batch)
-    t.kafka.produce(topic, [((p + 1) % 4, b"other-" + key, body) for p, key, body in batch[:100:2]])  # another key makes it another message
+    # messages with the same ids and another key are no duplicates
+    t.kafka.produce(topic, [((p + 1) % 4, b"other-" + key, body) for p, key, body in batch[:100:2]])
     wait_until(lambda: t.ends_so_far() > ids // 2, 60, "load")
     t.kafka.produce(topic, [((p + 1) % 4, key, body) for p, key, body in batch[::2]])
     t.wait_finished()
@@ -227,7 +230,7 @@ def dedup_workers_killed(t):
     t.judge()
     found = counts(run)
     judge_after_deaths(t, run, found, done=len(by_business_id(t)))
-    dropped += doubled  # the first effect was not recorded, and its message is now a duplicate
+    dropped += doubled  # the message of an effect that was not recorded comes again, and is dropped as a duplicate
     judge_dropped_count(t, found, dropped)
     t.figure(kills=len(run.deaths), dropped_counted=found["dropped"])
 
@@ -255,8 +258,8 @@ def dedup_window_ends(t):
 
 
 def judge_dropped(t, runs):
-    """Checks that no message that ran is dropped, that per key and partition no older message runs later, and that one of each key ran.
-    Returns how many were dropped."""
+    """Checks three things: no message that ran was dropped afterwards; per key and partition no older message ran after a newer one; at
+    least one message of each key ran. Returns how many messages were dropped."""
     done = finished(runs)
     t.expect(["it ran, and was dropped afterwards: %r" % r for r in runs if r.identity not in done])
     t.expect(["an older one ran after it: %r after %r" % (b, a) for line in oracles.by_order(runs).values()
@@ -269,7 +272,8 @@ def judge_dropped(t, runs):
 
 
 def judge_firsts(t, done):
-    """If each key stays in one partition, its first message finds the key free. Checks that all first messages ran."""
+    """Checks that the first message of each key ran. If a key has all its messages in one partition, the first one finds the key
+    free."""
     firsts = {}
     for name, key, _ in records(t):
         firsts.setdefault(key, name)
@@ -328,7 +332,7 @@ def drop_workers_killed(t):
     samples = sampler.end()
     t.judge(samples=samples)
     found = counts(run)
-    judge_after_deaths(t, run, found, done=len(finished(runs)))  # a message that ran is not recorded as dropped
+    judge_after_deaths(t, run, found, done=len(finished(runs)))  # a message that was done is not recorded as dropped
     judge_dropped_count(t, found, dropped)
     t.check(dropped > 500, "%d were dropped: the test does not test much" % dropped)
     t.figure(kills=len(run.deaths), dropped=dropped, dropped_counted=found["dropped"])
@@ -337,7 +341,7 @@ def drop_workers_killed(t):
 # --- retry.order skip
 
 ATTEMPTS = 3
-# the messages of a key in order: (payload, attempts, whether it ends as dead)
+# the messages of each key in order: (payload, number of attempts, True if the message becomes a dead letter)
 LANE = [({"do": "retry", "times": 2}, 3, False), ({}, 1, False), ({"do": "retry"}, ATTEMPTS, True), ({}, 1, False), ({"do": "dead"}, 1, True),
         ({}, 1, False)]
 SKIP = {"order": "skip", "max_attempts": ATTEMPTS, "backoff_ms": 800}
@@ -358,8 +362,8 @@ def plan(t):
 
 
 def judge_skip(t, killed=False):
-    """Checks that each message has the attempts that it asks for, that dead ones are dead, and that good ones did not wait for failing
-    ones."""
+    """Checks that each message has as many attempts as its payload asks for, that dead ones are among the dead letters, and that some
+    good messages were done before a failing one in front of them."""
     places, tried = plan(t), defaultdict(list)
     for r in t.runs():
         tried[r.identity].append(r)
@@ -385,8 +389,8 @@ def judge_skip(t, killed=False):
 
 @scenario
 def skip(t):
-    """retry.order skip: later messages go before a failing head; each is done or dead after its attempts, and dead letters in Redis say
-    so."""
+    """retry.order skip: later messages run before a head that fails. Each message is done or dead after its attempts, and the dead
+    letters in Redis give these numbers."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(retry=SKIP)

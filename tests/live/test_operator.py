@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Operators' commands that race with workers that drain, with one another, and with kill -9 of themselves. Nothing is lost or doubled,
-and the ledger agrees. Arguments: build folder [scenario…]."""
+"""Operators' commands that race with workers, with one another, and with kill -9 of themselves. Nothing is lost or doubled, and
+the ledger agrees. Arguments: build folder [scenario…]."""
 import json
 import os
 import random
@@ -28,7 +28,7 @@ def replays(t):
 
 
 def originals(t, *keys):
-    """Returns the identities of the keys' records."""
+    """Returns the identities of the records that have one of these keys."""
     return ["%s/%d/%d" % (t.topics[0], r["partition"], r["offset"]) for r in t.kafka.dump(t.topics[0]) if not keys or r["key"] in keys]
 
 
@@ -61,19 +61,19 @@ def kill_in_the_middle(t, p, until):
 
 
 def job_is_free(t):
-    """Removes the job of a killed tool at once. By itself it would expire within 30 s."""
+    """Deletes the job of a killed command, so that another can start at once. Otherwise the job would expire within 30 s."""
     t.redis.call("DEL", t.prefix() + b"job")
 
 
 def vanished(t):
-    """Returns the lanes whose waiting list was deleted, as far as the scripts noticed."""
+    """Returns the lanes whose waiting list was deleted, according to the stream in which the scripts report such lanes."""
     return {fields[1] for _, fields in t.redis.call("XRANGE", t.prefix() + b"vanished", "-", "+")}
 
 
 @scenario
 def two_jobs_at_once(t):
-    """Two tools start at the same time while workers drain: one job runs at a time, the others are refused, and each replay runs once
-    under its number."""
+    """Two commands start at the same time while workers drain: one job runs at a time, the other commands are refused, and each replay
+    runs once under its number."""
     produce(t, 1000)
     t.start(work_ms="0-1")
     t.wait_finished()
@@ -84,11 +84,11 @@ def two_jobs_at_once(t):
     tool(t, *args, "--execute", status=1)
     tool(t, "queue", "drop", "--key", "k4", "--execute", status=1)
     tool(t, "queue", "import", "-", "--execute", status=1, given=b"{}")
-    tool(t, "queue", "ls"), tool(t, "queue", "stats"), agree(t)  # commands that only look are not refused
+    tool(t, "queue", "ls"), tool(t, "queue", "stats"), agree(t)  # commands that only read are not refused
     t.same(tool(t, *args)[-1]["dry_run"], True, "a dry run beside it")
     t.same(first.poll(), None, "end of the first, which was to be under way")
     t.same(first.wait(60), 0, "status of the first")
-    tool(t, "queue", "pause", "k3")  # from here on the replays of k3 wait: they are neither lost nor done
+    tool(t, "queue", "pause", "k3")  # from here on, new replays of k3 wait
     time.sleep(0.5)
     one = tool(t, "queue", "replay", t.topics[0] + "/3/0", "--again", "--execute")
     t.same(sum(r.get("replays", 0) for r in tool(t, "ledger")), 1, "replays in the ledger")
@@ -98,7 +98,7 @@ def two_jobs_at_once(t):
     wait_until(lambda: vanished(t), 30, "a worker's sign that the list was deleted")
     rows = [r for r in tool(t, "ledger", status=1) if "difference" in r]
     t.check({"missing"} == {r["difference"] for r in rows} and 1 in {bool(r.get("replay")) for r in rows}, "a replay that was lost: %r" % rows)
-    t.redis.call("RPUSH", lane, *kept)  # puts the deleted messages back, in front of those that workers may have parked meanwhile
+    t.redis.call("RPUSH", lane, *kept)  # puts the deleted messages back, as the oldest of the list
     tool(t, "queue", "resume", "k3")
     wanted = {r["identity"] for r in lines(first) + one if r.get("result") == "put"}
     side = [begin(t, *args, "--execute") for _ in range(4)]
@@ -114,7 +114,7 @@ def two_jobs_at_once(t):
     wait_until(lambda: ended(t) >= len(wanted), 60, "replays")
     judge_replays(t, wanted)
     t.same(vanished(t), {b"k3"}, "lanes whose list was deleted")
-    t.redis.call("DEL", t.prefix() + b"vanished")  # otherwise the record of the deleted list stays for 100 × TTL
+    t.redis.call("DEL", t.prefix() + b"vanished")  # otherwise the record of the deleted list would stay for 100 × TTL
     judge_operated(t)
     t.figure(replays=len(wanted), refused=ends.count(1))
     t.instances[-1].stop()
@@ -165,7 +165,7 @@ def import_killed(t):
     tool(t, "queue", "pause", "k1", "k2")
     wait_until(lambda: len(tool(t, "queue", "export", "--key", "k1")) > 80, 60, "a long lane")
     backup = os.path.join(t.dir, "backup.jsonl")
-    time.sleep(0.5)  # messages that were granted before the pause need this time
+    time.sleep(0.5)  # time for messages that were granted before the pause to be done
     n = tool(t, "queue", "drop", "--key", "k1", "--key", "k2", "--execute", "--backup", backup)[-1]["results"]["dropped"]
     tool(t, "queue", "resume", "k1", "k2")
     kept = ["%(topic)s/%(partition)d/%(offset)d" % json.loads(line) for line in open(backup)]
@@ -225,8 +225,8 @@ def broken_fences(t):
 
 
 def judge_operated(t, runs=None):
-    """Applies the oracles. The holder of a broken lock may finish its message, so each lane's runs between two breaks are judged
-    separately."""
+    """Applies the oracles. The holder of a lock that was broken may finish its message. Therefore the runs of a lane between two breaks
+    are judged separately."""
     runs = runs or t.runs()
     broken = broken_fences(t)
     lines_of = defaultdict(list)
@@ -241,7 +241,7 @@ def judge_operated(t, runs=None):
     t.same([r for r in again if key_of(r) not in broken], [], "ran again, and nobody broke its lane")
     last = agree(t)
     t.same((last["waiting"], last["lanes"], last["locks"]), (0, 0, 0), "left")
-    for name in t.redis.keys():  # jobs leave some keys on purpose: job:…, audit and replays
+    for name in t.redis.keys():  # jobs leave keys that are meant to stay: job:…, audit and replays
         if name[len(t.prefix()):].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()

@@ -7,8 +7,8 @@ import tempfile
 
 from lib import journal, oracles
 
-# Two lanes (keys 6b31, 6b32) of one partition of topic t, and one of another partition. t/0/2 was retried, and t/0/3 was killed and run
-# again.
+# A journal of two lanes (keys 6b31 and 6b32) of one partition of topic t, and one lane of another partition. t/0/2 was retried;
+# t/0/3 was killed and ran again.
 GOOD = """
 start 100 11 t/0/0 6b31 1 1
 end 200 11 t/0/0 6b31 1 1 done
@@ -58,7 +58,7 @@ def without(line):
 
 
 good = parse(GOOD)
-# (name, violations in a good journal, violations in each falsified one)
+# (name, violations in a good journal, [violations in each journal with a fault])
 CASES = [
     ("overlaps", oracles.overlaps(good), [
         oracles.overlaps(changed(("start 210 12 t/0/1", "start 190 12 t/0/1"))),

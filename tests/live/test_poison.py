@@ -63,8 +63,8 @@ DEATHS = (b"exit", b"crash", b"exit-once")
 
 @scenario
 def handlers_that_misbehave(t):
-    """Faults 26, 28, 29: exec handlers that fail, exit, crash, hang or answer garbage. Their messages are tried max_attempts times and are
-    then dead, with a reason; others go on."""
+    """Faults 26, 28, 29: exec handlers that fail, exit, crash, hang or answer garbage. Their messages are tried max_attempts times and
+    are then dead, with a reason; all other messages are done."""
     t.start_redis()
     t.make_topics()
     poison = [(b"retry", do("retry")), (b"dead", do("dead")), (b"exit", do("exit")), (b"crash", do("crash")), (b"hang", do("hang")),
@@ -80,11 +80,12 @@ def handlers_that_misbehave(t):
     t.same(sorted(run.workers()), before, "workers: exec handlers harm none")
     run.stop()
     runs, again = t.judge()
-    counted_twice = DEATHS if not again else where  # a repeated run has the same attempt number again
+    counted_twice = DEATHS if not again else where  # if anything ran again, an attempt number may come twice for any message
     for key, _ in poison:
         wanted = [1] if key == b"dead" else [1, 2, 3]
         attempts = [r.attempt for r in runs if r.identity == where[key]]
-        # until a process has answered, a death is the command's fault and counts no attempt
+        # As long as no process of the command has answered, the death of one counts no attempt, because the command itself may
+        # be at fault. Then an attempt number comes twice.
         t.same(attempts, sorted(attempts), "order of attempts of " + key.decode())
         t.same(sorted(set(attempts)) if key in counted_twice else attempts, wanted, "attempts of " + key.decode())
     for key, last in ((b"exit-once", 2), (b"retry-twice", 3), (b"loud", 1), (b"hang-once", 2)):
@@ -102,7 +103,8 @@ def handlers_that_misbehave(t):
 
 @scenario
 def grandchildren(t):
-    """Fault 29: processes that a handler left in its process group end with it, and none of them writes after its message's lease."""
+    """Fault 29: processes that a handler left in its process group are ended with the handler, and none of them writes after its
+    message's lease."""
     t.start_redis()
     t.make_topics()
     poison_and_others(t, [(b"child-%d" % i, do("child-hang", times=1)) for i in range(6)], n=100)
@@ -121,8 +123,8 @@ def grandchildren(t):
 
 @scenario
 def plugin_crashes(t):
-    """Fault 27: a plugin crashes, aborts or exits. The worker is replaced, the message is blamed, runs alone and is then dead; all others
-    are done."""
+    """Fault 27: a plugin crashes, aborts or exits. The worker is replaced. The message is blamed, runs alone and is then dead; all
+    other messages are done."""
     t.start_redis()
     t.make_topics()
     poison = [(b"segv", b"segv"), (b"abort", b"abort"), (b"exit", b"exit"), (b"exit0", b"exit0")]
@@ -144,8 +146,8 @@ def plugin_crashes(t):
 
 @scenario
 def plugin_hangs(t):
-    """Fault 28: a plugin that hangs is cancelled, and if it never comes back its worker is replaced. The message is dead after its
-    attempts; others are done."""
+    """Fault 28: a handler of a plugin that hangs is cancelled, and if it never returns, its worker is replaced. The message is dead
+    after its attempts; all other messages are done."""
     t.start_redis()
     t.make_topics()
     where = poison_and_others(t, [(b"stuck", b"stuck"), (b"hang", b"once:hang")])
@@ -166,8 +168,8 @@ def plugin_hangs(t):
 
 @scenario
 def dead_letter_topic(t):
-    """Fault 26: dead letters go to a topic. They are acknowledged before the message counts as dead, and their headers tell origin, reason
-    and attempts."""
+    """Fault 26: dead letters go to a topic. The topic has accepted a letter before its message counts as dead, and the headers of the
+    letter name origin, reason and attempts."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
@@ -192,8 +194,8 @@ def dead_letter_topic(t):
 
 @scenario
 def letters_never_taken(t):
-    """A dead letter that its topic never accepts stays in Redis, and its lane and the commit go on. It is too large, or it has no key and
-    the topic is compacted. The other dead letters of its batch are not refused with it."""
+    """If the topic never accepts a dead letter, the letter stays in Redis, its lane goes on, and its offset is committed. One such letter
+    is too large; another has no key, and the topic is compacted. The topic still accepts the other dead letters of the batch."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
@@ -216,7 +218,8 @@ def letters_never_taken(t):
 
 @scenario
 def no_key(t):
-    """Fault 32: the key rule needs JSON. A message that is malformed or has no key is dead, with position and reason; others are done."""
+    """Fault 32: the key rule needs JSON. A message that is malformed or has no key is dead, with position and reason; all other
+    messages are done."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
@@ -253,7 +256,8 @@ def skipped(t):
 
 @scenario
 def own_lanes(t):
-    """key.missing: own: records without a key all run, named by their identity, beside each other and beside a record that has a key."""
+    """key.missing: own. Records without a key all run; each is a lane of its own, named by the record's identity. They run side by
+    side, also beside a record that has a key."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""/readyz, the metrics and the log tell how the workers stand with Kafka. Arguments: build folder [scenario…]."""
+"""/readyz, the metrics and the log tell how well the workers are connected to Kafka. Arguments: build folder [scenario…]."""
 import os
 import re
 import signal
@@ -14,7 +14,8 @@ from lib.process import send, wait_until
 from lib.scenario import main, scenario
 
 SHORT = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
-LONG = {"session.timeout.ms": "45000", "heartbeat.interval.ms": "1000"}  # librdkafka notices a loss long after /readyz has to
+# librdkafka notices the loss of its broker long after /readyz must have reported it
+LONG = {"session.timeout.ms": "45000", "heartbeat.interval.ms": "1000"}
 
 
 def free_port():
@@ -88,7 +89,7 @@ def broker_frozen(t):
     health.wait_ready()
     send(t.kafka.pid(), signal.SIGSTOP)
     try:
-        # a worker in a rebalance waits for Kafka, so its main loop does not turn
+        # /readyz may also say that a main loop does not turn, because a worker in a rebalance waits for Kafka
         wait_until(lambda: health.get("/readyz")[0] == 503 and len(re.findall(
             r"is not ready: kafka: .* has not answered for \d+ s|no main-loop turn for \d+ ms", health.get("/readyz")[1])) == 2, 60, "/readyz 503")
         wait_until(lambda: health.workers("silent"), 30, "workers that say so")
@@ -101,7 +102,7 @@ def broker_frozen(t):
 
 @scenario
 def broker_frozen_before_the_start(t):
-    """The workers have never had a connection to Kafka: they are not ready, though Redis is and their main loops turn."""
+    """The workers have never had a connection to Kafka: they are not ready, although Redis answers and their main loops turn."""
     t.start_redis()
     t.make_topics(1)
     send(t.kafka.pid(), signal.SIGSTOP)
@@ -141,7 +142,7 @@ def wrong_topic(t):
         # while other topics are read, librdkafka looks for a missing one only at this interval: five minutes by default
         run, health = start(t, dict(SHORT, **{"topic.metadata.refresh.interval.ms": "3000"}))
         health.wait_unready("no_topic", "is not ready: kafka: topic %s does not exist" % missing)
-        t.kafka.create(missing, 1)  # one of two workers gets no partition of it
+        t.kafka.create(missing, 1)  # one of two workers gets no partition of the topic
         health.wait_ready()
         run.stop()
 

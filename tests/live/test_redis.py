@@ -34,7 +34,7 @@ def check_same_workers(t, run, before):
 
 
 def back_at_work(t, since_us):
-    """O6: returns the seconds from a fault until a run began after it."""
+    """O6: waits for the next run after a fault. Returns how many seconds after the fault it began."""
     return wait_until(lambda: next((r for r in t.runs() if r.start_us > since_us), None), 60, "run after the fault").start_us / 1e6 - since_us / 1e6
 
 
@@ -47,8 +47,8 @@ def check_refused(t, run, when):
 
 @scenario
 def flushall_twice(t):
-    """Fault 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and partitions go back to the watermark;
-    nothing is lost, and no key runs twice at once."""
+    """Fault 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and partitions are rewound. Nothing is
+    lost, and no key runs twice at once."""
     t.start_redis()
     run = under_load(t, 10000 * SOAK, 700)
     before = sorted(run.workers())
@@ -67,8 +67,8 @@ def flushall_twice(t):
 
 @scenario
 def flushall_slow_handlers(t):
-    """Fault 5 with handlers that run for longer than the quarantine: they are cancelled or finish, but never run beside another of the
-    key."""
+    """Fault 5 with handlers that run for longer than the quarantine: they are cancelled or finish, but never run beside another handler
+    of the same key."""
     t.start_redis()
     run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="300-2500", lock={"ttl_ms": 1000}, handler=exec_handler(processes=8))
     for _ in range(3 * SOAK):
@@ -131,7 +131,8 @@ def redis_killed_empty(t):
 
 @scenario
 def redis_killed_everysec(t):
-    """Fault 6: Redis with appendfsync everysec is killed (kill -9). It comes back with most of its data, which the workers do not trust."""
+    """Fault 6: Redis with appendfsync everysec is killed (kill -9). It comes back with most of its data, but the workers do not trust
+    that data."""
     t.start_redis("--appendonly", "yes", "--appendfsync", "everysec")
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -156,7 +157,7 @@ def redis_frozen(t):
         t.redis.signal(signal.SIGSTOP)
         frozen_us = boot_us()
         time.sleep(3.2)
-        # nobody can have renewed a lease since Redis was stopped
+        # no lease can have been renewed while Redis was stopped
         late = [r for r in t.runs() if r.last_us > frozen_us + 1300000]
         t.check(not late, "ran on without a lease: %r" % late[:3])
         t.redis.signal(signal.SIGCONT)
@@ -169,8 +170,8 @@ def redis_frozen(t):
 
 @scenario
 def maxmemory(t):
-    """Fault 9: Redis is full: no new messages are admitted, and those that wait drain. When there is room again, it goes on without a
-    restart."""
+    """Fault 9: Redis is full. No new messages are admitted, and those that wait are granted one after the other. When Redis has room
+    again, the workers go on without a restart."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1500, keys=20, work_ms="5-20")
     before = sorted(run.workers())
@@ -196,8 +197,8 @@ def maxmemory(t):
 
 @scenario
 def refused_starts_no_more(t):
-    """A refused worker starts none of the jobs that are listed for its four handlers, however long it takes to leave Kafka: here the
-    broker is stopped. Runs are long, so that hardly any can start between the end of the worker's loop and the reading of the
+    """A refused worker has jobs in its queue for its four handlers, and starts none of them, however long it takes to leave Kafka: here
+    the broker is stopped. Runs are long, so that hardly any can start between the end of the worker's loop and the reading of the
     journal."""
     t.start_redis("--maxmemory-policy", "noeviction")
     t.make_topics(1)
@@ -219,8 +220,8 @@ def refused_starts_no_more(t):
 
 @scenario
 def policy_evicts(t):
-    """If maxmemory-policy becomes an evicting one during a run, this run and the next end with status 78. After it is set back, a new
-    run does the rest."""
+    """If an evicting maxmemory-policy is set during a run, this run and the next one end with status 78. After the policy is set back,
+    a new run does all remaining messages."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1000, keys=20, work_ms="5-20")
     family = descendants(run.pid)
@@ -268,8 +269,9 @@ def lists_deleted(t):
 
 @scenario
 def rights_taken(t):
-    """The workers' Redis user loses rights under load: commands, names of keys, its password. Each time the workers stand still, and the
-    log and /readyz name what is missing. When it is given back, they go on; scripts that ended in the middle have lost nothing."""
+    """The workers' Redis user loses rights under load: to commands, to names of keys, and to log in. Each time the workers stop
+    working, and the log and /readyz name what is missing. When the right is given back, the workers go on. Scripts that failed in the
+    middle have lost nothing."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -304,8 +306,8 @@ def rights_taken(t):
     t.check(t.producing(), "the rights were not taken under load")
     check_same_workers(t, run, before)
     t.wait_finished()
-    # A script that was denied a write in the middle left a mark without its message, which was then read from Kafka again. The record of
-    # that remains for a while on purpose.
+    # A script that was denied a write in the middle left a mark without its message, so the message was read from Kafka again. Scripts
+    # report such lanes in this stream, whose entries are meant to stay for a while.
     t.redis.call("DEL", "lw:{%s.0}:vanished" % t.id)
     finish(t, run, samples=sampler.end())
     t.figure(rights=len(losses), refused=len(t.redis.refusals()))

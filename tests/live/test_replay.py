@@ -22,10 +22,13 @@ def tool(t, *args, status=0):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def begin(t, n=2000, payload=lambda i: b"{}"):
+TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
+
+
+def begin(t, n=2000, payload=lambda i: b"{}", **headers):
     t.start_redis()
     t.make_topics(1)
-    t.kafka.produce(t.topics[0], [(i % KEYS % 4, b"k%d" % (i % KEYS), payload(i)) for i in range(n)])
+    t.kafka.produce(t.topics[0], [(i % KEYS % 4, b"k%d" % (i % KEYS), payload(i)) for i in range(n)], **headers)
 
 
 def replays(t):
@@ -33,8 +36,8 @@ def replays(t):
 
 
 def judge(t, wanted):
-    """Checks that each of these replays was done once, in order, and that only one run of a key went on at a time. wanted: their
-    identities."""
+    """Checks that each of these replays was done once, in order, and that no two runs of a key overlapped. wanted: the identities of
+    the replays."""
     runs = t.runs()
     t.expect(oracles.overlaps(runs))
     t.expect(oracles.fences(runs))
@@ -70,11 +73,11 @@ def replay_a_key_from_kafka_while_others_run(t):
     t.same(committed(t), before, "offsets of the group")
     t.generate(4000 * SOAK, keys=KEYS, rate=2000, wait=False)
     wanted = []
-    for _ in range(2):  # the second time also takes the records that came meanwhile
+    for _ in range(2):  # the second replay includes the records that came during the first
         rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--from", "1h", "--again", "--execute")
         wanted += [r["identity"] for r in rows if r.get("result") == "put"]
     t.check(len(wanted) >= 2 * 2000 // KEYS, "only %d were replayed" % len(wanted))
-    # before the last hour, no topic has a record of the key
+    # all records of the key are less than an hour old
     t.same(tool(t, "queue", "replay", "--key", "k3", "--to", "1h", "--again")[-1]["messages"], 0, "records from before")
     t.check(tool(t, "queue", "replay", "--key", "k3", "--from", "1h", "--again")[-1]["messages"] >= 2000 // KEYS, "records of all topics")
     one = tool(t, "queue", "replay", topic + "/0/0", topic + "/1/5", "--again", "--execute")
@@ -112,21 +115,21 @@ def replay_of_dead_letters(t):
 
 @scenario
 def tool_killed_in_the_middle(t):
-    """The tool is killed (kill -9) while it replays beside workers. The job is resumed, and each message runs once."""
+    """The command is killed (kill -9) while it replays beside workers. The job is resumed, and each message runs once."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
     command = [os.path.join(t.rig.build, "latchwork"), "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "-c",
                t.instances[-1].log_path.replace(".log", ".json")]
     tried = 0
-    while tried < 2:  # each attempt goes on where the one before was killed
+    while tried < 2:  # each command resumes the job of the one that was killed before
         p = subprocess.Popen(command + ["--rate", "1000"] + (["--resume", "1"] if tried else []), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         have = len(replays(t))
         wait_until(lambda: len(replays(t)) > have + 50 or p.poll() is not None, 60, "some replays")
         t.same(p.poll(), None, "end of the tool before it was killed")
         p.kill()
         p.wait()
-        t.redis.call("DEL", t.prefix() + b"job")  # by itself the job's key would expire 30 s later
+        t.redis.call("DEL", t.prefix() + b"job")  # otherwise the job's key would expire only 30 s later
         tried += 1
     rows = tool(t, "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "--resume", "1")
     t.same(rows[-1]["messages"], 2000, "messages of the last")
@@ -139,9 +142,9 @@ def tool_killed_in_the_middle(t):
 
 @scenario
 def replay_to_a_topic_and_to_the_handler(t):
-    """--to-topic copies records with their origin in a header. --try runs the handler under the lane's lock and leaves the lane free.
-    Each begins with a dry run."""
-    begin(t, 200, payload=lambda i: b'{"do":"dead"}' if i == 50 else b'{"n":%d}' % i)
+    """--to-topic copies records and dead letters with their headers, and adds a header that names the origin. --try runs the handler
+    under the lane's lock and frees the lane afterwards. Each command is run as a dry run first."""
+    begin(t, 200, payload=lambda i: b'{"do":"dead"}' if i == 50 else b'{"n":%d}' % i, **TRACE)
     other = t.topics[0] + "-other"
     t.kafka.create(other, 1)
     t.start(retry={"max_attempts": 1})
@@ -152,10 +155,16 @@ def replay_to_a_topic_and_to_the_handler(t):
     t.same(t.kafka.dump(other), [], "after a dry run")
     rows = tool(t, *args, "--execute")
     t.same(rows[-1]["results"], {"sent": 10}, "sent")
-    tool(t, "queue", "replay", "--resume", str(rows[-1]["job"]), "--execute", status=1)  # messages that were sent to a topic leave no marks
+    # this job cannot be resumed, because messages that were sent to a topic leave no marks
+    tool(t, "queue", "replay", "--resume", str(rows[-1]["job"]), "--execute", status=1)
     copied = t.kafka.dump(other)
     t.same([r["key"] for r in copied], ["k3"] * 10, "keys")
-    # the tool's handler writes the same journal as the others
+    t.same([dict(r["headers"]) for r in copied], [dict(TRACE, **{"latchwork-origin": i}) for i in of_key(t, "k3")], "headers")
+    tool(t, "dead", "replay", "--match", "*", "--to-topic", other, "--execute")
+    letter = t.kafka.dump(other)[-1]
+    t.same(letter["key"], "k%d" % (50 % KEYS), "the key of the dead letter's copy")
+    t.same({k: dict(letter["headers"]).get(k) for k in TRACE}, TRACE, "the trace context of the dead letter's copy")
+    # the command's handler writes to the same journal as the workers' handlers
     os.environ["LW_TEST_JOURNAL"] = t.journal_path
     first = of_key(t, "k3")[0]
     tool(t, "queue", "replay", first, "--try")
@@ -224,7 +233,7 @@ def drop_and_pause_beside_workers(t):
     t.wait_finished()
     runs, _ = t.judge()
     t.same([r.identity for r in runs if r.identity in dropped], [], "dropped, and run")
-    for name in t.redis.keys():  # jobs leave some keys on purpose: job:…, audit and replays
+    for name in t.redis.keys():  # jobs leave keys that are meant to stay: job:…, audit and replays
         if name[len(t.prefix()):].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()

@@ -2,14 +2,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """Handlers made with the SDKs, many messages at a time in each process: real Kafka, real Redis, processes that end.
 Arguments: build folder [scenario…]."""
-from lib.latchwork import exec_handler
+import os
+import subprocess
+import time
+
+from lib.latchwork import HANDLERS, exec_handler
 from lib.scenario import main, scenario
 
-SETTINGS = {"handler": exec_handler("coroutine.py", processes=2, in_flight=50), "work_ms": "5-15"}
+WORK_MS = "5-15"
+os.environ["LW_TEST_BOOT_OFFSET_US"] = str((time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) // 1000)
+
+
+def python_handler(t):
+    return exec_handler("coroutine.py", processes=2, in_flight=50)
+
+
+def node_handler(t):
+    return dict(python_handler(t), command=["node", os.path.abspath(os.path.join(HANDLERS, "sdk.js"))])
+
+
+def go_handler(t):
+    program = os.path.join(t.dir, "sdk_go")
+    subprocess.run(["go", "build", "-o", program, "."], cwd=os.path.join(HANDLERS, "sdk_go"), check=True, timeout=300,
+                   env=dict(os.environ, GOPROXY="off"))
+    return dict(python_handler(t), command=[program])
 
 
 def most_at_once(runs):
-    """Returns the largest number of runs that were under way at one moment in one worker."""
+    """Returns the largest number of runs that one worker had at one moment."""
     events = sorted((at, step, r.pid) for r in runs if r.end_us for at, step in ((r.start_us, 1), (r.end_us, -1)))
     now, most = {}, 0
     for _, step, pid in events:
@@ -18,14 +38,13 @@ def most_at_once(runs):
     return most
 
 
-@scenario
-def python_coroutines(t):
-    """One process of coroutines has many messages in flight; each key has one at a time, in order."""
+def many_at_once(t, handler):
+    """A process has many messages in flight; each key has one at a time, in order."""
     t.start_redis()
     t.make_topics()
     for topic in t.topics:
         t.kafka.produce(topic, [(i % 4, b"k-%d" % (i % 300), b"{}") for i in range(3000)])
-    status, _ = t.start("--drain", **SETTINGS).wait(120)
+    status, _ = t.start("--drain", handler=handler, work_ms=WORK_MS).wait(120)
     t.same(status, 0, "status of --drain")
     runs, again = t.judge()
     t.same(again, [], "re-runs")
@@ -34,19 +53,49 @@ def python_coroutines(t):
     t.figure(most_at_once=most)
 
 
-@scenario
-def a_process_that_ends(t):
-    """A message that ends its process: the others that it had come back without an attempt, and are done."""
+def a_process_ends(t, handler):
+    """A message ends the handler's process. The other messages of that process are given back without counting an attempt, and are done
+    later."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
     t.kafka.produce(topic, [(i % 4, b"k-%d" % i, b'{"do":"exit"}' if i % 200 == 100 else b"{}") for i in range(1000)])
-    status, out = t.start("--drain", retry={"max_attempts": 5, "backoff_ms": 10}, **SETTINGS).wait(120)
+    status, out = t.start("--drain", retry={"max_attempts": 5, "backoff_ms": 10}, handler=handler, work_ms=WORK_MS).wait(120)
     t.same(status, 0, "status of --drain")
     t.check(out.startswith("done 1000 dead 0 "), "summary: %r" % out)
     runs, _ = t.judge()
     charged = {r.identity for r in runs if r.attempt > 1}
     t.check(len(charged) <= 5, "attempts were counted for %d messages" % len(charged))
+
+
+@scenario
+def python_coroutines(t):
+    many_at_once(t, python_handler(t))
+
+
+@scenario
+def node_promises(t):
+    many_at_once(t, node_handler(t))
+
+
+@scenario
+def go_routines(t):
+    many_at_once(t, go_handler(t))
+
+
+@scenario
+def a_process_that_ends(t):
+    a_process_ends(t, python_handler(t))
+
+
+@scenario
+def a_node_process_that_ends(t):
+    a_process_ends(t, node_handler(t))
+
+
+@scenario
+def a_go_process_that_ends(t):
+    a_process_ends(t, go_handler(t))
 
 
 if __name__ == "__main__":

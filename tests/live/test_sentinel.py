@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Redis behind Sentinels: a master is killed, or replaced in a planned failover, and all of it over TLS. Arguments: build folder [scenario…].
-LW_SOAK=1: the master is killed 20 times."""
+"""Redis behind Sentinels: the master is killed, or replaced in a planned failover, with and without TLS. Arguments: build
+folder [scenario…]. LW_SOAK=1: the master is killed 20 times."""
 import time
 
 from lib.process import boot_us, wait_until
@@ -12,8 +12,8 @@ from lib.tool import tool
 
 RATE = 250
 KILLS = 20 if SOAK > 1 else 3
-ROUND_S = 20  # time for a failover, the quarantine, and the return of the old master as a replica, s
-BACK_S = 2 + 10  # the most seconds until work goes on: lock.ttl_ms, and ten seconds
+ROUND_S = 20  # seconds for a failover, the quarantine, and the return of the old master as a replica
+BACK_S = 2 + 10  # maximum number of seconds until work goes on: lock.ttl_ms, and ten seconds
 
 
 def start(t, rounds, tls=False):
@@ -29,8 +29,8 @@ def start(t, rounds, tls=False):
 
 
 def back_at_work(t, since_us):
-    """Waits until a run begins that the new master has granted. Returns the seconds since the Sentinels agreed on it, and since the
-    fault."""
+    """Waits until a run begins that the new master has granted. Returns how many seconds after the agreement of the Sentinels it began, and
+    how many seconds after the fault."""
     named_us = boot_us()
     def later():
         return next((r for r in t.runs() if r.start_us > named_us), None)
@@ -43,7 +43,7 @@ def finish(t, run, before, pauses):
     t.wait_finished(240)
     t.judge_idle()
     run.stop()
-    t.judge(wiped=True)  # a replica may lack the last writes
+    t.judge(wiped=True)  # a replica may lack the last writes of its master
     ours = max(pause for pause, _ in pauses)
     t.check(ours <= BACK_S, "back at work %.1f s after the Sentinels agreed" % ours)
     t.figure(longest_pause="%.1f s" % ours, with_the_election="%.1f s" % max(pause for _, pause in pauses))
@@ -76,24 +76,37 @@ def master_switched(t):
     t.redis.wait_ready()
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
-    checked = tool(t, "check", "--connect", status=None)  # any status, because the handler lacks what `start` puts into its environment
+    # any status, because check runs the handler without the environment that `start` gives it
+    checked = tool(t, "check", "--connect", status=None)
     t.check("1 replica, 3 Sentinels, quorum 2" in str(checked), "check says nothing of the Sentinels: %r" % checked)
+    check_names_what_a_replica_lacks(t, checked)
     time.sleep(1)
     finish(t, run, before, pauses)
+
+
+def check_names_what_a_replica_lacks(t, checked):
+    """On the replica, the user first has all rights, then lacks one, then may not log in. `check` must report the second and the third."""
+    t.check("this user" not in str(checked) and "the user" not in str(checked), "check misses a right for no reason: %r" % checked)
+    replica = next(server for port, server in t.redis.data.items() if port != t.redis.sentinels[0].master_port())
+    for rule, said in (("-zadd", "this user may not run ZADD"), ("off", "it refuses the user or password")):
+        replica.call("ACL", "SETUSER", t.id, rule)
+        check_lines(t, ["a replica of %s" % NAME, said])
+    replica.call("ACL", "SETUSER", t.id, "on", "+zadd")
 
 
 def check_lines(t, wanted):
     """Waits until `check --connect` prints all of these lines about the Sentinels. Returns its output."""
     def said():
-        text = str(tool(t, "check", "--connect", status=None))  # the handler lacks what `start` puts into its environment
+        # check may fail, because it runs the handler without the environment that `start` gives it
+        text = str(tool(t, "check", "--connect", status=None))
         return all(line in text for line in wanted) and text
     return wait_until(said, 60, "word of `check` about the Sentinels: %s" % wanted, 0.5)
 
 
 @scenario
 def tls_and_check(t):
-    """All of it over TLS, and the Sentinels with a user of their own: the master is killed under load. `check --connect` names what would keep
-    the next fail-over from happening."""
+    """All connections to Redis and the Sentinels use TLS, and the Sentinels have a user of their own. The master is killed under load.
+    `check --connect` names what would prevent the next failover."""
     run, before = start(t, 1, tls=True)
     first = t.redis.sentinels[0]
     text = check_lines(t, ["sentinel 127.0.0.1:%d: master 127.0.0.1:%d, 1 replica, 3 Sentinels, quorum 2" % (s.port, first.master_port())

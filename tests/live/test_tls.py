@@ -55,7 +55,7 @@ def write(path, text):
 
 
 def cut(t):
-    """Closes the workers' connections, wherever in a pipeline they are. This call goes over the unix socket."""
+    """Closes the workers' connections, even in the middle of a pipeline. The test's own connection, over the unix socket, stays."""
     return t.redis.call("CLIENT", "KILL", "USER", "tester")
 
 
@@ -69,7 +69,8 @@ def finish(t, run):
 
 @scenario
 def cut_in_pipelines(t):
-    """Connections over TLS are reset again and again under load: what was not answered is sent again, and changes nothing more."""
+    """Connections over TLS are reset again and again under load. Calls that were not answered are sent again, and change nothing
+    more."""
     run = start(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
     n = 0
@@ -84,7 +85,8 @@ def cut_in_pipelines(t):
 
 @scenario
 def certificates_replaced(t):
-    """The server's and the clients' certificates are replaced, and the CA that is trusted is taken away and comes back."""
+    """The client's certificate is replaced by one of another CA, later the server's by one that has expired. Connections that are
+    up stay up; new ones fail, and the log says why. With the right certificates the workers go on."""
     run = start(t, 6000 * SOAK, 500)
     before = sorted(run.workers())
     for name in ("pem", "key"):

@@ -130,8 +130,7 @@ static inline int keys_anywhere(void) {
         if (lw_test_redis_pid(node[i]) > 0) n += (int)number_on(i, "EXISTS " KEY);
     return n;
 }
-/* Waits until `wanted` servers have the key. A call goes on when a majority has answered, so the others hear of it
- * later. */
+/* Waits until `wanted` servers have the key. A call returns when a majority has answered, so the other servers execute it later. */
 static inline void wait_for_keys(int wanted) {
     int64_t until = lw_boot_ms() + COMES_MS;
     while (keys_anywhere() != wanted && lw_boot_ms() < until) lw_sleep_ms(2);

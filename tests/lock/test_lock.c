@@ -437,7 +437,7 @@ static void a_forked_child_is_refused(void **state) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     assert_ok(latchwork_hold_release(h, &error));
-    struct latchwork_client *twin = open_client(NULL); /* would get the child's random bytes if both processes shared a buffer */
+    struct latchwork_client *twin = open_client(NULL); /* the tokens of this client must not have the random bytes that the child drew */
     h = take(l, 0);
     latchwork_client_close(twin);
     assert_memory_not_equal(strchr(latchwork_hold_token(h), '/') + 1, childs + 5, 32);
@@ -468,8 +468,8 @@ static void an_interrupted_client_waits_no_more(void **state) {
     latchwork_client_close(c);
 }
 
-/* Calls every public function with each of its pointers NULL: it returns an error that says so, or does nothing, and never crashes.
- * Functions that only ask about a hold answer as for a lost one. */
+/* Calls every public function with each of its pointers NULL: the function returns an error that says so, or does nothing, and never
+ * crashes. Functions that only ask about a hold treat NULL as a lost hold. */
 static int seen_none(void *ctx, const struct latchwork_lock_info *info) {
     (void)ctx, (void)info;
     return 0;
@@ -578,7 +578,8 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
     latchwork_client_close(c);
 }
 
-/* In the last millisecond of a lease PTTL is 0. The waiter must then try again at once, and not as late as for a lock without a lease. */
+/* In the last millisecond of a lease, PTTL is 0. The waiter must then try again at once, and not after the long wait for a lock that has no
+ * TTL. */
 static void a_lease_in_its_last_millisecond(void **state) {
     (void)state;
     struct latchwork_client *scriptless =

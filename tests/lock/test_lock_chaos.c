@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what happens if memory runs out: the n-th allocation fails, for every n, during the life of a client, of each kind of lock, and of
- * Redlock.
+/* Tests what happens if memory runs out: the n-th allocation fails, for every n, during the life of a client, of each kind of lock, of
+ * Redlock, and of clients of a cluster and of Sentinels.
  *
  * For each n there are two runs: in one only the n-th allocation fails, in the other also all later ones. No run may crash, leak a block,
  * or end in an error other than MEMORY. The program is linked with a static hiredis and --wrap, so that hiredis' allocations fail as well.
  */
 #include "fixture.h"
 
+#include <arpa/inet.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -23,7 +26,7 @@ char *__wrap_strndup(const char *s, size_t n);
 void __wrap_free(void *p);
 
 static atomic_bool armed;
-static atomic_long asked, failed, blocks; /* counts since the run began */
+static atomic_long asked, failed, blocks; /* allocations since the run began: all, those that failed, those not freed yet */
 static long first, last;                  /* numbers of the first and the last allocation that fail */
 
 static bool fails(void) {
@@ -99,7 +102,7 @@ static void use_hold(struct latchwork_hold *hold) {
     is_good("check", latchwork_hold_check(hold, &e), &e);
 }
 
-/* Acquires the lock. If the first attempt failed, it may still have taken the lock, so the second may find it held. */
+/* Acquires the lock. A first attempt that failed may have taken the lock all the same, so the second attempt may find the lock held. */
 static struct latchwork_hold *acquire(struct latchwork_lock *lock) {
     struct latchwork_error e = {0};
     struct latchwork_hold *hold = NULL;
@@ -180,7 +183,8 @@ static void hold_forty(void) {
     for (int i = 0; i < 40; i++) redis_says("SET lwl:{%d}:lock me/00:%d PX 60000", i, i + 1);
 }
 
-/* A row lock whose middle row is held for a while. The lock waits for it and meanwhile renews the rows before it. */
+/* Uses a row lock whose middle row another client holds for a while. Meanwhile the acquire waits for that row and renews the rows that it
+ * has. */
 static void live_with_rows(void) {
     struct latchwork_error e = {0};
     const struct latchwork_row rows[] = {{"t", "1"}, {"t", "2"}, {"t", "3"}};
@@ -219,7 +223,7 @@ static void live_by_waiting(void) {
 }
 static void hold_for_a_while(void) { redis_says("SET lwl:{waited}:lock me/00:1 PX 30"); }
 
-/* Redlock, with three databases of one server as its three servers. */
+/* Uses Redlock, with three databases of one server as its three servers. */
 static void live_with_redlock(void) {
     struct latchwork_error e = {0};
     char at[3][300];
@@ -235,6 +239,54 @@ static void live_with_redlock(void) {
     if (lock) hold_it(lock, false);
     latchwork_lock_close(lock);
     latchwork_redlock_close(redlock);
+}
+
+/* A cluster of one node, which has all slots. A second client holds the lock for a while, so that the client under test waits for it. */
+static struct lw_test_redis *cluster;
+static int cluster_port;
+
+static void live_with_a_cluster(void) {
+    struct latchwork_error e = {0};
+    char address[32];
+    const char *const addresses[] = {address};
+    snprintf(address, sizeof address, "127.0.0.1:%d", cluster_port);
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .cluster = addresses, .n_cluster = 1};
+    struct latchwork_client *client = opened("client", latchwork_client_open(NULL, &o, &e), &e);
+    if (!client) return;
+    struct latchwork_lock_options with = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = 60};
+    struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, "waited", &with, &e), &e);
+    struct latchwork_hold *hold = NULL;
+    int n = 0;
+    is_good("ping", latchwork_client_ping(client, &e), &e);
+    if (lock) is_good("acquire", latchwork_lock_acquire(lock, 3000, &hold, &e), &e);
+    lw_sleep_ms(hold ? 30 : 0); /* long enough for a renewal to begin */
+    is_good("list", latchwork_lock_list(client, NULL, 0, see, &n, &e), &e);
+    if (hold) {
+        enum latchwork_result result = latchwork_hold_release(hold, &e);
+        bool late = result == LATCHWORK_LOCK_LOST && atomic_load(&failed); /* a failed allocation kept the lease from being renewed */
+        if (!late) is_gone("release", result, &e);
+    }
+    latchwork_lock_close(lock);
+    latchwork_client_close(client);
+}
+static void hold_in_the_cluster(void) {
+    redisContext *c = lw_test_redis_connect(cluster);
+    freeReplyObject(redisCommand(c, "FLUSHALL"));
+    freeReplyObject(redisCommand(c, "SET lwl:{waited}:lock me/00:1 PX 30"));
+    redisFree(c);
+}
+
+/* Uses a client of Sentinels, none of which answers. */
+static void live_behind_sentinels(void) {
+    struct latchwork_error e = {0};
+    const char *const addresses[] = {"127.0.0.1:1"};
+    struct latchwork_sentinels sentinels = {LATCHWORK_SENTINELS_INIT, .addresses = addresses, .n_addresses = 1, .master = "m", .user = "u",
+                                            .password = "p",          .tls_ca = "ca.pem"};
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .sentinels = &sentinels, .user = "u", .password = "p", .db = 2};
+    struct latchwork_client *client = opened("client", latchwork_client_open(NULL, &o, &e), &e);
+    if (client && latchwork_client_ping(client, &e) == LATCHWORK_LOCK_OK) complain("a Sentinel answers on port 1", 0, "");
+    if (client && e.code != LATCHWORK_E_CONNECT && !atomic_load(&failed)) complain("ping", e.code, e.text);
+    latchwork_client_close(client);
 }
 
 /* --- every n ---------------------------------------------------------------------------------------------------------------------- */
@@ -300,10 +352,45 @@ static void redlock(void **state) {
     live_under_failures(&(struct life){NULL, live_with_redlock}, "redlock");
 }
 
+static int free_port(void) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && !bind(fd, (struct sockaddr *)&a, size) && !getsockname(fd, (struct sockaddr *)&a, &size));
+    close(fd);
+    return ntohs(a.sin_port);
+}
+static void clusters(void **state) {
+    (void)state;
+    char number[12], bus[12];
+    snprintf(number, sizeof number, "%d", cluster_port = free_port());
+    snprintf(bus, sizeof bus, "%d", free_port());
+    cluster = lw_test_redis_start(
+        (const char *[]){"--bind", "127.0.0.1", "--port", number, "--cluster-enabled", "yes", "--cluster-port", bus, NULL});
+    assert_non_null(cluster);
+    redisContext *c = lw_test_redis_connect(cluster);
+    freeReplyObject(redisCommand(c, "CLUSTER ADDSLOTSRANGE 0 16383"));
+    for (int64_t until = lw_boot_ms() + 20000;; lw_sleep_ms(10)) {
+        redisReply *r = redisCommand(c, "CLUSTER INFO");
+        bool ok = r && strstr(r->str, "cluster_state:ok");
+        freeReplyObject(r);
+        if (ok) break;
+        assert_true(lw_boot_ms() < until);
+    }
+    redisFree(c);
+    live_under_failures(&(struct life){hold_in_the_cluster, live_with_a_cluster}, "cluster");
+    lw_test_redis_stop(cluster);
+}
+static void sentinels(void **state) {
+    (void)state;
+    live_under_failures(&(struct life){NULL, live_behind_sentinels}, "sentinels");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_of_lock),  cmocka_unit_test(lists),   cmocka_unit_test(rows),
-        cmocka_unit_test(waiting_and_renewal), cmocka_unit_test(redlock),
+        cmocka_unit_test(waiting_and_renewal), cmocka_unit_test(redlock), cmocka_unit_test(clusters),
+        cmocka_unit_test(sentinels),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts exactly what a lock costs Redis: commands that are sent, and commands inside of scripts. Each command sent is a round trip. Each
- * one inside takes about a microsecond of the one thread that all clients share. */
+ * command inside takes about a microsecond of the one thread that all clients share. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>

@@ -196,7 +196,7 @@ static void waiters_outlive_a_restart(void **state) {
     latchwork_client_close(c);
 }
 
-/* The connection that announces releases is cut again and again. Waiters then look by themselves, and are told again later. */
+/* The connection on which the client hears of releases is cut again and again. Meanwhile its waiters look at the lock by themselves. */
 static void wakings_are_cut(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL), *other = open_client(NULL);
@@ -212,7 +212,7 @@ static void wakings_are_cut(void **state) {
             lw_sleep_ms(20);
             redis_says("CLIENT KILL TYPE pubsub");
         }
-        lw_sleep_ms(200); /* the client has subscribed again by now, and is cut once more so that nobody hears the release */
+        lw_sleep_ms(200); /* the client has subscribed again by now; a last cut keeps its waiters from hearing of the release */
         redis_says("CLIENT KILL TYPE pubsub");
         for (int i = 0; i < n; i++) assert_ok(latchwork_hold_release(h[i], &error));
         for (int i = 0; i < 4; i++) {
@@ -226,8 +226,7 @@ static void wakings_are_cut(void **state) {
     latchwork_client_close(c), latchwork_client_close(other);
 }
 
-/* --- a holder frozen past its lease ------------------------------------------------------------------------------------------------------
- */
+/* --- a holder frozen past its lease --------------------------------------------------------------------------------------------------- */
 
 struct store { /* a store that refuses fences smaller than the largest it has seen */
     _Atomic uint64_t fence;

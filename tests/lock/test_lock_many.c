@@ -19,7 +19,7 @@ struct shared {
     _Atomic int order[THREADS * PROCESSES], done;
 };
 static struct shared *shared;
-static int witness; /* a file with one number per name */
+static int witness; /* descriptor of the witness file, which has one number per name */
 
 static int setup(void **state) {
     memset(shared, 0, sizeof *shared);
@@ -140,11 +140,10 @@ static void fair(void **state) { (void)state, everybody(LATCHWORK_KIND_FAIR, 0, 
 static void read_write(void **state) { (void)state, everybody(LATCHWORK_KIND_READ, 0, 0); }
 static void semaphore(void **state) { (void)state, everybody(LATCHWORK_KIND_SEMAPHORE, 0, 0); }
 
-/* --- kill -9 of holders -----------------------------------------------------------------------------------------------------------------
- */
+/* --- kill -9 of holders --------------------------------------------------------------------------------------------------------------- */
 
-/* Takes the lock over and over until it is killed. inside[0] is the pid of the holder; that of a dead holder stays until the next one
- * comes. */
+/* Takes the lock over and over until it is killed. inside[0] is the pid of the holder; if the holder dies, its pid stays until the next
+ * holder comes. */
 static void victim(enum latchwork_kind kind) {
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = 300, .flags = LATCHWORK_FLAG_RENEW};

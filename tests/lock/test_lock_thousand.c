@@ -92,8 +92,8 @@ static int64_t calls_of(const char *command) {
     return at ? strtoll(at + strlen(field), NULL, 10) : 0;
 }
 
-/* Waits until all threads are about to wait and Redis knows that each process waits. Most of them sleep by then. The test does not rely on
- * that; it only makes the figures sharper. */
+/* Waits until all threads are about to wait and Redis knows that each process waits. Most of them sleep by then. The test does not need all
+ * of them to sleep, but then its figures vary less. */
 static void wait_until_all_wait(void) {
     int64_t until = lw_boot_ms() + 120000;
     while ((shared->waiting < WAITERS || redis_number("ZCARD lwl:{a}:wait") < PROCESSES) && lw_boot_ms() < until) lw_sleep_ms(5);
@@ -133,7 +133,8 @@ static void nobody_storms_and_nobody_starves(void **state) {
     latchwork_client_close(c);
 }
 
-/* The holder dies, so nobody is told. Only one waiter of each process looks now and then, and once the lease must have ended. */
+/* The holder dies, so no waiter is told of a release. Only one waiter of each process attempts now and then, and again when the lease must
+ * have ended. */
 static void a_lease_that_ends_wakes_few(void **state) {
     (void)state;
     pid_t pid[PROCESSES];
@@ -143,7 +144,7 @@ static void a_lease_that_ends_wakes_few(void **state) {
     start_all(pid, true);
     wait_until_all_wait();
     latchwork_hold_forget(h);
-    redis_says("PEXPIRE lwl:{a}:lock 7000"); /* the waiters see the remaining time at their regular look, every five seconds */
+    redis_says("PEXPIRE lwl:{a}:lock 7000"); /* each waiter looks at the lock every five seconds, and then sees this TTL */
     int64_t until = lw_boot_ms() + 120000;
     while (!shared->inside && lw_boot_ms() < until) lw_sleep_ms(2);
     assert_int_equal(shared->inside, 1);

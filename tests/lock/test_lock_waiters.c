@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-/* This is less than the 4 s after which a waiter looks by itself, so only a waiter that was told is in time. */
+/* A waiter looks at the lock by itself after 4 s. This limit is shorter, so only a waiter that was told of the release is in time. */
 enum { BEFORE_LOOKING_MS = 2500 };
 
 static struct latchwork_client *client;
@@ -92,7 +92,8 @@ static void who_leaves_passes_it_on(void **state) {
     int64_t before = redis_number("ZCARD lwl:{a}:wait"), until = lw_boot_ms() + 10000;
     pthread_create(&t, NULL, wait_for_it, &leaver);
     while (redis_number("ZCARD lwl:{a}:wait") <= before && lw_boot_ms() < until) lw_sleep_ms(1);
-    /* the state after a release of which only the leaver was told: the lock is free, and the leaver is no longer in the list of waiters */
+    /* make the state after a release of which only the leaving client was told: the lock is free, and that client is no longer in the list
+     * of waiters */
     redisReply *r = redisCommand(admin, "ZRANGE lwl:{a}:wait -1 -1");
     redis_says("ZREM lwl:{a}:wait %s", r->element[0]->str);
     freeReplyObject(r);

@@ -23,7 +23,7 @@ static void one_value_on_all(void **state) {
         struct latchwork_hold *h = take(l, 0);
         wait_for_keys(NODES); /* acquire returns when a majority has granted the lock; the other servers follow */
         assert_int_equal(holding(latchwork_hold_token(h)), NODES);
-        /* The validity is the TTL - the time taken - the drift of 1 % and 2 ms. */
+        /* The validity is the TTL minus the time taken and minus the drift of 1 % and 2 ms. */
         int64_t deadline = latchwork_hold_deadline_ms(h);
         assert_in_range(deadline, before + 20000 - 202, lw_boot_ms() + 20000 - 202);
         assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l2, &h2, &error));
@@ -51,7 +51,7 @@ static void fences_grow_over_changing_majorities(void **state) {
     struct latchwork_lock *l = open_red(r, 20000, 0);
     on_node(0, "SET lwl:{a}:fence 4000000000000000");
     uint64_t last = 4000000000000000;
-    freeze(3), freeze(4); /* without these two, server 0 is part of the majority */
+    freeze(3), freeze(4); /* while servers 3 and 4 are frozen, every majority contains server 0 */
     struct latchwork_hold *h = take(l, 20000);
     assert_true(latchwork_hold_fence(h) > last);
     last = latchwork_hold_fence(h);
@@ -97,8 +97,7 @@ static void plain_and_reentrant(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* --- servers that are missing -----------------------------------------------------------------------------------------------------------
- */
+/* --- servers that are missing --------------------------------------------------------------------------------------------------------- */
 
 static void a_minority_may_be_down(void **state) {
     (void)state;
@@ -170,7 +169,7 @@ static void a_slow_server_costs_little(void **state) {
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
     latchwork_hold_forget(h);
-    int have = 0; /* number of servers with the lock, without the frozen one, which would not answer us either */
+    int have = 0; /* number of servers that have the lock; the frozen one is left out, because it would not answer */
     for (int i = 0; i < 4; i++) have += (int)number_on(i, "EXISTS " KEY);
     assert_true(have >= MAJORITY);
     thaw(4);
@@ -190,7 +189,7 @@ static void released_everywhere(void **state) {
     struct latchwork_redlock *r = open_urls(which, NODES, -1);
     struct latchwork_lock *l = open_red(r, 60000, 0);
     on_node(1, "CONFIG SET maxmemory 1");
-    lw_proxy_lose(&proxy, 2); /* loses the reply to the acquire, which follows that to INFO; it is not sent again on a new connection */
+    lw_proxy_lose(&proxy, 2); /* loses the second reply, that to the acquire; the acquire is not sent again */
     struct latchwork_hold *h = take(l, 0);
     wait_for_keys(4);
     assert_int_equal(number_on(1, "EXISTS " KEY), 0);
@@ -211,8 +210,7 @@ static void released_everywhere(void **state) {
     lw_proxy_stop(&proxy);
 }
 
-/* --- losing it -------------------------------------------------------------------------------------------------------------------------
- */
+/* --- losing it ------------------------------------------------------------------------------------------------------------------------ */
 
 struct told {
     atomic_int times, why;

@@ -11,8 +11,7 @@
 
 enum { PROCESSES = 4, THREADS = 2, TURNS = 15 };
 
-/* --- clocks, and servers without memory --------------------------------------------------------------------------------------------------
- */
+/* --- clocks, and servers without memory ----------------------------------------------------------------------------------------------- */
 
 static void a_minority_of_clocks_may_jump(void **state) {
     (void)state;
@@ -102,8 +101,7 @@ static void a_restarted_server_is_kept_out(void **state) {
     for (int i = 0; i < 4; i++) latchwork_redlock_close(red[i]);
 }
 
-/* --- many --------------------------------------------------------------------------------------------------------------------------------
- */
+/* --- many ----------------------------------------------------------------------------------------------------------------------------- */
 
 struct shared {
     _Atomic int inside, overlaps, failures;
@@ -127,7 +125,7 @@ static void *work(void *arg) {
             atomic_fetch_sub(&shared->inside, 1);
             r = latchwork_hold_release(h, &why);
         }
-        /* if servers freeze, a release may find too few of them, and the lock then expires */
+        /* if servers freeze, too few of them may answer a release, and the lock then expires */
         if (r != LATCHWORK_LOCK_OK && why.code != LATCHWORK_E_MAJORITY) {
             fprintf(stderr, "redlock: %s: %s\n", latchwork_result_name(r), why.text);
             shared->failures++;

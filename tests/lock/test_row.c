@@ -81,8 +81,8 @@ static void all_or_none(void **state) {
     latchwork_lock_close(two);
 }
 
-/* The counter of one row may be ahead of the others and of the clock. Then the one fence is larger than all counters, and the next fence of
- * each row is larger still. */
+/* The counter of one row may be ahead of the others and of the clock. Then the fence of the hold is larger than all counters, and the next
+ * fence of each row is larger still. */
 static void one_fence_for_all(void **state) {
     (void)state;
     redis_says("SET lwl:{row:t:2}:fence 4000000000000000");
@@ -113,7 +113,7 @@ static void the_most_rows(unsigned flags, size_t n) {
     struct latchwork_hold *h = take(l, 10000), *other;
     uint64_t fence = latchwork_hold_fence(h);
     assert_true(fence > 0);
-    for (size_t i = 0; i < n; i += 51) { /* the rows that were taken first know the largest fence as well */
+    for (size_t i = 0; i < n; i += 51) { /* every row, even one taken early, stores the fence of the hold */
         assert_int_equal(redis_number("GET lwl:{row:many:%s}:fence", ids[i]), (int64_t)fence);
     }
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 3000, &other, &error)); /* the lease was renewed meanwhile */
@@ -349,7 +349,7 @@ static void wrong_calls(void **state) {
         assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     }
     assert_null(latchwork_rows_open(client, NULL, NULL, 0, NULL, &error));
-    assert_null(latchwork_rows_open(client, longest, &ROW(longest + 130, longest + 2), 1, NULL, &error)); /* makes too long a name */
+    assert_null(latchwork_rows_open(client, longest, &ROW(longest + 130, longest + 2), 1, NULL, &error)); /* the row's name is too long */
     assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     struct latchwork_lock_options unset = {0};
     assert_null(latchwork_rows_open(client, NULL, &ROW("t", "1"), 1, &unset, &error));
@@ -457,7 +457,7 @@ static void many_processes_in_any_order(void **state) {
     munmap(shared, sizeof *shared);
 }
 
-/* A thief is killed while it holds rows, over and over. The others go on, one at a time. */
+/* Four processes, one after the other, are killed while they hold rows. The next one gets the rows when the lease has ended. */
 static void killed_holders(void **state) {
     (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -479,7 +479,7 @@ static void killed_holders(void **state) {
         while (!atomic_load(&shared->fence[0]) && lw_boot_ms() < until) lw_sleep_ms(1);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        assert_true(atomic_load(&shared->fence[0]) > last); /* got the rows that the process killed before never released */
+        assert_true(atomic_load(&shared->fence[0]) > last); /* the next process got the rows that the killed one never released */
         last = atomic_load(&shared->fence[0]);
     }
     munmap(shared, sizeof *shared);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that no call to a script keeps Redis busy for long, whatever waits: 64 lanes with messages of half a megabyte, partitions with
  * thousands of segments, and more. The simulation bounds exactly what a call reads and hands over (tests/sim/world/bytes.c); here a real
- * Redis shows how long it takes. Other programs share the machine, so the server's CPU time counts if it is less, and the shortest of
- * several runs.
- * */
+ * Redis shows how long it takes. Other programs share the machine, so of several runs the shortest counts, and of each run the smaller of
+ * two times: the one that Redis measured and the CPU time of the server. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -111,7 +110,7 @@ static void claim_all(struct lt *l) {
 }
 static void none_due(struct lt *l) {
     free_all(l);
-    eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n" /* due one minute from now */
+    eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n" /* all messages are due one minute from now */
             "for o = 0, 511 do redis.call('HSET', '" LT_TAG "tries:orders:1:0', o, '1 1 ' .. due) end");
 }
 static void claim_undue(struct lt *l) {
@@ -222,7 +221,7 @@ static void quarantine(struct lt *l) {
     eval(l, "for s = 0, 63 do redis.call('SETRANGE', '" LT_TAG "state:orders:1:' .. s, 4095, '\\0') end");
     lt_int(l, "HSET " LT_TAG "epoch not_before 99999999999999");
 }
-/* The largest repair: 1,024 ranges with 4,096 offsets in all, each range in a page (64 bytes) of its own. */
+/* Calls repair with as much as one call may carry: 1,024 ranges with 4,096 offsets in all, each range in a page (64 bytes) of its own. */
 static void repair(struct lt *l) {
     struct lt_range ranges[1024];
     for (int i = 0; i < 1024; i++) ranges[i] = (struct lt_range){"orders:1", i * 1024, i * 1024 + 4};
@@ -254,7 +253,7 @@ static void page(struct lt *l) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor"), key(l, "wait:160");
     arg(l, "0"), arg(l, "32");
     lt_run(l);
-    assert_int_equal(l->reply->elements, 1 + 4 * 3); /* the limit is 1 MiB, and one message may exceed it */
+    assert_int_equal(l->reply->elements, 1 + 4 * 3); /* the third message exceeds 1 MiB, so it is the last one in the reply */
 }
 static void look(struct lt *l) {
     lt_begin(l, &lw_op_look);

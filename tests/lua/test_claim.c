@@ -85,7 +85,7 @@ static void my_own_claim_is_handed_over_again(void **state) {
     assert_string_equal(lt_waiting(l, message(1)), "0/1");
 }
 
-/* If another worker has finished the only head while the lock is still ours, the lane is given back. */
+/* If the only head of a lane is finished already, and the caller itself holds the lane, claim frees the lane. */
 static void my_own_empty_lane_is_let_go(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -190,7 +190,8 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
-/* A due time that was set before Redis' clock went back is ignored, unless it was meant to be that far away. */
+/* A due time that lies too far ahead, because Redis' clock went back after it was set, is ignored. The stored length of the backoff tells
+ * whether the due time is too far ahead. */
 static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt *l = *state;
     l->skip = true;
@@ -205,10 +206,10 @@ static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt_msg m = lt_with(message(2), "done", "next");
     m.token = "t1";
     lt_settle(l, &m, 1);
-    assert_int_equal(lt_int(l, "HLEN " LT_TAG "tries:orders:0:0"), 2); /* the tries of the dropped head are gone */
+    assert_int_equal(lt_int(l, "HLEN " LT_TAG "tries:orders:0:0"), 2); /* the tries of the finished head were removed with it */
 }
 
-/* If there are more finished heads than a call may drop, the others wait for the next hint. */
+/* If there are more finished heads than a call may remove, the others wait for the next hint. */
 static void dropping_has_a_bound(void **state) {
     struct lt *l = *state;
     struct lt_msg m = message(5);
@@ -220,7 +221,7 @@ static void dropping_has_a_bound(void **state) {
     lw_buf_free(&e);
     lt_floor(l, "orders:0", 6, 0);
     assert_string_equal(claim1(l, "k", "t1"), "B");
-    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* one call drops only some of the heads */
+    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* one call removes only some of the heads */
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_true(in_lanes(l));
@@ -269,8 +270,8 @@ static void a_full_batch(void **state) {
     }
 }
 
-/* A worker names a lane once per call. If it names a lane twice, the second
- * time finds the own lock and the same head, as after a lost reply. */
+/* A worker never names a lane twice in a call. Should that happen all the same, claim finds the caller's own lock the second time, and
+ * grants the same head again, as after a lost reply. */
 static void a_doubled_hint_is_harmless(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -344,8 +345,8 @@ int main(void) {
         LT(a_broken_name_is_busy_for_that_lane_only),
         LT(is_refused_as_a_whole),
     };
-    /* A repeated call continues where a limit stopped the first, and takes further hints. That is harmless, because tend makes them
-     * again. */
+    /* A repeated call continues where a limit stopped the first one, and removes other hints. That is harmless, because tend makes lost
+     * hints again. */
     const struct CMUnitTest once[] = {LT(dropping_has_a_bound), LT(hints_leave_claimed)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

@@ -48,7 +48,7 @@ static int64_t commands_in_script(struct lt *l) {
     return n;
 }
 
-/* Makes `each` messages of each of `n` lanes. Those of a lane stand side by side, and the lanes use the partitions in turn. */
+/* Makes `each` messages for each of `n` lanes. The messages of a lane are neighbours in `m` and come from one partition. */
 static void make_batch(struct lt_msg *m, char (*lanes)[24], int n, int each, int64_t first_offset) {
     for (int i = 0; i < n; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);

@@ -53,7 +53,7 @@ static void joins_an_epoch(void **state) {
     assert_true(b.first);
 }
 
-/* Makes a caller of a node to which the slot was moved; `from` is the life of the node that had it. */
+/* Makes a caller whose node got the slot from another node; `from` is the life of that other node. */
 static struct lt_enter mover(const char *candidate, const char *life, const char *from) {
     struct lt_enter e = caller(candidate);
     e.life = life;
@@ -111,19 +111,20 @@ static void the_patient_change_nothing(void **state) {
     e.patient = true;
     assert_string_equal(lt_enter(l, &e, &out), "UNVOUCHED");
     lt_assert_unchanged(l, before, true);
-    e.life = "life"; /* the data is of this node, so the caller joins its epoch */
+    e.life = "life"; /* the data has had this life before, so the caller joins the epoch */
     assert_string_equal(entered(l, e).id, "a");
     lt_text(l, "FLUSHALL"); /* there is no data, so the caller starts an epoch */
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* The clock of the node that had the slot may have been behind, so its quarantine must last longer by the clock of the new node. */
+/* The clock of the node that had the slot before may have been behind. So a quarantine that began there must end later by the clock of the
+ * new node. */
 static void a_quarantine_moves_along(void **state) {
     struct lt *l = *state;
     struct lt_entered a = fresh(l), b = entered(l, mover("b", "there", "life"));
     assert_string_equal(b.id, "a");
     assert_true(b.not_before_ms > a.not_before_ms &&
-                b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4)); /* twice, because one variant sends the call twice */
+                b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4)); /* leaves room for a variant that sends the call twice */
 }
 
 static void another_life_is_another_epoch(void **state) {
@@ -142,8 +143,8 @@ static void another_life_is_another_epoch(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* A replica was attached to the same process, which was never a replica itself: the life of the data goes on, and its new name is
- * stored. */
+/* A replica was attached to the same process, which was never a replica itself. The life of the data goes on, and the new name of this life
+ * is stored. */
 static void another_name_of_the_same_life_is_joined(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -154,7 +155,7 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e.life = "attached", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "a");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "attached");
-    e.history = ""; /* older versions, and servers that hide it, give no history */
+    e.history = ""; /* older versions, and servers that hide their history, report none */
     assert_string_equal(entered(l, e).id, "a");
     e.life = "other";
     assert_string_equal(entered(l, e).id, "b"); /* an unknown history is not the same history */
@@ -186,7 +187,7 @@ static void a_moved_clock_is_another_epoch(void **state) {
     fresh(l);
     struct lt_enter e = caller("b");
     e.host = "h2";
-    e.offset_ms = LT_TTL_MS / 4; /* at this distance the clock does not count as having jumped */
+    e.offset_ms = LT_TTL_MS / 4; /* a clock that is off by no more than this has not jumped */
     assert_string_equal(entered(l, e).id, "a");
     e = caller("c");
     e.offset_ms = -LT_TTL_MS / 4;
@@ -195,7 +196,7 @@ static void a_moved_clock_is_another_epoch(void **state) {
     struct lt_entered c = entered(l, e);
     assert_string_equal(c.id, "c");
     assert_quarantine(&c, LT_TTL_MS);
-    /* h2's distance was measured against the clock as it was before the jump */
+    /* h2 measured its difference to the clock of Redis before the jump, so the difference is forgotten */
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)");
     assert_string_equal(entered(l, caller("d")).id, "d"); /* the clock has jumped back */
     e.candidate = "x";
@@ -266,7 +267,8 @@ static void a_quarantine_too_long_is_cut(void **state) {
     assert_true(b.not_before_ms >= a.not_before_ms && b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS + GRACE_MS);
 }
 
-/* A wiped Redis does not know of longer leases that a caller knows of: they extend this quarantine, but no later one. */
+/* A wiped Redis has forgotten longer leases of which a caller still knows. The quarantine that this caller begins lasts as long as those
+ * leases, but later ones do not. */
 static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -316,7 +318,7 @@ static void scores_too_far_ahead_are_cut(void **state) {
     struct lt_entered a = fresh(l);
     lt_text(l, "ZADD " LT_TAG "lanes 5 early %lld late", (long long)a.now_ms + 3600000);
     entered(l, caller("b"));
-    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000); /* joining the epoch moves no lane's time */
+    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000); /* joining an epoch does not change the score */
     struct lt_enter e = caller("b");
     e.life = "another";
     struct lt_entered b = entered(l, e);

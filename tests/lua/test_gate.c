@@ -112,7 +112,7 @@ static void finished_is_finished(void **state) {
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:c"), 1); /* a message marked as waiting is never parked again */
 }
 
-/* The message's mark says that it waits, but others have deleted its list. */
+/* The message's mark says that the message waits, but somebody has deleted the waiting list, or Redis has evicted it. */
 static void what_lost_its_list_is_new(void **state) {
     struct lt *l = *state;
     const struct lt_msg m = lt_msg(0, 6, "c", "t1");
@@ -198,7 +198,8 @@ static void offsets_come_in_any_order(void **state) {
     assert_string_equal(lt_gate(l, m, 4), "DDDR");
 }
 
-/* The largest batch: 256 messages of 8 partitions with two segments each. Every third lane is busy, and some messages are finished. */
+/* Calls gate with the largest batch: 256 messages of 8 partitions with two segments each. Every third lane is busy, and some messages are
+ * finished. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
@@ -326,5 +327,5 @@ int main(void) {
     };
     const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)}; /* a repeated call reports the list once more */
     return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE) +
-           LT_RUN(once, LT_PLAIN | LT_FLUSHED); /* at maxmemory only the last of these tests would pass */
+           LT_RUN(once, LT_PLAIN | LT_FLUSHED); /* at maxmemory gate is refused, which only the last test expects */
 }

@@ -133,7 +133,7 @@ static void without_envelopes_the_first_asks_for_them(void **state) {
     assert_string_equal(lt_waiting(l, again[0]), "0/2 0/6");
 }
 
-/* The usual call: one message per lane, without envelopes or counts. */
+/* Makes the usual call, which has one message per lane, and neither envelopes nor counts. */
 static void one_each_without_envelopes(void **state) {
     struct lt *l = *state;
     busy(l, "k");
@@ -183,16 +183,16 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     lt_free_lock(l, m[0]); /* the worker of message 1 died */
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
-    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* message 1 stays with its worker, behind the run */
+    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* message 1 stays with its worker, behind message 7, which runs */
     again[1].token = again[2].token = "t3";
-    assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* in a call without that run, message 1 is parked */
+    assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* in a call without message 7, message 1 is parked */
     assert_string_equal(lt_waiting(l, m[0]), "0/1");
     assert_int_equal(lt_state(l, m[0]), 1);
     assert_string_equal(lt_gate(l, m + 1, 2), "XX"); /* the messages behind message 1 are dropped */
 }
 
-/* Messages older than the epoch may have been granted in an earlier one, so they are not dropped. Once the offset is known from which
- * all messages are new, it stays known. */
+/* Messages older than the epoch may have been granted in an earlier one, so they are not dropped. When a call has told Redis from which
+ * offset all messages are new, later calls need not repeat that. */
 static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     struct lt *l = *state;
     busy(l, "k");
@@ -209,8 +209,8 @@ static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(7)}, 1), "W");
 }
 
-/* The caller already runs a message of the lane, so the call neither takes the lane nor parks messages. Those that are not dropped stay
- * with the caller. */
+/* The caller already runs a message of the lane, so the call neither takes the lane nor parks messages. The caller keeps the messages that
+ * are not dropped. */
 static void behind_a_run_only_drops_are_asked_for(void **state) {
     struct lt *l = *state;
     l->drop = true;
@@ -227,7 +227,8 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     assert_string_equal(lt_waiting(l, m[0]), "");
 }
 
-/* The first call took the lane, but its answer was lost, and other workers parked messages meanwhile: the lane is still ours. */
+/* The first call took the lane, but its answer was lost, and other workers parked messages meanwhile. When the call is sent again, its
+ * messages are granted again. */
 static void my_own_lane_with_waiters_runs_again(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2)}, other[] = {message(7), message(8)};
@@ -248,7 +249,8 @@ static void my_own_lane_with_waiters_runs_again(void **state) {
     assert_string_equal(lt_waiting(l, m[0]), "0/7 0/8");
 }
 
-/* A new owner of the partition parked the second message meanwhile. It is still ours to run, in its order. */
+/* A new owner of the partition parked the second message before the first call was sent again. The repeated call still grants that message,
+ * in its order. */
 static void mine_is_granted_though_another_parked_it(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2), message(3)}, parked = message(2);
@@ -257,7 +259,7 @@ static void mine_is_granted_though_another_parked_it(void **state) {
     assert_string_equal(lt_gate(l, &parked, 1), "W");
     assert_string_equal(lt_gate(l, m, 3), "RAA");
     const struct lt_item item = {.done = m, .n_done = 3, .mode = 'n', .want = 1};
-    assert_string_equal(lt_settle_items(l, &item, 1), "L"); /* settling it also removes the copy in the list */
+    assert_string_equal(lt_settle_items(l, &item, 1), "L"); /* settling the message also removes its copy in the list */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k"), 0);
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
 }
@@ -309,11 +311,12 @@ static void a_broken_name_is_bad_for_that_lane_only(void **state) {
     assert_string_equal(lt_gate(l, m, 7), "RABGBBR");
     for (int i = 0; i < 7; i++) assert_int_equal(lt_state(l, m[i]), 0);
     assert_false(in_lanes(l, "c"));
-    lt_int(l, "ZADD " LT_TAG "lanes 5 b"); /* gate checks a lane that has waiters on another path, so test that as well */
+    lt_int(l, "ZADD " LT_TAG "lanes 5 b"); /* gate has other code for a lane that stands in `lanes`, so lane b is tried there as well */
     assert_string_equal(lt_gate(l, m + 2, 2), "BG");
 }
 
-/* The largest batch, in which every lane has several messages: envelopes and ids of one lane must not be taken for those of the next. */
+/* Calls gate with the largest batch, in which every lane has several messages. Envelopes and ids of one lane must not be taken for those of
+ * the next. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 4, N = LT_BATCH_MAX * EACH };
@@ -334,7 +337,7 @@ static void a_full_batch(void **state) {
     }
 }
 
-/* The most messages of a lane that one byte can count. */
+/* Uses the largest number of messages of a lane that one byte can count. */
 static void many_messages_of_a_lane(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[127];

@@ -142,7 +142,7 @@ static void mine_already_is_held_anew(void **state) {
     assert_string_equal(hold(l, m), "H");
     uint64_t first = l->fence;
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 500");
-    lt_int(l, "SADD " LT_TAG "paused k"); /* the first answer was lost, so the lock is ours, and the lane was paused meanwhile */
+    lt_int(l, "SADD " LT_TAG "paused k"); /* the first answer was lost, and the lane is paused before the call is sent again */
     assert_string_equal(hold(l, m), "H");
     assert_true(l->fence > first);
     assert_holds(l, m);

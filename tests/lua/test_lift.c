@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lift, which ends the quarantine of a first run. The tests also show what must be known before handlers get messages. */
+/* Tests lift, which ends the quarantine of a first run. The tests also show that gate and tend do nothing in a first run until a commit of
+ * the group is known. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 

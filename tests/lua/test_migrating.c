@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two nodes of a real cluster, between which a slot migrates key by key. A script that runs at the source during that time either gives
- * the answer that it would give with all keys in place, or fails: it never takes a key that has moved for one that never existed. When
- * all keys are together again, the same call has the effect that it would have had, whatever its first attempt has written.
+/* Tests the scripts on two nodes of a real cluster, while a slot migrates from one to the other key by key. A script that runs at the
+ * source during that time either gives the answer that it would give with all keys in place, or fails. It never takes a key that has moved
+ * for one that never existed. When all keys are together again, the same call has the effect that it would have had, whatever its first
+ * attempt has written.
  *
- * Each scene is tried with each of its keys moved alone, with each of them left alone, and with random sets of them (LW_SEED). */
+ * Each scene is tried with each of its keys moved alone, with all of them but one moved, and with random sets moved (LW_SEED).
+ */
 #include "tests/support/lanes_build.h"
 
 #include <arpa/inet.h>
@@ -157,7 +159,7 @@ static char *stored(struct nodes *n) {
 
 static char *copy(const char *text) { return lw_memdup(text, strlen(text) + 1); }
 
-/* Returns the answer with all keys in place; *after: what is stored then. */
+/* Calls the script with all keys in place and returns its answer. Sets *after to what is stored after the call. */
 static char *expected(struct nodes *n, const struct scene *s, char **after, size_t *n_keys) {
     set_up(n, s);
     redisReply *keys = keys_of(n, n->l->admin);
@@ -227,9 +229,9 @@ static void settle_one(struct lt *l, struct lt_msg m, const char *outcome) {
     lt_settle(l, &it, 1);
 }
 
-/* Lane a is held, one of its messages is done and two wait. Lane b is free, two messages wait in it, and its hint was popped. Lane c has
- * a message that was tried once. Keys that are seldom there exist as well, because a script that asks for a missing one would fail before
- * it comes to the point of the scene. */
+/* Lane a is held, one of its messages is done and two wait. Lane b is free, two messages wait in it, and its hint was popped. Lane c has a
+ * message that was tried once. Keys that seldom exist are there as well, because a script that asks for a missing key fails, and so would
+ * never do what the scene is about. */
 static void busy(struct lt *l) {
     const struct lt_msg c = lt_msg(1, 9, "c", "t3"), c_again = lt_with(c, "retry", "next");
     gate_one(l, of_a(0, "t1")), settle_one(l, of_a(0, "t1"), "done");

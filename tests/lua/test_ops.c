@@ -45,8 +45,7 @@ static const char *joined(struct lt *l) {
     return l->text;
 }
 
-/* --- edit ------------------------------------------------------------------------------------------------------------------------------
- */
+/* --- edit ----------------------------------------------------------------------------------------------------------------------------- */
 
 static const char *edit(struct lt *l, const char *id, const char *was, const char *is, const char *who, const char *at) {
     lt_begin(l, &lw_op_edit);
@@ -87,8 +86,7 @@ static void an_edit_of_what_is_no_more(void **state) {
     lt_assert_unchanged(l, before, true);
 }
 
-/* --- job -------------------------------------------------------------------------------------------------------------------------------
- */
+/* --- job ------------------------------------------------------------------------------------------------------------------------------ */
 
 static void job_call(struct lt *l, const char *what, const char *token, const char *number) {
     lt_begin(l, &lw_op_job);
@@ -131,7 +129,7 @@ static void a_job_goes_on(void **state) {
     struct lt *l = *state;
     assert_string_equal(begin(l, "a", "1", ""), "1");
     assert_string_equal(begin(l, "b", "1", "1"), "BUSY|1");
-    lt_int(l, "DEL " LT_TAG "job"); /* the job's tool was killed, and the job expired */
+    lt_int(l, "DEL " LT_TAG "job"); /* the process that ran the job was killed, and the lease of the job expired */
     assert_string_equal(begin(l, "b", "1", "1"), "1");
     assert_string_equal(lt_text(l, "GET " LT_TAG "job"), "1 b");
     go_on(l, "end", "b", "1");
@@ -142,7 +140,7 @@ static void a_job_goes_on(void **state) {
 static void a_job_that_was_silent(void **state) {
     struct lt *l = *state;
     begin(l, "a", "1", "");
-    lt_int(l, "DEL " LT_TAG "job"); /* the job expired, but no other has begun */
+    lt_int(l, "DEL " LT_TAG "job"); /* the lease of the job expired, but no other job has begun */
     assert_string_equal(go_on(l, "renew", "a", "1"), "1");
     assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");
     lt_int(l, "DEL " LT_TAG "job");
@@ -154,7 +152,8 @@ static void a_job_that_was_silent(void **state) {
     assert_true(left > 20000 && left <= 30000);
 }
 
-/* A job's record must expire before its marks: if it were resumed without the marks of its replays, it would put them once more. */
+/* The record of a job must expire before the marks of its replays. Otherwise the job could be resumed without these marks, and would put
+ * the messages once more. */
 static void a_record_goes_before_the_marks(void **state) {
     struct lt *l = *state;
     enum { MARKS_S = 604800 };
@@ -168,15 +167,14 @@ static void a_record_goes_before_the_marks(void **state) {
     assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100); /* the time counts from the beginning of the job */
 }
 
-/* --- look, page ------------------------------------------------------------------------------------------------------------------------
- */
+/* --- look, page ----------------------------------------------------------------------------------------------------------------------- */
 
 static const char *look(struct lt *l, int n, const char *const *lanes) {
     lt_begin(l, &lw_op_look);
     key(l, "epoch"), key(l, "lanes"), key(l, "floor");
     for (int i = 0; i < n; i++) arg(l, lanes[i]);
     lt_run(l);
-    return strchr(joined(l), '|') + 1; /* the text after the time */
+    return strchr(joined(l), '|') + 1; /* leaves out the time, which comes first */
 }
 static const char *look_at_k(struct lt *l) { return look(l, 1, (const char *const[]){"k"}); }
 
@@ -242,8 +240,7 @@ static void page_tells_of_elements(void **state) {
     assert_string_equal(page(l, "0", "5"), "-1");
 }
 
-/* --- wake ------------------------------------------------------------------------------------------------------------------------------
- */
+/* --- wake ----------------------------------------------------------------------------------------------------------------------------- */
 
 static const char *wake(struct lt *l) {
     static const char *const names[] = {"epoch", "lanes", "ready", "paused", "lock:k", "lock:x"};

@@ -15,7 +15,7 @@ struct put {
     const char *lane;
     int64_t offset, replay;
     const char *original, *entry; /* NULL stands for an empty argument */
-    const char *text;             /* used instead of an envelope if set */
+    const char *text;             /* text that is used instead of an envelope; NULL: none */
 };
 
 static const char *envelope(int64_t offset, int64_t replay) {
@@ -150,7 +150,7 @@ static void put_leaves_out_what_is_known(void **state) {
     struct lt *l = *state;
     for (int s = 1; s <= 3; s++) {
         lt_set_state(l, message(s), s);
-        assert_string_equal(put1(l, s, 0), "A"); /* put does the same for an import */
+        assert_string_equal(put1(l, s, 0), "A"); /* put leaves out an import that already waits or is finished */
     }
     lt_int(l, "HSET " LT_TAG "floor orders:0 100");
     assert_string_equal(put1(l, 99, 0), "A");

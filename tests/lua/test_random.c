@@ -27,7 +27,7 @@ enum {
     STEPS = 250,
     SEEDS = 6
 };
-/* Returns an offset for message o. They are so far apart that one read of a segment does not cover them all. */
+/* Returns an offset for message o. The offsets are so far apart that one read of a segment does not cover them all. */
 static int64_t offset_of(int o) { return o < 30 ? FIRST + o : 16384 + (int64_t)(o - 30) * 120; }
 
 struct id {
@@ -52,7 +52,7 @@ struct world {
     struct lane lane[LANES];
     /* floor: below this number all messages of the partition are finished */
     int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS], floor[PARTS];
-    int recorded[OFFSETS]; /* per business id, the message that recorded it as part * OFFSETS + o; -1: none */
+    int recorded[OFFSETS]; /* per business id: the message that recorded the id (part * OFFSETS + o); -1: none */
     int duplicates, tokens, step;
     bool dedup;
     char did[200];
@@ -231,7 +231,7 @@ static void record_done(struct world *w, struct settle *s, bool held) {
     }
 }
 
-/* Predicts how a lane goes on if it is ours and its last message was not put back. */
+/* Predicts how settle goes on with a lane that the caller holds, and whose last message was not put back. */
 static void expect_next(struct world *w, struct lane *k, struct settle *s, int token) {
     bool stop = k->paused && s->mode != '-';
     int heads = -1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests repair and floor: writing back what is known to be done, and forgetting what a commit has passed. */
+/* Tests repair, which writes back what is known to be done, and floor, which raises floors to committed offsets and deletes the segments
+ * below. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>

@@ -17,7 +17,7 @@ static void run1(struct lt *l, struct lt_msg m) { assert_string_equal(gate1(l, m
 static int64_t n_dead(struct lt *l) { return lt_int(l, "XLEN " LT_TAG "dead"); }
 static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
-/* Checks that only the lane's permanent keys are left: as many as on an idle server. */
+/* Checks that lane k has left no lock, no waiting list and no tries, and that no lane stands in `lanes`. */
 static void assert_idle(struct lt *l) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k " LT_TAG "wait:k " LT_TAG "lanes " LT_TAG "tries:orders:0:0"), 0);
 }
@@ -161,7 +161,8 @@ static void back_counts_no_try(void **state) {
     assert_int_equal(n_hints(l), 1);
 }
 
-/* A handler gives back under a live lease: the lane rests. This also holds with retry.order skip, which lets only failures be passed. */
+/* If a handler gives its message back under a live lease, the lane rests. This also holds with retry.order skip, which lets later messages
+ * pass only a message that failed. */
 static void back_may_wait(void **state) {
     struct lt *l = *state;
     for (int skip = 0; skip < 2; skip++) {
@@ -313,7 +314,7 @@ static void offsets_come_in_any_order(void **state) {
     assert_int_equal(n_dead(l), 1);
 }
 
-/* The largest batch: 256 lanes of 8 partitions, with two segments each, and every outcome. */
+/* Calls settle with the largest batch: 256 lanes of 8 partitions, with two segments each, and every outcome. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};

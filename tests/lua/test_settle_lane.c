@@ -17,7 +17,7 @@ static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "l
 static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
 
 enum { MOST = 80 };
-/* Makes messages of n offsets from `first`, in an array that lives until the next call with the same `slot`. */
+/* run_of() makes messages of n offsets from `first`, in an array that the next call with the same `slot` overwrites. */
 enum { DONE, NAMED, CALLED };
 static struct lt_msg runs[3][MOST];
 static struct lt_msg *run_of(int slot, int64_t first, int n) {
@@ -152,7 +152,8 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead"), 0);
 }
 
-/* If only the fence differs, the lock is of the same hold, whose gate was sent twice. With any other value the lock is another's. */
+/* A lock that differs only in its fence belongs to the same hold, whose gate was sent twice. A lock with any other value belongs to another
+ * hold. */
 static void the_value_of_the_lock_decides(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -265,7 +266,7 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
         assert_string_equal(lt_waiting(l, message(1)), "0/1");
     }
     for (int waiters = 0; waiters < 2; waiters++)
-        for (int i = 0; i < 2; i++) { /* a keep whose answer was lost is repeated as a drop, whatever messages it names */
+        for (int i = 0; i < 2; i++) { /* a settle in mode keep whose answer was lost is sent again in mode drop */
             lt_setup(state);
             gate_run(l, 1, 1);
             if (waiters) park_run(l, 9, 1);
@@ -301,7 +302,7 @@ static void more_never_releases(void **state) {
         }
 }
 
-/* No message has finished: the call only asks for more behind the one that runs. */
+/* No message has finished: the call only asks for more messages behind the one that runs. */
 static void more_without_any_finished(void **state) {
     struct lt *l = *state;
     gate_run(l, 1, 1);
@@ -344,7 +345,7 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lock:k"), 0);
 }
 
-/* A repeated call, or a worker that stops, wants no heads: the lease is extended for what runs, and no head is handed over. */
+/* A repeated call, or one of a worker that stops, asks for no heads. It gets none, and the lease is extended for the messages that run. */
 static void no_heads_where_none_is_wanted(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -364,7 +365,7 @@ static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     claim_heads(l, 6, 2);
     assert_string_equal(settle(l, wanting(naming(item(1, 1, "done", 'h'), 77, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
-    lt_int(l, "DEL " LT_TAG "wait:k"); /* others deleted the list */
+    lt_int(l, "DEL " LT_TAG "wait:k"); /* somebody deleted the list, or Redis evicted it */
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
     assert_string_equal(lt_lock(l, message(1)), "t1");
@@ -416,7 +417,8 @@ static void next_hands_many_heads_over(void **state) {
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
 }
 
-/* If the caller says that too few messages stand in front, it gets fewer heads, but never wrong ones, and at least one if there is any. */
+/* The caller guesses how many finished messages stand at the front of the list. If its guess is too low, it gets fewer heads, but never
+ * wrong ones, and at least one if there is any. */
 static void how_many_stand_before_is_a_guess(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -433,7 +435,8 @@ static void how_many_stand_before_is_a_guess(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/41");
 }
 
-/* One owner put the message back, and the next one parked it: it is handed over once, however often it is in the list. */
+/* A message may stand in the list several times, because one owner of its partition put it back and the next one parked it. It is handed
+ * over only once. */
 static void a_head_that_stands_twice_is_handed_over_once(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -545,8 +548,8 @@ static void a_waiting_duplicate_of_what_was_just_done(void **state) {
 
 /* --- many of everything ------------------------------------------------------------------------------------------------------- */
 
-/* The largest batch: 256 lanes whose items use everything an item can have. Arguments and places of one item must not be taken for those
- * of the next. */
+/* Calls settle with the largest batch: 256 lanes whose items use everything an item can have. Arguments and places of one item must not be
+ * taken for those of the next. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 3 };

@@ -140,7 +140,7 @@ static struct lt_msg keep(struct lt_msg m, const struct lt_msg *next) {
     m.next = next;
     return m;
 }
-/* Checks that the lane is kept, and what is answered for the named message. */
+/* Settles m in mode keep and names `next`. Checks that the lane is kept, and that `named` is the answer for the named message. */
 static void kept(struct lt *l, struct lt_msg m, const struct lt_msg *next, const char *named) {
     assert_string_equal(settle1(l, keep(m, next)), "K");
     assert_string_equal(l->named, named);
@@ -157,7 +157,7 @@ static void keep_extends_for_the_chain(void **state) {
     kept(l, message(1), &second, "A");
     assert_true(lt_fence(l, 0) > fence);
     assert_int_equal(lt_attempts(l, 0), 0);
-    /* the value names the hold, so it stays as it is when the lane is kept */
+    /* the lock's value names the hold, so the value stays as it is when the lane is kept */
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
     assert_true(lease_left(l) > 60000);
     assert_int_equal(lt_state(l, message(1)), 2);
@@ -229,11 +229,11 @@ static void a_paused_lane_stops(void **state) {
         m.mode = modes[i];
         assert_string_equal(settle1(l, m), "L");
         assert_int_equal(lt_state(l, m), 2);
-        assert_released(l, 0); /* there is no hint: resume makes it */
+        assert_released(l, 0); /* there is no hint, because resume makes one */
         assert_string_equal(lt_waiting(l, m), "0/9");
         assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
     }
-    lt_setup(state); /* a paused lane is also released without waiters */
+    lt_setup(state); /* a paused lane is released even if no message waits */
     gate1(l, message(1));
     lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(settle1(l, keep(message(1), &second)), "L");
@@ -311,7 +311,7 @@ static void all_undue_waits_for_the_earliest(void **state) {
     assert_int_equal(n_hints(l), 0);
 }
 
-/* retry.order block ignores due times, and a kept chain leaves the waiters in their order. */
+/* retry.order block ignores due times. If a lane is kept for a named message, its waiters stay in their order. */
 static void due_times_count_in_skip_only(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2, 3);

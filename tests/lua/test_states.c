@@ -19,7 +19,8 @@ static void park(struct lt *l, struct lt_msg m) {
     lt_free_lock(l, m);
 }
 
-/* Reads and writes both ends of segments and of pages (64 bytes), near and far, in one call, whatever range the caller names. */
+/* Reads and writes in one call the states at both ends of segments and of pages (64 bytes), for small and for very large offsets. The
+ * result must not depend on which bytes of a segment the script reads at once. */
 static void both_ends_of_a_segment(void **state) {
     struct lt *l = *state;
     const int64_t at[] = {0,
@@ -170,7 +171,7 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     l->window_s = 1000;
     lt_text(l, "SET " LT_TAG "dedup:id orders:5:5");
     struct lt_msg w[3];
-    const int64_t at[] = {16383, 8000, 0}; /* pages of their own in the same segment as offset 4000 */
+    const int64_t at[] = {16383, 8000, 0}; /* offsets in pages of their own, in the same segment as offset 4000 */
     for (int i = 0; i < 3; i++) {
         w[i] = lt_msg(0, at[i], "k", "x1");
         park(l, w[i]);
@@ -199,7 +200,7 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     assert_int_equal(lt_state(l, w[0]), 2);
     assert_int_equal(lt_state(l, w[1]), 2);
     assert_int_equal(lt_state(l, w[2]), 1);
-    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16); /* bits that m, w and earlier calls set */
+    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16); /* bits set for m, for w and by earlier calls */
 }
 
 static void claim_looks_at_its_heads_wherever_they_are(void **state) {
@@ -233,7 +234,7 @@ static void nothing_is_written_below_the_floor(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }
 
-/* The most segments that a call's one-byte numbers can name. */
+/* Uses as many segments as a call's one-byte numbers can name. */
 static void many_segments(void **state) {
     struct lt *l = *state;
     enum { N = 250 };

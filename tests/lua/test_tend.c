@@ -12,7 +12,7 @@
 static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static const char *hint_at(struct lt *l, int i) { return lt_text(l, "LINDEX " LT_TAG "ready %d", i); }
 static void score(struct lt *l, const char *lane, int64_t ms) { lt_int(l, "ZADD " LT_TAG "lanes %" PRId64 " %s", ms, lane); }
-/* Checks when tend looks at the lane again: wait_ms after a time between from_ms and now. */
+/* Checks that tend looks at the lane again wait_ms after some moment between from_ms and now. */
 static void assert_again_in(struct lt *l, const char *lane, int64_t from_ms, int64_t wait_ms) {
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane));
     if (at < from_ms + wait_ms || at > lt_now_ms(l) + wait_ms)
@@ -59,11 +59,11 @@ static void a_locked_lane_is_looked_at_when_the_lease_ends(void **state) {
     assert_int_equal(n_hints(l), 0);
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes a")), left = lt_int(l, "PTTL " LT_TAG "lock:a");
     assert_true(at >= from + left && at <= from + 200000);
-    assert_again_in(l, "b", from, LT_TTL_MS); /* no lease is longer than the TTL, so tend looks again within it */
+    assert_again_in(l, "b", from, LT_TTL_MS); /* no lease is longer than the TTL, so tend looks again after a TTL */
     assert_again_in(l, "c", from, LT_TTL_MS);
 }
 
-/* If Redis' clock went back, a lock may have more time left than it was set for: then it is shortened. */
+/* If Redis' clock went back, a lock may have more time left than it was set for. Then tend shortens that time. */
 static void a_lock_that_lasts_too_long_is_cut(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -98,7 +98,7 @@ static void a_lane_without_waiters_is_removed(void **state) {
     assert_string_equal(lt_tend(l), "1");
     assert_int_equal(n_hints(l), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
-    assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1); /* others deleted the lane's list */
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1); /* somebody deleted the lane's list, or Redis evicted it */
 }
 
 static void a_held_lane_whose_list_vanished_is_told(void **state) {

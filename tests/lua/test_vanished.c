@@ -41,7 +41,7 @@ static void claim(struct lt *l, int n, int want) {
     l->want = want;
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
 }
-/* Reports the first n heads as done, and lets the lane go on as `mode` says. */
+/* Settles the first n heads: the last one with this outcome, the others as done. The lane goes on as `mode` says. */
 static const char *settle(struct lt *l, int n, char mode, int want, const char *outcome) {
     static struct lt_msg m[16];
     for (int i = 0; i < n; i++) m[i] = message(i + 1);
@@ -78,7 +78,7 @@ static void settle_whose_list_was_deleted_is_told(void **state) {
         assert_string_equal(settle(l, 2, cases[i].mode, cases[i].want, cases[i].outcome), cases[i].answer);
         assert_one_sign(l);
         assert_int_equal(lt_state(l, message(1)), 2);
-        assert_int_equal(lt_state(l, message(3)), 1); /* the mark stays until its owner reads the stream */
+        assert_int_equal(lt_state(l, message(3)), 1); /* the mark stays until the owner of the partition reads the stream */
         bool again = strcmp(cases[i].outcome, "retry") == 0 || strcmp(cases[i].outcome, "back") == 0;
         assert_string_equal(lt_waiting(l, message(1)), again ? "0/2" : "");
         assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), again);
@@ -123,7 +123,8 @@ static void put_beside_a_deleted_list_is_told(void **state) {
 
 /* --- no signs ----------------------------------------------------------------------------------------------------------------- */
 
-/* Two jobs put messages into a lane that is drained in between: its list is deleted and made again, but it has not vanished. */
+/* In each round two jobs put messages into a lane, and all of these are done before the next round. So the lane's list is deleted and made
+ * again, which must not be reported as a list that vanished. */
 static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
     struct lt *l = *state;
     for (int round = 1; round <= 3; round++) {
@@ -241,13 +242,13 @@ int main(void) {
         LT(unpark_of_another_epoch_is_lost),
     };
     const struct CMUnitTest once[] = {
-        /* a repeated call gives another answer */
+        /* in these tests a repeated call has another answer than the first */
         LT(only_what_waits_is_unparked),
         LT(what_is_unparked_comes_as_new),
         LT(unpark_goes_on_in_the_quarantine),
     };
     const struct CMUnitTest of_operators[] = {
-        /* put refuses at maxmemory */
+        /* these tests need put, which Redis refuses at maxmemory */
         LT(put_beside_a_deleted_list_is_told),
         LT(puts_into_a_lane_that_is_drained_are_not_told),
     };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch reads what became of parked messages. hints pops from the list `ready` if BRPOPLPUSH cannot take several or is refused. */
+/* Tests watch, which reads what became of parked messages, and hints, which pops several hints from the list `ready` at once, also at
+ * maxmemory, when Redis refuses BRPOPLPUSH. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -77,7 +78,7 @@ static void hints_are_popped_oldest_first(void **state) {
     assert_string_equal(lt_hints(l), "a b c");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 2);
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 3);
-    assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w -1"), "a"); /* claim takes them out from this end */
+    assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w -1"), "a"); /* claim takes hints out from this end */
     int64_t left = lt_int(l, "PTTL " LT_TAG "claimed:w");
     assert_true(left > LT_TTL_MS && left <= 4 * (int64_t)LT_TTL_MS);
     assert_string_equal(lt_hints(l), "d e");

@@ -4,8 +4,8 @@
 # usage: tests/matrix/librdkafka.sh VERSION [COMMAND [ARGUMENT…]]      (VERSION: 2.12.0 or 2.15.1)
 #
 # librdkafka.sh 2.15.1                                   builds it once and prints its prefix
-# librdkafka.sh 2.15.1 build/latchwork version           runs the program with this library instead of the one with which it
-#                                                        was built
+# librdkafka.sh 2.15.1 build/latchwork version           runs the program with this library instead of the one
+#                                                        with which it was built
 # librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all   compiles against its headers, too
 #
 # The source comes from the npm registry: two packages carry all of it. The archive must have the checksum below. Needs npm, a C compiler, make

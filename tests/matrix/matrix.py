@@ -121,7 +121,7 @@ def table(head, rows):
 
 
 def version(results, field, wanted):
-    """Returns the version of `field` that was reported by runs whose names contain `wanted`."""
+    """Returns the version that cells whose names contain `wanted` reported for `field`."""
     seen = sorted({r["versions"][field].replace("_", " ") for name, r in results.items() if r and field in r["versions"] and wanted in name.split("/")})
     return seen[0] if seen else wanted
 

@@ -19,8 +19,8 @@ die() {
     exit 1
 }
 
-# Runs apt with its own files, for one suite. The list of installed packages is empty, so that apt names
-# every library.
+# Runs a program of apt for one suite, with lists and a cache of its own. Its list of installed packages is empty, so that apt names every
+# library.
 suite_apt() { # Usage: suite_apt SUITE PROGRAM ARGUMENT…
     local suite=$1 program=$2
     shift 2
@@ -64,7 +64,8 @@ gather() { # PROGRAM: its name in usr/bin
     local file
     mkdir -p "$work/lib" "$work/bin"
     while read -r file; do
-        cp -L "$file" "$work/lib/" 2>/dev/null || true # fails for a link whose target is in none of the fetched packages; such a file is not needed
+        # cp fails for a link whose target is in none of the fetched packages; such a file is not needed
+        cp -L "$file" "$work/lib/" 2>/dev/null || true
     done < <(find "$work/root" -name '*.so*' -path '*/lib*' \( -type f -o -type l \))
     cp -L "$work/root/usr/bin/$1" "$work/program"
     cp "$(find "$work/root" -name 'ld-linux*.so.*' -type f | head -n 1)" "$work/loader"

@@ -10,44 +10,44 @@ from collections import deque, defaultdict
 class Bad(Exception): pass
 
 RULES = dict(
-  gate_idem=1,      # gate finds the lock with its own token: it answers RUN again and extends the lease
-  claim_idem=1,     # claim finds the lock with its own token: it hands the head over again
-  resend='more',    # how a settle is sent again after a lost reply: 'more' = in mode more, asking for nothing, while the hold has other messages, else in drop
-                    # other values of resend: 'drop' = always in mode drop; 'same' = the same bytes; 'rebuild' = made again from the states of the runs
+  gate_idem=1,      # if gate finds the lock with its own token, it answers RUN again and extends the lease
+  claim_idem=1,     # if claim finds the lock with its own token, it hands the head over again
+  resend='more',    # how a settle is sent again after a lost reply. 'more': in mode more, without asking for messages, if the hold has other messages, else in mode drop
+                    # other values: 'drop': always in mode drop; 'same': the same bytes; 'rebuild': made again from the states of the runs
   ghost=1,          # fault: calls of a broken connection may still execute later
-  hold=1,           # a key is named by one unanswered call at most, and a call has one message of a key
-  hold_pipe=1,      # 0: a newer message is gated in the same pipeline as the settle of its key
-  floor_prune=1,    # every check whether a message is finished looks at the floor, not only gate's
+  hold=1,           # at most one unanswered call names a key, and a call has one message of a key
+  hold_pipe=1,      # 0: a newer message is sent to gate in the same pipeline as the settle of its key
+  floor_prune=1,    # every check for finished messages looks at the floor, not only that of gate
   floor_settle=1,   # settle writes no state below the floor
   floor_repair=1,   # enter writes back the committed offset as the floor
-  repair=1, closure=1,   # what repair writes back, and what a rewind leaves known, has no gaps per (partition, key)
-  chain_check=1,    # a settle in mode keep names the next message; if that is finished, the answer is SKIP
+  repair=1, closure=1,   # repair and rewind keep a done message only if all earlier messages of its key and partition are finished
+  chain_check=1,    # a settle in mode keep names the next message; if that message is finished, the answer is SKIP
   per_shard=1,      # 1: only the lost shard's leases are forgotten, and all partitions are rewound
   ident=1,          # with per_shard: a message whose identity runs here is not admitted again
-  stale_outcome=1,  # if the store refuses the fence, the outcome is not done
+  stale_outcome=1,  # a run whose fence the store refuses is not reported as done
   stale_local=1,    # a handler that outlived its epoch still blocks its key in its worker
   late_grant=1,     # a grant whose deadline has passed when it arrives is not started
-  kept_empty=1,     # a lane that was kept or granted, but has nothing left to run, is given back
+  kept_empty=1,     # a lane that was kept or granted is given back if nothing is left to run
   retry_guard=1, dead_pop=0, retry_first=0,
   confirm=1,        # after an epoch loss, Kafka must accept a commit of the watermark before the worker gates again
-  grace=0, jump=1, tries_repair=0, late_repair=1, meta=2,   # meta, the commit metadata: 0 = none, 1 = believed as it is, 2 = used only if Redis agrees, or to repair in a quarantine
+  grace=0, jump=1, tries_repair=0, late_repair=1, meta=2,   # meta, the commit metadata: 0: none, 1: believed as it is, 2: used only if Redis agrees, or to repair in a quarantine
   assign_read=1, repair_quar=1, tries_seg=1,
   # running ahead
   ahead=3,          # how many messages of a hold may be granted or running; 1: no running ahead
-  stale_first=1,    # without the lease, settle records only the first done of its list; after STALE the worker counts none
-  redo_first=1,     # dones that do not count after STALE are gated again before the message that was still running
-  gate_mine=1,      # gate sent again also grants what was parked meanwhile (0: that message waits, and those behind it stay in the chain)
-  take_back=1,      # the first outcome that is not done takes back what is granted and not started
+  stale_first=1,    # if the lease is gone, settle records only the first done of its list; after STALE the worker counts none of them
+  redo_first=1,     # messages whose done does not count after STALE are sent to gate again, before the message that was still running
+  gate_mine=1,      # if gate is sent again, it also grants what was parked meanwhile (0: that message waits, and those behind it stay in the chain)
+  take_back=1,      # after the first outcome that is not done, messages that are granted and not started are taken back
   take_front=1,     # messages that are taken back go to the front of the chain
   ahead_live=1,     # the next message of a grant starts only under a live lease
   ahead_wait=1,     # the next message of a grant starts only when the handler of the one before it has ended
-  retry_prune=1,    # settle removes finished heads before it looks whether the message to retry is the head
-  distinct=1,       # heads handed over differ from each other and from those granted before
-  in_place=1,       # further heads come only from behind the last granted one; if that head is not found, none come
+  retry_prune=1,    # settle removes finished heads before it checks that the message to retry is the head
+  distinct=1,       # heads that are handed over differ from each other and from those granted before
+  in_place=1,       # further heads come only from behind the last granted head; if that one is not found, none come
   more_extend=1,    # a settle in mode more extends the lease
-  over=1,           # after MAXRUN messages a hold of the fast path ends if others wait
-  more_late=1,      # taking back also voids what the unanswered settle may grant, because that lies behind what was taken back
-  orphan='keep',    # a message is granted and not started, and its partition is revoked: 'keep' runs it under the lease, 'drop' does not start it
+  over=1,           # after MAXRUN messages a hold of the fast path ends if other messages wait
+  more_late=1,      # when messages are taken back, so are the grants of the unanswered settle, whose messages come later
+  orphan='keep',    # what becomes of a granted message that has not started when its partition is revoked: 'keep' runs it under the lease, 'drop' does not start it
   orphan_hold=1,    # if a revoked partition comes back while a hold has a message of it, that message waits until the hold has ended
 )
 TTL, HANDOFF, BACKOFF, NPART, NKEY, MAXRUN, SH, SEG, B, MAXTRY = 20, 15, 7, 3, 4, 3, 2, 4, 4, 4
@@ -63,7 +63,7 @@ class Redis:
         if l and l[1] > t: return l
         if l and l[0] != 'backoff' and not any(r.tok == l[0] for w in SIM.w for r in [*w.run.values(), *[x.hold for y in w.stale.values() for x in y]]): SIM.orphans += 1
         s.lock.pop(pk, None); return None
-    def fence(s, t, k): f = max(s.last + 1, t * 1000); s.last = f + k - 1; return f     # reserves k fences; message i of a grant uses f + i
+    def fence(s, t, k): f = max(s.last + 1, t * 1000); s.last = f + k - 1; return f     # reserves k fences; message i of a grant has the fence f + i
     def fin(s, p, o, use_floor=1): return s.state.get((p, o), 0) >= 2 or (use_floor and o < s.floor.get(p, 0))
     def check(s, ep, t, exp):
         if s.epoch is None or s.epoch != ep: return 'LOST'
@@ -109,7 +109,7 @@ class Redis:
         while w and s.fin(w[-1][1], w[-1][2], R.floor_prune): w.pop()
         if not w: s.wait.pop(pk, None); s.lanes.pop(pk, None); return None
         return w[-1]
-    def heads(s, pk, k, t, after=None):       # up to k waiting heads, from behind `after`
+    def heads(s, pk, k, t, after=None):       # returns up to k waiting heads; with `after`, those behind that message
         out = []; seen = set(); ahead = after is not None
         for i, m in enumerate(reversed(s.wait.get(pk, ()))):
             if len(out) == k or i > 4 * R.ahead: break
@@ -124,8 +124,8 @@ class Redis:
         base = s.fence(t, len(ms)) if ms else 0
         return [('SKIP',) if R.chain_check and s.fin(m[1], m[2]) else ('RUN', base + i, s.tries.get(m, 0)) for i, m in enumerate(ms)]
     def settle1(s, pk, fs, tok, mode, nxt, over, t):
-        """fs: finished (message, outcome) in order. nxt: messages of the chain (modes keep and more), or (last granted head, how many
-        more heads)."""
+        """fs: the finished runs in order, each (message, outcome). nxt: the messages of the chain that are asked for (modes keep and
+        more), or (the last granted head, how many more heads are asked for)."""
         l = s.alive(pk, t); mine = l and l[0] == tok; fins = [s.fin(m[1], m[2]) for m, _ in fs]
         for i, (m, v) in enumerate(fs):
             if v != 'OK' or (not mine and i and R.stale_first): continue
@@ -192,10 +192,10 @@ SIM = None
 class Hold:                           # one acquisition of a lane
     def __init__(h, w, pk, tok, kind, dl):
         h.w = w; h.pk = pk; h.tok = tok; h.kind = kind; h.dl = dl; h.n = 0; h.busy = False
-        h.sent = []; h.items = []             # sent: the runs in the unanswered settle; items: the runs behind them, in order: finished, running, granted
-        h.chain = deque(); h.asked = []       # chain: messages in memory behind the granted ones; asked: those of them that the unanswered settle names
-        h.redo = []                           # dones that do not count after STALE, and are gated again before all other messages
-        h.last = None; h.lost = h.void = False   # last: what was settled last; lost: the answer was STALE; void: grants of the unanswered settle do not count
+        h.sent = []; h.items = []             # sent: the runs in the unanswered settle; items: the runs behind them, in this order: finished, running, granted
+        h.chain = deque(); h.asked = []       # chain: messages in memory behind the granted ones; asked: those that the unanswered settle names
+        h.redo = []                           # messages whose done does not count after STALE; they are sent to gate again before all other messages
+        h.last = None; h.lost = h.void = False   # last: the message settled last, and its outcome; lost: the answer was STALE; void: grants of the unanswered settle do not count
     def grant(h, gs):
         for m, f, tries in gs: h.items.append(Run(h, m, f, tries)); h.n += 1
     def find(h, m): return next((r for r in h.sent + h.items if r.m == m), None)
@@ -255,13 +255,13 @@ class Sim:
         return o
     # --- handlers
     def giveback(s, h, r): r.state = 'fin'; r.verdict = 'BACK'; h.items.append(r)
-    def takeback(s, h):               # gives up what is granted and not started: it does not run under this hold
+    def takeback(s, h):               # takes back messages that are granted and not started: they do not run under this hold
         back = [r for r in h.items if r.state == 'granted']; h.items = [r for r in h.items if r.state != 'granted']
         ms = [r.m for r in back if r.own and h.kind == 'fast' and s.tracked(h.w, r.m)]
         if R.more_late: h.void = h.busy; h.chain.extendleft(reversed(h.asked)); h.asked = []
         if R.take_front: h.chain.extendleft(reversed(ms))
         else: h.chain.extend(ms)
-    def ahead(s, w):                  # a turn of the handler threads: starts what may start
+    def ahead(s, w):                  # the handler threads start the next message of some holds
         for h in list(w.run.values()):
             if s.r.random() < .6: s.go_on(h)
     def go_on(s, h):
@@ -303,7 +303,7 @@ class Sim:
             if v == 'OK' and key not in s.first: s.first[key] = s.now; s.order[(m[1], pk)].append(m[2])
         run.verdict = v
         if run in w.stale[pk]:
-            if R.late_repair and v == 'OK': w.late.append(run); return       # the run blocks its key until its done is in Redis
+            if R.late_repair and v == 'OK': w.late.append(run); return       # the run still blocks its key, until its done is recorded in Redis
             w.stale[pk].remove(run)
             if v == 'OK' and m[1] in w.tracker and s.closed(w, m): w.tracker[m[1]][m[2]] = 'done'; w.pending = deque(q for q in w.pending if q != m)
     def laterepair(s, w):
@@ -336,9 +336,9 @@ class Sim:
             for run in hold.sent + hold.items:
                 if run.state == 'run':
                     if R.stale_local: w.stale[pk].append(run)
-                elif run.verdict == 'OK': oks.append(run.m)       # done, but not settled yet; granted messages that have not started are forgotten
+                elif run.verdict == 'OK': oks.append(run.m)       # the message is done, but not settled yet; granted messages that have not started are forgotten
             del w.run[pk]
-        if R.per_shard:      # the answer of a healthy shard's open pipeline is judged when it arrives
+        if R.per_shard:      # holds on healthy shards go on: the answer to a pipeline in flight is handled as usual when it arrives
             for hold in w.run.values():
                 hold.chain.clear(); hold.asked = []; hold.redo = []
                 for run in hold.items:
@@ -414,7 +414,7 @@ class Sim:
             if w.ep[h] is None:
                 c = w.conn[h]; off = c.skew
                 w.ep[h] = c.enter(s.now + c.skew, off, w.jumped[h]); w.exp[h] = c.skew; w.jumped[h] = None
-                if R.confirm: s.learn(w)          # a synchronous commit of the watermark: if it is refused, the worker is no longer the owner
+                if R.confirm: s.learn(w)          # asks Kafka to commit the watermark and waits for the answer: if Kafka refuses, the worker is no longer the owner
                 if R.repair:
                     done = [(p, q) for p, t in w.tracker.items() for q, v in t.items() if v == 'done' and sh(s.log[p][q]) == h]
                     ok = c.repair(w.ep[h], done, {p: s.commit[p] for p in w.tracker if s.owner[p] == (w.id, w.gen[p])} if R.floor_repair else {}, s.now + c.skew)
@@ -481,7 +481,7 @@ class Sim:
         calls = []; busy = set(); sett = []; over_ = []; new_token = lambda: (w.id, s.r.getrandbits(60))
         for pk, hold in w.run.items():
             if sh(pk) != h or hold.busy or s.r.random() > .8: continue
-            if hold.lost:             # whatever finished after the hold was lost does not count
+            if hold.lost:             # an outcome does not count if it came after the hold was lost
                 if not any(r.state == 'run' for r in hold.items): over_.append(hold)
                 continue
             if any(r.state == 'fin' and r.verdict != 'OK' for r in hold.items) and R.take_back: s.takeback(hold)
@@ -509,7 +509,7 @@ class Sim:
             pk = m[0]; hold = w.run.get(pk)
             if sh(pk) != h or pk in held or count >= B: rest.append(m); held.add(pk); continue
             run = hold and hold.find(m)
-            if R.ident and run:              # the message runs here already: it is not admitted, and its settle marks it
+            if R.ident and run:              # the message already runs in this worker: it is not sent to gate, and the settle of that run will set its mark
                 if hold.kind == 'lane': s.mark(w, m, 'waiting')
                 elif run.state == 'granted' and not run.own and R.orphan_hold: rest.append(m); held.add(pk)
                 continue
@@ -536,7 +536,7 @@ class Sim:
         if hints: calls.append(('claim', hints))
         if calls: s.send(w, h, calls)
     def again(s, hold, ms): return hold.redo + [m for m in ms if hold.kind == 'fast' and s.tracked(hold.w, m)]
-    def ready_to_settle(s, hold):     # a hold past its deadline starts nothing more
+    def ready_to_settle(s, hold):     # after the deadline of a hold, none of its messages starts
         if hold.dl <= s.now and not any(r.state == 'run' for r in hold.items): s.go_on(hold)
     def back(s, w, ms): w.pending.extendleft(reversed([m for m in ms if s.tracked(w, m)]))
     def replies(s, w, h, calls, rep, sent):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator's reading commands cost a running application: its throughput while such a command runs again and again, compared
-with that without it, in one run, in alternating windows of time.
-usage: tests/scale/looking.py BUILD [MESSAGES]      (2,500,000; needs build/bench/bench.so: make build/bench/bench.so)
+"""Measures what an operator's reading commands cost a running application. It compares the application's throughput while such a
+command runs again and again with its throughput without the command, in one run, in alternating windows of time.
+usage: tests/scale/looking.py BUILD [MESSAGES]      (default: 2,500,000; needs build/bench/bench.so: make build/bench/bench.so)
 
 The handler does nothing; there are two workers and 10,000 keys. The commands have much to read: 20,000 paused lanes with one message
 each, and 2,000 dead letters."""

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Operators' reading commands on many lanes, made in a private Redis: what they cost Redis, and how large they grow.
+"""Measures operators' reading commands on many lanes in a private Redis: what they cost Redis, and how much memory they need.
 
 usage: tests/scale/scale.py BUILD [LANES] [--watch]        (1,000,000 lanes by default: 1 GB of memory and some minutes; `make scale`)
 
-Each lane has one waiting message, but one lane has LANES / 10, and there are LANES / 10 dead letters. For each command it prints: the
-time it took, its largest memory, the number of its calls, what they cost Redis, and how long the longest took there (on a busy
-machine that includes waiting for a core, so measure on an idle one).
+Each lane has one waiting message, except that one lane has LANES / 10 of them; there are LANES / 10 dead letters. For each command
+it prints: the time that it took, its largest memory, the number of its calls to Redis, the CPU time of Redis, and how long the
+longest call took there (on a busy machine that includes waiting for a core, so measure on an idle one).
 --watch: instead, it checks each command that Redis runs (MONITOR) against bounds: commands per call, elements per command, and no
 command that grows with the data. For that 3,000 lanes are enough; tests/cli/test_scale.py runs it."""
 import json
@@ -93,7 +93,7 @@ def run(build, config, directory, command, lanes):
 
 
 def cpu(redis):
-    """Returns the seconds of CPU time that Redis has used. Unlike the times of calls, they contain no other program's work."""
+    """Returns the seconds of CPU time that Redis has used. Unlike the duration of a call, CPU time contains no time of other programs."""
     info = redis.info("cpu")
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
@@ -111,7 +111,8 @@ def measure(build, redis, config, directory, lanes):
         calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "evalsha", "eval_ro", "evalsha_ro", "zscan", "sscan", "scan", "xrange", "xrevrange"))
         print("%-62s %8.1f %9.1f %9d %12.2f %10.0f %10d%s" % (" ".join(command), seconds, kib / 1024, calls, used, 1e6 * used / max(calls, 1), max([e[2] for e in slow] or [0]),
                                                        "" if status == 0 else "  status %d" % status))
-        bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024  # bounds its memory: 32 MiB, and 100 bytes per lane, enough to remember a name
+        # bounds the command's memory: 32 MiB, and 100 bytes per lane, which is enough for the lane's name
+        bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024
         sys.stdout.flush()
     return bad
 
@@ -119,7 +120,7 @@ def measure(build, redis, config, directory, lanes):
 # --- --watch ---------------------------------------------------------------------------------------------------------------------------
 
 ELEMENTS = {"LRANGE": 64, "XRANGE": 64, "XREVRANGE": 64, "ZSCAN": 1000, "SSCAN": 1000, "SCAN": 1000}
-INNER_MOST = 64 * 10 + 20  # the most commands that one call may run: ten for each of 64 lanes or messages, and 20 more
+INNER_MOST = 64 * 10 + 20  # maximum number of commands that one call may run: ten for each of 64 lanes or messages, and 20 more
 FOUND = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
@@ -136,7 +137,7 @@ def elements(words):
 
 
 class Watch:
-    """Watches every command that Redis runs; those of a script follow their call."""
+    """Watches every command that Redis runs. The commands of a script follow the call of the script."""
 
     def __init__(self, redis):
         self.client = Client(redis.path, 600)

@@ -77,7 +77,7 @@ static void say(const char *command) {
     redisFree(ctx);
 }
 
-/* Checks the Redis at `url`. `want` is a part of the only problem expected; NULL: there must be none. */
+/* Checks the Redis at `url`. `want` is a part of the only problem that is expected; NULL: no problem is expected. */
 static void expect_problems(const char *url, const char *want, size_t n) {
     struct lw_config *c = config("127.0.0.1:1", url, "redis");
     struct lw_check_report r = {.wait_ms = WAIT_MS};
@@ -191,7 +191,7 @@ static void test_kafka(void **state) {
     lw_check_kafka(c, &r);
     assert_string_equal(text_of(&r.notes), "kafka: 1 broker\nkafka: topic orders has 3 partitions\n");
     assert_string_equal(text_of(&r.problems.errors),
-                        "dead.to: the brokers know no topic orders.dead, or user \"ANONYMOUS\" may not DESCRIBE it\n");
+                        "dead.to: the brokers know no topic orders.dead: create it, or allow user \"ANONYMOUS\" to DESCRIBE it\n");
     report_free(&r);
     lw_config_free(c);
     rd_kafka_mock_cluster_destroy(mock);
@@ -234,7 +234,7 @@ static rd_kafka_resp_err_t commit_as(struct group *g, int64_t offset, const char
     rd_kafka_topic_partition_t *p = rd_kafka_topic_partition_list_add(list, "orders", 1);
     p->offset = offset;
     p->metadata_size = lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
-    struct lw_anchor anchor = {.offset = offset - 1, .timestamp_ms = 1700000000000, .hash = 7}; /* appended as by a worker */
+    struct lw_anchor anchor = {.offset = offset - 1, .timestamp_ms = 1700000000000, .hash = 7}; /* the anchor behind a commit's metadata */
     assert_true(p->metadata_size + LW_ANCHOR_TEXT <= sizeof meta);
     p->metadata_size += lw_anchor_encode(&anchor, meta + p->metadata_size);
     p->metadata = strdup(meta);
@@ -249,7 +249,7 @@ static void *goes_on(void *arg) {
     return NULL;
 }
 
-/* Returns the report of check if our Redis belongs to the fleet `ours` ("": none; NULL: Redis was not asked). */
+/* Checks with a Redis that belongs to the fleet `ours` ("": to none; NULL: Redis is not asked), and returns the report. */
 static struct lw_check_report check_fleet(struct group *g, const char *ours) {
     struct lw_config *c = config(rd_kafka_mock_cluster_bootstraps(g->mock), "unix:///r", "redis");
     struct lw_check_report r = {.wait_ms = 10000, .fleet_known = ours};
@@ -273,7 +273,7 @@ static void test_another_fleet_was_here(void **state) {
             assert_non_null(
                 strstr(said, "group t: the commits of 1 partitions (orders:1 at offset 7) are by another fleet (" THEIRS "), "));
             assert_non_null(strstr(said, i ? "knows no fleet of this name" : "knows fleet " OURS));
-            assert_non_null(strstr(said, "If that Redis was wiped or replaced since, this is expected"));
+            assert_non_null(strstr(said, "If it was wiped or replaced since, this is expected"));
         }
         report_free(&r);
     }

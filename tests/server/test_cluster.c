@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a real cluster of two masters: the owners of slots are found, and left when a slot moves. */
+/* Tests a real cluster of two masters: connections find the owner of a slot, and leave it when the slot moves. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/connection.h"
@@ -183,7 +183,7 @@ static void a_dead_node_before_a_live_one(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* The only configured node is down. Another one, which it named before, knows the owners. */
+/* The only configured node is down. While it was up, it named the other node, which knows the owners as well. */
 static void a_node_that_was_learned(void **state) {
     (void)state;
     struct lw_redis_servers s = cluster_of(&port[0], 1, PASSWORD);
@@ -255,7 +255,8 @@ static void set_slot(const char *how, int owner) {
     for (int i = 0; i < NODES; i++) say(i, "CLUSTER SETSLOT %d %s %s", slot[0], how, id[owner]);
 }
 
-/* The slot has moved: the wire passes on no reply to what it sent, nothing is written, and its next connection goes to the new owner. */
+/* When the slot has moved, the wire passes on no reply to the refused commands, and nothing is written. The wire's next connection goes to
+ * the new owner. */
 static void a_slot_that_moved(void **state) {
     (void)state;
     struct seen s;

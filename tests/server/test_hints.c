@@ -110,7 +110,7 @@ static void told_while_wanted(void **state) {
     assert_string_equal(s.text[1], "b");
     assert_int_equal(ask(&s, "LLEN " CLAIMED), 2);
     until_popping(&s);
-    assert_true(ask(&s, "PTTL " CLAIMED) > 0); /* the list has a TTL, because nobody would remove it if its worker died now */
+    assert_true(ask(&s, "PTTL " CLAIMED) > 0); /* the list has a TTL, because if the worker died now, nobody would remove the list */
     lw_hints_want(s.hints, READY, CLAIMED, false);
     ask(&s, "LPUSH " READY " c d");
     until(&s, 3); /* the pop that was under way returns one more hint */

@@ -86,14 +86,14 @@ static void test_replicas_and_promotions(void **state) {
     assert_true(lw_life_same(&a0, &a0));
     assert_false(lw_life_same(&a0, &b0));
 
-    follow(&b, "127.0.0.1", a.port); /* a first replica is attached, and a stays the same life */
+    follow(&b, "127.0.0.1", a.port); /* node a gets its first replica, and the life of node a goes on */
     now = renamed(&a, &a0);
     assert_true(lw_life_same(&a0, &now));
     struct lw_life replica = life_of(&b);
     assert_false(replica.never_replica);
     assert_false(lw_life_same(&b0, &replica));
 
-    follow(&b, "NO", "ONE"); /* b is promoted, and a forgets its replica */
+    follow(&b, "NO", "ONE"); /* node b is promoted, and node a forgets its replica */
     struct lw_life b1 = life_of(&b);
     assert_false(b1.never_replica);
     assert_false(lw_life_same(&b0, &b1));
@@ -101,15 +101,15 @@ static void test_replicas_and_promotions(void **state) {
     now = renamed(&a, &now);
     assert_true(lw_life_same(&a0, &now));
 
-    follow(&a, "127.0.0.1", b.port); /* a follows b, and b stays the same life although it was promoted */
+    follow(&a, "127.0.0.1", b.port); /* node a follows b, and the life of b goes on although b was promoted */
     now = life_of(&a);
     assert_false(lw_life_same(&a0, &now));
     now = life_of(&b);
     assert_true(lw_life_same(&b1, &now));
-    follow(&a, "NO", "ONE"); /* a is a master again with the data of b, under the same run_id */
+    follow(&a, "NO", "ONE"); /* node a is a master again with the data of b, under the same run_id */
     struct lw_life a1 = life_of(&a);
     assert_false(lw_life_same(&a0, &a1));
-    follow(&b, "127.0.0.1", a.port); /* a now looks as if it had never been a replica, except for the bytes that it read */
+    follow(&b, "127.0.0.1", a.port); /* node a now looks as if it had never been a replica, except for the bytes that it read */
     now = life_of(&a);
     assert_true(lw_life_same(&a1, &now));
     assert_false(lw_life_same(&a0, &now));
@@ -144,7 +144,8 @@ static void test_a_server_that_was_never_a_replica(void **state) {
     }
 }
 
-/* A server that does not count the bytes it read as a replica is compared by its replication id alone. */
+/* Some servers do not count the bytes that they read as a replica. Two answers of such a server are compared by the replication id
+ * alone. */
 static void test_a_server_that_says_less(void **state) {
     (void)state;
     struct lw_life a, b, c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests whether only messages of paused lanes are left, on a private redis-server. */
+/* Tests lw_paused_lanes() on a private redis-server: the function finds out if only paused lanes have messages left. */
 #include "cli/queue/paused_lanes.h"
 
 #include "tests/support/redis_server.h"
@@ -68,8 +68,8 @@ static void test_only_paused(void **state) {
     assert_int_equal(ask(), 0);
     wait_in(0, "c-17", true);
     wait_in(1, "c\n18", true);
-    do_("SADD lw:{a[b]*.0}:paused idle");         /* a paused lane in which nobody waits */
-    do_("ZADD lw:{a[b]*.0}:lanes 1 left-behind"); /* a lane in the list in which nobody waits */
+    do_("SADD lw:{a[b]*.0}:paused idle");         /* a paused lane without waiting messages */
+    do_("ZADD lw:{a[b]*.0}:lanes 1 left-behind"); /* a lane without waiting messages that is still in the set `lanes` */
     do_("SET lw:{a.0}:lock:c-17 x");              /* a lock of another application */
     assert_int_equal(ask(), 2);
     lw_buf_add(&names, "", 1);

@@ -200,7 +200,7 @@ static void another_epoch_cancels(void **state) {
     take(&s, 0);
     DO(&s, "HSET lw:{t.0}:epoch id F");
     until_cancelled(&s, 0);
-    assert_int_equal(lost(&s), 0); /* the answer LOST cancelled the lease, and only self-fences are counted */
+    assert_int_equal(lost(&s), 0); /* the answer LOST cancelled the lease, and this number counts only self-fences */
     lw_leases_remove(s.leases, &s.lease[0]);
     end(&s);
 }

@@ -218,8 +218,8 @@ static void a_name_that_is_unknown(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* One Sentinel refuses connections, another accepts them and stays silent. Neither may use up the time, and from then on both are asked
- * last. */
+/* One Sentinel refuses connections, another accepts them and stays silent. Neither may use up the time of the search, and later searches
+ * ask both of them last. */
 static void dead_sentinels_before_a_live_one(void **state) {
     (void)state;
     int silent_port, silent = bound(&silent_port);
@@ -261,6 +261,8 @@ static void a_sentinel_with_a_password(void **state) {
     free(s.at[0].password);
     s.at[0].password = lw_strdup("secret");
     find(&s, server_port[0]);
+    s.at[0].port = sentinel_port; /* this Sentinel has no password */
+    refuse(&s, "its default user has no password; name another user, or leave the password out: redis.sentinel.username and");
     lw_redis_servers_free(&s);
     end_sentinel(pid);
 }
@@ -285,7 +287,8 @@ static void a_sentinel_with_tls(void **state) {
     end_sentinel(pid);
 }
 
-/* A thread that must not block connects without the resolver; the name stays, for the certificate and for errors. */
+/* If the caller gives an address beside the host's name, the name is not resolved, because resolving it might block. It is still used for
+ * the certificate and in errors. */
 static void an_address_needs_no_resolver(void **state) {
     (void)state;
     struct lw_stream s;
@@ -392,7 +395,8 @@ static void expect_on(int i, const char *value) {
     lw_redis_close(c);
 }
 
-/* The old master became a replica while the wire was up. Its refusal is not passed on as a reply, and the write goes to the new master. */
+/* The old master became a replica while the wire was up. It refuses the write; that refusal is not passed on as a reply, and the write goes
+ * to the new master. */
 static void a_master_that_was_demoted(void **state) {
     (void)state;
     struct seen s;
@@ -415,7 +419,7 @@ static void a_master_that_was_demoted(void **state) {
     close_wire(&s);
 }
 
-/* A Sentinel that is behind the others names a replica, which is refused. */
+/* A Sentinel that has not heard of the failover yet names a replica, and the search refuses that replica. */
 static void a_replica_is_no_master(void **state) {
     (void)state;
     struct seen s;
@@ -516,6 +520,70 @@ static void a_client_finds_the_new_master(void **state) {
     latchwork_client_close(c);
 }
 
+static struct latchwork_client *open_by_sentinels(const struct latchwork_sentinels *more) {
+    struct latchwork_error error;
+    char at[2][32];
+    const char *const addresses[] = {at[0], at[1]};
+    struct latchwork_sentinels s = more ? *more : (struct latchwork_sentinels){LATCHWORK_SENTINELS_INIT};
+    snprintf(at[0], sizeof at[0], "127.0.0.1:%d", free_port()); /* nobody listens on this port */
+    snprintf(at[1], sizeof at[1], "127.0.0.1:%d", sentinel_port);
+    s.addresses = addresses;
+    s.n_addresses = 2;
+    if (!s.master) s.master = "m";
+    const struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .sentinels = &s};
+    struct latchwork_client *c = latchwork_client_open(NULL, &o, &error);
+    if (!c) fail_msg("%s", error.text);
+    return c;
+}
+
+static void a_sentinel_that_knows_no_such_master(void **state) {
+    (void)state;
+    struct latchwork_error error;
+    struct latchwork_client *c = open_by_sentinels(&(struct latchwork_sentinels){LATCHWORK_SENTINELS_INIT, .master = "other"});
+    assert_int_equal(latchwork_client_ping(c, &error), LATCHWORK_LOCK_ERROR);
+    assert_int_equal(error.code, LATCHWORK_E_CONNECT);
+    assert_non_null(strstr(error.text, "it knows no master of this name"));
+    latchwork_client_close(c);
+}
+
+/* Checks the hold again and again until a master answers. Returns the result of that check. */
+static enum latchwork_result check(struct latchwork_hold *hold, struct latchwork_error *error) {
+    for (int64_t until = lw_boot_ms() + LIMIT_MS;; pause_ms(20)) {
+        enum latchwork_result result = latchwork_hold_check(hold, error);
+        if (result != LATCHWORK_LOCK_ERROR) return result;
+        if (lw_boot_ms() > until) fail_msg("%s", error->text);
+    }
+}
+
+/* The master of a held lock is killed. The lock is kept or lost, and whoever gets it next has a larger fence. */
+static void a_lock_whose_master_is_killed(void **state) {
+    (void)state;
+    struct latchwork_error error = {0};
+    demote(1);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; !knows_the_replica(); pause_ms(300)) {
+        assert_true(lw_boot_ms() < until);
+        name_master(0);
+    }
+    SAY(sentinel_port, "SENTINEL", "SET", "m", "down-after-milliseconds", "300");
+    struct latchwork_client *c = open_by_sentinels(NULL);
+    const struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = LIMIT_MS};
+    struct latchwork_lock *lock = latchwork_lock_open(c, "l", &o, &error);
+    assert_non_null(lock);
+    struct latchwork_hold *hold;
+    assert_int_equal(latchwork_lock_try(lock, &hold, &error), LATCHWORK_LOCK_OK);
+    uint64_t fence = latchwork_hold_fence(hold);
+    lw_test_redis_kill(server[0]);
+    enum latchwork_result result = check(hold, &error);
+    print_message("the lock is %s\n", result == LATCHWORK_LOCK_OK ? "kept" : "lost");
+    latchwork_hold_release(hold, &error);
+    assert_int_equal(latchwork_lock_acquire(lock, LIMIT_MS, &hold, &error), LATCHWORK_LOCK_OK);
+    assert_true(latchwork_hold_fence(hold) > fence);
+    assert_int_equal(latchwork_hold_release(hold, &error), LATCHWORK_LOCK_OK);
+    latchwork_lock_close(lock);
+    latchwork_client_close(c);
+    assert_true(lw_test_redis_restart(server[0]));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_login_goes_to_the_master, begin),
@@ -531,6 +599,8 @@ int main(void) {
         cmocka_unit_test_setup(no_sentinel_answers, begin),
         cmocka_unit_test_setup(closed_in_a_search, begin),
         cmocka_unit_test_setup(a_client_finds_the_new_master, begin),
+        cmocka_unit_test_setup(a_sentinel_that_knows_no_such_master, begin),
+        cmocka_unit_test_setup(a_lock_whose_master_is_killed, begin),
         cmocka_unit_test_setup(a_master_that_is_killed, begin),
     };
     return cmocka_run_group_tests(tests, start, stop);

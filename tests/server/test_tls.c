@@ -86,7 +86,7 @@ static void present(const char *name) {
     redisFree(c);
 }
 
-/* How a client connects. The files are names in the test's folder. */
+/* The settings with which a client connects. The files are names in the test's folder. */
 struct way {
     const char *host; /* NULL: localhost */
     const char *ca, *cert, *key, *name;
@@ -110,7 +110,7 @@ static struct lw_redis_url place(const struct way *w) {
     return at;
 }
 
-/* Connects. `want` is a part of the error expected; NULL: it must work. */
+/* Tries to connect. `want` is a part of the expected error; NULL: the connection must work. */
 static void try(const struct way *w, const char *want) {
     struct lw_redis_url at = place(w);
     struct lw_err why = {0};
@@ -175,7 +175,7 @@ static void test_client_certificate(void **state) {
     configure("tls-auth-clients", "optional");
 }
 
-/* Tries TLS on a port without TLS, where some servers answer with an error and others say nothing, and no TLS on a port
+/* Tries TLS on a port without TLS, where some servers answer with an error and others say nothing. Then tries a plain connection on a port
  * with TLS. */
 static void test_not_tls(void **state) {
     (void)state;
@@ -266,7 +266,7 @@ static void test_wire(void **state) {
     lw_redis_url_free(&at);
 }
 
-/* The certificates are replaced while a wire is up. It stays up, and the next connection uses the new ones. */
+/* The certificates are replaced while a wire is up. The wire stays up, and its next connection uses the new certificates. */
 static void test_replaced(void **state) {
     (void)state;
     struct way way = {.ca = "trusted.pem", .name = "redis.internal"};
@@ -299,7 +299,7 @@ static void test_replaced(void **state) {
     present("server");
 }
 
-/* A server that accepts the connection and stays silent holds no caller up for longer than the limit. */
+/* A server that accepts the connection and stays silent delays no caller for longer than the limit. */
 static void test_silent(void **state) {
     (void)state;
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -320,7 +320,7 @@ static void test_silent(void **state) {
 }
 
 int main(void) {
-    signal(SIGPIPE, SIG_DFL); /* a SIGPIPE would end the test, because nothing here may raise it */
+    signal(SIGPIPE, SIG_DFL); /* from here on a SIGPIPE ends the test, because no code may raise one */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verified), cmocka_unit_test(test_wrong_ca),           cmocka_unit_test(test_wrong_name),
         cmocka_unit_test(test_expired),  cmocka_unit_test(test_client_certificate), cmocka_unit_test(test_not_tls),

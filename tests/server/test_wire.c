@@ -211,7 +211,7 @@ static void a_frozen_server_in_the_middle_of_a_long_pipeline(void **state) {
     open_to(&s, r, "", "", QUICK_MS);
     UNTIL(&s, s.ups == 1);
     kill(lw_test_redis_pid(r), SIGSTOP);
-    send_echoes(&s, 7, 100 * 1000); /* 700 kB: more than the socket takes, and little enough to keep the buffer */
+    send_echoes(&s, 7, 100 * 1000); /* 700 kB: more than the socket takes, but not so much that the wire frees its buffer afterwards */
     assert_true(lw_wire_poll(s.wire).events & POLLOUT);
     UNTIL(&s, s.downs == 1);
     kill(lw_test_redis_pid(r), SIGCONT);
@@ -243,7 +243,7 @@ static void logs_in_before_anything_else(void **state) {
     close_wire(&s);
     open_to(&s, r, "bob:p@ss/word@", "", 0);
     UNTIL(&s, s.ups == 1);
-    SEND(&s, "GET", "here", "", "ACL", "WHOAMI"); /* the key was in database 3 and is in 0 now */
+    SEND(&s, "GET", "here", "", "ACL", "WHOAMI"); /* MOVE has brought the key from database 3 to database 0 */
     UNTIL(&s, s.n == 2);
     assert_string_equal(s.text[0], "1");
     assert_string_equal(s.text[1], "bob");

@@ -117,7 +117,7 @@ static const struct faults modes[] = {
     {.name = "stubborn", .stubborn = true, .churn = 2, .burst = 6},
     {.name = "repairs", .wipe = 4, .failover = 1, .loss = 20, .pace = 2, .churn = 4, .deaf = true},
     {.name = "vanish", .vanish = 2, .crash = 1, .loss = 1},
-    /* a compacted topic: more than 64 segments lie between the watermark and what waits */
+    /* as in a compacted topic, more than 64 segments lie between the watermark and the messages that wait */
     {.name = "far", .crash = 1, .loss = 2, .churn = 2, .sparse = 1 << 22},
     {.name = "ttls", .pause = 3, .wipe = 2, .loss = 2, .pace = 3, .churn = 2, .longer = 4},
     {.name = "farlag", .failover = 2, .loss = 1, .churn = 2, .sparse = 1 << 22, .lag = true},
@@ -197,7 +197,7 @@ static const struct faults modes[] = {
     {.name = "unlistkill", .unlist = 2, .crash = 2, .pause = 1, .loss = 3, .churn = 3, .burst = 12, .idle = 5},
     {.name = "unlistskip", .skip = true, .unlist = 2, .crash = 1, .loss = 2, .churn = 2, .burst = 6},
 };
-/* The modes in which an operator is at work as well (--operate). */
+/* The modes in which an operator is at work (--operate). */
 static const struct faults operators[] = {
     {.name = "operator", .operate = 1},
     {.name = "operatorahead", .operate = 2, .churn = 3, .burst = 12, .idle = 5, .pool = true, .big = true, .max_run = 50},
@@ -213,7 +213,7 @@ static const struct faults operators[] = {
      .pool = true,
      .prompt = true,
      .max_run = 20},
-    /* A wipe deletes replays and drops with everything else, so in these modes the operator only makes trials. */
+    /* A wipe also deletes the records of replays and drops, so in these modes the operator only makes trials. */
     {.name = "trials", .operate = 4, .trials = true, .wipe = 2, .failover = 1, .loss = 1},
     {.name = "trialsclock", .operate = 4, .trials = true, .clock = 1, .loss = 1},
     {.name = "trialslate", .operate = 4, .trials = true, .pause = 2, .wipe = 2, .loss = 2, .pace = 2},

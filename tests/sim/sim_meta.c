@@ -30,14 +30,14 @@ static struct scene {
     int n_job;
     int64_t committed, asked; /* asked: the offset of the commit under way; -1: none */
     uint32_t asked_gen;
-    int premature; /* number of commits that changed the offset of a partition while it was held back */
+    int premature; /* number of commits that changed the offset of a partition while the partition was held back */
     /* can_look: Kafka can list the group's commits; looking: the worker waits for that list; no_commits: Kafka leaves commits unanswered */
     bool can_look, looking, no_commits;
     int run_ahead, repair_batch, ttl_ms;
     int repairs; /* number of repair calls */
     bool held;
     int stopped;                 /* the status with which the worker asked to end */
-    const char *ready, *claimed; /* NULL: the worker wants no hint */
+    const char *ready, *claimed; /* names of the lists of hints; ready is NULL while the worker wants none */
     char meta[META_TEXT], asked_meta[META_TEXT];
     int64_t effect[EFFECTS];
     int n_effects;
@@ -79,7 +79,7 @@ static int count_repairs(const struct lw_commands *k) {
 static void send_pipeline(void *ctx, int shard, const struct lw_commands *k) {
     (void)ctx, (void)shard;
     for (int i = 0; s.cut_next && i < k->n; i++)
-        if (is_repair_of_ranges(k, i)) { /* the connection breaks before the call executes */
+        if (is_repair_of_ranges(k, i)) { /* the connection breaks before the call is executed */
             s.cut_next = false;
             s.cut = true;
             return;
@@ -289,7 +289,7 @@ static void arrive(uint32_t gen, int from, int to) {
 
 enum { QUARANTINE = 5200 }; /* this many rounds last longer than a quarantine */
 
-/* A worker has done 0, 2, 3 and 4, while 1 is with its handler. */
+/* A worker has done records 0, 2, 3 and 4, while record 1 is with its handler. */
 static void first_life(void) {
     begin_worker("a-1");
     assign(1);
@@ -308,7 +308,7 @@ static bool last_of_k(int64_t wanted) {
 
 /* --- the cases --------------------------------------------------------------------------------------------------------------------- */
 
-/* The next owner writes the metadata back in two calls. If `cut` is set, the first is lost with its connection. */
+/* The next owner writes the metadata back in two calls. If `cut` is set, the first call is lost with its connection. */
 static bool second_owner(bool cut) {
     first_life();
     end_worker();
@@ -330,7 +330,7 @@ static bool second_owner(bool cut) {
 static bool a_repair_that_is_cut(void) { return second_owner(true); }
 static bool a_repair_that_arrives(void) { return second_owner(false); }
 
-/* The metadata says that 4 is finished, but not 2, which has the same key: 4 must run again after 2. */
+/* The metadata says that record 4 is finished, but not record 2, which has the same key: 4 must run again after 2. */
 static bool a_gap_of_the_key(void) {
     begin_worker("a-1");
     s.committed = 1;
@@ -345,8 +345,8 @@ static bool a_gap_of_the_key(void) {
     return last_of_k(4);
 }
 
-/* Another worker has entered the new epoch, and its quarantine is over, before this worker hears of it. The messages that this worker
- * knows to be done run again, before 5. */
+/* This worker learns of a new epoch only after another worker has entered that epoch and its quarantine is over. The messages that this
+ * worker knows to be done run again, before record 5. */
 static bool a_repair_that_is_late(void) {
     first_life();
     struct scene a = s;
@@ -374,8 +374,8 @@ static bool a_repair_that_is_late(void) {
     return last_of_k(5);
 }
 
-/* The second owner comes after the quarantine: 2 runs again, then that worker dies, and Redis is wiped again. The third owner must not
- * believe the metadata of the first, so 4 runs again after 2. */
+/* The second owner enters after the quarantine: record 2 runs again, then that worker dies, and Redis is wiped again. The third
+ * owner must not believe the metadata of the first, so record 4 runs again after record 2. */
 static bool metadata_that_is_outdated(void) {
     first_life();
     end_worker();
@@ -400,8 +400,8 @@ static bool metadata_that_is_outdated(void) {
 }
 
 /* Partition 1 is repaired first, with one record per call, and is taken away after the first call. The repair of partition 0 must begin
- * at the first record of partition 0, and not at the place that was reached in partition 1. Otherwise 4 would be written back without 2.
- * The broker accepts no metadata, so the next owner knows only what Redis has. */
+ * at the first record of partition 0, and not at the place that was reached in partition 1. Otherwise record 4 would be written back
+ * without record 2. The broker accepts no metadata, so the next owner knows only what Redis has. */
 static bool a_repair_whose_place_moves(void) {
     s.repair_batch = 1;
     begin_worker("a-1");
@@ -409,7 +409,7 @@ static bool a_repair_whose_place_moves(void) {
     assign(1);
     rounds(QUARANTINE);
     arrive(1, 0, 5);
-    arrive_one(OTHER, 0, "X"); /* waits behind record 1 of partition 0, which has the same key */
+    arrive_one(OTHER, 0, "X"); /* this record waits behind record 1 of partition 0, which has the same key */
     arrive_one(OTHER, 1, "Z");
     rounds(400);
     store_flushall(s.store);
@@ -431,7 +431,7 @@ static bool a_repair_whose_place_moves(void) {
     return several && last_of_k(4);
 }
 
-/* Exchanges the workers of this scene and the other one. The store, the time and the effects stay in this scene. */
+/* Exchanges the worker of this scene with that of the other scene. The store, the time and the effects stay in this scene. */
 static void exchange(struct scene *other) {
     struct scene was = s;
     s = *other;
@@ -464,8 +464,9 @@ static bool has_k(void) {
     return false;
 }
 
-/* 2 and 4 wait in Redis. This worker claims and handles both, but is cut off before it can settle them. Its lease ends, another worker
- * runs 2 again, and then Redis is wiped. Of the two dones only the first counts: 4 must run again, after the other worker's 2. */
+/* Records 2 and 4 wait in Redis. This worker claims and handles both, but is cut off before it can settle them. Its lease ends,
+ * another worker runs record 2 again, and then Redis is wiped. Of the first worker's two dones only that of record 2 counts: record
+ * 4 must run again, after the other worker's run of record 2. */
 static bool dones_of_an_ended_lease(void) {
     s.k_lingers = true;
     begin_worker("a-1");
@@ -495,8 +496,8 @@ static bool dones_of_an_ended_lease(void) {
     return both && again && last_of_k(4);
 }
 
-/* A worker with a TTL of one minute runs K and is cut off, and Redis is wiped. The next owner has a TTL of 10 s but heard of the longer
- * one before the wipe, so its quarantine is as long as that lease. */
+/* A worker with a TTL of one minute runs K and is cut off, and Redis is wiped. The next owner has a TTL of 10 s, but learned of the
+ * longer TTL before the wipe, so its quarantine is as long as that lease. */
 static bool a_wipe_with_two_ttls(void) {
     struct scene b = {.x_lingers = true, .k_lingers = true, .committed = -1, .asked = -1, .run_ahead = 64, .ttl_ms = s.ttl_ms};
     s.k_lingers = true;
@@ -550,7 +551,7 @@ static void look(const char *fleet, int64_t offset) {
     lw_worker_looked(s.lw, &(struct lw_group_offset){"t", 2, offset, meta, strlen(meta)});
 }
 
-enum { LOOK = 1000 }; /* rounds between two looks at the group's commits; a rival is reported after 2.5 of these */
+enum { LOOK = 1000 }; /* number of rounds from one look at the group's commits to the next; a rival is reported after 2.5 times as many */
 #define YOUNGER "ffffffffffffffff"
 #define OLDER "0000000000000001"
 
@@ -560,7 +561,8 @@ static bool fleet_said(bool wanted) {
     return said == wanted;
 }
 
-/* Only one commit of a younger fleet is seen, because that fleet stops. The older fleet must still report it some looks later. */
+/* A younger fleet makes only one commit, because it stops. The older fleet must still report that commit after it has read the group's
+ * commits a few more times. */
 static bool a_younger_fleet_seen_once(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -576,8 +578,8 @@ static bool a_younger_fleet_seen_once(void) {
     return good;
 }
 
-/* In two cases, a commit that seems to be a younger fleet's is none: it was there before this worker looked for the first time; or our
- * own fleet made it in a new epoch, after a wipe of which this worker has not heard. */
+/* A commit can look like that of a younger fleet although there is none. In one case the commit was there before this worker looked
+ * for the first time. In the other, our own fleet made it in a new epoch, after a wipe of which this worker has not heard. */
 static bool no_younger_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -594,7 +596,7 @@ static bool no_younger_fleet(void) {
     return good;
 }
 
-/* Of two fleets the younger stops, when three looks, far enough apart, have seen the other one's commits advance. */
+/* The younger of two fleets stops when it has seen three times, far enough apart, that the commits of the other fleet advance. */
 static bool an_older_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -644,8 +646,8 @@ static void set_vanished(bool broken) {
     freeReplyObject(broken ? store_call(s.store, 3, set, NULL) : store_call(s.store, 2, del, NULL));
 }
 
-/* The worker cannot read the stream of vanished lists: it reports that and goes on. It stops reporting when it can read the stream
- * again. */
+/* The worker cannot read the stream of vanished lists: it reports that and goes on. Once it can read the stream again, it stops
+ * reporting the error. */
 static bool an_unreadable_stream_of_vanished_lists(void) {
     begin_worker("a-1");
     assign(1);
@@ -661,7 +663,8 @@ static bool an_unreadable_stream_of_vanished_lists(void) {
     return good;
 }
 
-/* Record 1 and K are with handlers when Redis is wiped. Another fleet, which knows nothing of that, finds the group's commit and waits. */
+/* Record 1 and a record of key K are with handlers when Redis is wiped. Another fleet, which knows nothing of these runs, finds the group's
+ * commit, and so it waits until the quarantine is over. */
 static bool a_wipe_after_the_first_commit(void) {
     s.k_lingers = true;
     first_life();
@@ -677,8 +680,8 @@ static bool a_wipe_after_the_first_commit(void) {
     return runs && !early;
 }
 
-/* Kafka accepts no commit of the first worker, so nothing tells the second worker about it when Redis is wiped. Therefore the first one
- * must not have run anything. */
+/* Kafka accepts no commit of the first worker, so the second worker cannot learn of the first when Redis is wiped. Therefore the
+ * first worker must not have run anything. */
 static bool a_wipe_before_the_first_commit(void) {
     s.can_look = s.k_lingers = s.no_commits = true;
     bool early = runs_at_once("a-1", 1);

@@ -65,7 +65,7 @@ static void put_array(FILE *out, const redisReply *r, enum diff_mode mode) {
     free(texts);
 }
 
-/* Writes a reply as text for the comparison: of an error only the first word, and in mode DIFF_SHAPE only the types. */
+/* Writes a reply as text for the comparison. An error is written as its first word, and in mode DIFF_SHAPE only types are written. */
 static char *canonical(const redisReply *r, enum diff_mode mode) {
     char *text;
     size_t size;
@@ -180,7 +180,7 @@ static bool run_batch(struct pair *p, const struct diff_step *steps, int count) 
     }
     if (count == 0 || steps[count - 1].sleep_ms == 0) return true;
     nap(steps[count - 1].sleep_ms);
-    /* asks for the key, because the real server counts an expired key until somebody asks for it */
+    /* a real server counts an expired key until a command names the key, and EXISTS does so */
     return BOTH(p, DIFF_EXACT, steps[count - 1].argv[1], steps[count - 1].len[1], "EXISTS");
 }
 
@@ -265,7 +265,8 @@ static bool check_data(struct pair *p) {
 
 /* --- sequences */
 
-/* Copies the fake in the middle of a sequence, which goes on with the copy. The original gets other commands and is closed. */
+/* Copies the fake in the middle of a sequence, which goes on with the copy. The original gets other commands, which must not change
+ * the copy, and is closed. */
 static void swap_for_copy(struct pair *p, uint64_t *random, struct diff_step *step) {
     struct store *original = p->fake;
     p->fake = store_copy(original);

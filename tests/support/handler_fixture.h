@@ -95,7 +95,8 @@ static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char
     return &j->job;
 }
 
-/* Runs one job, on a slot if the type has slots, and returns its outcome. */
+/* Runs one job and returns its outcome. If the type has serve(), that function gets the job, otherwise it runs on slot s.
+ */
 static UNUSED enum lw_outcome fx_run(const struct lw_handler_type *t, struct lw_handler *h, struct lw_slot *s, struct lw_job *job) {
     struct lw_err err = {0};
     if (!t->serve)
@@ -160,7 +161,7 @@ static UNUSED void fx_release(int keep) {
     close(keep);
 }
 
-/* Returns whether the process exists and is no zombie. */
+/* Returns true if the process exists and is no zombie. */
 static UNUSED bool fx_alive(pid_t pid) {
     char path[64], state = 'X';
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);

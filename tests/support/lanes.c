@@ -78,8 +78,8 @@ static redisReply *evalsha(struct lt *l, const char *sha) {
 
 static void config_maxmemory(struct lt *l, const char *bytes) { lt_text(l, "CONFIG SET maxmemory %s", bytes); }
 
-/* Sends the call once. In the variant with a full memory, gate is excepted: it is the only
- * script that maxmemory refuses, which test_gate tests. */
+/* Sends the call once. In the variant with a full memory, only gate gets enough memory, because Redis would refuse it otherwise. test_gate
+ * tests that refusal. */
 static redisReply *send_once(struct lt *l) {
     char sha[41];
     load(l, l->script, sha);
@@ -168,7 +168,7 @@ static void check_fences(struct lt *l, int n_grants, int most) {
     l->fence = strtoull(l->reply->element[0]->str, NULL, 10);
     if (most > l->reserve) fail_msg("%s: a lane was given %d with %d fences", l->script->name, most, l->reserve);
     if (!n_grants && !is_gate(l)) {
-        assert_int_equal(l->fence, 0); /* no fence was used */
+        assert_int_equal(l->fence, 0);
         return;
     }
     if (l->fence <= l->fence_seen)
@@ -229,16 +229,15 @@ static void send_and_take(struct lt *l) {
     }
 }
 
-/* Returns the answer that the same call must get when it is sent again; protocol.md says it
- * under "Rules of the wire". */
+/* Returns the answer that the same call must get when it is sent again, as protocol.md says under "Rules of the wire". */
 static char answer_again(const struct lt *l, char first) {
     if (is_gate(l) && strchr("UX", first)) return 'D';
     if (is_settle(l) && strchr("LB", first)) return 'S';
     return first;
 }
 
-/* Checks that both answers have the same heads, oldest first. One may have more than the other, because finished messages change
- * how far a call looks. */
+/* Checks that both answers have the same heads, oldest first. One answer may have more heads than the other, because finished messages
+ * count against what a call may read. */
 static void assert_same_heads(const struct lt *l, const redisReply *first) {
     const redisReply *was = heads_in(l, first), *now = heads_in(l, l->reply);
     int at = 0;
@@ -253,8 +252,8 @@ static void assert_same_heads(const struct lt *l, const redisReply *first) {
     }
 }
 
-/* Sends the call again, as after a lost reply. The test sees the first answer, with the fences of the
- * second. */
+/* Sends the call again, as after a lost reply. The test then sees the letters of the first answer and the fences of the second, which are
+ * those in the locks now. */
 static void twice(struct lt *l) {
     static char first[sizeof l->answers], named[sizeof l->named];
     memcpy(first, l->answers, sizeof first);

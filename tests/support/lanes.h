@@ -49,12 +49,12 @@ struct lt {
     int64_t off_ms; /* added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
     bool skip, drop;  /* settings retry.order: skip, queue.on_busy: drop */
-    int64_t new_from; /* new_from of all partitions, used with drop; -1: not known */
+    int64_t new_from; /* with drop: first offset of every partition that is new in this epoch; -1: unknown */
     int taken;        /* number of hints to remove from claimed:w */
     int most;         /* maximum number of lanes per call of tend, or of hints per call of hints */
     int reserve;      /* number of fences that a lane may need */
     int want;         /* for claim: maximum number of heads per lane */
-    char bounds[64];  /* for claim and settle: limits in bytes, "LANE CALL MET" */
+    char bounds[64];  /* for claim and settle: bounds in bytes, "LANE CALL MET" as in claim.lua */
     int narrow;       /* which bytes of a segment are read at once: 0 those of all its messages, 1 that of the first message, 2 none */
 
     /* The last call and its answer: */
@@ -94,16 +94,16 @@ struct lt_msg {
     int64_t backoff_ms;
 };
 
-/* An item of settle: the finished messages of a lane, of which the last has the outcome, and the messages that the item names. Lane
- * and token are those of the first. */
+/* An item of settle: the finished messages of a lane and the messages that the item names. All finished messages are done, except that the
+ * last one may have another outcome. The item has the lane and the token of the first message. */
 struct lt_item {
     const struct lt_msg *done;
     size_t n_done;
-    char mode; /* letter of the mode, as in settle.lua */
+    char mode; /* letter of the mode (LW_GO_… in queue/codes.h) */
     const struct lt_msg *named;
     size_t n_named;
     int want, before;
-    const char *value; /* value of the lock; NULL: the value that the token wrote last */
+    const char *value; /* value of the lock; NULL: the value last written with the token */
 };
 
 /* Makes a message of topic orders with outcome done and mode next. */
@@ -116,8 +116,8 @@ struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode);
  * and in each partition a segment ends among them. */
 void lt_full_batch(struct lt_msg *m, int each);
 
-/* Calls gate with the token of the first message. Neighbours of the same lane become one item; `bare` is that of the
- * item's first message. */
+/* Calls gate with the token of the first message. Neighbours of the same lane become one item, which has no envelopes if its first message
+ * is `bare`. */
 const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n);
 /* Calls settle with one item per message, each of which wants one head. */
 const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n);
@@ -126,8 +126,8 @@ const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n); /* uses th
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_tend(struct lt *l);  /* returns the number of lanes as text */
 const char *lt_hints(struct lt *l); /* returns lanes, joined by spaces */
-/* These take numbers as the scripts expect them: committed, from and, for repair, ranges (lo, hi) of
- * offsets of topic:partition. */
+/* lt_floor() and lt_repair() pass on what the scripts expect: topic:partition, the offsets `committed` and `from`, and for repair the
+ * ranges of offsets from lo to hi. */
 const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t from);
 struct lt_range {
     const char *tp;
@@ -143,7 +143,7 @@ struct lt_look {
 };
 const char *lt_watch(struct lt *l, const struct lt_look *looks,
                      size_t n);                       /* returns the floors, joined by spaces, with '-' for none; or "LOST" */
-struct lw_bytes lt_states(const struct lt *l, int i); /* returns the bytes of states for look i */
+struct lw_bytes lt_states(const struct lt *l, int i); /* returns the bytes that lt_watch() read for looks[i] */
 
 struct lt_enter {
     const char *candidate, *life, *history, *jumped, *host;
@@ -172,7 +172,7 @@ const char *lt_heads(struct lt *l, int i);
 struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k);
 int64_t lt_duplicates(const struct lt *l); /* returns how many duplicates the last settle or claim dropped */
 
-/* These read Redis as the administrator. If a command fails, the test fails. */
+/* These functions read Redis as the administrator. If a command fails, the test fails. */
 int64_t lt_int(struct lt *l, const char *fmt, ...);
 const char *lt_text(struct lt *l, const char *fmt, ...); /* returns "(nil)" if there is nothing */
 int lt_state(struct lt *l, struct lt_msg m);
@@ -189,8 +189,8 @@ void lt_encode(const struct lt_msg *m, struct lw_buf *out);
 /* Sends the last call again, exactly as it was built. */
 const char *lt_call_again(struct lt *l);
 
-/* For tests that start their own server. lt_open() takes the server over (NULL: it could not be reached); lt_close() ends
- * both. */
+/* For tests that start their own server. lt_open() takes over the server, and returns NULL if it cannot connect. lt_close() ends the
+ * server, too. */
 struct lt *lt_open(struct lw_test_redis *server);
 void lt_close(struct lt *l);
 

@@ -142,8 +142,8 @@ static void begin_item(struct lt *l, int n_messages, int n_named) {
     l->item[l->n_items++].n_named = n_named;
 }
 
-/* Makes items of gate: neighbours of the same lane become one item. Returns whether any envelope is
- * given. */
+/* Makes items of gate: neighbours of the same lane become one item. Returns false if every lane has one message and no envelope, because
+ * the script then needs no counts. */
 static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned char *counts) {
     bool any = false;
     size_t k;
@@ -276,8 +276,7 @@ const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n) {
     return run_call(l);
 }
 
-/* --- the other scripts ------------------------------------------------------------------------------------------------------------------
- */
+/* --- the other scripts ---------------------------------------------------------------------------------------------------------------- */
 
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n) {
     lt_begin(l, &lw_script_renew);

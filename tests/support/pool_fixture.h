@@ -15,8 +15,9 @@
 
 struct lw_handler {
     size_t batch_max;
+    enum lw_batch_of batch_of;
     atomic_int slots_open, runs, in_run, most_in_run, biggest;
-    atomic_bool gate; /* jobs with the payload "wait" end when it becomes true */
+    atomic_bool gate; /* jobs with the payload "wait" end when this is true */
     atomic_int waiting;
     bool seen_alone[64], seen_busy[64];
     struct lw_board_worker *board;
@@ -42,8 +43,10 @@ static UNUSED void slot_close(struct lw_handler *h, struct lw_slot *s) {
 
 static UNUSED size_t batch_max(const struct lw_handler *h) { return h->batch_max; }
 
-/* Returns whether the seat names this identity. Other threads may change their seats meanwhile, which does no harm, because
- * only the seats of this thread are used, and they do not change. */
+static UNUSED enum lw_batch_of batch_of(const struct lw_handler *h) { return h->batch_of; }
+
+/* Returns true if the seat names this identity. Other threads may change their own seats meanwhile, but only the calling thread's own seats
+ * can match, and those do not change during the call. */
 __attribute__((noinline, no_sanitize("thread"))) static UNUSED bool names(const struct lw_seat *s, const char *identity) {
     size_t i = 0;
     while (s->identity[i] && s->identity[i] == identity[i]) i++;
@@ -83,10 +86,15 @@ static UNUSED void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **
     atomic_fetch_sub(&h->in_run, 1);
 }
 
-static UNUSED const struct lw_handler_type type = {
-    .name = "test", .blames_worker = true, .slot_open = slot_open, .batch_max = batch_max, .run = run, .slot_close = slot_close};
+static UNUSED const struct lw_handler_type type = {.name = "test",
+                                                   .blames_worker = true,
+                                                   .slot_open = slot_open,
+                                                   .batch_max = batch_max,
+                                                   .batch_of = batch_of,
+                                                   .run = run,
+                                                   .slot_close = slot_close};
 static UNUSED const struct lw_handler_type blameless = {
-    .name = "test", .slot_open = slot_open, .batch_max = batch_max, .run = run, .slot_close = slot_close};
+    .name = "test", .slot_open = slot_open, .batch_max = batch_max, .batch_of = batch_of, .run = run, .slot_close = slot_close};
 
 struct fx {
     struct lw_handler h;
@@ -94,14 +102,20 @@ struct fx {
     int fd;
 };
 
-static UNUSED void open_fx(struct fx *x, const struct lw_handler_type *t, int threads, size_t batch, struct lw_board_worker *board) {
+static UNUSED void open_fx_of(struct fx *x, const struct lw_handler_type *t, int threads, size_t batch, enum lw_batch_of of,
+                              struct lw_board_worker *board) {
     memset(x, 0, sizeof *x);
     x->h.batch_max = batch;
+    x->h.batch_of = of;
     x->h.board = board;
     x->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     struct lw_err err = {0};
     x->p = lw_pool_open(t, &x->h, threads, 0, board, x->fd, &err);
     if (!x->p) fail_msg("%s", err.text);
+}
+
+static UNUSED void open_fx(struct fx *x, const struct lw_handler_type *t, int threads, size_t batch, struct lw_board_worker *board) {
+    open_fx_of(x, t, threads, batch, LW_BATCH_KEYS, board);
 }
 
 static UNUSED void close_fx(struct fx *x) {

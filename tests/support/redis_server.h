@@ -20,8 +20,8 @@ struct lw_test_redis;
  * not answer within 10 s. */
 struct lw_test_redis *lw_test_redis_start(const char *const *extra_args);
 
-/* Paths of the socket and of the folder that holds it, dump.rdb and so on. Both are valid until
- * the server is stopped. */
+/* Return the path of the socket, and that of the folder that holds the socket, dump.rdb and other files. Both texts are valid until the
+ * server is stopped. */
 const char *lw_test_redis_path(const struct lw_test_redis *r);
 const char *lw_test_redis_dir(const struct lw_test_redis *r);
 /* Returns the server's process id, which changes at a restart; -1 while it is down. */

@@ -54,13 +54,13 @@ struct options {
     uint64_t seed;
     double zipf, hot, repeat;
     bool hex;
-    char *headers[HEADERS_MAX]; /* each a NAME=VALUE */
+    char *headers[HEADERS_MAX]; /* each element is a NAME=VALUE */
     int n_headers;
 };
 
 static const char *brokers;
 static int64_t refused;    /* number of messages that the broker did not accept */
-static FILE *produced_log; /* file of --produced */
+static FILE *produced_log; /* the file named by --produced */
 
 static _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void die(const char *fmt, ...) {
@@ -374,8 +374,8 @@ static int64_t monotonic_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* Waits until the next message is due, and returns the due time, from which a late message's latency
- * counts. */
+/* Waits until the next message is due, and returns the time at which it is due. Latency counts from that time, even if the message is sent
+ * late. */
 static int64_t keep_rate(struct stream *s) {
     if (!s->o->rate) return monotonic_us();
     int64_t due_us = s->start_us + s->sent * 1000000 / s->o->rate, ahead_us;
@@ -386,7 +386,7 @@ static int64_t keep_rate(struct stream *s) {
     return due_us;
 }
 
-/* Returns the headers that --header asks for, or NULL if there are none. The message takes them over. */
+/* Returns the headers that --header asks for, or NULL if there are none. The message becomes their owner. */
 static rd_kafka_headers_t *headers_of(const struct options *o) {
     if (!o->n_headers) return NULL;
     rd_kafka_headers_t *all = rd_kafka_headers_new(HEADERS_MAX);
@@ -400,7 +400,7 @@ static rd_kafka_headers_t *headers_of(const struct options *o) {
 
 static void send_one(struct stream *s, int32_t partition, const char *key, size_t key_n, const char *payload, size_t n) {
     if (partition >= s->partitions) die("no partition %d", (int)partition);
-    void *due_us = (void *)(intptr_t)keep_rate(s); /* the due time, which the delivery report gives back */
+    void *due_us = (void *)(intptr_t)keep_rate(s); /* the due time, which comes back with the delivery report */
     rd_kafka_headers_t *headers = headers_of(s->o);
     rd_kafka_resp_err_t error;
     while (
@@ -463,8 +463,7 @@ static void produce(const char *topic, const struct options *o) {
     close_stream(&s);
 }
 
-/* Returns the running sums of the weights 1/(r+1)^zipf, in which a random number finds its key
- * by bisection. */
+/* Returns the running sums of the weights 1/(r+1)^zipf. With a random number, a key is found in them by bisection. */
 static double *weights(const struct options *o) {
     double *sum = lw_alloc((size_t)o->keys * sizeof *sum), all = 0;
     for (int64_t r = 0; r < o->keys; r++) sum[r] = all += pow((double)(r + 1), -o->zipf);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of a consumer group, for source_test.c. Each checks what its source delivers. Topics have no gaps, so the offsets of a
- * partition must be contiguous, and a record that is skipped, doubled or misplaced is noticed. */
+/* Members of a consumer group, for source_test.c. Each member checks the records that its source delivers. Topics have no gaps, so
+ * the offsets of a partition must be contiguous, and a record that is skipped, doubled or misplaced is noticed. */
 #ifndef LW_TESTS_MEMBER_H
 #define LW_TESTS_MEMBER_H
 
@@ -45,8 +45,9 @@ static void problem(const char *fmt, ...) {
 
 /* --- running tools ---------------------------------------------------------------------------------------------------------- */
 
+static char line[1024]; /* the command that was started last */
+
 __attribute__((format(printf, 1, 0))) static pid_t spawn(const char *fmt, va_list args) {
-    char line[1024];
     vsnprintf(line, sizeof line, fmt, args);
     fflush(stdout);
     pid_t pid = fork();
@@ -83,7 +84,7 @@ static pid_t start(const char *fmt, ...) {
 struct owned {
     uint32_t gen;
     int32_t partition;
-    int64_t next; /* the offset that must come next */
+    int64_t next; /* offset of the record that must be delivered next */
     int64_t committed, begin, log_begin, log_end, end;
     char metadata[4097];
     bool gone, held;
@@ -99,7 +100,7 @@ struct member {
     int64_t records;
     int assigns, revokes, revoked_parts, losts, commits_ok, commits_bad, stale;
     int64_t seek_every, seeks; /* seek_every: number of records between seeks in the record callback (0: no seeks); seeks: number so far */
-    bool bare;                 /* nothing is checked or committed here, because the case looks at the source itself */
+    bool bare;                 /* this member neither checks nor commits anything, because the case looks at the source itself */
     char fatal[1024];
     char topic[64], group[64], reset[16];
 };
@@ -212,7 +213,7 @@ static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};
     snprintf(m->topic, sizeof m->topic, "%s", topic);
     snprintf(m->group, sizeof m->group, "%s", group);
-    static char *topics[8]; /* one element per live member, which is enough; never freed */
+    static char *topics[8]; /* one element per live member, of which there are never more than eight; the last texts are not freed */
     static int used;
     char **slot = &topics[used++ % 8];
     free(*slot);
@@ -247,7 +248,7 @@ static void leave(struct member *m) {
     CHECK(m->bare || n_current(m) == 0);
 }
 
-/* Waits for an event of any member, then polls each once. */
+/* Waits for an event of any member, then polls each member once. */
 static void turn(struct member **all, int n) {
     struct pollfd fds[4];
     for (int i = 0; i < n; i++) fds[i] = (struct pollfd){.fd = lw_source_fd(all[i]->s), .events = POLLIN};

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- mutex_drop: releases a lock if it is ours
--- KEYS 1 lock, 2 zset of waiting clients, or the lock's own name; and for a hint 3 zset that must contain it, 4 list that gets it
+-- KEYS 1 lock, 2 zset of waiting clients, or the lock's own name if nobody is woken;
+--      if there is a hint: 3 zset that must contain the hint, 4 list to which the hint is pushed
 -- ARGV 1 value, 2 hint
 -- Result: 1, or 0 if it is not ours; nothing is changed then
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end

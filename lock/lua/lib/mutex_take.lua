@@ -5,7 +5,7 @@
 --      token alone, 6 client to tell of the release ('' none), 7 '1' if others of that client wait even if this call takes the
 --      lock, 8 ttl_ms to give to a lock that has none ('0': none)
 -- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it has no TTL
--- (The usual case comes first and uses no common part, because its functions cost each call a microsecond.)
+-- (The usual case comes first and uses no common part, because the functions of a part cost each call a microsecond.)
 local call = redis.call
 local lock, fence_key, wait = KEYS[1], KEYS[2], KEYS[3]
 local token, ttl, seen, keep_ms, plain, client, more, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6], ARGV[7] == '1',
@@ -32,7 +32,7 @@ if not taken then
         start_waiting(wait, client)
         return left
     end
-    call('PEXPIRE', lock, ttl) -- ours already, since the answer to the first call was lost
+    call('PEXPIRE', lock, ttl) -- the lock is ours already: the call came again because its answer was lost
 end
 stop_waiting(wait, client, more)
 return fence

@@ -16,7 +16,8 @@ local queue = reading and waiting_readers or writers
 
 local function enqueue(left)
     if waiter == '' then return {left, ''} end
-    if not ticket then -- a new ticket is larger than the last of both queues, and at least the time, so that the order survives a wipe
+    -- A new ticket is larger than all in both queues, and at least the time, so that it is larger even if Redis loses its data.
+    if not ticket then
         ticket = now_us()
         for _, q in ipairs({writers, waiting_readers}) do
             local last = call('ZRANGE', q, -1, -1, 'WITHSCORES')
@@ -39,7 +40,7 @@ end
 local held = call('GET', lock)
 if held then
     if not reading and sub(held, 1, #token + 1) == token .. ':' then
-        call('PEXPIRE', lock, ttl) -- ours already, since the answer to the first call was lost
+        call('PEXPIRE', lock, ttl) -- the lock is ours already: the call came again because its answer was lost
         return granted(sub(held, #token + 2))
     end
     local left = call('PTTL', lock)

@@ -12,7 +12,7 @@ if not redis.call('SET', lock, token, 'NX', 'PX', ARGV[2]) then
         if left == -1 and ARGV[5] ~= '0' then redis.call('PEXPIRE', lock, ARGV[5]) end
         return left
     end
-    redis.call('PEXPIRE', lock, ARGV[2]) -- ours already, since the answer to the first call was lost
+    redis.call('PEXPIRE', lock, ARGV[2]) -- the lock is ours already: the call came again because its answer was lost
 end
 local time = redis.call('TIME')
 local last = math.max(tonumber(redis.call('GET', fence_key)) or 0, tonumber(ARGV[3]))

@@ -18,7 +18,7 @@ for i = 1, #KEYS, 2 do
             if left == -1 and give ~= '0' then call('PEXPIRE', KEYS[i], give) end
             return {fence, (i - 1) / 2, left}
         end
-        call('SET', KEYS[i], value, 'PX', ttl) -- ours already, since the answer to the first call was lost
+        call('SET', KEYS[i], value, 'PX', ttl) -- the row is ours already: the call came again because its answer was lost
     end
     save_fence(KEYS[i + 1], fence, keep_ms)
 end

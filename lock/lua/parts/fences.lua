@@ -10,8 +10,8 @@ local function now_us()
 end
 local function now_ms() return math.floor(now_us() / 1000) end
 
--- Fences grow across expiry, release and a wiped Redis: each is the largest of last + 1, the time in
--- microseconds, and seen + 1.
+-- Fences grow even if the lock expires or is released, or Redis loses its data: each is the largest of the last fence + 1,
+-- the time in microseconds, and `seen` + 1, where `seen` is the largest fence that the caller has seen.
 local function next_fence(key, seen) return text(math.max((tonumber(call('GET', key)) or 0) + 1, now_us(), tonumber(seen) + 1)) end
 -- Stores the fence in its counter. keep_ms: time after which an unused counter expires; '0': never.
 local function save_fence(key, fence, keep_ms)

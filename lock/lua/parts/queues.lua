@@ -13,8 +13,8 @@ local function first_of(queue, alive)
         call('ZREM', queue, first[1])
     end
 end
--- Wakes the first waiter whose client can be reached. A waiter in front of it, whose client has no connection,
--- loses its place until that client asks again.
+-- Wakes the first waiter whose client can be reached. A waiter whose client has no connection is removed from the
+-- queue until that client attempts again.
 local function tell_first(queue)
     while true do
         local first = call('ZRANGE', queue, 0, 0)

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Leases in a zset. Needs the part `fences`.
 
--- Adds or extends a lease. The members of the zset are TOKEN:FENCE, scored by their ends; the key lives as long as the longest of them.
+-- Adds or extends a lease. The members of the zset are TOKEN:FENCE, scored by the times at which they end; the key
+-- expires with the lease that ends last.
 local function add_share(leases, value, ttl)
     call('ZADD', leases, text(now_ms() + ttl), value)
     if call('PTTL', leases) < tonumber(ttl) then call('PEXPIRE', leases, ttl) end

@@ -1,17 +1,16 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The code that all lane scripts share; scripts/embed-lua.sh inserts it into each script that names it. It reads the
 -- epoch and the time once per call.
--- KEYS[1] is always lw:{NAME.SHARD}:epoch. All other names begin with the same tag, so that all keys are in one
--- slot. The names of the states and tries of messages in a waiting list can't be declared before the list is read;
--- they are made from that tag.
+-- KEYS[1] is always lw:{NAME.SHARD}:epoch. All other names begin with the same prefix, so that all keys are in
+-- one slot. The names of the states and tries of messages in a waiting list can't be declared before the list is
+-- read; the script makes them from that prefix.
 -- Redis does not roll back a script that fails in the middle. So a script writes in an order in which every prefix
 -- is a safe state, whether or not the call is sent again: "A script that fails in the middle" in
 -- doc/explanation/protocol.md.
 local P = string.sub(KEYS[1], 1, -6)
 local floor, fmt, sub, find, byte, call, try = math.floor, string.format, string.sub, string.find, string.byte, redis.call, redis.pcall
--- Calls a command and returns its error only if the key holds another type, for which the callers have an answer.
--- Any other error ends the script: a right that the user lacks or a full disk must not look like a key of another
--- type or a missing message.
+-- Calls a command. Returns its error only if the key holds another type, which the callers handle. Any other error ends the script: a right
+-- that the user lacks or a full disk must not look like a key of another type or a missing message.
 local function pcall_(command, ...)
     local r = try(command, ...)
     if type(r) == 'table' and r.err and not find(r.err, 'WRONGTYPE', 1, true) then error({err = r.err .. ' in ' .. command}) end

@@ -19,12 +19,12 @@ local function count_read(envelope)
     if #envelope > largest then largest = #envelope end
 end
 
--- Drops finished heads, then returns the next ones: a list of up to `want` {envelope, topic:partition, offset},
--- oldest first, of at most lane_bytes or one message. If `after_tp`, `after_offset` name a message, only those
--- behind it are returned; those before it are granted already and count against lane_bytes. `before`: number of
--- elements that stand before the wanted ones, as far as known. Returns nil if none is left (and the lane is
--- removed), 'MORE' if a limit was reached first, 'BAD' if the list's name holds another type.
-local trimmed = false -- true if the caller has just dropped heads of the lane
+-- Removes finished heads, then returns the next ones: a list of up to `want` {envelope, topic:partition, offset},
+-- oldest first, of at most lane_bytes or one message. If `after_tp`, `after_offset` name a message, only those behind
+-- it are returned; those before it are granted already and count against lane_bytes. `before`: number of elements that
+-- stand before the wanted ones, as far as known. Returns nil if none is left (and the lane is removed), 'MORE' if a
+-- limit was reached first, 'BAD' if the list's name holds another type.
+local trimmed = false -- true if the caller has just removed heads of the lane
 local function take_heads(lane, want, before, after_tp, after_offset)
     local emptied = trimmed
     trimmed = false
@@ -52,14 +52,14 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             local tp, offset, n_dedup = identity_of(envelope)
             local over = tp and finished(tp, offset)
             local mine = any and tp and seen[tp]
-            local again = mine and mine[offset] -- the same message is there twice: one owner put it back, the next one parked it
+            local again = mine and mine[offset] -- the message is in the list twice: one owner put it back, the next owner parked it
             if tp and not over and n_dedup ~= '0' and is_duplicate(dedup_of(envelope), tp, offset) then
                 set_state(tp, offset, LW_STATE_DONE)
                 finish_unsaved = true
                 duplicates = duplicates + 1
                 over = true
             end
-            if not tp and not any then -- foreign or torn: moved to the dead letters, where people find it
+            if not tp and not any then -- not an envelope, or only a part of one: it is moved to the dead letters, where people find it
                 pcall_('XADD', P .. 'dead', '*', 'envelope', envelope, 'reason', 'not an envelope of this version', 'attempts', '0')
                 over = true
             end
@@ -89,7 +89,8 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             if full then break end
         end
         call_left, largest = call_left - read, most_bytes
-        if n > 0 and #list > 0 and granted + #list[1] > lane_bytes then full = true end -- the next one will not fit if it is as large
+        -- Stop if the next element would not fit, supposing that it is as large as the last one that was read.
+        if n > 0 and #list > 0 and granted + #list[1] > lane_bytes then full = true end
         if drop > 0 then
             if finish_unsaved then save_states() end
             call('LTRIM', wait, 0, -1 - drop)

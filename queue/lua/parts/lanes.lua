@@ -19,14 +19,14 @@ local function is_paused(lock)
 end
 
 -- Every script leaves a lane in `lanes` exactly as long as its list exists. If a lane stands there without a list,
--- somebody has deleted the list with its messages, or Redis has evicted it. The stream `vanished` tells the owners,
--- who read the messages from Kafka again.
+-- somebody has deleted the list with its messages, or Redis has evicted it. The stream `vanished` reports the lane to
+-- the owners of the messages, who read them from Kafka again.
 local VANISHED_MAX = 10000
 local function list_vanished(lane)
     pcall_('XADD', P .. 'vanished', 'MAXLEN', '~', text(VANISHED_MAX), '*', 'lane', lane)
     call('PEXPIRE', P .. 'vanished', text(100 * math.max(tonumber(epoch[3] or 0), 1000)))
 end
--- Writes to the stream before the lane leaves `lanes`, because nobody examines the lane afterwards.
+-- Reports the lane in the stream before the lane is removed from `lanes`, because nobody examines a lane that is not in `lanes`.
 local function forget_vanished(lane)
     list_vanished(lane)
     call('ZREM', P .. 'lanes', lane)

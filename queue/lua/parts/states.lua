@@ -1,15 +1,16 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
 -- A replayed message (queue/envelope.h: replay > 0) belongs to a partition "TOPIC:PARTITION#REPLAY" that nobody
--- owns: it has a state and tries of its own and no floor, and what is known of the original does not drop it. Its
--- marks expire long after it has left its list.
+-- owns. The replay has no floor, and its state and tries are its own, so it runs even if the original message is known
+-- to be done. The marks of a replay expire long after it has left its list.
 local REPLAY_MARK_S = 604800
 
--- States take two bits per offset, four of them a byte, the first in the highest bits. A call reads only the pages
--- of a segment that it needs, or a range of pages at once if its arguments name one. Changes stay in memory, where
--- later reads of the call see them, until save_states() writes them to Redis: of each page the bytes from the first
--- change to the last. Whatever relies on a state is written after it: a list whose finished heads are dropped, the end
--- of a lock. finish_unsaved: true if this call has found a message finished, and Redis does not know it yet.
+-- A state takes two bits. A byte holds the states of four offsets, that of the lowest in the highest bits. A call
+-- reads only the pages of a segment that it needs, or a range of pages at once if its arguments name one. Changes stay
+-- in memory, where later reads of the call see them, until save_states() writes them to Redis: of each page the bytes
+-- from the first change to the last. Whatever relies on a state is written after the state: the removal of finished
+-- heads from a list, and the end of a lock. finish_unsaved: true if this call has found a message finished, and Redis
+-- does not know it yet.
 local finish_unsaved = false
 local floors, segments, dirty = {}, {}, {}
 local DIVISOR = {[0] = 64, 16, 4, 1}

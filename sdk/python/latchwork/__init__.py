@@ -44,8 +44,8 @@ Handler = Callable[["Message"], Union[None, Awaitable[None]]]
 
 PROTOCOL = 1
 READ_BYTES = 1 << 20
-FLUSH_S = 0.001  # a handler that takes longer than this has its answer sent at once, and not with the next ones
-POLL_S = 0.005  # minimum time between two looks for a cancellation by a handler that runs on the main thread
+FLUSH_S = 0.001  # if a handler takes longer than this, its answer is sent at once, and not together with the next ones
+POLL_S = 0.005  # minimum time between two looks for a cancellation while a handler runs on the main thread
 
 
 class Retry(Exception):
@@ -57,7 +57,7 @@ class Dead(Exception):
 
 
 class Cancelled(Exception):
-    """Latchwork has taken the message back. Raise it to stop; the answer then does not matter."""
+    """Says that Latchwork has taken the message back. A handler raises this exception to stop; its answer then does not matter."""
 
 
 def _bytes_or_text(request: Dict[str, Any], name: str) -> Text:
@@ -77,11 +77,11 @@ class Message:
     id: str  # "topic/partition/offset", the same at every attempt
     key: Text  # the primary key
     fence: int  # grows with every message of a key, and with every attempt
-    attempt: int  # 1 at first
+    attempt: int  # 1 at the first attempt
     topic: str
     partition: int
     offset: int
-    timestamp_ms: Optional[int]  # Kafka's; None if it is unknown
+    timestamp_ms: Optional[int]  # Kafka's timestamp; None if it is unknown
 
     def __init__(self, request: Dict[str, Any], poll: Optional[Callable[[], None]] = None) -> None:
         self._request, self._poll, self._cancelled = request, poll, False
@@ -98,7 +98,7 @@ class Message:
         return _bytes_or_text(self._request, "payload")
 
     def json(self) -> Any:
-        """Returns the payload as JSON. Raises Dead if it is none, because another attempt would find the same."""
+        """Returns the payload as JSON. Raises Dead if the payload is not JSON, because another attempt would read the same bytes."""
         payload = self.payload
         if payload is None:
             raise Dead("the payload is null, so it is no JSON")
@@ -125,8 +125,15 @@ class Message:
         return self.header("traceparent")
 
     @property
+    def deadline(self) -> Optional[float]:
+        """When handler.timeout_ms will be over, as time.time() counts. None if there is no limit, or if the time is not known yet, which
+        is so for the later messages of a batch."""
+        ms = self._request.get("deadline_ms")
+        return None if ms is None else ms / 1000
+
+    @property
     def cancelled(self) -> bool:
-        """True once Latchwork has taken the message back: its lease is lost, or its time is over. Stop then, and write nothing more."""
+        """True once Latchwork has taken the message back: its lease is lost, or it has timed out. Stop then, and write nothing more."""
         if self._poll and not self._cancelled:
             self._poll()
         return self._cancelled
@@ -159,13 +166,13 @@ class _Wire:
         self.answers: List[str] = []
         self.rest = b""
         self.requests, self.out = 0, 1
-        fds = os.environ.pop("LATCHWORK_FDS", None)  # a program that we start must not take them for its own
+        fds = os.environ.pop("LATCHWORK_FDS", None)  # a program that we start must not take our descriptors for its own
         if not fds:
             return
         try:
             self.requests, self.out = (int(fd) for fd in fds.split(","))
             self.write(b'{"hello":%d}\n' % PROTOCOL)
-        except OSError:  # whoever started us has closed them
+        except OSError:  # whoever started us has closed these descriptors
             self.requests, self.out = 0, 1
 
     def prepare(self) -> None:
@@ -209,7 +216,7 @@ class _Wire:
 
 
 def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
-    """Returns the line that answers for a message, and whether it is done."""
+    """Returns the line that answers for a message, and whether the message is done."""
     if error is None:
         return '{"id":%s,"outcome":"done"}\n' % json.dumps(m.id), True
     if isinstance(error, (Retry, Dead)):
@@ -227,7 +234,7 @@ def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
 
 
 class _Inbox:
-    """What has come and is not handled yet, and the messages that a cancellation may name."""
+    """The requests that have come and are not handled yet, and the messages that a cancellation may name."""
 
     def __init__(self, wire: _Wire, polls: bool) -> None:
         self.wire, self.polls = wire, polls
@@ -237,7 +244,7 @@ class _Inbox:
         self.polled = 0.0
 
     def take(self, lines: List[bytes]) -> List[List[Message]]:
-        """Returns the new requests, each the messages of one key, and marks those that are cancelled."""
+        """Returns the new requests, and marks those that are cancelled. Each request is a list of the messages of one key."""
         new = []
         for line in lines:
             if not line.strip():
@@ -343,7 +350,7 @@ def _serve_threads(function: Handler, wire: _Wire, threads: int) -> None:
 class _AsyncInbox(_Inbox):
     def __init__(self, wire: _Wire) -> None:
         super().__init__(wire, polls=False)
-        self.tasks: Dict[str, "asyncio.Task[None]"] = {}  # by the identity that is being handled
+        self.tasks: Dict[str, "asyncio.Task[None]"] = {}  # the task of each message, by its identity
 
     def cancel(self, identity: str) -> None:
         super().cancel(identity)
@@ -385,7 +392,7 @@ async def _serve_async(function: Handler, wire: _Wire) -> None:
     def finished(task: "asyncio.Task[None]") -> None:
         nonlocal flushing
         running.discard(task)
-        if not flushing:  # once per turn of the loop, for all that end in it
+        if not flushing:  # flush once per turn of the loop, for all tasks that end in it
             flushing = True
             loop.call_soon(flush)
 
@@ -408,7 +415,7 @@ async def _serve_async(function: Handler, wire: _Wire) -> None:
 
 
 class _Format(logging.Formatter):
-    """One line per record, with the identity of the message that is handled."""
+    """Formats a log record as one line, with the identity of the message that is being handled."""
 
     def format(self, record: logging.LogRecord) -> str:
         m = _current.get()
@@ -426,10 +433,10 @@ def _log_to_stderr() -> None:
 
 
 def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
-    """Handles messages until Latchwork closes its end, then waits for those that are under way, and returns.
+    """Handles messages until Latchwork closes the pipe of requests, then waits for handlers that are still running, and returns.
 
     `function`: the handler, if it was not marked by @latchwork.handler. `threads`: how many messages a plain function handles at a
-    time; a coroutine function needs none. Logging goes to stderr, and so into Latchwork's log, unless it was set up before."""
+    time; a coroutine function needs no threads. Logging goes to stderr, and so into Latchwork's log, unless it was set up before."""
     function = function or _handler
     if function is None:
         raise RuntimeError("no handler: write @latchwork.handler above your function, or give it to latchwork.run()")

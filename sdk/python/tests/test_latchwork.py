@@ -26,7 +26,7 @@ def vectors(name):
 
 
 def plain(text):
-    """Returns text as the vectors write it."""
+    """Returns the text, or for bytes the object {"base64": …}, as the files of test vectors write it."""
     return {"base64": base64.b64encode(text).decode()} if isinstance(text, bytes) else text
 
 
@@ -44,6 +44,7 @@ class Vectors(unittest.TestCase):
                 got = {name: getattr(m, name) for name in ("id", "fence", "attempt", "topic", "partition", "offset", "timestamp_ms")}
                 got.update(key=plain(m.key), payload=plain(m.payload), headers=[[plain(n), plain(v)] for n, v in m.headers])
                 self.assertEqual(got, {name: want[name] for name in got})
+                self.assertEqual(m.deadline, want["deadline_ms"] / 1000 if "deadline_ms" in want else None)
 
     def test_answers_are_what_the_vectors_allow(self):
         known = [case["answers"][0] for case in vectors("answers.jsonl") if "answers" in case]
@@ -68,14 +69,14 @@ def request(identity, key="k", payload="{}", attempt=1, headers=()):
 
 
 class Handler:
-    """A handler as a process. `side`: it is offered descriptors 3 and 4."""
+    """A handler as a process. If `side` is true, the process may use descriptors 3 and 4."""
 
     def __init__(self, code, side=True):
         def pipe():
             return os.pipe()
         (in_r, self.stdin), (self.stdout, out_w), (self.answers, side_w) = pipe(), pipe(), pipe()
         env = dict(os.environ, PYTHONPATH=SDK)
-        # high numbers first, so that none of the two is overwritten while they go to 3 and 4
+        # The descriptors are moved to high numbers first, so that neither is overwritten when they become 3 and 4.
         setup = "import os\nr, w = os.dup(%d), os.dup(%d)\nr, w = [os.dup2(fd, n, inheritable=True) for fd, n in ((r, 60), (w, 61))]\n" % (in_r, side_w)
         setup += "os.dup2(60, 3, inheritable=True); os.dup2(61, 4, inheritable=True); os.close(60); os.close(61)\n" if side else ""
         setup += "import sys\nos.execv(sys.executable, [sys.executable, '-c', %r])\n" % textwrap.dedent(code)
@@ -110,7 +111,7 @@ class Handler:
         return json.loads(line)
 
     def end(self):
-        """Closes the input; returns (answers that were left, what it printed, its stderr, its exit status)."""
+        """Closes the input; returns (answers not yet read, text printed, stderr, exit status of the process)."""
         os.close(self.stdin)
         left = []
         while (answer := self.answer()) is not None:
@@ -223,7 +224,7 @@ class Processes(unittest.TestCase):
             latchwork.run(handle, threads=%d)
         """ % threads)
         h.send(request("t/0/0"))
-        time.sleep(0.05)  # it is in its handler by now, or the test proves less
+        time.sleep(0.05)  # by now the message is in its handler; if not, the test proves less
         h.send(request("t/0/1", key="first"), {"cancel": "t/0/0"})
         self.assertEqual({h.answer()["id"] for _ in range(2)}, {"t/0/0", "t/0/1"})
         self.assertEqual(h.end()[0::3], ([], 0))

@@ -154,8 +154,9 @@ start() {
         [ -n "$port" ] || die "no free port"
         echo "$port" > "$dir/port"
     fi
-    # The controller fences a broker whose heartbeats are later than this, so a busy machine needs a long time here. But after a kill, the
-    # controller refuses the broker's next process until this time is over, so that process gets a short one.
+    # The controller fences a broker that sends no heartbeat for this long, so a busy machine needs a long time here. But after
+    # a kill, the controller refuses a new process of the broker until this time is over. Therefore a broker that was killed is
+    # started with a short time.
     session_ms=3000
     if [ ! -e "$dir/data/meta.properties" ] || [ -e "$dir/stopped" ]; then session_ms=60000; fi
     rm -f "$dir/stopped"

@@ -12,10 +12,12 @@ The default user of the nodes may do everything, without a password: so MIGRATE 
 import os
 import random
 import socket
+import subprocess
 
 from .process import Failure, wait_until
 from .redis import PASSWORD, Redis, RedisError
 
+CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
 SLOTS = 16384
 MASTERS = 3
 NODE_TIMEOUT_MS = 2000
@@ -23,7 +25,8 @@ LIMIT_S = 60
 
 
 def free_port():
-    """Below the ports that the system gives to outgoing connections, which may take one before its node listens."""
+    """Returns a free port below the range from which the system takes ports for outgoing connections. A port of that range might be
+    taken again before the node listens on it."""
     while True:
         port = random.randrange(11000, 32000)
         with socket.socket() as s:
@@ -45,7 +48,7 @@ def crc16(data):
 
 
 def slot_of(name):
-    """Returns the slot of a name: if it has braces, only the text between the first of them counts."""
+    """Returns the slot of a name. If the name has braces, only the text between the first pair counts."""
     name = name if isinstance(name, bytes) else str(name).encode()
     begin = name.find(b"{")
     end = name.find(b"}", begin + 1) if begin >= 0 else -1
@@ -53,8 +56,9 @@ def slot_of(name):
 
 
 def shard_tag(name, shard, shards):
-    """Returns NAME.SHARD.K with the smallest K whose slot is at most 64 away from the shard's place. Shard 0's place is slot 96, and
-    the places of all shards are equally far apart. So workers that disagree on the number of shards still share shard 0."""
+    """Returns NAME.SHARD.K with the smallest K for which the slot of this name is at most 64 away from a fixed slot of the shard. The
+    fixed slot of shard 0 is 96, and those of all shards are equally far apart. So workers that disagree on the number of shards still
+    share shard 0."""
     place, k = 96 + shard * SLOTS // shards, 0
     while abs(slot_of("%s.%d.%d" % (name, shard, k)) - place) > 64:
         k += 1
@@ -68,10 +72,18 @@ def parsed(line):
     return words[0], int(words[1].split("@")[0].rsplit(":", 1)[1]), words[2].split(","), words[3], [(int(s[0]), int(s[-1])) for s in spans]
 
 
+def listening(port, certs):
+    """Returns the options with which a node listens on this port. If there are certificates, the node accepts only TLS."""
+    if not certs:
+        return ["--port", str(port)]
+    return ["--port", "0", "--tls-port", str(port), "--tls-cluster", "yes", "--tls-replication", "yes", "--tls-auth-clients", "no",
+            "--tls-ca-cert-file", certs + "/ca.pem", "--tls-cert-file", certs + "/server.pem", "--tls-key-file", certs + "/server.key"]
+
+
 class Node(Redis):
-    def __init__(self, directory, *options):
+    def __init__(self, directory, certs, *options):
         self.port, self.bus_port = free_port(), free_port()
-        super().__init__(directory, "--port", str(self.port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(self.bus_port),
+        super().__init__(directory, *listening(self.port, certs), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(self.bus_port),
                          "--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-replica-validity-factor", "0",
                          "--repl-diskless-sync-delay", "0", *options)
         self.id = None
@@ -97,14 +109,19 @@ class Node(Redis):
 
 
 class Cluster:
-    """Takes the place of the one Redis of a scenario. Each redis-server gets the options."""
+    """A cluster that a scenario uses instead of a single Redis. Each redis-server gets `options` as arguments. With `tls`, the nodes accept
+    no connection without TLS."""
 
-    def __init__(self, directory, *options):
+    def __init__(self, directory, *options, tls=False):
         self.dir = directory
-        self.nodes = [Node(os.path.join(directory, "node-%d" % i), *options) for i in range(2 * MASTERS)]
+        self.certs = os.path.join(directory, "certs") if tls else None
+        if tls:
+            os.makedirs(self.certs)
+            subprocess.run([CERTS, self.certs], check=True, timeout=60)
+        self.nodes = [Node(os.path.join(directory, "node-%d" % i), self.certs, *options) for i in range(2 * MASTERS)]
         self.users = {}
 
-    # --- its life
+    # --- starting and ending
 
     def start(self):
         for i, node in enumerate(self.nodes):
@@ -147,7 +164,7 @@ class Cluster:
 
     @staticmethod
     def map_of(node):
-        """Returns which node has which slots, as `node` sees it: {(first, last): id}."""
+        """Returns which node owns which slots, according to `node`: {(first slot, last slot): id of the owner}."""
         return {span: name for name, _, flags, _, spans in node.view() if "master" in flags for span in spans}
 
     def by_id(self, name):
@@ -158,7 +175,7 @@ class Cluster:
         return [node for node in self.alive() if any("myself" in flags and spans for _, _, flags, _, spans in node.view())]
 
     def owner(self, slot, asked=None):
-        """Returns the node that has the slot, as `asked` sees it, or the first live node."""
+        """Returns the node that owns the slot, according to the node `asked`, or else according to the first live node."""
         for (first, last), name in self.map_of(asked or self.alive()[0]).items():
             if first <= slot <= last:
                 return self.by_id(name)
@@ -175,7 +192,8 @@ class Cluster:
     # --- faults
 
     def kill_owner(self, slot):
-        """Kills the slot's master (kill -9). Returns the killed node when the others agree on another owner and say that the cluster is ok."""
+        """Kills the slot's master (kill -9). Waits until the other nodes agree on a new owner and say that the cluster is ok. Returns the
+        killed node."""
         old = self.owner(slot)
         old.kill()
         def replaced():
@@ -184,37 +202,37 @@ class Cluster:
         return old
 
     def restart(self, node):
-        """Starts a killed node again, empty. If a replica has taken over, the node is its replica when this returns."""
+        """Starts a killed node again, without data. If a replica has taken over, waits until the node is a replica of the new master."""
         node.start()
         self.wait_ok()
 
     def switch(self, slot):
-        """CLUSTER FAILOVER: the replica takes over with all data, and both nodes stay up."""
+        """Makes a replica take over with CLUSTER FAILOVER: it has all data, and both nodes stay up."""
         old = self.owner(slot)
         new = self.replica_of(old)
         def switched():
             if new.follows():
-                new.call("CLUSTER", "FAILOVER")  # an attempt without a majority in time changes nothing
+                new.call("CLUSTER", "FAILOVER")  # if no majority agrees in time, nothing changes, and the next round tries again
             return all(self.owner(slot, node) is new for node in self.alive())
         wait_until(switched, LIMIT_S, "another owner of slot %d" % slot, 1)
         self.wait_ok()
 
     def open_slot(self, slot, target):
-        """The first half of a migration: clients ask the target (ASK) for keys that are no longer at the source."""
+        """Begins a migration: from now on the source sends clients to the target (ASK) for keys that have left."""
         source = self.owner(slot)
         target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
         return source
 
     def move_keys(self, slot, source, target, at_once=100):
-        """Moves `at_once` keys of the slot. Returns how many there were to move."""
+        """Moves up to `at_once` keys of the slot. Returns how many it has moved."""
         keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, at_once)
         if keys:
             source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 10000, "KEYS", *keys)
         return len(keys)
 
     def close_slot(self, slot, target):
-        """The last step of a migration: the target becomes the owner of the slot. The target is told first, then the other masters."""
+        """Ends a migration: makes the target the owner of the slot, first at the target itself, then at the other masters."""
         for node in [target] + [m for m in self.masters() if m is not target]:
             node.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
         wait_until(lambda: all(self.owner(slot, node) is target for node in self.alive()), LIMIT_S, "map with the new owner of slot %d" % slot)
@@ -227,7 +245,7 @@ class Cluster:
         self.close_slot(slot, target)
         return moved
 
-    # --- the calls of lib/redis.py's Redis
+    # --- the methods that class Redis of lib/redis.py has, too
 
     def url_of(self, user):
         return None
@@ -236,7 +254,10 @@ class Cluster:
         return shard_tag(name, shard, shards)
 
     def settings(self, user):
-        return {"url": None, "username": user, "password": PASSWORD, "cluster": ["127.0.0.1:%d" % node.port for node in self.nodes[:2]]}
+        out = {"url": None, "username": user, "password": PASSWORD, "cluster": ["127.0.0.1:%d" % node.port for node in self.nodes[:2]]}
+        if self.certs:
+            out["tls"] = {"ca_file": self.certs + "/ca.pem"}
+        return out
 
     def grant(self, line):
         for node in self.nodes:

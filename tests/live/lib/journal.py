@@ -4,7 +4,7 @@ import os
 
 
 class Run:
-    """One run of a handler. `last_us` is the last sign of life that it gave."""
+    """One run of a handler. `last_us` is the time of its last sign of life."""
     __slots__ = ("identity", "partition", "offset", "key", "fence", "attempt", "pid", "start_us", "end_us", "last_us", "outcome")
 
     def __init__(self, at_us, pid, identity, key, fence, attempt):
@@ -46,7 +46,8 @@ def read(path):
 
 
 def done_count(path):
-    """Returns how many runs have ended so far. It is fast, because it parses nothing, so tests call it while they wait."""
+    """Returns how many runs have ended so far. It parses nothing, so it is fast enough for tests that call it again and again while
+    they wait."""
     if not os.path.exists(path):
         return 0
     with open(path, "rb") as f:

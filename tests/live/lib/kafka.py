@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Apache Kafka, and the tool with which the tests produce and look into it."""
+"""A real Apache Kafka, and the tool with which the tests produce records and inspect topics and groups."""
 import json
 import os
 import subprocess
@@ -61,7 +61,7 @@ class Kafka:
             return subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stderr=log)
 
     def create(self, topic, partitions, *settings):
-        """Creates a topic. Returns when the broker knows it and leads its partitions, which is a little after the broker's answer."""
+        """Creates a topic. Waits until the broker knows the topic and leads its partitions, because the broker answers a little earlier."""
         self.tool("create", topic, partitions, *settings)
 
         def known():
@@ -82,7 +82,8 @@ class Kafka:
         return {(t, int(p)): (int(at), meta) for t, p, at, meta in lines}
 
     def produce(self, topic, records, **headers):
-        """Produces records, each (partition or None, key, payload). Key and payload are bytes, or None for null. Each record has the headers."""
+        """Produces records, each given as (partition or None, key, payload). Key and payload are bytes, or None for null. All records
+        get the same headers."""
         def field(b):
             return "\\N" if b is None else b.hex()
         lines = ["%s|%s|%s\n" % ("" if p is None else p, field(k), field(v)) for p, k, v in records]
@@ -93,12 +94,12 @@ class Kafka:
 
 
 class CommitSampler(threading.Thread):
-    """Notes the committed offsets every `every_s` seconds, with the time after each answer."""
+    """Reads the committed offsets every `every_s` seconds, and notes each answer with the time at which it came."""
 
     def __init__(self, kafka, group, topics, every_s=0.4):
         super().__init__(daemon=True)
         self.kafka, self.group, self.topics, self.every_s = kafka, group, topics, every_s
-        self.samples = []  # (boot us, (topic, partition), offset)
+        self.samples = []  # each is (time of the boot clock in us, (topic, partition), offset)
         self.over = threading.Event()
 
     def run(self):
@@ -109,7 +110,7 @@ class CommitSampler(threading.Thread):
         try:
             committed = self.kafka.committed(self.group, self.topics)
         except (Failure, subprocess.TimeoutExpired):
-            return  # the broker is down, or its coordinator moves
+            return  # no sample now: the broker is down, or the group's coordinator moves to another one
         now = boot_us()
         self.samples += [(now, tp, at) for tp, (at, _) in committed.items() if at >= 0]
 
@@ -121,7 +122,7 @@ class CommitSampler(threading.Thread):
 
 
 def wait_finished(kafka, group, topics, limit_s, watch=None):
-    """Waits until every record that is there now is committed. Returns the ends."""
+    """Waits until every record that is there now is committed. Returns what kafka.ends() said of the topics."""
     ends = kafka.ends(topics)
     until = time.monotonic() + limit_s
     while True:

@@ -14,7 +14,7 @@ HANDLERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "handl
 
 
 def exec_handler(name="work.py", processes=4, **more):
-    # -S -E make Python start faster, and the tests start hundreds of these
+    # -S -E make Python start faster, which matters because the tests start hundreds of these handlers
     return dict({"type": "exec", "command": [sys.executable, "-S", "-E", os.path.abspath(os.path.join(HANDLERS, name))],
                  "processes": processes, "timeout_ms": 20000}, **more)
 
@@ -50,7 +50,7 @@ def config(name, brokers, redis_url, topics, **over):
             "bootstrap.servers": brokers, "group.id": name, "session.timeout.ms": "2000", "heartbeat.interval.ms": "300",
             "reconnect.backoff.max.ms": "500"}},
         "redis": {"url": redis_url}, "lock": {"ttl_ms": 2000}, "handler": exec_handler(), "shutdown": {"grace_ms": 10000},
-        "http": {"listen": "off"},  # many instances run at once, so one port is not enough
+        "http": {"listen": "off"},  # no HTTP, because many instances run at once and would need as many ports
     }
     return merged(base, over)
 
@@ -73,7 +73,7 @@ class Instance:
         self.label = label
         self.settings = settings
         self.log_path = os.path.join(directory, label + ".log")
-        self.deaths = {}  # {worker pid: time when it was certainly dead, us on the boot clock}
+        self.deaths = {}  # {pid of a worker: boot time in us at which the worker was certainly dead}
         path = os.path.join(directory, label + ".json")
         with open(path, "w") as f:
             json.dump(settings, f, indent=1)

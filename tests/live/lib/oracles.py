@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The oracles. Each takes what was observed and returns the violations as text. They touch nothing else; tests/live/test_oracles.py sees
-each one fail."""
+"""The oracles. Each is a function that takes observations and returns the violations as text, without any other effect.
+tests/live/test_oracles.py shows that each oracle can fail."""
 from collections import defaultdict
 
 SHOWN = 5
@@ -14,7 +14,7 @@ def by_lane(runs):
 
 
 def by_order(runs):
-    """Groups runs by key and partition, within which order is promised."""
+    """Groups runs by key and partition. Order is promised only within such a group."""
     lines = defaultdict(list)
     for r in runs:
         lines[r.partition, r.key].append(r)
@@ -22,8 +22,8 @@ def by_order(runs):
 
 
 def last_sign(run, stops):
-    """Returns the end of a run's interval, which is its last sign of life. A run whose worker was stopped may outlive its lease, so it
-    counts up to the stop."""
+    """Returns the time at which a run counts as ended: its last sign of life. If its worker was stopped by SIGSTOP, the run may outlive its
+    lease, so the run counts as ended at the time of that signal."""
     for pid, from_us in stops:
         if run.pid == pid and run.start_us < from_us < run.last_us:
             return from_us
@@ -48,7 +48,7 @@ def under_lease(runs, stops):
 
 
 def overlaps(runs, stops=()):
-    """O1: no two runs of a key overlap. stops: [(worker pid, boot us of its SIGSTOP)]."""
+    """O1: no two runs of a key overlap. stops: [(pid of a worker, boot time of its SIGSTOP in us)]."""
     bad = []
     for lane in by_lane(runs).values():
         before = None
@@ -61,7 +61,7 @@ def overlaps(runs, stops=()):
 
 
 def fences(runs):
-    """O1: in a lane, each run's fence is larger than all before it."""
+    """O1: in a lane, the fence of each run is larger than the fences of all runs before it."""
     bad = []
     for lane in by_lane(runs).values():
         highest = None
@@ -88,7 +88,7 @@ def misordered(runs):
 
 
 def stale_last(runs, stops=()):
-    """O1: whichever messages ran again, the last effect of a (partition, key) is that of its newest message. Late writes of stopped
+    """O1: even if messages ran again, the last effect of a (partition, key) is that of its newest message. Late writes of stopped
     workers do not count, because fences refuse them."""
     bad = []
     for line in by_order(runs).values():
@@ -101,12 +101,12 @@ def stale_last(runs, stops=()):
     return bad
 
 
-AHEAD = 96  # the most messages of a lane that are done and not settled: 32, and those that were granted behind them
+AHEAD = 96  # maximum number of messages of a lane that are done, and whose outcome Redis has not recorded yet
 
 
 def backwards(runs):
-    """Unless Redis lost data, a message runs again only if it was among the last that were done and maybe not settled yet. From there
-    on, messages run again in order."""
+    """Unless Redis lost data, a done message runs again only if it is among the last AHEAD that were done, because those may not be settled
+    yet. The messages behind it then run again in order."""
     bad = []
     for line in by_order(runs).values():
         done, highest, back = [], None, None  # done: offsets in the order of their first end
@@ -127,7 +127,8 @@ def backwards(runs):
 
 
 def lost(ends, runs, others=()):
-    """O2: each produced record is done, or among `others` (dead, skipped). ends: {(topic, partition): (begin, end)}."""
+    """O2: each produced record is done, or is in `others`, the identities of messages that end otherwise (dead, skipped). ends: {(topic,
+    partition): (begin, end)}."""
     finished = {r.identity for r in runs if r.outcome == "done"} | set(others)
     missing = []
     for (topic, partition), (begin, end) in sorted(ends.items()):
@@ -139,7 +140,7 @@ def lost(ends, runs, others=()):
 
 
 def unknown(ends, runs):
-    """O2: nothing ran that was not produced."""
+    """O2: each message that ran was produced."""
     bad = []
     for r in runs:
         topic, partition = r.partition.rsplit("/", 1)
@@ -150,8 +151,8 @@ def unknown(ends, runs):
 
 
 def reruns(runs):
-    """Returns the needless repetitions of a message as [(earlier run, later run)]: the earlier one ended neither in retry nor in back,
-    and was no failed attempt."""
+    """Returns the needless repetitions of a message as [(earlier run, later run)]. A repetition is needed if the earlier run ended in
+    retry or in back, or was a failed attempt."""
     latest, again = {}, []
     for r in runs:
         before = latest.get(r.identity)
@@ -176,14 +177,14 @@ def effects(history, messages):
 
 
 def passed(samples, runs, others=()):
-    """O5: when an offset was committed, everything below it was finished. samples: (boot us, (topic, partition), offset); others:
+    """O5: when an offset was committed, everything below it was finished. samples: (boot time in us, (topic, partition), offset); others:
     identities of messages that end otherwise (dead, skipped)."""
     done_us = {}
     for r in runs:
         if r.outcome == "done":
             done_us[r.identity] = min(r.end_us, done_us.get(r.identity, r.end_us))
     bad, others = [], set(others)
-    checked = defaultdict(int)  # everything below it was finished at an earlier sample
+    checked = defaultdict(int)  # per partition, the largest committed offset whose messages were already checked
     for at_us, (topic, partition), offset in sorted(samples):
         for o in range(checked[topic, partition], offset):
             identity = "%s/%d/%d" % (topic, partition, o)
@@ -204,7 +205,7 @@ def moved_back(samples):
 
 
 def not_idle(names, prefix):
-    """O4: when nothing is left to do, only certain names of a shard remain. Returns the others."""
+    """O4: returns the names that Redis should not have when nothing is left to do. Only a few names of each shard are meant to stay."""
     kept = (b"epoch", b"floor", b"fence", b"workers", b"new_from")
     bad = []
     for name in names:

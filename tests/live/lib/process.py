@@ -14,7 +14,8 @@ def boot_us():
 
 
 def wait_until(ready, limit_s, what, every_s=0.1):
-    """Waits until ready() returns something true, and returns that. After the limit it raises a Failure that says what was waited for."""
+    """Waits until ready() returns something true, and returns that value. If the limit passes first, it raises a Failure that says what
+    was waited for."""
     until = time.monotonic() + limit_s
     while True:
         value = ready()
@@ -58,7 +59,7 @@ def descendants(pid):
 
 
 def send(pid, sig):
-    """Sends a signal. Returns True if the process was there."""
+    """Sends a signal. Returns True if the process existed."""
     try:
         os.kill(pid, sig)
         return True
@@ -67,7 +68,7 @@ def send(pid, sig):
 
 
 def end_popen(popen, grace_s):
-    """Sends SIGTERM, and SIGKILL after the grace. Returns the status."""
+    """Sends SIGTERM, and SIGKILL if the process still runs after grace_s seconds. Returns its exit status."""
     if popen.poll() is None:
         send(popen.pid, signal.SIGTERM)
         try:

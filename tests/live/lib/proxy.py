@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that misbehaves: a TCP proxy on the loopback that delays, cuts or swallows what passes. It understands nothing of what it
-relays, so it stands before TLS as well."""
+"""A network that misbehaves: a TCP proxy on the loopback that delays, cuts or swallows what passes. It relays bytes without
+understanding them, so it can relay TLS as well."""
 import asyncio
 import threading
 
@@ -10,7 +10,8 @@ CHUNK = 65536
 
 
 class Proxy:
-    """A proxy whose clients connect to `port`. A connection of which something was swallowed never works again, and is not closed either."""
+    """A proxy whose clients connect to `port`. If it has swallowed bytes of a connection, it relays nothing more on that connection,
+    but does not close it."""
 
     def __init__(self, target_port):
         self.target_port, self.delay_s, self.swallows = target_port, 0, False
@@ -37,7 +38,7 @@ class Proxy:
             return
         pair = (writer, target_writer)
         self.writers.update(pair)
-        lost = []  # not empty: something of this connection was swallowed
+        lost = []  # not empty if bytes of this connection were swallowed
         await asyncio.gather(*(self.relay(r, w, lost) for r, w in ((reader, target_writer), (target_reader, writer))))
         for w in pair:
             w.transport.abort()
@@ -76,7 +77,7 @@ class Proxy:
                 return
 
     def cut(self):
-        """Resets every connection, wherever in a pipeline it is."""
+        """Resets every connection, even in the middle of a pipeline."""
         self.loop.call_soon_threadsafe(lambda: [w.transport.abort() for w in list(self.writers)])
         return len(self.writers) // 2
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private redis-server on a unix socket, with as much of a client as the tests need."""
+"""A private redis-server on a unix socket, and a client that can do as much as the tests need."""
 import os
 import signal
 import socket
@@ -69,11 +69,11 @@ class Redis:
         return "unix://%s:%s@%s" % (user, PASSWORD, self.path)
 
     def tag(self, name, shard, shards):
-        """The hash tag of a shard's names."""
+        """Returns the hash tag of a shard's names."""
         return "%s.%d" % (name, shard)
 
     def grant(self, line):
-        """Makes a user from a line of `check --acl`. Each start() makes it again."""
+        """Makes a user from a line of `check --acl`. Each later start() makes the same user again."""
         user, rules = line.split()[2], line.split()[3:]
         self.users[user] = rules
         self.call("ACL", "SETUSER", user, "reset", ">" + PASSWORD, *rules)
@@ -124,5 +124,5 @@ class Redis:
         return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
 
     def keys(self):
-        """Returns all names of keys; the data of a test is small."""
+        """Returns all names of keys with one KEYS, because the data of a test is small."""
         return sorted(self.call("KEYS", "*"))

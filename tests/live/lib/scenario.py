@@ -36,7 +36,7 @@ def more(function):
 
 
 class Rig:
-    """What the scenarios of one file share: the build, and one Kafka, which starts when it is first needed."""
+    """The things that the scenarios of one file share: the build, and one Kafka, which starts when a scenario first needs it."""
 
     def __init__(self, build):
         self.build = os.path.abspath(build)
@@ -66,14 +66,14 @@ class Scenario:
         self.dir = os.path.join(rig.dir, name)
         os.makedirs(self.dir)
         self.journal_path = os.path.join(self.dir, "journal")
-        self.redis, self.servers = None, []  # the first server, and all of them
+        self.redis, self.servers = None, []  # the first server; all servers
         self.shards = 1
         self.topics = []
         self.instances, self.tools, self.commands, self.samplers = [], [], [], []
         self.figures, self.violations = {}, []
         self.dead = set()   # identities of messages that are not expected to be done: dead letters, skipped
         self.rights_taken = False  # the scenario takes rights from the workers' Redis user
-        self.stops = []     # [(worker pid, boot us of its SIGSTOP)]
+        self.stops = []     # [(pid of a worker, time of its SIGSTOP in microseconds of the boot clock)]
         self.begun = time.monotonic()
 
     # --- parts
@@ -83,7 +83,7 @@ class Scenario:
         return self.rig.kafka
 
     def start_redis(self, *options, servers=1, shards=1):
-        """Starts the Redis servers. Shard s lives on server s modulo their number."""
+        """Starts the Redis servers. Shard s lives on server s modulo the number of servers."""
         self.shards = shards
         for i in range(servers):
             self.servers.append(Redis(os.path.join(self.dir, "redis-%d" % i if i else "redis"), *options))
@@ -188,7 +188,7 @@ class Scenario:
 
     def judge(self, wiped=False, samples=None, unordered=()):
         """Applies the oracles that hold in every scenario. wiped: Redis lost data, so messages that are done may run again, in order.
-        unordered: identities of messages that let later ones of their key go first (retry.order skip)."""
+        unordered: identities of messages that later messages of their key may overtake (retry.order skip)."""
         runs, ends = self.runs(), self.kafka.ends(self.topics)
         leased = oracles.under_lease(runs, self.stops)
         self.expect(oracles.overlaps(leased, self.stops))
@@ -209,7 +209,8 @@ class Scenario:
         return runs, again
 
     def left_on(self, i):
-        """Returns the names on server i that should not be there when all is done: those of its shards, and those of no shard."""
+        """Returns the names in Redis server i that should not be there when all is done: among the names of the server's shards, and among
+        those that belong to no shard."""
         mine = [self.prefix(shard) for shard in range(i, self.shards, len(self.servers))]
         names = [name for name in self.servers[i].keys() if not self.expiring(self.servers[i], name)]
         left = [name for name in names if not name.startswith(tuple(mine))]
@@ -218,12 +219,12 @@ class Scenario:
 
     @staticmethod
     def expiring(server, name):
-        """Returns True for a name that expires by itself: the claimed list of a worker that is gone (hints are harmless), or a business
-        id."""
+        """Returns True for a name that does no harm because it expires by itself: a business id, or the list of hints that a worker claimed
+        before it ended."""
         return any(part in name for part in (b"}:claimed:", b"}:dedup:")) and server.call("PTTL", name) >= 0
 
     def judge_idle(self):
-        """O4: after all is finished, and while the workers still run, tend has looked at every lane once more."""
+        """O4: if the workers go on running after all messages are finished, they soon remove what is left of every lane in Redis."""
         left = ["?"]
         until = time.monotonic() + 15
         while left and time.monotonic() < until:
@@ -280,7 +281,7 @@ def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
     names, every = sys.argv[2:], bool(os.environ.get("LW_MORE"))
     chosen = [s for s in scenarios if (s.__name__ in names if names else every or not hasattr(s, "more"))]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # a killed test ends its servers as well
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # if the test is ended by SIGTERM, its servers must end, too
     rig = Rig(build)
     passed = failed = 0
     try:

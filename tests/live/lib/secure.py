@@ -20,8 +20,8 @@ def openssl(directory, *args):
 
 
 class Certificates:
-    """A CA in `directory` and the certificates that it signs: NAME.key, NAME.pem, and both with the CA in NAME.both.pem, which Kafka
-    reads."""
+    """Two CAs in `directory`, and the certificates that they sign. NAME.pem is a certificate and NAME.key its key. Kafka reads
+    NAME.both.pem, which contains the key, the certificate and the CA."""
 
     def __init__(self, directory):
         self.dir = directory

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A master and a replica behind three Sentinels, on loopback. With TLS, all of them speak it, also to each other."""
+"""A master and a replica behind three Sentinels, on the loopback. If TLS is asked for, every connection uses it, also those
+between the servers."""
 import os
 import socket
 import subprocess
@@ -8,7 +9,7 @@ from .process import wait_until
 from .redis import PASSWORD, REDIS_SERVER, Redis, RedisError
 
 NAME = "live"
-USER, USER_PASSWORD = "watcher", "sentinel-secret"  # login at the Sentinels, which have users of their own
+USER, USER_PASSWORD = "watcher", "sentinel-secret"  # user and password for the Sentinels, which have users of their own
 USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"  # the rights that doc/how-to/deploy.md recommends
 CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
 LIMIT_S = 60
@@ -21,7 +22,7 @@ def free_port():
 
 
 def listening(port, certs):
-    """Settings of a server: its port, for TLS if there are certificates."""
+    """Returns the settings with which a server listens on the port, by TLS if there are certificates."""
     if not certs:
         return [("port", str(port))]
     return [("port", "0"), ("tls-port", str(port)), ("tls-replication", "yes"), ("tls-auth-clients", "no"), ("tls-ca-cert-file", certs + "/ca.pem"),
@@ -49,7 +50,7 @@ class Sentinel(Redis):
         return int(self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
 
     def ready(self):
-        """Returns True if a failover could begin: the Sentinels have a quorum, and the replica is healthy."""
+        """Returns True if a failover is possible now: the Sentinels have a quorum, and the replica is healthy."""
         try:
             self.call("SENTINEL", "CKQUORUM", NAME)
             replicas = [dict(zip(r[::2], r[1::2])) for r in self.call("SENTINEL", "REPLICAS", NAME)]
@@ -59,7 +60,7 @@ class Sentinel(Redis):
 
 
 class Guarded:
-    """Takes the place of the one Redis of a scenario; calls go to the present master."""
+    """A master and a replica that a scenario uses instead of a single Redis. call() sends a command to the present master."""
 
     def __init__(self, directory, tls=False):
         self.data = {}
@@ -122,7 +123,7 @@ class Guarded:
         return self.data[self.sentinels[0].master_port()]
 
     def kill_master(self):
-        """Kills the master. Returns when the Sentinels agree on another one."""
+        """Kills the master, and waits until the Sentinels agree on another one."""
         old = self.sentinels[0].master_port()
         self.data[old].kill()
         self.wait_other(old)
@@ -132,7 +133,7 @@ class Guarded:
         wait_until(lambda: old not in {s.master_port() for s in self.sentinels}, LIMIT_S, "another master")
 
     def restore(self, old):
-        """Starts the killed server again, empty, as a replica."""
+        """Starts the killed server again, without data, as a replica."""
         server = self.data[old]
         server.options = self.options(old, self.sentinels[0].master_port())
         server.start()

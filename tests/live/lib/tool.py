@@ -14,7 +14,7 @@ def command(t, *args):
 
 
 def tool(t, *args, status=0, given=b""):
-    """Runs a command with --json and returns its lines. It must end with `status`; None allows any."""
+    """Runs a command with --json and returns the lines that it prints. It must end with `status`; None allows any."""
     done = subprocess.run(command(t, *args) + ["--json"], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=LIMIT_S)
     if status is not None and done.returncode != status:
         raise Failure("%s: status %d: %s%s" % (" ".join(args), done.returncode, done.stdout.decode()[-500:], done.stderr.decode()[-500:]))

@@ -37,7 +37,7 @@ static void let_go(struct world *w, struct sim_worker *me, int p, bool lost) {
 
 void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     struct sim_part *part = &w->part[p];
-    let_go(w, me, p, true); /* nothing of an earlier assignment survives a new one */
+    let_go(w, me, p, true); /* the worker keeps nothing of an earlier assignment of this partition */
     part->owner = me->index;
     part->gen = me->gen[p] = ++w->gens;
     me->hold[p] = me->was_read[p] = false;
@@ -57,8 +57,8 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
                                                    .metadata_len = strlen(part->meta)});
 }
 
-/* All workers let go of the partitions that move, one worker after the other, while the rest of the world goes on; then the partitions
- * are given out. A worker that sleeps hears of its loss when it wakes. */
+/* First takes partitions away from one worker after the other, while the rest of the world goes on, and then gives them to their new
+ * owners. A worker that sleeps hears of its loss when it wakes. */
 void kafka_rebalance(struct world *w) {
     int live[WORKERS], n = 0, from[PARTS], to[PARTS];
     for (int i = 0; i < WORKERS; i++)
@@ -71,7 +71,7 @@ void kafka_rebalance(struct world *w) {
     for (int i = 0; i < WORKERS; i++) {
         struct sim_worker *me = &w->w[i];
         bool part[PARTS], lost = rnd_unit(w) < 0.3;
-        for (int p = 0; p < PARTS; p++) /* leave out partitions that the worker got while another one let go */
+        for (int p = 0; p < PARTS; p++) /* leave out partitions that got another owner while an earlier worker gave its own away */
             part[p] = to[p] >= 0 && w->part[p].owner == from[p] && me->lw && me->dead_until_ms <= w->now_ms && owns(w, me, p);
         revoke_parts(w, me, part, lost);
     }
@@ -87,7 +87,7 @@ void kafka_rebalance(struct world *w) {
     }
 }
 
-static void learn(struct world *w, struct sim_worker *me) { /* a worker that slept hears which partitions it lost */
+static void learn(struct world *w, struct sim_worker *me) { /* a worker that slept learns which partitions it lost */
     for (int p = 0; p < PARTS; p++)
         if (me->gen[p] && !owns(w, me, p)) let_go(w, me, p, true);
 }
@@ -124,7 +124,7 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
     (void)err;
     for (size_t i = 0; i < n; i++) {
         int p = part_of(me, c[i].gen);
-        /* with queue.on_busy drop, a worker may commit before it has read the states of a partition */
+        /* only with queue.on_busy drop may a worker commit before it has read the states of a partition */
         if (p >= 0 && !me->was_read[p] && !me->world->f->drop && c[i].offset != me->begun[p])
             world_bad(me->world, "commit of partition %d before its states were read", p);
         me->commit[me->n_commit].gen = c[i].gen;

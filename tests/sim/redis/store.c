@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening, copying and restarting a store, its table of commands, and the functions with which oracles look into it. */
+/* Opens, copies and restarts a store. The table of commands is here as well, and the functions with which oracles look into a store. */
 #include "tests/sim/redis/store_internal.h"
 #include "tests/sim/redis/store_commands.h"
 

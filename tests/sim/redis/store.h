@@ -27,37 +27,40 @@ void store_close(struct store *s);
  * that differ from those of the original and of every other copy. */
 struct store *store_copy(const struct store *s);
 
-/* Deletes all data and keeps scripts and ids. */
+/* Deletes all data, and keeps ids and scripts. */
 void store_flushall(struct store *s);
 /* Does what Redis does when its first replica is attached: master_replid becomes a new one. */
 void store_attach(struct store *s);
 /* Makes the server a replica of `master` for a while and promotes it again: it has the data of `master`, its own run_id, a new
  * master_replid, and a count of replicated bytes above 0. */
 void store_resync(struct store *s, const struct store *master);
-/* Turns a replica into the master: a run_id of its own, a new master_replid, the old one in master_replid2, no scripts, and a count of
- * replicated bytes above 0. */
+/* Turns a replica into the master. The new master has a run_id of its own, a new master_replid, the old one in master_replid2, no scripts,
+ * and a count of replicated bytes above 0. */
 void store_promote(struct store *s);
-/* Gives a new run_id and master_replid and forgets scripts. With keep_data, the data is loaded as from an RDB file. */
+/* Restarts the server: it gets a new run_id and a new master_replid, and forgets its scripts. With keep_data the server loads its data
+ * again, as if from an RDB file. */
 void store_restart(struct store *s, bool keep_data);
 void store_forget_scripts(struct store *s);
 
-/* Sets the server's wall clock, which may jump either way. It stands still within a call. */
+/* Sets the server's wall clock, which may jump either way. The clock stands still within a call. */
 void store_set_time_us(struct store *s, int64_t us);
 int64_t store_time_us(const struct store *s);
-/* Simulates maxmemory under noeviction: commands flagged denyoom are refused, and scripts are treated as their shebang says. */
+/* Sets whether the server is at maxmemory with the policy noeviction. Then commands flagged denyoom are refused, and scripts are
+ * treated as their shebang says. */
 void store_set_oom(struct store *s, bool oom);
-/* Makes redis.call number `call` of the next script fail with this error, if the script makes that many calls; 0: none fails.
- * Nothing is rolled back. */
+/* Makes call number `call` of redis.call in the next script fail with this error, if the script makes that many calls; 0: none
+ * fails. Nothing is rolled back. */
 void store_fail_script(struct store *s, int call, const char *text);
-/* Sets whether a node of a cluster owns the slot of all names. STORE_LEAVING: it owns the slot, but keys have left already, so a
- * command that names a missing key fails, in scripts too. */
+/* Sets whether this node of a cluster owns the one slot that all names have. STORE_LEAVING: it owns the slot, but some keys have left
+ * already, so a command that names a missing key fails, in scripts too. */
 enum store_slot { STORE_OWNED, STORE_LEAVING, STORE_ELSEWHERE };
 void store_set_slot(struct store *s, enum store_slot slot);
 /* Makes the store a node of a cluster, whose process began at began_us. */
 void store_set_cluster(struct store *s, int64_t began_us);
 /* Moves up to `most` keys that begin with this text to another store, as MIGRATE does. Returns how many. */
 size_t store_move(struct store *from, struct store *to, const char *prefix, size_t most);
-/* What INFO says in maxmemory_policy ("noeviction") and role ("master"). The text must outlive the store. */
+/* store_set_policy() sets what INFO says in maxmemory_policy, which is "noeviction" at first, and store_set_role() what it says in role,
+ * "master" at first. The text must outlive the store. */
 void store_set_policy(struct store *s, const char *policy);
 void store_set_role(struct store *s, const char *role);
 
@@ -65,7 +68,7 @@ void store_set_role(struct store *s, const char *role);
  * freeReplyObject(). */
 redisReply *store_call(struct store *s, int argc, const char *const *argv, const size_t *len);
 
-/* --- looks for oracles: they change nothing and see no expired key. Pointers are valid until the next call on the store. */
+/* --- functions for oracles: they change nothing and see no expired key. Pointers are valid until the next call on the store. */
 size_t store_dbsize(const struct store *s);
 void store_each_key(const struct store *s, void (*fn)(void *ctx, const char *key, size_t key_len, enum store_type type), void *ctx);
 enum store_type store_type(const struct store *s, const char *key, size_t key_len);
@@ -78,7 +81,7 @@ size_t store_length(const struct store *s, const char *key, size_t key_len);
 bool store_peek_list(const struct store *s, const char *key, size_t key_len, size_t at, const char **value, size_t *value_len);
 bool store_peek_hash(const struct store *s, const char *key, size_t key_len, const char *field, size_t field_len, const char **value,
                      size_t *value_len);
-/* Calls fn for each field of a hash, or for each member of a set with an empty value. */
+/* Calls fn for each field of a hash, or, with an empty value, for each member of a set. */
 void store_each_member(const struct store *s, const char *key, size_t key_len,
                        void (*fn)(void *ctx, const char *name, size_t name_len, const char *value, size_t value_len), void *ctx);
 /* `rank` counts from the lowest score. */
@@ -94,7 +97,7 @@ struct store_command {
 };
 enum { STORE_WRITE = 1, STORE_DENYOOM = 2, STORE_NOSCRIPT = 4 };
 const struct store_command *store_command(size_t i);
-/* Returns how often any store of this process has run command i, including calls by scripts. */
+/* Returns how often all stores of this process have run command i, including calls by scripts. */
 uint64_t store_command_runs(size_t i);
 /* Returns how many bytes of lists scripts have read so far, in all stores of this thread. */
 uint64_t store_list_bytes(void);

@@ -156,7 +156,8 @@ static void add_zrange_options(uint64_t *state, struct diff_step *step) {
     if (one_in(state, 2)) diff_add(step, "WITHSCORES");
 }
 
-/* GT and LT compare with an expiry that moves on while the test runs: the two servers agree only if no two expiries are close. */
+/* GT and LT compare times of expiry, and the two servers may count a relative time from slightly different moments. So they are sure to
+ * agree only if no two times of expiry are close. */
 static void add_expire_option(uint64_t *state, struct diff_step *step) {
     static const char *const options[] = {"NX", "XX", "GT", "LT", "gt"};
     if (!one_in(state, 3)) return;
@@ -168,7 +169,8 @@ static void add_expire_option(uint64_t *state, struct diff_step *step) {
     diff_add(step, option);
 }
 
-/* Adds an argument of this kind. A form has one letter per argument, and the letters after '*' repeat one to four times. */
+/* Adds an argument of the kind that this letter of a form names. A form has one letter per argument, and the letters after '*'
+ * repeat one to four times. */
 static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     static const char *const sides[] = {"LEFT", "right"};
     switch (kind) {
@@ -334,7 +336,7 @@ static void add_form(uint64_t *state, const struct form *form, struct diff_step 
     }
 }
 
-/* Spoils the words of a command. The key stays, so that a mistake cannot name another command's key. */
+/* Replaces a word behind the command's name by a wrong one, or adds one, or removes the last word. */
 static void spoil(uint64_t *state, struct diff_step *step) {
     static const char *const rubbish[] = {"",
                                           "abc",
@@ -505,7 +507,7 @@ static void make_eval(uint64_t *state, struct diff_step *step) {
 
 static void make_evalsha(uint64_t *state, struct diff_step *step) {
     static const char *const shas[] = {"e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB",
-                                       "0000000000000000000000000000000000000000", "short"}; /* the first is the SHA-1 of "return 1" */
+                                       "0000000000000000000000000000000000000000", "short"}; /* "e0e1..." is the SHA-1 of "return 1" */
     diff_add(step, PICK(state, shas));
     diff_add(step, "0");
 }

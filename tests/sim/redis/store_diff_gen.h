@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* how two replies are compared */
+/* the ways in which two replies are compared */
 enum diff_mode {
     DIFF_EXACT,
     DIFF_UNORDERED, /* arrays are compared as multisets */

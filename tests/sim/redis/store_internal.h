@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the fake share. Values have reference counts and do not change while they are shared, so that a copy of a store is
- * cheap. */
+/* Declarations that the files of the fake share. Values have reference counts and do not change while they are shared, so that a
+ * copy of a store is cheap. */
 #ifndef LW_SIM_STORE_INTERNAL_H
 #define LW_SIM_STORE_INTERNAL_H
 
@@ -23,7 +23,7 @@ struct blob {
     char data[];
 };
 
-/* A field of a hash (which uses value), or a member of a set (which uses neither) or of a zset (which uses score). */
+/* An entry of a hash, a set or a zset. Only a hash uses `value`, and only a zset uses `score`. */
 struct member {
     UT_hash_handle hh;
     struct blob *name;
@@ -62,7 +62,7 @@ struct stream {
 struct entry {
     UT_hash_handle hh;
     struct blob *key;
-    int64_t expire_ms; /* -1: never */
+    int64_t expire_ms; /* time of expiry in ms; -1: never */
     enum store_type type;
     union {
         struct blob *str;
@@ -103,22 +103,22 @@ struct command {
 /* --- store.c */
 const struct command *store_find_command(struct slice name);
 redisReply *store_run(struct store *s, const struct command *cmd, int argc, const struct slice *argv);
-/* Returns NULL if this node of a cluster may run the command, else the error reply. Scripts and clients get different ones. */
+/* Returns NULL if this node of a cluster may run the command, else the error reply, which depends on in_script. */
 redisReply *store_redirect(struct store *s, const struct command *cmd, int argc, const struct slice *argv, bool in_script);
 bool store_arity_ok(const struct command *cmd, int argc);
 int64_t store_now_ms(const struct store *s);
 
 /* --- store_value.c */
-void *store_alloc(size_t size); /* zeroed; ends the program when there is no memory */
+void *store_alloc(size_t size); /* returns zeroed memory; ends the program if there is none */
 void *store_realloc(void *p, size_t size);
 struct blob *blob_new(const char *p, size_t n);
 struct blob *blob_ref(struct blob *b);
 void blob_unref(struct blob *b);
-/* Returns b itself if nobody else holds it and it is long enough, else a copy of length len, filled up with zeros. Takes over the
+/* Returns b itself if it has no other reference and is long enough, else a copy of length len, filled up with zeros. Takes over the
  * caller's reference. */
 struct blob *blob_writable(struct blob *b, size_t len);
 struct slice blob_slice(const struct blob *b);
-bool slice_is(struct slice a, const char *word); /* compares regardless of case */
+bool slice_is(struct slice a, const char *word); /* ignores case */
 
 struct entry *entry_find(struct store *s, struct slice key); /* returns NULL for an expired key, which it deletes */
 const struct entry *entry_peek(const struct store *s, const char *key, size_t key_len);
@@ -166,7 +166,7 @@ bool parse_double(struct slice a, double *v);
 struct script_env *script_env_new(uint64_t seed);
 struct script_env *script_env_ref(struct script_env *env);
 void script_env_unref(struct script_env *env);
-uint64_t script_env_random(struct script_env *env); /* all copies of a store share it, so that their ids differ */
+uint64_t script_env_random(struct script_env *env); /* all copies of a store draw from one generator, so that their ids differ */
 void script_set_free(struct script_set **set);
 struct script_set *script_set_copy(const struct script_set *set);
 

@@ -58,7 +58,7 @@ redisReply *store_cmd_llen(struct store *s, int argc, const struct slice *argv) 
     return e->type == STORE_LIST ? reply_int((long long)e->list.count) : reply_wrong_type();
 }
 
-/* Turns an index, which counts from the right if it is negative, into a place. Returns false if it is outside the list. */
+/* Turns an index, which counts from the right if it is negative, into a position. Returns false if it is outside the list. */
 static bool place(const struct list *l, long long index, size_t *at) {
     if (index < 0) index += (long long)l->count;
     *at = (size_t)index;

@@ -22,8 +22,8 @@ struct script {
     unsigned flags;
 };
 
-/* The SHA-1 of a text seen before. Each worker loads every script on each connection, and the SHA-1 of these texts took half of the
- * simulation's CPU time. */
+/* Remembers the SHA-1 of a text. Each worker loads every script on each connection, and computing the SHA-1 each time took half of
+ * the simulation's CPU time. */
 struct digest {
     UT_hash_handle hh;
     XXH128_hash_t text; /* the key in the hash table */

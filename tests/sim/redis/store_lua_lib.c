@@ -90,7 +90,7 @@ static redisReply *call_counted(lua_State *lua, int argc, struct slice *args, ch
     return r;
 }
 
-/* Returns the error that store_fail_script() asked for, or NULL. */
+/* Returns the error that store_fail_script() set for this call, or NULL. */
 static redisReply *failing(lua_State *lua) {
     struct store *s = env_of(lua)->run.store;
     if (!s || s->fail_call <= 0 || --s->fail_call > 0) return NULL;
@@ -138,7 +138,7 @@ static int wrong_arguments(lua_State *lua) {
     return 1;
 }
 
-/* An error "CODE text" stays as it is; a single word is put behind the code ERR. A leading '-' is dropped. */
+/* An error "CODE text" stays as it is; a single word is put behind the code ERR. A leading '-' is removed. */
 static int lib_error_reply(lua_State *lua) {
     if (!one_string(lua)) return wrong_arguments(lua);
     const char *text = lua_tostring(lua, 1);
@@ -289,7 +289,7 @@ static void open_bit(struct script_env *env) {
     set_functions(env, "bit", bit);
 }
 
-/* Removes every function that reaches outside, keeps state, or returns something else in another run. */
+/* Removes every function that reaches outside, keeps state, or may return another result in each run. */
 static void remove_unsafe(lua_State *lua) {
     static const char *const names[] = {"dofile", "loadfile", "print", "newproxy", "setfenv", "getfenv", "module", "require", "gcinfo"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -56,7 +56,8 @@ static redisReply *zadd_check(const struct zadd *o, int words) {
 
 enum zadded { Z_NOTHING, Z_ADDED, Z_UPDATED, Z_SAME, Z_NAN };
 
-/* *score is the score to set or to add; it becomes the member's new score unless nothing is done. */
+/* *score is the score to set, or the number to add (INCR). It becomes the member's new score, unless an option (NX, XX, GT, LT) or an
+ * invalid sum prevents that. */
 static enum zadded zadd_one(struct zset *z, const struct zadd *o, struct slice name, double *score) {
     const struct member *m = member_find(z->dict, name);
     if (!m) {
@@ -192,7 +193,7 @@ static redisReply *parse_bounds(struct slice low_text, struct slice high_text, s
     return reply_error("ERR min or max is not a float");
 }
 
-/* Returns the first place whose score is above the limit, or, with or_equal, at or above it. */
+/* Returns the first position whose score is above the limit, or, with or_equal, at or above it. */
 static size_t first_above(const struct zset *z, double limit, bool or_equal) {
     size_t low = 0, high = z->count;
     while (low < high) {

@@ -10,7 +10,8 @@
 #include "tests/sim/world/world.h"
 
 struct lw_byte_bounds bytes_bounds(const struct world *w);
-/* Fills in payload and headers of a record, which stay valid, and the `origin` with which the worker releases it. */
+/* Fills in the record's payload and headers, and the `origin` that the worker passes to bytes_release(). The bytes stay valid until the
+ * program ends. */
 void bytes_arrival(struct sim_worker *me, int part, int index, struct lw_arrival *a);
 void bytes_release(void *ctx, void *origin); /* implements lw_io.release */
 void bytes_started(struct world *w, const struct lw_job *job);

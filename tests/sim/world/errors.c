@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Error replies of Redis to any command of a pipeline. There are three kinds: a single command that the server does not run; periods in
+/* Makes error replies of Redis to any command of a pipeline, of three kinds: a single command that the server does not run; periods in
  * which it refuses nearly all commands (loading, a demoted master, a busy script, a full disk) or is at maxmemory; and scripts that fail
  * in the middle, which Redis does not roll back. */
 #include "tests/sim/world/world.h"
@@ -7,9 +7,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define BY_CHANCE "(by chance)" /* tells these errors from the fake server's own, which are violations */
+#define BY_CHANCE "(by chance)" /* marks the errors made here; any other error of the fake server is a violation */
 
-enum { SCRIPT_CALLS = 24 }; /* most calls of a script come before its 24th */
+enum { SCRIPT_CALLS = 24 }; /* the call that fails is one of the first 24 calls of a script */
 
 static const char *const periods[] = {
     "READONLY You can't write against a read only replica. " BY_CHANCE,
@@ -34,7 +34,7 @@ enum { PERIODS = sizeof periods / sizeof periods[0], SINGLES = sizeof singles / 
 
 bool errors_meant(const char *text) { return strstr(text, BY_CHANCE) != NULL; }
 
-/* May begin a period of errors. Returns true if it did, so that the step has no other fault. */
+/* Begins a period of errors, by chance. Returns true if it did, so that the step has no other fault. */
 bool errors_begin(struct world *w) {
     struct errors *e = &w->errors[rnd_below(w, SHARDS)];
     int64_t until_ms = w->now_ms + 100 + rnd_below(w, 2000);
@@ -63,7 +63,7 @@ static redisReply *error_reply(struct world *w, const struct server *s, const ch
     return r;
 }
 
-/* Returns the error with which the server refuses the command, or NULL if it runs it. */
+/* Returns the error with which the server refuses the command; NULL: the server runs it. */
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command) {
     const struct errors *e = &w->errors[s->shard];
     bool looks = !strcmp(command, "TIME") || !strcmp(command, "INFO"); /* TIME and INFO are answered in every state of the server */
@@ -76,7 +76,7 @@ redisReply *errors_refuse(struct world *w, const struct server *s, const char *c
     return error_reply(w, s, command, text);
 }
 
-/* Decides whether the next script fails in the middle. */
+/* Makes the next script fail in the middle, by chance. */
 void errors_tear(struct world *w, struct server *s) {
     bool now = w->faults_on && w->f->torn > 0 && rnd_unit(w) < 0.02 * w->f->torn;
     store_fail_script(s->store, now ? 1 + rnd_below(w, SCRIPT_CALLS) : 0, now ? within[rnd_below(w, 2)] : NULL);

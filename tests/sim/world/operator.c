@@ -20,7 +20,7 @@ struct replay {
     int part, index;
     int64_t number;
     bool done, dead, stored, dropped;
-    int at; /* place in the order in which replays ended first; 0: not ended */
+    int at; /* place in the order in which replays first ended; 0: has not ended */
 };
 struct item {
     int key, part, index;
@@ -35,7 +35,7 @@ struct operator{
     bool dropped[PARTS][MAX_RECORDS], never[PARTS][MAX_RECORDS], paused[KEYS], trial[KEYS];
     uint64_t broken[KEYS], fence_at_pause[KEYS];
     char trial_value[KEYS][64];                       /* value of the trial's lock */
-    int64_t trial_until_ms[KEYS], trial_end_ms[KEYS]; /* when the lease ends, and when the trial's handler ends */
+    int64_t trial_until_ms[KEYS], trial_end_ms[KEYS]; /* trial_until_ms: when the trial's lease ends; trial_end_ms: when its handler ends */
 };
 
 struct operator* operator_new(void) {
@@ -60,7 +60,7 @@ static void begin(struct world *w, const char *name) {
     lw_commands_reset(&w->operator->cmd);
     lw_cmd(&w->operator->cmd, name);
 }
-static void name_arg(struct world *w, int shard, const char *name, int key) { /* key -1: the name has no key behind it */
+static void name_arg(struct world *w, int shard, const char *name, int key) { /* adds a name; the key is appended unless it is -1 */
     char text[80];
     int n = snprintf(text, sizeof text, "lw:{t.%d}:%s", shard, name);
     if (key >= 0) n += snprintf(text + n, sizeof text - (size_t)n, "k%d", key);
@@ -79,8 +79,8 @@ static redisReply *send_it(struct world *w, int shard) {
     return server_call(w, w->master[shard], c->cmd[0].argc, c->argv + c->cmd[0].first, c->len + c->cmd[0].first);
 }
 
-/* Writes to `out` the script's answer, one letter per message, or "" if the script refused the call. Sometimes sends the same call a
- * second time, as after a lost answer, and writes the second answer to `again`, which is "" otherwise. */
+/* Writes to `out` the script's answer, one letter per message, or "" if the script refused the call. Sometimes it sends the same
+ * call a second time, as after a lost answer, and writes the second answer to `again`, which is "" otherwise. */
 static void letters(struct world *w, int shard, int n, char out[BATCH_MAX + 1], char again[BATCH_MAX + 1]) {
     for (int i = 0; i < 2; i++) {
         char *to = i ? again : out;
@@ -171,7 +171,7 @@ static void put(struct world *w, int shard, const struct item *it, int n, bool r
     }
 }
 
-/* Replays some records of a key, read from Kafka again, in their order. */
+/* Replays some records of a key in their order, as if they had been read from Kafka again. */
 static void replay(struct world *w) {
     struct operator* op = w->operator;
     struct item it[BATCH_MAX];
@@ -242,14 +242,15 @@ static void dropped(struct world *w, const struct item *it) {
         world_bad(w, "operator: dropped %d:%" PRId64 "#%" PRId64 ", which runs", it->part, p->offset[it->index], it->number);
     if (it->number) {
         struct replay *r = find(w->operator, it->part, it->index, it->number);
-        if (r->done || r->dead) return; /* the handler had ended, but settle had not recorded that */
+        if (r->done || r->dead) return; /* the replay's handler had ended, but no settle had recorded that */
         r->dropped = true;
         return;
     }
     w->operator->dropped[it->part][it->index] = true;
-    /* The message must never run from now on, unless it was done before: then another run of it may be under way already. */
+    /* From now on the message must never run. The exception is a message that was done before, because another run of it may have begun
+     * already. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
-    p->done[it->index] = p->dead[it->index] = true; /* counts as finished for the other oracles */
+    p->done[it->index] = p->dead[it->index] = true; /* the message counts as finished for the other oracles */
 }
 
 static void drop(struct world *w) {
@@ -261,7 +262,7 @@ static void drop(struct world *w) {
     if (!n) return;
     script(w, shard, lw_op_drop.text, n, names);
     for (int i = 0; i < n; i++) name_arg(w, shard, "lock:", key);
-    /* the holder may have been granted run_ahead messages, which drop leaves alone */
+    /* the script drop skips as many heads as may be granted to the holder */
     lw_arg_i64(&op->cmd, w->config.lock.run_ahead), lw_arg_text(&op->cmd, "");
     for (int i = 0; i < n; i++) {
         int len = snprintf(tp, sizeof tp, "t:%d", it[i].part);
@@ -270,7 +271,7 @@ static void drop(struct world *w) {
     }
     letters(w, shard, n, got, second);
     for (int i = 0; got[i]; i++) {
-        bool twice = false; /* a message that stands twice in the list is named twice */
+        bool twice = false; /* a message that stands twice in the list is also twice in the call */
         for (int k = 0; k < i; k++) twice |= it[k].part == it[i].part && it[k].index == it[i].index && it[k].number == it[i].number;
         if (second[0] && second[i] == 'X') world_bad(w, "operator: dropped again what it had dropped");
         if (got[i] == 'X' && !twice) dropped(w, &it[i]);
@@ -386,7 +387,7 @@ static void take_lane(struct world *w, int key) {
     freeReplyObject(r);
 }
 
-/* Extends the lease of a trial, or ends it. Returns false if the lease was no longer the trial's. */
+/* Extends or ends the lease of a trial. Returns false if the trial had already lost the lease. */
 static bool lease_call(struct world *w, int key, bool keep) {
     static const char *const hint[] = {"lanes", "ready"};
     struct operator* op = w->operator;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operator of the simulation: it does to Redis what `latchwork queue`, `dead` and `lock break` do, with the real scripts of ops/lua,
- * at any time during a run. Some of its calls are sent twice, as after a lost answer or by a job that goes on.
+ * at any time during a run. Some of its calls are sent twice, as after a lost answer or by a job that was resumed.
  *
  * It adds four oracles: a dropped message never runs and was in no handler; each replay is done, in order, and has one effect; nothing
  * is granted in a paused lane; nothing runs in a lane that the operator holds for a trial. */
@@ -24,10 +24,10 @@ void operator_start(struct world *w, const struct exec *x);
 int64_t operator_replay(const struct lw_job *job); /* returns the replay's number; 0: the job is no replay */
 enum lw_outcome operator_finish(struct world *w, const struct exec *x, int index);
 void operator_died(struct world *w, int part, int64_t offset, int64_t number);
-/* True if the run's lease was granted before its lane was broken. It may run beside the next holder until it hears of that, but its
- * fence is too low. */
+/* True if the run's lease was granted before the operator broke the lane. The run may overlap a run of the next holder until the
+ * worker learns of the break, but its fence is below that of the next holder, so that the store can refuse it. */
 bool operator_broke(const struct world *w, const struct exec *x);
-/* True if the operator dropped the message. An effect that it had without being recorded does not count then. */
+/* True if the operator dropped the message. The oracles ignore an effect of such a message that Redis has not recorded. */
 bool operator_dropped(const struct world *w, int part, int index);
 void operator_end(struct world *w);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold in every run: the oracles O1 to O6 of doc/design/faults.md, as far as they need no process. */
+/* Checks the promises that hold in every run: oracles O1 to O6 of doc/design/faults.md, except for what only real processes can show.
+ */
 #include "tests/sim/world/world.h"
 
 #include "tests/sim/world/inside.h"
@@ -74,7 +75,7 @@ enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome w
     if (deadline(x) <= w->now_ms) w->taint[x->key] = true;
     if (p->stored[index]) {
         w->dups++;
-        if (operator_broke(w, x)) return LW_DONE; /* the store knows the message, so there is no second effect */
+        if (operator_broke(w, x)) return LW_DONE; /* no second effect, because the store knows the message */
     } else if (x->job->fence < w->store_fence[x->key]) {
         return LW_BACK; /* the store refuses an outdated fence */
     } else {
@@ -158,7 +159,7 @@ static void check_key(void *ctx, const char *key, size_t n, enum store_type type
     what += 2;
     if (!strncmp(what, "wait:", 5) || !strcmp(what, "lanes") || !strncmp(what, "lock:", 5))
         world_bad(x->w, "leak: %s is still there", name);
-    if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) { /* a repair may leave a key tries:… */
+    if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) { /* a repair may leave the count of attempts (tries:…) */
         int part;
         int64_t segment;
         int64_t number;

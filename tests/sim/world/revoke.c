@@ -11,8 +11,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* maximum number of steps that a revoke may take after its handlers have ended. It is enough to settle their messages, even with lost
- * answers and a quarantine in between. */
+/* maximum number of steps that a revoke may take after its handlers have ended. That is enough to settle the messages of these handlers,
+ * even with lost answers and a quarantine in between. */
 enum { IDLE_STEPS = 2000 };
 
 static bool leaves(const struct world *w, int worker, const struct lw_job *job) {
@@ -20,9 +20,9 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
     return r->worker == worker && job->partition >= 0 && job->partition < PARTS && r->part[job->partition] && !operator_replay(job);
 }
 
-/* No message of a leaving partition may start from the fast path. In Redis a head is known as waiting (1), while a message of the fast
- * path is unknown. The two cannot be told apart if Redis may have lost data, or if a torn script reported a list as vanished, because
- * heads may be unknown then. */
+/* No message of a leaving partition may start from the fast path. A head is recorded in Redis as waiting (1), while a message of
+ * the fast path has no record. The two cannot be told apart if Redis may have lost data, or if a script failed in the middle and a list is
+ * reported as vanished, because a head may have no record then. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
     if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 || w->f->disaster > 0 || w->f->failover > 0 ||
         w->f->torn > 0 || !leaves(w, worker, job))
@@ -34,14 +34,14 @@ void revoke_started(struct world *w, int worker, const struct lw_job *job) {
         world_bad(w, "worker %d starts %s, whose partition is being revoked", worker, job->identity);
 }
 
-/* Returns true while a handler is at work that had started when the revoke began. */
+/* Returns true while a handler that had started before the revoke began is still at work. */
 static bool at_work(const struct world *w, const struct sim_worker *me) {
     for (int i = 0; i < w->n_exec; i++)
         if (w->exec[i].before_revoke && leaves(w, me->index, w->exec[i].job)) return true;
     return false;
 }
 
-/* Implements lw_io.pump: time passes for everybody, but this worker hears nothing from Kafka. */
+/* Implements lw_io.pump: time passes for everybody, but this worker gets nothing from Kafka. */
 void revoke_pump(void *ctx, int64_t max_ms) {
     struct sim_worker *me = ctx;
     struct world *w = me->world;

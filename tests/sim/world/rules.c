@@ -15,9 +15,9 @@ struct of_record {
     int failed, recorded; /* failed: attempts that failed, or that crashed while the message ran alone; recorded: attempts in Redis */
     int dedup;
     int64_t arrived_ms;
-    int64_t rests_until_ms; /* time of the earliest next run after its handler gave it back */
-    bool rests;             /* Redis has recorded that it was given back */
-    int arrived_at;         /* the worker that read it from Kafka */
+    int64_t rests_until_ms; /* earliest time at which a message that was given back may run again */
+    bool rests;             /* Redis has recorded that the message was given back */
+    int arrived_at;         /* the worker that read the message from Kafka */
     char id[12];
 };
 
@@ -32,9 +32,9 @@ struct rules {
     struct of_record record[PARTS][MAX_RECORDS];
     struct last last[KEYS];
     struct lw_header header;
-    uint64_t hold[KEYS]; /* the last lease under which the key ran something */
+    uint64_t hold[KEYS]; /* the last lease under which a message of the key ran */
     int written[PARTS], overtakes[KEYS], n_dropped, n_behind;
-    int backs[KEYS][WORKERS]; /* how many times in a row the worker's handler gave a message of the key back */
+    int backs[KEYS][WORKERS]; /* how many times in a row the handler of this worker has given back a message of this key */
     bool lost_data;
     int poisoned; /* the worker that dies next; -1: none */
     struct lw_board *board[WORKERS];
@@ -83,7 +83,7 @@ void rules_close(struct world *w) {
 
 bool rules_step(struct world *w) {
     struct rules *u = w->rules;
-    if (w->f->drop) { /* records are written during the whole run, so that each epoch has new ones */
+    if (w->f->drop) { /* write records during the whole run, so that each epoch has new ones */
         int p = rnd_below(w, PARTS), n = w->faults_on ? u->written[p] + (rnd_below(w, 60) ? 0 : 1 + rnd_below(w, 4)) : w->part[p].n;
         u->written[p] = n < w->part[p].n ? n : w->part[p].n;
     }
@@ -291,7 +291,8 @@ static bool same_id(const struct world *w, int part, int index, int p, int i) {
            record(w, p, i)->dedup == record(w, part, index)->dedup;
 }
 
-/* Returns true if another message with the same business id had its effect. If shard is not negative, Redis must have recorded that. */
+/* Returns true if another message with the same business id has had its effect. If shard is not negative, that effect must also be
+ * recorded in Redis. */
 static bool has_twin(const struct world *w, int part, int index, int shard) {
     char tp[20];
     for (int p = 0; p < PARTS; p++)
@@ -305,16 +306,16 @@ static bool has_twin(const struct world *w, int part, int index, int shard) {
 
 static bool loses_leases(const struct faults *f) { return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0; }
 
-/* With queue.on_busy drop, if a message arrives while another one of its key runs in the same worker, gate should nearly always be asked
- * about it before that run is over. Counts the messages about which gate was asked too late. */
+/* With queue.on_busy drop, a message may arrive while another one of its key runs in the same worker. The worker should then nearly always
+ * ask gate about the new message before that run ends. Counts the messages about which it did not. */
 static void note_behind(struct world *w, const struct exec *x, const struct of_record *r) {
     const struct last *y = &w->rules->last[x->key];
     if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker) return;
     if (r->arrived_ms > y->start_ms && y->end_ms - r->arrived_ms > ASKED_MS) w->rules->n_behind++;
 }
 
-/* Notes when the message may run again. The wait grows with each time in a row that a handler gives back a message of the key under a
- * live lease. */
+/* Notes when the message may run again. The wait grows with each message of the key that a handler gives back under a live lease,
+ * until a handler has another outcome. */
 static void rest(struct world *w, const struct exec *x, struct of_record *r) {
     int *times = &w->rules->backs[x->key][x->worker];
     int64_t ms = 0;

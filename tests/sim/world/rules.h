@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks what the configuration promises besides order and exclusion. In every world, attempts are counted one by one and none is
- * wasted, and while others wait, a lane runs at most lock.max_run messages that came later. Some worlds (struct faults) add queue.on_busy
- * drop, business ids, suspects of a crash, and handlers that give back under a live lease. */
+/* Checks the promises of the configuration besides order and exclusion. In every world, attempts are counted one by one and none is
+ * wasted, and while other messages wait, a lane runs at most lock.max_run messages that came after them. Some worlds (struct
+ * faults) add queue.on_busy drop, business ids, suspects of a crash, and handlers that give messages back under a live lease. */
 #ifndef LW_SIM_RULES_H
 #define LW_SIM_RULES_H
 
@@ -31,10 +31,10 @@ void rules_lost_data(struct world *w);
 void rules_start(struct world *w, const struct exec *x, int index);
 enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index, enum lw_outcome wish);
 void rules_died(struct world *w, int part, int index);
-/* True if the message was rightly dropped, or if another message with its business id is done. */
+/* True if it was right to drop the message, or if another message with the same business id is done. */
 bool rules_gone(const struct world *w, int part, int index);
 bool rules_forgot(const struct world *w); /* true if Redis may have forgotten drops, so that dropped messages run after all */
-/* True if Redis lost data and another message with the same business id is done: either may run again, in any order. */
+/* True if Redis has lost data, and another message with the same business id is done. Then either message may run again, in any order. */
 bool rules_twin_forgot(const struct world *w, int part, int index);
 void rules_end(struct world *w);
 

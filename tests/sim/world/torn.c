@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two things must hold in a shard after a script failed in the middle, because nobody may ever send it again. Each list stands in
- * `lanes`, or nobody would look at it. Each message marked as waiting stands in its list, or nobody would run it. This does not hold in
- * worlds in which others delete lists. */
+/* Checks a shard after a script failed in the middle. The checks must hold at once, because the call may never be sent again. Each list
+ * must stand in `lanes`, or nobody would look at it. Each message that is marked as waiting must stand in its list, or nobody would run it.
+ * Neither is checked in worlds in which waiting lists are deleted by chance. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-/* May begin a trouble. Returns true if it did, so that the step has no other fault. */
+/* Makes the coordinator go away for a while, by chance. Returns true if it did, so that the step has no other fault. */
 bool trouble_begin(struct world *w) {
     if (rnd_unit(w) >= 0.003 * w->f->commits) return false;
     w->kafka_away_ms = w->now_ms + 100 + rnd_below(w, 3000);
@@ -12,7 +12,7 @@ bool trouble_begin(struct world *w) {
     return true;
 }
 
-/* Returns true if a commit goes wrong. *taken: the broker accepted it all the same, and only its answer is lost. */
+/* Returns true if a commit goes wrong. *taken: the broker accepted the commit, and only its answer is lost. */
 bool trouble_commit(struct world *w, bool *taken) {
     *taken = false;
     if (w->faults_on && w->now_ms < w->fresh_until_ms) return *taken = rnd_unit(w) < 0.01, true;
@@ -21,7 +21,7 @@ bool trouble_commit(struct world *w, bool *taken) {
     return true;
 }
 
-/* Returns true if the worker's question for the group's commits gets no answer. */
+/* Returns true if the worker's request for the group's commits gets no answer. */
 bool trouble_look(struct world *w) { return w->faults_on && (w->now_ms < w->kafka_away_ms || rnd_unit(w) < 0.1); }
 
 /* Returns true if the broker refuses this commit because its metadata exceeds offset.metadata.max.bytes. */
@@ -32,7 +32,7 @@ bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c) {
     return true;
 }
 
-/* Returns true if the seek fails, which ends the worker (lw_io.seek): the next one begins at the commit. */
+/* Returns true if the seek fails. That ends the worker (lw_io.seek), and the next worker begins at the committed offset. */
 bool trouble_seek(struct world *w, struct sim_worker *me) {
     if (!w->faults_on || w->f->seeks <= 0 || rnd_unit(w) >= 0.1 * w->f->seeks) return false;
     trace(w, "worker %d: a seek fails", me->index);
@@ -65,7 +65,7 @@ bool trouble_cut_repair(struct world *w) {
     return false;
 }
 
-/* Most of the fleet dies and most of Redis is wiped at once, as when a cluster restarts: the next owners know only what Kafka knows. */
+/* Most of the fleet dies and most of Redis is wiped at once, as when a cluster restarts. The next owners know only what Kafka knows. */
 bool trouble_disaster(struct world *w) {
     if (rnd_unit(w) >= 0.0005 * w->f->disaster) return false;
     trace(w, "a disaster");

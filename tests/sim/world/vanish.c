@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redis forgets what waits in a lane while its epoch goes on, because a person deletes the list by hand or because it is evicted. In
- * some worlds the states are forgotten as well, in others they still say that the messages wait. The owners must notice and read what
- * they parked from Kafka again. Later messages may have run by then, so no order is demanded of the key. */
+/* Redis forgets the messages that wait in a lane while the epoch goes on, because a person deletes the list or because Redis evicts it. In
+ * some worlds the states of these messages are forgotten as well, in others they still say that the messages wait. The owners must notice
+ * that, and read from Kafka again the messages that they had parked. Later messages may have run by then, so no order is demanded of the
+ * key. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies between the workers and Redis: the servers of each shard, the pipelines under way to them, which can be cut in two at any
- * place, and the connections of the renewer and of the hints. Dead letters are checked here, when a settle executes. */
+/* The things between the workers and Redis: the servers of each shard, the pipelines under way to them, which can break at any
+ * place, and the connections of the renewer and of the hints. Dead letters are checked here, when a settle is executed. */
 #include "tests/sim/world/world.h"
 
 #include "tests/sim/world/bytes.h"
@@ -84,7 +84,7 @@ bool finished_in(const struct server *s, const char *tp, int64_t offset) {
     return state_in(s, tp, offset) >= LW_STATE_DONE;
 }
 
-/* The messages that become dead letters when a settle executes. */
+/* Collects the messages that become dead letters when one settle is executed. */
 struct dying {
     int n, item[256], part[256];
     int64_t offset[256], replay[256];
@@ -122,7 +122,7 @@ static int64_t dead_letters(const struct server *s) {
     return n;
 }
 
-/* Returns true if the message is dead now. A script that failed in the middle answers nothing, so the mark tells. */
+/* Returns true if the message is dead now. A script that failed in the middle gives no answer, so the function reads the mark. */
 static bool has_died(const struct server *s, const struct dying *d, int i, const redisReply *r, bool torn) {
     if (torn) return finished_in(s, d->tp[i], d->offset[i]);
     return r->type == REDIS_REPLY_ARRAY && r->element[1]->str[d->item[i]] != LW_SETTLED_STALE;
@@ -199,7 +199,7 @@ struct pipe *wire_open(struct world *w, int worker, int shard) {
 /* Ends a connection. Commands that have not executed yet may still execute later, or never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
-    if (p->busy) return; /* the pipeline is delivering an answer, so step_deliver removes it */
+    if (p->busy) return; /* step_deliver is delivering an answer of this pipeline, and will remove it */
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
 }
 
@@ -259,7 +259,7 @@ void wire_cut(struct world *w, struct sim_worker *me, int shard) {
     me->conn[shard] = 0;
     if (p) {
         int got = p->delivered + rnd_below(w, p->done - p->delivered + 1); /* some replies had arrived, the others are lost */
-        p->live = false;                                                   /* no answer may send on this connection */
+        p->live = false; /* while the worker handles these replies, it cannot send on this connection */
         while (p->delivered < got && !me->connecting[shard]) {
             redisReply *r = p->reply[p->delivered++];
             lw_worker_reply(me->lw, shard, r);
@@ -310,7 +310,7 @@ void step_deliver(struct world *w, struct sim_worker *me) {
         while (p->delivered < p->done && me->conn[s] == conn) {
             bool last = p->delivered + 1 == p->n;
             redisReply *r = p->reply[p->delivered++];
-            if (last) p->live = false; /* set first, because the worker may send its next pipeline when it gets the answer */
+            if (last) p->live = false; /* set first, because this answer may make the worker send its next pipeline */
             p->busy = true;
             lw_worker_reply(me->lw, s, r);
             p->busy = false;
@@ -375,7 +375,7 @@ bool step_wire(struct world *w) {
         return true;
     }
     bool load;
-    do { /* scripts load in one step, because nobody else sees a difference */
+    do { /* all scripts are loaded in one step, because no other worker sees a difference */
         load = !strcmp(p->cmd[p->done].argv[0], "SCRIPT");
         p->reply[p->done] = run_command(w, p->srv, &p->cmd[p->done]);
         p->done++;

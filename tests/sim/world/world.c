@@ -113,12 +113,12 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     trace(w, "worker %d ends %s key %d: %d", me->index, x.job->identity, x.key, x.job->outcome);
     w->exec[at] = w->exec[--w->n_exec];
     struct lw_job *next = lw_job_end(x.job);
-    me->ended[me->n_ended++] = x.job; /* the worker's main thread hears later that the handler has ended */
+    me->ended[me->n_ended++] = x.job; /* the worker's main thread learns later that the handler has ended */
     if (next) follow(me, next);
 }
 
-/* Returns the last digit of the message's offset, which decides what becomes of its dead letter: with 0 it is always too large for the
- * producer, and with 8 the topic never accepts it. With other digits, a refusal does not last. */
+/* Returns the last digit of the message's offset, which decides what happens to its dead letter: with 0 the letter is always too
+ * large for the producer, and with 8 the topic never accepts it. With any other digit, the topic accepts the letter in the end. */
 static char last_digit(const struct lw_dead_letter *l) {
     const struct lw_bytes origin = l->headers[l->n_headers - 3].value;
     return origin.n ? origin.p[origin.n - 1] : '?';
@@ -222,7 +222,7 @@ void world_kill(struct world *w, struct sim_worker *me, int ms) {
 /* --- faults ------------------------------------------------------------------------------------------------------------------------ */
 
 void world_snapshot(struct world *w, int s) {
-    if (w->slot[s].moving) return; /* a replica of one node would lack the keys that are on the other */
+    if (w->slot[s].moving) return; /* while a slot moves, a copy of one node would lack the keys that are on the other */
     store_close(w->snap[s]);
     w->snap[s] = store_copy(w->master[s]->store);
 }
@@ -250,8 +250,8 @@ static void fail_over(struct world *w, int s) {
 /* Returns true while the worker is within lw_worker_revoke(). */
 bool world_revoking(const struct world *w, const struct sim_worker *me) { return w->revoke.on && w->revoke.worker == me->index; }
 
-/* Fails over to a replica that misses writes, and back, before any worker can connect: the server refused all calls while it was a
- * replica. */
+/* The server becomes a replica of one that lacks some writes, and is promoted again before any worker can connect. Calls that were under
+ * way never execute, because the server refused them while it was a replica. */
 static void fail_back(struct world *w, int s) {
     trace(w, "shard %d fails over and back", s);
     rules_lost_data(w);
@@ -422,7 +422,7 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
-    c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000; /* long, because revoke.c's oracle must see a wait that has no end */
+    c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000; /* far longer than revoke.c lets a revoke last */
     w->longer = *c;
     w->longer.lock.ttl_ms *= w->f->longer;
     w->now_ms = 100000;
@@ -438,11 +438,11 @@ static void set_up(struct world *w) {
         part->n = w->o->records;
         part->committed = -1;
         part->owner = -1;
-        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment ends among the records */
+        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment must end among the records */
         for (int i = 0; i < part->n; i++) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
-            double gap = rnd_unit(w); /* gaps, as compaction and transaction markers leave */
+            double gap = rnd_unit(w); /* gaps, like those that compaction and transaction markers leave */
             at += w->f->sparse  ? 1 + rnd_below(w, 2 * w->f->sparse)
                   : gap < 0.9   ? 1
                   : gap < 0.995 ? 2 + rnd_below(w, 5)

@@ -20,36 +20,36 @@ enum { SHARDS = 2, PARTS = 3, KEYS = 4, WORKERS = 3, TTL_MS = 1000, MAX_RECORDS 
 struct faults {
     const char *name;
     double crash, pause, wipe, failover, loss, clock;
-    double vanish;           /* rate at which lanes lose their list and the states of the messages in it */
+    double vanish;           /* rate at which a lane loses its list, together with the states of the messages in that list */
     double unlist;           /* rate at which lanes lose only their list, so that the states still say that messages wait */
     double attach, failback; /* rate at which a replica is attached (harmless); rate of failovers to a replica and back */
     bool back;               /* the clock may also jump back */
     int split_ms;
-    /* How the world runs. In each of these, 0 stands for the usual value. */
-    int pace;           /* factor by which time goes faster, so that calls, handlers and renewals are late for a TTL */
-    int idle;           /* of ten chances to end a handler or to renew a lease, how many are missed */
-    int sparse;         /* about how many offsets lie between two records: many segments end and are deleted */
+    /* How the world runs. In each of the following fields, 0 stands for the usual value. */
+    int pace;           /* factor by which the clock is faster, so that calls, handlers and renewals take longer, compared with the TTL */
+    int idle;           /* how many of ten chances to end a handler or to renew a lease are missed */
+    int sparse;         /* average difference between the offsets of neighbouring records; a large one ends many segments */
     double churn;       /* factor by which rebalances are more frequent */
-    bool deaf;          /* a worker hears late that it lost a partition */
+    bool deaf;          /* a worker learns late that it lost a partition */
     bool lag;           /* replicas lack many of the last writes */
     int burst;          /* number of additional records per poll */
     bool pool;          /* a follower may have to wait in the pool's queue before it starts */
-    bool big;           /* some messages are large, so few are granted at once and more are asked for often */
+    bool big;           /* some messages are large, so few are granted at once, and workers often ask for more */
     bool tight;         /* bounds in bytes are so low that messages of some thousand bytes reach them (bytes.h) */
     bool prompt;        /* a handler always stops at its deadline, so every key's last effect is checked */
     int max_run;        /* lock.max_run; 0 stands for 3 */
-    bool trials;        /* the operator only makes trials: after a wipe, no oracle can judge the messages that it moved */
+    bool trials;        /* the operator only makes trials, because after a wipe no oracle can check replays and drops */
     bool drop;          /* queue.on_busy drop; records are written during the run */
-    bool dedup;         /* business ids, most of which several messages of a key share */
+    bool dedup;         /* business ids; most of them belong to several messages of a key */
     bool skip;          /* retry.order skip */
-    bool poison;        /* some messages crash their worker, and its supervisor makes suspects of what was in its handlers */
+    bool poison;        /* some messages crash their worker, and its supervisor makes suspects of the messages in its handlers */
     bool stubborn;      /* some messages are given back under a live lease, for a while */
     double operate;     /* rate at which an operator pauses, breaks, drops, replays and tries (operator.h) */
-    int ttl_ms;         /* lock.ttl_ms; 0: TTL_MS. With a longer one, much happens during a quarantine */
+    int ttl_ms;         /* lock.ttl_ms; 0: TTL_MS. With a long one, much happens during a quarantine */
     int longer;         /* factor by which lock.ttl_ms of worker 1 is longer; 0: the same */
     int repairs;        /* ranges per repair call; 0: as many as the program sends */
-    int linger;         /* records whose offset is a multiple of it keep their handler busy for long; 0: none */
-    int meta_max;       /* the most bytes of commit metadata that the broker accepts; 0: unlimited */
+    int linger;         /* records whose offset is a multiple of this number keep their handler busy for long; 0: none */
+    int meta_max;       /* maximum number of bytes of commit metadata that the broker accepts; 0: unlimited */
     double commits;     /* rate at which Kafka's coordinator goes away for a while */
     double seeks;       /* rate at which seeks fail */
     double cut_repairs; /* rate at which connections break under a repair */
@@ -57,9 +57,9 @@ struct faults {
     double refusals;    /* rate of periods in which a server refuses nearly every command */
     double full;        /* rate of periods in which a server is at maxmemory */
     double torn;        /* rate at which scripts fail in the middle */
-    bool fresh;         /* Kafka takes hardly any commit for the first seconds */
+    bool fresh;         /* Kafka refuses nearly every commit in the first seconds */
     double move;        /* rate at which slots of a cluster move between nodes (cluster.c); 0: no cluster */
-    bool planned;       /* no faults but moves, at least a TTL apart, so that no epoch may end */
+    bool planned;       /* no faults but migrations, at least a TTL apart; none of them may end an epoch */
     double restart;     /* rate at which nodes of a cluster restart with less data than they had */
     double disaster;    /* rate at which most workers die and most shards are wiped at once */
 };
@@ -76,7 +76,7 @@ struct mutation { /* a change to a script's text when a worker loads it */
     const char *script, *from, *to;
 };
 
-/* Runs one seed. Returns NULL if nothing was violated, else the text, which is static. */
+/* Runs one seed. Returns NULL if nothing was violated, else a text that describes the violation, in static memory. */
 const char *world_run(uint64_t seed, const struct faults *f, const struct options *o, const struct mutation *m, struct lw_counts *totals);
 
 /* --- between the files of the world --- */
@@ -96,7 +96,7 @@ struct pipe { /* commands under way on one connection */
 
 struct server {
     struct store *store;
-    int64_t skew_ms, until_ms; /* until_ms: when an old master stops serving; -1: it is the master */
+    int64_t skew_ms, until_ms; /* until_ms: when an old master stops serving clients; -1: the server is the master */
     int shard;
     char id[41]; /* in a cluster the id of the node */
     int config_epoch;
@@ -105,7 +105,7 @@ struct server {
 
 struct slot { /* the slot of a shard in a cluster */
     struct server *node[NODES];
-    int at, to; /* indexes of the node that has the slot, and of the one to which it moves */
+    int at, to; /* indexes of the node that has the slot, and of the node to which the slot moves */
     bool moving;
     int64_t came_ms;
 };
@@ -118,7 +118,7 @@ struct exec { /* a handler at work, or the next message of a hold in the pool's 
     bool before_revoke; /* the handler was at work when the present revoke began (revoke.c) */
 };
 
-struct errors { /* what the servers of a shard answer in a period of errors (errors.c) */
+struct errors { /* how the servers of a shard answer in a period of errors (errors.c) */
     int64_t until_ms, full_until_ms;
     const char *text;
 };
@@ -131,9 +131,9 @@ struct revoke { /* a worker gives partitions away and waits for the handlers tha
 struct sim_part {
     int n, key[MAX_RECORDS];
     int64_t offset[MAX_RECORDS];
-    int64_t committed; /* the group's commit; -1: none */
+    int64_t committed; /* offset that the group has committed; -1: none */
     char meta[4200];
-    int owner; /* index of the worker; -1: none */
+    int owner; /* index of the worker that owns the partition; -1: none */
     uint32_t gen;
     bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* done: the record was done at least once; dead: it is a dead letter */
     bool stored[MAX_RECORDS];
@@ -153,9 +153,9 @@ struct sim_worker {
     uint32_t gen[PARTS]; /* generation of each partition; 0: the worker believes that it does not own it */
     int pos[PARTS];      /* index of the next record to read */
     bool hold[PARTS];
-    int64_t begun[PARTS]; /* the group's commit when the partition was assigned */
-    bool was_read[PARTS]; /* the partition's states in Redis were read since it was assigned */
-    bool ending;          /* the worker said that it cannot go on */
+    int64_t begun[PARTS]; /* offset that the group had committed when the partition was assigned */
+    bool was_read[PARTS]; /* the partition's states in Redis have been read since the partition was assigned */
+    bool ending;          /* the worker reported that it cannot go on */
     struct {
         uint32_t gen;
         int64_t offset;
@@ -163,15 +163,15 @@ struct sim_worker {
     } commit[64];
     char commit_meta[64][4200];
     int n_commit;
-    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* how far the worker is with its look at all commits of the group */
+    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* how far the worker is with reading all commits of the group */
     bool look_known;
     size_t listed;
     void *letter[64];
     bool never[64]; /* the topic will never accept the dead letter */
     int n_letter;
-    struct lw_job *ended[64]; /* jobs whose handlers have ended, but of which the worker has not heard */
+    struct lw_job *ended[64]; /* jobs whose handlers have ended without the worker knowing yet */
     int n_ended;
-    size_t held_bytes; /* bytes of Kafka's records that it has not released yet */
+    size_t held_bytes; /* bytes of Kafka's records that the worker has not released yet */
 };
 
 struct world {
@@ -181,7 +181,7 @@ struct world {
     const struct faults *f;
     const struct options *o;
     const struct mutation *mutation;
-    struct lw_config config, longer; /* longer: for worker 1, if it has a TTL of its own */
+    struct lw_config config, longer; /* longer: the configuration of worker 1, if that has a TTL of its own */
     struct lw_counts counts;
     struct sim_worker w[WORKERS];
     struct sim_part part[PARTS];
@@ -198,7 +198,7 @@ struct world {
     int n_exec;
     struct revoke revoke;
     struct errors errors[SHARDS];
-    /* what the oracles remember */
+    /* the oracles remember these facts */
     uint64_t fence_seen[KEYS], store_fence[KEYS];
     struct {
         int part, index;
@@ -223,12 +223,12 @@ _Noreturn void world_bad(struct world *w, const char *fmt, ...) __attribute__((f
 uint64_t rnd(struct world *w);
 int rnd_below(struct world *w, int n);
 double rnd_unit(struct world *w);
-void world_step(struct world *w);                                /* lets one thing happen somewhere */
-void world_kill(struct world *w, struct sim_worker *me, int ms); /* a new worker takes its place after `ms` */
+void world_step(struct world *w);                                /* lets one event happen somewhere in the world */
+void world_kill(struct world *w, struct sim_worker *me, int ms); /* kills the worker; a new one takes its place after `ms` */
 void world_wipe(struct world *w, int shard);
 void world_snapshot(struct world *w, int shard); /* makes the shard's replica a copy of its master */
 const struct lw_config *world_config(const struct world *w, const struct sim_worker *me);
-bool world_revoking(const struct world *w, const struct sim_worker *me); /* the worker is within lw_worker_revoke() */
+bool world_revoking(const struct world *w, const struct sim_worker *me); /* returns true while the worker is within lw_worker_revoke() */
 
 /* trouble.c defines these */
 bool trouble_begin(struct world *w);
@@ -242,23 +242,23 @@ bool trouble_lingers(struct world *w, const struct exec *x);
 
 /* errors.c defines these */
 bool errors_begin(struct world *w);
-bool errors_meant(const char *text); /* the error reply was made by errors.c, not by the fake server */
+bool errors_meant(const char *text); /* returns true if errors.c made this error reply, and not the fake server */
 bool errors_full(const struct world *w, int shard);
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command); /* NULL: the server runs the command */
 void errors_tear(struct world *w, struct server *s);
 void torn_look(struct world *w, const struct server *s); /* torn.c: checks a shard after a script failed in the middle */
 
-/* cluster.c */
+/* cluster.c defines these */
 void cluster_open(struct world *w);
 redisReply *cluster_nodes(struct world *w, const struct server *s);
-bool cluster_meant(const char *text); /* returns true if the error says that the slot or a key is elsewhere */
+bool cluster_meant(const char *text); /* returns true if the error says that the slot or a key is on another node */
 void cluster_failed_over(struct world *w, struct server *old, struct server *fresh);
 bool cluster_fault(struct world *w);
 void cluster_rest(struct world *w);
 void cluster_judge(struct world *w); /* called at the end of a run; checks that planned moves ended no epoch */
 struct server *cluster_find(struct world *w, int shard);
 
-/* vanish.c */
+/* vanish.c defines this */
 void lane_vanishes(struct world *w, int shard, int key, bool marks);
 
 /* dump.c defines this */
@@ -266,16 +266,16 @@ void world_dump(const struct world *w);
 
 /* wire.c: servers, pipelines, connections. Functions named step_ do one thing for a worker, or (step_wire) for a pipeline */
 struct server *server_new(struct world *w, struct store *st, int shard); /* takes over the store */
-bool serves(struct world *w, const struct server *s);                    /* returns false for an old master that has stopped serving */
+bool serves(struct world *w, const struct server *s);                    /* returns false if an old master has stopped serving clients */
 redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len);
 int state_in(const struct server *s, const char *tp, int64_t offset); /* the mark of an offset; 0: it has none */
 bool finished_in(const struct server *s, const char *tp, int64_t offset);
-/* Returns the text of a script, changed if the run's mutation is one of this script. It is valid until the next call. */
+/* Returns the text of a script, changed by the run's mutation if that is one of this script. The text is valid until the next call. */
 const char *wire_mutated(struct world *w, const char *text);
 struct pipe *wire_open(struct world *w, int worker, int shard);    /* the worker's pipeline under way; NULL: none */
-void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* breaks the worker's connection, of which the worker hears */
+void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* breaks the worker's connection, and the worker notices that */
 void wire_drop(struct world *w, struct sim_worker *me);            /* ends all connections of a dead worker */
-void wire_refuse(struct world *w, const struct server *srv);       /* makes sure that what is left of broken connections never executes */
+void wire_refuse(struct world *w, const struct server *srv);       /* makes sure that commands of broken connections never execute */
 void wire_close(struct world *w);                                  /* ends all pipelines with the run */
 void wire_send(void *ctx, int shard, const struct lw_commands *c); /* implements a call of lw_io, like the next two */
 void wire_connect(void *ctx, int shard);
@@ -287,12 +287,12 @@ void step_hints(struct world *w, struct sim_worker *me);
 bool step_wire(struct world *w); /* executes one command somewhere; returns false if none was under way */
 
 /* kafka.c defines these */
-int key_of_name(struct lw_bytes key); /* -1: no record has this key */
+int key_of_name(struct lw_bytes key); /* returns the number of the key; -1: no record has it */
 void kafka_assign(struct world *w, struct sim_worker *me, int p);
 void kafka_rebalance(struct world *w);
 void step_poll(struct world *w, struct sim_worker *me);
-void step_commits(struct world *w, struct sim_worker *me); /* answers what the worker committed */
-void step_look(struct world *w, struct sim_worker *me);    /* answers the worker's question for the group's commits */
+void step_commits(struct world *w, struct sim_worker *me); /* answers the commits that the worker has sent */
+void step_look(struct world *w, struct sim_worker *me);    /* gives the worker the group's commits, for which it asked */
 bool kafka_look(void *ctx);                                /* implements a call of lw_io, like all below */
 void kafka_hold(void *ctx, uint32_t gen, bool hold);
 int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
@@ -308,9 +308,9 @@ void revoke_started(struct world *w, int worker, const struct lw_job *job);
 
 /* oracle.c defines these */
 void oracle_start(struct world *w, struct exec *x);
-/* Returns the handler's actual outcome: `wish`, or `back` if the store refuses the fence. */
+/* Returns the actual outcome of the handler: `wish`, or LW_BACK if the store refuses the fence. */
 enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome wish);
-/* Called after a worker looked at its leases: none of its handlers goes on uncancelled in the last third of its lease. */
+/* Called after a worker checked its leases. A handler that runs in the last third of its lease must have been cancelled. */
 void oracle_fenced(struct world *w, const struct sim_worker *me);
 void oracle_died(struct world *w, int part, int64_t offset);
 void oracle_commit(struct world *w, int part, int64_t offset);

@@ -62,7 +62,7 @@ static void test_pointer_ok(void **state) {
 static void test_what_does_not_fit(void **state) {
     (void)state;
     static const struct {
-        const char *json, *why; /* the reason of the refusal; "": it is accepted */
+        const char *json, *why; /* why: reason for which the text is refused; "" if it is accepted */
     } t[] = {
         {"[9223372036854775807,-9223372036854775808,-0]", ""},
         {"[1, 9223372036854775808]", "malformed JSON at byte 4: too big integer"},
@@ -102,8 +102,7 @@ static void test_depth_as_jansson(void **state) {
     free(json);
 }
 
-/* Scans strings that have one byte which is no plain character, at every place of the machine words that the scanner reads as a
- * whole. */
+/* The scanner reads strings by whole machine words. Scans strings with one special byte, at every place of such a word. */
 static void test_every_place_in_a_word(void **state) {
     (void)state;
     static const char *const odd[] = {"\x1f", "\x7f", "\x80", "ä", "\\n", "\\", "\"", "\xff", "!", "]"};

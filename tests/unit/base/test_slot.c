@@ -35,7 +35,8 @@ static int slot_of_shard(const char *name, int shard, int shards) {
     return slot(tag);
 }
 
-/* Masters that share the slots evenly get the same number of shards each, if there are as many or a multiple. */
+/* If the slots are divided evenly among the masters, and the number of shards is a multiple of the number of masters, each master gets the
+ * same number of shards. */
 static void shards_spread_over_masters(void **state) {
     (void)state;
     for (int masters = 1; masters <= 32; masters++)
@@ -120,7 +121,7 @@ static void expect_host(const char *node, const char *host, int port) {
     lw_slot_map_free(&m);
 }
 
-/* A node may not know its own address, or have no name although names are preferred. */
+/* Some nodes do not know their own address, and some have no name although names are preferred. */
 static void a_node_without_a_host(void **state) {
     (void)state;
     expect_host("*3\r\n$-1\r\n:7003\r\n$1\r\na\r\n", "10.0.0.1", 7003);

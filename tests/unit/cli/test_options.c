@@ -164,7 +164,7 @@ static void test_random_lines(void **state) {
     }
 }
 
-/* Checks the tables of the program itself for what the parser and the pages rely on. */
+/* Checks that the program's own tables have the properties on which the parser and the pages rely. */
 static void test_tables(void **state) {
     (void)state;
     for (size_t i = 0; i < cli_n_commands; i++) {

@@ -272,7 +272,7 @@ static void test_problems_are_bounded(void **state) {
     lw_problems_free(&p);
 }
 
-/* A damaged document is refused with an error, or is still valid. No damage does more harm. */
+/* However a document is damaged, it is refused with an error, or is still valid. */
 static void test_damaged_documents(void **state) {
     (void)state;
     char *good = slurp(CASES "/good-everything", "input.json");

@@ -16,8 +16,7 @@
 
 #define ALL "gzip,ssl,sasl,sasl_gssapi,sasl_plain,sasl_scram,sasl_oauthbearer,oidc"
 
-/* `what` is the expected report: W a warning that contains `says`, R an error that contains it,
- * - none. */
+/* `what` is the report that is expected: W is a warning, R (refused) an error, and - none. The warning or error contains `says`. */
 static void judged(int line, const char *text, int version, const char *features, const char *name, const char *value, char what,
                    const char *says) {
     struct lw_librdkafka k = {version, text, features};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the board: the contents of a seat outlive the worker, suspicion passes on as it should, and the tables work
- * when they are full. */
+/* Tests the board: the contents of a seat outlive the worker, messages become suspects and are blamed by the rules, and full tables replace
+ * their oldest entries. */
 #include "base/clock.h"
 #include "consumer/board.h"
 
@@ -78,7 +78,7 @@ static void test_only_alone_and_crashed_is_blamed(void **state) {
     die(0, "t/0/1", true, true);
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
     assert_int_equal(board->n_suspects, 2);
-    die(1, "t/0/1", false, false); /* a later death without blame does not end the blame */
+    die(1, "t/0/1", false, false); /* the message stays blamed after a later death that would make it only a suspect */
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
     assert_int_equal(board->n_suspects, 2);
 }
@@ -88,7 +88,7 @@ static void test_life_of_a_suspicion(void **state) {
     die(0, "t/0/1", true, true);
     lw_board_counted(board, "t/0/1");
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
-    lw_board_counted(board, "t/0/1"); /* a second call changes nothing, because the attempt is counted once */
+    lw_board_counted(board, "t/0/1"); /* a second call changes nothing, because the attempt was counted already */
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
     lw_board_counted(board, "t/9/9");
     die(2, "t/0/1", true, true);
@@ -128,11 +128,11 @@ static void test_full_table_replaces_the_oldest_suspect(void **state) {
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
     die(0, "new/0/1", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/0", NULL), LW_BLAMED);
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT); /* the oldest suspect without blame made room */
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT); /* the oldest suspect that was not blamed has been replaced */
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/1", NULL), LW_SUSPECT);
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
-    lw_board_forget(board, "t/0/700"); /* makes a free slot, which is used before a suspect is forgotten */
+    lw_board_forget(board, "t/0/700"); /* makes one entry free, which is used before a suspect is replaced */
     die(0, "new/0/2", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/2", NULL), LW_SUSPECT);
@@ -155,7 +155,7 @@ static void test_all_seats_busy(void **state) {
     lw_board_blame(board, 1, true, "x");
     assert_int_equal(board->n_suspects, LW_BOARD_SEATS);
     assert_int_equal(lw_board_ask(board, "t/1/255", NULL), LW_SUSPECT);
-    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT); /* a seat of another worker */
+    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT); /* the message sits in a seat of another worker */
 }
 
 static void test_long_texts_are_cut(void **state) {
@@ -230,7 +230,7 @@ static void test_drained(void **state) {
     lw_board_committed(board, "c", 1, 99);
     lw_board_committed(board, "b", 0, 99);
     assert_false(lw_board_drained(board));
-    lw_board_committed(board, "b", 1, 25); /* above the end at the start, because more records may have come since */
+    lw_board_committed(board, "b", 1, 25); /* the commit is above the end at the start, because more records may have come since */
     assert_true(lw_board_drained(board));
     lw_board_committed(board, "b", 1, 3); /* the recorded commit never goes down, although a new owner may report an older one */
     assert_true(lw_board_drained(board));
@@ -248,7 +248,7 @@ static void test_owed(void **state) {
     for (uint64_t i = 0; i < LW_UNSURE; i++) {
         atomic_store(&b->workers[1].unsure[0][i], lw_owed_id(1000 + (i << 8), i % 2));
         atomic_store(&b->workers[1].unsure[63][i],
-                     lw_owed_id(1000 + (i << 8), i % 2)); /* the same messages in another slot: each is owed once */
+                     lw_owed_id(1000 + (i << 8), i % 2)); /* the same messages in the row of another shard: each is owed once */
     }
     atomic_store(&b->workers[1].unsure[0][3], LW_UNSURE_COUNTED);
     atomic_store(&b->workers[1].unsure[63][3], LW_UNSURE_COUNTED);

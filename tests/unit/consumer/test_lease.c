@@ -91,8 +91,7 @@ static void leases_are_looked_at_by_deadline(void **state) {
     lw_leases_close(w.table);
 }
 
-/* The answer of a grant waits in the main loop while other leases are renewed. The lease must still be
- * renewed in time. */
+/* The answer that grants a lease waits in the main loop while other leases are renewed. The new lease must still be renewed in time. */
 static void a_late_grant_is_renewed(void **state) {
     (void)state;
     struct lw_leases *t = lw_leases_open(1, TTL_MS);

@@ -176,7 +176,7 @@ static void test_journal(void **state) {
     m.jobs[1]->payload = lw_bytes_of("retry");
     m.jobs[1]->key = lw_bytes("\x00\xff", 2);
     m.jobs[1]->attempt = 3;
-    m.jobs[2]->lease->cancelled = true; /* a job without a lease is not run, and the journal does not have it */
+    m.jobs[2]->lease->cancelled = true; /* a job whose lease is cancelled is not run, and has no line in the journal */
     lw_pool_submit(x.p, m.jobs, 3);
     reap(&x, m.out, 3);
     close_fx(&x);
@@ -229,8 +229,7 @@ static void test_close(void **state) {
     free_many(&m);
 }
 
-/* Submits 300,000 jobs that do nothing, as the worker does. It prints the speed and asserts
- * none. */
+/* Submits 300,000 jobs that do nothing, in the way in which the worker submits jobs. It prints the speed and asserts none. */
 static void test_speed(void **state) {
     (void)state;
     struct fx x;
@@ -241,7 +240,7 @@ static void test_speed(void **state) {
     int64_t t = lw_boot_us();
     getrusage(RUSAGE_SELF, &a);
     for (int done = 0; done < N; done += BURST) {
-        for (int i = 0; i < BURST; i++) m.jobs[i]->then = NULL; /* the jobs are submitted again */
+        for (int i = 0; i < BURST; i++) m.jobs[i]->then = NULL; /* unlink the job, because it is submitted again */
         lw_pool_submit(x.p, m.jobs, BURST);
         reap(&x, m.out, BURST);
     }

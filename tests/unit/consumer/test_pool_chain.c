@@ -205,8 +205,8 @@ static void note_batch(struct lw_handler *h, int slot, struct lw_job **jobs, siz
     b->first[b->n++] = jobs[0]->offset;
 }
 
-/* There are six chains, a batch of eight, and single jobs behind them in the queue. Each batch must hold the
- * six next jobs of the chains and two single jobs. */
+/* The queue holds six chains, and single jobs behind them. Each batch of eight jobs must consist of the next job of each chain and two
+ * single jobs. */
 static void test_followers_come_first_in_the_next_batch(void **state) {
     (void)state;
     struct fx x;
@@ -224,7 +224,7 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     }
     lw_pool_submit(x.p, heads, ROWS);
     lw_pool_submit(x.p, more.jobs, 10);
-    x.h.saw = note_batch; /* set only when the "wait" job runs, because the run that reads it begins after the gate was opened */
+    x.h.saw = note_batch; /* the only thread still waits for x.h.gate, and reads x.h.saw only after that */
     x.h.ctx = &b;
     atomic_store(&x.h.gate, true);
     reap(&x, out, sizeof out / sizeof *out);
@@ -240,6 +240,81 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     close_fx(&x);
 }
 
+/* Notes the jobs of a batch. Each job is written as a letter for its key and a digit for its place in the chain. */
+static void note_shape(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
+    (void)slot;
+    char *at = h->ctx;
+    at += strlen(at);
+    if (jobs[0]->offset >= 1000) return;
+    for (size_t i = 0; i < n; i++) at += sprintf(at, "%c%d", (char)('a' + jobs[i]->offset / LONG), (int)(jobs[i]->offset % LONG));
+    *at++ = ' ';
+    *at = '\0';
+}
+
+/* Runs three chains of five jobs that are in the queue before the only thread is free, and returns the batches. `retry` is the job
+ * that fails, -1: none. */
+static void see_shape(enum lw_batch_of of, size_t batch, int retry, char *out, size_t expected) {
+    struct fx x;
+    open_fx_of(&x, &type, 1, batch, of, NULL);
+    struct many w = make_many(1, "wait"), m = make_many(3 * LONG, "go");
+    w.jobs[0]->offset = 1000;
+    lw_pool_submit(x.p, w.jobs, 1);
+    wait_for(x.h.waiting == 1);
+    struct lw_job *heads[3];
+    for (int i = 0; i < 3; i++) {
+        chain(m.jobs + i * LONG, LONG);
+        heads[i] = m.jobs[i * LONG];
+    }
+    if (retry >= 0) m.jobs[retry]->payload = lw_bytes_of("retry");
+    lw_pool_submit(x.p, heads, 3);
+    *out = '\0';
+    x.h.ctx = out;
+    x.h.saw = note_shape;
+    atomic_store(&x.h.gate, true);
+    struct lw_job *reaped[1 + 3 * LONG];
+    reap(&x, reaped, 1 + expected);
+    for (int i = 0; i < 3; i++) {
+        int64_t n = retry >= 0 && retry / LONG == i ? retry % LONG + 1 : LONG;
+        assert_in_order(reaped, 1 + expected, (int64_t)i * LONG, n);
+    }
+    struct pollfd pf = {.fd = x.fd, .events = POLLIN};
+    assert_int_equal(poll(&pf, 1, 0), 0); /* nothing else is reported */
+    for (size_t i = 0; i <= expected; i++) assert_int_equal(reaped[i]->outcome, reaped[i]->offset == retry ? LW_RETRY : LW_DONE);
+    for (int i = retry + 1; retry >= 0 && i % LONG; i++) assert_int_equal(m.jobs[i]->took_us, 0);
+    free_many(&w);
+    free_many(&m);
+    close_fx(&x);
+}
+
+static void test_several_jobs_of_a_key_in_a_batch(void **state) {
+    (void)state;
+    char shape[400];
+    see_shape(LW_BATCH_KEYS, 8, -1, shape, 15);
+    assert_string_equal(shape, "a0b0c0 a1b1c1 a2b2c2 a3b3c3 a4b4c4 ");
+    see_shape(LW_BATCH_ONE_KEY, 8, -1, shape, 15);
+    assert_string_equal(shape, "a0a1a2a3a4 b0b1b2b3b4 c0c1c2c3c4 ");
+    see_shape(LW_BATCH_ONE_KEY, 3, -1, shape, 15); /* the rest of a chain that is longer than a batch runs before other chains */
+    assert_string_equal(shape, "a0a1a2 a3a4 b0b1b2 b3b4 c0c1c2 c3c4 ");
+    see_shape(LW_BATCH_ANY, 32, -1, shape, 15);
+    assert_string_equal(shape, "a0a1a2a3a4b0b1b2b3b4c0c1c2c3c4 ");
+    see_shape(LW_BATCH_ANY, 8, -1, shape, 15); /* each key gets at least one place in the batch */
+    assert_string_equal(shape, "a0a1a2a3a4b0b1c0 b2b3b4c1c2c3c4 ");
+}
+
+/* If a job is not done, the jobs behind it in its chain are not reported. Jobs of other keys in the batch are not affected. */
+static void test_a_batch_is_done_in_part(void **state) {
+    (void)state;
+    char shape[400];
+    see_shape(LW_BATCH_ANY, 32, LONG + 2, shape, 13);
+    assert_string_equal(shape, "a0a1a2a3a4b0b1b2b3b4c0c1c2c3c4 ");
+    see_shape(LW_BATCH_ONE_KEY, 4, LONG, shape, 11);
+    assert_string_equal(shape, "a0a1a2a3 a4 b0b1b2b3 c0c1c2c3 c4 ");
+    see_shape(LW_BATCH_ONE_KEY, 4, LONG + 3, shape, 14);
+    assert_string_equal(shape, "a0a1a2a3 a4 b0b1b2b3 c0c1c2c3 c4 ");
+    see_shape(LW_BATCH_ONE_KEY, 4, LONG + 4, shape, 15);
+    assert_string_equal(shape, "a0a1a2a3 a4 b0b1b2b3 b4 c0c1c2c3 c4 ");
+}
+
 /* --- others' share ---------------------------------------------------------------------------------------------------------------- */
 
 /* Each thread has chains that last far longer than CHAIN_US. Jobs that wait behind them, in the queue or already taken by the thread,
@@ -249,10 +324,10 @@ static void test_chains_do_not_starve_others(void **state) {
     enum { N = 150, CHAINS = 2 };
     for (int i = 0; i < 3; i++) {
         struct fx x;
-        size_t batch = i == 2 ? 2 : 1, chains = i == 2 ? CHAINS : 1; /* the number of chains that fills a batch */
+        size_t batch = i == 2 ? 2 : 1, chains = i == 2 ? CHAINS : 1; /* chains: number of chains that fill one batch */
         open_fx(&x, &type, 1, batch, NULL);
         struct many fast = make_many(2000, "go"), m = make_many(CHAINS * N, "sleep"), other = make_many(3, "go");
-        if (i == 1) { /* makes the handler known as fast, so that the thread takes all jobs at once */
+        if (i == 1) { /* lets the pool learn that the handler is fast, so that the thread takes all jobs at once */
             lw_pool_submit(x.p, fast.jobs, 2000);
             reap(&x, fast.out, 2000);
         }
@@ -352,18 +427,21 @@ enum { LANES = 24, EACH = 400, AHEAD = 5 };
 
 struct lane {
     struct many m;
-    int submitted;   /* jobs below this index were given to the pool, or linked behind one */
+    int submitted;   /* jobs below this index were given to the pool, or linked behind another job */
     int reaped;      /* jobs below this index are done */
     int64_t effects; /* changed by the handler without a lock: only the chain orders the threads */
 };
 
-/* Notes the key's next effect. Any other order is a fault, and TSan sees whether one run happens before the next. */
+/* Counts the effects of each key. A job that does not run in the order of its chain is a fault, and TSan reports two runs of a key that are
+ * not ordered by a happens-before relation. */
 static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot;
     struct lane *lanes = h->ctx;
+    bool retry = false;
     for (size_t i = 0; i < n; i++) {
         struct lane *l = &lanes[jobs[i]->partition];
-        bool retry = jobs[i]->payload.p[0] == 'r';
+        if (retry && jobs[i - 1]->partition == jobs[i]->partition) continue; /* an earlier job of this key in the batch is not done */
+        retry = jobs[i]->payload.p[0] == 'r';
         if (l->effects != jobs[i]->offset) jobs[i]->payload = lw_bytes_of("out of order");
         if (!retry) l->effects++;
         if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true); /* the jobs behind this one must come back unrun */
@@ -388,12 +466,12 @@ static void take_back(struct lane *l, struct lw_job *job) {
     if (job->outcome == LW_RETRY) job->payload = lw_bytes_of("go");
 }
 
-static void links_at_random(int threads, size_t batch) {
+static void links_at_random(int threads, size_t batch, enum lw_batch_of of) {
     struct fx x;
     unsigned chance = 7;
     static struct lane lanes[LANES];
     memset(lanes, 0, sizeof lanes);
-    open_fx(&x, &type, threads, batch, NULL);
+    open_fx_of(&x, &type, threads, batch, of, NULL);
     x.h.saw = effect;
     x.h.ctx = lanes;
     for (int i = 0; i < LANES; i++) {
@@ -439,8 +517,10 @@ static void links_at_random(int threads, size_t batch) {
 
 static void test_links_at_random(void **state) {
     (void)state;
-    links_at_random(3, 1);
-    links_at_random(2, 7);
+    links_at_random(3, 1, LW_BATCH_KEYS);
+    links_at_random(2, 7, LW_BATCH_KEYS);
+    links_at_random(3, 5, LW_BATCH_ONE_KEY);
+    links_at_random(2, 40, LW_BATCH_ANY);
 }
 
 int main(void) {
@@ -453,6 +533,8 @@ int main(void) {
         cmocka_unit_test(test_not_done_ends_the_chain),
         cmocka_unit_test(test_lease_ends_within_a_chain),
         cmocka_unit_test(test_followers_sit_and_have_a_time_limit),
+        cmocka_unit_test(test_several_jobs_of_a_key_in_a_batch),
+        cmocka_unit_test(test_a_batch_is_done_in_part),
         cmocka_unit_test(test_followers_come_first_in_the_next_batch),
         cmocka_unit_test(test_chains_do_not_starve_others),
         cmocka_unit_test(test_the_hand_behind_a_chain_is_stolen),

@@ -129,7 +129,7 @@ static void check_cell(enum lw_sup_state state, enum lw_sup_event e) {
         fail_msg("%s + %s: became %s with effects %d, wanted %s with %d", lw_sup_state_name[state], lw_sup_event_name[e],
                  lw_sup_state_name[w->state], effects_of(w), lw_sup_state_name[next], x->effects);
     assert_int_equal(w->pid, x->effects & SPAWNED ? PID + 1 : lives(next) ? PID : 0);
-    if (!lives(next) || x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].ready)); /* the process is gone */
+    if (!lives(next) || x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].ready)); /* the process that was ready is gone */
     if (x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].seats[3].busy));
 }
 
@@ -185,7 +185,8 @@ static void test_ends_are_told_apart(void **state) {
     for (size_t i = 0; i < sizeof crash / sizeof *crash; i++) assert_int_equal(lw_sup_classify(sup, w, crash[i]), LW_SUP_CRASHED);
     for (size_t i = 0; i < sizeof kill_ / sizeof *kill_; i++) assert_int_equal(lw_sup_classify(sup, w, kill_[i]), LW_SUP_KILLED);
     static const int statuses[] = {0, 1, LW_EXIT_REFUSED, 255};
-    for (size_t i = 0; i < 4; i++) assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED); /* the handler exited */
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED); /* a handler called exit() */
     assert_non_null(strstr(w->why, "exited unasked with status 255"));
     atomic_store(&board->workers[0].returned, true);
     assert_int_equal(lw_sup_classify(sup, w, exit_of(0)), LW_SUP_EXIT_CLEAN);
@@ -221,7 +222,7 @@ static void test_killed_after_a_second_signal_is_no_failure(void **state) {
     assert_false(sup->failed);
 }
 
-/* Returns true if the run fails after a worker that was asked to stop ended by `end`; `fenced` is what it had reported before. */
+/* Returns true if the run fails when a worker that was asked to stop ends by `end`; `fenced` is what the worker had reported before. */
 static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event end) {
     open_sup(state);
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);

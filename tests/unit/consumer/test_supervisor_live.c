@@ -189,7 +189,7 @@ static void test_stops_when_asked(void **state) {
     }
 }
 
-/* Runs dying_worker and returns what its second process was told of the message. */
+/* Runs dying_worker, and returns what the board told its second process about the message. */
 static enum lw_suspicion told_after_death(void) {
     live.worker_main = dying_worker;
     launch();
@@ -343,8 +343,8 @@ static void test_reload_rolls_one_at_a_time(void **state) {
     assert_int_equal(end_status(), 0);
 }
 
-/* A worker that tells how the supervisor ends it, which decides whether it keeps its place in
- * the group. */
+/* A worker that records the reason for which the supervisor ends it (enum lw_ending). This reason decides whether the worker keeps its
+ * place in the group. */
 static int ending_worker(const struct lw_config *c, struct lw_board *b, int i) {
     begin(c, b, i);
     int status = live_until_term(b, i);
@@ -454,7 +454,7 @@ static void test_drain_ends_with_a_summary(void **state) {
     }
 }
 
-/* The follower's first process dies, so it must be started again. */
+/* Stands in for the process that reads the group's commits. The first such process dies, so the supervisor must start another. */
 static int follow_group(const struct lw_config *c, struct lw_board *b) {
     (void)c;
     if (atomic_fetch_add(&shared->reloads, 1) == 0) return 1;

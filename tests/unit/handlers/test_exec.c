@@ -127,7 +127,7 @@ static void test_request_line(void **state) {
     job->key = lw_bytes("\xfe\xff", 2);
     job->payload = lw_bytes("a\"\\\n\0\x7f\xc3\xa9", 8);
     struct lw_buf b = {0};
-    lw_exec_request(&b, &job, 1);
+    lw_exec_request(&b, &job, 1, 0);
     static const char expected[] =
         "{\"id\":\"t/0/42\",\"key_base64\":\"/v8=\",\"fence\":1042,\"attempt\":1,\"topic\":\"t\",\"partition\":0,"
         "\"offset\":42,\"timestamp_ms\":1763671234567,\"headers\":[[\"trace\",\"a1\"],[\"none\",null],"
@@ -141,7 +141,7 @@ static void test_request_line(void **state) {
     job->key = lw_bytes_of("");
     job->payload = (struct lw_bytes){0};
     job->n_headers = 0;
-    lw_exec_request(&b, &job, 1);
+    lw_exec_request(&b, &job, 1, 0);
     lw_buf_add(&b, "", 1);
     assert_contains(b.p, "\"key\":\"\",");
     assert_contains(b.p, "\"headers\":[],\"payload\":null}");
@@ -234,7 +234,26 @@ static void test_word_out_of_turn_costs_no_message(void **state) {
     close_fx(&x);
 }
 
-/* If a process dies that never answered and has not read its request, no attempt is counted, whatever earlier processes did. */
+/* Node prints its version below an uncaught error. The reason must be the error, and not the version. */
+static void test_error_above_the_version_of_node(void **state) {
+    (void)state;
+    struct fx x;
+    char path[256], why[512];
+    open_fx(&x, 20000);
+    path_of(&x, "handler.py", path);
+    fx_write(path,
+             "import sys\n"
+             "sys.stderr.write('''node:internal/modules/cjs/loader:1210\n  throw err;\n  ^\n\nError: Cannot find module 'zebra'\n'''\n"
+             "                 '''Require stack:\n- /handler.js\n    at load (x.js:1:1) {\n  code: 'X'\n}\n\nNode.js v20.0.0\n''')\n"
+             "sys.exit(1)\n");
+    assert_int_equal(play(&x, "ok"), LW_BACK);
+    assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
+    assert_string_equal(why, "handler: its process exited with status 1 before it ever answered: Error: Cannot find module 'zebra'");
+    close_fx(&x);
+}
+
+/* If a process dies before it has answered anything and before it has read its request, no attempt is counted, whatever earlier processes
+ * did. */
 static void test_command_that_dies_at_its_start(void **state) {
     (void)state;
     struct fx x;
@@ -277,7 +296,7 @@ static void test_whose_fault_a_death_is(void **state) {
     assert_int_equal(play(&x, "exit"), LW_RETRY);                             /* a process that has answered before is not on trial */
     for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY); /* retry.max_attempts processes that never answered */
     assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
-    assert_int_equal(play(&x, "exit"), LW_BACK); /* after retry.max_attempts such deaths the command is blamed again */
+    assert_int_equal(play(&x, "exit"), LW_BACK); /* too many processes have died in a row, so the command is at fault, not the message */
     close_fx(&x);
 }
 
@@ -375,7 +394,7 @@ static void test_timeout_kills_the_group(void **state) {
 static void test_lease_end_kills_the_group_before(void **state) {
     (void)state;
     struct fx x;
-    ttl_ms = 10000; /* a handler is killed a tenth of this, 1,000 ms, before its lease ends */
+    ttl_ms = 10000; /* the handler is killed 1,000 ms, a tenth of the TTL, before its lease ends */
     open_fx(&x, 0);
     ttl_ms = 2000;
     struct lw_job *job = fx_job(&x.j, 1, "k", "hang");
@@ -385,7 +404,7 @@ static void test_lease_end_kills_the_group_before(void **state) {
     assert_true(grandchild(&x) > 0);
     assert_false(fx_alive(grandchild(&x)));
     job = fx_job(&x.j, 2, "k", "ok");
-    job->lease->deadline_ms = lw_boot_ms() + 500; /* the lease ends too soon to begin */
+    job->lease->deadline_ms = lw_boot_ms() + 500; /* too little of the lease is left to begin a run */
     assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, job), LW_BACK);
     char *requests = slurp(&x, "requests");
     assert_null(strstr(requests, "\"ok\""));
@@ -444,11 +463,11 @@ static void test_cancel(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 20000);
-    assert_int_equal(cancelled_run(&x, "polite"), LW_DONE); /* the effect has happened, so the message is done although it was cancelled */
+    assert_int_equal(cancelled_run(&x, "polite"), LW_DONE); /* done in spite of the cancellation, because the effect has happened */
     char *id = slurp(&x, "cancelled");
     assert_string_equal(id, "t/0/1");
     free(id);
-    assert_int_equal(cancelled_run(&x, "polite-retry"), LW_BACK); /* no attempt is counted */
+    assert_int_equal(cancelled_run(&x, "polite-retry"), LW_BACK); /* a retry after a cancellation counts no attempt */
     assert_int_equal(cancelled_run(&x, "hang"), LW_BACK);
     assert_false(fx_alive(grandchild(&x)));
     close_fx(&x);
@@ -539,7 +558,7 @@ static void test_stderr_goes_to_the_log(void **state) {
     int keep = fx_capture(log);
     struct fx x;
     open_fx(&x, 20000);
-    enum lw_outcome o = play(&x, "loud"); /* it writes 900 kB to stderr, far more than a pipe holds */
+    enum lw_outcome o = play(&x, "loud"); /* the handler writes 900 kB to stderr, far more than a pipe holds */
     close_fx(&x);
     fx_release(keep);
     assert_int_equal(o, LW_DONE);
@@ -581,16 +600,14 @@ static void test_registry(void **state) {
     (void)state;
     assert_ptr_equal(lw_handler_find("exec", NULL), &lw_handler_exec);
     assert_ptr_equal(lw_handler_find("plugin", NULL), &lw_handler_plugin);
+    assert_ptr_equal(lw_handler_find("http", NULL), &lw_handler_http);
     assert_ptr_equal(lw_handler_find("insert", NULL), &lw_handler_insert);
     struct lw_err err = {0};
     assert_null(lw_handler_find("pluggin", &err));
-    assert_contains(err.text, "did you mean plugin? There are exec, plugin, insert");
+    assert_contains(err.text, "did you mean plugin? There are exec, plugin, http, insert");
     err.text[0] = '\0';
     assert_null(lw_handler_find("zzzzzz", &err));
-    assert_contains(err.text, "there are exec, plugin, insert");
-    err.text[0] = '\0';
-    assert_null(lw_handler_find("http", &err));
-    assert_contains(err.text, "not in this version");
+    assert_contains(err.text, "there are exec, plugin, http, insert");
 }
 
 int main(void) {
@@ -604,6 +621,7 @@ int main(void) {
         cmocka_unit_test(test_heir_does_not_hide_a_death),
         cmocka_unit_test(test_word_out_of_turn_costs_no_message),
         cmocka_unit_test(test_command_that_dies_at_its_start),
+        cmocka_unit_test(test_error_above_the_version_of_node),
         cmocka_unit_test(test_whose_fault_a_death_is),
         cmocka_unit_test(test_never_read_until_its_timeout),
         cmocka_unit_test(test_start_check),

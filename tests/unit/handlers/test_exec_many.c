@@ -6,8 +6,8 @@
 
 enum { MOST = 64 };
 
-/* Messages are kept while input comes. After 100 ms without any, those that are not to be kept for longer are answered, newest
- * first. */
+/* The script answers no message while further ones come. After 100 ms without input, it answers its messages, newest first, except those
+ * with the payload "keep" or "polite". */
 static const char script[] =
     "import sys, json, os, select\n"
     "here, mode = sys.argv[1], sys.argv[2]\n"
@@ -124,7 +124,7 @@ static char *slurp(const struct fx *x, const char *name) {
     return fx_read(path);
 }
 
-/* How often `part` stands in a file of the handler. */
+/* Returns how often `part` occurs in a file of the handler. */
 static size_t count(const struct fx *x, const char *name, const char *part) {
     char *text = slurp(x, name);
     size_t n = 0;
@@ -152,7 +152,7 @@ static void test_as_many_as_in_flight_in_any_order(void **state) {
     assert_int_equal(x.ended[0]->offset, 7); /* the newest of the first eight messages is answered first */
     for (int i = 0; i < 20; i++) assert_int_equal(outcome(&x, i), i == 5 ? LW_RETRY : LW_DONE);
     assert_int_equal(strlen(x.j[5].job.reason), LW_REASON_MAX - 1);
-    assert_true(count(&x, "together", "8\n") >= 2); /* twice or more, 8 messages are in flight together, which is the limit */
+    assert_true(count(&x, "together", "8\n") >= 2); /* the limit of 8 messages in flight was reached at least twice */
     assert_int_equal(count(&x, "together", "9"), 0);
     close_fx(&x);
 }
@@ -206,7 +206,7 @@ static void test_a_death_in_company_charges_nobody(void **state) {
     close_fx(&x);
 }
 
-/* If half an answer or a wrong one names its message, an attempt is counted for that message alone. */
+/* An answer that is incomplete or wrong, but contains the id of its message, counts an attempt for that message alone. */
 static void test_the_one_that_is_named_is_charged(void **state) {
     (void)state;
     static const struct {

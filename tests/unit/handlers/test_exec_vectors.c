@@ -80,7 +80,7 @@ static void judge_request(const json_t *vector, struct lw_bytes line) {
         fill(&m[i], one);
         jobs[i] = &m[i].job;
     }
-    lw_exec_request(&b, jobs, json_array_size(messages));
+    lw_exec_request(&b, jobs, json_array_size(messages), json_integer_value(json_object_get(json_array_get(messages, 0), "deadline_ms")));
     if (b.n != line.n + 1 || memcmp(b.p, line.p, line.n) != 0) fail_msg("%.*s is not %.*s", (int)b.n, b.p, (int)line.n, line.p);
     lw_buf_free(&b);
 }

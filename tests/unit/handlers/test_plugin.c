@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests plugins that are built as their authors build them: from the header installed in a folder of its own, found by pkg-config. It runs
- * in the source folder. */
+/* Tests plugins that are built as their authors build them: from the header installed in a folder of its own, found by pkg-config. The test
+ * runs in the source folder. */
 #include "tests/support/handler_fixture.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-static char *prefix; /* holds the installed header, the plugins and what they write */
+static char *prefix; /* folder of the installed header, the plugins and what they write */
 
 static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void shell(const char *format, ...) {
@@ -207,6 +207,7 @@ static void test_what_a_plugin_sees(void **state) {
     struct fx x;
     open_fx(&x, "witness", config);
     assert_int_equal(lw_handler_plugin.batch_max(x.h), 8);
+    assert_int_equal(lw_handler_plugin.batch_of(x.h), LW_BATCH_KEYS);
     struct fx_job j[4];
     struct lw_job *jobs[4];
     for (int i = 0; i < 4; i++) jobs[i] = fx_job(&j[i], i, "key", i ? NULL : "pay");
@@ -250,7 +251,7 @@ static void test_outcomes(void **state) {
     assert_int_equal(play(&x, &j, "back"), LW_BACK);
     assert_int_equal(play(&x, &j, "odd"), LW_RETRY);
     assert_contains(j.job.reason, "unknown outcome 77");
-    struct lw_job *job = fx_job(&j, 1, "k", "hang"); /* it hangs until it is told that the time is up */
+    struct lw_job *job = fx_job(&j, 1, "k", "hang"); /* the plugin hangs until it is told that the time is up */
     job->give_up_ms = lw_boot_ms() + 50;
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_RETRY);
     assert_string_equal(j.job.reason, "timed out");
@@ -260,7 +261,7 @@ static void test_outcomes(void **state) {
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_BACK);
     static const struct {
         const char *payload;
-        int status; /* as waitpid() reports it */
+        int status; /* status of the process, as waitpid() reports it */
     } ends[] = {{"segv", 11}, {"abort", 6}, {"exit", 3 << 8}, {"exit0", 0}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         pid_t pid = fork();
@@ -306,6 +307,35 @@ static void test_refusals(void **state) {
     expect_open_fails("nobatch", "null", "no handle_batch");
     build("huge", WITH("LATCHWORK_HANDLER_INIT, .handle = handle, .batch_max = 5000"));
     expect_open_fails("huge", "null", "batch_max is 5000");
+    build("kind", WITH("LATCHWORK_HANDLER_INIT, .handle_batch = (void *)handle, .batch_max = 5, .batch_of = 3"));
+    expect_open_fails("kind", "null", "batch_of is 3, which this Latchwork does not know");
+    build("single", WITH("LATCHWORK_HANDLER_INIT, .handle = handle, .batch_of = LATCHWORK_BATCH_ANY"));
+    expect_open_fails("single", "null", "has batch_of but no batch_max");
+}
+
+/* A plugin built with a header that had no batch_of yet takes batches of different keys. */
+static void test_which_batches(void **state) {
+    (void)state;
+    static const char batches[] =
+        "#include <latchwork/handler.h>\n"
+        "static void batch(void *s, const struct latchwork_message *const *m, struct latchwork_answer *const *a, "
+        "size_t n) { (void)s, (void)m; for (size_t i = 0; i < n; i++) a[i]->outcome = LATCHWORK_DONE; }\n"
+        "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {.abi = LATCHWORK_ABI, .size = SIZE, "
+        ".handle_batch = batch, .batch_max = 4, .batch_of = LATCHWORK_BATCH_ONE_KEY};\n";
+    static const struct {
+        const char *name, *size;
+        enum lw_batch_of expected;
+    } plugins[] = {{"whole", "sizeof(struct latchwork_handler)", LW_BATCH_ONE_KEY},
+                   {"before", "__builtin_offsetof(struct latchwork_handler, batch_of)", LW_BATCH_KEYS}};
+    for (int i = 0; i < 2; i++) {
+        char source[2048];
+        snprintf(source, sizeof source, "#define SIZE %s\n%s", plugins[i].size, batches);
+        build(plugins[i].name, source);
+        struct fx x;
+        open_fx(&x, plugins[i].name, "null");
+        assert_int_equal(lw_handler_plugin.batch_of(x.h), plugins[i].expected);
+        close_fx(&x);
+    }
 }
 
 static void test_check(void **state) {
@@ -332,6 +362,7 @@ int main(void) {
         cmocka_unit_test(test_what_a_plugin_sees),
         cmocka_unit_test(test_outcomes),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_which_batches),
         cmocka_unit_test(test_check),
     };
     return cmocka_run_group_tests(tests, install, uninstall);

@@ -82,8 +82,24 @@ static void test_tls(void **state) {
     said(RD_KAFKA_RESP_ERR__SSL, "certificate verify failed", NULL, "certificate verify failed");
 }
 
+static void test_files(void **state) {
+    (void)state;
+    char out[LW_EXPLAINED_MAX];
+    with("ssl", "ssl.ca.location", "/nowhere/ca.pem", false);
+    assert_string_equal(lw_kafka_explain_start(&config, "system lib", out),
+                        "kafka.properties.ssl.ca.location: /nowhere/ca.pem can't be read: No such file or directory");
+    with("ssl", "ssl.key.location", "/nowhere/hunter2", true);
+    assert_string_equal(lw_kafka_explain_start(&config, "system lib", out),
+                        "kafka.properties.ssl.key.location: the file can't be read: No such file or directory");
+    with("ssl", "ssl.key.location", "/dev/null", false);
+    lw_kafka_explain_start(&config, "ssl.key.location failed: PEM lib", out);
+    assert_non_null(strstr(out, "ssl.key.password is wrong or missing, or the file is no PEM key (ssl.key.location failed: PEM lib)"));
+    with("ssl", "ssl.ca.location", "probe", false);
+    assert_string_equal(lw_kafka_explain_start(&config, "T", out), "kafka.properties: T");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_principal), cmocka_unit_test(test_rights), cmocka_unit_test(test_login),
-                                       cmocka_unit_test(test_tls)};
+                                       cmocka_unit_test(test_tls), cmocka_unit_test(test_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ enum { CLIENTS = 30, WAIT_MS = 20000 };
 
 struct world {
     struct lw_http *h;
-    atomic_bool gate; /* closed: slow answers wait */
+    atomic_bool gate; /* true: slow answers wait */
     atomic_int begun, slow;
 };
 
@@ -110,7 +110,7 @@ static void test_quick(void **state) {
     lw_http_close(w.h);
 }
 
-/* One slow request is answered while fifteen wait, and further ones are refused. Quick requests are answered meanwhile. */
+/* Of the slow requests, one is under way and fifteen wait; all others are refused. Quick requests are answered meanwhile. */
 static void test_slow_ones_are_bounded(void **state) {
     struct world w;
     char body[1024];

@@ -174,7 +174,7 @@ static void test_histogram(void **state) {
     struct world *w = *state;
     struct lw_hist *h = &w->board->workers[0].counts.handler;
     lw_hist_add(h, &lw_bounds_handler, -5);  /* a duration is negative if the clock went back */
-    lw_hist_add(h, &lw_bounds_handler, 100); /* a bound belongs to its bucket */
+    lw_hist_add(h, &lw_bounds_handler, 100); /* a duration equal to a bound belongs to the bucket of that bound */
     lw_hist_add(h, &lw_bounds_handler, 101);
     lw_hist_add_n(&w->board->workers[2].counts.handler, &lw_bounds_handler, 90000000, 2); /* longer than the last bound */
     assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"0.0001\"}", "2");
@@ -194,7 +194,8 @@ static void test_bounds_rise(void **state) {
     }
 }
 
-/* While others add, buckets of one reading never fall, and no reading falls behind the one before. */
+/* Adds durations while the test reads the histogram. Within one reading no bucket is smaller than the one before it, and no reading has a
+ * smaller total than the one before it. */
 static void *adds(void *arg) {
     for (int64_t i = 0; i < 200000; i++) lw_hist_add(arg, &lw_bounds_redis, i * 37 % 7000000);
     return NULL;
@@ -233,13 +234,36 @@ static void test_requests_of_each_process(void **state) {
     assert_sample(w, "latchwork_handler_process_requests{worker=\"1\",process=\"1\"}", "64");
 }
 
+/* The metrics of the http handler exist only if the workers have such a handler. The state of a breaker counts only while its worker lives.
+ */
+static void test_requests_of_http(void **state) {
+    struct world *w = *state;
+    struct lw_board_worker *k = w->board->workers;
+    atomic_store(&k[0].counts.http.requests[lw_http_code_of(503)], 2);
+    atomic_store(&k[1].counts.http.requests[lw_http_code_of(503)], 3);
+    atomic_store(&k[1].counts.http.openings, 1);
+    atomic_store(&k[1].counts.http.breaker, LW_HTTP_OPEN);
+    char *text = scrape(w);
+    assert_null(strstr(text, "latchwork_handler_http_requests_total{"));
+    free(text);
+    w->config.handler.type = (char *)"http";
+    atomic_store(&k[0].pid, 1);
+    assert_sample(w, "latchwork_handler_http_requests_total{code=\"503\"}", "5");
+    assert_sample(w, "latchwork_handler_http_requests_total{code=\"2xx\"}", "0");
+    assert_sample(w, "latchwork_handler_http_breaker_openings_total", "1");
+    assert_sample(w, "latchwork_handler_http_breaker_workers{state=\"open\"}", "0");
+    assert_sample(w, "latchwork_handler_http_breaker_workers{state=\"closed\"}", "1");
+    atomic_store(&k[1].pid, 1);
+    assert_sample(w, "latchwork_handler_http_breaker_workers{state=\"open\"}", "1");
+}
+
 static void test_partitions_have_one_owner(void **state) {
     struct world *w = *state;
     struct lw_board_partition *a = lw_board_own(w->board, 0, "orders", 1), *b = lw_board_own(w->board, 1, "orders", 1);
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, lw_board_own(w->board, 1, "orders", 2));
-    atomic_store(&a->log_end, 9), atomic_store(&a->committed, 11); /* the end of the log was read before that commit */
-    lw_board_disown(a, 0);                                         /* changes nothing, because worker 1 owns it by now */
+    atomic_store(&a->log_end, 9), atomic_store(&a->committed, 11); /* the end of the log was read before the commit */
+    lw_board_disown(a, 0);                                         /* changes nothing, because worker 1 owns the partition by now */
     assert_sample(w, "latchwork_kafka_lag{topic=\"orders\",partition=\"1\"}", "0");
     atomic_store(&a->moved_ms, w->m.now_ms - 1500), atomic_store(&a->unfinished, 3);
     assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}", "1.500");
@@ -436,6 +460,7 @@ int main(void) {
         T(test_bounds_rise),
         T(test_reading_while_it_grows),
         T(test_requests_of_each_process),
+        T(test_requests_of_http),
         T(test_partitions_have_one_owner),
         T(test_silent_shard_tells_no_old_numbers),
         T(test_contract),

@@ -78,7 +78,8 @@ static void test_limits(void **state) {
     assert_true(one[0].lo == 10 && one[0].hi == 13);
 }
 
-/* The metadata names the fleet, with ranges and without, down to the smallest size. Under a wrong checksum neither is believed. */
+/* The metadata names the fleet, with ranges and without, also if the caller allows only as many bytes as that name needs. If the checksum
+ * is wrong, neither the ranges nor the fleet's name are accepted. */
 static void test_fleet(void **state) {
     (void)state;
     static const char fleet[] = "0123456789abcdef";
@@ -123,7 +124,7 @@ static void test_less_room(void **state) {
     }
 }
 
-/* The form is a promise to later versions: this text stays readable. */
+/* Later versions must still read this text, because earlier versions have stored such texts in Kafka. */
 static void test_form_is_fixed(void **state) {
     (void)state;
     in[0] = (struct lw_range){1044, 1050}, in[1] = (struct lw_range){1400, 1401};
@@ -193,17 +194,17 @@ static int decode_signed(const char *body, int64_t committed, struct lw_err *err
 static void test_impossible_content(void **state) {
     (void)state;
     struct lw_err err;
-    assert_int_equal(decode_signed("AgY", 0, &err), 1); /* 2, 6: accepted, so each text below is refused for its own fault */
+    assert_int_equal(decode_signed("AgY", 0, &err), 1); /* gap 2, length 6: accepted, so each text below is refused for its own fault */
     assert_true(out[0].lo == 2 && out[0].hi == 8);
     static const char *const bad[] = {
-        "AgA",              /* 2, 0: empty */
-        "AgYAAQ",           /* 2, 6, 0, 1: touches the one before */
-        "Ag",               /* 2: the number has no partner */
-        "AgYC",             /* 2, 6, 2: the last number has no partner */
+        "AgA",              /* a range of length 0 */
+        "AgYAAQ",           /* a second range that touches the first */
+        "Ag",               /* a gap without a length */
+        "AgYC",             /* a second gap without a length */
         "AoA",              /* the varint goes on past the end */
-        "Av___________wE",  /* 2, 2^64 - 1 */
-        "Av7_________fw",   /* 2, 2^63 - 2: just past the largest offset */
-        "gICAgICAgICAAQE",  /* 2^63, 1: starts past the largest offset */
+        "Av___________wE",  /* length 2^64 - 1 */
+        "Av7_________fw",   /* length 2^63 - 2: ends just past the largest offset */
+        "gICAgICAgICAAQE",  /* gap 2^63: begins past the largest offset */
         "AoGAgICAgICAgAI",  /* a varint of 65 bits */
         "AoGAgICAgICAgIAA", /* a varint of 11 bytes */
         "A",                /* one base64 digit is less than a byte */

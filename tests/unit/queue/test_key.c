@@ -235,8 +235,7 @@ static void put_document(struct lw_buf *b, unsigned depth) {
     lw_buf_addf(b, "%s", spaces[below(6)]);
 }
 
-/* True if only jansson has a reason to refuse the text: a number beyond its types, or a NUL in a
- * name. */
+/* Returns true if only jansson has a reason to refuse the text: a number beyond its types, or a NUL in a name. */
 static bool jansson_only(const json_error_t *e) {
     return json_error_code(e) == json_error_numeric_overflow || json_error_code(e) == json_error_null_byte_in_key;
 }
@@ -276,7 +275,7 @@ static bool agree(struct lw_bytes text, json_t *root, const char *pointer) {
 /* Compares with jansson on a copy of exactly the text's length, so that the sanitizer sees a read past the end. */
 static int compare(struct lw_bytes text) {
     json_error_t e;
-    if (text.n && !text.p[text.n - 1]) text.n--; /* left out, because jansson would take a NUL behind the document for its end */
+    if (text.n && !text.p[text.n - 1]) text.n--; /* a NUL behind the document is left out, because jansson would take it for the end */
     char *copy = malloc(text.n ? text.n : 1);
     assert_non_null(copy);
     if (text.n) memcpy(copy, text.p, text.n);

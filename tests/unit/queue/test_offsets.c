@@ -51,7 +51,8 @@ static bool model_mark(struct model *m, int i, enum lw_offset_state s) {
     return true;
 }
 
-/* Returns the ranges that must be reported. A range goes on over gaps from a DONE record to the next. Ranges that touch are one. */
+/* Returns the ranges that must be reported. A range continues from one DONE record to the next across offsets without a record. Ranges that
+ * touch are one range. */
 static size_t model_finished(const struct model *m, struct lw_range *out) {
     bool in[SPAN + 1] = {false};
     int last_done = -1;
@@ -219,7 +220,8 @@ static void test_random_against_model(void **state) {
     }
 }
 
-/* Finishes records in random orders: the watermark is the lowest unfinished offset at each step, and in the end the end of the span. */
+/* Finishes records in random orders: the watermark is the lowest unfinished offset at each step, and the end of the span after the last
+ * record. */
 static void test_random_orders(void **state) {
     (void)state;
     enum { N = 5000 };
@@ -276,7 +278,8 @@ static bool mark_three_fn(void *ctx, int64_t offset, uint32_t tag) {
     return true;
 }
 
-/* A caller may finish records during the walk, even some that the walk has not reached: those are left out, and every other is visited. */
+/* The callback may mark records as done during the walk. The walk leaves out the marked ones that it has not reached, and visits all
+ * others. */
 static void test_each_may_mark(void **state) {
     (void)state;
     struct lw_offsets *t = lw_offsets_open(0);
@@ -287,7 +290,8 @@ static void test_each_may_mark(void **state) {
     lw_offsets_free(t);
 }
 
-/* A search that goes on where its budget ended finds each record of a state once, over gaps of any size. */
+/* A search examines a limited number of records, and the next call goes on behind them. Together the calls find each record of a state
+ * once, across gaps of any size. */
 static void test_find_walks_all(void **state) {
     (void)state;
     for (size_t most = 1; most < 40; most += 3) {

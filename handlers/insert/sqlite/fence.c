@@ -8,9 +8,8 @@
  * right about its keys, and the tree about all others. If rows were merged before the connection saw them, it forgets its memory and reads
  * anew.
  *
- * Keys are known by a 64-bit hash. Two keys with the same hash share one fence. Then a message with the smaller fence counts as stale, is
- * given back, and is granted again with a larger fence. This costs time, but nothing wrong is written. */
-#include "handlers/insert/insert.h"
+ * Keys are known by the 64-bit hash of lw_fence_key(). */
+#include "handlers/insert/sqlite/sqlite.h"
 
 #include <stdlib.h>
 
@@ -20,21 +19,6 @@ enum {
     FENCES_MOST = 1 << 19, /* maximum number of slots (8 MiB); when half of them are used, the table is emptied */
     FENCE_BYTES = 16,
 };
-
-/* Adds bytes to a hash: FNV-1a, then the finalizer of MurmurHash3, both in the public domain. */
-static uint64_t mix_in(uint64_t h, const void *bytes, size_t n) {
-    for (const unsigned char *p = bytes, *end = p + n; p < end; p++) h = (h ^ *p) * 0x100000001b3;
-    return h;
-}
-
-uint64_t lw_fence_key(const char *app, struct lw_bytes key) {
-    uint64_t h = mix_in(0xcbf29ce484222325, app, strlen(app) + 1); /* includes the NUL, so that "a" + "bc" differs from "ab" + "c" */
-    if (key.n) h = mix_in(h, key.p, key.n);
-    h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
-    h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
-    h ^= h >> 33;
-    return h ? h : 1; /* 0 means an empty slot */
-}
 
 /* --- in memory ------------------------------------------------------------------------------------------------------------------ */
 
@@ -88,7 +72,7 @@ static uint64_t get64(const char *p) {
 static struct lw_fence fence_at(const char *p) { return (struct lw_fence){get64(p), get64(p + 8)}; }
 
 /* Reads the rows after the last one seen. Returns false if rows in between are missing. */
-static bool read_recent(struct lw_store *s, int *r) {
+static bool read_recent(struct lw_sqlite *s, int *r) {
     struct lw_fences *f = &s->fences;
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
     sqlite3_bind_int64(st, 1, f->seen);
@@ -107,7 +91,7 @@ static bool read_recent(struct lw_store *s, int *r) {
     return whole;
 }
 
-int lw_fences_catch_up(struct lw_store *s) {
+int lw_fences_catch_up(struct lw_sqlite *s) {
     int r = SQLITE_DONE;
     s->fences.written.n = 0;
     if (2 * s->fences.n > FENCES_MOST - 2 * LW_INSERT_BATCH * MERGE_EVERY) lw_fences_forget(&s->fences);
@@ -119,7 +103,7 @@ int lw_fences_catch_up(struct lw_store *s) {
 
 /* --- questions and writes ------------------------------------------------------------------------------------------------------- */
 
-int lw_fences_get(struct lw_store *s, uint64_t key, uint64_t *fence) {
+int lw_fences_get(struct lw_sqlite *s, uint64_t key, uint64_t *fence) {
     struct lw_fences *f = &s->fences;
     *fence = 0;
     if (f->size) {
@@ -136,7 +120,7 @@ int lw_fences_get(struct lw_store *s, uint64_t key, uint64_t *fence) {
     return SQLITE_DONE;
 }
 
-void lw_fences_set(struct lw_store *s, uint64_t key, uint64_t fence) {
+void lw_fences_set(struct lw_sqlite *s, uint64_t key, uint64_t fence) {
     char pair[FENCE_BYTES];
     put64(pair, key);
     put64(pair + 8, fence);
@@ -149,8 +133,9 @@ static int by_key(const void *a, const void *b) {
     return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->fence < y->fence ? -1 : x->fence > y->fence;
 }
 
-/* Collects all fences of the rows, sorted like the tree, with the largest fence of a key last. */
-static int gather(struct lw_store *s, struct lw_buf *all) {
+/* Collects all fences of `latchwork_recent`, sorted by key (the order of `latchwork_fences`), and for one key from the smallest to the
+ * largest. */
+static int gather(struct lw_sqlite *s, struct lw_buf *all) {
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
     sqlite3_bind_int64(st, 1, 0);
     int r;
@@ -167,7 +152,7 @@ static int gather(struct lw_store *s, struct lw_buf *all) {
     return e != SQLITE_OK ? e : r;
 }
 
-static int merge(struct lw_store *s) {
+static int merge(struct lw_sqlite *s) {
     struct lw_buf all = {0};
     int r = gather(s, &all);
     const struct lw_fence *f = (const struct lw_fence *)(const void *)all.p;
@@ -176,22 +161,22 @@ static int merge(struct lw_store *s) {
         if (i + 1 < n && f[i + 1].key == f[i].key) continue;
         sqlite3_bind_int64(s->st[LW_ST_SET_FENCE], 1, (int64_t)f[i].key);
         sqlite3_bind_int64(s->st[LW_ST_SET_FENCE], 2, (int64_t)f[i].fence);
-        r = lw_store_step(s->st[LW_ST_SET_FENCE]);
+        r = lw_sqlite_step(s->st[LW_ST_SET_FENCE]);
     }
     lw_buf_free(&all);
-    return r == SQLITE_DONE ? lw_store_step(s->st[LW_ST_MERGED]) : r;
+    return r == SQLITE_DONE ? lw_sqlite_step(s->st[LW_ST_MERGED]) : r;
 }
 
-int lw_fences_write(struct lw_store *s) {
+int lw_fences_write(struct lw_sqlite *s) {
     struct lw_fences *f = &s->fences;
     if (!f->written.n) return SQLITE_DONE;
     int64_t id = f->seen + 1;
-    int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE; /* the row that follows keeps the table from being empty, so its ids go on */
+    int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE; /* the row appended below keeps the table from being empty, so the ids go on */
     if (r != SQLITE_DONE) return r;
     sqlite3_stmt *st = s->st[LW_ST_ADD_RECENT];
     sqlite3_bind_int64(st, 1, id);
     sqlite3_bind_blob64(st, 2, f->written.p, f->written.n, SQLITE_STATIC);
-    r = lw_store_step(st);
+    r = lw_sqlite_step(st);
     sqlite3_clear_bindings(st);
     f->seen = id;
     return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The database: opens it while other processes use it, and has its tables and statements. */
-#include "handlers/insert/insert.h"
+#include "handlers/insert/sqlite/sqlite.h"
 
 #include "base/clock.h"
 
@@ -26,47 +26,47 @@ static const char tables[] =
 /* Waits for SQLite's lock. This replaces SQLite's busy handler, whose sleeps grow to 100 ms: writers here hold the lock for a few
  * ms, and the wait must end when the leases do. */
 static int on_busy(void *ctx, int count) {
-    const struct lw_store *s = ctx;
+    const struct lw_sqlite *s = ctx;
     if (lw_boot_ms() >= s->busy_until_ms) return 0;
     nanosleep(&(struct timespec){.tv_nsec = count < 20 ? 200000 : 2000000},
               NULL); /* sleeps are short for the first 4 ms, which is longer than most transactions */
     return 1;
 }
 
-static int fail(struct lw_store *s, const char *path, const char *what, struct lw_err *err) {
+static int fail(struct lw_sqlite *s, const char *path, const char *what, struct lw_err *err) {
     return lw_fail(err, "insert: %s: %s: %s", path, what, s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 
 /* Sets WAL mode, in several tries: SQLite refuses at once, without the busy handler, while another
  * process changes the mode. */
-static int set_wal(struct lw_store *s) {
+static int set_wal(struct lw_sqlite *s) {
     int r;
     while ((r = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL)) == SQLITE_BUSY && lw_boot_ms() < s->busy_until_ms)
         lw_sleep_ms(5);
     return r;
 }
 
-int lw_store_connect(struct lw_store *s, const char *path, struct lw_err *err) {
-    *s = (struct lw_store){.busy_until_ms = lw_boot_ms() + OPEN_BUSY_MS};
+int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err) {
+    *s = (struct lw_sqlite){.busy_until_ms = lw_boot_ms() + OPEN_BUSY_MS};
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK) return fail(s, path, "cannot open", err);
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, on_busy, s);
     if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
-    /* FULL, because a row must survive a power cut once Redis has "done". A checkpoint costs two more
+    /* FULL, because a row must survive a power cut once Redis has recorded its message as done. A checkpoint costs two more
      * fsyncs and writes each page that changed since the last, so fewer checkpoints write less. */
     static const char setup[] = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000";
     if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK) return fail(s, path, "cannot set up", err);
     return 0;
 }
 
-int lw_store_step(sqlite3_stmt *st) {
+int lw_sqlite_step(sqlite3_stmt *st) {
     int r = sqlite3_step(st);
     int e = sqlite3_reset(st);
     return e != SQLITE_OK ? e : r;
 }
 
-void lw_store_close(struct lw_store *s) {
+void lw_sqlite_close(struct lw_sqlite *s) {
     for (int i = 0; i < LW_ST_N; i++) sqlite3_finalize(s->st[i]);
     sqlite3_close(s->db);
     lw_seen_free(&s->seen);
@@ -74,7 +74,7 @@ void lw_store_close(struct lw_store *s) {
     lw_reader_free(&s->reader);
     free(s->items);
     free(s->values);
-    *s = (struct lw_store){0};
+    *s = (struct lw_sqlite){0};
 }
 
 /* Appends the names of the columns, or only of the primary ones, separated by commas. `form` is the printf format of
@@ -127,17 +127,17 @@ static char *row_sql(const struct lw_insert *in) {
     return sqlite3_str_finish(sql);
 }
 
-static bool table_exists(struct lw_store *s, const char *table) {
+static bool table_exists(struct lw_sqlite *s, const char *table) {
     sqlite3_stmt *st;
     if (sqlite3_prepare_v2(s->db, "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", -1, &st, NULL))
-        return true; /* the real statement will report the error */
+        return true; /* if the database fails, the next statement reports the error */
     sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
     bool there = sqlite3_step(st) != SQLITE_DONE;
     sqlite3_finalize(st);
     return there;
 }
 
-static int make_tables(struct lw_store *s, const struct lw_insert *in) {
+static int make_tables(struct lw_sqlite *s, const struct lw_insert *in) {
     if (sqlite3_exec(s->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK) return -1;
     int r = sqlite3_exec(s->db, tables, NULL, NULL, NULL);
     if (r == SQLITE_OK && in->create) {
@@ -149,12 +149,12 @@ static int make_tables(struct lw_store *s, const struct lw_insert *in) {
     return r == SQLITE_OK ? 0 : -1;
 }
 
-static int prepare(struct lw_store *s, enum lw_statement which, const char *sql) {
+static int prepare(struct lw_sqlite *s, enum lw_statement which, const char *sql) {
     if (!sql) return -1;
     return sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->st[which], NULL) == SQLITE_OK ? 0 : -1;
 }
 
-static int prepare_all(struct lw_store *s) {
+static int prepare_all(struct lw_sqlite *s) {
     static const char *const sql[LW_ST_N] = {
         [LW_ST_BEGIN] = "BEGIN IMMEDIATE",
         [LW_ST_COMMIT] = "COMMIT",
@@ -177,18 +177,18 @@ static int prepare_all(struct lw_store *s) {
     return 0;
 }
 
-static int prepare_row(struct lw_store *s, const struct lw_insert *in, struct lw_err *err) {
+static int prepare_row(struct lw_sqlite *s, const struct lw_insert *in, struct lw_err *err) {
     if (!table_exists(s, in->table))
-        return lw_refuse(err, "insert: %s: there is no table \"%s\"; create it, or set handler.create to true", in->path, in->table);
+        return lw_refuse(err, "insert: %s: there is no table \"%s\"; create it, or set handler.create to true", in->address, in->table);
     char *sql = row_sql(in);
     int r = prepare(s, LW_ST_ROW, sql);
     sqlite3_free(sql);
-    if (r) return lw_fail(err, "insert: %s: table \"%s\" does not fit handler.columns: %s", in->path, in->table, sqlite3_errmsg(s->db));
+    if (r) return lw_fail(err, "insert: %s: table \"%s\" does not fit handler.columns: %s", in->address, in->table, sqlite3_errmsg(s->db));
     return 0;
 }
 
-int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err *err) {
-    int r = lw_store_connect(s, in->path, err);
+int lw_sqlite_open(struct lw_sqlite *s, const struct lw_insert *in, struct lw_err *err) {
+    int r = lw_sqlite_connect(s, in->address, err);
     s->in = in;
     if (!r) lw_reader_init(&s->reader, in);
     if (!r && table_exists(s, "latchwork_done"))
@@ -196,10 +196,10 @@ int lw_store_open(struct lw_store *s, const struct lw_insert *in, struct lw_err 
             err,
             "insert: %s: made by an older version, which kept identities in latchwork_done; once all that it has read is committed, "
             "drop latchwork_done and latchwork_fence",
-            in->path);
-    if (!r && make_tables(s, in)) r = fail(s, in->path, "cannot create the tables", err);
-    if (!r && prepare_all(s)) r = fail(s, in->path, "cannot prepare", err);
+            in->address);
+    if (!r && make_tables(s, in)) r = fail(s, in->address, "cannot create the tables", err);
+    if (!r && prepare_all(s)) r = fail(s, in->address, "cannot prepare", err);
     if (!r) r = prepare_row(s, in, err);
-    if (r) lw_store_close(s);
+    if (r) lw_sqlite_close(s);
     return r;
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records which messages are done: one bit per offset, in rows of LW_SEEN_OFFSETS. A transaction reads each
- * row that it needs once, before its first question about it, and writes it once, at the end.
- * Nobody else can write in between. */
-#include "handlers/insert/insert.h"
+/* Records which messages are done: one bit per offset, in rows of LW_SEEN_OFFSETS. A transaction reads each row at most once, when it first
+ * needs the row, and writes it at most once, at the end. Nobody else can write in between. */
+#include "handlers/insert/sqlite/sqlite.h"
 
 #include <stdlib.h>
 
@@ -14,14 +13,14 @@ struct lw_segment {
     unsigned char stored[LW_SEEN_OFFSETS / 8], bits[LW_SEEN_OFFSETS / 8];
 };
 
-static void bind_segment(struct lw_store *s, sqlite3_stmt *st, const struct lw_segment *g) {
+static void bind_segment(struct lw_sqlite *s, sqlite3_stmt *st, const struct lw_segment *g) {
     sqlite3_bind_text(st, 1, s->in->app, -1, SQLITE_STATIC);
     sqlite3_bind_text(st, 2, g->topic, -1, SQLITE_STATIC);
     sqlite3_bind_int(st, 3, g->partition);
     sqlite3_bind_int64(st, 4, g->number);
 }
 
-static int load(struct lw_store *s, struct lw_segment *g) {
+static int load(struct lw_sqlite *s, struct lw_segment *g) {
     sqlite3_stmt *st = s->st[LW_ST_SEEN];
     bind_segment(s, st, g);
     int r = sqlite3_step(st);
@@ -33,7 +32,7 @@ static int load(struct lw_store *s, struct lw_segment *g) {
 }
 
 /* Returns the segment of a job's offset, or NULL with *r if the database fails. */
-static struct lw_segment *segment(struct lw_store *s, const struct lw_job *job, int *r) {
+static struct lw_segment *segment(struct lw_sqlite *s, const struct lw_job *job, int *r) {
     struct lw_seen *seen = &s->seen;
     int64_t number = job->offset / LW_SEEN_OFFSETS;
     *r = SQLITE_DONE;
@@ -55,14 +54,14 @@ static bool bit(const unsigned char *bits, int64_t offset) {
     return bits[i / 8] >> i % 8 & 1;
 }
 
-int lw_seen_get(struct lw_store *s, const struct lw_job *job, enum lw_known *known) {
+int lw_seen_get(struct lw_sqlite *s, const struct lw_job *job, enum lw_known *known) {
     int r;
     const struct lw_segment *g = segment(s, job, &r);
     if (g) *known = bit(g->stored, job->offset) ? LW_KNOWN : bit(g->bits, job->offset) ? LW_KNOWN_HERE : LW_UNKNOWN;
     return r;
 }
 
-int lw_seen_set(struct lw_store *s, const struct lw_job *job) {
+int lw_seen_set(struct lw_sqlite *s, const struct lw_job *job) {
     int r;
     struct lw_segment *g = segment(s, job, &r);
     if (!g) return r;
@@ -72,7 +71,7 @@ int lw_seen_set(struct lw_store *s, const struct lw_job *job) {
     return r;
 }
 
-int lw_seen_write(struct lw_store *s) {
+int lw_seen_write(struct lw_sqlite *s) {
     int r = SQLITE_DONE;
     sqlite3_stmt *st = s->st[LW_ST_SET_SEEN];
     for (size_t i = 0; i < s->seen.n && r == SQLITE_DONE; i++) {
@@ -80,7 +79,7 @@ int lw_seen_write(struct lw_store *s) {
         if (!g->dirty) continue;
         bind_segment(s, st, g);
         sqlite3_bind_blob(st, 5, g->bits, sizeof g->bits, SQLITE_STATIC);
-        r = lw_store_step(st);
+        r = lw_sqlite_step(st);
     }
     sqlite3_clear_bindings(st);
     return r;

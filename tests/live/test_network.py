@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A bad network between the workers and Redis: 200 ms more each way, connections that are cut, connections that stay silent for good.
-Nothing is lost, no leases overlap, order is kept, and work goes on soon after. Arguments: build folder [scenario…]. Without names: over TLS;
-LW_MORE=1: plain TCP, too."""
+"""A bad network between the workers and Redis: 200 ms more in each direction, connections that are cut, connections that stay
+silent for good. Nothing is lost, no leases overlap, messages stay in order, and work goes on soon after. Arguments: build
+folder [scenario…]. Without names, the scenarios over TLS run; with LW_MORE=1 those over plain TCP run as well."""
 import os
+import re
 import subprocess
 import time
 
@@ -15,14 +16,15 @@ from lib.sentinel import free_port
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RATE = 300
-DELAY_S = 0.2
-HOLE_S = 6  # longer than a worker waits for an answer, and than the TTL
-BACK_S = 2 + 10  # the most seconds until work goes on: lock.ttl_ms, and ten seconds
-SECONDS = 30
+DELAY_S = 0.2  # seconds in each direction
+TTL_MS = 5000  # an answer takes twice the delay, which is less than an eighth of this TTL
+HOLE_S = 8  # seconds; longer than the TTL, and longer than a worker waits for an answer
+BACK_S = TTL_MS / 1000 + 10  # maximum number of seconds until work goes on
+SECONDS = 40
 
 
-def start(t, tls):
-    """Workers behind a proxy, under load."""
+def start(t, tls, delay_s=0, seconds=SECONDS * SOAK, **settings):
+    """Starts workers whose connections to Redis go through a proxy, and a load."""
     port = free_port()
     if tls:
         certs = os.path.join(t.dir, "certs")
@@ -33,24 +35,24 @@ def start(t, tls):
     else:
         t.start_redis("--port", str(port), "--bind", "127.0.0.1")
     proxy = Proxy(port)
+    proxy.delay_s = delay_s
     t.make_topics()
     place = {"url": "%s://127.0.0.1:%d" % ("rediss" if tls else "redis", proxy.port), "username": t.id, "password": PASSWORD}
-    run = t.start(redis=dict(place, tls={"ca_file": certs + "/ca.pem"}) if tls else place)
+    run = t.start(redis=dict(place, tls={"ca_file": certs + "/ca.pem"}) if tls else place, **settings)
     run.wait_workers(4)
-    t.generate(RATE * SECONDS * SOAK, keys=200, rate=RATE, wait=False)
-    wait_until(lambda: t.ends_so_far() > RATE, 60, "load", 0.02)
+    t.generate(RATE * seconds, keys=200, rate=RATE, wait=False)
     return proxy, run
 
 
 def back_at_work(t, since_us):
-    """Waits until a run begins after `since_us`, when the network is well again. Returns the seconds between the two."""
+    """Waits for a run that begins after `since_us`, the time at which the network works again. Returns how many seconds later it began."""
     start_us = wait_until(lambda: next((r.start_us for r in t.runs() if r.start_us > since_us), 0), 60, "run after the fault", 0.05)
     return (start_us - since_us) / 1e6
 
 
 def slow(t, proxy):
     proxy.delay_s = DELAY_S
-    time.sleep(2)  # by now, everything that was sent without the delay has ended
+    time.sleep(2)  # by now, every handler has ended whose message was granted before the delay
     before = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > before + 50, 60, "work with a network that is slow")
     time.sleep(2)
@@ -74,7 +76,8 @@ def hole(t, proxy):
 
 
 def faults(t, tls):
-    proxy, run = start(t, tls)
+    proxy, run = start(t, tls, lock={"ttl_ms": TTL_MS})
+    wait_until(lambda: t.ends_so_far() > RATE, 60, "load", 0.02)
     before = sorted(run.workers())
     n, pauses = 0, []
     for _ in range(SOAK):
@@ -101,6 +104,20 @@ def bad_network_tls(t):
 @more
 def bad_network(t):
     faults(t, False)
+
+
+@scenario
+def too_slow_for_the_ttl(t):
+    """An answer takes longer than an eighth of the TTL: the workers log which TTL this network needs. Once the network is quicker, they
+    work."""
+    proxy, run = start(t, False, delay_s=DELAY_S, seconds=5, lock={"ttl_ms": 2000})
+    wait_until(lambda: re.search(r"shard 0: the server takes 4\d\d ms to answer, .* set lock.ttl_ms to [56]000 or more", run.log()), 60, "the warning")
+    t.same(t.ends_so_far(), 0, "messages handled")
+    proxy.delay_s = 0
+    t.wait_finished(240)
+    run.stop()
+    t.judge()
+    proxy.close()
 
 
 if __name__ == "__main__":

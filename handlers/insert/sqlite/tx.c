@@ -7,7 +7,7 @@
  *     4. write identities and fences
  *     5. if leases ended meanwhile: ROLLBACK, and again from 2 without their jobs
  *     6. COMMIT, and answer the jobs */
-#include "handlers/insert/insert.h"
+#include "handlers/insert/sqlite/sqlite.h"
 
 #include "handlers/reason.h"
 
@@ -23,7 +23,7 @@ enum { LEASES_ENDED = -1 }; /* differs from SQLite's codes, which are not negati
 enum stand {
     OPEN,    /* not looked at yet */
     WRITTEN, /* done if the commit succeeds */
-    SETTLED, /* answered, whether or not the commit succeeds: known, stale, dead, or given back */
+    SETTLED, /* the job has its outcome, which the commit cannot change: done before, dead, or given back */
 };
 
 struct lw_item {
@@ -36,37 +36,15 @@ struct lw_item {
 
 struct tx {
     const struct lw_insert *in;
-    struct lw_store *s;
+    struct lw_sqlite *s;
     struct lw_item *items;
     size_t n;
-    uint64_t inserted, updated, ignored, known, stale, dead;
+    struct lw_insert_counts n_of;
 };
-
-static struct { _Atomic uint64_t inserted, updated, ignored, known, stale, dead; } counted;
-
-void lw_insert_counts(struct lw_insert_counts *out) {
-    *out = (struct lw_insert_counts){
-        .inserted = atomic_load(&counted.inserted),
-        .updated = atomic_load(&counted.updated),
-        .ignored = atomic_load(&counted.ignored),
-        .known = atomic_load(&counted.known),
-        .stale = atomic_load(&counted.stale),
-        .dead = atomic_load(&counted.dead),
-    };
-}
-
-int64_t lw_insert_replay(const char *identity) {
-    const char *mark = strrchr(identity, '#'); /* the only one, because Kafka allows no '#' in a topic's name */
-    return mark ? strtoll(mark + 1, NULL, 10) : 0;
-}
 
 static void settle(struct lw_item *it, enum lw_outcome outcome, const char *reason) {
     it->stand = SETTLED;
     lw_job_answer(it->job, outcome, reason);
-}
-
-static bool ended(const struct lw_job *job, int64_t now) {
-    return atomic_load(&job->lease->cancelled) || now >= atomic_load(&job->lease->deadline_ms) || now >= job->give_up_ms;
 }
 
 /* --- replays: few, a row each ----------------------------------------------------------------------------------------------------- */
@@ -87,7 +65,7 @@ static bool written_here(const struct tx *t, const struct lw_item *it) {
 
 static int replay_known(const struct tx *t, const struct lw_item *it, enum lw_known *known) {
     bind_replay(t, t->s->st[LW_ST_REPLAYED], it);
-    int r = lw_store_step(t->s->st[LW_ST_REPLAYED]);
+    int r = lw_sqlite_step(t->s->st[LW_ST_REPLAYED]);
     if (r != SQLITE_ROW && r != SQLITE_DONE) return r;
     *known = r == SQLITE_DONE ? LW_UNKNOWN : written_here(t, it) ? LW_KNOWN_HERE : LW_KNOWN;
     return SQLITE_DONE;
@@ -96,7 +74,7 @@ static int replay_known(const struct tx *t, const struct lw_item *it, enum lw_kn
 static int set_replayed(const struct tx *t, const struct lw_item *it) {
     bind_replay(t, t->s->st[LW_ST_SET_REPLAYED], it);
     sqlite3_bind_int64(t->s->st[LW_ST_SET_REPLAYED], 6, (int64_t)it->job->fence);
-    return lw_store_step(t->s->st[LW_ST_SET_REPLAYED]);
+    return lw_sqlite_step(t->s->st[LW_ST_SET_REPLAYED]);
 }
 
 /* --- one job -------------------------------------------------------------------------------------------------------------------- */
@@ -112,41 +90,41 @@ static void refuse(struct tx *t, struct lw_item *it, int r) {
     bool duplicate = r == SQLITE_CONSTRAINT_PRIMARYKEY || r == SQLITE_CONSTRAINT_UNIQUE || r == SQLITE_CONSTRAINT_ROWID;
     snprintf(why, sizeof why, "%s: %s", duplicate ? "duplicate primary key" : "the table refuses the row", sqlite3_errmsg(t->s->db));
     settle(it, LW_DEAD, why);
-    t->dead++;
+    t->n_of.dead++;
 }
 
 static int write_row(struct tx *t, struct lw_item *it) {
     sqlite3_stmt *st = t->s->st[LW_ST_ROW];
     int64_t last = sqlite3_total_changes64(t->s->db);
-    int r = lw_row_bind(t->in, &t->s->reader, it->row, st);
-    if (r == SQLITE_OK) r = lw_store_step(st);
+    int r = lw_sqlite_bind(t->in, &t->s->reader, it->row, st);
+    if (r == SQLITE_OK) r = lw_sqlite_step(st);
     if (row_fault(r) && !sqlite3_get_autocommit(t->s->db)) {
         refuse(t, it, r);
         r = SQLITE_DONE;
     } else if (r == SQLITE_DONE) {
         if (sqlite3_total_changes64(t->s->db) == last)
-            t->ignored++;
+            t->n_of.ignored++;
         else if (t->in->on_conflict == LW_CONFLICT_UPDATE)
-            t->updated++;
+            t->n_of.updated++;
         else
-            t->inserted++;
+            t->n_of.inserted++;
     }
     return r;
 }
 
 /* Applies one job. Returns SQLITE_DONE, or the error that ends the transaction. */
 static int apply(struct tx *t, struct lw_item *it, int64_t now) {
-    if (ended(it->job, now)) return settle(it, LW_BACK, ""), SQLITE_DONE;
+    if (lw_insert_ended(it->job, now)) return settle(it, LW_BACK, ""), SQLITE_DONE;
     enum lw_known known = LW_UNKNOWN;
     int r = it->replay ? replay_known(t, it, &known) : lw_seen_get(t->s, it->job, &known);
     if (r != SQLITE_DONE) return r;
-    if (known == LW_KNOWN) return settle(it, LW_DONE, ""), t->known++, SQLITE_DONE;
+    if (known == LW_KNOWN) return settle(it, LW_DONE, ""), t->n_of.known++, SQLITE_DONE;
     if (known == LW_KNOWN_HERE)
         return it->stand = WRITTEN, SQLITE_DONE; /* an earlier job of this transaction is the same message, and both share one result */
     uint64_t key = lw_fence_key(t->in->app, it->job->key), fence;
     if ((r = lw_fences_get(t->s, key, &fence)) != SQLITE_DONE) return r;
-    if (fence > it->job->fence) return settle(it, LW_BACK, ""), t->stale++, SQLITE_DONE;
-    if (it->bad) return settle(it, LW_DEAD, it->bad->text), t->dead++, SQLITE_DONE;
+    if (fence > it->job->fence) return settle(it, LW_BACK, ""), t->n_of.stale++, SQLITE_DONE;
+    if (it->bad) return settle(it, LW_DEAD, it->bad->text), t->n_of.dead++, SQLITE_DONE;
     r = write_row(t, it);
     if (r != SQLITE_DONE || it->stand == SETTLED) return r;
     it->stand = WRITTEN;
@@ -160,13 +138,13 @@ static int add_count(struct tx *t, const char *name, uint64_t n) {
     sqlite3_bind_text(st, 1, t->in->app, -1, SQLITE_STATIC);
     sqlite3_bind_text(st, 2, name, -1, SQLITE_STATIC);
     sqlite3_bind_int64(st, 3, (int64_t)n);
-    return lw_store_step(st);
+    return lw_sqlite_step(st);
 }
 
 static int add_counts(struct tx *t) {
-    int r = add_count(t, "inserted", t->inserted);
-    if (r == SQLITE_DONE) r = add_count(t, "updated", t->updated);
-    if (r == SQLITE_DONE) r = add_count(t, "ignored", t->ignored);
+    int r = add_count(t, "inserted", t->n_of.inserted);
+    if (r == SQLITE_DONE) r = add_count(t, "updated", t->n_of.updated);
+    if (r == SQLITE_DONE) r = add_count(t, "ignored", t->n_of.ignored);
     return r;
 }
 
@@ -176,7 +154,7 @@ static bool lost_any(struct tx *t) {
     int64_t now = lw_boot_ms();
     bool any = false;
     for (size_t i = 0; i < t->n; i++) {
-        if (t->items[i].stand != WRITTEN || !ended(t->items[i].job, now)) continue;
+        if (t->items[i].stand != WRITTEN || !lw_insert_ended(t->items[i].job, now)) continue;
         settle(&t->items[i], LW_BACK, "");
         any = true;
     }
@@ -184,31 +162,29 @@ static bool lost_any(struct tx *t) {
 }
 
 static void roll_back(struct tx *t) {
-    if (!sqlite3_get_autocommit(t->s->db)) lw_store_step(t->s->st[LW_ST_ROLLBACK]);
+    if (!sqlite3_get_autocommit(t->s->db)) lw_sqlite_step(t->s->st[LW_ST_ROLLBACK]);
     lw_fences_forget(&t->s->fences);
     for (size_t i = 0; i < t->n; i++)
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Returns until when to wait for other writers: at most until the leases of all jobs still to be written have ended. */
+/* Returns the time until which to wait for other writers: not longer than the last lease among the jobs that are still to be written. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {
-        const struct lw_job *job = t->items[i].job;
-        int64_t deadline = atomic_load(&job->lease->deadline_ms);
-        int64_t until = deadline < job->give_up_ms ? deadline : job->give_up_ms;
+        int64_t until = lw_insert_end_ms(t->items[i].job);
         if (t->items[i].stand == OPEN && until > last) last = until;
     }
     return last < now + LW_INSERT_BUSY_MS ? last : now + LW_INSERT_BUSY_MS;
 }
 
-/* Tries the whole transaction once. Returns SQLITE_DONE if it was committed, and LEASES_ENDED if it was rolled back because
- * leases ended, so that the others can be tried again. */
+/* Tries the whole transaction once. Returns SQLITE_DONE if it was committed, and LEASES_ENDED if it must be rolled back because leases
+ * ended; the other jobs can then be tried again. */
 static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
-    t->inserted = t->updated = t->ignored = 0; /* the other counters belong to settled jobs, which stay settled */
+    t->n_of.inserted = t->n_of.updated = t->n_of.ignored = 0; /* the other counters belong to settled jobs, which stay settled */
     t->s->busy_until_ms = patience(t, now);
-    int r = lw_store_step(t->s->st[LW_ST_BEGIN]);
+    int r = lw_sqlite_step(t->s->st[LW_ST_BEGIN]);
     lw_seen_forget(&t->s->seen);
     if (r == SQLITE_DONE) r = lw_fences_catch_up(t->s);
     now = lw_boot_ms();
@@ -218,74 +194,65 @@ static int attempt(struct tx *t) {
     if (r == SQLITE_DONE) r = lw_fences_write(t->s);
     if (r == SQLITE_DONE) r = add_counts(t);
     if (r == SQLITE_DONE && lost_any(t)) r = LEASES_ENDED;
-    if (r == SQLITE_DONE) r = lw_store_step(t->s->st[LW_ST_COMMIT]);
+    if (r == SQLITE_DONE) r = lw_sqlite_step(t->s->st[LW_ST_COMMIT]);
     return r;
 }
 
-static void add_up(const struct tx *t) {
-    atomic_fetch_add(&counted.inserted, t->inserted);
-    atomic_fetch_add(&counted.updated, t->updated);
-    atomic_fetch_add(&counted.ignored, t->ignored);
-    atomic_fetch_add(&counted.known, t->known);
-    atomic_fetch_add(&counted.stale, t->stale);
-    atomic_fetch_add(&counted.dead, t->dead);
-}
-
-/* Lets all jobs that are not settled be tried again, because the database failed. Nothing of them was written. */
+/* Makes all jobs that are not settled run again later, because the database failed. Nothing was written for them. */
 static void fail_all(struct tx *t, const char *why) {
     char reason[LW_REASON_MAX];
     snprintf(reason, sizeof reason, "SQLite: %s", why);
-    lw_warn("insert: %s: %s", t->in->path, reason);
+    lw_warn("insert: %s: %s", t->in->address, reason);
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < t->n; i++) {
         struct lw_item *it = &t->items[i];
-        if (it->stand == OPEN) settle(it, ended(it->job, now) ? LW_BACK : LW_RETRY, ended(it->job, now) ? "" : reason);
+        if (it->stand == OPEN) settle(it, lw_insert_ended(it->job, now) ? LW_BACK : LW_RETRY, lw_insert_ended(it->job, now) ? "" : reason);
     }
 }
 
 static void transact(struct tx *t) {
     int r;
-    while ((r = attempt(t)) == LEASES_ENDED) roll_back(t); /* this ends, since each round has at least one job less */
+    while ((r = attempt(t)) == LEASES_ENDED) roll_back(t); /* the loop ends, since each round has at least one job less */
     if (r == SQLITE_DONE) {
         for (size_t i = 0; i < t->n; i++)
             if (t->items[i].stand == WRITTEN) settle(&t->items[i], LW_DONE, "");
-        add_up(t);
+        lw_insert_count(&t->n_of);
         return;
     }
     char why[256];
     snprintf(why, sizeof why, "%s (%s)", sqlite3_errmsg(t->s->db), sqlite3_errstr(r));
     roll_back(t);
-    add_up(&(struct tx){.known = t->known, .stale = t->stale, .dead = t->dead});
+    lw_insert_count(&(struct lw_insert_counts){.known = t->n_of.known, .stale = t->n_of.stale, .dead = t->n_of.dead});
     fail_all(t, why);
 }
 
-static void read_row(struct lw_item *it, struct lw_store *s, const struct lw_insert *in, struct lw_json_value *row) {
+static void read_row(struct lw_item *it, struct lw_sqlite *s, const struct lw_insert *in, struct lw_json_value *row) {
     struct lw_err bad;
     bad.text[0] = '\0';
     it->row = row;
     it->replay = lw_insert_replay(it->job->identity);
-    if (lw_row_read(in, &s->reader, it->job, row, &bad) == 0) return;
+    if (lw_row_read(in, &s->reader, true, it->job, row, &bad) == 0) return;
     it->bad = lw_alloc(sizeof bad);
     memcpy(it->bad->text, bad.text, strlen(bad.text) + 1);
 }
 
 /* Allocates the memory that transactions use one after the other. */
-static void make_room(struct lw_store *s, const struct lw_insert *in) {
+static void make_room(struct lw_sqlite *s, const struct lw_insert *in) {
     if (s->items) return;
     s->items = lw_alloc(LW_INSERT_BATCH * sizeof *s->items);
     s->values = lw_alloc(LW_INSERT_BATCH * in->n_columns * sizeof *s->values);
 }
 
-void lw_insert_run(const struct lw_insert *in, struct lw_store *s, pthread_mutex_t *writer, struct lw_job **jobs, size_t n) {
+void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mutex_t *writer, struct lw_job **jobs, size_t n) {
     make_room(s, in);
     struct tx t = {.in = in, .s = s, .n = n, .items = s->items};
     for (size_t i = 0; i < n; i++) {
         t.items[i] = (struct lw_item){.job = jobs[i]};
         read_row(&t.items[i], s, in, s->values + i * in->n_columns);
     }
-    pthread_mutex_lock(writer); /* held for one transaction, whose time is limited */
+    pthread_mutex_lock(writer); /* the mutex is held for one transaction, whose time is limited */
     transact(&t);
     pthread_mutex_unlock(writer);
-    sqlite3_clear_bindings(s->st[LW_ST_ROW]); /* the bindings point into the last payload */
+    sqlite3_clear_bindings(s->st[LW_ST_ROW]); /* they point into the last payload, which is not ours any more */
     for (size_t i = 0; i < n; i++) free(t.items[i].bad);
 }

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A web server that answers 204 to everything, on one thread, and a command that runs beside it.
+ *
+ *     web COMMAND [ARGUMENT…]
+ *
+ * The server listens on a free port of the loopback and names it in the environment of the command: LW_WEB_URL=http://127.0.0.1:PORT/.
+ * It ends with the command, and with its exit status. A request may arrive in pieces; its body ends by Content-Length. */
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { FDS = 4096, ROOM = 1 << 16, EVENTS = 256 };
+
+/* The bytes of a request that a connection has sent and that are not answered yet. */
+static struct {
+    size_t have, skip; /* bytes in `text`; bytes of a body that are still to come */
+    char *text;
+} at[FDS];
+
+static const char answer[] = "HTTP/1.1 204 No Content\r\n\r\n";
+
+/* Returns the length of the body that these headers announce. */
+static size_t body_length(const char *head, const char *end) {
+    static const char name[] = "content-length:";
+    for (const char *line = head; line < end; line++) {
+        if (strncasecmp(line, name, sizeof name - 1) == 0) return strtoul(line + sizeof name - 1, NULL, 10);
+        line = memchr(line, '\n', (size_t)(end - line));
+        if (!line) break;
+    }
+    return 0;
+}
+
+/* Takes the bytes of one whole request, or of a body. Returns how many were taken; 0: more must come first. */
+static size_t take(int fd, const char *p, size_t n, int *answers) {
+    if (at[fd].skip) {
+        size_t some = n < at[fd].skip ? n : at[fd].skip;
+        at[fd].skip -= some;
+        *answers += !at[fd].skip;
+        return some;
+    }
+    const char *end = memmem(p, n, "\r\n\r\n", 4);
+    if (!end) return 0;
+    at[fd].skip = body_length(p, end + 2);
+    *answers += !at[fd].skip;
+    return (size_t)(end + 4 - p);
+}
+
+static bool send_answers(int fd, int n) {
+    char out[64 * (sizeof answer - 1)];
+    while (n > 0) {
+        int some = n < 64 ? n : 64;
+        for (int i = 0; i < some; i++) memcpy(out + (size_t)i * (sizeof answer - 1), answer, sizeof answer - 1);
+        size_t bytes = (size_t)some * (sizeof answer - 1);
+        if (write(fd, out, bytes) != (ssize_t)bytes) return false;
+        n -= some;
+    }
+    return true;
+}
+
+/* Reads what has come and answers what is complete. Returns false if the connection is over. */
+static bool serve(int fd) {
+    if (!at[fd].text) at[fd].text = malloc(ROOM);
+    if (!at[fd].text || at[fd].have == ROOM) return false;
+    ssize_t n = read(fd, at[fd].text + at[fd].have, ROOM - at[fd].have);
+    if (n <= 0) return false;
+    size_t have = at[fd].have + (size_t)n, done = 0, some;
+    int answers = 0;
+    while (done < have && (some = take(fd, at[fd].text + done, have - done, &answers))) done += some;
+    memmove(at[fd].text, at[fd].text + done, have - done);
+    at[fd].have = have - done;
+    return send_answers(fd, answers);
+}
+
+static void watch(int epoll, int fd) {
+    struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &ev)) perror("web: epoll_ctl"), exit(1);
+}
+
+static void welcome(int epoll, int listener) {
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), one = 1;
+    if (fd < 0) return;
+    if (fd >= FDS) {
+        close(fd);
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    at[fd].have = at[fd].skip = 0;
+    watch(epoll, fd);
+}
+
+static int listen_somewhere(char *url, size_t size) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1024) || getsockname(fd, (struct sockaddr *)&a, &n))
+        perror("web: listen"), exit(1);
+    snprintf(url, size, "http://127.0.0.1:%d/", ntohs(a.sin_port));
+    return fd;
+}
+
+static pid_t start(char **argv, const char *url) {
+    pid_t pid = fork();
+    if (pid) return pid;
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    setenv("LW_WEB_URL", url, 1);
+    execvp(argv[0], argv);
+    perror(argv[0]);
+    _exit(127);
+}
+
+int main(int argc, char **argv) {
+    char url[64];
+    sigset_t set;
+    if (argc < 2) return fprintf(stderr, "usage: web COMMAND [ARGUMENT...]\n"), 2;
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&set), sigaddset(&set, SIGCHLD), sigprocmask(SIG_BLOCK, &set, NULL);
+    int listener = listen_somewhere(url, sizeof url), over = signalfd(-1, &set, SFD_CLOEXEC), epoll = epoll_create1(EPOLL_CLOEXEC);
+    pid_t child = start(argv + 1, url);
+    watch(epoll, listener), watch(epoll, over);
+    for (;;) {
+        struct epoll_event events[EVENTS];
+        int n = epoll_wait(epoll, events, EVENTS, -1), status;
+        for (int i = 0; i < n; i++) {
+            int fd = events[i].data.fd;
+            if (fd == listener)
+                welcome(epoll, listener);
+            else if (fd == over && waitpid(child, &status, WNOHANG) == child)
+                return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+            else if (fd != over && !serve(fd))
+                close(fd);
+        }
+    }
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store of the bare writer. Each function ends the program if it fails. */
+#ifndef LW_BENCH_WRITER_H
+#define LW_BENCH_WRITER_H
+
+#include <librdkafka/rdkafka.h>
+#include <stdint.h>
+
+struct writer_store {
+    void (*open)(const char *store);          /* connects, and makes the table */
+    void (*begin)(void);                      /* begins a transaction */
+    void (*add)(const rd_kafka_message_t *m); /* the message must stay until commit */
+    void (*commit)(void);
+    int64_t (*count)(void); /* returns the number of rows in the table */
+    void (*close)(void);
+};
+
+extern const struct writer_store writer_postgres;
+
+_Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "handlers/http/answer.h"
+
+#include "handlers/json_text.h"
+#include "handlers/reason.h"
+
+#include <curl/curl.h>
+#include <stdio.h>
+
+enum { EXCERPT = 200 };
+
+/* --- Retry-After ------------------------------------------------------------------------------------------------------------------ */
+
+int64_t answer_retry_after_ms(const char *value, int64_t now_s) {
+    value += strspn(value, " \t");
+    size_t n = strspn(value, "0123456789"), rest = n + strspn(value + n, " \t");
+    int64_t seconds = 0;
+    if (n && !value[rest]) {
+        for (size_t i = 0; i < n && seconds <= RETRY_AFTER_MAX_MS; i++) seconds = 10 * seconds + (value[i] - '0');
+    } else if (*value) {
+        time_t at = curl_getdate(value, NULL);
+        seconds = at < 0 ? 0 : (int64_t)at - now_s;
+    }
+    if (seconds <= 0) return 0;
+    return seconds < RETRY_AFTER_MAX_MS / 1000 ? seconds * 1000 : RETRY_AFTER_MAX_MS;
+}
+
+/* --- the status ------------------------------------------------------------------------------------------------------------------- */
+
+static enum lw_outcome outcome_of(int status) {
+    if (status >= 200 && status < 300) return LW_DONE;
+    if (status == 409 || status == 412) return LW_BACK;
+    if (status == 408 || status == 425 || status == 429) return LW_RETRY;
+    return status >= 400 && status < 500 ? LW_DEAD : LW_RETRY;
+}
+
+/* Copies the beginning of a body, on one line. Copies nothing if the body is not text. */
+static void excerpt(struct lw_bytes body, char out[EXCERPT + 1]) {
+    size_t n = body.n < EXCERPT ? body.n : EXCERPT;
+    while (n && n < body.n && ((unsigned char)body.p[n] & 0xc0) == 0x80) n--; /* do not cut inside a character */
+    out[0] = '\0';
+    if (!n || !lw_utf8_ok(lw_bytes(body.p, n))) return;
+    memcpy(out, body.p, n);
+    out[n] = '\0';
+    for (char *c = out; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = ' ';
+}
+
+void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_verdict *out) {
+    char text[EXCERPT + 1];
+    *out = (struct http_verdict){.outcome = outcome_of(a->status)};
+    if (out->outcome == LW_DONE) return;
+    if (out->outcome != LW_DEAD) out->wait_ms = answer_retry_after_ms(a->retry_after, now_s);
+    if (out->outcome == LW_BACK) return;
+    excerpt(a->body, text);
+    snprintf(out->reason, sizeof out->reason, "the service answered %d%s%s%s", a->status,
+             a->status >= 300 && a->status < 400 ? " (redirects are not followed)" : "", *text ? ": " : "", text);
+}
+
+/* --- the body --------------------------------------------------------------------------------------------------------------------- */
+
+json_t *answer_document(struct lw_bytes body) {
+    static const char word[] = "\"outcome\"";
+    size_t at = 0;
+    while (at < body.n && strchr(" \t\r\n", body.p[at])) at++;
+    if (at == body.n || (body.p[at] != '{' && body.p[at] != '[')) return NULL;
+    if (!memmem(body.p, body.n, word, sizeof word - 1)) return NULL;
+    json_t *document = json_loadb(body.p, body.n, JSON_ALLOW_NUL, NULL);
+    const json_t *batch = json_object_get(document, "batch");
+    if (json_is_array(document) || json_is_array(batch) || json_object_get(document, "outcome")) return document;
+    json_decref(document);
+    return NULL;
+}
+
+static void retry(struct http_verdict *out, const char *reason) {
+    out->outcome = LW_RETRY;
+    lw_reason_copy(out->reason, reason);
+}
+
+/* Reads the word of an outcome. Returns false if it is not an outcome that a service may answer. */
+static bool outcome_word(const char *word, enum lw_outcome *out) {
+    return lw_outcome_of(word, out) && (*out == LW_DONE || *out == LW_RETRY || *out == LW_DEAD);
+}
+
+static void read_outcome(const json_t *answer, struct http_verdict *out) {
+    static const char *const usual[] = {[LW_RETRY] = "the service asked for a retry", [LW_DEAD] = "the service gave the message up"};
+    const json_t *outcome = json_object_get(answer, "outcome"), *why = json_object_get(answer, "reason");
+    const char *word = json_is_string(outcome) ? json_string_value(outcome) : "";
+    char text[160];
+    if (!outcome_word(word, &out->outcome)) {
+        snprintf(text, sizeof text, "the answer's body has an unknown outcome \"%.64s\" (known: done, retry, dead)", word);
+        retry(out, text);
+        return;
+    }
+    out->reason[0] = '\0';
+    if (out->outcome == LW_DONE) return;
+    lw_reason_copy(out->reason, json_string_length(why) ? json_string_value(why) : usual[out->outcome]);
+}
+
+void answer_by_document(const json_t *document, size_t at, size_t n, const char *identity, struct http_verdict *out) {
+    const json_t *list = json_is_array(document) ? document : json_object_get(document, "batch");
+    char text[160];
+    if (!json_is_array(list)) {
+        read_outcome(document, out);
+        return;
+    }
+    const json_t *one = json_array_get(list, at), *id = json_object_get(one, "id");
+    if (json_array_size(list) > n || !json_is_object(one)) {
+        snprintf(text, sizeof text, "the answer's body has %zu outcomes for %zu messages", json_array_size(list), n);
+        retry(out, text);
+    } else if (id && strcmp(json_is_string(id) ? json_string_value(id) : "", identity) != 0) {
+        snprintf(text, sizeof text, "the answer's body has the outcome of another message: \"%.64s\"", json_string_value(id));
+        retry(out, text);
+    } else {
+        read_outcome(one, out);
+    }
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call: one request and its transfer by libcurl. A call is used again for later requests. */
+#ifndef LW_HANDLERS_HTTP_CALL_H
+#define LW_HANDLERS_HTTP_CALL_H
+
+#include "handlers/handler.h"
+#include "handlers/http/answer.h"
+#include "handlers/http/head.h"
+#include "handlers/http/settings.h"
+
+enum { CALL_RETRY_AFTER = 64, CALL_HEAD_MAX = 64 << 10 };
+
+struct call {
+    struct lw_handler *h;
+    CURL *easy;
+    struct call *next, *prev; /* neighbours among the calls under way; `next` also links unused calls */
+    struct http_head head;
+    struct lw_buf body;   /* body of the request, if it is not the payload itself */
+    struct lw_buf answer; /* body of the answer */
+    char retry_after[CALL_RETRY_AFTER];
+    size_t head_bytes; /* number of bytes in the answer's headers */
+    bool too_long;     /* the answer is longer than allowed, so the transfer was aborted */
+    bool trial;        /* the request tests whether the service answers again */
+    bool singly;       /* the messages of this batch go one by one, because the service refused them together */
+    char error[CURL_ERROR_SIZE];
+    int64_t begun_us;      /* boot clock in µs; when the request was sent */
+    int64_t chain_ms;      /* boot clock; when the first message of this chain of followers started */
+    int n, at, upto;       /* number of jobs; index of the first in the request; index behind the last one in it */
+    struct lw_job *jobs[]; /* room for handler.batch jobs */
+};
+
+/* Says how a transfer ended. */
+enum call_end {
+    CALL_ANSWERED,  /* there is a status */
+    CALL_TOO_LONG,  /* there is a status, but the answer is longer than allowed */
+    CALL_UNREACHED, /* no connection was made */
+    CALL_TLS,       /* TLS failed, so the service has not seen the request */
+    CALL_BROKEN,    /* the connection broke before the answer was complete */
+};
+
+struct call *call_new(struct lw_handler *h, const struct http_settings *s, int batch);
+void call_free(struct call *c);
+/* Prepares the request with the messages from jobs[at] to jobs[upto - 1]. now_ms: boot clock; wall_ms: ms since 1970. */
+void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms, int64_t wall_ms);
+/* Says how the transfer ended. If there is no answer, `why` gets the reason. */
+enum call_end call_ended(struct call *c, CURLcode code, const struct http_settings *s, char *why, size_t size);
+struct http_answer call_answer(const struct call *c); /* borrows from the call */
+
+#endif

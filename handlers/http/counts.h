@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* counts: what the handler counts for the metrics. The set of labels is fixed, whatever a service answers. */
+#ifndef LW_HANDLERS_HTTP_COUNTS_H
+#define LW_HANDLERS_HTTP_COUNTS_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum { LW_HTTP_CODES = 27 };
+
+/* Labels of requests that ended without a status. */
+enum lw_http_code {
+    LW_HTTP_UNREACHED, /* no connection could be made */
+    LW_HTTP_TLS,       /* TLS could not be agreed upon, or the certificate is not valid */
+    LW_HTTP_TIMEOUT,   /* no answer within handler.timeout_ms */
+    LW_HTTP_BROKEN,    /* the connection broke, or the answer was malformed */
+    LW_HTTP_CANCELLED, /* aborted, because a lease was lost */
+    LW_HTTP_STATUS,    /* the labels of statuses begin here */
+};
+
+enum lw_http_breaker { LW_HTTP_CLOSED, LW_HTTP_OPEN, LW_HTTP_HALF_OPEN, LW_HTTP_BREAKERS };
+
+/* A worker's counts, in shared memory. */
+struct lw_http_counts {
+    _Atomic uint64_t requests[LW_HTTP_CODES];
+    _Atomic uint64_t connections; /* connections made */
+    _Atomic uint64_t openings;    /* how often the breaker has opened */
+    _Atomic uint32_t breaker;     /* a value of enum lw_http_breaker */
+};
+
+extern const char *const lw_http_code_name[LW_HTTP_CODES];
+extern const char *const lw_http_breaker_name[LW_HTTP_BREAKERS];
+
+/* Returns the index in lw_http_code_name of the label for a status, such as "404", or else of the label for its class, such as "4xx". */
+int lw_http_code_of(int status);
+
+#endif

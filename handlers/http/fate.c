@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fate: what becomes of the messages of a request that is over.
+ *
+ *     how it ended                          breaker closed       breaker open
+ *     the service answered                  as answer.h says     the same, but a 5xx gives the message back
+ *     no connection, timeout, half answer   retry                back
+ *     lease lost                            back                 back
+ *
+ * "back" counts no attempt. If a batch is refused as a whole, its messages are sent again one by one, so that only the bad one is dead. */
+#include "handlers/feed.h"
+#include "handlers/http/private.h"
+#include "handlers/reason.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static void count_code(const struct lw_handler *h, int code) {
+    if (h->counts) atomic_fetch_add_explicit(&h->counts->requests[code], 1, memory_order_relaxed);
+}
+
+static void count_connections(const struct call *c) {
+    long n = 0;
+    curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &n);
+    if (n > 0 && c->h->counts) atomic_fetch_add_explicit(&c->h->counts->connections, (uint64_t)n, memory_order_relaxed);
+}
+
+/* --- outcomes of messages --------------------------------------------------------------------------------------------------------- */
+
+/* Ends the message at jobs[at]. If it is done and the last message of the call, returns its follower. */
+static struct lw_job *end_message(struct call *c, const struct http_verdict *v, int64_t took_us) {
+    struct lw_job *job = c->jobs[c->at];
+    lw_job_answer(job, v->outcome, v->reason);
+    job->wait_ms = v->wait_ms;
+    struct lw_job *follower = c->at == c->n - 1 ? lw_job_end(job) : NULL;
+    lw_feed_ended(c->h->feed, job, took_us > 0 ? took_us : 1);
+    return follower;
+}
+
+/* Ends the call with this outcome for the message at jobs[at]. The messages behind it belong to the reaper again. */
+static void end_call(struct call *c, enum lw_outcome outcome, const char *reason, int64_t wait_ms) {
+    struct http_verdict v = {.outcome = outcome, .wait_ms = wait_ms};
+    lw_reason_copy(v.reason, reason);
+    end_message(c, &v, c->h->now_us - c->begun_us);
+    http_release(c);
+}
+
+/* Ends a call that has failed. `down`: the service is at fault, so no attempt is counted. If the call was the trial of a half-open breaker,
+ * its message rests longer than the pause, so that another message is the next trial. */
+static void end_failed(struct call *c, bool down, const char *why) {
+    if (down)
+        end_call(c, LW_BACK, "", c->trial ? c->h->breaker.pause_ms + 1 : 0);
+    else
+        end_call(c, LW_RETRY, why, 0);
+}
+
+static struct breaker_request request(const struct call *c) {
+    return (struct breaker_request){.begun_ms = c->begun_us / 1000, .trial = c->trial};
+}
+
+static bool failed(const struct call *c, enum breaker_failure how, const char *why) {
+    struct breaker_request r = request(c);
+    return breaker_failed(&c->h->breaker, &r, how, c->h->now_ms, why);
+}
+
+static void answered(const struct call *c) {
+    struct breaker_request r = request(c);
+    breaker_answered(&c->h->breaker, &r, c->h->now_ms);
+}
+
+/* Gives each message its outcome after the request was answered. Returns false if one of them is not done, so that the call is over. */
+static bool take_outcomes(struct call *c, const struct http_verdict *by_status, const json_t *document, struct lw_job **follower) {
+    int n = c->upto - c->at;
+    int64_t took_us = (c->h->now_us - c->begun_us) / n;
+    for (int i = 0; i < n; i++, c->at++) {
+        struct http_verdict v = *by_status;
+        if (document) answer_by_document(document, (size_t)i, (size_t)n, c->jobs[c->at]->identity, &v);
+        if (i) lw_feed_started(c->h->feed, c->jobs[c->at], c->h->now_ms);
+        *follower = end_message(c, &v, took_us);
+        if (v.outcome != LW_DONE) return false;
+    }
+    return true;
+}
+
+static void go_on(struct call *c, const struct http_verdict *by_status, const json_t *document) {
+    struct lw_job *follower = NULL;
+    bool all_done = take_outcomes(c, by_status, document, &follower);
+    if (all_done && c->at < c->n)
+        http_send(c);
+    else if (all_done && follower)
+        http_follow(c, follower);
+    else
+        http_release(c);
+}
+
+/* --- answers ---------------------------------------------------------------------------------------------------------------------- */
+
+static void take_answer(struct call *c) {
+    struct lw_handler *h = c->h;
+    struct http_answer answer = call_answer(c);
+    struct http_verdict v;
+    answer_by_status(&answer, h->wall_ms / 1000, &v);
+    count_code(h, lw_http_code_of(answer.status));
+    bool down = answer.status >= 500 && failed(c, BREAKER_FAILED, v.reason);
+    if (answer.status < 500) answered(c);
+    json_t *document = answer_document(answer.body);
+    if (down && !document) {
+        end_failed(c, true, "");
+    } else if (v.outcome == LW_DEAD && !document && c->upto - c->at > 1) {
+        c->singly = true;
+        http_send(c);
+    } else {
+        go_on(c, &v, document);
+    }
+    json_decref(document);
+}
+
+static void take_failure(struct call *c, enum call_end end, const char *why) {
+    static const enum lw_http_code codes[] = {
+        [CALL_UNREACHED] = LW_HTTP_UNREACHED, [CALL_TLS] = LW_HTTP_TLS, [CALL_BROKEN] = LW_HTTP_BROKEN, [CALL_TOO_LONG] = LW_HTTP_BROKEN};
+    struct lw_handler *h = c->h;
+    bool refused = end == CALL_UNREACHED || end == CALL_TLS, down = false;
+    count_code(h, codes[end]);
+    if (end == CALL_TOO_LONG)
+        answered(c);
+    else
+        down = failed(c, refused ? BREAKER_REFUSED_CONNECTION : BREAKER_FAILED, why);
+    end_failed(c, down, why);
+}
+
+void http_settle(struct call *c, CURLcode code) {
+    char why[LW_REASON_MAX];
+    enum call_end end = call_ended(c, code, &c->h->set, why, sizeof why);
+    count_connections(c);
+    http_leave(c);
+    if (end == CALL_ANSWERED)
+        take_answer(c);
+    else
+        take_failure(c, end, why);
+}
+
+/* --- aborted transfers ------------------------------------------------------------------------------------------------------------ */
+
+void http_cancel(struct call *c) {
+    count_connections(c);
+    count_code(c->h, LW_HTTP_CANCELLED);
+    http_leave(c);
+    end_call(c, LW_BACK, "", 0);
+}
+
+void http_late(struct call *c) {
+    char why[64];
+    snprintf(why, sizeof why, "timed out after %" PRId64 " ms", c->h->timeout_ms);
+    count_connections(c);
+    count_code(c->h, LW_HTTP_TIMEOUT);
+    http_leave(c);
+    end_failed(c, failed(c, BREAKER_FAILED, why), why);
+}

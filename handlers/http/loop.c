@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loop: one thread that drives all requests of this worker.
+ *
+ *     wait → sockets and timer of libcurl → requests that are over → leases and times → jobs to free calls → libcurl again → publish
+ *
+ * libcurl says which sockets and which timer to wait for, and is called only for those that are ready. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "handlers/feed.h"
+#include "handlers/http/private.h"
+#include "handlers/reason.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum {
+    EVENTS = 64,
+    LOOK_MS = 20,  /* time between checks of leases and timeouts */
+    CHAIN_MS = 20, /* when a chain of followers has run for this long, jobs that wait go first */
+    SHARED = 256,  /* number of requests after which an HTTP/2 connection is replaced */
+};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Returns the time at which a request must be aborted, so that it is over before its lease ends. */
+static int64_t lease_end(const struct lw_handler *h, const struct lw_job *job) {
+    return atomic_load_explicit(&job->lease->deadline_ms, memory_order_relaxed) - h->margin_ms;
+}
+
+/* --- what libcurl waits for ------------------------------------------------------------------------------------------------------- */
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *known) {
+    struct lw_handler *h = ctx;
+    (void)easy;
+    if (what == CURL_POLL_REMOVE) {
+        epoll_ctl(h->epoll, EPOLL_CTL_DEL, fd, NULL); /* if the socket is closed already, this fails, which does no harm */
+        return 0;
+    }
+    struct epoll_event ev = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0) | (what & CURL_POLL_OUT ? EPOLLOUT : 0), .data.fd = fd};
+    if (epoll_ctl(h->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) &&
+        epoll_ctl(h->epoll, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &ev))
+        lw_error("handler: epoll: %s", strerror(errno));
+    if (!known) curl_multi_assign(h->multi, fd, h); /* from now on libcurl reports the socket as known */
+    return 0;
+}
+
+static int on_timer(CURLM *multi, long ms, void *ctx) {
+    struct lw_handler *h = ctx;
+    (void)multi;
+    h->timer_ms = ms < 0 ? INT64_MAX : lw_boot_ms() + ms;
+    return 0;
+}
+
+/* Calls libcurl when its timer has expired. Adding a request makes the timer expire at once, so this call also starts new requests. */
+static void run_timer(struct lw_handler *h) {
+    int running;
+    for (int i = 0; i < 4 && h->timer_ms <= lw_boot_ms(); i++) {
+        h->timer_ms = INT64_MAX;
+        curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    }
+}
+
+static void run_socket(struct lw_handler *h, const struct epoll_event *ev) {
+    int running, what = 0;
+    if (ev->events & (EPOLLIN | EPOLLHUP)) what |= CURL_CSELECT_IN;
+    if (ev->events & EPOLLOUT) what |= CURL_CSELECT_OUT;
+    if (ev->events & EPOLLERR) what |= CURL_CSELECT_ERR;
+    curl_multi_socket_action(h->multi, ev->data.fd, what, &running);
+}
+
+/* --- calls ------------------------------------------------------------------------------------------------------------------------ */
+
+static void enter(struct call *c) {
+    struct lw_handler *h = c->h;
+    c->prev = h->last;
+    c->next = NULL;
+    *(h->last ? &h->last->next : &h->first) = c;
+    h->last = c;
+    h->n_calls++;
+}
+
+void http_leave(struct call *c) {
+    struct lw_handler *h = c->h;
+    curl_multi_remove_handle(h->multi, c->easy);
+    *(c->prev ? &c->prev->next : &h->first) = c->next;
+    *(c->next ? &c->next->prev : &h->last) = c->prev;
+    h->n_calls--;
+    assert(h->n_calls >= 0);
+}
+
+static struct call *take_free(struct lw_handler *h) {
+    struct call *c = h->free;
+    if (!c) return call_new(h, &h->set, h->batch);
+    h->free = c->next;
+    return c;
+}
+
+void http_release(struct call *c) {
+    c->next = c->h->free;
+    c->h->free = c;
+}
+
+/* --- starting jobs ---------------------------------------------------------------------------------------------------------------- */
+
+/* Returns the job that has waited longest, without removing it. */
+static struct lw_job *first_in_line(struct lw_handler *h) {
+    if (h->line.head) return h->line.head;
+    for (struct lw_job *job = lw_feed_take(h->feed), *next; job; job = next) {
+        next = job->next;
+        lw_jobs_append(&h->line, job);
+    }
+    return h->line.head;
+}
+
+static void give_back(struct lw_handler *h, struct lw_job *job) {
+    lw_job_answer(job, LW_BACK, "");
+    lw_job_end(job);
+    lw_feed_ended(h->feed, job, 0);
+}
+
+static bool startable(const struct lw_handler *h, struct lw_job *job) {
+    return lw_feed_startable(job, h->now_ms) && h->now_ms < lease_end(h, job);
+}
+
+/* Closes a connection after every SHARED-th request. libcurl 7.88 resets each HTTP/2 stream after its answer, and a server may close a
+ * connection with too many resets while other requests are under way on it. (Node allows 1,000 resets at first, and 33 more per second.) */
+static void limit_sharing(struct call *c) {
+    struct lw_handler *h = c->h;
+    if (!h->set.tls.on) return;
+    bool last = ++h->n_shared >= SHARED;
+    if (last) h->n_shared = 0;
+    curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, last ? 1L : 0L);
+}
+
+void http_send(struct call *c) {
+    struct lw_handler *h = c->h;
+    struct lw_job *job = c->jobs[c->at];
+    if (!startable(h, job)) {
+        lw_job_answer(job, LW_BACK, "");
+        if (c->at == c->n - 1) lw_job_end(job);
+        lw_feed_ended(h->feed, job, 0);
+        http_release(c);
+        return;
+    }
+    c->upto = c->singly ? c->at + 1 : c->n;
+    c->begun_us = h->now_us;
+    c->trial = breaker_state(&h->breaker, h->now_ms) != LW_HTTP_CLOSED;
+    lw_feed_started(h->feed, job, h->now_ms);
+    call_prepare(c, &h->set, h->now_ms, h->wall_ms);
+    limit_sharing(c);
+    enter(c);
+    if (curl_multi_add_handle(h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL); /* this fails only without memory */
+    h->look_ms = least(h->look_ms, least(lease_end(h, job), job->give_up_ms));
+}
+
+static void begin(struct call *c, struct lw_job *job, int64_t chain_ms) {
+    c->jobs[0] = job;
+    c->at = 0;
+    c->chain_ms = chain_ms;
+    c->singly = false;
+    c->n = (int)lw_job_gather(c->jobs, (size_t)c->h->batch);
+    http_send(c);
+}
+
+/* Returns true if a request may start now: there is room, and the breaker lets it pass. */
+static bool may_start(const struct lw_handler *h) {
+    enum lw_http_breaker state = breaker_state(&h->breaker, h->now_ms);
+    return h->n_calls < h->in_flight && (state == LW_HTTP_CLOSED || (state == LW_HTTP_HALF_OPEN && !h->n_calls));
+}
+
+void http_follow(struct call *c, struct lw_job *follower) {
+    struct lw_handler *h = c->h;
+    bool long_chain = h->now_ms - c->chain_ms >= CHAIN_MS && first_in_line(h);
+    if (!long_chain && may_start(h) && startable(h, follower)) {
+        begin(c, follower, c->chain_ms);
+        return;
+    }
+    http_release(c);
+    if (long_chain)
+        lw_jobs_append(&h->line, follower);
+    else
+        lw_jobs_push_front(&h->line, follower);
+}
+
+/* Gives back the jobs that can no longer start, or every job if `all` is true. */
+static void sweep(struct lw_handler *h, bool all) {
+    struct lw_job *jobs = h->line.head;
+    lw_jobs_clear(&h->line);
+    for (struct lw_job *job = jobs, *next; job; job = next) {
+        next = job->next;
+        if (all || !startable(h, job))
+            give_back(h, job);
+        else
+            lw_jobs_append(&h->line, job);
+    }
+}
+
+static void dispatch(struct lw_handler *h) {
+    struct lw_job *job;
+    while ((job = first_in_line(h)) && may_start(h)) {
+        lw_jobs_pop(&h->line);
+        if (startable(h, job))
+            begin(take_free(h), job, h->now_ms);
+        else
+            give_back(h, job);
+    }
+    if (h->line.head && breaker_state(&h->breaker, h->now_ms) == LW_HTTP_OPEN) sweep(h, true);
+}
+
+/* --- requests that are over, leases and times ------------------------------------------------------------------------------------- */
+
+static void take_ended(struct lw_handler *h) {
+    const CURLMsg *m;
+    int left;
+    while ((m = curl_multi_info_read(h->multi, &left))) {
+        struct call *c = NULL;
+        CURLcode code = m->data.result;
+        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &c);
+        if (m->msg == CURLMSG_DONE) http_settle(c, code);
+    }
+}
+
+static void look_at(struct call *c) {
+    struct lw_handler *h = c->h;
+    const struct lw_job *job = c->jobs[c->at];
+    int64_t lease = lease_end(h, job);
+    if (atomic_load(&job->lease->cancelled) || h->now_ms >= lease)
+        http_cancel(c);
+    else if (h->now_ms >= job->give_up_ms)
+        http_late(c);
+    else
+        h->look_ms = least(h->look_ms, least(lease, job->give_up_ms));
+}
+
+static void look(struct lw_handler *h) {
+    if (h->now_ms < h->look_ms) return;
+    h->look_ms = h->now_ms + LOOK_MS;
+    for (struct call *c = h->first, *next; c; c = next) {
+        next = c->next;
+        look_at(c);
+    }
+    sweep(h, false);
+}
+
+/* --- the loop --------------------------------------------------------------------------------------------------------------------- */
+
+static int wait_ms(struct lw_handler *h) {
+    if (!h->line.head && !lw_feed_sleep(h->feed)) return 0;
+    int64_t until = least(h->timer_ms, h->line.head || h->n_calls ? h->look_ms : INT64_MAX);
+    if (until == INT64_MAX) return -1;
+    int64_t left = until - lw_boot_ms();
+    return left <= 0 ? 0 : left > LOOK_MS && h->n_calls ? LOOK_MS : left > INT32_MAX ? INT32_MAX : (int)left;
+}
+
+static void read_clocks(struct lw_handler *h) {
+    h->now_us = lw_boot_us();
+    h->now_ms = h->now_us / 1000;
+    h->wall_ms = lw_wall_ms();
+}
+
+static void show_breaker(const struct lw_handler *h) {
+    if (h->counts) atomic_store_explicit(&h->counts->breaker, (uint32_t)breaker_state(&h->breaker, h->now_ms), memory_order_relaxed);
+}
+
+static void turn(struct lw_handler *h) {
+    struct epoll_event events[EVENTS];
+    int n = epoll_wait(h->epoll, events, EVENTS, wait_ms(h));
+    bool fed = false;
+    for (int i = 0; i < n; i++) fed |= events[i].data.fd == lw_feed_fd(h->feed);
+    lw_feed_awake(h->feed, fed);
+    read_clocks(h);
+    for (int i = 0; i < n; i++)
+        if (events[i].data.fd != lw_feed_fd(h->feed)) run_socket(h, &events[i]);
+    run_timer(h);
+    take_ended(h);
+    look(h);
+    dispatch(h);
+    run_timer(h);
+    take_ended(h);
+    show_breaker(h);
+    lw_feed_publish(h->feed);
+}
+
+static bool is_over(struct lw_handler *h) {
+    enum lw_feed_stop stop = lw_feed_stopped(h->feed);
+    if (stop == LW_FEED_GOES_ON || h->n_calls) return false;
+    return stop == LW_FEED_DROP || !first_in_line(h);
+}
+
+void http_serve(struct lw_handler *h, struct lw_feed *feed) {
+    lw_jobs_clear(&h->line);
+    h->feed = feed;
+    h->counts = h->breaker.counts = lw_feed_http(feed);
+    read_clocks(h);
+    struct epoll_event ev = {.events = EPOLLIN, .data.fd = lw_feed_fd(feed)};
+    if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, lw_feed_fd(feed), &ev)) lw_error("handler: epoll: %s", strerror(errno));
+    do turn(h);
+    while (!is_over(h));
+    epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);
+    lw_jobs_clear(&h->line); /* jobs that have not started belong to the submitter again */
+    h->counts = h->breaker.counts = NULL;
+    h->feed = NULL;
+}
+
+int http_loop_open(struct lw_handler *h, struct lw_err *err) {
+    h->timer_ms = INT64_MAX;
+    h->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (h->epoll < 0) return lw_fail(err, "http: epoll: %s", strerror(errno));
+    h->multi = curl_multi_init();
+    if (!h->multi) return lw_fail(err, "http: libcurl cannot be initialised");
+    curl_multi_setopt(h->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
+    curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
+    curl_multi_setopt(h->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)h->in_flight);
+    curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->in_flight);
+    return 0;
+}
+
+void http_loop_close(struct lw_handler *h) {
+    for (struct call *c = h->free, *next; c; c = next) next = c->next, call_free(c);
+    if (h->multi) curl_multi_cleanup(h->multi);
+    if (h->epoll >= 0) close(h->epoll);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Declarations that the files of the http handler share. */
+#ifndef LW_HANDLERS_HTTP_PRIVATE_H
+#define LW_HANDLERS_HTTP_PRIVATE_H
+
+#include "handlers/http/breaker.h"
+#include "handlers/http/call.h"
+#include "handlers/http/counts.h"
+#include "handlers/http/settings.h"
+#include "handlers/job_queue.h"
+
+struct lw_feed;
+
+struct lw_handler {
+    struct http_settings set;
+    int64_t margin_ms, timeout_ms;
+    int in_flight, batch; /* maximum number of requests under way, and of messages per request */
+    struct breaker breaker;
+
+    /* The fields below belong to the thread of serve(). */
+    CURLM *multi;
+    int epoll;
+    int64_t timer_ms; /* boot clock; when libcurl wants to be called again; INT64_MAX: not by a timer */
+    struct lw_feed *feed;
+    struct lw_http_counts *counts; /* counts of this worker; NULL: nothing is counted */
+    struct lw_job_queue line;      /* jobs that wait for a free call */
+    struct call *first, *last;     /* calls under way, oldest first */
+    struct call *free;
+    int n_shared;           /* number of requests sent since a connection was last marked to be closed after its request */
+    int n_calls;            /* number of calls under way */
+    int64_t now_us, now_ms; /* boot clock; time of this turn of the loop */
+    int64_t wall_ms;        /* ms since 1970 */
+    int64_t look_ms;        /* boot clock; when leases and timeouts are checked next */
+};
+
+/* loop.c: the thread of serve() */
+int http_loop_open(struct lw_handler *h, struct lw_err *err);
+void http_loop_close(struct lw_handler *h);
+void http_serve(struct lw_handler *h, struct lw_feed *feed);
+/* Takes the call off the list of those under way and aborts its transfer if that is not over. */
+void http_leave(struct call *c);
+void http_release(struct call *c); /* keeps the memory of a call for a later request; must be called after http_leave() */
+/* Sends the messages of the call from jobs[at] on, or gives the first of them back if its lease is over. */
+void http_send(struct call *c);
+/* Starts the follower of the last message of the call. Must be called after http_leave(). */
+void http_follow(struct call *c, struct lw_job *follower);
+
+/* fate.c: what becomes of the messages of a call */
+void http_settle(struct call *c, CURLcode code); /* for a call whose transfer is over */
+void http_cancel(struct call *c);                /* for a call with a message whose lease is lost or about to end */
+void http_late(struct call *c);                  /* for a call whose request has timed out */
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* settings: what the handler section of type http says, checked and ready for use. */
+#ifndef LW_HANDLERS_HTTP_SETTINGS_H
+#define LW_HANDLERS_HTTP_SETTINGS_H
+
+#include "config/config.h"
+#include "handlers/http/event.h"
+#include "handlers/http/sign.h"
+
+enum http_mode { HTTP_BINARY, HTTP_STRUCTURED, HTTP_BATCH };
+
+enum { HTTP_HEADERS_MAX = 32, HTTP_URL_MAX = 2048 };
+
+struct http_settings {
+    char *url;
+    char *service; /* scheme, host and port of the URL: what the log and reasons call the service */
+    char *host;    /* host of the URL; an IPv6 address without brackets */
+    char *port;
+    char *target_url;              /* the URL to be given to libcurl: with tls.server_name in place of the host, if that is set */
+    struct curl_slist *connect_to; /* tells libcurl which host to connect to; NULL: tls.server_name is not set */
+    char *host_line;               /* the header Host that belongs to the URL; NULL: libcurl's own is right */
+    enum http_mode mode;
+    char *content_type;
+    struct event_fixed fixed; /* this structure owns its `lines` */
+    struct signer signer;
+    struct lw_tls tls;
+    int64_t connect_timeout_ms;
+    int breaker_percent;
+};
+
+/* Reads the section and reports every problem. *out must be freed, whatever the problems are. */
+void http_settings_read(const struct lw_config *c, struct http_settings *out, struct lw_problems *problems);
+void http_settings_free(struct http_settings *s);
+
+#endif

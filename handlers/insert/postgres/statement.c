@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text of the statement, which is made once. For a table orders(id, amount) and on_conflict "ignore" it is:
+ *
+ *     WITH t AS MATERIALIZED (SELECT set_config('lock_timeout', $2, true)),  -- for this transaction only
+ *     j AS (the messages, and whether each is known or stale, as far as this snapshot shows),
+ *     w AS (j, and whether each may be written: `open`),
+ *     f AS (INSERT INTO latchwork_fences … RETURNING the keys whose fence was accepted),
+ *     s AS (INSERT INTO latchwork_seen the messages of these keys … RETURNING those that were new),
+ *     d AS (the messages to be written),
+ *     r AS (INSERT INTO orders …),
+ *     c AS (INSERT INTO latchwork_count …)
+ *     SELECT one letter per message, number of rows written
+ *
+ * Subqueries with a single row ask whether a message is known. PostgreSQL runs them once per message by the index. If they were a join, a
+ * planner with old statistics might read the whole table. */
+#include "handlers/insert/postgres/postgres.h"
+
+#include <stdio.h>
+
+/* Appends the names of the columns, or only of the primary ones, each in `form`: "%s" is the quoted name. */
+static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool primary_only, const char *before) {
+    const char *comma = "";
+    for (size_t i = 0; i < in->n_columns; i++) {
+        if (primary_only && !in->columns[i].primary) continue;
+        lw_buf_addf(sql, "%s%s", comma, before);
+        lw_pg_quote(sql, in->columns[i].name);
+        comma = ", ";
+    }
+}
+
+/* Appends the values of the columns, or only of the primary ones: c0, c1, … with the cast that the column needs. */
+static void add_values(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t, bool primary_only) {
+    const char *comma = "";
+    for (size_t i = 0; i < in->n_columns; i++) {
+        if (primary_only && !in->columns[i].primary) continue;
+        lw_buf_addf(sql, "%sc%zu", comma, i);
+        if (t->columns[i].form == LW_PG_TEXT) lw_buf_addf(sql, "::%s", t->columns[i].type);
+        comma = ", ";
+    }
+}
+
+static void add_messages(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
+    static const char *const types[] = {"bigint", "bigint", "text", "integer", "bigint", "bigint", "boolean"};
+    lw_buf_addf(sql, " FROM t, ROWS FROM (");
+    for (int i = LW_PG_P_KEYS; i < LW_PG_P_COLUMNS; i++)
+        lw_buf_addf(sql, "%sunnest($%d::%s[])", i > LW_PG_P_KEYS ? ", " : "", i + 1, types[i - LW_PG_P_KEYS]);
+    for (size_t i = 0; i < in->n_columns; i++)
+        lw_buf_addf(sql, ", unnest($%zu::%s[])", LW_PG_P_COLUMNS + i + 1, t->columns[i].form == LW_PG_TEXT ? "text" : t->columns[i].type);
+    lw_buf_addf(sql, ") WITH ORDINALITY AS u(key, fence, topic, partition, \"offset\", replay, bad");
+    for (size_t i = 0; i < in->n_columns; i++) lw_buf_addf(sql, ", c%zu", i);
+    lw_buf_addf(sql, ", n)");
+}
+
+/* Appends the column `there`: true if the table has a row with the message's primary key. */
+static void add_there(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
+    lw_buf_addf(sql, ", coalesce((SELECT true FROM %s AS o WHERE ROW(", t->name);
+    add_names(sql, in, true, "o.");
+    lw_buf_addf(sql, ") = ROW(");
+    add_values(sql, in, t, true);
+    lw_buf_addf(sql, ") LIMIT 1), false) AS there");
+}
+
+/* Appends j and w. Only on_conflict "dead" asks whether the primary key is there: in the table, or earlier among these messages. */
+static void add_questions(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
+    lw_buf_addf(sql,
+                "WITH t AS MATERIALIZED (SELECT set_config('lock_timeout', $%d, true)), j AS MATERIALIZED (SELECT u.*"
+                ", coalesce((SELECT true FROM latchwork_seen AS o WHERE o.app = $1 AND o.topic = u.topic AND o.partition = u.partition"
+                " AND o.\"offset\" = u.\"offset\" AND o.replay = u.replay), false) AS known"
+                ", coalesce((SELECT o.fence > u.fence FROM latchwork_fences AS o WHERE o.key = u.key), false) AS stale",
+                LW_PG_P_LOCK_MS + 1);
+    if (in->on_conflict == LW_CONFLICT_DEAD) add_there(sql, in, t);
+    add_messages(sql, in, t);
+    if (in->on_conflict == LW_CONFLICT_DEAD) {
+        lw_buf_addf(sql, "), v AS MATERIALIZED (SELECT *, there OR n > min(n) FILTER (WHERE NOT (known OR stale OR bad OR there))"
+                         " OVER (PARTITION BY ");
+        add_values(sql, in, t, true);
+        lw_buf_addf(
+            sql, ") AS twice FROM j), w AS MATERIALIZED (SELECT *, NOT (known OR stale OR bad OR coalesce(twice, true)) AS open FROM v)");
+    } else {
+        lw_buf_addf(sql, "), w AS MATERIALIZED (SELECT *, false AS twice, NOT (known OR stale OR bad) AS open FROM j)");
+    }
+}
+
+/* Appends f, s and d: the queries that write fences and identities, and those messages whose rows are to be written. */
+static void add_marks(struct lw_buf *sql) {
+    lw_buf_addf(sql, ", f AS (INSERT INTO latchwork_fences AS o (key, fence) SELECT key, fence FROM w WHERE open ORDER BY key"
+                     " ON CONFLICT (key) DO UPDATE SET fence = excluded.fence WHERE o.fence <= excluded.fence RETURNING o.key)"
+                     ", s AS (INSERT INTO latchwork_seen (app, topic, partition, \"offset\", replay, fence)"
+                     " SELECT $1, topic, partition, \"offset\", replay, fence FROM w JOIN f USING (key) ORDER BY 2, 3, 4, 5"
+                     " ON CONFLICT DO NOTHING RETURNING topic, partition, \"offset\", replay)"
+                     ", d AS MATERIALIZED (SELECT w.* FROM w JOIN s USING (topic, partition, \"offset\", replay))");
+}
+
+static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
+    if (in->on_conflict == LW_CONFLICT_DEAD) return;
+    const char *before = " DO UPDATE SET ";
+    size_t at = 0;
+    for (; at < in->n_columns && in->columns[at].primary; at++) {}
+    if (in->on_conflict == LW_CONFLICT_IGNORE) {
+        lw_buf_addf(sql, " ON CONFLICT DO NOTHING");
+        return;
+    }
+    lw_buf_addf(sql, " ON CONFLICT (");
+    add_names(sql, in, true, "");
+    lw_buf_addf(sql, ")%s", at == in->n_columns ? " DO NOTHING" : ""); /* all columns are key columns */
+    for (; at < in->n_columns; at++) {
+        if (in->columns[at].primary) continue;
+        lw_buf_addf(sql, "%s", before);
+        lw_pg_quote(sql, in->columns[at].name);
+        lw_buf_addf(sql, " = excluded.");
+        lw_pg_quote(sql, in->columns[at].name);
+        before = ", ";
+    }
+}
+
+/* Appends r, the query that writes the rows. With on_conflict "update", one statement cannot change a row twice, so it writes only the last
+ * message of each row. */
+static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
+    bool update = in->on_conflict == LW_CONFLICT_UPDATE;
+    lw_buf_addf(sql, ", r AS (INSERT INTO %s (", t->name);
+    add_names(sql, in, false, "");
+    lw_buf_addf(sql, ") SELECT ");
+    if (update) {
+        lw_buf_addf(sql, "DISTINCT ON (");
+        add_values(sql, in, t, true);
+        lw_buf_addf(sql, ") ");
+    }
+    add_values(sql, in, t, false);
+    lw_buf_addf(sql, " FROM d ORDER BY ");
+    add_values(sql, in, t, true);
+    if (update) lw_buf_addf(sql, ", n DESC");
+    add_conflict(sql, in);
+    lw_buf_addf(sql, " RETURNING 1)");
+}
+
+/* Appends c, the query that adds to the counts. With on_conflict "update", each message counts, even if a later message of the same
+ * statement replaces its row. */
+static void add_counts(struct lw_buf *sql, const struct lw_insert *in) {
+    static const char written[] = "(SELECT count(*) FROM r)", messages[] = "(SELECT count(*) FROM d)";
+    lw_buf_addf(sql, ", c AS (INSERT INTO latchwork_count AS o (app, name, part, n) SELECT $1, x.name, $%d::integer, x.n FROM (",
+                LW_PG_P_PART + 1);
+    if (in->on_conflict == LW_CONFLICT_UPDATE)
+        lw_buf_addf(sql, "SELECT 'updated', %s", messages);
+    else
+        lw_buf_addf(sql, "SELECT 'ignored', %s - %s UNION ALL SELECT 'inserted', %s", messages, written, written);
+    lw_buf_addf(sql, ") AS x(name, n) WHERE x.n > 0 ORDER BY x.name"
+                     " ON CONFLICT (app, name, part) DO UPDATE SET n = o.n + excluded.n)");
+}
+
+char *lw_pg_statement(const struct lw_insert *in, const struct lw_pg_table *t) {
+    struct lw_buf sql = {0};
+    add_questions(&sql, in, t);
+    add_marks(&sql);
+    add_rows(&sql, in, t);
+    add_counts(&sql, in);
+    lw_buf_addf(&sql, " SELECT string_agg(CASE WHEN w.known THEN 'k' WHEN w.stale THEN 's' WHEN w.bad THEN 'b' WHEN NOT w.open THEN 'd'"
+                      " WHEN d.n IS NOT NULL THEN 'w' WHEN f.key IS NOT NULL THEN 'k' ELSE 's' END, '' ORDER BY w.n),"
+                      " (SELECT count(*) FROM r) FROM w LEFT JOIN f ON f.key = w.key LEFT JOIN d ON d.n = w.n");
+    char *text = lw_memdup(sql.p, sql.n);
+    lw_buf_free(&sql);
+    return text;
+}

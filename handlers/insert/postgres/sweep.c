@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cleaner's work in PostgreSQL. It has a connection of its own, which it makes when there is something to clean. It skips rows that
+ * others have locked, so it keeps nobody waiting and cannot deadlock. */
+#include "handlers/insert/postgres/postgres.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum {
+    SLICE = 5000, /* maximum number of identities per transaction */
+    FENCE_SLICE = 1000,
+    WAIT_MS = 5000,
+    CLOSING_WAIT_MS = 1000, /* WAIT_MS of the last round, before the worker ends */
+    OLD_ROUNDS = 10,        /* number of rounds between two slices of old fences */
+    REPLAY_ROUNDS = 60,     /* number of rounds between two looks at old replays */
+};
+
+struct lw_sweeper {
+    struct lw_store *store;
+    struct lw_pg pg;
+    /* The partition whose identities are being deleted. All those below `from` are deleted already; `from` is -1: no partition. */
+    char topic[256];
+    int32_t partition;
+    int64_t from;
+    int64_t fence_at; /* key at which the walk over the fences goes on */
+};
+
+struct lw_sweeper *lw_pg_sweeper_open(struct lw_store *store, struct lw_err *err) {
+    (void)err;
+    struct lw_sweeper *w = lw_alloc(sizeof *w);
+    *w = (struct lw_sweeper){.store = store, .pg.in = store->in, .from = -1, .fence_at = INT64_MIN};
+    return w;
+}
+
+void lw_pg_sweeper_close(struct lw_sweeper *w) {
+    lw_pg_close(&w->pg);
+    free(w);
+}
+
+/* Runs a statement. Returns NULL if it must be tried again later. */
+static PGresult *ask(struct lw_sweeper *w, const char *sql, int n, const char *const *values, int64_t wait_ms) {
+    struct lw_pg_error error;
+    struct lw_pg_wait wait = {.until_ms = lw_boot_ms() + wait_ms};
+    if (lw_outage_pauses(&w->store->outage, lw_boot_ms())) return NULL; /* the slots, not the cleaner, find out when the pause may end */
+    PGresult *result = lw_pg_connect(&w->pg, &wait, &error) ? NULL : lw_pg_query(&w->pg, sql, n, values, &wait, &error);
+    if (!result) lw_debug("insert: %s: clean-up comes later: %s", w->store->name, error.text);
+    return result;
+}
+
+static int64_t number_at(const PGresult *result, int column) {
+    return PQntuples(result) ? strtoll(PQgetvalue(result, 0, column), NULL, 10) : 0;
+}
+
+enum lw_swept lw_pg_sweep_seen(struct lw_sweeper *w, const struct lw_sweep *what) {
+    static const char sql[] =
+        "WITH old AS MATERIALIZED (SELECT ctid FROM latchwork_seen WHERE app = $1 AND topic = $2 AND partition = $3"
+        " AND \"offset\" >= $4 AND \"offset\" < $5 AND replay = 0 ORDER BY \"offset\" LIMIT $6 FOR UPDATE SKIP LOCKED),"
+        " gone AS (DELETE FROM latchwork_seen WHERE ctid = ANY(ARRAY(SELECT ctid FROM old)) RETURNING \"offset\")"
+        " SELECT count(*), max(\"offset\") FROM gone";
+    char partition[16], from[32], watermark[32], slice[16];
+    bool goes_on = w->from >= 0 && w->partition == what->partition && strcmp(w->topic, what->topic) == 0;
+    int64_t begin = goes_on ? w->from : what->cleaned < 0 ? 0 : what->cleaned;
+    snprintf(partition, sizeof partition, "%d", (int)what->partition);
+    snprintf(from, sizeof from, "%" PRId64, begin);
+    snprintf(watermark, sizeof watermark, "%" PRId64, what->watermark);
+    snprintf(slice, sizeof slice, "%d", SLICE);
+    const char *values[] = {w->store->in->app, what->topic, partition, from, watermark, slice};
+    PGresult *result = ask(w, sql, 6, values, what->closing ? CLOSING_WAIT_MS : WAIT_MS);
+    bool more = result && number_at(result, 0) == SLICE;
+    snprintf(w->topic, sizeof w->topic, "%s", what->topic);
+    w->partition = what->partition;
+    w->from = more ? number_at(result, 1) + 1 : -1; /* begin there next time, behind the index entries of deleted rows */
+    PQclear(result);
+    return more ? LW_SWEPT_SLICE : result ? LW_SWEPT_ALL : LW_SWEPT_LATER;
+}
+
+/* Reads the next slice of an endless walk over the fences, and deletes the old ones among them. */
+static void sweep_fences(struct lw_sweeper *w) {
+    static const char sql[] =
+        "WITH slice AS MATERIALIZED (SELECT key, fence FROM latchwork_fences WHERE key >= $1 ORDER BY key LIMIT $3),"
+        " old AS MATERIALIZED (SELECT o.key FROM latchwork_fences AS o JOIN slice USING (key) WHERE o.fence < $2 ORDER BY o.key"
+        " FOR UPDATE OF o SKIP LOCKED),"
+        " gone AS (DELETE FROM latchwork_fences WHERE key = ANY(ARRAY(SELECT key FROM old)) AND fence < $2)"
+        " SELECT count(*), max(key) FROM slice";
+    char at[32], before[32], slice[16];
+    snprintf(at, sizeof at, "%" PRId64, w->fence_at);
+    snprintf(before, sizeof before, "%" PRId64, lw_insert_fence_before(LW_FENCE_AGE_S));
+    snprintf(slice, sizeof slice, "%d", FENCE_SLICE);
+    const char *values[] = {at, before, slice};
+    PGresult *result = ask(w, sql, 3, values, WAIT_MS);
+    if (!result) return;
+    int64_t last = number_at(result, 1);
+    w->fence_at = number_at(result, 0) < FENCE_SLICE || last == INT64_MAX
+                      ? INT64_MIN
+                      : last + 1; /* after the last key, the walk begins again at the first */
+    PQclear(result);
+}
+
+static void sweep_replays(struct lw_sweeper *w) {
+    static const char sql[] = "DELETE FROM latchwork_seen WHERE app = $1 AND fence < $2 AND replay > 0";
+    char before[32];
+    snprintf(before, sizeof before, "%" PRId64, lw_insert_fence_before(LW_REPLAY_AGE_S));
+    const char *values[] = {w->store->in->app, before};
+    PQclear(ask(w, sql, 2, values, WAIT_MS));
+}
+
+void lw_pg_sweep_old(struct lw_sweeper *w, unsigned round) {
+    if (round % OLD_ROUNDS == 0) sweep_fences(w);
+    if (round % REPLAY_ROUNDS == 0) sweep_replays(w);
+}

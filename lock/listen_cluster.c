@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listens to the nodes of a cluster: one thread, an ear for each node that owns the slot of a line.
+ *
+ *     line without ear → ear at the owner of its slot → SSUBSCRIBE → up → [message → wake]… → slot moves, or ear breaks → line without ear
+ *
+ * Nothing here waits for one node, because the others have messages too: the sockets do not block. Only the resolver may block, if nodes
+ * are known by names. The thread never reads the map of the slots; waiters do that when they attempt. */
+#include "lock/listen.h"
+
+#include "base/clock.h"
+#include "base/redis/login.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    EARS_MAX = 256,   /* maximum number of nodes listened to; at any other node the waiters attempt at intervals */
+    LINGER_MS = 1000, /* how long a line without waiters keeps its subscription, in case a thread waits again */
+    RETRY_MS = 100,   /* pause after a refusal */
+    REST_MS = 50,     /* bounds of the pause after a connection broke */
+    REST_MAX_MS = 2000,
+    TURN_MAX_MS = 60000,
+};
+
+struct lw_ear {
+    uint64_t peer;
+    struct lw_redis_url at;
+    struct lw_redis *redis; /* NULL: not connected */
+    struct lw_redis_login login;
+    size_t greeted;     /* number of commands of the login that were answered */
+    struct lw_text out; /* bytes that the socket has not accepted yet */
+    bool plain;         /* the ear is for the client's plain channel, not for sharded ones */
+    bool up;            /* the plain channel is subscribed */
+    bool asked;         /* PING was sent and is not answered */
+    int64_t heard_ms;   /* boot clock; when the last bytes came or, before any came, when the ear began to connect */
+    int64_t rest_until_ms, rest_ms;
+    size_t lines;                             /* number of lines that use this ear */
+    struct lw_line *first_asked, *last_asked; /* lines whose SSUBSCRIBE is not answered, in order */
+};
+
+struct ears {
+    struct lw_waking *waking;
+    size_t n;
+    struct lw_ear *ear[EARS_MAX];
+};
+
+/* --- channels ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Finds the part of the name that determines the slot: the text between its first braces, or all of it. Returns false if no channel's name
+ * can have the same part. */
+static bool tag_of(const struct lw_line *line, const char **tag, size_t *n) {
+    const char *open = memchr(line->name, '{', line->n_name), *end = line->name + line->n_name;
+    const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;
+    bool braces = close && close > open + 1;
+    *tag = braces ? open + 1 : line->name;
+    *n = braces ? (size_t)(close - open - 1) : line->n_name;
+    return braces || !memchr(line->name, '}', line->n_name);
+}
+
+/* Writes the name of the line's channel, as lock/lua/parts/waiting.lua does. */
+static void add_channel(const struct lw_waking *k, const struct lw_line *line, struct lw_text *out) {
+    const char *tag;
+    size_t n;
+    tag_of(line, &tag, &n);
+    lw_text_addf(out, "lwl:wake:{");
+    lw_text_add(out, tag, n);
+    lw_text_addf(out, "}:%s", k->client->sharded_id);
+}
+
+static void add_command(struct lw_text *out, const char *word, const char *channel, size_t n) {
+    lw_text_addf(out, "*2\r\n$%zu\r\n%s\r\n$%zu\r\n", strlen(word), word, n);
+    lw_text_add(out, channel, n);
+    lw_text_add(out, "\r\n", 2);
+}
+
+static void say(struct lw_waking *k, struct lw_ear *ear, const char *word, const struct lw_line *line) {
+    struct lw_text channel = {0};
+    add_channel(k, line, &channel);
+    add_command(&ear->out, word, channel.p, channel.n);
+    ear->out.failed = ear->out.failed || channel.failed;
+    lw_text_free(&channel);
+}
+
+/* --- lines; the waking's mutex is held ------------------------------------------------------------------------------------------------ */
+
+static void set_up(struct lw_line *line, bool up) {
+    if (line->up == up) return;
+    line->up = up;
+    lw_line_wake(line); /* the first waiter may have missed a message, or must tell Redis that this client listens now */
+}
+
+static void push_asked(struct lw_ear *ear, struct lw_line *line) {
+    line->asked = true;
+    line->asked_after = NULL;
+    if (ear->last_asked)
+        ear->last_asked->asked_after = line;
+    else
+        ear->first_asked = line;
+    ear->last_asked = line;
+}
+
+static struct lw_line *pop_asked(struct lw_ear *ear) {
+    struct lw_line *line = ear->first_asked;
+    if (!line) return NULL;
+    ear->first_asked = line->asked_after;
+    if (!ear->first_asked) ear->last_asked = NULL;
+    line->asked = false;
+    return line;
+}
+
+/* Takes the line away from its ear. No SSUBSCRIBE for the line may be unanswered there. */
+static void detach(struct lw_line *line, int64_t retry_ms) {
+    if (line->ear) line->ear->lines--;
+    line->ear = NULL;
+    line->retry_ms = retry_ms;
+    set_up(line, false);
+}
+
+/* Calls visit() for every line. The function visit() may free its line. */
+static void each_line(struct lw_waking *k, void (*visit)(void *ctx, struct lw_line *line), void *ctx) {
+    for (int i = 0; i < LW_LINE_BUCKETS; i++)
+        for (struct lw_line *line = k->bucket[i], *next; line; line = next) {
+            next = line->next;
+            visit(ctx, line);
+        }
+}
+
+static struct lw_ear *ear_at(const struct ears *e, uint64_t peer) {
+    for (size_t i = 0; i < e->n; i++)
+        if (e->ear[i]->peer == peer) return e->ear[i];
+    return NULL;
+}
+
+static void attach(struct lw_waking *k, struct lw_line *line, struct lw_ear *ear) {
+    line->ear = ear;
+    ear->lines++;
+    if (ear->plain) {
+        set_up(line, ear->up);
+    } else {
+        say(k, ear, "SSUBSCRIBE", line);
+        push_asked(ear, line);
+    }
+}
+
+/* The state of one walk over all lines. */
+struct pass {
+    struct ears *ears;
+    int64_t now, next_ms; /* boot clock; when the next walk is due */
+    bool moved;
+    uint64_t wanted; /* a peer that has no ear yet, and needs one; 0: none */
+};
+
+static void due(struct pass *p, int64_t at_ms) {
+    if (at_ms < p->next_ms) p->next_ms = at_ms;
+}
+
+static void tidy(struct pass *p, struct lw_line *line) {
+    struct lw_waking *k = p->ears->waking;
+    int64_t at_ms = line->empty_ms + LINGER_MS;
+    due(p, p->now < at_ms ? at_ms : p->now + RETRY_MS);
+    if (p->now < at_ms || line->asked) return;
+    if (line->ear && !line->ear->plain) say(k, line->ear, "SUNSUBSCRIBE", line);
+    detach(line, 0);
+    *lw_line_find(k, line->name, line->n_name) = line->next;
+    free(line);
+}
+
+static void find_ear(struct pass *p, struct lw_line *line) {
+    struct lw_waking *k = p->ears->waking;
+    uint64_t owner = lw_peer_known(k->client, line->slot);
+    struct lw_ear *ear = owner ? ear_at(p->ears, owner) : NULL;
+    const char *tag;
+    size_t n;
+    if (!owner || !tag_of(line, &tag, &n) || (!ear && p->ears->n == EARS_MAX)) {
+        due(p, line->retry_ms = p->now + RETRY_MS);
+    } else if (ear && ear->redis) {
+        attach(k, line, ear);
+    } else if (ear && p->now < ear->rest_until_ms) {
+        due(p, line->retry_ms = ear->rest_until_ms);
+    } else {
+        p->wanted = owner;
+    }
+}
+
+static void visit(void *ctx, struct lw_line *line) {
+    struct pass *p = ctx;
+    if (!line->first) {
+        tidy(p, line);
+        return;
+    }
+    if (p->moved && line->ear && !line->asked) {
+        uint64_t owner = lw_peer_known(p->ears->waking->client, line->slot);
+        if (owner && owner != line->ear->peer) detach(line, 0); /* the node that has lost the slot ended the subscription itself */
+    }
+    if (line->ear) return;
+    if (p->now < line->retry_ms)
+        due(p, line->retry_ms);
+    else
+        find_ear(p, line);
+}
+
+/* --- ears ----------------------------------------------------------------------------------------------------------------------------- */
+
+static void add_words(struct lw_text *out, const char *const *word, int n) {
+    lw_text_addf(out, "*%d\r\n", n);
+    for (int i = 0; i < n; i++) lw_text_addf(out, "$%zu\r\n%s\r\n", strlen(word[i]), word[i]);
+}
+
+static void loses(void *ctx, struct lw_line *line) {
+    struct lw_ear *ear = ctx;
+    if (line->ear == ear) line->asked = false, detach(line, 0);
+}
+
+/* Closes the ear's connection; the ear connects again after a pause. Its lines look for an ear again. */
+static void shut(struct ears *e, struct lw_ear *ear) {
+    int64_t now = lw_boot_ms();
+    lw_redis_close(ear->redis);
+    ear->redis = NULL;
+    ear->up = ear->asked = false;
+    lw_text_free(&ear->out);
+    ear->rest_ms = ear->rest_ms ? 2 * ear->rest_ms : REST_MS;
+    if (ear->rest_ms > REST_MAX_MS) ear->rest_ms = REST_MAX_MS;
+    ear->rest_until_ms = now + ear->rest_ms / 2 + (int64_t)lw_random((uint64_t)ear->rest_ms);
+    pthread_mutex_lock(&e->waking->mutex);
+    ear->first_asked = ear->last_asked = NULL;
+    each_line(e->waking, loses, ear);
+    pthread_mutex_unlock(&e->waking->mutex);
+    atomic_store(&e->waking->changed, true);
+}
+
+static void free_ear(struct lw_ear *ear) {
+    if (ear->redis) lw_redis_close(ear->redis);
+    lw_redis_url_free(&ear->at);
+    lw_text_free(&ear->out);
+    free(ear);
+}
+
+/* Begins to connect. The login and, for plain channels, the subscription are sent as soon as the connection is there. */
+static void dial(struct ears *e, struct lw_ear *ear) {
+    struct latchwork_client *c = e->waking->client;
+    struct lw_err why = {0};
+    ear->redis = lw_redis_start(&ear->at, &why);
+    ear->greeted = 0;
+    ear->heard_ms = lw_boot_ms();
+    if (!ear->redis) {
+        ear->rest_ms = REST_MAX_MS;
+        ear->rest_until_ms = ear->heard_ms + REST_MAX_MS;
+        return;
+    }
+    lw_redis_login(&ear->at, c->name, &ear->login);
+    for (size_t i = 0; i < ear->login.n; i++) add_words(&ear->out, ear->login.command[i].word, ear->login.command[i].n);
+    ear->plain = atomic_load(&e->waking->plain);
+    if (!ear->plain) return;
+    char channel[sizeof "lwl:wake:" + LW_CLIENT_ID];
+    int n = snprintf(channel, sizeof channel, "lwl:wake:%s", c->id);
+    add_command(&ear->out, "SUBSCRIBE", channel, (size_t)n);
+}
+
+/* Opens an ear at a peer. If that is impossible, the lines that want it try again later. */
+static void open_ear(struct ears *e, uint64_t peer) {
+    struct lw_ear *ear = ear_at(e, peer);
+    if (!ear) {
+        ear = calloc(1, sizeof *ear);
+        if (!ear) return;
+        ear->peer = peer;
+        if (!lw_peer_url(e->waking->client, peer, &ear->at)) {
+            free(ear);
+            return;
+        }
+        e->ear[e->n++] = ear;
+    }
+    dial(e, ear);
+}
+
+/* Gives each line an ear, and removes the lines that are empty. Returns the boot clock at which to do so again. */
+static int64_t look_after_lines(struct ears *e) {
+    struct lw_waking *k = e->waking;
+    struct pass p = {.ears = e};
+    for (int opened = 0;; opened++) {
+        p.moved = atomic_exchange(&k->moved, false) || p.moved;
+        atomic_store(&k->changed, false);
+        p.now = lw_boot_ms();
+        p.next_ms = p.now + TURN_MAX_MS;
+        p.wanted = 0;
+        pthread_mutex_lock(&k->mutex);
+        each_line(k, visit, &p);
+        pthread_mutex_unlock(&k->mutex);
+        if (!p.wanted) return p.next_ms;
+        if (opened == EARS_MAX) return p.now + RETRY_MS;
+        size_t before = e->n;
+        open_ear(e, p.wanted);
+        if (e->n == before && !ear_at(e, p.wanted)) return p.now + RETRY_MS; /* memory is short, so try again later */
+    }
+}
+
+/* Frees the ears that no line uses. */
+static void drop_ears(struct ears *e, int64_t now) {
+    for (size_t i = 0; i < e->n;) {
+        struct lw_ear *ear = e->ear[i];
+        bool unused = !ear->lines && now >= ear->rest_until_ms && now - ear->heard_ms > LINGER_MS;
+        if (unused) {
+            free_ear(ear);
+            e->ear[i] = e->ear[--e->n];
+        } else {
+            i++;
+        }
+    }
+}
+
+/* --- messages ------------------------------------------------------------------------------------------------------------------------- */
+
+static bool is_word(const redisReply *r, const char *word) { return r->type == REDIS_REPLY_STRING && !strcmp(r->str, word); }
+
+/* Names the ear and the slot whose subscriptions the node has ended. */
+struct ended {
+    struct lw_ear *ear;
+    int slot;
+};
+static void ends(void *ctx, struct lw_line *line) {
+    const struct ended *e = ctx;
+    if (line->ear == e->ear && line->slot == e->slot && !line->asked) detach(line, 0);
+}
+
+static void hears(void *ctx, struct lw_line *line) {
+    if (line->ear == ctx) set_up(line, true);
+}
+
+/* Takes the confirmation of the oldest SSUBSCRIBE. Returns false if it confirms another channel. */
+static bool confirm(struct lw_waking *k, struct lw_ear *ear, const redisReply *channel) {
+    struct lw_line *line = pop_asked(ear);
+    struct lw_text wanted = {0};
+    if (!line) return false;
+    add_channel(k, line, &wanted);
+    bool same =
+        !wanted.failed && channel->type == REDIS_REPLY_STRING && wanted.n == channel->len && !memcmp(wanted.p, channel->str, wanted.n);
+    lw_text_free(&wanted);
+    if (same) set_up(line, true);
+    return same;
+}
+
+/* Takes a message. The mutex is held. Returns false if the connection must be closed. */
+static bool take_push(struct lw_waking *k, struct lw_ear *ear, const redisReply *r) {
+    if (is_word(r->element[0], "pong")) return true;
+    if (r->elements != 3) return false;
+    if (is_word(r->element[0], "ssubscribe")) return confirm(k, ear, r->element[1]);
+    if (is_word(r->element[0], "smessage") || is_word(r->element[0], "message")) {
+        if (r->element[2]->type != REDIS_REPLY_STRING) return false;
+        lw_line_wake(*lw_line_find(k, r->element[2]->str, (size_t)r->element[2]->len));
+    } else if (is_word(r->element[0], "sunsubscribe") && r->element[1]->type == REDIS_REPLY_STRING) {
+        struct ended ended = {ear, lw_slot(r->element[1]->str, (size_t)r->element[1]->len)};
+        each_line(k, ends, &ended);
+        atomic_store(&k->changed, true);
+    } else if (is_word(r->element[0], "subscribe")) {
+        ear->up = true;
+        each_line(k, hears, ear);
+    }
+    return true;
+}
+
+/* Takes the refusal of a subscription. Returns false if the connection must be closed. */
+static bool refused(struct lw_waking *k, struct lw_ear *ear, const char *text) {
+    struct lw_turn turn;
+    bool turned = lw_peer_turned(k->client, ear->redis, text, LW_ANY_SLOT, &turn);
+    if (!turned) {
+        atomic_store(&k->plain, true); /* the server is too old for sharded channels, or the user has no right to them */
+        return false;
+    }
+    pthread_mutex_lock(&k->mutex);
+    struct lw_line *line = pop_asked(ear);
+    if (line) detach(line, turn.wait || turn.ask ? lw_boot_ms() + RETRY_MS : 0);
+    pthread_mutex_unlock(&k->mutex);
+    atomic_store(&k->changed, true);
+    return line;
+}
+
+static bool take_reply(struct lw_waking *k, struct lw_ear *ear, const redisReply *r) {
+    struct lw_err ignored = {0};
+    if (ear->greeted < ear->login.n) return !lw_redis_login_answer(&ear->login, ear->greeted++, r, &ignored);
+    if (r->type == REDIS_REPLY_ERROR) return refused(k, ear, r->str);
+    if (r->type == REDIS_REPLY_STATUS) return true; /* a connection without a subscription gets this answer to PING */
+    if (r->type != REDIS_REPLY_ARRAY || !r->elements) return false;
+    pthread_mutex_lock(&k->mutex);
+    bool good = take_push(k, ear, r);
+    if (good) ear->rest_ms = 0;
+    pthread_mutex_unlock(&k->mutex);
+    return good;
+}
+
+static bool read_in(struct lw_waking *k, struct lw_ear *ear) {
+    bool good = true;
+    if (lw_redis_read(ear->redis)) ear->heard_ms = lw_boot_ms(), ear->asked = false;
+    for (redisReply *reply; good && (reply = lw_redis_parsed(ear->redis));) {
+        good = take_reply(k, ear, reply);
+        freeReplyObject(reply);
+    }
+    return good && !ear->redis->err;
+}
+
+static bool write_out(struct lw_ear *ear) {
+    struct lw_err why = {0};
+    if (ear->out.failed) return false;
+    ssize_t n = ear->out.n ? lw_stream_write(&ear->redis->stream, ear->out.p, ear->out.n, &why) : 0;
+    if (n < 0) return false;
+    memmove(ear->out.p, ear->out.p + n, n ? ear->out.n - (size_t)n : 0);
+    ear->out.n -= (size_t)n;
+    return true;
+}
+
+/* Sends PING to a node that was silent for long. Returns false if the node has not answered in time, or the connection was not made in
+ * time. */
+static bool is_alive(struct lw_waking *k, struct lw_ear *ear, bool ready) {
+    static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+    int64_t silent_ms = lw_boot_ms() - ear->heard_ms;
+    if (!ready || ear->greeted < ear->login.n) return silent_ms < k->client->connect_ms;
+    if (silent_ms < LW_SILENT_MS) return true;
+    if (ear->asked) return silent_ms < 2 * LW_SILENT_MS;
+    lw_text_add(&ear->out, ping, sizeof ping - 1);
+    return ear->asked = true;
+}
+
+/* Reads and writes as much as the ear's socket allows without waiting. */
+static void work_on(struct ears *e, struct lw_ear *ear, short events) {
+    struct lw_err why = {0};
+    int ready = lw_stream_go_on(&ear->redis->stream, &ear->at, &why);
+    bool good = ready >= 0 && ear->plain == atomic_load(&e->waking->plain) && is_alive(e->waking, ear, ready);
+    if (good && ready && events) good = read_in(e->waking, ear);
+    if (good && ready) good = write_out(ear);
+    if (!good) shut(e, ear);
+}
+
+/* --- the thread ----------------------------------------------------------------------------------------------------------------------- */
+
+static void wait_for_events(struct ears *e, int64_t until_ms, short *events) {
+    struct pollfd fd[EARS_MAX + 1] = {{.fd = e->waking->rouse_fd, .events = POLLIN}};
+    uint64_t ignored;
+    for (size_t i = 0; i < e->n; i++) {
+        const struct lw_ear *ear = e->ear[i];
+        fd[i + 1] = (struct pollfd){.fd = ear->redis ? ear->redis->stream.fd : -1};
+        if (ear->redis) fd[i + 1].events = lw_stream_events(&ear->redis->stream, ear->out.n > 0);
+    }
+    int64_t left = until_ms - lw_boot_ms(), most = e->n ? LINGER_MS : TURN_MAX_MS;
+    poll(fd, e->n + 1, (int)(left < 0 ? 0 : left < most ? left : most));
+    for (size_t i = 0; i < e->n; i++) events[i] = fd[i + 1].revents;
+    if (fd[0].revents && read(e->waking->rouse_fd, &ignored, sizeof ignored) < 0) return; /* reading resets the eventfd */
+}
+
+void *lw_listen_in_cluster(void *arg) {
+    struct lw_waking *k = arg;
+    struct ears e = {.waking = k};
+    short events[EARS_MAX];
+    int64_t next_ms = 0;
+    while (!atomic_load(&k->stopping)) {
+        if (atomic_load(&k->changed) || atomic_load(&k->moved) || lw_boot_ms() >= next_ms) next_ms = look_after_lines(&e);
+        wait_for_events(&e, atomic_load(&k->changed) ? 0 : next_ms, events);
+        for (size_t i = 0; i < e.n; i++)
+            if (e.ear[i]->redis) work_on(&e, e.ear[i], events[i]);
+        drop_ears(&e, lw_boot_ms());
+    }
+    for (size_t i = 0; i < e.n; i++) free_ear(e.ear[i]);
+    return NULL;
+}

@@ -1,0 +1,3 @@
+module latchwork
+
+go 1.19

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Follows the tutorials for handlers (doc/tutorial-python.md, -node.md, -cpp.md) as a new user would: in an empty folder, with what `make install`
+installs, running each command and writing each file as the page has it. Usage: test_tutorials.py [BUILD]"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+BUILD = sys.argv[1] if len(sys.argv) > 1 else "build"
+LIMIT_S = 180
+
+
+def steps(page):
+    """Yields (language, code, the text before it) for each block of the page. A block without a language shows output."""
+    text, code, language = [], [], None
+    with open(os.path.join(ROOT, "doc", page)) as f:
+        lines = f.readlines()
+    for line in lines:
+        if not line.startswith("```"):
+            (text if language is None else code).append(line)
+        elif language is None:
+            language = line.strip()[3:]
+        else:
+            if language:
+                yield language, "".join(code), " ".join("".join(text).split())
+            text, code, language = [], [], None
+
+
+class Tutorials(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.prefix = tempfile.mkdtemp(prefix="latchwork-installed-")
+        cls.addClassCleanup(shutil.rmtree, cls.prefix)
+        env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
+        made = subprocess.run(["make", "--no-print-directory", "install", "B=" + BUILD, "PREFIX=" + cls.prefix], cwd=ROOT, env=env,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+        assert made.returncode == 0, made.stdout
+
+    def setUp(self):
+        self.home = tempfile.mkdtemp(prefix="latchwork-tutorial-")
+        self.addCleanup(shutil.rmtree, self.home)
+        self.env = dict(os.environ, PATH=self.prefix + "/bin:" + os.environ["PATH"], PKG_CONFIG_PATH=self.prefix + "/lib/pkgconfig",
+                        TMPDIR=self.home, CXX="c++")
+        for name in ("LATCHWORK_JOURNAL", "BROKER", "REDIS", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
+            self.env.pop(name, None)
+        self.here = self.home
+        self.terminals = []
+        self.addCleanup(self.close_terminals)
+
+    def close_terminals(self):
+        for p in reversed(self.terminals):
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGINT)
+            try:
+                p.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(p.pid, signal.SIGKILL)
+                p.wait()
+
+    def run_here(self, code):
+        """Runs a block in the terminal of the reader, whose folder and exported variables stay. Returns what it prints."""
+        state = os.path.join(self.home, ".state")
+        script = 'cd "%s"\n%s\n{ pwd; env -0; } >"%s"\n' % (self.here, code, state)
+        p = subprocess.run(["bash", "-ec", script], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True, timeout=LIMIT_S)
+        self.assertEqual(p.returncode, 0, "%s\n%s\n%s" % (code, p.stdout[-3000:], p.stderr[-3000:]))
+        with open(state) as f:
+            folder, env = f.read().split("\n", 1)
+        self.here = folder
+        self.env.update(v.split("=", 1) for v in env.split("\0") if "=" in v)
+        return p.stdout
+
+    def open_terminal(self, code):
+        out = os.path.join(self.home, ".terminal%d" % len(self.terminals))
+        with open(out, "wb") as f:
+            self.terminals.append(subprocess.Popen(["bash", "-ec", "exec " + code], cwd=self.here, env=self.env, stdin=subprocess.DEVNULL, stdout=f,
+                                                   stderr=f, start_new_session=True))
+        if "latchwork dev" in code:
+            until = time.monotonic() + 60
+            while not re.search(r"^  workers ", self.said(out), re.M):
+                self.assertLess(time.monotonic(), until, self.said(out))
+                time.sleep(0.1)
+            self.dev = self.said(out)
+            time.sleep(3)  # time in which `latchwork dev` produces orders, which the page drains later
+        else:
+            time.sleep(1)
+
+    @staticmethod
+    def said(path):
+        with open(path, errors="replace") as f:
+            return f.read()
+
+    def follow(self, page):
+        """Returns all that the commands of the page print."""
+        out = ""
+        for language, code, text in steps(page):
+            named = re.findall(r"`([^` ]+)`", text)
+            if language != "sh":
+                self.assertTrue(named, "no file is named before: " + code)
+                name = [n for n in named if "." in n][-1] if "Replace" in text else named[-1]
+                with open(os.path.join(self.here, name), "w") as f:
+                    f.write(code)
+            elif re.search(r"in a (second|third) terminal,", text):
+                self.open_terminal(code)
+            elif code.startswith("export BROKER="):
+                broker = re.search(r"^  broker +(\S+)", self.dev, re.M).group(1)
+                redis = re.search(r"^  redis +(\S+)", self.dev, re.M).group(1)
+                out += self.run_here("export BROKER=%s REDIS=%s" % (broker, redis))
+            else:
+                out += self.run_here(code)
+        self.assertGreaterEqual(out.count("; as expected"), 3)
+        self.drained = int(re.search(r"^done (\d+) dead 0 .* in ", out, re.M).group(1))
+        self.assertGreater(self.drained, 100)
+        return out
+
+    def test_python(self):
+        out = self.follow("tutorial-python.md")
+        self.assertIn("\n14\n", out)
+        self.assertRegex(out.splitlines()[-1], r"^\d+\|\d+$")
+
+    def test_node(self):
+        out = self.follow("tutorial-node.md")
+        self.assertGreater(int(out.split()[-1]), 100)
+
+    def test_cpp(self):
+        self.follow("tutorial-cpp.md")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,7 @@
+module sdk_go
+
+go 1.19
+
+require latchwork v0.0.0
+
+replace latchwork => ../../../../sdk/go

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The handler `insert` with a real PostgreSQL, while workers, connections and the server itself die. Arguments: build folder
+[scenario…]. If a fault counted an attempt, scenarios with `max_attempts` 1 would have a dead letter."""
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+
+from lib import oracles
+from lib.latchwork import config
+from lib.postgres import Postgres
+from lib.process import boot_us, send, wait_until
+from lib.scenario import SOAK, main, scenario
+
+ONCE = {"max_attempts": 1, "backoff_ms": 20}
+
+
+def write_private(path, text):
+    with open(path, "w") as f:
+        f.write(text)
+    os.chmod(path, 0o600)
+
+
+def handler(url, on_conflict="update", key="id", **more):
+    columns = {"id": "/id", "seq": "/seq", "amount": "/amount"}
+    return dict({"type": "insert", "store": url, "table": "orders", "columns": columns, "primary_key": [key], "on_conflict": on_conflict}, **more)
+
+
+def check_connect(t, section):
+    """Returns what `check --connect` says of a handler."""
+    path = os.path.join(t.dir, "check.json")
+    with open(path, "w") as f:
+        json.dump(config(t.id, t.kafka.brokers, t.redis.url, t.topics, handler=section), f)
+    told = subprocess.run([os.path.join(t.rig.build, "latchwork"), "check", "-c", path, "--connect"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=60)
+    return told.stdout
+
+
+def make_table(pg, key="id"):
+    """Makes the table, and a history of every effect on it, so that overwritten rows are seen as well."""
+    pg.sql("""
+        CREATE TABLE orders (id text, seq bigint, amount integer, PRIMARY KEY (%s));
+        CREATE TABLE history (n bigserial PRIMARY KEY, id text, seq bigint);
+        CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN INSERT INTO history (id, seq) VALUES (NEW.id, NEW.seq); RETURN NULL; END $$;
+        CREATE TRIGGER note AFTER INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION note();
+    """ % key)
+
+
+def newest_by_key(t):
+    """Returns the reference model: the last record of each id. All records of an id are in one partition here."""
+    model = {}
+    for topic in t.topics:
+        for record in t.kafka.dump(topic):
+            payload = json.loads(record["payload"])
+            at = (record["partition"], record["offset"])
+            if payload["id"] not in model or model[payload["id"]][0] < at:
+                model[payload["id"]] = (at, payload["seq"], payload["amount"])
+    return sorted([k, str(seq), str(amount)] for k, (_, seq, amount) in model.items())
+
+
+def judge_table(t, pg, messages):
+    """O3: each message took effect exactly once, per key in order; the table equals the reference model, and no message is a dead letter."""
+    history = [(key, int(seq)) for key, seq in pg.sql("SELECT id, seq FROM history ORDER BY n")]
+    t.expect(oracles.effects(history, messages))
+    t.same(sorted(pg.sql("SELECT id, seq, amount FROM orders")) == newest_by_key(t), True, "the table equals the reference")
+    t.same(t.dead_letters(), [], "dead letters")
+    counted = pg.sql("SELECT coalesce(sum(n), 0) FROM latchwork_count")
+    t.same(counted, [[str(messages)]], "latchwork_count")
+
+
+def finish(t, run, pg, messages):
+    t.wait_finished()
+    run.stop()
+    judge_table(t, pg, messages)
+
+
+def disturb(t, every_s, fault):
+    """Calls fault() every `every_s` seconds while there is load. Returns the number of calls."""
+    n = 0
+    while t.producing() or n < 3:
+        time.sleep(every_s)
+        fault()
+        n += 1
+    return n
+
+
+@scenario
+def workers_killed(t):
+    """kill -9 of a random worker every 1.5 s: the messages that it had in flight come again, and each takes effect once."""
+    with Postgres() as pg:
+        make_table(pg)
+        t.start_redis()
+        t.make_topics(1)
+        run = t.start(handler=handler(pg.url))
+        run.wait_workers(4)
+        t.generate(12000 * SOAK, keys=400, rate=1500, partitioner="key", wait=False)
+        t.figure(kills=disturb(t, 1.5, lambda: run.kill_worker(random.choice(run.workers()))))
+        finish(t, run, pg, 12000 * SOAK)
+
+
+@scenario
+def same_rows_from_two_groups(t):
+    """Two applications read the same two topics and write the same rows: each row is there once, and nobody fails."""
+    with Postgres() as pg:
+        t.start_redis()
+        t.make_topics(2)
+        section = handler(pg.url, "ignore", "seq", create=True)
+        run = t.start(handler=section, retry=ONCE)
+        other = t.start("--set", "name=" + t.id + "-other", handler=section, retry=ONCE, redis={"url": t.redis.url},
+                        kafka={"properties": {"group.id": t.id + "-other"}})
+        t.generate(8000 * SOAK, keys=300, rate=2000, wait=False)
+        t.wait_finished()
+        wait_until(lambda: pg.sql("SELECT coalesce(sum(n), 0) FROM latchwork_count") == [[str(16000 * SOAK)]], 60, "end of the other group")
+        for instance in (run, other):
+            instance.stop()
+        t.same(pg.sql("SELECT count(*), count(DISTINCT seq), max(seq::bigint) FROM orders"),
+               [[str(8000 * SOAK), str(8000 * SOAK), str(8000 * SOAK - 1)]], "rows")
+        t.same(t.dead_letters(), [], "dead letters")
+
+
+@scenario
+def server_restarted(t):
+    """The server crashes and comes back, twice, once after 4 s: messages wait, and no attempt is counted."""
+    with Postgres() as pg:
+        make_table(pg)
+        t.start_redis()
+        t.make_topics(1)
+        run = t.start(handler=handler(pg.url), retry=ONCE)
+        run.wait_workers(4)
+        t.generate(9000 * SOAK, keys=300, rate=900, partitioner="key", wait=False)
+        for away_s in (0.2, 4):
+            time.sleep(2)
+            before = pg.sql("SELECT count(*) FROM history")
+            pg.kill()
+            time.sleep(away_s)
+            pg.start()
+            wait_until(lambda before=before: pg.sql("SELECT count(*) FROM history") > before, 60, "messages after the restart")
+        finish(t, run, pg, 9000 * SOAK)
+        t.check("pausing for" in run.log(), "no outage was logged")
+        t.figure(pauses=run.log().count("pausing for"))
+
+
+@scenario
+def connections_ended(t):
+    """An administrator ends all connections every 0.7 s. The handlers connect again, and no attempt is counted."""
+    with Postgres() as pg:
+        make_table(pg)
+        t.start_redis()
+        t.make_topics(1)
+        run = t.start(handler=handler(pg.url), retry=ONCE)
+        run.wait_workers(4)
+        t.generate(9000 * SOAK, keys=300, rate=1500, partitioner="key", wait=False)
+        t.figure(times=disturb(t, 0.7, pg.end_backends))
+        finish(t, run, pg, 9000 * SOAK)
+
+
+@scenario
+def behind_pgbouncer(t):
+    """PgBouncer in transaction mode, with fewer connections than there are threads; the server's connections are ended now and then."""
+    with Postgres() as pg:
+        make_table(pg)
+        pg.start_bouncer()
+        t.start_redis()
+        t.make_topics(1)
+        run = t.start(handler=handler(pg.bouncer_url), retry=ONCE)
+        run.wait_workers(4)
+        t.generate(9000 * SOAK, keys=300, rate=1500, partitioner="key", wait=False)
+        t.figure(times=disturb(t, 1.5, pg.end_backends))
+        finish(t, run, pg, 9000 * SOAK)
+
+
+@scenario
+def deadlocks(t):
+    """Other sessions update the same rows in random order. PostgreSQL ends some of our transactions, which are repeated."""
+    with Postgres() as pg:
+        make_table(pg)
+        pg.sql("ALTER TABLE orders ADD COLUMN touched integer; DROP TRIGGER note ON orders;"
+               "CREATE TRIGGER note AFTER INSERT OR UPDATE OF seq ON orders FOR EACH ROW EXECUTE FUNCTION note()")
+        t.start_redis()
+        t.make_topics(1)
+        run = t.start(handler=handler(pg.url), retry=ONCE)
+        run.wait_workers(4)
+        t.generate(9000 * SOAK, keys=40, rate=1500, partitioner="key", wait=False)
+
+        def tangle():
+            ids = pg.sql("SELECT id FROM orders ORDER BY random() LIMIT 12")
+            pg.psql("BEGIN; SET LOCAL deadlock_timeout = '20s'; %s; COMMIT" % "; ".join(
+                "UPDATE orders SET touched = 1 WHERE id = '%s'; SELECT pg_sleep(0.02)" % i for i, in ids))
+
+        disturb(t, 0.05, tangle)
+        finish(t, run, pg, 9000 * SOAK)
+        found = int(pg.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")[0][0])
+        t.figure(deadlocks=found)
+        t.check(found, "there was no deadlock")
+
+
+@scenario
+def stopped_workers_are_stale(t):
+    """Workers are stopped while they wait for the store, until other workers have taken over their partitions and keys. Their late
+    writes are refused."""
+    with Postgres() as pg:
+        make_table(pg)
+        t.start_redis()
+        t.make_topics(1)
+        run = t.start(lock={"ttl_ms": 500}, handler=handler(pg.url),
+                      kafka={"properties": {"session.timeout.ms": "1000", "heartbeat.interval.ms": "200"}})
+        run.wait_workers(4)
+        t.generate(9000 * SOAK, keys=40, rate=1000, partitioner="key", wait=False)
+        n = 0
+        while t.producing() or n < 3:
+            wait_until(lambda: len(run.workers()) == 4, 30, "workers")
+            gate = pg.hold("LOCK TABLE latchwork_fences")  # from now on every statement of a handler has to wait, while its lease is live
+            time.sleep(0.2)
+            pid = random.choice(run.workers())
+            send(pid, signal.SIGSTOP)
+            t.stops.append((pid, boot_us()))
+            pg.release(gate)
+            time.sleep(2.2)
+            send(pid, signal.SIGCONT)
+            n += 1
+        finish(t, run, pg, 9000 * SOAK)
+        t.figure(stops=n)
+
+
+@scenario
+def tls_and_passwords(t):
+    """TLS with a verified certificate, and the password from a file: in the URL, and by PGPASSFILE. A wrong authority and a wrong password
+    are refused by `check --connect`, and no password is shown."""
+    with Postgres() as pg:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        pg.stop()
+        pg.listen(port)
+        pg.start()
+        make_table(pg)
+        pg.sql("CREATE ROLE loader LOGIN PASSWORD 'geheim'; GRANT CREATE ON SCHEMA public TO loader; GRANT ALL ON orders, history TO loader;"
+               "GRANT USAGE ON SEQUENCE history_n_seq TO loader")
+        write_private(pg.dir + "/password", "geheim\n")
+        write_private(pg.dir + "/pgpass", "127.0.0.1:%d:postgres:loader:geheim\n" % port)
+        t.start_redis()
+        t.make_topics(1)
+        form = "postgres://loader%s@127.0.0.1:%d/postgres?sslmode=verify-full&sslrootcert=%s/%s.pem"
+        good = form % (":${file:%s/password}" % pg.dir, port, pg.dir, "ca")
+        for url, why in ((good, None), (form % (":geheim", port, pg.dir, "other-ca"), "certificate verify failed"),
+                         (form % (":falsch", port, pg.dir, "ca"), "password authentication failed")):
+            told = check_connect(t, handler(url))
+            t.check((why or "handler: insert opens") in told, "check says: " + told)
+            t.check("geheim" not in told and "falsch" not in told, "check shows a password: " + told)
+        half = 2000 * SOAK
+        for environment, url in (({}, good), ({"PGPASSFILE": pg.dir + "/pgpass"}, form % ("", port, pg.dir, "ca"))):
+            t.tools = []
+            run = t.start(handler=handler(url), retry=ONCE, environment=environment)
+            t.generate(half, keys=300, partitioner="key")
+            t.wait_finished()
+            run.stop()
+            t.check("geheim" not in run.log(), "the log shows a password")
+        t.same(pg.sql("SELECT sum(n) FROM latchwork_count"), [[str(2 * half)]], "messages")
+
+
+@scenario
+def bad_rows(t):
+    """Every 25th message does not fit the table: just these are dead letters, each with PostgreSQL's reason."""
+    with Postgres() as pg:
+        pg.sql("CREATE TABLE orders (id text, seq bigint PRIMARY KEY, amount integer NOT NULL CHECK (amount >= 0))")
+        t.start_redis()
+        t.make_topics(1)
+        wrong = ['"x"', "-1", "null", "99999999999"]
+        bodies = ['{"id":"k%d","seq":%d,"amount":%s}' % (i % 300, i, wrong[i // 25 % 4] if i % 25 == 7 else i) for i in range(4000)]
+        t.kafka.produce(t.topics[0], [(i % 4, b"k%d" % (i % 300), body.encode()) for i, body in enumerate(bodies)])
+        run = t.start(handler=handler(pg.url, "dead", "seq"), retry=ONCE)
+        t.wait_finished()
+        run.stop()
+        reasons = sorted(d[b"reason"].decode() for d in t.dead_letters())
+        t.same(pg.sql("SELECT count(*) FROM orders"), [["3840"]], "rows")
+        t.same(len(reasons), 160, "dead letters")
+        for part in ('invalid input syntax for type integer: "x"', "violates check constraint", "violates not-null constraint", "is out of range for type integer"):
+            t.same(sum(part in r for r in reasons), 40, part)
+        t.same(pg.sql("SELECT count(*) FROM latchwork_seen"), [["0"]], "identities after the last commit")
+
+
+if __name__ == "__main__":
+    main()

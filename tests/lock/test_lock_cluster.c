@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests locks on a real cluster: three masters with a replica each, slots that move, and a master that is killed. */
+#include "cluster.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+static int start(void **state) {
+    (void)state;
+    return start_masters(true, NULL) ? 0 : -1;
+}
+static int stop(void **state) {
+    (void)state;
+    stop_nodes();
+    return 0;
+}
+static int clean(void **state) {
+    (void)state;
+    for (int i = 0; i < NODES; i++)
+        if (alive(i) && owner_of(0) >= 0)
+            say(i, "FLUSHALL"); /* a replica refuses this command, and deletes its data when its master does */
+    return 0;
+}
+
+/* Moves the slot of a lock to the next of the masters that are up. Pauses for first_ms before the keys move, and for last_ms before the new
+ * master becomes the owner. */
+static void move_slowly(int slot, int first_ms, int last_ms) {
+    int from = owner_of(slot), to = (from + 1) % MASTERS;
+    assert_true(from >= 0);
+    begin_move(slot, from, to);
+    lw_sleep_ms(first_ms);
+    assert_true(move_keys(slot, from, to) > 0);
+    lw_sleep_ms(last_ms);
+    end_move(slot, from, to);
+    assert_int_equal(owner_of(slot), to);
+}
+
+/* --- without faults ------------------------------------------------------------------------------------------------------------------- */
+
+static int count(void *ctx, const struct latchwork_lock_info *info) {
+    (void)info;
+    ++*(int *)ctx;
+    return 0;
+}
+
+static void every_kind_on_every_node(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_cluster(NULL);
+    const enum latchwork_kind kinds[] = {LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_REENTRANT, LATCHWORK_KIND_FAIR,
+                                         LATCHWORK_KIND_READ,  LATCHWORK_KIND_WRITE,     LATCHWORK_KIND_SEMAPHORE};
+    assert_ok(latchwork_client_ping(c, &error));
+    int on[MASTERS] = {0};
+    for (int i = 0; i < 30; i++) {
+        char name[16];
+        int n = 0;
+        snprintf(name, sizeof name, "k%d", i);
+        on[slot_of(name) * MASTERS / LW_SLOTS]++;
+        struct latchwork_lock *l = open_kind(c, name, kinds[i % 6], 5000);
+        struct latchwork_hold *h = take(l, 0);
+        assert_ok(latchwork_hold_renew(h, 0, &error));
+        assert_ok(latchwork_hold_check(h, &error));
+        assert_ok(latchwork_lock_show(l, count, &n, &error));
+        assert_int_equal(n, 1);
+        assert_ok(latchwork_hold_release(h, &error));
+        assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_show(l, count, &n, &error));
+        latchwork_lock_close(l);
+    }
+    for (int i = 0; i < MASTERS; i++) assert_true(on[i] > 0);
+    latchwork_client_close(c);
+}
+
+static void the_list_has_all_nodes(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_cluster(NULL);
+    struct latchwork_lock *l[30];
+    struct latchwork_hold *h[30];
+    int n = 0;
+    for (int i = 0; i < 30; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "l%d", i);
+        l[i] = open_kind(c, name, i % 2 ? LATCHWORK_KIND_SEMAPHORE : LATCHWORK_KIND_MUTEX, 20000);
+        h[i] = take(l[i], 0);
+    }
+    assert_ok(latchwork_lock_list(c, "l*", 0, count, &n, &error));
+    assert_int_equal(n, 30);
+    uint64_t fence = 0;
+    assert_ok(latchwork_lock_break(l[0], &fence, &error));
+    assert_true(fence > latchwork_hold_fence(h[0]));
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h[0], &error));
+    for (int i = 1; i < 30; i++) assert_ok(latchwork_hold_release(h[i], &error));
+    for (int i = 0; i < 30; i++) latchwork_lock_close(l[i]);
+    latchwork_client_close(c);
+}
+
+static void without_scripts(void **state) {
+    (void)state;
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_NO_SCRIPTS};
+    struct latchwork_client *c = open_cluster(&o);
+    for (int i = 0; i < 6; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "w%d", i);
+        struct latchwork_lock *l = open_kind(c, name, LATCHWORK_KIND_MUTEX, 5000);
+        struct latchwork_hold *h = take(l, 0), *other = NULL;
+        assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &other, &error));
+        assert_ok(latchwork_hold_renew(h, 0, &error));
+        assert_ok(latchwork_hold_release(h, &error));
+        latchwork_lock_close(l);
+    }
+    latchwork_client_close(c);
+}
+
+static void names_must_be_in_one_slot(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_cluster(NULL);
+    struct latchwork_lock_names names = {LATCHWORK_NAMES_INIT, .lock = {"a", 1}, .fence = {"b", 1}};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .names = &names};
+    assert_null(latchwork_lock_open(c, "x", &o, &error));
+    assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
+    const struct latchwork_row rows[] = {{"stock", "1"}, {"stock", "2"}};
+    assert_null(latchwork_rows_open(c, NULL, rows, 2, NULL, &error));
+    assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
+    assert_non_null(strstr(error.text, "give a prefix such as {stock}:"));
+    struct latchwork_lock *l = latchwork_rows_open(c, "{stock}:", rows, 2, NULL, &error);
+    if (!l) fail_msg("%s", error.text);
+    struct latchwork_hold *h = take(l, 0);
+    assert_ok(latchwork_hold_renew(h, 0, &error));
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    o.names = NULL;
+    o.flags = LATCHWORK_FLAG_PLAIN;
+    l = open_lock(c, "plain", &o);
+    h = take(l, 0);
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
+static void wrong_options(void **state) {
+    (void)state;
+    const char *const one[] = {"127.0.0.1:1"}, *const bad[] = {"redis://127.0.0.1:1"};
+    const struct latchwork_sentinels sentinels = {LATCHWORK_SENTINELS_INIT, .addresses = one, .n_addresses = 1, .master = "m"};
+    struct latchwork_sentinels nameless = sentinels, empty = sentinels, lost = sentinels;
+    nameless.master = NULL;
+    empty.n_addresses = 0;
+    lost.addresses = bad;
+    const struct {
+        const char *url, *says;
+        struct latchwork_client_options o;
+    } cases[] = {
+        {NULL, "url: none given", {LATCHWORK_CLIENT_INIT}},
+        {NULL, "either cluster or sentinels", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1, .sentinels = &sentinels}},
+        {"redis://h", "url must be NULL if there are sentinels", {LATCHWORK_CLIENT_INIT, .sentinels = &sentinels}},
+        {NULL, "cluster has 1 to 64 addresses", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 65}},
+        {NULL, "cluster has 1 to 64 addresses", {LATCHWORK_CLIENT_INIT, .n_cluster = 1}},
+        {NULL, "must be a host and a port", {LATCHWORK_CLIENT_INIT, .cluster = bad, .n_cluster = 1}},
+        {"redis://h/3", "no database but 0", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1}},
+        {"unix:///run/s", "a node of a cluster has a host", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1}},
+        {NULL, "db goes with sentinels", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1, .db = 1}},
+        {NULL, "options.user needs a password", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1, .user = "u"}},
+        {NULL, "master is missing", {LATCHWORK_CLIENT_INIT, .sentinels = &nameless}},
+        {NULL, "1 to 64 addresses are needed", {LATCHWORK_CLIENT_INIT, .sentinels = &empty}},
+        {NULL, "must be a host and a port", {LATCHWORK_CLIENT_INIT, .sentinels = &lost}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_null(latchwork_client_open(cases[i].url, &cases[i].o, &error));
+        assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
+        if (!strstr(error.text, cases[i].says)) fail_msg("%s: %s", cases[i].says, error.text);
+    }
+}
+
+/* --- contention ----------------------------------------------------------------------------------------------------------------------- */
+
+enum { THREADS = 6, ROUNDS = 25 };
+struct crowd {
+    struct latchwork_client *client;
+    atomic_int inside;
+    atomic_int wrong;
+    uint64_t last; /* the fence of the last hold; only the holder reads and writes it */
+};
+
+static void *take_turns(void *arg) {
+    struct crowd *crowd = arg;
+    struct latchwork_lock *l = latchwork_lock_open(crowd->client, "crowd", NULL, NULL);
+    for (int i = 0; l && i < ROUNDS; i++) {
+        struct latchwork_hold *h = NULL;
+        if (latchwork_lock_acquire(l, LIMIT_MS, &h, NULL) != LATCHWORK_LOCK_OK) {
+            atomic_fetch_add(&crowd->wrong, 1);
+            break;
+        }
+        if (atomic_fetch_add(&crowd->inside, 1)) atomic_fetch_add(&crowd->wrong, 1);
+        if (latchwork_hold_fence(h) <= crowd->last) atomic_fetch_add(&crowd->wrong, 1);
+        crowd->last = latchwork_hold_fence(h);
+        atomic_fetch_sub(&crowd->inside, 1);
+        if (latchwork_hold_release(h, NULL) != LATCHWORK_LOCK_OK) atomic_fetch_add(&crowd->wrong, 1);
+    }
+    latchwork_lock_close(l);
+    return NULL;
+}
+
+static void a_crowd(void **state) {
+    (void)state;
+    struct crowd crowd = {.client = open_cluster(NULL)};
+    pthread_t thread[THREADS];
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&thread[i], NULL, take_turns, &crowd), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    assert_int_equal(atomic_load(&crowd.wrong), 0);
+    latchwork_client_close(crowd.client);
+}
+
+/* --- waiting -------------------------------------------------------------------------------------------------------------------------- */
+
+/* A thread that waits for a lock, on a client of its own. */
+struct waiter {
+    struct latchwork_client *client;
+    struct latchwork_lock *lock;
+    pthread_t thread;
+    enum latchwork_result result;
+    int64_t got_ms; /* time on the boot clock at which the acquire returned */
+    uint64_t fence;
+};
+
+static void *wait_for_it(void *arg) {
+    struct waiter *w = arg;
+    struct latchwork_hold *h = NULL;
+    w->result = latchwork_lock_acquire(w->lock, LIMIT_MS, &h, NULL);
+    w->got_ms = lw_boot_ms();
+    w->fence = latchwork_hold_fence(h);
+    if (h) latchwork_hold_release(h, NULL);
+    return NULL;
+}
+
+static void begin_waiting(struct waiter *w, const char *name, enum latchwork_kind kind, const struct latchwork_client_options *o) {
+    *w = (struct waiter){.client = open_cluster(o)};
+    w->lock = open_kind(w->client, name, kind, 20000);
+    assert_int_equal(pthread_create(&w->thread, NULL, wait_for_it, w), 0);
+}
+
+static void end_waiting(struct waiter *w) {
+    pthread_join(w->thread, NULL);
+    latchwork_lock_close(w->lock);
+    latchwork_client_close(w->client);
+}
+
+static bool has_channel(int i) {
+    redisContext *c = lw_test_redis_connect(node[i]);
+    redisReply *r = redisCommand(c, "PUBSUB SHARDCHANNELS lwl:wake:*");
+    assert_true(r && r->type == REDIS_REPLY_ARRAY);
+    bool any = r->elements > 0;
+    freeReplyObject(r);
+    redisFree(c);
+    return any;
+}
+
+static void wait_for_channel(int i, bool wanted) {
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; has_channel(i) != wanted; lw_sleep_ms(5)) assert_true(lw_boot_ms() < until);
+    lw_sleep_ms(wanted ? 100 : 0); /* the waiter attempts once more, by which Redis learns whom to tell */
+}
+
+/* Each of these limits is less than the time after which a waiter looks by itself. */
+enum { SOON_MS = 2500, SOON_QUEUE_MS = 700 };
+
+/* The release of a lock wakes the waiter by a message in the lock's slot. */
+static void wakes(enum latchwork_kind kind, const char *name, const struct latchwork_client_options *o) {
+    struct latchwork_client *c = open_cluster(o);
+    struct latchwork_lock *l = open_kind(c, name, kind, 20000);
+    struct latchwork_hold *h = take(l, 0);
+    struct waiter w;
+    uint64_t fence = latchwork_hold_fence(h);
+    begin_waiting(&w, name, kind, o);
+    wait_for_channel(owner_of(slot_of(name)), true);
+    int64_t released_ms = lw_boot_ms();
+    assert_ok(latchwork_hold_release(h, &error));
+    end_waiting(&w);
+    assert_int_equal(w.result, LATCHWORK_LOCK_OK);
+    assert_true(w.fence > fence);
+    assert_true(w.got_ms - released_ms < (kind == LATCHWORK_KIND_MUTEX ? SOON_MS : SOON_QUEUE_MS));
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
+static void a_release_wakes(void **state) {
+    (void)state;
+    wakes(LATCHWORK_KIND_MUTEX, "m1", NULL);
+    wakes(LATCHWORK_KIND_FAIR, "f1", NULL);
+    wakes(LATCHWORK_KIND_WRITE, "rw1", NULL);
+    wakes(LATCHWORK_KIND_MUTEX, "{odd}name", NULL);
+    struct latchwork_client_options scriptless = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_NO_SCRIPTS};
+    wakes(LATCHWORK_KIND_MUTEX, "m2", &scriptless);
+}
+
+static void a_subscription_ends_with_its_line(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_cluster(NULL);
+    struct latchwork_lock *l = open_kind(c, "short", LATCHWORK_KIND_MUTEX, 20000);
+    struct latchwork_hold *h = take(l, 0), *none = NULL;
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 500, &none, &error));
+    wait_for_channel(owner_of(slot_of("short")), false);
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
+/* A waiter whose user has no right to sharded channels is woken through a plain channel, whose messages go to all nodes of the cluster. */
+static void a_user_without_sharded_channels(void **state) {
+    (void)state;
+    for (int i = 0; i < NODES; i++) say(i, "ACL SETUSER plain on >secret ~* &* +@all -ssubscribe");
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .user = "plain", .password = "secret"};
+    struct latchwork_client *c = open_cluster(NULL);
+    struct latchwork_lock *l = open_kind(c, "unsharded", LATCHWORK_KIND_MUTEX, 20000);
+    struct latchwork_hold *h = take(l, 0);
+    struct waiter w;
+    int owner = owner_of(slot_of("unsharded"));
+    begin_waiting(&w, "unsharded", LATCHWORK_KIND_MUTEX, &o);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; !strstr(say(owner, "CLIENT LIST TYPE pubsub"), "user=plain"); lw_sleep_ms(5))
+        assert_true(lw_boot_ms() < until);
+    lw_sleep_ms(300);
+    int64_t released_ms = lw_boot_ms();
+    assert_ok(latchwork_hold_release(h, &error));
+    end_waiting(&w);
+    assert_int_equal(w.result, LATCHWORK_LOCK_OK);
+    assert_true(w.got_ms - released_ms < SOON_MS);
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
+/* --- slots that move ------------------------------------------------------------------------------------------------------------------ */
+
+static struct latchwork_lock *renewed(struct latchwork_client *c, const char *name, int64_t ttl_ms) {
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = ttl_ms};
+    return open_lock(c, name, &o);
+}
+
+/* A hold survives three moves of its slot, although each move takes longer than a hold may go without renewal. */
+static void held_while_its_slot_moves(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_cluster(NULL);
+    struct latchwork_lock *l = renewed(c, "mover", 3000);
+    struct latchwork_hold *h = take(l, 0), *none = NULL;
+    for (int i = 0; i < 3; i++) {
+        move_slowly(slot_of("mover"), 100, 2500);
+        assert_false(latchwork_hold_lost(h));
+        assert_ok(latchwork_hold_check(h, &error));
+        assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &none, &error));
+    }
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
+/* While a client waits for a lock, the slot of the lock moves to another node. The release at that node wakes the waiter. */
+static void waited_for_while_its_slot_moves(void **state) {
+    (void)state;
+    const char *name = "moved";
+    struct latchwork_client *c = open_cluster(NULL);
+    struct latchwork_lock *l = renewed(c, name, 20000);
+    struct latchwork_hold *h = take(l, 0);
+    struct waiter w;
+    uint64_t fence = latchwork_hold_fence(h);
+    begin_waiting(&w, name, LATCHWORK_KIND_MUTEX, NULL);
+    wait_for_channel(owner_of(slot_of(name)), true);
+    for (int i = 0; i < 3; i++) {
+        int from = owner_of(slot_of(name));
+        move_slowly(slot_of(name), 50, 50);
+        int64_t moved_ms = lw_boot_ms();
+        wait_for_channel(owner_of(slot_of(name)), true);
+        assert_true(lw_boot_ms() - moved_ms < SOON_MS); /* the old node said that the subscription has ended */
+        wait_for_channel(from, false);
+    }
+    lw_sleep_ms(200);
+    int64_t released_ms = lw_boot_ms();
+    assert_ok(latchwork_hold_release(h, &error));
+    end_waiting(&w);
+    assert_int_equal(w.result, LATCHWORK_LOCK_OK);
+    assert_true(w.fence > fence);
+    assert_true(w.got_ms - released_ms < SOON_MS);
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
+/* A release in the middle of a move is repeated until the move is over. */
+struct move {
+    int slot, from, to;
+};
+static void *finish_move(void *arg) {
+    const struct move *m = arg;
+    lw_sleep_ms(300);
+    move_keys(m->slot, m->from, m->to);
+    end_move(m->slot, m->from, m->to);
+    return NULL;
+}
+static void released_while_its_slot_moves(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_cluster(NULL);
+    struct latchwork_lock *l = open_kind(c, "leaving", LATCHWORK_KIND_MUTEX, 20000);
+    struct latchwork_hold *h = take(l, 0);
+    struct move m = {.slot = slot_of("leaving")};
+    m.from = owner_of(m.slot);
+    m.to = (m.from + 1) % MASTERS;
+    begin_move(m.slot, m.from, m.to);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, finish_move, &m), 0);
+    int64_t since_ms = lw_boot_ms();
+    assert_ok(latchwork_hold_release(h, &error));
+    assert_true(lw_boot_ms() - since_ms > 200);
+    pthread_join(thread, NULL);
+    h = take(l, 0);
+    assert_ok(latchwork_hold_release(h, &error));
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
+/* --- a master that is killed ---------------------------------------------------------------------------------------------------------- */
+
+enum { CONTENDERS = 3, LOG_MAX = 4096 };
+struct grant {
+    uint64_t fence;
+    int64_t at_ms;
+};
+struct contest {
+    atomic_bool over;
+    pthread_mutex_t mutex;
+    int n;
+    struct grant grant[LOG_MAX];
+};
+
+static void *contend(void *arg) {
+    struct contest *t = arg;
+    struct latchwork_client *c = open_cluster(NULL);
+    struct latchwork_lock *l = renewed(c, "contest", 800);
+    while (!atomic_load(&t->over)) {
+        struct latchwork_hold *h = NULL;
+        if (latchwork_lock_acquire(l, 500, &h, NULL) != LATCHWORK_LOCK_OK) continue;
+        pthread_mutex_lock(&t->mutex);
+        if (!latchwork_hold_lost(h) && t->n < LOG_MAX) t->grant[t->n++] = (struct grant){latchwork_hold_fence(h), lw_boot_ms()};
+        pthread_mutex_unlock(&t->mutex);
+        lw_sleep_ms(5);
+        latchwork_hold_release(h, NULL);
+    }
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+    return NULL;
+}
+
+static int grants(struct contest *t) {
+    pthread_mutex_lock(&t->mutex);
+    int n = t->n;
+    pthread_mutex_unlock(&t->mutex);
+    return n;
+}
+
+static void wait_for_grants(struct contest *t, int n) {
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; grants(t) < n; lw_sleep_ms(10)) assert_true(lw_boot_ms() < until);
+}
+
+/* The lock's master is killed while three clients contend, and its replica takes over. The fences still grow, and each client goes on. A
+ * hold whose lock is on another node is renewed all the time. */
+static void its_master_is_killed(void **state) {
+    (void)state;
+    static struct contest t = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct latchwork_client *c = open_cluster(NULL);
+    int owner = owner_of(slot_of("contest"));
+    char name[16] = "";
+    for (int i = 0; !name[0]; i++) {
+        snprintf(name, sizeof name, "other%d", i);
+        if (owner_of(slot_of(name)) == owner) name[0] = '\0';
+    }
+    struct latchwork_lock *other = renewed(c, name, 2000), *same = renewed(c, "contest2{contest}", 2000);
+    struct latchwork_hold *kept = take(other, 0), *struck = take(same, 0);
+    uint64_t struck_fence = latchwork_hold_fence(struck);
+    pthread_t thread[CONTENDERS];
+    for (int i = 0; i < CONTENDERS; i++) assert_int_equal(pthread_create(&thread[i], NULL, contend, &t), 0);
+    wait_for_grants(&t, 20);
+    for (int i = 0; i < NODES; i++)
+        if (alive(i)) say(i, "CONFIG SET cluster-require-full-coverage no");
+    int64_t killed_ms = lw_boot_ms();
+    lw_test_redis_kill(node[owner]);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; owner_of(slot_of("contest")) < 0; lw_sleep_ms(20)) assert_true(lw_boot_ms() < until);
+    int before = grants(&t);
+    wait_for_grants(&t, before + 20);
+    print_message("after %lld ms the lock is taken again\n", (long long)(lw_boot_ms() - killed_ms));
+    atomic_store(&t.over, true);
+    for (int i = 0; i < CONTENDERS; i++) pthread_join(thread[i], NULL);
+    for (int i = 1; i < t.n; i++)
+        if (t.grant[i].fence <= t.grant[i - 1].fence)
+            fail_msg("grant %d: fence %llu after %llu", i, (unsigned long long)t.grant[i].fence, (unsigned long long)t.grant[i - 1].fence);
+    assert_false(latchwork_hold_lost(kept));
+    assert_ok(latchwork_hold_check(kept, &error));
+    assert_ok(latchwork_hold_release(kept, &error));
+    latchwork_hold_release(struck, &error); /* whether this hold was lost or not, the next one has a larger fence */
+    struck = take(same, 5000);
+    assert_true(latchwork_hold_fence(struck) > struck_fence);
+    assert_ok(latchwork_hold_release(struck, &error));
+    latchwork_lock_close(other);
+    latchwork_lock_close(same);
+    latchwork_client_close(c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(every_kind_on_every_node, clean),
+        cmocka_unit_test_setup(the_list_has_all_nodes, clean),
+        cmocka_unit_test_setup(without_scripts, clean),
+        cmocka_unit_test_setup(names_must_be_in_one_slot, clean),
+        cmocka_unit_test(wrong_options),
+        cmocka_unit_test_setup(a_crowd, clean),
+        cmocka_unit_test_setup(a_release_wakes, clean),
+        cmocka_unit_test_setup(a_subscription_ends_with_its_line, clean),
+        cmocka_unit_test_setup(a_user_without_sharded_channels, clean),
+        cmocka_unit_test_setup(held_while_its_slot_moves, clean),
+        cmocka_unit_test_setup(waited_for_while_its_slot_moves, clean),
+        cmocka_unit_test_setup(released_while_its_slot_moves, clean),
+        cmocka_unit_test_setup(its_master_is_killed, clean),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of insert that every kind of store passes. A program includes this file once, and then defines the functions and words below for
+ * its store; its list of tests begins with SHARED_CASES. */
+#ifndef LW_TESTS_SUPPORT_INSERT_CASES_H
+#define LW_TESTS_SUPPORT_INSERT_CASES_H
+
+#include "tests/support/handler_fixture.h"
+
+#include "base/log.h"
+#include "handlers/insert/insert.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+struct fx {
+    char *folder;
+    char store[512]; /* handler.store */
+    struct lw_config *c;
+    struct lw_handler *h;
+    struct lw_slot *s;
+};
+
+/* --- what the program defines --------------------------------------------------------------------------------------------------- */
+
+/* Texts that differ between the stores. A reason is what the handler reports when the store refuses a row. */
+struct words {
+    const char *too_big;      /* part of the reason for the id 99999999999999999999 */
+    const char *not_null;     /* part of the reason for a missing amount in `strict` */
+    const char *failed_check; /* part of the reason for a negative amount in `strict` */
+    const char *strict;       /* SQL that makes a table whose amount is a positive integer */
+};
+static const struct words words;
+
+/* Sets x->store to a database in which nobody has written. */
+static void new_database(struct fx *x);
+/* Makes the table `orders` in the new database, if the store needs types for its columns. */
+static void make_orders(struct fx *x);
+static void drop_database(struct fx *x);
+/* Runs the query and returns the first column of its first row as text, or "" if it has no row. The text is valid until the next call. */
+static const char *ask(const struct fx *x, const char *sql);
+static void run_sql(const struct fx *x, const char *sql);
+/* Returns the number of identities in latchwork_seen and the offsets of the first few, as "2: 0 7". `where` limits the rows. */
+static const char *seen(const struct fx *x, const char *where);
+/* Fails unless the database and Latchwork's tables are as they should be. */
+static void expect_sound(const struct fx *x);
+
+/* --- a handler ------------------------------------------------------------------------------------------------------------------ */
+
+/* Every second the cleaner deletes fences that are more than a day old. A fence is the time in µs, so the tests use fences of this
+ * minute, which the cleaner leaves however long a test takes. */
+static uint64_t first_fence;
+static uint64_t recent(uint64_t n) { return first_fence + n; }
+static struct lw_job *live_job(struct fx_job *j, int64_t offset, const char *key, const char *payload) {
+    struct lw_job *job = fx_job(j, offset, key, payload);
+    job->fence = recent(job->fence);
+    return job;
+}
+
+static const char columns[] = "\"columns\":{\"id\":\"/id\",\"amount\":\"/amount\",\"extra\":\"/a~1b/1\"},\"primary_key\":[\"id\"]";
+
+static void open_at(struct fx *x, const char *more) {
+    x->c = fx_config("{\"type\":\"insert\",\"store\":\"%s\",\"table\":\"orders\",%s,\"create\":true%s}", x->store, columns, more);
+    struct lw_err err = {0};
+    x->h = lw_handler_insert.open(x->c, 0, &err);
+    if (!x->h) fail_msg("%s", err.text);
+    x->s = lw_handler_insert.slot_open(x->h, 0, &err);
+    if (!x->s) fail_msg("%s", err.text);
+}
+
+static void open_fx(struct fx *x, const char *more) {
+    new_database(x);
+    make_orders(x);
+    open_at(x, more);
+}
+
+static void close_handler(struct fx *x) {
+    lw_handler_insert.slot_close(x->h, x->s);
+    lw_handler_insert.close(x->h);
+    fx_config_free(x->c);
+}
+
+static void close_fx(struct fx *x) {
+    close_handler(x);
+    drop_database(x);
+}
+
+static enum lw_outcome put(struct fx *x, struct fx_job *j, int64_t offset, const char *key, const char *payload) {
+    return fx_run(&lw_handler_insert, x->h, x->s, live_job(j, offset, key, payload));
+}
+
+/* --- rows ----------------------------------------------------------------------------------------------------------------------- */
+
+static void test_bad_rows_are_dead_alone(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, ",\"on_conflict\":\"dead\"");
+    static const char *const payloads[] = {"{\"id\":1}",    "{\"id\":",   "{\"amount\":1}",
+                                           "{\"id\":null}", "{\"id\":1}", NULL,
+                                           "\xff",          "{\"id\":2}", "{\"id\":99999999999999999999}"};
+    const char *const reasons[] = {"",
+                                   "malformed JSON at byte 6",
+                                   "primary key column \"id\": nothing at /id",
+                                   "null at /id",
+                                   "duplicate primary key",
+                                   "no payload",
+                                   "malformed JSON at byte",
+                                   "",
+                                   words.too_big};
+    enum { N = sizeof payloads / sizeof *payloads };
+    struct fx_job j[N];
+    struct lw_job *jobs[N];
+    for (int i = 0; i < N; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        jobs[i] = live_job(&j[i], i, key, payloads[i]);
+    }
+    lw_handler_insert.run(x.h, x.s, jobs, N);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(jobs[i]->outcome, reasons[i][0] ? LW_DEAD : LW_DONE);
+        if (reasons[i][0])
+            assert_contains(jobs[i]->reason, reasons[i]);
+        else
+            assert_string_equal(jobs[i]->reason, "");
+    }
+    assert_string_equal(ask(&x, "SELECT group_concat(id) FROM orders"), "1,2");
+    assert_string_equal(seen(&x, ""), "2: 0 7");
+    close_fx(&x);
+}
+
+static void test_user_constraint_is_dead_alone(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "");
+    close_handler(&x);
+    run_sql(&x, words.strict);
+    open_at(&x, "");
+    struct fx_job j;
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DEAD);
+    assert_contains(j.job.reason, words.not_null);
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":1,\"amount\":-1}"), LW_DEAD);
+    assert_contains(j.job.reason, words.failed_check);
+    assert_int_equal(put(&x, &j, 3, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
+    close_fx(&x);
+}
+
+static void test_conflicts(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "");
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
+    assert_int_equal(put(&x, &j, 2, "a", "{\"id\":1,\"amount\":2}"), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT amount FROM orders"), "1");
+    assert_string_equal(ask(&x, "SELECT n FROM latchwork_count WHERE name = 'ignored'"), "1");
+    close_handler(&x);
+    open_at(&x, ",\"on_conflict\":\"update\"");
+    assert_int_equal(put(&x, &j, 3, "a", "{\"id\":1,\"amount\":3}"), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT amount FROM orders"), "3");
+    close_fx(&x);
+}
+
+/* --- identity and fence --------------------------------------------------------------------------------------------------------- */
+
+static void test_known_identity_comes_first(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, ",\"on_conflict\":\"update\"");
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
+    assert_int_equal(put(&x, &j, 9, "a", "{\"id\":1,\"amount\":9}"), LW_DONE);
+    struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}"); /* the same message under a stale fence is still done */
+    assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
+    job->payload = lw_bytes_of("not JSON any more");
+    assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT amount FROM orders"), "9");
+    snprintf(job->identity, sizeof job->identity, "t/0/1#1"); /* a replay is another message */
+    job->payload = lw_bytes_of("{\"id\":1,\"amount\":11}");
+    job->fence = recent(5000);
+    assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
+    assert_string_equal(ask(&x, "SELECT amount FROM orders"), "11");
+    close_fx(&x);
+}
+
+static void test_stale_fence_writes_nothing(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, ",\"on_conflict\":\"update\"");
+    assert_int_equal(put(&x, &j, 5, "a", "{\"id\":1,\"amount\":5}"), LW_DONE);
+    assert_int_equal(put(&x, &j, 4, "a", "{\"id\":1,\"amount\":4}"), LW_BACK);
+    assert_string_equal(j.job.reason, "");
+    assert_int_equal(put(&x, &j, 3, "a", "broken"), LW_BACK);                  /* only the lane's holder may decide that a payload is bad */
+    assert_int_equal(put(&x, &j, 4, "b", "{\"id\":2,\"amount\":4}"), LW_DONE); /* each key has fences of its own */
+    assert_int_equal(put(&x, &j, 6, "", "{\"id\":3,\"amount\":4}"), LW_DONE);
+    assert_int_equal(put(&x, &j, 2, "", "{\"id\":3,\"amount\":4}"), LW_BACK);
+    assert_string_equal(ask(&x, "SELECT group_concat(id || '=' || amount) FROM orders"), "1=5,2=4,3=4");
+    close_fx(&x);
+}
+
+static void test_ended_leases_are_left_out(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "");
+    struct fx_job j[3];
+    struct lw_job *jobs[3];
+    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"}, *const keys[] = {"a", "b", "c"};
+    for (int i = 0; i < 3; i++) jobs[i] = live_job(&j[i], i, keys[i], payloads[i]);
+    jobs[0]->lease->cancelled = true;
+    jobs[2]->lease->deadline_ms = lw_boot_ms() - 1;
+    lw_handler_insert.run(x.h, x.s, jobs, 3);
+    assert_int_equal(jobs[0]->outcome, LW_BACK);
+    assert_int_equal(jobs[1]->outcome, LW_DONE);
+    assert_int_equal(jobs[2]->outcome, LW_BACK);
+    assert_string_equal(ask(&x, "SELECT group_concat(id) FROM orders"), "2");
+    close_fx(&x);
+}
+
+/* Two workers take turns with the same keys, for so many messages that stored fences are merged several times. Each worker must know the
+ * fences that the other one wrote. */
+static void test_fences_of_others_are_seen(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, ",\"on_conflict\":\"update\"");
+    struct fx y = x;
+    open_at(&y, ",\"on_conflict\":\"update\"");
+    struct fx *of[] = {&x, &y};
+    struct fx_job j;
+    char key[16];
+    int64_t offset = 0;
+    for (int i = 0; i < 400; i++) {
+        struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)]; /* a turn of 90 merges rows that the other worker has not read */
+        snprintf(key, sizeof key, "k%d", i % 7);
+        struct lw_job *job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":1}");
+        job->fence = recent((uint64_t)(1000 + i));
+        assert_int_equal(fx_run(&lw_handler_insert, here->h, here->s, job), LW_DONE);
+        if (i % 45 != 44) continue;
+        job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
+        job->fence = recent((uint64_t)(999 + i));
+        assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
+        for (int k = 0; k < 7; k++) { /* older fences are refused for every key, in merged rows and in others */
+            snprintf(key, sizeof key, "k%d", k);
+            job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
+            job->fence = recent((uint64_t)(1000 + i - 7));
+            assert_int_equal(fx_run(&lw_handler_insert, of[k % 2]->h, of[k % 2]->s, job), LW_BACK);
+        }
+    }
+    assert_string_equal(ask(&x, "SELECT amount FROM orders"), "1");
+    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_fences"), "7");
+    expect_sound(&x);
+    close_handler(&y);
+    close_handler(&x);
+    open_at(&x, "");
+    struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}"); /* a new process reads the fences of all keys */
+    job->fence = recent(1390);
+    assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
+    close_fx(&x);
+}
+
+/* --- processes ------------------------------------------------------------------------------------------------------------------ */
+
+enum { ROWS = 2000, BATCH = 50 };
+
+/* Inserts the same ROWS messages as every other process does, in batches. */
+static void insert_all(struct fx *x, uint64_t fence) {
+    open_at(x, "");
+    static struct fx_job j[BATCH];
+    static char payloads[BATCH][64];
+    struct lw_job *jobs[BATCH];
+    for (int from = 0; from < ROWS; from += BATCH) {
+        for (int i = 0; i < BATCH; i++) {
+            char key[16];
+            snprintf(key, sizeof key, "k%d", from + i);
+            snprintf(payloads[i], sizeof payloads[i], "{\"id\":%d,\"amount\":1}", (from + i) / 2);
+            jobs[i] = live_job(&j[i], from + i, key, payloads[i]);
+            jobs[i]->fence = recent(fence);
+        }
+        lw_handler_insert.run(x->h, x->s, jobs, BATCH);
+        for (int i = 0; i < BATCH; i++)
+            if (jobs[i]->outcome != LW_DONE) _exit(2);
+    }
+    close_handler(x);
+}
+
+static pid_t insert_in_child(struct fx *x) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        insert_all(x, 7);
+        _exit(0);
+    }
+    return pid;
+}
+
+static void expect_exact(const struct fx *x) {
+    assert_string_equal(ask(x, "SELECT count(*) || ' ' || min(id) || ' ' || max(id) FROM orders"), "1000 0 999");
+    assert_string_equal(seen(x, ""), "2000: 0 1 2 3");
+    assert_string_equal(
+        ask(x,
+            "SELECT group_concat(name || '=' || n) FROM (SELECT name, sum(n) AS n FROM latchwork_count GROUP BY name ORDER BY name) AS c"),
+        "ignored=1000,inserted=1000");
+    expect_sound(x);
+}
+
+static void test_two_processes_one_database(void **state) {
+    (void)state;
+    struct fx x;
+    new_database(&x); /* both processes also create the tables */
+    pid_t a = insert_in_child(&x), b = insert_in_child(&x);
+    int status;
+    waitpid(a, &status, 0);
+    assert_int_equal(status, 0);
+    waitpid(b, &status, 0);
+    assert_int_equal(status, 0);
+    expect_exact(&x);
+    drop_database(&x);
+}
+
+static void test_kill_9_in_the_middle(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "");
+    close_handler(&x);
+    for (int i = 0; i < 12; i++) {
+        pid_t pid = insert_in_child(&x);
+        lw_sleep_ms(3 + i * 4);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    pid_t pid = insert_in_child(&x);
+    int status;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    expect_exact(&x);
+    drop_database(&x);
+}
+
+/* --- clean-up and configuration ------------------------------------------------------------------------------------------------- */
+
+/* When everything in a partition is done and committed, insert deletes the identities of the partition's messages. So the messages of a
+ * topic that is created again are not taken for messages already seen. */
+static void test_passed_to_the_end_leaves_nothing(void **state) {
+    (void)state;
+    struct fx x;
+    struct fx_job j;
+    open_fx(&x, "");
+    for (int i = 0; i < 5; i++) assert_int_equal(put(&x, &j, i, "a", "{\"id\":1}"), LW_DONE);
+    assert_string_equal(seen(&x, ""), "5: 0 1 2 3");
+    lw_handler_insert.passed(x.h, "t", 0, 5);
+    close_handler(&x);
+    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen"), "0");
+    drop_database(&x);
+}
+
+static void expect_open_fails(const char *section, const char *why) {
+    struct lw_config *c = fx_config("%s", section);
+    struct lw_err err = {0};
+    assert_null(lw_handler_insert.open(c, 0, &err));
+    assert_contains(err.text, why);
+    fx_config_free(c);
+}
+
+#define SHARED_CASES                                                                                         \
+    cmocka_unit_test(test_bad_rows_are_dead_alone), cmocka_unit_test(test_user_constraint_is_dead_alone),    \
+        cmocka_unit_test(test_conflicts), cmocka_unit_test(test_known_identity_comes_first),                 \
+        cmocka_unit_test(test_stale_fence_writes_nothing), cmocka_unit_test(test_ended_leases_are_left_out), \
+        cmocka_unit_test(test_fences_of_others_are_seen), cmocka_unit_test(test_two_processes_one_database), \
+        cmocka_unit_test(test_kill_9_in_the_middle), cmocka_unit_test(test_passed_to_the_end_leaves_nothing)
+
+static UNUSED void begin_insert_cases(void) {
+    first_fence = (uint64_t)lw_wall_ms() * 1000;
+    lw_log_setup(LW_LOG_ERROR, false, "test");
+}
+
+#endif

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests the http handler with a real server in Python. The payload says what the server answers. */
+#include "tests/support/handler_fixture.h"
+
+#include "handlers/http/breaker.h"
+#include "handlers/http/counts.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+enum { MOST = 64 };
+
+/* The server has one thread per connection. It notes each connection, request and broken transfer in files. */
+static const char script[] =
+    "import sys, json, os, time\n"
+    "from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer\n"
+    "here, port = sys.argv[1], int(sys.argv[2])\n"
+    "def note(name, line):\n"
+    "    with open(here + '/' + name, 'a') as f: f.write(line + '\\n')\n"
+    "class H(BaseHTTPRequestHandler):\n"
+    "    protocol_version = 'HTTP/1.1'\n"
+    "    disable_nagle_algorithm = True\n"
+    "    def setup(self): super().setup(); note('connections', 'one')\n"
+    "    def log_message(self, *a): pass\n"
+    "    def answer(self, status, body=b'', **headers):\n"
+    "        self.send_response(status)\n"
+    "        for k, v in headers.items(): self.send_header(k.replace('_', '-'), v)\n"
+    "        self.send_header('Content-Length', str(len(body)))\n"
+    "        self.end_headers()\n"
+    "        self.wfile.write(body)\n"
+    "    def do_POST(self):\n"
+    "        body = self.rfile.read(int(self.headers['Content-Length'])).decode()\n"
+    "        note('requests', '%s %s %s' % (self.headers.get('ce-id', '-'), self.headers['Content-Type'], body))\n"
+    "        if body.startswith('['): return self.batch(json.loads(body))\n"
+    "        what, *args = body.split(' ', 2)\n"
+    "        if what == 'status': return self.answer(int(args[0]), b'why')\n"
+    "        if what == 'later': return self.answer(int(args[0]), b'', Retry_After=args[1])\n"
+    "        if what == 'body': return self.answer(int(args[0]), args[1].encode())\n"
+    "        if what == 'slow':\n"
+    "            note('slow', 'begins'); time.sleep(float(args[0]))\n"
+    "            try: self.connection.send(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'); note('slow', 'ended')\n"
+    "            except OSError: note('slow', 'broken')\n"
+    "            return\n"
+    "        if what == 'hang-up': self.close_connection = True; return\n"
+    "        if what == 'half': self.wfile.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 9\\r\\n\\r\\nhalf'); self.close_connection = True; "
+    "return\n"
+    "        if what == 'huge': return self.answer(200, b'x' * 2000000)\n"
+    "        if what == 'head': return self.answer(200, b'', **{'X_%d' % i: 'x' * 900 for i in range(90)})\n"
+    "        if what == 'garbage': self.wfile.write(b'hello\\r\\n\\r\\n'); self.close_connection = True; return\n"
+    "        self.answer(200)\n"
+    "    def batch(self, events):\n"
+    "        data = [e['data'] for e in events]\n"
+    "        if 'bad' in data: return self.answer(400)\n"
+    "        if 'split' in data:\n"
+    "            answers = [{'id': e['id'], 'outcome': 'retry' if e['data'] == 'split' else 'done'} for e in events]\n"
+    "            return self.answer(200, json.dumps({'batch': answers}).encode())\n"
+    "        self.answer(204)\n"
+    "class S(ThreadingHTTPServer):\n"
+    "    daemon_threads = True\n"
+    "    def handle_error(self, *a): pass\n"
+    "    request_queue_size = 128\n"
+    "s = S(('127.0.0.1', port), H)\n"
+    "with open(here + '/port.new', 'w') as f: f.write(str(s.server_address[1]))\n"
+    "os.rename(here + '/port.new', here + '/port')\n"
+    "s.serve_forever()\n";
+
+struct fx {
+    char *folder;
+    int port;
+    pid_t server;
+    struct lw_config *c;
+    struct lw_handler *h;
+    struct lw_feed *feed;
+    struct lw_http_counts counts;
+    pthread_t thread;
+    struct fx_job j[MOST];
+    struct lw_job *ended[MOST];
+    size_t n_ended;
+};
+
+static void *serve(void *arg) {
+    struct fx *x = arg;
+    lw_handler_http.serve(x->h, x->feed);
+    return NULL;
+}
+
+static char *slurp(const struct fx *x, const char *name) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", x->folder, name);
+    return fx_read(path);
+}
+
+/* Returns how often `part` occurs in a file of the server. */
+static size_t count(const struct fx *x, const char *name, const char *part) {
+    char *text = slurp(x, name);
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++) n++;
+    free(text);
+    return n;
+}
+
+static bool listens(struct fx *x) {
+    char *text = slurp(x, "port");
+    x->port = atoi(text);
+    free(text);
+    return x->port > 0;
+}
+
+static void start_server(struct fx *x) {
+    char path[256], port[16];
+    snprintf(path, sizeof path, "%s/server.py", x->folder);
+    snprintf(port, sizeof port, "%d", x->port);
+    fx_write(path, script);
+    x->server = fork();
+    assert_true(x->server >= 0);
+    if (x->server == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no server behind */
+        execlp("python3", "python3", "-S", path, x->folder, port, (char *)NULL);
+        _exit(127);
+    }
+    snprintf(path, sizeof path, "%s/port", x->folder);
+    unlink(path);
+    wait_for(listens(x));
+}
+
+static void stop_server(struct fx *x) {
+    kill(x->server, SIGKILL);
+    waitpid(x->server, NULL, 0);
+}
+
+/* `more`: further keys of the section, each after a comma. */
+static void open_fx(struct fx *x, int in_flight, const char *more) {
+    memset(x, 0, sizeof *x);
+    x->folder = fx_folder();
+    start_server(x);
+    x->c = fx_config("{\"url\":\"http://127.0.0.1:%d/x\",\"in_flight\":%d,\"connect_timeout_ms\":2000%s}", x->port, in_flight, more);
+    x->c->retry.max_attempts = 5;
+    if (!x->c->handler.timeout_ms) x->c->handler.timeout_ms = 10000;
+    struct lw_err err = {0};
+    x->h = lw_handler_http.open(x->c, 0, &err);
+    if (!x->h || lw_handler_http.start(x->h, 1, &err)) fail_msg("%s", err.text);
+    struct lw_feed_setup setup = {.notify_fd = -1, .http = &x->counts, .timeout_ms = x->c->handler.timeout_ms};
+    x->feed = lw_feed_open(&setup, &err);
+    assert_non_null(x->feed);
+    assert_int_equal(pthread_create(&x->thread, NULL, serve, x), 0);
+}
+
+static void close_fx(struct fx *x) {
+    lw_feed_stop(x->feed, LW_FEED_DROP);
+    pthread_join(x->thread, NULL);
+    lw_feed_close(x->feed);
+    lw_handler_http.close(x->h);
+    stop_server(x);
+    fx_config_free(x->c);
+    fx_remove(x->folder);
+}
+
+static struct lw_job *job(struct fx *x, int i, const char *payload) {
+    char key[16];
+    snprintf(key, sizeof key, "k%d", i);
+    return fx_job(&x->j[i], i, key, payload);
+}
+
+static void submit(struct fx *x, int i, const char *payload) {
+    struct lw_job *one = job(x, i, payload);
+    lw_feed_submit(x->feed, &one, 1);
+}
+
+static bool has_ended(struct fx *x, size_t n) {
+    x->n_ended += lw_feed_reap(x->feed, x->ended + x->n_ended, MOST - x->n_ended);
+    return x->n_ended >= n;
+}
+
+static void await(struct fx *x, size_t n) {
+    wait_for(has_ended(x, n));
+    assert_int_equal(x->n_ended, n);
+    x->n_ended = 0;
+}
+
+static enum lw_outcome outcome(const struct fx *x, int i) { return x->j[i].job.outcome; }
+static const char *reason(const struct fx *x, int i) { return x->j[i].job.reason; }
+
+static enum lw_outcome run(struct fx *x, int i, const char *payload) {
+    submit(x, i, payload);
+    await(x, 1);
+    return outcome(x, i);
+}
+
+static uint64_t requests(struct fx *x, int code) { return atomic_load(&x->counts.requests[code]); }
+
+/* --- answers -------------------------------------------------------------------------------------------------------------------------- */
+
+static void test_outcomes(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    assert_int_equal(run(&x, 1, "ok"), LW_DONE);
+    assert_int_equal(run(&x, 2, "status 422"), LW_DEAD);
+    assert_string_equal(reason(&x, 2), "the service answered 422: why");
+    assert_int_equal(run(&x, 3, "status 409"), LW_BACK);
+    assert_int_equal(run(&x, 4, "later 503 7"), LW_RETRY);
+    assert_int_equal(x.j[4].job.wait_ms, 7000);
+    assert_int_equal(run(&x, 5, "body 200 {\"outcome\":\"dead\",\"reason\":\"no\"}"), LW_DEAD);
+    assert_string_equal(reason(&x, 5), "no");
+    assert_int_equal(run(&x, 6, "status 302"), LW_RETRY);
+    assert_int_equal(run(&x, 7, NULL), LW_DONE);
+    assert_int_equal(run(&x, 8, ""), LW_DONE);
+    assert_int_equal(count(&x, "requests", "t/0/7 None \n"), 1);
+    assert_int_equal(count(&x, "requests", "t/0/8 application/json \n"), 1);
+    assert_int_equal(count(&x, "connections", "one"), 1); /* all requests so far used one connection */
+    assert_int_equal(atomic_load(&x.counts.connections), 1);
+    assert_int_equal(requests(&x, lw_http_code_of(422)), 1);
+    assert_int_equal(requests(&x, lw_http_code_of(200)), 4);
+    close_fx(&x);
+}
+
+/* A message whose answer is not complete, or too long, is tried again, and the handler goes on. */
+static void test_malformed_answers(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    static const struct {
+        const char *payload, *reason;
+    } cases[] = {{"hang-up", "no answer from http://127.0.0.1:"},
+                 {"half", "no answer from http://127.0.0.1:"},
+                 {"garbage", "no answer from http://127.0.0.1:"},
+                 {"huge", "the answer is longer than 1 MiB"},
+                 {"head", "the answer is longer than 1 MiB, or its headers than 64 KiB"}};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(run(&x, i, cases[i].payload), LW_RETRY);
+        assert_contains(reason(&x, i), cases[i].reason);
+        assert_int_equal(run(&x, 10 + i, "ok"), LW_DONE);
+    }
+    assert_int_equal(requests(&x, LW_HTTP_BROKEN), 5);
+    close_fx(&x);
+}
+
+/* --- many at a time ------------------------------------------------------------------------------------------------------------------- */
+
+static void test_as_many_as_in_flight(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 8, "");
+    struct lw_job *jobs[MOST];
+    for (int i = 0; i < MOST; i++) jobs[i] = job(&x, i, i < 8 ? "slow 0.2" : "ok");
+    lw_feed_submit(x.feed, jobs, MOST);
+    wait_for(count(&x, "slow", "begins") == 8);
+    assert_int_equal(count(&x, "requests", "ok"), 0);
+    await(&x, MOST);
+    for (int i = 0; i < MOST; i++) assert_int_equal(outcome(&x, i), LW_DONE);
+    assert_int_equal(count(&x, "connections", "one"), 8);
+    close_fx(&x);
+}
+
+/* Messages of one key run one after the other, up to the first that is not done. */
+static void test_followers(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    struct lw_job *jobs[5];
+    for (int i = 0; i < 5; i++) jobs[i] = job(&x, i, i == 3 ? "status 500" : "ok");
+    for (int i = 0; i < 4; i++) assert_true(lw_job_then(jobs[i], jobs[i + 1]));
+    lw_feed_submit(x.feed, jobs, 1);
+    wait_for(has_ended(&x, 4));
+    for (int i = 0; i < 4; i++) assert_ptr_equal(x.ended[i], jobs[i]);
+    for (int i = 0; i < 4; i++) assert_int_equal(outcome(&x, i), i == 3 ? LW_RETRY : LW_DONE);
+    assert_int_equal((int)outcome(&x, 4), 99);
+    assert_int_equal(count(&x, "requests", "t/0/4"), 0);
+    close_fx(&x);
+}
+
+static void submit_chain(struct fx *x, const char *const *payloads, int n) {
+    for (int i = 0; i < n; i++) job(x, i, payloads[i]);
+    for (int i = 0; i < n - 1; i++) assert_true(lw_job_then(&x->j[i].job, &x->j[i + 1].job));
+    struct lw_job *first = &x->j[0].job;
+    lw_feed_submit(x->feed, &first, 1);
+}
+
+/* A batch that is refused as a whole is sent again one by one: only the bad message is dead. */
+static void test_batches(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, ",\"mode\":\"batch\",\"batch\":3");
+    static const char *const good[] = {"\"a\"", "\"b\"", "\"c\"", "\"d\""}, *const bad[] = {"\"a\"", "\"bad\"", "\"c\""},
+                             *const split[] = {"\"a\"", "\"split\"", "\"c\""};
+    submit_chain(&x, good, 4);
+    await(&x, 4);
+    for (int i = 0; i < 4; i++) assert_int_equal(outcome(&x, i), LW_DONE);
+    assert_int_equal(count(&x, "requests", "- application/cloudevents-batch+json"), 2);
+    submit_chain(&x, bad, 3);
+    await(&x, 2);
+    assert_int_equal(outcome(&x, 0), LW_DONE);
+    assert_int_equal(outcome(&x, 1), LW_DEAD);
+    assert_int_equal((int)outcome(&x, 2), 99);
+    assert_int_equal(count(&x, "requests", "batch+json"), 5);
+    submit_chain(&x, split, 3);
+    await(&x, 2);
+    assert_int_equal(outcome(&x, 0), LW_DONE);
+    assert_int_equal(outcome(&x, 1), LW_RETRY);
+    assert_int_equal((int)outcome(&x, 2), 99);
+    close_fx(&x);
+}
+
+/* --- leases and times ----------------------------------------------------------------------------------------------------------------- */
+
+static void test_cancel_aborts_the_transfer(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    submit(&x, 1, "slow 0.5");
+    submit(&x, 2, "slow 0.5");
+    wait_for(count(&x, "slow", "begins") == 2);
+    int64_t begun = lw_boot_ms();
+    atomic_store(&x.j[1].lease.cancelled, true);
+    await(&x, 1);
+    assert_true(lw_boot_ms() - begun < 300);
+    assert_int_equal(outcome(&x, 1), LW_BACK);
+    await(&x, 1);
+    assert_int_equal(outcome(&x, 2), LW_DONE);
+    assert_int_equal(requests(&x, LW_HTTP_CANCELLED), 1);
+    submit(&x, 3, "slow 5");
+    wait_for(count(&x, "slow", "begins") == 3);
+    atomic_store(&x.j[3].lease.deadline_ms, lw_boot_ms() + 300); /* the request is aborted before this lease ends */
+    await(&x, 1);
+    assert_true(lw_boot_ms() < atomic_load(&x.j[3].lease.deadline_ms));
+    assert_int_equal(outcome(&x, 3), LW_BACK);
+    close_fx(&x);
+}
+
+static void test_timeout(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, ",\"timeout_ms\":200");
+    assert_int_equal(run(&x, 1, "slow 2"), LW_RETRY);
+    assert_string_equal(reason(&x, 1), "timed out after 200 ms");
+    assert_int_equal(requests(&x, LW_HTTP_TIMEOUT), 1);
+    assert_int_equal(run(&x, 2, "ok"), LW_DONE);
+    close_fx(&x);
+}
+
+/* A job whose lease is over is not sent. */
+static void test_no_late_start(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 1, "");
+    struct lw_job *jobs[] = {job(&x, 1, "slow 0.3"), job(&x, 2, "ok"), job(&x, 3, "ok")};
+    atomic_store(&x.j[2].lease.cancelled, true);
+    atomic_store(&x.j[3].lease.deadline_ms, lw_boot_ms() + 100);
+    lw_feed_submit(x.feed, jobs, 3);
+    await(&x, 3);
+    assert_int_equal(outcome(&x, 1), LW_DONE);
+    assert_int_equal(outcome(&x, 2), LW_BACK);
+    assert_int_equal(outcome(&x, 3), LW_BACK);
+    assert_int_equal(count(&x, "requests", "ok"), 0);
+    close_fx(&x);
+}
+
+static void test_stop_with_requests_under_way(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 2, "");
+    submit(&x, 1, "slow 0.3");
+    wait_for(count(&x, "slow", "begins") == 1);
+    close_fx(&x);
+    assert_int_equal(outcome(&x, 1), LW_DONE);
+}
+
+/* --- the service is down
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+static enum lw_health health(struct fx *x, char *why, size_t size) { return lw_handler_http.health(x->h, why, size); }
+
+/* While nothing listens, the first two messages count an attempt, and all others are given back without one. A message that is answered
+ * closes the breaker. */
+static void test_service_down(void **state) {
+    (void)state;
+    struct fx x;
+    char why[512] = "";
+    open_fx(&x, 8, "");
+    assert_int_equal(run(&x, 0, "ok"), LW_DONE);
+    stop_server(&x);
+    int charged = 0;
+    struct lw_job *jobs[MOST];
+    for (int i = 0; i < MOST; i++) jobs[i] = job(&x, i, "ok");
+    lw_feed_submit(x.feed, jobs, MOST);
+    await(&x, MOST);
+    for (int i = 0; i < MOST; i++) {
+        assert_true(outcome(&x, i) == LW_BACK || outcome(&x, i) == LW_RETRY);
+        charged += outcome(&x, i) == LW_RETRY;
+    }
+    assert_int_equal(charged, BREAKER_REFUSED - 1);
+    assert_int_equal(health(&x, why, sizeof why), LW_UNABLE);
+    assert_contains(why, "handler: http://127.0.0.1:");
+    assert_contains(why, "Connection refused");
+    assert_int_equal(atomic_load(&x.counts.openings), 1);
+    wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
+    assert_int_equal(run(&x, 1, "ok"), LW_BACK); /* the breaker is half open, and the one request that it lets through fails */
+    assert_true(x.j[1].job.wait_ms > BREAKER_PAUSE_MS);
+    assert_int_equal(health(&x, NULL, 0), LW_UNABLE);
+    start_server(&x);
+    wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
+    assert_int_equal(run(&x, 1, "ok"), LW_DONE);
+    assert_int_equal(health(&x, NULL, 0), LW_WELL);
+    assert_int_equal(atomic_load(&x.counts.openings), 1);
+    close_fx(&x);
+}
+
+/* While the breaker is half open, one request at a time is under way, however many jobs there are. */
+static void test_one_at_a_time_on_trial(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 8, "");
+    for (int i = 0; i < 10; i++) assert_int_equal(run(&x, i, "status 503"), i < 9 ? LW_RETRY : LW_BACK);
+    wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
+    struct lw_job *jobs[] = {job(&x, 1, "slow 0.3"), job(&x, 2, "ok"), job(&x, 3, "ok")};
+    lw_feed_submit(x.feed, jobs, 3);
+    wait_for(count(&x, "slow", "begins") == 1);
+    assert_int_equal(count(&x, "requests", "ok"), 0);
+    await(&x, 3);
+    for (int i = 1; i < 4; i++) assert_int_equal(outcome(&x, i), LW_DONE);
+    close_fx(&x);
+}
+
+static void test_check_connects_only(void **state) {
+    (void)state;
+    struct fx x;
+    struct lw_err err = {0};
+    open_fx(&x, 1, "");
+    assert_int_equal(lw_handler_http.start_check(x.h, 1000, &err), 0);
+    stop_server(&x);
+    assert_int_equal(lw_handler_http.start_check(x.h, 1000, &err), -1);
+    assert_contains(err.text, "cannot connect to http://127.0.0.1:");
+    assert_contains(err.text, "Connection refused");
+    assert_int_equal(count(&x, "requests", "\n"), 0);
+    start_server(&x);
+    close_fx(&x);
+}
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_outcomes),
+        cmocka_unit_test(test_malformed_answers),
+        cmocka_unit_test(test_as_many_as_in_flight),
+        cmocka_unit_test(test_followers),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_cancel_aborts_the_transfer),
+        cmocka_unit_test(test_timeout),
+        cmocka_unit_test(test_no_late_start),
+        cmocka_unit_test(test_stop_with_requests_under_way),
+        cmocka_unit_test(test_service_down),
+        cmocka_unit_test(test_one_at_a_time_on_trial),
+        cmocka_unit_test(test_check_connects_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

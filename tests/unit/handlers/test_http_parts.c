@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests the parts of the http handler that need no server: events, signatures, answers, the circuit breaker, the configuration. */
+#include "tests/support/handler_fixture.h"
+
+#include "handlers/http/answer.h"
+#include "handlers/http/breaker.h"
+#include "handlers/http/counts.h"
+#include "handlers/http/event.h"
+#include "handlers/http/sign.h"
+
+enum { SECOND = 1000 };
+
+/* --- headers and events ------------------------------------------------------------------------------------------------------------- */
+
+/* Returns all headers as text, one per line. The caller frees the text. */
+static char *lines(struct http_head *head) {
+    struct lw_buf text = {0};
+    for (const struct curl_slist *n = head_list(head); n; n = n->next) lw_buf_addf(&text, "%s\n", n->data);
+    char *copy = lw_memdup(text.p ? text.p : "", text.n);
+    lw_buf_free(&text);
+    head_free(head);
+    return copy;
+}
+
+static struct lw_header header(const char *name, const char *value) {
+    return (struct lw_header){lw_bytes_of(name), value ? lw_bytes_of(value) : (struct lw_bytes){0}};
+}
+
+static void binary_event(void **state) {
+    (void)state;
+    struct fx_job j;
+    struct http_head head = {0};
+    event_head(&head, fx_job(&j, 42, "kunde \xc3\xa4 \"1\" 5%", "{}"), "application/json", 1763671264567);
+    char *text = lines(&head);
+    assert_string_equal(text, "content-type: application/json\n"
+                              "ce-specversion: 1.0\n"
+                              "ce-id: t/0/42\n"
+                              "ce-source: /t/0\n"
+                              "ce-type: latchwork.message\n"
+                              "ce-time: 2025-11-20T20:40:34.567Z\n"
+                              "ce-partitionkey: kunde%20%C3%A4%20%221%22%205%25\n"
+                              "latchwork-fence: 1042\n"
+                              "latchwork-attempt: 1\n"
+                              "latchwork-deadline-ms: 1763671264567\n");
+    free(text);
+}
+
+static void binary_event_without_values(void **state) {
+    (void)state;
+    struct fx_job j;
+    struct http_head head = {0};
+    struct lw_job *job = fx_job(&j, 1, "\xff\x00k", NULL);
+    job->key.n = 1;
+    job->timestamp_ms = -1;
+    event_head(&head, job, "application/json", 0);
+    char *text = lines(&head);
+    assert_contains(text, "content-type:\n");
+    assert_contains(text, "latchwork-key-base64: /w==\n");
+    assert_null(strstr(text, "ce-time"));
+    assert_null(strstr(text, "partitionkey"));
+    assert_null(strstr(text, "deadline"));
+    free(text);
+}
+
+/* The headers of the record are sent, except those that could split the request, break its framing, or be taken for one of ours. */
+static void record_headers(void **state) {
+    (void)state;
+    char long_value[9000], *line = (char *)"Authorization: Bearer ours";
+    memset(long_value, 'x', sizeof long_value - 1);
+    long_value[sizeof long_value - 1] = '\0';
+    const struct lw_header all[] = {
+        header("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        header("X-Empty", ""),
+        header("x-null", NULL),
+        header("x-split", "a\r\nce-id: 7"),
+        header("bad name", "1"),
+        header("", "1"),
+        header("Content-Length", "7"),
+        header("Transfer-Encoding", "chunked"),
+        header("host", "elsewhere"),
+        header("CE-Id", "forged"),
+        header("latchwork-fence", "99"),
+        header("webhook-signature", "v1,forged"),
+        header("authorization", "Bearer theirs"),
+        header("x-long", long_value),
+        header("x-\xc3\xa4", "1"),
+        header("x-utf8", "\xc3\xa4"),
+    };
+    struct fx_job j;
+    struct http_head head = {0};
+    struct lw_job *job = fx_job(&j, 1, "k", "{}");
+    job->headers = all;
+    job->n_headers = sizeof all / sizeof *all;
+    event_head_record(&head, job, &(struct event_fixed){&line, 1});
+    char *text = lines(&head);
+    assert_string_equal(text, "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\nX-Empty;\nx-utf8: \xc3\xa4\n");
+    free(text);
+}
+
+static void record_headers_are_bounded(void **state) {
+    (void)state;
+    static char value[8000];
+    struct lw_header all[10];
+    memset(value, 'x', sizeof value - 1);
+    for (size_t i = 0; i < 10; i++) all[i] = header("x-large", value);
+    struct fx_job j;
+    struct http_head head = {0};
+    struct lw_job *job = fx_job(&j, 1, "k", "{}");
+    job->headers = all;
+    job->n_headers = 10;
+    event_head_record(&head, job, &(struct event_fixed){0});
+    assert_int_equal(head.n, 4);
+    assert_true(head.text.n <= HEAD_MAX);
+    head_free(&head);
+}
+
+/* Returns the event as a parsed document. */
+static json_t *event(struct lw_job *job, bool all_headers) {
+    struct lw_buf text = {0};
+    json_error_t bad;
+    event_json(&text, job, "application/json", all_headers);
+    json_t *v = json_loadb(text.p, text.n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &bad);
+    if (!v) fail_msg("%s in %.*s", bad.text, (int)text.n, text.p);
+    lw_buf_free(&text);
+    return v;
+}
+
+static const char *text_of(const json_t *v, const char *name) {
+    const char *s = json_string_value(json_object_get(v, name));
+    return s ? s : "(none)";
+}
+
+static void structured_event(void **state) {
+    (void)state;
+    struct fx_job j;
+    json_t *v = event(fx_job(&j, 7, "c-17", " {\"a\": [1, \"x\"]} "), false);
+    assert_string_equal(text_of(v, "specversion"), "1.0");
+    assert_string_equal(text_of(v, "id"), "t/0/7");
+    assert_string_equal(text_of(v, "source"), "/t/0");
+    assert_string_equal(text_of(v, "type"), "latchwork.message");
+    assert_string_equal(text_of(v, "partitionkey"), "c-17");
+    assert_string_equal(text_of(v, "latchworkfence"), "1007");
+    assert_int_equal(json_integer_value(json_object_get(v, "latchworkattempt")), 1);
+    assert_string_equal(text_of(v, "datacontenttype"), "application/json");
+    assert_int_equal(json_array_size(json_object_get(json_object_get(v, "data"), "a")), 2);
+    json_decref(v);
+}
+
+static void structured_data(void **state) {
+    (void)state;
+    struct fx_job j;
+    struct lw_header type = header("Content-Type", "text/plain; charset=utf-8");
+    json_t *v = event(fx_job(&j, 1, "k", "{not JSON"), false);
+    assert_string_equal(text_of(v, "data_base64"), "e25vdCBKU09O");
+    assert_string_equal(text_of(v, "datacontenttype"), "application/octet-stream");
+    json_decref(v);
+    struct lw_job *job = fx_job(&j, 1, "k", "a \"b\"");
+    job->headers = &type;
+    job->n_headers = 1;
+    v = event(job, false);
+    assert_string_equal(text_of(v, "data"), "a \"b\"");
+    assert_string_equal(text_of(v, "datacontenttype"), "text/plain; charset=utf-8");
+    json_decref(v);
+    v = event(fx_job(&j, 1, "k", NULL), false);
+    assert_null(json_object_get(v, "data"));
+    assert_null(json_object_get(v, "datacontenttype"));
+    json_decref(v);
+}
+
+static void attributes_in_a_batch(void **state) {
+    (void)state;
+    const struct lw_header all[] = {header("traceparent", "00-1"), header("tenant", "a"),  header("tenant", "b"),
+                                    header("X-Upper", "1"),        header("id", "forged"), header("latchworkfence", "9"),
+                                    header("data", "1"),           header("bin", "\xff")};
+    struct fx_job j;
+    struct lw_job *job = fx_job(&j, 1, "k", "1");
+    job->headers = all;
+    job->n_headers = sizeof all / sizeof *all;
+    json_t *v = event(job, true);
+    assert_string_equal(text_of(v, "traceparent"), "00-1");
+    assert_string_equal(text_of(v, "tenant"), "b");
+    assert_string_equal(text_of(v, "id"), "t/0/1");
+    assert_string_equal(text_of(v, "latchworkfence"), "1001");
+    assert_int_equal(json_integer_value(json_object_get(v, "data")), 1);
+    assert_null(json_object_get(v, "bin"));
+    json_decref(v);
+}
+
+/* --- signatures ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Checks the example that the specification of Standard Webhooks and its libraries give. */
+static void signature(void **state) {
+    (void)state;
+    struct signer s = {0};
+    struct lw_buf out = {0};
+    struct lw_err err = {0};
+    assert_true(sign_key_read("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &s.keys[0]));
+    assert_true(sign_key_read("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", &s.keys[1]));
+    assert_int_equal(s.keys[0].n, 24);
+    s.n = 1;
+    assert_int_equal(signer_open(&s, &err), 0);
+    signer_add(&s, &out, lw_bytes_of("msg_p5jXN8AQM9LWM0D4loKWxJek"), 1614265330, lw_bytes_of("{\"test\": 2432232314}"));
+    lw_buf_add(&out, "", 1);
+    assert_string_equal(out.p, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    out.n = 0;
+    s.n = 2;
+    signer_add(&s, &out, lw_bytes_of("msg_p5jXN8AQM9LWM0D4loKWxJek"), 1614265330, lw_bytes_of("{\"test\": 2432232314}"));
+    assert_int_equal(out.n, 2 * strlen("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=") + 1);
+    lw_buf_free(&out);
+    signer_close(&s);
+}
+
+static void keys(void **state) {
+    (void)state;
+    struct sign_key k;
+    static const char *const bad[] = {"",
+                                      "whsec_",
+                                      "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+                                      "whsec_c2hvcnQ=",
+                                      "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaS",
+                                      "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLa w",
+                                      "whsec_====MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(sign_key_read(bad[i], &k));
+    char longest[6 + 89] = "whsec_", too_long[6 + 93] = "whsec_";
+    memset(longest + 6, 'A', 88), memcpy(longest + 92, "==", 2); /* base64 of 64 bytes */
+    assert_true(sign_key_read(longest, &k));
+    assert_int_equal(k.n, 64);
+    memset(too_long + 6, 'A', 92);
+    assert_false(sign_key_read(too_long, &k));
+}
+
+/* --- answers -------------------------------------------------------------------------------------------------------------------------- */
+
+static struct http_verdict judge(int status, const char *body, const char *retry_after) {
+    struct http_verdict v;
+    struct http_answer a = {.status = status, .body = lw_bytes_of(body), .retry_after = retry_after};
+    answer_by_status(&a, 1700000000, &v);
+    json_t *document = answer_document(a.body);
+    if (document) answer_by_document(document, 0, 1, "t/0/1", &v);
+    json_decref(document);
+    return v;
+}
+
+static void statuses(void **state) {
+    (void)state;
+    static const struct {
+        int status;
+        enum lw_outcome outcome;
+    } table[] = {{200, LW_DONE},  {201, LW_DONE},  {202, LW_DONE},  {204, LW_DONE},  {299, LW_DONE},  {301, LW_RETRY}, {307, LW_RETRY},
+                 {400, LW_DEAD},  {401, LW_DEAD},  {403, LW_DEAD},  {404, LW_DEAD},  {408, LW_RETRY}, {409, LW_BACK},  {410, LW_DEAD},
+                 {412, LW_BACK},  {413, LW_DEAD},  {422, LW_DEAD},  {425, LW_RETRY}, {429, LW_RETRY}, {499, LW_DEAD},  {500, LW_RETRY},
+                 {502, LW_RETRY}, {503, LW_RETRY}, {504, LW_RETRY}, {599, LW_RETRY}, {999, LW_RETRY}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct http_verdict v = judge(table[i].status, "", "");
+        if (v.outcome != table[i].outcome) fail_msg("%d: %c", table[i].status, v.outcome);
+        assert_int_equal(v.wait_ms, 0);
+    }
+}
+
+static void reasons(void **state) {
+    (void)state;
+    assert_string_equal(judge(503, "", "").reason, "the service answered 503");
+    assert_string_equal(judge(422, "no such\norder", "").reason, "the service answered 422: no such order");
+    assert_string_equal(judge(302, "", "").reason, "the service answered 302 (redirects are not followed)");
+    assert_string_equal(judge(400, "\xff\xfe", "").reason, "the service answered 400");
+    assert_string_equal(judge(409, "stale", "").reason, "");
+    char body[400];
+    memset(body, 'x', 199), snprintf(body + 199, sizeof body - 199, "\xc3\xa4 and more");
+    struct http_verdict v = judge(500, body, "");
+    assert_int_equal(strlen(v.reason), strlen("the service answered 500: ") + 199);
+}
+
+static void retry_after(void **state) {
+    (void)state;
+    assert_int_equal(judge(429, "", "7").wait_ms, 7 * SECOND);
+    assert_int_equal(judge(503, "", " 3 ").wait_ms, 3 * SECOND);
+    assert_int_equal(judge(409, "", "2").wait_ms, 2 * SECOND);
+    assert_int_equal(judge(503, "", "0").wait_ms, 0);
+    assert_int_equal(judge(503, "", "Tue, 14 Nov 2023 22:13:30 GMT").wait_ms, 10 * SECOND);
+    assert_int_equal(judge(503, "", "Tuesday, 14-Nov-23 22:13:30 GMT").wait_ms, 10 * SECOND);
+    assert_int_equal(judge(503, "", "Tue, 14 Nov 2023 22:13:10 GMT").wait_ms, 0);
+    assert_int_equal(judge(503, "", "soon").wait_ms, 0);
+    assert_int_equal(judge(503, "", "-5").wait_ms, 0);
+    assert_int_equal(judge(503, "", "99999999999999999999999999").wait_ms, RETRY_AFTER_MAX_MS);
+    assert_int_equal(judge(400, "", "7").wait_ms, 0);
+    assert_int_equal(judge(200, "", "7").wait_ms, 0);
+}
+
+static void bodies(void **state) {
+    (void)state;
+    struct http_verdict v = judge(200, "{\"outcome\":\"retry\",\"reason\":\"busy\"}", "");
+    assert_int_equal(v.outcome, LW_RETRY);
+    assert_string_equal(v.reason, "busy");
+    v = judge(500, " {\"outcome\":\"dead\"}", "");
+    assert_int_equal(v.outcome, LW_DEAD);
+    assert_string_equal(v.reason, "the service gave the message up");
+    v = judge(503, "{\"outcome\":\"retry\"}", "4");
+    assert_int_equal(v.wait_ms, 4 * SECOND);
+    v = judge(404, "{\"outcome\":\"done\",\"reason\":\"gone before\"}", "");
+    assert_int_equal(v.outcome, LW_DONE);
+    assert_string_equal(v.reason, "");
+    v = judge(200, "{\"outcome\":\"paid\"}", "");
+    assert_int_equal(v.outcome, LW_RETRY);
+    assert_contains(v.reason, "unknown outcome \"paid\"");
+    assert_int_equal(judge(200, "{\"outcome\":\"sent\"}", "").outcome, LW_RETRY);
+    assert_int_equal(judge(200, "{\"outcome\":\"back\"}", "").outcome, LW_RETRY);
+    assert_int_equal(judge(200, "{\"outcome\":7}", "").outcome, LW_RETRY);
+    assert_int_equal(judge(200, "{\"order\":{\"outcome\":\"dead\"}}", "").outcome, LW_DONE);
+    assert_int_equal(judge(200, "{\"outcome\":\"dead\"", "").outcome, LW_DONE);
+    assert_int_equal(judge(200, "\"outcome\"", "").outcome, LW_DONE);
+}
+
+static void bodies_of_batches(void **state) {
+    (void)state;
+    static const char *const ids[] = {"t/0/1", "t/0/2", "t/0/3"};
+    static const char text[] = "{\"batch\":[{\"id\":\"t/0/1\",\"outcome\":\"done\"},{\"id\":\"t/0/7\",\"outcome\":\"done\"}]}";
+    json_t *document = answer_document(lw_bytes_of(text));
+    struct http_verdict v = {.outcome = LW_DONE};
+    assert_non_null(document);
+    answer_by_document(document, 0, 3, ids[0], &v);
+    assert_int_equal(v.outcome, LW_DONE);
+    answer_by_document(document, 1, 3, ids[1], &v);
+    assert_int_equal(v.outcome, LW_RETRY);
+    assert_contains(v.reason, "another message: \"t/0/7\"");
+    answer_by_document(document, 2, 3, ids[2], &v);
+    assert_contains(v.reason, "2 outcomes for 3 messages");
+    answer_by_document(document, 0, 1, ids[0], &v);
+    assert_contains(v.reason, "2 outcomes for 1 messages");
+    json_decref(document);
+}
+
+/* --- the breaker
+ * -------------------------------------------------------------------------------------------------------------------------- */
+
+static struct breaker made(int percent, int row_max) {
+    struct breaker b;
+    breaker_open(&b, "http://service:80", percent, row_max);
+    return b;
+}
+
+/* Reports a request that fails in the moment in which it is sent. */
+static bool fails(struct breaker *b, enum breaker_failure how, bool trial, int64_t now_ms, const char *why) {
+    return breaker_failed(b, &(struct breaker_request){now_ms, trial}, how, now_ms, why);
+}
+
+static void answers(struct breaker *b, bool trial, int64_t now_ms) {
+    breaker_answered(b, &(struct breaker_request){now_ms, trial}, now_ms);
+}
+
+static void refused_connections_open_it(void **state) {
+    (void)state;
+    struct breaker b = made(50, 10);
+    char why[256] = "";
+    assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
+    assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
+    answers(&b, false, 1000); /* one connection that works resets the count of refused ones */
+    assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
+    assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
+    assert_int_equal(breaker_health(&b, 1000, why, sizeof why), LW_WELL);
+    assert_true(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
+    assert_int_equal(breaker_state(&b, 1000 + BREAKER_PAUSE_MS - 1), LW_HTTP_OPEN);
+    assert_int_equal(breaker_health(&b, 1001, why, sizeof why), LW_UNABLE);
+    assert_string_equal(why, "handler: http://service:80: refused");
+    assert_int_equal(breaker_health(&b, 1000 + BREAKER_PAUSE_MS, why, sizeof why), LW_ON_TRIAL);
+    breaker_close(&b);
+}
+
+static void failures_in_a_row_open_it(void **state) {
+    (void)state;
+    struct breaker b = made(0, 10);
+    for (int i = 0; i < 9; i++) assert_false(fails(&b, BREAKER_FAILED, false, i * 20000, "503"));
+    assert_true(fails(&b, BREAKER_FAILED, false, 180000, "503"));
+    breaker_close(&b);
+}
+
+/* A connection that breaks ends many requests at once. Together they count as one failure in a row. */
+static void failures_together_are_one(void **state) {
+    (void)state;
+    struct breaker b = made(0, 3);
+    for (int i = 0; i < 50; i++)
+        assert_false(breaker_failed(&b, &(struct breaker_request){1000 + i, false}, BREAKER_FAILED, 2000, "broken"));
+    assert_false(breaker_failed(&b, &(struct breaker_request){2000, false}, BREAKER_FAILED, 3000, "broken"));
+    assert_true(breaker_failed(&b, &(struct breaker_request){3000, false}, BREAKER_FAILED, 4000, "broken"));
+    breaker_close(&b);
+}
+
+/* Every second request fails, so half of the requests in the window fail, and the breaker opens when there are enough of them. */
+static void a_rate_opens_it(void **state) {
+    (void)state;
+    struct breaker b = made(50, 1000);
+    bool opened = false;
+    int n = 0;
+    for (; n < 100 && !opened; n++) {
+        if (n % 2 == 0) answers(&b, false, 5000 + n);
+        if (n % 2 == 1) opened = fails(&b, BREAKER_FAILED, false, 5000 + n, "500");
+    }
+    assert_int_equal(n, BREAKER_REQUESTS_MIN);
+    breaker_close(&b);
+    b = made(0, 1000);
+    for (n = 0; n < 100; n++) assert_false(fails(&b, BREAKER_FAILED, false, 5000 + n, "500"));
+    breaker_close(&b);
+}
+
+static void old_requests_do_not_count(void **state) {
+    (void)state;
+    struct breaker b = made(50, 1000);
+    for (int i = 0; i < 40; i++) /* one request per 600 ms, of which half fail: never 20 in a window of 10 s */
+        assert_false(i % 2 && fails(&b, BREAKER_FAILED, false, (int64_t)i * 600, "500"));
+    breaker_close(&b);
+}
+
+static void trials(void **state) {
+    (void)state;
+    struct breaker b = made(50, 10);
+    int64_t now = 0, pause = BREAKER_PAUSE_MS;
+    for (int i = 0; i < 3; i++) fails(&b, BREAKER_REFUSED_CONNECTION, false, now, "refused");
+    for (int i = 0; i < 12; i++) { /* each failed trial doubles the pause, up to its maximum */
+        assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
+        now += pause;
+        assert_int_equal(breaker_state(&b, now), LW_HTTP_HALF_OPEN);
+        assert_true(fails(&b, BREAKER_FAILED, true, now, "503"));
+        pause = 2 * pause < BREAKER_PAUSE_MAX_MS ? 2 * pause : BREAKER_PAUSE_MAX_MS;
+    }
+    assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503")); /* a request from before the pause does not extend it */
+    answers(&b, false, now + 5);                                   /* an answer to such a request does not close the breaker */
+    assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
+    now += pause;
+    assert_int_equal(breaker_state(&b, now), LW_HTTP_HALF_OPEN);
+    answers(&b, true, now);
+    assert_int_equal(breaker_state(&b, now), LW_HTTP_CLOSED);
+    assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, now, "refused"));
+    breaker_close(&b);
+}
+
+/* --- labels
+ * ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static void labels(void **state) {
+    (void)state;
+    for (int i = 0; i < LW_HTTP_CODES; i++) assert_non_null(lw_http_code_name[i]);
+    assert_string_equal(lw_http_code_name[lw_http_code_of(200)], "200");
+    assert_string_equal(lw_http_code_name[lw_http_code_of(226)], "2xx");
+    assert_string_equal(lw_http_code_name[lw_http_code_of(302)], "3xx");
+    assert_string_equal(lw_http_code_name[lw_http_code_of(418)], "4xx");
+    assert_string_equal(lw_http_code_name[lw_http_code_of(504)], "504");
+    assert_string_equal(lw_http_code_name[lw_http_code_of(599)], "5xx");
+    assert_string_equal(lw_http_code_name[lw_http_code_of(999)], "5xx");
+    assert_string_equal(lw_http_code_name[lw_http_code_of(0)], "2xx");
+}
+
+/* --- the configuration
+ * ------------------------------------------------------------------------------------------------------------------------ */
+
+static void wrong(const char *section, const char *problem) {
+    char *text = fx_check(&lw_handler_http, section);
+    if (*problem)
+        assert_contains(text, problem);
+    else
+        assert_string_equal(text, "");
+    free(text);
+}
+
+static void configuration(void **state) {
+    (void)state;
+    wrong("{\"url\":\"http://127.0.0.1:8080/orders?x=1\"}", "");
+    wrong("{\"url\":\"https://[::1]/\",\"mode\":\"structured\",\"headers\":{\"Authorization\":\"Bearer x\"},\"breaker_percent\":0}", "");
+    wrong("{\"url\":\"https://h\",\"hmac_key\":[\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"],\"tls\":{\"verify\":true}}", "");
+    wrong("{}", "handler.url: required");
+    wrong("{\"url\":\"ftp://h/\"}", "handler.url: must begin with http:// or https://");
+    wrong("{\"url\":\"http://h:99999/\"}", "handler.url: ");
+    wrong("{\"url\":\"http://\"}", "handler.url: ");
+    wrong("{\"url\":\"http://a b/\"}", "handler.url: ");
+    wrong("{\"url\":\"http://u:secret@h/\"}", "handler.url: put user and password into handler.headers");
+    wrong("{\"url\":\"http://h/#x\"}", "handler.url: a fragment");
+    wrong("{\"url\":\"http://h/\\u0001\"}", "handler.url: must be shorter than 8 KiB and have no control characters");
+    wrong("{\"url\":\"http://h\",\"urls\":1}", "handler.urls: unknown key; did you mean url?");
+    wrong("{\"url\":\"http://h\",\"mode\":\"json\"}", "handler.mode: \"json\": must be binary, structured or batch");
+    wrong("{\"url\":\"http://h\",\"batch\":2}", "handler.batch: only \"mode\": \"batch\"");
+    wrong("{\"url\":\"http://h\",\"headers\":[]}", "handler.headers: must be an object");
+    wrong("{\"url\":\"http://h\",\"headers\":{\"a b\":\"1\"}}", "handler.headers.a b: is no name");
+    wrong("{\"url\":\"http://h\",\"headers\":{\"a\":1}}", "handler.headers.a: must be a string");
+    wrong("{\"url\":\"http://h\",\"headers\":{\"a\":\"1\\r\\nb: 2\"}}", "handler.headers.a: must be shorter than 8 KiB");
+    wrong("{\"url\":\"http://h\",\"headers\":{\"ce-id\":\"1\"}}", "handler.headers.ce-id: is set by Latchwork");
+    wrong("{\"url\":\"http://h\",\"headers\":{\"Content-Type\":\"1\"}}", "use handler.content_type instead");
+    wrong("{\"url\":\"http://h\",\"content_type\":\"a\\nb\"}", "handler.content_type: ");
+    wrong("{\"url\":\"http://h\",\"hmac_key\":\"secret\"}", "handler.hmac_key: must be \"whsec_\" and 24 to 64 bytes in base64");
+    wrong("{\"url\":\"http://h\",\"hmac_key\":[]}", "handler.hmac_key: must be");
+    wrong("{\"url\":\"http://h\",\"connect_timeout_ms\":0}", "handler.connect_timeout_ms: must be a number from 1 to 3600000");
+    wrong("{\"url\":\"http://h\",\"breaker_percent\":101}", "handler.breaker_percent: must be a number from 0 to 100");
+    wrong("{\"url\":\"https://h\",\"tls\":true}", "handler.tls: must be an object");
+    wrong("{\"url\":\"https://h\",\"tls\":{\"ca\":\"x\"}}", "handler.tls.ca: unknown key");
+    wrong("{\"url\":\"https://h\",\"tls\":{\"ca_file\":\"/none.pem\"}}", "handler.tls.ca_file: /none.pem can't be read: No such file");
+    wrong("{\"url\":\"https://h\",\"tls\":{\"key_file\":\"/dev/null\"}}", "handler.tls.key_file: needs handler.tls.cert_file");
+    wrong("{\"url\":\"https://h\",\"tls\":{\"verify\":\"no\"}}", "handler.tls.verify: must be true or false");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(binary_event),
+        cmocka_unit_test(binary_event_without_values),
+        cmocka_unit_test(record_headers),
+        cmocka_unit_test(record_headers_are_bounded),
+        cmocka_unit_test(structured_event),
+        cmocka_unit_test(structured_data),
+        cmocka_unit_test(attributes_in_a_batch),
+        cmocka_unit_test(signature),
+        cmocka_unit_test(keys),
+        cmocka_unit_test(statuses),
+        cmocka_unit_test(reasons),
+        cmocka_unit_test(retry_after),
+        cmocka_unit_test(bodies),
+        cmocka_unit_test(bodies_of_batches),
+        cmocka_unit_test(refused_connections_open_it),
+        cmocka_unit_test(failures_in_a_row_open_it),
+        cmocka_unit_test(failures_together_are_one),
+        cmocka_unit_test(a_rate_opens_it),
+        cmocka_unit_test(old_requests_do_not_count),
+        cmocka_unit_test(trials),
+        cmocka_unit_test(labels),
+        cmocka_unit_test(configuration),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
