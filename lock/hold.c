@@ -9,6 +9,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+
+enum { RENEW_TRIES = 3 }; /* tries of a renewal by hand that overlaps with automatic ones */
 
 /* --- locks ---------------------------------------------------------------------------------------------------------------------- */
 
@@ -60,12 +63,18 @@ struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *na
     l->fence_keep_ms = LW_FENCE_KEEP_MS;
     l->slot = LW_ANY_SLOT;
     pthread_mutex_init(&l->mutex, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->renewed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     return l;
 }
 
 void lw_lock_unref(struct latchwork_lock *l) {
     if (atomic_fetch_sub(&l->refs, 1) > 1) return;
     if (l->ops->lock_fini) l->ops->lock_fini(l);
+    pthread_cond_destroy(&l->renewed);
     pthread_mutex_destroy(&l->mutex);
     free(l->name);
     free(l);
@@ -128,6 +137,7 @@ void lw_hold_leased(struct latchwork_hold *h, int64_t sent_ms, int64_t ttl_ms) {
     int64_t deadline_ms = sent_ms + ttl_ms;
     pthread_mutex_lock(&h->lock->mutex);
     if (h->renewals && h->least_ms < deadline_ms) deadline_ms = h->least_ms;
+    if (deadline_ms - sent_ms < ttl_ms) ttl_ms = deadline_ms > sent_ms ? deadline_ms - sent_ms : 1;
     atomic_store(&h->ttl_ms, ttl_ms);
     atomic_store(&h->deadline_ms, deadline_ms);
     pthread_mutex_unlock(&h->lock->mutex);
@@ -136,22 +146,30 @@ void lw_hold_leased(struct latchwork_hold *h, int64_t sent_ms, int64_t ttl_ms) {
 void lw_hold_renew_begin(struct latchwork_hold *h, int64_t now_ms, int64_t ttl_ms) {
     int64_t deadline_ms = now_ms + ttl_ms;
     pthread_mutex_lock(&h->lock->mutex);
+    h->overlap = h->renewals > 0;
     if (!h->renewals++ || deadline_ms < h->least_ms) h->least_ms = deadline_ms;
     if (deadline_ms < atomic_load(&h->deadline_ms)) atomic_store(&h->deadline_ms, deadline_ms);
     pthread_mutex_unlock(&h->lock->mutex);
 }
 
-void lw_hold_renew_end(struct latchwork_hold *h) {
+bool lw_hold_renew_end(struct latchwork_hold *h) {
     pthread_mutex_lock(&h->lock->mutex);
     assert(h->renewals > 0);
-    h->renewals--;
+    bool overlap = h->overlap;
+    if (!--h->renewals) pthread_cond_broadcast(&h->lock->renewed);
     pthread_mutex_unlock(&h->lock->mutex);
+    return overlap;
 }
 
 int64_t lw_lock_ttl(const struct latchwork_hold *h, int64_t ttl_ms, int64_t now_ms) {
     int64_t left = h->end_ms == INT64_MAX ? ttl_ms : h->end_ms - now_ms;
     if (left < 1) left = 1;
     return ttl_ms < left ? ttl_ms : left;
+}
+
+int64_t lw_hold_keep_ttl(const struct latchwork_hold *h, int64_t now_ms) {
+    int64_t left_ms = atomic_load(&h->deadline_ms) - now_ms, ttl_ms = h->lock->o.ttl_ms;
+    return lw_lock_ttl(h, left_ms > ttl_ms ? left_ms : ttl_ms, now_ms);
 }
 
 void lw_hold_lose(struct latchwork_hold *h, enum latchwork_loss why) {
@@ -321,6 +339,31 @@ void latchwork_hold_forget(struct latchwork_hold *h) {
 
 /* --- in between --------------------------------------------------------------------------------------------------------------------- */
 
+/* Waits until no renewal of the hold is under way, at most limit_ms. Returns false if one still is. */
+static bool wait_renewed(struct latchwork_hold *h, int64_t limit_ms) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += limit_ms / 1000;
+    until.tv_nsec += limit_ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+    pthread_mutex_lock(&h->lock->mutex);
+    int failed = 0;
+    while (h->renewals && !failed) failed = pthread_cond_timedwait(&h->lock->renewed, &h->lock->mutex, &until);
+    pthread_mutex_unlock(&h->lock->mutex);
+    return !failed;
+}
+
+static enum latchwork_result renew_once(struct latchwork_hold *h, int64_t ttl_ms, bool *overlap, struct latchwork_error *error) {
+    int64_t now = lw_boot_ms();
+    if (latchwork_hold_lost(h) || now >= h->end_ms)
+        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED, "the lease has ended, or max_hold_ms is reached");
+    ttl_ms = lw_lock_ttl(h, ttl_ms, now);
+    lw_hold_renew_begin(h, now, ttl_ms);
+    enum latchwork_result result = h->lock->ops->keep(h, ttl_ms, error);
+    *overlap = lw_hold_renew_end(h);
+    return result;
+}
+
 enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
     if (!h) return null_argument("hold", error);
     if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
@@ -328,14 +371,14 @@ enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl
     if (ttl_ms < LATCHWORK_MIN_TTL_MS || ttl_ms > LATCHWORK_MAX_TTL_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
     if (h->lock->o.flags & LATCHWORK_FLAG_RENEW && ttl_ms < h->lock->o.ttl_ms)
         return lw_lock_wrong(error, "a hold that is renewed by itself can't be shortened");
-    int64_t now = lw_boot_ms();
-    if (latchwork_hold_lost(h) || now >= h->end_ms)
-        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED, "the lease has ended, or max_hold_ms is reached");
-    ttl_ms = lw_lock_ttl(h, ttl_ms, now);
-    lw_hold_renew_begin(h, now, ttl_ms);
-    enum latchwork_result result = h->lock->ops->keep(h, ttl_ms, error);
-    lw_hold_renew_end(h);
-    return result;
+    for (int tries = 1;; tries++) {
+        bool overlap = false;
+        enum latchwork_result result = renew_once(h, ttl_ms, &overlap, error);
+        bool by_itself = h->lock->o.flags & LATCHWORK_FLAG_RENEW;
+        if (result != LATCHWORK_LOCK_OK || !by_itself || !overlap || tries == RENEW_TRIES) return result;
+        /* An automatic renewal was under way, and Redis may have executed it last. */
+        if (!wait_renewed(h, h->lock->o.ttl_ms / 3)) return result;
+    }
 }
 
 enum latchwork_result latchwork_hold_check(struct latchwork_hold *h, struct latchwork_error *error) {

@@ -58,6 +58,7 @@ struct latchwork_lock {
     _Atomic uint64_t seen; /* the largest fence that this lock has seen */
 
     pthread_mutex_t mutex;        /* guards `owned`, and the leases of holds */
+    pthread_cond_t renewed;       /* a hold has no renewal under way any more */
     struct latchwork_hold *owned; /* reentrant locks only: the holds, one per owner */
     void *more;
 };
@@ -71,8 +72,9 @@ struct latchwork_hold {
     atomic_int loss; /* a value of enum latchwork_loss */
     _Atomic int64_t deadline_ms, ttl_ms;
     int64_t end_ms; /* boot clock; end of the longest time that max_hold_ms allows; INT64_MAX: no limit */
-    /* The lock's mutex guards the next two fields. */
+    /* The lock's mutex guards the next three fields. */
     int renewals;     /* number of renewals that were sent and are not answered */
+    bool overlap;     /* the last renewal began while another was under way */
     int64_t least_ms; /* the earliest deadline that any of those renewals may have set */
     /* The keeper's mutex guards the next two fields. */
     bool kept;
@@ -108,7 +110,10 @@ void lw_hold_leased(struct latchwork_hold *hold, int64_t sent_ms, int64_t ttl_ms
  * and may execute one whose answer is lost. So the hold's deadline is never later than the earliest deadline that any of these requests
  * set. */
 void lw_hold_renew_begin(struct latchwork_hold *hold, int64_t now_ms, int64_t ttl_ms);
-void lw_hold_renew_end(struct latchwork_hold *hold);
+bool lw_hold_renew_end(struct latchwork_hold *hold); /* returns whether another renewal overlapped with this one */
+/* Returns the TTL that an automatic renewal asks for at now_ms: the lock's, or the rest of a lease that was extended by hand, so that it is
+ * not shortened. */
+int64_t lw_hold_keep_ttl(const struct latchwork_hold *hold, int64_t now_ms);
 /* Marks the hold as lost and calls its callback, both at most once. */
 void lw_hold_lose(struct latchwork_hold *hold, enum latchwork_loss why);
 /* Sets *error to LOST and marks the hold as lost. */

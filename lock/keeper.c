@@ -55,6 +55,12 @@ static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
 static int64_t give_up_ms(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) / 3; }
 static bool at_its_end(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) >= h->end_ms; }
 
+/* Returns when to renew the hold: after a third of its lease. */
+static int64_t next_renewal_ms(const struct latchwork_hold *h) {
+    int64_t ttl_ms = atomic_load(&h->ttl_ms);
+    return at_its_end(h) ? INT64_MAX : atomic_load(&h->deadline_ms) - ttl_ms + ttl_ms / 3;
+}
+
 static int64_t next_event_ms(struct lw_keeper *k, bool with_renewals) {
     int64_t at = INT64_MAX;
     for (size_t i = 0; i < k->n; i++) {
@@ -180,16 +186,11 @@ static redisReply *reply_in_time(struct lw_keeper *k, struct lw_redis *redis) {
     return lw_next_reply(k->client, redis, &error);
 }
 
-static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours, int64_t sent_ms, int64_t ttl_ms) {
+/* Plans the next renewal of a hold whose lease was extended, or gives the hold up because it is not ours. */
+static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours) {
     pthread_mutex_lock(&k->mutex);
-    if (h->kept) { /* if `kept` is false, the hold was released meanwhile */
-        if (ours) {
-            lw_hold_leased(h, sent_ms, ttl_ms);
-            h->renew_ms = at_its_end(h) ? INT64_MAX : sent_ms + ttl_ms / 3;
-        } else {
-            give_up(k, h, LATCHWORK_LOSS_NOT_OWNER);
-        }
-    }
+    if (h->kept && ours) h->renew_ms = next_renewal_ms(h); /* if `kept` is false, the hold was released meanwhile */
+    if (h->kept && !ours) give_up(k, h, LATCHWORK_LOSS_NOT_OWNER);
     pthread_mutex_unlock(&k->mutex);
 }
 
@@ -206,7 +207,10 @@ struct renewal {
 static void take_answer(struct lw_keeper *k, const struct lw_redis *redis, struct renewal *r, redisReply *reply, int64_t sent_ms) {
     struct lw_turn turn = {0};
     r->unknown = lw_is_no_script(reply);
-    if (reply->type == REDIS_REPLY_INTEGER) answered(k, r->hold, reply->integer == 1, sent_ms, r->ttl_ms);
+    if (reply->type == REDIS_REPLY_INTEGER) {
+        if (reply->integer == 1) lw_hold_leased(r->hold, sent_ms, r->ttl_ms);
+        answered(k, r->hold, reply->integer == 1);
+    }
     if (reply->type == REDIS_REPLY_ERROR) lw_peer_turned(k->client, redis, reply->str, r->hold->lock->slot, &turn);
     r->ask = turn.ask;
     freeReplyObject(reply); /* an error is not reported here: the keeper tries again until it gives up the hold */
@@ -249,7 +253,7 @@ static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size
     if (!link) return;
     struct lw_redis *redis = link->redis;
     int64_t sent_ms = lw_boot_ms();
-    for (size_t i = 0; i < n; i++) r[i].ttl_ms = lw_lock_ttl(r[i].hold, r[i].hold->lock->o.ttl_ms, sent_ms);
+    for (size_t i = 0; i < n; i++) r[i].ttl_ms = lw_hold_keep_ttl(r[i].hold, sent_ms);
     if (!send_pipeline(redis, r, n, sent_ms)) return; /* the keeper tries again until it gives up the holds, as after any error */
     for (size_t i = 0; i < n; i++) {
         redisReply *reply = reply_in_time(k, redis);
@@ -312,17 +316,12 @@ static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
     struct latchwork_error error = {0};
     if (!begin_calling(k, h)) return;
     int64_t sent_ms = lw_boot_ms();
-    int64_t ttl_ms = lw_lock_ttl(h, h->lock->o.ttl_ms, sent_ms);
+    int64_t ttl_ms = lw_hold_keep_ttl(h, sent_ms);
     lw_hold_renew_begin(h, sent_ms, ttl_ms);
     enum latchwork_result result = h->lock->ops->keep(h, ttl_ms, &error);
     lw_hold_renew_end(h);
     end_calling(k);
-    if (result == LATCHWORK_LOCK_ERROR) return;
-    if (result == LATCHWORK_LOCK_OK) { /* use the lease that keep set: for Redlock it is shorter than requested */
-        ttl_ms = atomic_load(&h->ttl_ms);
-        sent_ms = atomic_load(&h->deadline_ms) - ttl_ms;
-    }
-    answered(k, h, result == LATCHWORK_LOCK_OK, sent_ms, ttl_ms);
+    if (result != LATCHWORK_LOCK_ERROR) answered(k, h, result == LATCHWORK_LOCK_OK);
 }
 
 static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
@@ -432,8 +431,7 @@ bool lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *h, struct latchwo
     }
     lw_hold_ref(h);
     h->kept = true;
-    int64_t ttl_ms = atomic_load(&h->ttl_ms);
-    h->renew_ms = at_its_end(h) ? INT64_MAX : atomic_load(&h->deadline_ms) - ttl_ms + ttl_ms / 3;
+    h->renew_ms = next_renewal_ms(h);
     k->hold[k->n++] = h;
     pthread_cond_signal(&k->changed);
     pthread_mutex_unlock(&k->mutex);

@@ -49,11 +49,11 @@
  * of options. <latchwork/handler.h> uses none of these prefixes, and both headers may be included together.
  *
  * Threads. Clients, locks and Redlocks may be used by any number of threads at the same time, until the one call that closes them. The same
- * goes for a hold: all its functions except release and forget may run at the same time, on any thread, and during its renewal. If
- * renewals of one hold overlap, its deadline becomes the earliest that any of them asked for, since Redis may have executed them in any
- * order. latchwork_hold_release() and latchwork_hold_forget() end the hold. One thread calls one of them, once (for a reentrant lock as
- * often as it was acquired), while no other call on this hold runs, and no call may follow. No function may be called from a signal
- * handler.
+ * goes for a hold: all its functions except release and forget may run at the same time, on any thread, and during its renewal. If your
+ * own renewals of one hold overlap, its deadline becomes the earliest that any of them asked for, since Redis may have executed them in any
+ * order. A renewal by RENEW never shortens a lease that you have extended. latchwork_hold_release() and latchwork_hold_forget() end the
+ * hold. One thread calls one of them, once (for a reentrant lock as often as it was acquired), while no other call on this hold runs, and
+ * no call may follow. No function may be called from a signal handler.
  *
  * Waiting. A release wakes a waiter: the script that frees the lock tells one waiting client by PUBLISH, over one subscribed connection
  * that all waiters of a client share, and the others sleep on. Normally nothing polls. But a client that was told and then died must not

@@ -275,6 +275,30 @@ static void without_scripts(void **state) {
     latchwork_client_close(c);
 }
 
+/* The automatic renewals of 200 ms come before, during and after each renewal by hand. None of them may shorten its lease of 8 s. */
+static void a_lease_extended_by_hand_is_not_shortened(void **state) {
+    (void)state;
+    struct latchwork_client *c = open_client(NULL);
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = 600};
+    struct latchwork_lock *l = open_lock(c, "a", &o);
+    for (int i = 0; i < 200; i++) {
+        struct latchwork_hold *h = take(l, 0);
+        if (i % 2) lw_sleep_ms(195 + i % 10); /* the first automatic renewal is under way */
+        int64_t before_ms = lw_boot_ms();
+        assert_ok(latchwork_hold_renew(h, 8000, &error));
+        int64_t spent_ms = lw_boot_ms() - before_ms;
+        assert_true(latchwork_hold_left_ms(h) > 7000 - spent_ms);
+        if (i == 0) { /* automatic renewals are due after a third of the lease, and then more often */
+            lw_sleep_ms(4200);
+            assert_true(latchwork_hold_left_ms(h) > 8000 - (lw_boot_ms() - before_ms) - 500);
+            assert_true(redis_number("PTTL lwl:{a}:lock") > 600);
+        }
+        assert_ok(latchwork_hold_release(h, &error));
+    }
+    latchwork_lock_close(l);
+    latchwork_client_close(c);
+}
+
 struct counted {
     int n;
     char last[600];
@@ -685,6 +709,7 @@ int main(void) {
                                        T(custom_names_and_the_hint),
                                        T(a_lock_without_ttl_is_told_and_given_one),
                                        T(without_scripts),
+                                       T(a_lease_extended_by_hand_is_not_shortened),
                                        T(listing_and_breaking),
                                        T(wrong_calls_say_so),
                                        T(error_replies_have_a_meaning),
