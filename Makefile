@@ -46,7 +46,7 @@ SRC := $(filter-out $(MAIN).c,$(sort $(shell find $(wildcard $(DIRS)) -name exam
 LUA := $(sort $(wildcard queue/lua/*.lua lock/lua/*.lua))
 LUA_PARTS := $(wildcard queue/lua/parts/*.lua)
 OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
-OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o $(B)/templates.gen.o
+OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o $(B)/templates.gen.o $(B)/page.gen.o
 # the lock library: lock/, and what it needs of base/
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
 LOCKSRC := $(sort $(shell find lock -name '*.c')) base/clock.c base/err.c base/text.c base/thread.c base/redis/connection.c base/redis/login.c base/redis/servers.c base/redis/search.c base/redis/cluster.c base/redis/slot.c base/redis/stream.c base/redis/tls.c base/redis/url.c
@@ -96,7 +96,12 @@ TEMPLATES := $(foreach l,c c++ python node go,$l:README.md:$T/$l/README.md.in $l
 $(B)/templates.gen.c: $(foreach t,$(TEMPLATES),$(lastword $(subst :, ,$t))) scripts/embed-templates.sh Makefile
 	@mkdir -p $(@D)
 	@scripts/embed-templates.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
-$(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o $(B)/templates.gen.o: %.o: %.c
+# the page that the exporter serves
+PAGE := $(addprefix monitor/page/,index.html app.js app.css favicon.svg)
+$(B)/page.gen.c: $(PAGE) scripts/embed-files.sh
+	@mkdir -p $(@D)
+	@scripts/embed-files.sh $(PAGE) > $@.tmp && mv $@.tmp $@
+$(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o $(B)/templates.gen.o $(B)/page.gen.o: %.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -MMD -MP -c -o $@ $<
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "monitor/metrics.h"
+#include "monitor/page.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -53,6 +54,15 @@ static const struct {
     {"/api/v1/stats", lw_metrics_stats},
 };
 
+static bool answer_page(const char *path, struct lw_http_answer *a) {
+    const struct lw_page_file *file = lw_page_find(path);
+    if (!file) return false;
+    lw_buf_add(&a->body, file->bytes, file->n);
+    a->status = 200;
+    a->type = file->type;
+    return true;
+}
+
 static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, const char *path, struct lw_http_answer *a) {
     if (!strcmp(path, "/metrics")) {
         a->type = LW_METRICS_TYPE;
@@ -65,7 +75,7 @@ static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, c
     } else if (!strcmp(path, "/readyz")) {
         put_health(a, lw_metrics_ready(m, &a->body));
     } else {
-        return false;
+        return answer_page(path, a);
     }
     return true;
 }
@@ -95,7 +105,7 @@ static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_ans
     }
     if (api && e->api) return false;
     a->status = 404;
-    lw_buf_addf(&a->body, "there are /metrics /healthz /readyz /version /api/v1\n");
+    lw_buf_addf(&a->body, "there are / /metrics /healthz /readyz /version /api/v1\n");
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "monitor/http.h"
 
 #include "base/clock.h"
+#include "monitor/page.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -173,6 +174,8 @@ static enum MHD_Result send_answer(struct pending *p) {
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, p->a.type ? p->a.type : "text/plain; charset=utf-8");
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(r, "Content-Security-Policy", LW_PAGE_CSP);
+    MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
     if (p->a.status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, p->a.allow ? p->a.allow : "GET, HEAD");
     if (p->a.status == MHD_HTTP_UNAUTHORIZED) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
