@@ -10,4 +10,7 @@ int64_t lw_boot_us(void);
 int64_t lw_wall_ms(void); /* ms since 1970 on CLOCK_REALTIME; may jump */
 void lw_sleep_ms(int64_t ms);
 
+/* Returns the earlier of two times. */
+static inline int64_t lw_earlier(int64_t a, int64_t b) { return a < b ? a : b; }
+
 #endif

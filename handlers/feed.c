@@ -3,12 +3,15 @@
 
 #include "base/log.h"
 #include "handlers/job_queue.h"
+#include "handlers/reason.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
+
+enum { MARGIN_MIN_MS = 50 };
 
 struct lw_feed {
     struct lw_feed_setup set;
@@ -111,10 +114,42 @@ enum lw_feed_stop lw_feed_stopped(struct lw_feed *f) {
     return stop;
 }
 
-bool lw_feed_startable(struct lw_job *job, int64_t now_ms) {
-    job->reason[0] = '\0';
-    job->outcome = LW_BACK;
-    return !atomic_load(&job->lease->cancelled) && now_ms < atomic_load(&job->lease->deadline_ms);
+struct lw_job *lw_feed_first(struct lw_feed *f, struct lw_job_queue *line) {
+    if (line->head) return line->head;
+    for (struct lw_job *job = lw_feed_take(f), *next; job; job = next) {
+        next = job->next;
+        lw_jobs_append(line, job);
+    }
+    return line->head;
+}
+
+int64_t lw_feed_margin_ms(int64_t ttl_ms) { return ttl_ms > 10 * MARGIN_MIN_MS ? ttl_ms / 10 : MARGIN_MIN_MS; }
+
+int64_t lw_feed_lease_end(const struct lw_job *job, int64_t margin_ms) {
+    return atomic_load_explicit(&job->lease->deadline_ms, memory_order_relaxed) - margin_ms;
+}
+
+bool lw_feed_startable(struct lw_job *job, int64_t now_ms, int64_t margin_ms) {
+    lw_job_answer(job, LW_BACK, "");
+    return !atomic_load(&job->lease->cancelled) && now_ms < lw_feed_lease_end(job, margin_ms);
+}
+
+void lw_feed_give_back(struct lw_feed *f, struct lw_job *job) {
+    lw_job_answer(job, LW_BACK, "");
+    if (atomic_load(&job->then) != LW_JOB_CLOSED) lw_job_end(job);
+    lw_feed_ended(f, job, 0);
+}
+
+void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms, int64_t margin_ms, bool all) {
+    struct lw_job *jobs = line->head;
+    lw_jobs_clear(line);
+    for (struct lw_job *job = jobs, *next; job; job = next) {
+        next = job->next;
+        if (all || !lw_feed_startable(job, now_ms, margin_ms))
+            lw_feed_give_back(f, job);
+        else
+            lw_jobs_append(line, job);
+    }
 }
 
 void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms) {

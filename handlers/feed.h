@@ -11,10 +11,11 @@
  *
  *     for (;;) {
  *         wait for its own descriptors, and for lw_feed_fd() if lw_feed_sleep() returned true
- *         lw_feed_awake(), then lw_feed_take() if it can start something
- *         for each job: lw_feed_startable()? lw_feed_started() : lw_feed_ended()
+ *         lw_feed_awake()
+ *         while there is room for lw_feed_first(): lw_feed_startable()? lw_feed_started() : lw_feed_give_back()
  *         for each answer: set the outcome, lw_feed_ended(); lw_job_end() names the follower to start
  *         lw_feed_publish()
+ *         from time to time lw_feed_sweep() what still waits
  *         end if lw_feed_stopped(), and none of its jobs is in a handler
  *     }
  *
@@ -26,6 +27,12 @@
 
 struct lw_feed;
 struct lw_http_counts;
+struct lw_job_queue;
+
+enum {
+    LW_FEED_LOOK_MS = 20,  /* time between a handler's checks of leases and timeouts */
+    LW_FEED_CHAIN_MS = 20, /* when a chain of followers has run for this long, jobs that wait go first */
+};
 
 struct lw_feed_setup {
     int64_t timeout_ms; /* handler.timeout_ms; 0: the job's own give_up_ms stays as it is */
@@ -63,9 +70,19 @@ void lw_feed_awake(struct lw_feed *f, bool readable); /* must be called after wa
 /* Takes all waiting jobs, oldest first, linked by `next`. */
 struct lw_job *lw_feed_take(struct lw_feed *f);
 enum lw_feed_stop lw_feed_stopped(struct lw_feed *f);
-/* Returns true if a job may start, because its lease is live. Otherwise the outcome is set to LW_BACK, and the
- * caller must end the job. */
-bool lw_feed_startable(struct lw_job *job, int64_t now_ms);
+/* Returns the job that has waited longest, without removing it; NULL if there is none. When the handler's queue `line`, which belongs to
+ * its thread, is empty, this function takes all waiting jobs into it. */
+struct lw_job *lw_feed_first(struct lw_feed *f, struct lw_job_queue *line);
+/* Returns how long before the end of a lease a handler must be done with a job, so that nothing of it goes on after the lease. */
+int64_t lw_feed_margin_ms(int64_t ttl_ms);
+/* Returns the time by which the job must be over: margin_ms before its lease ends. Each renewal of the lease makes it later. */
+int64_t lw_feed_lease_end(const struct lw_job *job, int64_t margin_ms);
+/* Returns true if a job may start, because more than margin_ms is left of its lease. Otherwise the caller must give the job back. */
+bool lw_feed_startable(struct lw_job *job, int64_t now_ms, int64_t margin_ms);
+/* Ends a job that does not start, with LW_BACK, so that no attempt is counted. Closes it, unless lw_job_gather() has. */
+void lw_feed_give_back(struct lw_feed *f, struct lw_job *job);
+/* Gives back those jobs of a queue that can no longer start; every job if `all` is true. */
+void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms, int64_t margin_ms, bool all);
 void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms);
 /* Collects a job that has its outcome and was closed by lw_job_end(). took_us is its time in the handler. */
 void lw_feed_ended(struct lw_feed *f, struct lw_job *job, int64_t took_us);

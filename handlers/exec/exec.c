@@ -13,6 +13,7 @@
  * A process that is no longer trusted is ended with its whole group before its messages are given back. It is replaced when there are
  * messages for a new one. */
 #include "handlers/exec/private.h"
+#include "handlers/feed.h"
 #include "handlers/section.h"
 
 #include "base/clock.h"
@@ -117,8 +118,7 @@ static void make_procs(struct lw_handler *h, int n) {
 static struct lw_handler *open_handler(const struct lw_config *c, int worker, struct lw_err *err) {
     (void)worker;
     struct lw_handler *h = lw_alloc(sizeof *h);
-    int64_t tenth = c->lock.ttl_ms / 10;
-    h->margin_ms = tenth > 50 ? tenth : 50;
+    h->margin_ms = lw_feed_margin_ms(c->lock.ttl_ms);
     h->timeout_ms = c->handler.timeout_ms;
     h->in_flight = c->handler.in_flight > 0 ? c->handler.in_flight : 1;
     h->batch = c->handler.batch > 0 ? c->handler.batch : 1;

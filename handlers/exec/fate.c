@@ -60,7 +60,7 @@ void exec_wrong(struct proc *p, struct request *blamed, const char *reason) {
 
 static bool lease_over(const struct request *r) {
     const struct lw_handler *h = r->p->h;
-    return h->now_ms >= exec_lease_end(h, r->jobs[r->at]) || (r->grace_ms && !r->late);
+    return h->now_ms >= lw_feed_lease_end(r->jobs[r->at], h->margin_ms) || (r->grace_ms && !r->late);
 }
 
 void exec_time_over(struct request *r) {
@@ -77,7 +77,7 @@ void exec_time_over(struct request *r) {
 static int64_t end_by(const struct proc *p) {
     int64_t until = p->h->now_ms + LAST_WORDS_MS;
     for (const struct request *r = p->first; r; r = r->next) {
-        int64_t stop = exec_lease_end(p->h, r->jobs[r->at]);
+        int64_t stop = lw_feed_lease_end(r->jobs[r->at], p->h->margin_ms);
         if (stop < until) until = stop;
     }
     return until;

@@ -17,41 +17,15 @@
 
 enum {
     EVENTS = 64,
-    LOOK_MS = 20,         /* time between checks of leases and timeouts */
-    CHAIN_MS = 20,        /* when a chain of followers has run for this long, jobs that wait go first */
     UNSENT_MAX = 1 << 18, /* maximum number of unsent bytes with which a process still gets requests */
 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-int64_t exec_lease_end(const struct lw_handler *h, const struct lw_job *job) {
-    return atomic_load_explicit(&job->lease->deadline_ms, memory_order_relaxed) - h->margin_ms;
-}
-
-static void look_by(struct lw_handler *h, int64_t ms) { h->look_ms = least(h->look_ms, ms); }
+static void look_by(struct lw_handler *h, int64_t ms) { h->look_ms = lw_earlier(h->look_ms, ms); }
 
 /* --- jobs in line ----------------------------------------------------------------------------------------------------------------- */
 
-/* Returns the job that has waited longest, without removing it. */
-static struct lw_job *first_in_line(struct lw_handler *h) {
-    if (h->line.head) return h->line.head;
-    for (struct lw_job *job = lw_feed_take(h->feed), *next; job; job = next) {
-        next = job->next;
-        lw_jobs_append(&h->line, job);
-    }
-    return h->line.head;
-}
-
-static void give_back(struct lw_handler *h, struct lw_job *job) {
-    lw_job_answer(job, LW_BACK, "");
-    lw_job_end(job);
-    lw_feed_ended(h->feed, job, 0);
-}
-
 /* Returns true if the job may still start. Otherwise the caller must give it back. */
-static bool startable(const struct lw_handler *h, struct lw_job *job) {
-    return lw_feed_startable(job, h->now_ms) && h->now_ms < exec_lease_end(h, job);
-}
+static bool startable(const struct lw_handler *h, struct lw_job *job) { return lw_feed_startable(job, h->now_ms, h->margin_ms); }
 
 /* --- requests --------------------------------------------------------------------------------------------------------------------- */
 
@@ -75,7 +49,7 @@ static void begin_message(struct request *r) {
     struct lw_handler *h = r->p->h;
     struct lw_job *job = r->jobs[r->at];
     lw_feed_started(h->feed, job, h->now_ms);
-    look_by(h, least(exec_lease_end(h, job), job->give_up_ms));
+    look_by(h, lw_earlier(lw_feed_lease_end(job, h->margin_ms), job->give_up_ms));
 }
 
 /* Sends a line with the message at jobs[at] and those behind it that may stand in the same line. */
@@ -107,7 +81,7 @@ static bool is_sound(struct proc *p) {
 static void begin(struct proc *p, struct lw_job *job, int64_t chain_ms) {
     struct lw_handler *h = p->h;
     if (!startable(h, job)) {
-        give_back(h, job);
+        lw_feed_give_back(h->feed, job);
     } else if (!is_sound(p)) {
         lw_jobs_push_front(&h->line, job);
     } else {
@@ -124,7 +98,7 @@ static bool takes(const struct proc *p, int limit) {
     if (p->state != PROC_UP || p->n_requests >= p->h->in_flight || p->out.n - p->out_at > UNSENT_MAX || (p->deaf && p->n_requests))
         return false;
     if (limit == ANY_COMPANY && p->limit == ANY_COMPANY) return p != p->h->reserved;
-    return p == p->h->reserved && p->n_messages < least(limit, p->limit);
+    return p == p->h->reserved && p->n_messages < (limit < p->limit ? limit : p->limit);
 }
 
 /* Appends the follower to the list of followers. It starts when all answers that were read have been taken. */
@@ -147,7 +121,7 @@ static void start_followers(struct lw_handler *h) {
         struct proc *p = r->p;
         next = r->next;
         request_free(h, r);
-        if (h->now_ms - chain_ms >= CHAIN_MS && first_in_line(h))
+        if (h->now_ms - chain_ms >= LW_FEED_CHAIN_MS && lw_feed_first(h->feed, &h->line))
             lw_jobs_append(&h->line, job);
         else if (takes(p, suspects_limit(&h->suspects, job->identity)))
             begin(p, job, chain_ms);
@@ -166,9 +140,7 @@ static void send_rest(struct request *r) {
         send_request(r);
         return;
     }
-    lw_job_answer(job, LW_BACK, "");
-    if (r->at == r->n - 1) lw_job_end(job);
-    lw_feed_ended(h->feed, job, 0);
+    lw_feed_give_back(h->feed, job);
     request_leave(r);
     request_free(h, r);
 }
@@ -220,7 +192,7 @@ static void start_suspects(struct lw_handler *h) {
 
 static void start_jobs(struct lw_handler *h) {
     struct lw_job *job;
-    while ((job = first_in_line(h))) {
+    while ((job = lw_feed_first(h->feed, &h->line))) {
         int limit = suspects_limit(&h->suspects, job->identity);
         struct proc *p = limit == ANY_COMPANY ? least_loaded(h, limit) : NULL;
         if (limit != ANY_COMPANY)
@@ -244,32 +216,19 @@ static void start_processes(struct lw_handler *h) {
     }
 }
 
-/* Gives back those jobs of a queue that can no longer start, or every job if `all` is true. */
-static void sweep(struct lw_handler *h, struct lw_job_queue *queue, bool all) {
-    struct lw_job *jobs = queue->head;
-    lw_jobs_clear(queue);
-    for (struct lw_job *job = jobs, *next; job; job = next) {
-        next = job->next;
-        if (all || !startable(h, job))
-            give_back(h, job);
-        else
-            lw_jobs_append(queue, job);
-    }
-}
-
 static void dispatch(struct lw_handler *h) {
     start_followers(h);
-    if (!first_in_line(h) && !h->apart.head) return;
+    if (!lw_feed_first(h->feed, &h->line) && !h->apart.head) return;
     bool pauses = trouble_pauses(&h->trouble, h->now_ms);
     if (!pauses) {
         start_processes(h);
         start_jobs(h);
         start_suspects(h);
     }
-    if (h->now_ms - h->sweep_ms < LOOK_MS && !pauses) return;
+    if (h->now_ms - h->sweep_ms < LW_FEED_LOOK_MS && !pauses) return;
     h->sweep_ms = h->now_ms;
-    sweep(h, &h->line, pauses);
-    sweep(h, &h->apart, pauses);
+    lw_feed_sweep(h->feed, &h->line, h->now_ms, h->margin_ms, pauses);
+    lw_feed_sweep(h->feed, &h->apart, h->now_ms, h->margin_ms, pauses);
 }
 
 /* --- leases and times ------------------------------------------------------------------------------------------------------------- */
@@ -287,7 +246,7 @@ static void tell_cancelled(struct request *r, bool late) {
 static bool look_at_request(struct request *r) {
     struct lw_handler *h = r->p->h;
     const struct lw_job *job = r->jobs[r->at];
-    int64_t lease = exec_lease_end(h, job), now = h->now_ms;
+    int64_t lease = lw_feed_lease_end(job, h->margin_ms), now = h->now_ms;
     bool late = now >= job->give_up_ms;
     if (now >= lease || (r->grace_ms && now >= r->grace_ms) || (late && !r->grace_ms && r->p->n_requests == 1)) {
         exec_time_over(r);
@@ -297,7 +256,7 @@ static bool look_at_request(struct request *r) {
         tell_cancelled(r, false);
     else if (!r->grace_ms && late)
         tell_cancelled(r, true);
-    look_by(h, least(lease, r->grace_ms ? r->grace_ms : job->give_up_ms));
+    look_by(h, lw_earlier(lease, r->grace_ms ? r->grace_ms : job->give_up_ms));
     return true;
 }
 
@@ -310,7 +269,7 @@ static void look_at(struct proc *p) {
 
 static void look(struct lw_handler *h) {
     if (h->now_ms < h->look_ms) return;
-    h->look_ms = h->now_ms + LOOK_MS;
+    h->look_ms = h->now_ms + LW_FEED_LOOK_MS;
     for (int i = 0; i < h->n_used; i++) look_at(&h->procs[i]);
 }
 
@@ -414,7 +373,7 @@ static int wait_ms(struct lw_handler *h) {
     if (idle && !lw_feed_sleep(h->feed)) return 0;
     if (idle && !h->held) return -1;
     int64_t left = h->look_ms - lw_boot_ms();
-    return left > LOOK_MS ? LOOK_MS : left > 0 ? (int)left : 0;
+    return left > LW_FEED_LOOK_MS ? LW_FEED_LOOK_MS : left > 0 ? (int)left : 0;
 }
 
 static void turn(struct lw_handler *h) {
@@ -435,7 +394,7 @@ static void turn(struct lw_handler *h) {
 static bool is_over(struct lw_handler *h) {
     enum lw_feed_stop stop = lw_feed_stopped(h->feed);
     if (stop == LW_FEED_GOES_ON || h->held) return false;
-    return stop == LW_FEED_DROP || (!first_in_line(h) && !h->apart.head);
+    return stop == LW_FEED_DROP || (!lw_feed_first(h->feed, &h->line) && !h->apart.head);
 }
 
 static void clear(struct lw_handler *h) {

@@ -15,7 +15,8 @@ struct lw_feed;
 
 struct lw_handler {
     char **argv, **envp;
-    int64_t margin_ms, timeout_ms;
+    int64_t margin_ms; /* time before the end of a lease at which a process group must be killed to be gone when the lease ends */
+    int64_t timeout_ms;
     int in_flight, batch; /* maximum number of requests per process, and of messages per request */
     struct lw_warden warden;
     struct lw_stderr_log *log;
@@ -49,9 +50,6 @@ void exec_serve(struct lw_handler *h, struct lw_feed *feed);
 int exec_watch(struct proc *p); /* puts the descriptors of a process that has started into the epoll set */
 /* Goes on with the next message of the request, or with the follower, after the message at jobs[at] is done. */
 void exec_go_on(struct request *r, struct lw_job *follower);
-/* Returns the time at which the process group must be killed to be gone before the lease ends. Each renewal of the lease makes this time
- * later. */
-int64_t exec_lease_end(const struct lw_handler *h, const struct lw_job *job);
 
 /* hear.c: reads what processes write */
 enum heard { HEARD_NOTHING, HEARD_SOME, HEARD_END };

@@ -8,6 +8,7 @@
  *     answer.c      what an answer means; fate.c: what becomes of the messages of a request
  *     breaker.c     stops asking a service that is down
  *     counts.c      what is counted for the metrics */
+#include "handlers/feed.h"
 #include "handlers/http/private.h"
 
 #include "base/clock.h"
@@ -47,9 +48,8 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
         return NULL;
     }
     struct lw_handler *h = lw_alloc(sizeof *h);
-    int64_t tenth = c->lock.ttl_ms / 10;
     h->epoll = -1;
-    h->margin_ms = tenth > 50 ? tenth : 50;
+    h->margin_ms = lw_feed_margin_ms(c->lock.ttl_ms);
     h->timeout_ms = c->handler.timeout_ms;
     h->in_flight = c->handler.in_flight > 0 ? c->handler.in_flight : 1;
     http_settings_read(c, &h->set, &problems);

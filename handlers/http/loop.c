@@ -17,17 +17,8 @@
 
 enum {
     EVENTS = 64,
-    LOOK_MS = 20,  /* time between checks of leases and timeouts */
-    CHAIN_MS = 20, /* when a chain of followers has run for this long, jobs that wait go first */
-    SHARED = 256,  /* number of requests after which an HTTP/2 connection is replaced */
+    SHARED = 256, /* number of requests after which an HTTP/2 connection is replaced */
 };
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-/* Returns the time at which a request must be aborted, so that it is over before its lease ends. */
-static int64_t lease_end(const struct lw_handler *h, const struct lw_job *job) {
-    return atomic_load_explicit(&job->lease->deadline_ms, memory_order_relaxed) - h->margin_ms;
-}
 
 /* --- what libcurl waits for ------------------------------------------------------------------------------------------------------- */
 
@@ -104,25 +95,7 @@ void http_release(struct call *c) {
 
 /* --- starting jobs ---------------------------------------------------------------------------------------------------------------- */
 
-/* Returns the job that has waited longest, without removing it. */
-static struct lw_job *first_in_line(struct lw_handler *h) {
-    if (h->line.head) return h->line.head;
-    for (struct lw_job *job = lw_feed_take(h->feed), *next; job; job = next) {
-        next = job->next;
-        lw_jobs_append(&h->line, job);
-    }
-    return h->line.head;
-}
-
-static void give_back(struct lw_handler *h, struct lw_job *job) {
-    lw_job_answer(job, LW_BACK, "");
-    lw_job_end(job);
-    lw_feed_ended(h->feed, job, 0);
-}
-
-static bool startable(const struct lw_handler *h, struct lw_job *job) {
-    return lw_feed_startable(job, h->now_ms) && h->now_ms < lease_end(h, job);
-}
+static bool startable(const struct lw_handler *h, struct lw_job *job) { return lw_feed_startable(job, h->now_ms, h->margin_ms); }
 
 /* Closes a connection after every SHARED-th request. libcurl 7.88 resets each HTTP/2 stream after its answer, and a server may close a
  * connection with too many resets while other requests are under way on it. (Node allows 1,000 resets at first, and 33 more per second.) */
@@ -138,9 +111,7 @@ void http_send(struct call *c) {
     struct lw_handler *h = c->h;
     struct lw_job *job = c->jobs[c->at];
     if (!startable(h, job)) {
-        lw_job_answer(job, LW_BACK, "");
-        if (c->at == c->n - 1) lw_job_end(job);
-        lw_feed_ended(h->feed, job, 0);
+        lw_feed_give_back(h->feed, job);
         http_release(c);
         return;
     }
@@ -152,7 +123,7 @@ void http_send(struct call *c) {
     limit_sharing(c);
     enter(c);
     if (curl_multi_add_handle(h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL); /* this fails only without memory */
-    h->look_ms = least(h->look_ms, least(lease_end(h, job), job->give_up_ms));
+    h->look_ms = lw_earlier(h->look_ms, lw_earlier(lw_feed_lease_end(job, h->margin_ms), job->give_up_ms));
 }
 
 static void begin(struct call *c, struct lw_job *job, int64_t chain_ms) {
@@ -172,7 +143,7 @@ static bool may_start(const struct lw_handler *h) {
 
 void http_follow(struct call *c, struct lw_job *follower) {
     struct lw_handler *h = c->h;
-    bool long_chain = h->now_ms - c->chain_ms >= CHAIN_MS && first_in_line(h);
+    bool long_chain = h->now_ms - c->chain_ms >= LW_FEED_CHAIN_MS && lw_feed_first(h->feed, &h->line);
     if (!long_chain && may_start(h) && startable(h, follower)) {
         begin(c, follower, c->chain_ms);
         return;
@@ -184,29 +155,17 @@ void http_follow(struct call *c, struct lw_job *follower) {
         lw_jobs_push_front(&h->line, follower);
 }
 
-/* Gives back the jobs that can no longer start, or every job if `all` is true. */
-static void sweep(struct lw_handler *h, bool all) {
-    struct lw_job *jobs = h->line.head;
-    lw_jobs_clear(&h->line);
-    for (struct lw_job *job = jobs, *next; job; job = next) {
-        next = job->next;
-        if (all || !startable(h, job))
-            give_back(h, job);
-        else
-            lw_jobs_append(&h->line, job);
-    }
-}
-
 static void dispatch(struct lw_handler *h) {
     struct lw_job *job;
-    while ((job = first_in_line(h)) && may_start(h)) {
+    while ((job = lw_feed_first(h->feed, &h->line)) && may_start(h)) {
         lw_jobs_pop(&h->line);
         if (startable(h, job))
             begin(take_free(h), job, h->now_ms);
         else
-            give_back(h, job);
+            lw_feed_give_back(h->feed, job);
     }
-    if (h->line.head && breaker_state(&h->breaker, h->now_ms) == LW_HTTP_OPEN) sweep(h, true);
+    if (h->line.head && breaker_state(&h->breaker, h->now_ms) == LW_HTTP_OPEN)
+        lw_feed_sweep(h->feed, &h->line, h->now_ms, h->margin_ms, true);
 }
 
 /* --- requests that are over, leases and times ------------------------------------------------------------------------------------- */
@@ -225,33 +184,33 @@ static void take_ended(struct lw_handler *h) {
 static void look_at(struct call *c) {
     struct lw_handler *h = c->h;
     const struct lw_job *job = c->jobs[c->at];
-    int64_t lease = lease_end(h, job);
+    int64_t lease = lw_feed_lease_end(job, h->margin_ms);
     if (atomic_load(&job->lease->cancelled) || h->now_ms >= lease)
         http_cancel(c);
     else if (h->now_ms >= job->give_up_ms)
         http_late(c);
     else
-        h->look_ms = least(h->look_ms, least(lease, job->give_up_ms));
+        h->look_ms = lw_earlier(h->look_ms, lw_earlier(lease, job->give_up_ms));
 }
 
 static void look(struct lw_handler *h) {
     if (h->now_ms < h->look_ms) return;
-    h->look_ms = h->now_ms + LOOK_MS;
+    h->look_ms = h->now_ms + LW_FEED_LOOK_MS;
     for (struct call *c = h->first, *next; c; c = next) {
         next = c->next;
         look_at(c);
     }
-    sweep(h, false);
+    lw_feed_sweep(h->feed, &h->line, h->now_ms, h->margin_ms, false);
 }
 
 /* --- the loop --------------------------------------------------------------------------------------------------------------------- */
 
 static int wait_ms(struct lw_handler *h) {
     if (!h->line.head && !lw_feed_sleep(h->feed)) return 0;
-    int64_t until = least(h->timer_ms, h->line.head || h->n_calls ? h->look_ms : INT64_MAX);
+    int64_t until = lw_earlier(h->timer_ms, h->line.head || h->n_calls ? h->look_ms : INT64_MAX);
     if (until == INT64_MAX) return -1;
     int64_t left = until - lw_boot_ms();
-    return left <= 0 ? 0 : left > LOOK_MS && h->n_calls ? LOOK_MS : left > INT32_MAX ? INT32_MAX : (int)left;
+    return left <= 0 ? 0 : left > LW_FEED_LOOK_MS && h->n_calls ? LW_FEED_LOOK_MS : left > INT32_MAX ? INT32_MAX : (int)left;
 }
 
 static void read_clocks(struct lw_handler *h) {
@@ -286,7 +245,7 @@ static void turn(struct lw_handler *h) {
 static bool is_over(struct lw_handler *h) {
     enum lw_feed_stop stop = lw_feed_stopped(h->feed);
     if (stop == LW_FEED_GOES_ON || h->n_calls) return false;
-    return stop == LW_FEED_DROP || !first_in_line(h);
+    return stop == LW_FEED_DROP || !lw_feed_first(h->feed, &h->line);
 }
 
 void http_serve(struct lw_handler *h, struct lw_feed *feed) {
