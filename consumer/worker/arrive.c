@@ -33,7 +33,7 @@ static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record
     m->dedup = lw_bytes(b.p, b.n);
 }
 
-/* The key and the lane that a record belongs to. */
+/* Holds the key and the lane of a record, or the reason why it has no key. */
 struct found {
     enum lw_key_result how;
     struct lw_bytes key, lane; /* a record without a key gets a lane of its own */
@@ -55,7 +55,7 @@ static void find_lane(struct lw_worker *w, const struct part *p, const struct lw
     assert(f->lane.n <= LW_LANE_MAX);
 }
 
-/* Adds the record to its partition's tracker. Returns true if nothing is left to do: the record was delivered before, or is skipped. */
+/* Notes the record's offset as delivered. Returns true if nothing else is left to do: the record was delivered before, or is skipped. */
 static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
     assert(p->gen && p->offsets);
     bool skip = f->how == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;
@@ -77,7 +77,7 @@ static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival 
         m->dead_reason = lw_strdup(f->err.text);
         m->key = a->record.key;
     } else if (f->key.n &&
-               f->key.p == w->scratch.p) { /* the key was decoded into the scratch buffer, so the record does not hold its bytes */
+               f->key.p == w->scratch.p) { /* the key was decoded into the scratch buffer, so its bytes are not part of the record */
         m->own = lw_memdup(f->key.p, f->key.n);
         m->key = lw_bytes(m->own, f->key.n);
     }
@@ -115,7 +115,7 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
         count(&w->counts->received);
         find_lane(w, p, a, &f);
     }
-    if (!p || is_over(w, p, a, &f)) { /* no partition: the record belongs to an assignment that is gone */
+    if (!p || is_over(w, p, a, &f)) { /* if there is no partition, the record belongs to an earlier assignment */
         w->io->release(w->ctx, a->origin);
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim: takes the lanes that hints name, with their heads. */
+/* claim: the step that takes the lanes that hints name, together with their heads. */
 #include "consumer/worker/claim.h"
 
 #include "consumer/worker/grants.h"
@@ -36,11 +36,12 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     check_claim(&sh->claim);
     assert(!sh->claim.n && sh->phase == READY);
-    if (!heads_fit(w)) return 0; /* the memory for heads is full; the heads that run now free some of it when they finish */
+    if (!heads_fit(w)) return 0; /* no memory is left for heads; more becomes free when the heads that run now finish */
     while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
         struct lane *l = lane_get(w, id);
-        if (l->hold || l->lost || l->in_call) { /* the lane's next settle or gate sees the waiting messages by itself */
+        /* the hint is not needed: the lane's next settle or gate sees the waiting messages as well */
+        if (l->hold || l->lost || l->in_call) {
             free((void *)(uintptr_t)id.p);
             continue;
         }
@@ -83,7 +84,7 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (int i = 0; i < n; i++) {
         struct claim_item *it = &sh->claim.item[i];
         struct lane *l = lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
-        if (!l) continue; /* cannot happen: a lane stays in memory while a call names it */
+        if (!l) continue; /* this cannot happen, because a lane stays in memory while a call names it */
         l->in_call = false;
         count_acquire(w, &e[1]->str[i], 1);
         take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim.token);

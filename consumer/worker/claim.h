@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim: takes the lanes that hints name, with their heads. */
+/* claim: the step that takes the lanes that hints name, together with their heads. */
 #ifndef LW_CONSUMER_WORKER_CLAIM_H
 #define LW_CONSUMER_WORKER_CLAIM_H
 
@@ -17,13 +17,13 @@ struct claim_item {
     size_t n_lane;
 };
 
-struct claim { /* only claim.c changes it */
+struct claim { /* only claim.c changes this struct */
     struct claim_item item[CLAIM_BATCH];
     int n;
-    uint64_t token; /* one token for all lanes of a call */
+    uint64_t token; /* the token that all locks taken by one call share */
 };
 
-void claim_begin(struct shard *sh); /* called when a pipeline begins */
+void claim_begin(struct shard *sh); /* called when a pipeline begins; empties the list of lanes to claim */
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
 void claim_encode(struct lw_worker *w, struct shard *sh);
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

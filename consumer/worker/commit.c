@@ -14,7 +14,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { COMMIT_MS = 200, COMMITS = 64, META_MIN = 32 /* metadata below META_MIN bytes holds no range */ };
+enum { COMMIT_MS = 200, COMMITS = 64, META_MIN = 32 /* META_MIN: metadata with fewer bytes has no room for a range */ };
 
 void commits_open(struct lw_worker *w) {
     assert(!w->commit.meta_max);
@@ -63,7 +63,7 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         int64_t mark = lw_offsets_watermark(p->offsets);
         if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
-        /* while the partition's states are not all read, the metadata of a commit might list too much as finished */
+        /* some states of the partition are not read yet, so the metadata of a commit might list too much as finished */
         if (!all && p->watch.n_fresh < w->n_shards) continue;
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
@@ -100,8 +100,8 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
 }
 
 /* Applies the rule "Kafka confirms first": before anything is repaired or gated after an epoch
- * loss, Kafka must accept a commit of the watermark, which shows that the partitions are still
- * ours. Returns false if that is not known yet; the caller tries again. */
+ * loss, Kafka must accept a commit of the watermark, which shows that the partitions still belong to this worker. Returns false while Kafka
+ * has not accepted the commit; the caller tries again. */
 bool commit_confirm(struct lw_worker *w) {
     assert(w->commit.confirm);
     int64_t now = now_ms(w);
@@ -166,7 +166,7 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
         struct part *p = w->assigned[i];
         int64_t sent = p->floor_sent[sh->index], to = p->committed;
         if (to < 0 || sent >= to) continue;
-        if (sent < 0 && !p->watch.fresh[sh->index]) continue; /* the floor that the last owner left is not read yet */
+        if (sent < 0 && !p->watch.fresh[sh->index]) continue; /* the floor that the last owner left in Redis has not been read yet */
         sh->floors.item[sh->floors.n++] = (struct floor_item){p, p->gen, to};
     }
     if (!sh->floors.n) return;

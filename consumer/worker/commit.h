@@ -15,7 +15,7 @@ struct lw_worker;
 struct part;
 struct shard;
 
-enum { FLOOR_BATCH = 256, META_RANGES = 512 }; /* META_RANGES: maximum number of ranges in the metadata of a commit */
+enum { FLOOR_BATCH = 256, META_RANGES = 512 }; /* META_RANGES: maximum number of ranges of offsets in the metadata of a commit */
 
 struct floor_item {
     struct part *part;
@@ -23,12 +23,12 @@ struct floor_item {
     int64_t to;
 };
 
-struct floors { /* only commit.c changes it */
+struct floors { /* only commit.c changes this struct */
     struct floor_item item[FLOOR_BATCH];
     int n;
 };
 
-struct commits {   /* a worker's commits to Kafka; only commit.c changes it */
+struct commits {   /* a worker's commits to Kafka; only commit.c changes this struct */
     bool confirm;  /* Kafka must accept a commit of every watermark before anything else is sent */
     int64_t at_ms; /* time when the next commit is due */
     int64_t confirm_ms;
@@ -38,14 +38,15 @@ struct commits {   /* a worker's commits to Kafka; only commit.c changes it */
 };
 
 void commits_open(struct lw_worker *w);
-void commit_must_confirm(struct lw_worker *w); /* called when an epoch is lost, or when the metadata of the last commit is no longer true */
-void commit_soon(struct lw_worker *w);         /* makes the commit due with the next turn */
-void floors_open(struct lw_worker *w, struct part *p);           /* allocates what a new partition needs */
+void commit_must_confirm(struct lw_worker *w); /* makes Kafka confirm the watermarks again; called when an epoch is lost, or when the
+                                                  metadata of the last commit is no longer true */
+void commit_soon(struct lw_worker *w);         /* makes a commit due in the next turn */
+void floors_open(struct lw_worker *w, struct part *p);           /* allocates the floors of a new partition */
 void floors_assigned(struct lw_worker *w, struct part *p);       /* called for a new assignment; forgets which floors were sent */
 void floor_unknown(struct lw_worker *w, const struct shard *sh); /* called when the shard's epoch is lost; forgets its floors */
 void floor_known(const struct shard *sh, struct part *p, int64_t floor,
                  bool again);       /* notes a floor that watch has read; `again`: the floor must be sent once more */
-void floor_begin(struct shard *sh); /* called when a pipeline begins */
+void floor_begin(struct shard *sh); /* called when a pipeline begins; empties the list of floors to send */
 void floor_build(struct lw_worker *w, struct shard *sh);
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void commit_step(struct lw_worker *w);

@@ -75,7 +75,8 @@ bool connection_entered(struct shard *sh) {
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     assert(!sh->pipe.open);
     pipe_begin(w, sh);
-    pipe_call(sh, CALL_TIME); /* must be the first call: time spent on calls before it would look like network delay */
+    /* TIME must be the first call, because time that the server spends on earlier calls would look like network delay */
+    pipe_call(sh, CALL_TIME);
     lw_cmd(&sh->pipe.commands, "TIME");
     if (with_scripts)
         for (int i = 0; i < LW_SCRIPTS; i++) {
@@ -142,7 +143,7 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     program_reply(w, sh, r->str);
-    /* in phase READY, INFO is sent as the periodic check, in a turn's pipeline */
+    /* in phase READY, this reply belongs to the periodic check, so the life is compared here */
     if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
 }
 
@@ -156,8 +157,8 @@ bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *ou
     return true;
 }
 
-/* Counts a reply to TIME that came too late to compare the server's clock with ours. Logs a warning if such replies keep the shard in phase
- * HELLO. */
+/* Counts a reply to TIME that came too late to compare the server's clock with this machine's. Logs a warning if such replies keep the
+ * shard in phase HELLO. */
 static void slow_reply(struct lw_worker *w, struct shard *sh, int64_t trip_ms) {
     assert(trip_ms > 0);
     sh->server.checking = true; /* the next pipeline asks for the time again */

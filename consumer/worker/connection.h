@@ -12,13 +12,13 @@
 struct lw_worker;
 struct shard;
 
-struct connection { /* only connection.c changes it */
-    bool loaded;    /* the server has our scripts */
+struct connection { /* only connection.c changes this struct */
+    bool loaded;    /* the scripts are loaded on the server */
     bool checking;  /* the server's life and clock must be checked before anything else is sent */
     struct lw_life life, new_life;
     struct lw_server program;         /* the kind and version of the server that answered last */
     int slow_trips;                   /* number of replies to TIME in a row that came too late to compare the clocks */
-    int64_t trip_ms;                  /* how long the last such reply took */
+    int64_t trip_ms;                  /* how long the last reply that came too late took */
     char jumped[40];                  /* id of the epoch in which the server's clock jumped; "": none */
     int64_t offset_ms, new_offset_ms; /* Redis time minus the boot clock */
     int64_t wall_offset_ms;           /* Redis time minus the wall clock */
@@ -26,16 +26,20 @@ struct connection { /* only connection.c changes it */
 
 void connection_check(struct shard *sh); /* makes the next pipeline check the server's life and clock before anything else */
 void connection_scripts(struct shard *sh, bool loaded);
-bool connection_unsure(const struct shard *sh); /* true if the life, the clock or the scripts are to be checked first */
+/* true if the server's life, clock or scripts must be checked before anything else is sent */
+bool connection_unsure(const struct shard *sh);
 void connection_restart(struct lw_worker *w, struct shard *sh);
 /* Closes the connection and gives up its pipeline. The unanswered calls are sent again. */
 void connection_drop(struct lw_worker *w, struct shard *sh);
-const struct lw_life *connection_life(struct shard *sh); /* returns the life in which the epoch is entered */
-bool connection_entered(struct shard *sh); /* stores the life of connection_life(); returns true if it differs from the one before */
-void connection_rejoined(struct lw_worker *w, struct shard *sh); /* continues the epoch, which enter has found again */
+const struct lw_life *connection_life(struct shard *sh); /* returns the life of the server with which enter is sent */
+/* stores the life that connection_life() returns; returns true if another life was stored before */
+bool connection_entered(struct shard *sh);
+/* called when enter has found that the epoch goes on; continues the epoch on this connection */
+void connection_rejoined(struct lw_worker *w, struct shard *sh);
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
 void hello_done(struct lw_worker *w, struct shard *sh);
-/* Writes why the server's clock cannot be compared with ours, and what helps. Returns false if it can be compared. */
+/* Writes to `out` why the server's clock cannot be compared with this machine's, and what helps. Returns false if the clocks can be
+ * compared. */
 bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *out, size_t size);
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -143,8 +143,8 @@ static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisRepl
     return left;
 }
 
-/* Handles the reply to enter if this worker was in an epoch before: the slot is now on another node, or the connection is new. The epoch
- * goes on if the data there names it, and is lost otherwise. */
+/* Handles the reply to enter if this worker was in an epoch before: the slot is now on another node, or the connection is new. If the data
+ * on the server names the epoch, the epoch goes on; otherwise it is lost. */
 static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (strcmp(sh->epoch.id, r->element[1]->str) != 0) {
         shard_lost(w, sh, "the node that has its slot now holds another");
@@ -185,7 +185,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (left > 0)
         lw_info("shard %d: epoch %s: quiet for %" PRId64 " ms, until no lease from before can be live", sh->index, sh->epoch.id, left);
     first_begin(sh, r->element[5]->str[0] == '1');
-    tend_now(sh, now); /* a dead fleet may have left lanes behind */
+    tend_now(sh, now); /* a fleet that is gone may have left lanes behind, so tend looks at them now */
     shard_to(sh, REPAIRING);
     repair_open(sh);
 }

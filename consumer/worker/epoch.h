@@ -10,7 +10,7 @@
 struct lw_worker;
 struct shard;
 
-struct epoch {              /* only epoch.c changes it */
+struct epoch {              /* only epoch.c changes this struct */
     char id[40];            /* id of the epoch that is joined; "": none */
     int64_t quiet_until_ms; /* time when the quarantine ends; 0: there is none */
     int64_t ttl_ms;         /* the largest TTL of the epoch joined last, as enter answered; 0: none */

@@ -46,7 +46,7 @@ void first_committed(struct lw_worker *w) {
     for (int s = 0; s < w->n_shards; s++) w->shards[s].first.lift_ms = 0;
 }
 
-/* Asks for all commits of the group once every shard has joined its epoch. */
+/* As soon as every shard has joined its epoch, asks Kafka for all commits of the group. */
 void first_look(struct lw_worker *w) {
     check_worker(w);
     bool wanted = false;
@@ -82,7 +82,8 @@ bool first_looks(struct lw_worker *w) {
     return false;
 }
 
-/* While nothing may be granted, a worker says periodically what it knows of the group's commits, and asks whether it may go on. */
+/* While nothing may be granted, tells Redis periodically what this worker knows of the group's commits, and asks how long the quarantine
+ * still lasts. */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     check_first(&sh->first);
     assert(sh->phase == READY);

@@ -26,7 +26,7 @@ enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
-enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* with queue.on_busy drop: maximum number of messages per lane and call */
+enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* with queue.on_busy `drop`: maximum number of messages per lane and call */
 
 void gate_open(struct shard *sh) {
     assert(!sh->gate.head && !sh->gate.tail);
@@ -224,8 +224,8 @@ bool gate_rests(const struct shard *sh, int64_t now) {
     return sh->gate.oom_until_ms && now < sh->gate.oom_until_ms;
 }
 
-/* Grants the messages of a lane that is ours now. Messages whose partition was revoked while the call was in flight do not run; if there
- * are no others, the lock is released. */
+/* Grants the messages of a lane whose lock this worker has now. Messages whose partition was revoked while the call was in flight do not
+ * run; if no other message is left, the lock is released. */
 static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it, const char *letters, struct grants *g) {
     assert(it->n > 0);
     struct lane *l = it->lane;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: reads what a reply of gate, claim or settle grants. */
+/* grants: reads from a reply of gate, claim or settle which messages are granted. */
 #include "consumer/worker/grants.h"
 
 #include "consumer/worker/hold.h"
@@ -58,7 +58,7 @@ void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct ho
         int tries = grants_tries(g);
         struct msg *m = grants_head(w, g), *same;
         if (!m) {
-            stop = true; /* the list keeps this head, so nothing behind it may run */
+            stop = true; /* this head stays in its waiting list, so no head behind it may run */
             continue;
         }
         if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: reads what a reply grants, in order: fences, attempts, envelopes. */
+/* grants: reads from a reply which messages are granted: in order, their fences, attempts and envelopes. */
 #ifndef LW_CONSUMER_WORKER_GRANTS_H
 #define LW_CONSUMER_WORKER_GRANTS_H
 
@@ -12,14 +12,14 @@ struct lw_worker;
 struct msg;
 struct shard;
 
-/* A reader of the grants of one reply. */
+/* Reads the grants of one reply, one after the other. */
 struct grants {
     uint64_t fence;
     const redisReply *tries, *heads;
     size_t n, at_tries, at_heads;
 };
 
-int grants_tries(struct grants *g);                             /* returns how many attempts the next grant had before */
+int grants_tries(struct grants *g);                             /* returns how many attempts the next granted message has had */
 struct msg *grants_head(struct lw_worker *w, struct grants *g); /* returns the next head as a message; NULL if its envelope is malformed */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token);
 

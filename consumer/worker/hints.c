@@ -56,7 +56,7 @@ void hints_want(struct lw_worker *w, struct shard *sh, bool want) {
 
 static void push(struct shard *sh, struct lw_bytes lane) {
     check_hints(&sh->hints);
-    if (lane.n > LW_LANE_MAX) return; /* no lane of ours has such a long id */
+    if (lane.n > LW_LANE_MAX) return; /* no lane of this application has such a long id */
     if (sh->hints.n == sh->hints.cap) {
         size_t cap = sh->hints.cap ? sh->hints.cap * 2 : 64;
         struct lw_bytes *ring = lw_alloc(cap * sizeof *ring);
@@ -75,7 +75,7 @@ void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
     check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
-    if (sh->hints.n >= HINTS_MAX) return; /* no room is left, so forget the hint; the janitor makes it again */
+    if (sh->hints.n >= HINTS_MAX) return; /* no room is left, so the hint is dropped; the janitor makes it again */
     push(sh, lane);
     sh->hints.more = true;
 }

@@ -12,7 +12,7 @@
 struct lw_worker;
 struct shard;
 
-struct hints {             /* the lanes that hints name */
+struct hints {             /* the list of lanes that hints name */
     struct lw_bytes *ring; /* owned copies of lane ids */
     size_t head, n, cap;
     size_t taken; /* number of hints that were taken and not yet reported to Redis */
@@ -20,7 +20,7 @@ struct hints {             /* the lanes that hints name */
     bool more;    /* `ready` may hold more hints */
 };
 
-bool hints_known(const struct shard *sh);    /* true if some hint is known */
+bool hints_known(const struct shard *sh);    /* true if the list holds a hint */
 struct lw_bytes hints_pop(struct shard *sh); /* takes a hint out of the list and returns it; the caller frees it */
 void hints_told(struct shard *sh);           /* called when the hints that were taken have been reported to Redis */
 void hints_forget(struct shard *sh);

@@ -40,8 +40,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
         w->free_holds = h->next;
     else
         h = lw_alloc(sizeof *h);
-    /* reset only what belongs to the hold: a renewal under way may still read the lease
-     * (consumer/worker/lease.h) */
+    /* only the hold's own fields are reset, because a renewal under way may still read the lease (consumer/worker/lease.h) */
     h->lane = l;
     h->kind = kind;
     h->fence = fence;
@@ -163,7 +162,7 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
     return false;
 }
 
-/* Notes in this worker's memory which messages of the hold are done; Redis did not learn of them before the epoch ended. Under a live
+/* Notes in this worker's memory which messages of the hold are done; Redis was not told about them before the epoch ended. Under a live
  * lease nobody else can have run these messages. If the lease has ended, the rule "first done only" applies, as in a settle. */
 static void note_dones(struct lw_worker *w, struct hold *h) {
     check_hold(h);

@@ -13,25 +13,25 @@ struct msg;
 struct part;
 struct run;
 
-enum hold_kind { FAST, LANE }; /* FAST: gate said run; LANE: heads handed over by claim or settle */
+enum hold_kind { FAST, LANE }; /* FAST: gate has granted the messages; LANE: claim or settle has handed over heads */
 
-/* One acquisition of a lane, under one lease. Its messages run one after the other. The list begins
- * with those that are finished, then at most one that runs, then those granted ahead. The first
- * that does not end as done is the last to run: grants behind it are withdrawn. */
+/* One acquisition of a lane, under one lease. Its messages run one after the other. The list of runs begins with the finished runs; then
+ * comes at most one that is running, and then the runs granted ahead. The first run that does not end as done is the last one: grants
+ * behind it are withdrawn. */
 struct hold {
     struct lw_lease lease;
     struct lane *lane;
     enum hold_kind kind;
     uint64_t fence; /* the first fence of the acquisition, as in the lock's value */
     struct run *first, **tail;
-    int n;           /* number of messages granted since the lane last let others go first (lock.max_run) */
-    int n_finished;  /* number of runs, from the first on, that are FINISHED */
-    int n_open;      /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */
-    int n_in_call;   /* number of runs, from the first on, in the settle under way */
-    bool failed;     /* the last finished run is not done, so nothing more runs */
-    bool stale;      /* settle answered S: another holder has the lease. Nothing more is recorded, and the lane waits until the last run has
-                        ended */
-    bool lost;       /* the epoch of the hold's shard was lost */
+    int n;          /* number of messages granted since the lane last let other lanes go first (lock.max_run) */
+    int n_finished; /* number of runs at the front of the list that are FINISHED */
+    int n_open;     /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */
+    int n_in_call;  /* number of runs at the front of the list that the settle under way reports */
+    bool failed;    /* the last finished run is not done, so nothing more runs */
+    bool stale; /* another holder has the lease (settle has answered S): nothing more is recorded, and the lane waits until the last run has
+                   ended */
+    bool lost;  /* the epoch of the hold's shard was lost */
     bool listed;     /* the hold is in its shard's list of holds to settle */
     int64_t done_ms; /* time when the first finished run ended */
     struct hold *next;
@@ -40,7 +40,7 @@ struct hold {
 struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms);
 void hold_free(struct lw_worker *w, struct hold *h); /* frees a hold that was removed from its lane, with the runs that are left in it */
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence,
-                int tries);                                      /* grants a message; it starts when its turn comes */
+                int tries);                                      /* grants a message, which starts after those granted before it */
 void hold_cut(struct lw_worker *w, struct hold *h);              /* withdraws the grants that have not started */
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* removes the first n runs, which are finished */
 void hold_to_settle(struct lw_worker *w, struct hold *h);
@@ -52,7 +52,7 @@ size_t wanted_heads(const struct lw_worker *w);
 bool drops_busy(const struct lw_worker *w); /* true if queue.on_busy is `drop` */
 bool runs_ahead(const struct lw_worker *w);
 
-/* Asserts the hold's invariants. They are true between two steps of its runs, but not within a step. */
+/* Asserts the hold's invariants. They hold between two steps of its runs, but not within a step. */
 static inline void check_hold(const struct hold *h) {
     assert(h->lane && h->tail);
     assert(h->n_open >= 0 && h->n_in_call >= 0 && h->n_in_call <= h->n_finished);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes, and their messages in memory. A lane exists here while it has a message, a run or an
+/* Lanes, and their messages in memory. A lane is in memory while it has a message, a run or an
  * unanswered call. */
 #include "consumer/worker/lane.h"
 
@@ -131,7 +131,7 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
 }
 
 /* Removes the messages at the front that need no gate any more: they are finished, belong to an earlier delivery, or are granted here
- * already. Returns the first of the rest. */
+ * already. Returns the first message that is left. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;
@@ -151,9 +151,9 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
 
 bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
 
-/* Returns whether messages behind a run ask gate. Behind a run of the fast path they stay in memory, as its chain. Behind a claimed run
- * they ask gate and are parked. With queue.on_busy drop, gate is asked once about each message behind a run, and the message stays in the
- * chain unless gate drops it. */
+/* Returns whether messages behind a run ask gate. Behind a run of the fast path the messages stay in memory, as its chain. Behind a claimed
+ * run the messages ask gate and are parked. With queue.on_busy drop, gate is asked once about each message behind a run, and the message
+ * stays in the chain unless gate drops it. */
 static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
     assert(l->hold && l->hold->lane == l);
     return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);

@@ -14,7 +14,7 @@ struct msg;
 struct part;
 struct shard;
 
-/* Everything about one key. A lane is in memory while there is something to remember about it. */
+/* Holds everything about one key. A lane is in memory while it has a message, a run or an unanswered call. */
 struct lane {
     UT_hash_handle hh;
     int shard;
@@ -22,7 +22,7 @@ struct lane {
     struct lw_bytes id; /* points to `own` or `small` */
     char small[48];
     char *own;
-    struct msg *head, **tail; /* messages that gate has not decided, in order; among them the local chain behind a FAST run */
+    struct msg *head, **tail; /* messages that gate has not decided, in order; the local chain behind a FAST run is among them */
     size_t n;
     size_t n_asked; /* queue.on_busy drop: the first n_asked messages have asked gate and are not dropped */
     struct hold *hold;
@@ -38,12 +38,12 @@ struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
 void lane_wake(struct lw_worker *w, struct lane *l); /* called after a change: lists the lane for gate if it may be gated */
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
-/* Removes the messages that stand before the first one that needs gate. Returns the one that needs gate. */
+/* Removes the messages that stand before the first one that needs gate, and returns the one that needs gate, or NULL. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l);
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
 struct msg *lane_pop(struct lw_worker *w, struct lane *l);
-/* Removes the messages of a partition that wait for gate. NULL: removes those of all partitions. */
+/* Removes the messages of a partition that wait for gate. If `only` is NULL, removes those of all partitions. */
 void lane_drop_pending(struct lw_worker *w, const struct part *only);
 void lane_maybe_free(struct lw_worker *w, struct lane *l);
 void lanes_free(struct lw_worker *w, struct shard *sh);

@@ -7,7 +7,7 @@
 /* The leases of a shard, ordered by deadline: the first to end is the first to be renewed or
  * cancelled. */
 struct list {
-    struct lw_lease head; /* beginning and end of a circular list; it is no lease itself */
+    struct lw_lease head; /* joins the beginning and the end of a circular list; this element is no lease */
 };
 
 struct lw_leases {
@@ -131,7 +131,7 @@ size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n
     pthread_mutex_lock(&t->mutex);
     for (size_t i = 0; i < n; i++) {
         struct lw_lease *l = due[i].lease;
-        if (l->id != due[i].id || l->token != due[i].token) continue; /* the lease was settled during the round trip */
+        if (l->id != due[i].id || l->token != due[i].token) continue; /* the lease was settled while the renewal was in flight */
         if (answers[i] != '1') {
             l->lost = true;
             if (!atomic_exchange(&l->held.cancelled, true)) lost++;

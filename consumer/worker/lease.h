@@ -21,11 +21,11 @@
 enum { LW_TOKEN_MAX = 128, LW_RENEW_BATCH = 128 };
 
 struct lw_lease {
-    struct lw_job_lease held; /* the part that the handler sees */
+    struct lw_job_lease held; /* the part of the lease that the handler sees */
     uint64_t token;           /* number of the acquisition, unique within the worker */
     int shard;
     struct lw_bytes lane; /* owned by the caller while the lease is in the table */
-    uint64_t id;          /* 0: not in the table */
+    uint64_t id;          /* number of the lease in the table; 0: the lease is not in the table */
     bool lost;            /* a renewal found the lease lost, so the lease is not renewed again */
     struct lw_lease *prev, *next;
 };

@@ -126,8 +126,10 @@ struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
     assert(sh->phase == ENTERING);
     bool knows = m->cluster && sh->epoch.id[0] && m->left && was_master(m);
-    bool kept = m->started_ms <= m->whole_ms; /* this node has not restarted, and so has lost no data, since the old owner had all of it */
-    bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2; /* there was no time for a third node to have the slot and lose it */
+    /* this node has not restarted since the old owner had all data of the slot, so it has lost none of that data */
+    bool kept = m->started_ms <= m->whole_ms;
+    /* too little time has passed for a third node to have had the slot in between */
+    bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2;
     return knows && kept && direct ? sh->server.life : (struct lw_life){.id = ""};
 }
 

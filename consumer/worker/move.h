@@ -15,21 +15,21 @@
 struct lw_worker;
 struct shard;
 
-struct move {             /* only move.c changes it */
+struct move {             /* only move.c changes this struct */
     bool cluster;         /* the server is a node of a cluster */
     bool fresh;           /* no epoch was entered on this connection yet */
-    bool left;            /* the owner, while it had the life that we know, said that the slot is no longer its own */
+    bool left;            /* the owner said that the slot is no longer its own, and was still in the life that this worker knows */
     struct lw_node node;  /* the node that answered CLUSTER NODES last */
     struct lw_node owner; /* the node where the epoch was joined last */
     struct lw_buf text;   /* the answer of `node` to CLUSTER NODES */
-    int64_t text_ms;      /* when `text` was requested */
+    int64_t text_ms;      /* time when `text` was requested */
     struct lw_buf seen;   /* the answer of `owner` to CLUSTER NODES when all keys of the slot were there */
-    int64_t whole_ms;     /* when `seen` was requested; 0: `seen` proves nothing */
-    int64_t owned_ms;     /* when `owner` was last known to own the slot */
+    int64_t whole_ms;     /* time when `seen` was requested; 0: `seen` proves nothing */
+    int64_t owned_ms;     /* time when `owner` was last known to own the slot */
     int64_t started_ms;   /* a time at which the process that answered INFO last was running already */
     int64_t rest_ms;      /* nothing is sent before this time */
     int64_t pause_ms;     /* length of the last pause after a refused call; 0: there was none */
-    int64_t unsure_ms;    /* since when this worker has waited for another one to vouch; 0: it does not wait */
+    int64_t unsure_ms;    /* time since which this worker has waited for another worker to vouch; 0: this worker does not wait */
 };
 
 void move_connected(struct shard *sh);
@@ -48,7 +48,8 @@ bool move_joins(const struct shard *sh);                    /* true if enter has
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh);
 bool move_patient(struct lw_worker *w, const struct shard *sh); /* true if another worker may be able to vouch, and should enter first */
 void move_unsure(struct lw_worker *w, struct shard *sh);        /* called when enter has answered UNVOUCHED */
-void move_joined(struct lw_worker *w, struct shard *sh, bool another); /* called when the epoch is joined; `another`: in a new life */
+/* called when the epoch is joined; `another`: the server is in a new life */
+void move_joined(struct lw_worker *w, struct shard *sh, bool another);
 void move_free(struct shard *sh);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* msg: a message in memory, from its record or its envelope to its end. */
+/* msg: a message in memory, from the arrival of its record or envelope to its end. */
 #ifndef LW_CONSUMER_WORKER_MSG_H
 #define LW_CONSUMER_WORKER_MSG_H
 
@@ -27,15 +27,15 @@ struct msg {
     size_t bytes;      /* size in memory, close to that of its envelope */
 };
 
-/* The memory that messages take, as records and as envelopes. */
-struct memory {   /* only msg.c changes it */
+/* Counts the memory that messages take, as records and as envelopes. */
+struct memory {   /* only msg.c changes this struct */
     size_t held;  /* bytes of all messages */
     size_t heads; /* bytes of those messages that are heads */
     size_t big;   /* approximate size of the largest recent message; decides how many messages are read at once */
     struct msg *free;
 };
 
-void msgs_open(struct lw_worker *w); /* begins with the assumption that messages are large */
+void msgs_open(struct lw_worker *w); /* called at the start; assumes that messages are large until their sizes are known */
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);
 void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a new message of n bytes plus its headers */

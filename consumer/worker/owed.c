@@ -55,7 +55,7 @@ void unsure_write(struct lw_worker *w, struct shard *sh) {
 }
 
 /* Marks a run as counted. The run keeps its place on the board, because readers stop at the first empty place. The mark comes before the
- * count, so a crash in between loses one count and never doubles one. */
+ * count, so a crash in between loses the count, and never makes it double. */
 void unsure_counted(struct lw_worker *w, struct run *r) {
     assert(r->unsure >= 0 && r->unsure <= LW_UNSURE);
     _Atomic uint64_t *at = row(w, &w->shards[r->hold->lane->shard]);

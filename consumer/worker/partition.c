@@ -20,8 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* RECORDS_MAX limits the records that a worker tracks above its watermarks, 16 bytes each. Every partition gets an equal share of that
- * number, from PART_RECORDS_MIN to PART_RECORDS_MAX. */
+/* RECORDS_MAX limits the records that a worker tracks above its watermarks; each record takes 16 bytes. Every partition gets an equal share
+ * of that number, from PART_RECORDS_MIN to PART_RECORDS_MAX. */
 enum { RECORDS_MAX = 4 << 20, PART_RECORDS_MAX = 1 << 20, PART_RECORDS_MIN = 1 << 16, FULL_SAID_MS = 60000 };
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay) {
@@ -154,17 +154,16 @@ bool all_joined(const struct lw_worker *w) {
 
 /* Returns the first offset that cannot have been granted before the present epochs (gate.lua). If the group has no commit, nothing was ever
  * granted (part_pause), so the result is the offset at which reading begins. If the group has a commit, the result is the end of the log,
- * provided that the end was read after all shards were joined. That is true if they are joined now, because no reply of Redis is handled
- * while the source assigns partitions. If they are not joined, lw_worker_end() sets the offset later. */
+ * but only if the end was read after all shards had joined their epochs. If all shards have joined now, the end was read after they joined,
+ * because no reply of Redis is handled while the source assigns partitions. Otherwise lw_worker_end() sets the offset later. */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
     assert(a->gen);
     if (a->committed < 0) return a->begin;
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
 
-/* Notes that the log ends at `offset` for now. If this worker has joined the epochs of all
- * shards by now, offsets from there on were written after those epochs began, so no earlier
- * epoch can have granted them. */
+/* Notes that the log ends at `offset` for now. If this worker has already joined the epochs of all shards, all records from that offset on
+ * were written after those epochs began, so no earlier epoch can have granted them. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     check_worker(w);
     assert(gen);
@@ -299,8 +298,8 @@ static void cut_holds(struct lw_worker *w, const struct part *p) {
         }
 }
 
-/* The rule "no gap below a done" decides which dones survive a rewind. Tags stand for keys. Two
- * keys with one tag are treated as one, which may forget more dones, never fewer. */
+/* By the rule "no gap below a done", a rewind forgets a done message if an earlier message of its key is not done. Tags stand for keys: two
+ * keys with one tag are treated as one key, which may forget more messages, never fewer. */
 struct rewinding {
     struct part *part;
     uint8_t *open;
@@ -445,7 +444,7 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     struct lw_err err = {0};
     size_t room;
     int rc;
-    do { /* if Kafka refused the metadata, its limit was halved: try again with less */
+    do { /* if Kafka refused the metadata, their limit is half as large now, so commit again with less */
         room = w->commit.meta_max;
         rc = try_commit(w, parts, n, &err);
     } while (rc && w->commit.meta_max < room);

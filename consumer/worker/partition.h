@@ -15,20 +15,20 @@ struct lw_worker;
 struct missing;
 struct msg;
 
-/* A topic's partition; `gen` is 0 while it is not ours. A partition of Kafka exists until the process
+/* A topic's partition; `gen` is 0 while the partition is not assigned to this worker. A partition of Kafka exists until the process
  * ends. A partition of replays is freed soon after its last message (parts_sweep), because operators
  * create any number of them. Only partition.c assigns a field, unless the field's comment names another
  * file (tests/cli/test_owners.py checks it). */
 struct part {
     UT_hash_handle hh;
-    size_t n_msgs;          /* msg.c: number of the partition's messages in memory */
+    size_t n_msgs;          /* number of the partition's messages in memory (msg.c) */
     struct part *next_idle; /* next in the list of partitions to free; `idle`: the partition is in that list */
     bool idle;
     char *name; /* "topic:partition"; replays are in a partition of their own that nobody owns: "topic:partition#replay" */
     char *topic;
     int32_t partition;
     int64_t replay;       /* number of the replay; 0: a partition of Kafka */
-    struct looked looked; /* rival.c: the group's commit when it was last read */
+    struct looked looked; /* the group's commit when it was last read (rival.c) */
     uint32_t gen;         /* number of the present assignment (its generation) */
     uint32_t pass;        /* number of rewinds; deliveries of an earlier pass are ignored */
     struct lw_offsets *offsets;
@@ -41,21 +41,21 @@ struct part {
     size_t n_meta;
     bool claims; /* the group's metadata may list as finished some messages that will run again here */
     struct part_watch watch;
-    int64_t *floor_sent; /* commit.c: for each shard, the floor that was sent to it */
+    int64_t *floor_sent; /* for each shard, the floor that was sent to it (commit.c) */
     bool held;
     struct kept {
         int64_t offset;
         uint32_t tag;
     } * kept; /* records known to be finished before the last rewind, for repair */
     size_t n_kept, cap_kept;
-    struct missing *missing;         /* vanished.c: per shard, the lanes whose waiting lists have vanished */
-    int64_t full_ms;                 /* time when the log last said that the tracking window is full; 0: never */
-    struct lw_board_partition *slot; /* observe.c: the partition's slot on the board; NULL: it has none yet */
+    struct missing *missing;         /* per shard, the lanes whose waiting lists have vanished (vanished.c) */
+    int64_t full_ms;                 /* time when the log last said that the partition tracks too many records; 0: never */
+    struct lw_board_partition *slot; /* the partition's entry on the board (observe.c); NULL: there is none yet */
     uint8_t *meta_open;              /* bitmap over tags: keys of delivered records that the metadata does not list as finished */
 };
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay);
-void part_idle(struct lw_worker *w, struct part *p); /* called when the partition's last message is gone */
+void part_idle(struct lw_worker *w, struct part *p); /* called when the partition's last message is freed */
 void parts_sweep(struct lw_worker *w);               /* frees partitions that are still idle */
 void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
@@ -64,7 +64,7 @@ void part_committed(struct part *p, int64_t offset); /* called when Kafka has ac
 void part_forget_kept(struct part *p);               /* called when it is too late to write back what survived the last rewind */
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
-void part_again(struct lw_worker *w, struct part *p); /* rewinds the partition to its watermark; what is done stays known */
+void part_again(struct lw_worker *w, struct part *p); /* rewinds the partition to its watermark; messages known to be done stay known */
 void part_pause(struct lw_worker *w, struct part *p);
 void parts_pause(struct lw_worker *w);              /* pauses or resumes every assigned partition */
 size_t part_records_max(const struct lw_worker *w); /* maximum number of tracked records per partition */

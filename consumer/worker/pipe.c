@@ -114,7 +114,7 @@ struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
 
 static bool keeps(enum call_kind k) { return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM; }
 
-/* Sends the kept calls again before anything else that names their keys. */
+/* Sends calls again whose replies were lost, before anything else that names their keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->pipe.n_kept > 0 && sh->pipe.n_kept <= KEPT_CALLS);
@@ -200,7 +200,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         not_executed(w, sh, c);
         return;
     }
-    if (move_refused(w, sh, text)) { /* the call may have executed in part, as if its answer had been lost */
+    if (move_refused(w, sh, text)) { /* the call may have executed in part, so it is treated as if its answer had been lost */
         sh->pipe.cut |= keeps(c->kind);
         not_executed(w, sh, c);
         return;
@@ -214,7 +214,7 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         vanished_failed(w, sh, text);
         return;
     }
-    if (c->kind == CALL_ALIVE) return; /* the list of live workers is only for people, so this failure does not matter */
+    if (c->kind == CALL_ALIVE) return; /* a failure of this call does not matter, because only people read the list of live workers */
     sh->pipe.answered--;               /* count the call as unanswered, so that it is sent again */
     if (denied) {
         connection_drop(w, sh);
@@ -239,7 +239,7 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
     assert(c && sh->phase != DOWN);
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;
     if (strcmp(r->str, "LOST") == 0) {
-        c->again = true; /* the call did nothing, but its items must still be released */
+        c->again = true; /* the call did nothing, but the lanes and messages that it names must still be released */
         shard_lost(w, sh, "another epoch began");
         return true;
     }

@@ -41,12 +41,12 @@ struct call {
     bool again; /* the call did not execute, so it is sent again unchanged */
 };
 
-struct pipeline { /* only pipe.c changes it */
+struct pipeline { /* only pipe.c changes this struct */
     struct lw_commands commands;
     struct call calls[PIPE_CALLS];
     int n, answered;
     bool open;                       /* a pipeline is in flight */
-    enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else; they are built once more from the items of their steps */
+    enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else, built once more from the lanes that they name */
     int n_kept;
     bool cut; /* a kept call may have executed: its answer was lost, or its script failed in the middle */
     int64_t sent_ms;

@@ -27,42 +27,41 @@ struct lw_worker {
     void *ctx;
     struct lw_counts *counts;
     struct lw_counts own_counts;
-    pthread_mutex_t epoch_mutex; /* guards shard.epoch for the renewer */
+    pthread_mutex_t epoch_mutex; /* guards shard.epoch, which the renewer's thread reads */
     struct lw_leases *leases;
     struct shard *shards;
     int n_shards;
-    struct part *parts; /* partition.c: all known partitions, a hash by name */
+    struct part *parts; /* all known partitions, a hash by name (partition.c) */
     struct part *idle_parts;
     struct part **assigned;
     size_t n_assigned, cap_assigned;
     struct lw_byte_bounds bytes;
-    size_t held; /* lane.c: number of records in memory that are neither in a call nor in a run */
+    size_t held; /* number of records in memory that are neither in a call nor in a run (lane.c) */
     struct memory memory;
     struct runs runs;
     struct commits commit;
     struct rival rival;
 
-    size_t window; /* turn.c: maximum number of messages granted and not finished */
+    size_t window; /* maximum number of messages granted and not finished (turn.c) */
     enum lw_grant_limit limit;
     uint64_t turns;
-    uint64_t next_token; /* pipe.c: the last number that token_new() returned */
-    bool stopping;       /* worker.c: a shutdown has begun */
-    bool joined;         /* epoch.c: shard 0 has accepted this worker's schema. Until then nothing is written to other shards */
-    bool looking;        /* first.c: a look at the group's commits is under way */
+    uint64_t next_token; /* the last number that token_new() returned (pipe.c) */
+    bool stopping;       /* a shutdown has begun (worker.c) */
+    bool joined;         /* shard 0 has accepted this worker's schema; before that, nothing is written to other shards (epoch.c) */
+    bool looking;        /* a look at the group's commits is under way (first.c) */
     int64_t look_ms;
-    char fleet[17], fleets[FLEETS][17]; /* rival.c: this fleet's name, from the epoch of shard 0, and its earlier names */
+    char fleet[17], fleets[FLEETS][17]; /* this fleet's name, from the epoch of shard 0, and its earlier names (rival.c) */
     size_t n_fleets;
-    int64_t unanswered_until_ms; /* watch.c: no request for the group's offset is sent before this time, because the last one failed */
+    int64_t unanswered_until_ms; /* no request for the group's offset is sent before this time, because the last request failed (watch.c) */
     struct hold *free_holds;
     struct lane *free_lanes;
-    uint32_t *busy;                  /* gate.c: by tag, time when the lane was last seen busy, s on the boot clock */
+    uint32_t *busy;                  /* by tag, time when the lane was last seen busy, in seconds of the boot clock (gate.c) */
     struct lw_buf scratch, scratch2; /* scratch space for use within one function */
 };
 
 static inline void count_n(_Atomic uint64_t *c, uint64_t n) { atomic_fetch_add_explicit(c, n, memory_order_relaxed); }
 static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
-/* Counts a lane as granted or busy, by the letters that gate or claim answered for its messages.
- * Both scripts use the same letters for that. */
+/* Counts a lane as granted or busy, by the letters with which gate or claim answered for its messages. */
 static inline void count_acquire(struct lw_worker *w, const char *letters, int n) {
     for (int k = 0; k < n; k++) {
         if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO || letters[k] == LW_CLAIMED_HEADS) {

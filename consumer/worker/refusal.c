@@ -16,7 +16,7 @@ enum {
 };
 
 static const struct {
-    const char *name; /* what the call does, for the log */
+    const char *name; /* what the call does, as the log says it */
     const struct lw_script *script;
 } calls[] = {
     [CALL_LOAD] = {"loading the scripts", NULL},

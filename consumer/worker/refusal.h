@@ -8,16 +8,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct refusal { /* only refusal.c changes it */
+struct refusal { /* only refusal.c changes this struct */
     enum call_kind kind;
     bool allowed;              /* a call of the refused kind has succeeded since the refusal */
-    int64_t since_ms, last_ms; /* times of the first and of the last refusal; last_ms 0: there is none */
+    int64_t since_ms, last_ms; /* times of the first and of the last refusal; last_ms is 0 if there was none */
     int64_t said_ms;
     char text[240];
 };
 
-/* Takes an error reply to a call of this kind. Returns false if it denies no right; otherwise
- * remembers it, and logs it from time to time. */
+/* Takes an error reply to a call of this kind. Returns false if it denies no right; otherwise remembers the refusal, and logs it from time
+ * to time. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
 void refusal_allowed(struct shard *sh, enum call_kind kind);           /* called when a call of this kind has succeeded */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now); /* called once per turn; finds out whether the refusal is over */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: during the quarantine, tells a Redis that has lost its data what this worker knows to be finished. The floors and what
- * survived the rewind come first, right after enter; the outcomes of handlers that outlived their epoch, and what commit metadata lists
- * as finished, come later. */
+/* repair: the step that tells a Redis server that has lost its data, during the quarantine, what this worker knows to be finished. The
+ * floors, and the messages still known as done after the rewind, are sent first, right after enter. The outcomes of handlers that outlived
+ * their epoch, and what commit metadata lists as finished, are sent later. */
 #include "consumer/worker/repair.h"
 
 #include "consumer/worker/commit.h"
@@ -115,7 +115,8 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
         next = r->next;
         if (!r->late || r->in_repair) continue;
         struct part *p = r->msg->part;
-        if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue; /* earlier messages are not delivered yet */
+        /* earlier messages have not been delivered yet, so the order of the key is not known */
+        if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;
         if (!p->gen || !quiet || !part_closed(p, r->msg) || sh->repair.n == REPAIR_BATCH) {
             late_remove(w, r); /* removing the hold's last run frees the hold */
             continue;

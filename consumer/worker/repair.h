@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: tells a Redis that has lost its data what this worker knows to be finished. */
+/* repair: the step that tells a Redis server that has lost its data what this worker knows to be finished. */
 #ifndef LW_CONSUMER_WORKER_REPAIR_H
 #define LW_CONSUMER_WORKER_REPAIR_H
 
@@ -19,31 +19,32 @@ struct repair_item {
     struct part *part;
     uint32_t gen;
     int64_t lo, hi;
-    struct run *late; /* the run, if its handler ended after the epoch; otherwise NULL */
+    struct run *late; /* if the handler ended after the epoch, its run; otherwise NULL */
     bool meta;        /* only commit metadata lists this range as finished */
 };
 
-struct repair { /* only repair.c changes it */
+struct repair { /* only repair.c changes this struct */
     struct repair_item item[REPAIR_BATCH];
     int n;
     size_t part, at;          /* progress of the repair after enter: index of the partition, and index in its `kept` */
-    bool floors_sent, over;   /* over: everything is written; before that neither gate nor claim may be sent */
+    bool floors_sent, over;   /* floors_sent: the floors are written; over: everything is written, so gate and claim may be sent */
     size_t n_late;            /* number of runs of lost holds that ended as done and may be written back */
     struct repair_item *meta; /* messages that commit metadata lists as finished; written back while the quarantine lasts */
     size_t n_meta, cap_meta;
 };
 
-void repair_open(struct shard *sh); /* called when an epoch was entered */
-void repair_drop(struct shard *sh); /* called when the epoch is lost */
+void repair_open(struct shard *sh); /* called when an epoch was entered; begins the repair */
+void repair_drop(struct shard *sh); /* called when the epoch is lost; ends the repair */
 void repair_free(struct shard *sh);
 void repair_build(struct lw_worker *w, struct shard *sh);
 void repair_restart(struct shard *sh);
-void repair_begin(struct shard *sh);  /* called when a pipeline begins */
-void repair_forget(struct shard *sh); /* called when the call will never be answered */
+void repair_begin(struct shard *sh);  /* called when a pipeline begins; empties the list of records to write back */
+void repair_forget(struct shard *sh); /* called when the repair call under way will never be answered */
 void repair_meta(struct shard *sh, struct part *p,
                  int64_t offset);          /* notes a message to be written back, because commit metadata lists it as finished */
 void late_count(struct shard *sh, int by); /* changes the number of late runs that wait for a repair */
-void repairs_restart(struct lw_worker *w); /* starts every repair over, because the set of known dones has changed */
+/* starts the repair of every shard over, because the set of messages known as done has changed */
+void repairs_restart(struct lw_worker *w);
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void late_build(struct lw_worker *w, struct shard *sh);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rival: another fleet with our name and consumer group that uses another Redis. The two fleets share
+/* rival: another fleet that has the name and consumer group of this fleet, but uses another Redis. The two fleets share
  * the partitions, and neither sees the other's locks, so two handlers of one key may run at once.
  *
  * Each commit names the fleet that made it, by the epoch of its shard 0. A foreign name alone proves
  * nothing: Redis may have been wiped or moved. But if commits keep advancing under a foreign name for
- * longer than our workers need to notice the end of their epoch, a live fleet makes them. The fleet with
+ * longer than the workers of this fleet need to notice the end of their epoch, a live fleet makes them. The fleet with
  * the younger epoch stops, because it is probably the one that was started by mistake.
  *
  * The older fleet only logs an error, and one commit under the foreign name is enough for that, because the younger fleet may have

@@ -11,15 +11,14 @@ struct lw_worker;
 enum { FLEETS = 8 };
 
 /* The group's commit of a partition when it was last read. */
-struct looked { /* only rival.c changes it */
+struct looked { /* only rival.c changes this struct */
     bool known;
     int64_t offset;
 };
 
-/* Another fleet in our group whose commits advance: how often that was seen, and when first and
- * last. */
+/* Another fleet in our group whose commits advance. The struct counts how often that was seen, and keeps the first and the last time. */
 struct rival {
-    char fleet[17], part[320]; /* part: the partition in which the fleet's last commit was seen */
+    char fleet[17], part[320]; /* the fleet's name, and the partition in which its last commit was seen */
     int n;                     /* how often the fleet's commits were seen to have advanced */
     int64_t first_ms, last_ms, said_ms;
 };

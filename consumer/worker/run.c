@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run: a granted message goes to the handlers and comes back with an outcome. */
+/* run: the step in which a granted message goes to the handlers and comes back with an outcome. */
 #include "consumer/worker/run.h"
 
 #include "consumer/worker/hold.h"
@@ -140,7 +140,7 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.waiting_tail = &r->next_alone;
 }
 
-/* Starts a run. The earlier runs of its hold have ended. */
+/* Starts a run. All earlier runs of its hold must have ended. */
 void run_start(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(!r->hold->stale);
@@ -422,8 +422,7 @@ static void resend_letters(struct lw_worker *w) {
         }
 }
 
-/* Starts runs that were held up by a suspect: the suspect itself when no handler runs, the
- * others when no suspect runs alone. */
+/* Starts runs that were held up by a suspect: if no handler runs, the suspect itself; if no suspect runs alone, the others. */
 static void start_line(struct lw_worker *w) {
     while (w->runs.waiting && !w->runs.running_alone) {
         struct run *r = w->runs.waiting;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run: a granted message goes to the handlers and comes back with an outcome. */
+/* run: the step in which a granted message goes to the handlers and comes back with an outcome. */
 #ifndef LW_CONSUMER_WORKER_RUN_H
 #define LW_CONSUMER_WORKER_RUN_H
 
@@ -29,12 +29,12 @@ struct run {
     bool in_repair;
     int unsure;             /* 1-based place in its shard's row of unanswered outcomes (board.h); 0: none */
     int64_t rest_ms;        /* time for which the lane rests, because the handler gave the message back under a live lease */
-    int64_t resend_ms;      /* SENDING: when to try again; 0 while the answer is awaited */
-    struct run *next;       /* the next run of its hold, in order, or of the free list */
+    int64_t resend_ms;      /* in state SENDING: time when the dead letter is sent again; 0 while its answer is awaited */
+    struct run *next;       /* the next run of the same hold, in order, or the next one on the free list */
     struct run *next_alone; /* next run that is held up behind a suspect */
 };
 
-struct runs {              /* only run.c changes it */
+struct runs {              /* only run.c changes this struct */
     size_t in_flight;      /* number of runs that have started and are not finished */
     size_t finished_since; /* number of runs that finished since the last turn; the window adapts to it */
     struct lw_job **start; /* jobs to give to the handlers at the end of this step */
@@ -56,7 +56,7 @@ void runs_open(struct lw_worker *w);
 void runs_forget(struct lw_worker *w);     /* forgets the runs that wait behind a suspect, so that they never start */
 size_t runs_finished(struct lw_worker *w); /* returns how many runs finished since its last call */
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
-void run_start(struct lw_worker *w, struct run *r); /* called when no earlier run of its hold is running */
+void run_start(struct lw_worker *w, struct run *r); /* starts a run; no earlier run of its hold may be running */
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: records the outcomes of runs and decides how their lanes go on. */
+/* settle: the step that records the outcomes of runs and decides how their lanes go on. */
 #include "consumer/worker/settle.h"
 
 #include "consumer/worker/grants.h"
@@ -21,8 +21,8 @@
 #include <stdlib.h>
 
 enum {
-    LOW_WATER = 4,   /* ask for more messages when this many or fewer of the granted ones are left */
-    PARTIAL_MS = 20, /* report finished messages after at most this time, even if the lane goes on */
+    LOW_WATER = 4,   /* settle asks for more messages when this many or fewer of the granted ones are left */
+    PARTIAL_MS = 20, /* finished messages are reported after at most this time, even if the lane goes on */
 };
 
 /* Returns the time before a retry. It grows exponentially, and up to half of it is random, so
@@ -205,8 +205,8 @@ static void encode_last(struct lw_worker *w, const struct settle_item *it, const
     lw_settle_last(c, it->outcome, it->backoff_ms, last->job.reason, lw_bytes(w->scratch.p, w->scratch.n));
 }
 
-/* Encodes the items and collects the values of their locks. Holds that one call granted share a
- * value. Returns the number of values. */
+/* Encodes the items and collects the values of their locks. If one call granted several holds, their locks have the same value. Returns the
+ * number of values. */
 static int encode_items(struct shard *sh, unsigned char *to, const struct hold **values) {
     int n = 0;
     for (int i = 0; i < sh->settle.n; i++, to += LW_ITEM_BYTES) {
@@ -411,15 +411,15 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
         } else if (!bad) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_WAITING);
-        } else if (h->kind == FAST && msg_current(r->msg)) { /* the message asks gate again, before anything newer */
+        } else if (h->kind == FAST && msg_current(r->msg)) { /* the message asks gate again, before any newer message */
             lane_push_front(w, h->lane, r->msg);
             r->msg = NULL;
         }
     }
     h->n_in_call = 0;
     hold_drop_runs(w, h, it->n_runs);
-    if (!h->n_finished) h->failed = false; /* no finished run is left, so the failed one is settled */
-    h->done_ms = now_ms(w);                /* the other finished messages wait for the next settle from now on */
+    if (!h->n_finished) h->failed = false; /* no finished run is left, so the failed run has been settled */
+    h->done_ms = now_ms(w);                /* for messages that finished meanwhile, the wait for the next settle begins now */
 }
 
 static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a, const char *letters, struct grants *g,
@@ -454,7 +454,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         take_heads(w, sh, l, h, g, heads, 0);
     else
         take_named(w, sh, it, letters, g);
-    if (!h->n_open) hold_to_settle(w, h); /* nothing is left to run: send another settle that says so */
+    if (!h->n_open) hold_to_settle(w, h); /* nothing is left to run, so another settle must tell Redis */
 }
 
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {

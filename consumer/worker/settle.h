@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settle: records the outcomes of runs and decides how their lanes go on. */
+/* settle: the step that records the outcomes of runs and decides how their lanes go on. */
 #ifndef LW_CONSUMER_WORKER_SETTLE_H
 #define LW_CONSUMER_WORKER_SETTLE_H
 
@@ -21,33 +21,33 @@ struct named { /* A message of the local chain, noted by identity because the me
 
 struct settle_item {
     struct hold *hold;
-    int n_runs; /* number of runs that the item reports, from the first on */
+    int n_runs; /* number of runs that the settle of this hold reports, counted from the first */
     enum lw_outcome outcome;
     enum lw_go go;
-    int first_named, n_named; /* index of the item's first message among the call's named messages, and number of its messages there */
+    int first_named, n_named; /* index of the hold's first message among the messages that the call names, and their number */
     int want, before;
     int64_t backoff_ms;
 };
 
-struct settle { /* only settle.c changes it */
+struct settle { /* only settle.c changes this struct */
     struct settle_item item[BATCH];
     struct named named[BATCH];
     int n, n_named;
     struct hold *listed, **tail; /* holds that have runs to settle */
     size_t n_listed;
-    bool urgent; /* the settle of a listed hold is sent at once, because its lane or others wait for it */
+    bool urgent; /* the next settle is sent at once, because somebody waits for a listed hold */
 };
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* returns when the next settle is due; INT64_MAX: never */
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_open(struct shard *sh);
-void settle_begin(struct shard *sh);                  /* called when a pipeline begins */
-void settle_list(struct shard *sh, struct hold *h);   /* called when the hold has finished runs */
+void settle_begin(struct shard *sh);                  /* called when a pipeline begins; empties the list of holds that the call settles */
+void settle_list(struct shard *sh, struct hold *h);   /* called when the hold has finished runs; lists the hold for a settle */
 void settle_unlist(struct shard *sh, struct hold *h); /* does nothing if the hold is not in the list */
-void settle_urge(struct shard *sh);                   /* called when somebody waits for a listed hold */
+void settle_urge(struct shard *sh);                   /* called when somebody waits for a listed hold; makes the next settle urgent */
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
-void settle_forget(struct lw_worker *w, struct shard *sh); /* called when the call will never be answered */
+void settle_forget(struct lw_worker *w, struct shard *sh); /* called when the settle under way will never be answered */
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -5,7 +5,7 @@
  *                           '--new or none--> ENTERING --OK--> REPAIRING-'
  *       any --LOST, other life, clock jumped--> DOWN
  *
- * On a cluster each new connection goes through ENTERING; the epoch goes on if the data there names it (move.c).
+ * On a cluster each new connection goes through ENTERING; if the data there names the epoch, the epoch goes on (move.c).
  *
  * connection.c sends HELLO, epoch.c enters, repair.c repairs. Gate, settle, claim and watch need
  * READY. */

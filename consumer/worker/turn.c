@@ -140,7 +140,7 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     if (!may_begin(w, sh)) return;
     int64_t now = now_ms(w);
     bool grants = !shard_quiet(w, sh, now) && !w->stopping, admits = grants && !refusal_holds(sh, now);
-    /* the budget is looked at before gate takes its share, so that new messages cannot keep waiting ones out for ever */
+    /* wanted is set before gate takes its share of the budget, so that new messages cannot keep waiting ones out for ever */
     bool wanted = *most > 0;
     pipe_begin(w, sh);
     lift_build(w, sh, now);
@@ -203,7 +203,7 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     check_worker(w);
     int64_t wait = 20, now = now_ms(w);
     if (w->runs.waiting) wait = 5;
-    if (w->commit.confirm && now < w->commit.confirm_ms) return wait; /* a turn does nothing until it is time to ask Kafka again */
+    if (w->commit.confirm && now < w->commit.confirm_ms) return wait; /* this worker waits until it is time to ask Kafka again */
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->pipe.open || sh->phase == DOWN || move_rests(sh, now)) continue;

@@ -72,12 +72,12 @@ struct vanished_lane {
     struct stream_id id;
     struct lw_bytes name;
     uint32_t tag;
-    size_t n; /* number of this worker's messages that waited in the lane */
+    size_t n; /* number of this worker's messages that waited in the lane whose list has vanished */
 };
 struct looking {
     struct vanished_lane lane[LANES_A_LOOK];
     int n;
-    uint64_t filter; /* bitmap over tags, by which most records are passed over quickly */
+    uint64_t filter; /* bitmap over tags, with which most records are passed over quickly */
     struct part *part;
     int64_t first[LANES_A_LOOK]; /* per lane: lowest offset of `part` that waited in the lane */
     size_t here[LANES_A_LOOK];

@@ -18,18 +18,18 @@ struct missing {
     struct stream_id {
         uint64_t ms, seq;
     } seen;        /* position in the stream `vanished` up to which this assignment has read */
-    bool asked;    /* the call under way reads on from `seen` */
-    uint8_t *tags; /* bitmap of the tags of these lanes; NULL: there are none */
+    bool asked;    /* the call under way continues from `seen` */
+    uint8_t *tags; /* bitmap of the tags of the lanes whose lists have vanished; NULL: there are none */
     bool more;     /* the last unpark call was full, so another must follow at once */
     int64_t lo, hi;
-    uint32_t serial; /* number of changes of the fields above */
+    uint32_t serial; /* counts the changes of this struct, so that a late answer is recognized */
 };
 
-struct vanished { /* only vanished.c changes it */
+struct vanished { /* only vanished.c changes this struct */
     struct unparking {
         struct part *part;
         uint32_t gen, serial;
-        int64_t to; /* the call covers the messages to unpark below this offset */
+        int64_t to; /* the call covers messages below this offset */
     } unpark;
     int64_t unpark_ms;
     struct stream_id said;
@@ -42,7 +42,7 @@ void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why); /*
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 bool unpark_busy(const struct part *p, int shard);      /* true if more messages must be unparked at once */
-void missing_open(struct lw_worker *w, struct part *p); /* called for a new partition */
+void missing_open(struct lw_worker *w, struct part *p); /* called for a new partition; allocates its structs of missing messages */
 void missing_forget(struct lw_worker *w, struct part *p);
 
 static inline void check_missing(const struct missing *m) {

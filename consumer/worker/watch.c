@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the states in Redis tell an owner what became of the messages that it parked and, at
- * assignment, what was finished before. */
+/* watch: the step that reads states from Redis, which tell an owner what became of the messages that it parked and, at assignment, what was
+ * finished before. */
 #include "consumer/worker/watch.h"
 
 #include "consumer/worker/commit.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_SEGMENTS = 64,     /* half of this is the maximum number of segments that are read when a partition is assigned */
+    LOOK_SEGMENTS = 64,     /* twice the maximum number of segments that are read when a partition is assigned */
     LOOK_RECORDS = 1 << 16, /* maximum number of records that one watch call searches for parked ones */
     RECHECK_MS = 1000,
 };
@@ -117,7 +117,7 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     bool due = now >= sh->watch.at_ms;
     if (due) sh->watch.at_ms = now + WATCH_MS;
     int share = due ? look_share(w) : 0;
-    size_t from = sh->watch.from++; /* begin with another partition each time, so that the first ones do not fill every call */
+    size_t from = sh->watch.from++; /* the call begins with another partition each time, so that the first ones do not fill every call */
     for (size_t i = 0; i < w->n_assigned && sh->watch.n < LOOK_BATCH; i++) {
         struct part *p = w->assigned[(from + i) % w->n_assigned];
         if (!p->watch.fresh[sh->index] && now >= p->watch.recheck_ms)
@@ -170,7 +170,7 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
 }
 
 /* Applies the rule "floor fits the log": returns whether the floor fits, and stops the worker if it never will. If the worker went on,
- * it would take new records for finished because old ones at the same offsets were. */
+ * it would take new records for finished, because old records with the same offsets were finished. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     check_part(p);
     assert(floor->str);
@@ -221,8 +221,7 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
     bool first = it->last && !p->watch.fresh[sh->index];
-    /* send the floor once more: the last owner, or a repair, may have left segments below the
-     * floor */
+    /* the floor is sent once more, because the last owner, or a repair, may have left segments below it */
     floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin, floor->len && first);
     if (first) {
         p->watch.fresh[sh->index] = 1;

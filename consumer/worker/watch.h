@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: reads from Redis the states of the messages that wait there. */
+/* watch: the step that reads from Redis the states of the messages that wait there. */
 #ifndef LW_CONSUMER_WORKER_WATCH_H
 #define LW_CONSUMER_WORKER_WATCH_H
 
@@ -17,13 +17,13 @@ enum { LOOK_BATCH = 64 }; /* maximum number of segments per watch call */
 struct look_item {
     struct part *part;
     uint32_t gen, pass;
-    int64_t segment, next; /* next: offset up to which records had been delivered when the call was sent */
+    int64_t segment, next; /* segment: number of the segment; next: offset up to which records had been delivered when the call was sent */
     int lo, hi;            /* first and last byte of the segment that are read */
-    bool fresh;            /* fresh: read for a new assignment; last: the partition's last segment */
+    bool fresh;            /* fresh: the segment is read for a new assignment; last: it is the partition's last segment */
     bool last;
 };
 
-struct watch { /* only watch.c changes it */
+struct watch { /* only watch.c changes this struct */
     struct look_item item[LOOK_BATCH];
     int n;
     int64_t at_ms; /* time when the next round begins */
@@ -31,17 +31,17 @@ struct watch { /* only watch.c changes it */
 };
 
 /* Holds what this worker knows of a partition's states. */
-struct part_watch {     /* only watch.c changes it */
+struct part_watch {     /* only watch.c changes this struct */
     uint8_t *fresh;     /* per shard: true if its floor and segments were read for this assignment */
     int n_fresh;        /* number of shards whose states were read */
-    int64_t recheck_ms; /* time to look again, because the group's offset did not fit the floor */
-    int64_t *at;        /* per shard: the offset from which the watch goes on */
+    int64_t recheck_ms; /* time when the group's offset is read again, because it did not fit the floor */
+    int64_t *at;        /* per shard: the offset from which the watch continues */
 };
 
 void watch_open(struct lw_worker *w, struct part *p);     /* called for a new partition */
 void watch_assigned(struct lw_worker *w, struct part *p); /* forgets what was read for an earlier assignment */
 void watch_free(struct part *p);
-void watch_begin(struct shard *sh); /* called when a pipeline begins */
+void watch_begin(struct shard *sh); /* called when a pipeline begins; empties the list of segments to read */
 void watch_build(struct lw_worker *w, struct shard *sh);
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 

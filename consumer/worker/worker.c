@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker as a whole: open, query, stop, free. What it does is in turn.c. */
+/* The worker as a whole: open, query, stop, free. The work itself is in turn.c. */
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"
 #include "consumer/worker/partition.h"

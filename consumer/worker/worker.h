@@ -27,16 +27,16 @@ struct lw_dead_letter {
     struct lw_bytes key, payload;
     const struct lw_header *headers; /* the message's headers, then its origin, reason and attempts */
     size_t n_headers;
-    void *run; /* passed back to lw_worker_sent() */
+    void *run; /* the value that is passed back to lw_worker_sent() */
 };
 
 struct lw_io {
     int64_t (*boot_ms)(void *ctx);
     int64_t (*wall_ms)(void *ctx);
     uint64_t (*random)(void *ctx);
-    /* connect() closes the shard's connection to Redis, if there is one, and makes a new one, at once or after a wait of the driver's
-     * choice. The driver delivers nothing more of the old connection, and calls lw_worker_connected() for the new one. send() sends one
-     * pipeline on the present connection; replies come in order through lw_worker_reply(), or lw_worker_disconnected() is called. */
+    /* connect() closes the shard's connection to Redis, if there is one, and makes a new connection, at once or after a wait that the
+     * driver chooses. The driver delivers nothing more of the old connection, and calls lw_worker_connected() for the new one. send() sends
+     * one pipeline on the present connection; replies come in order through lw_worker_reply(), or lw_worker_disconnected() is called. */
     void (*connect)(void *ctx, int shard);
     void (*send)(void *ctx, int shard, const struct lw_commands *c);
     /* Tells the driver whether hints are wanted. While they are wanted, a blocking pop moves them from `ready` to `claimed` on a
@@ -71,7 +71,7 @@ struct lw_io {
 /* Limits in bytes. One message may exceed each of them, because messages are not split. 0: the
  * default. */
 struct lw_byte_bounds {
-    size_t call;  /* per call to Redis: envelopes that it carries, or elements of waiting lists that it reads */
+    size_t call;  /* per call to Redis: the envelopes that the call carries, or the elements of waiting lists that it reads */
     size_t lane;  /* heads of one lane that are granted at once */
     size_t heads; /* heads in memory; beyond this limit no more are claimed */
     size_t held;  /* all messages in memory; beyond this limit no more records are read */
@@ -87,7 +87,7 @@ struct lw_worker_setup {
     const char *cluster_id; /* Kafka's cluster id; "": unknown */
     int64_t grace_ms;       /* how long an old master may go on serving clients (the rule "old master's grace"); 0 for a single server */
     struct lw_byte_bounds bytes; /* tests with small messages set smaller limits */
-    size_t part_records;         /* maximum number of records per partition above the watermark; 0: a share of 64 MiB */
+    size_t part_records;         /* maximum number of records per partition above the watermark; 0: the partition's share of 64 MiB */
     int repair_batch; /* ranges per repair call; 0: the default; the simulation sets a small number, so that several calls are needed */
     const struct lw_io *io;
     void *ctx;
@@ -106,19 +106,17 @@ struct lw_leases *lw_worker_leases(struct lw_worker *w);
 bool lw_worker_epoch(struct lw_worker *w, int shard, char *epoch, size_t size);
 const char *lw_worker_prefix(const struct lw_worker *w, int shard); /* returns "lw:{NAME.SHARD}:" */
 
-/* Limits new grants while the handler is unhealthy: none, or one at a time to test it. Running messages
- * continue. */
+/* Limits new grants while the handler is unhealthy: no message, or one message at a time as a test. Running messages continue. */
 enum lw_grant_limit { LW_GRANT_ALL, LW_GRANT_ONE, LW_GRANT_NONE };
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit);
 
-/* The driver calls these when Redis connects, disconnects or replies. The reply is borrowed. */
+/* The driver calls these functions when Redis connects, disconnects or replies. The reply is borrowed. */
 void lw_worker_connected(struct lw_worker *w, int shard);
 void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why);
 void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *reply);
 void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane); /* reports that a hint was popped into `claimed` */
 
-/* The driver calls these when a handler has answered, and when a dead letter was sent or
- * refused. */
+/* The driver calls lw_worker_finished() when a handler has answered, and lw_worker_sent() when a dead letter was sent or refused. */
 void lw_worker_finished(struct lw_worker *w, struct lw_job *job);
 void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, const char *reason);
 
@@ -153,8 +151,10 @@ void lw_worker_commit_all(struct lw_worker *w);
 void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen), void *ctx);
 /* Writes to the log what the worker remembers, in a bounded number of lines (dump.c). */
 void lw_worker_dump(struct lw_worker *w);
-uint64_t lw_worker_waiting(const struct lw_worker *w);    /* number of messages of the worker's partitions that wait in Redis */
-uint64_t lw_worker_in_handler(const struct lw_worker *w); /* number of messages that the worker's handlers have not answered yet */
+/* returns the number of messages of the worker's partitions that wait in Redis */
+uint64_t lw_worker_waiting(const struct lw_worker *w);
+/* returns the number of messages that the worker's handlers have not answered yet */
+uint64_t lw_worker_in_handler(const struct lw_worker *w);
 /* Describes what keeps the worker from making progress (why.c). Returns false if nothing does. */
 bool lw_worker_why(struct lw_worker *w, char *out, size_t size);
 bool lw_worker_ready(const struct lw_worker *w); /* true if every shard is READY and refuses no command */
