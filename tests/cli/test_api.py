@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests /api/v1/ of a running supervisor, on a private Redis and the dev broker.
+"""Tests the HTTP API (/api/v1/) of a running supervisor, on a private Redis and the dev broker.
 Usage: test_api.py [BUILD [TEST…]]
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+No test asserts a time. Waits have limits only to make a hang a failure."""
 import http.client
 import json
 import os
@@ -54,7 +54,7 @@ class Api(unittest.TestCase):
         self.addCleanup(self.forget)
 
     def forget(self):
-        """Removes the lanes that tests added. They are paused, so no worker looks at them."""
+        """Removes the lanes that tests added. These lanes are paused, so no worker touches them."""
         for key in self.w.redis.keys():
             if key.startswith((P + "wait:t-").encode()) or key.startswith((P + "lock:t-").encode()):
                 self.call("DEL", key)
@@ -107,7 +107,7 @@ class Api(unittest.TestCase):
     def dead(self):
         return self.ask("/api/v1/dead?limit=500")["dead"]
 
-    # --- reading ---
+    # --- reading ----------------------------------------------------------------------------------
 
     def test_index_names_what_there_is(self):
         v = self.ask("/api/v1")
@@ -188,7 +188,7 @@ class Api(unittest.TestCase):
         self.assertEqual(self.headers["Allow"], "POST")
         self.post("/api/v1/lanes", status=405)
 
-    # --- access ---
+    # --- access -----------------------------------------------------------------------------------
 
     def test_host(self):
         for path in ("/api/v1/lanes", "/api/v1/stats", "/metrics"):
@@ -212,13 +212,14 @@ class Api(unittest.TestCase):
         for body in ("x", "[]", '{"execute":1}', '{"execute":true,"more":1}', '{"execute":true,"execute":true}', b"\xff", "{}{}"):
             self.post(path, body, status=400)
         self.post(path, "{}" + " " * (64 << 10), status=413)
-        with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:  # a request that is too large is refused before its body is sent
+        # The server must refuse this request before the body, which is too large, is sent.
+        with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
             s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000000\r\n\r\n" % path.encode())
             self.assertTrue(s.makefile("rb").readline().startswith(b"HTTP/1.1 413 "))
 
     def test_endless_body(self):
-        """A body in chunks does not say its length in advance, so the server cannot refuse the request at once. It ends the connection
-        when the body has become too large."""
+        """A body in chunks does not say its length in advance, so the server cannot refuse the request at
+        once. The server ends the connection when the body has become too large."""
         with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
             s.sendall(b"POST /api/v1/lanes/t-a/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
             with self.assertRaises(OSError):
@@ -226,7 +227,7 @@ class Api(unittest.TestCase):
                     s.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
         self.ask("/api/v1/stats")
 
-    # --- writing ---
+    # --- writing ----------------------------------------------------------------------------------
 
     def test_pause_and_resume(self):
         path = "/api/v1/lanes/" + quote("t-a/b")
@@ -275,7 +276,7 @@ class Api(unittest.TestCase):
         who = [self.call("HGET", key, "who") for key in self.w.redis.keys() if key.startswith((P + "job:").encode())]
         self.assertTrue(any(x and x.startswith(b"http:127.0.0.1@") for x in who), who)
 
-    # --- many requests, and faults ---
+    # --- many requests, and faults ----------------------------------------------------------------
 
     def test_concurrent_readers(self):
         for i in range(300):
@@ -289,7 +290,7 @@ class Api(unittest.TestCase):
                     connection.request("GET", ("/api/v1/lanes?limit=500", "/metrics", "/api/v1/dead", "/api/v1/lanes/t-001")[i % 4])
                     r = connection.getresponse()
                     text = r.read()
-                    # 503 is allowed, because too many requests may be waiting
+                    # 503 is also allowed, because the server refuses requests while too many are waiting
                     if r.status != 200 and not (r.status == 503 and i % 4 != 1 and b'"error"' in text):
                         wrong.append((i, r.status, text[:200]))
                 finally:
@@ -302,8 +303,8 @@ class Api(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_redis_that_hangs(self):
-        """If Redis hangs, the API reports that, and requests that need no Redis are still
-        answered."""
+        """When Redis hangs, the API must report the fault, and must still answer requests that need no
+        Redis."""
         self.w.redis.signal(signal.SIGSTOP)
         try:
             found = []
@@ -324,7 +325,8 @@ class Api(unittest.TestCase):
 
 
 class Alone(unittest.TestCase):
-    """A supervisor with two shards and without a token, whose Redis ends later."""
+    """Tests of a supervisor with two shards and no API token. The last test ends the Redis of the
+    supervisor."""
 
     def pages(self, w, path, name):
         rows, cursor = [], ""

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the parts of the benchmark that need no servers: figures, goals, results that survive an interruption, plots. Usage: test_bench.py
-[BUILD]"""
+"""Tests the parts of the benchmark that need no servers: figures, goals, results that survive an
+interruption, and plots.
+Usage: test_bench.py [BUILD]"""
 import os
 import struct
 import sys
@@ -41,7 +42,7 @@ class Figures(unittest.TestCase):
         self.assertIn("| W1 / naive, 4 threads | ≥ 4 | 3.50 (3.00 – 4.00) | **no** |", text)
         self.assertIn("| W2x, overlaps | 0 | not measured | – |", text)
         text = table.goals(self.rows + [row("W2x", "ours", 1, overlaps=0), row("W2x", "ours", 2, overlaps=1), row("W2x", "ours", 3, overlaps=0)])
-        self.assertIn("| W2x, overlaps | 0 | 1 | **no** |", text)  # the figure is that of the worst round, not the median
+        self.assertIn("| W2x, overlaps | 0 | 1 | **no** |", text)  # the table must show the worst round, not the median
         text = table.goals([row("W1", "ours", 1, redis_us=3.9)])
         self.assertIn("| W1, Redis CPU µs a message | ≤ 4 | 3.90 | yes |", text)
 
@@ -80,7 +81,7 @@ class Plans(unittest.TestCase):
             path = os.path.join(d, "bench/results.jsonl")
             run.Results(path, keep=True).add(row("W1", "ours", 1, rate=1, digest="a"))
             with open(path, "a") as f:
-                f.write('{"workload": "W1", "conten')  # as if the benchmark had ended while it wrote this line
+                f.write('{"workload": "W1", "conten')  # half a line, as if the benchmark had been killed while it wrote
             again = run.Results(path, keep=True)
             self.assertTrue(again.finished(workload="W1", contender="ours", round=1, digest="a"))
             self.assertFalse(again.finished(workload="W1", contender="ours", round=1, digest="b"))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests exit codes and output of the program, as people and scripts see them. It needs no servers, and nothing may listen at the
-# addresses in its configurations. Usage: tests/cli/test_cli.sh [BUILD_DIR]
+# Tests exit codes and output of the program, as people and scripts see them. The test needs no servers, and
+# nothing may listen at the addresses in its configurations. Usage: tests/cli/test_cli.sh [BUILD_DIR]
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR
@@ -21,8 +21,8 @@ bad() {
     sed 's/^/  stderr: /' "$dir/err" | head -20
 }
 
-# t NAME STATUS STDOUT STDERR ARGUMENT… runs the program. STDOUT and STDERR are patterns (ERE): some line of that stream must
-# match; "" means that the stream must be empty
+# t NAME STATUS STDOUT STDERR ARGUMENT… runs the program, which must end with STATUS. STDOUT and STDERR are
+# patterns (ERE): some line of that stream must match; "" means that the stream must be empty.
 t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4
@@ -42,7 +42,7 @@ t() {
     passed=$((passed + 1))
 }
 
-# also PATTERN: the last command must also have printed this on stderr
+# also PATTERN checks that the last command printed a line on stderr that matches this pattern (ERE), too.
 also() {
     if grep -Eq -- "$1" "$dir/err"; then passed=$((passed + 1)); else bad "stderr lacks /$1/ too" "(as before)"; fi
 }
@@ -115,8 +115,8 @@ t "run: all problems at once"  2 "" "lock\.ttl_sm.*ttl_ms" run -c wrong.json
 also "^retry\.max_attempts: "
 also "enable\.auto\.commit"
 
-# An error that no restart repairs ends the run with EX_CONFIG, after which the systemd unit does
-# not restart it.
+# If no restart can repair an error, the run must end with EX_CONFIG, because the systemd unit does not
+# restart the program after that status.
 cat >"$dir/contradiction.json" <<'END'
 {"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1", "max.poll.interval.ms": 1000, "session.timeout.ms": 6000}},
  "redis": {"url": "redis://127.0.0.1:1"}, "http": {"listen": "off"}, "handler": {"type": "exec", "command": ["cat"]}}
@@ -153,7 +153,7 @@ t "ledger: all problems"       2 "" "lock\.ttl_sm.*ttl_ms" ledger -c wrong.json
 t "check: metrics"             0 "^# Metrics" "" check --reference-metrics
 t "check: names of metrics"    0 "^latchwork_messages_total$" "" check --metric-names
 
-# An error about a command line names what is wrong and suggests what was meant.
+# An error about a command line must name what is wrong and suggest what was meant.
 t "near option"                2 "" "unknown option --sett; did you mean --set\?" run -c good.json --sett a=b
 t "nothing near"               2 "" "unknown option --zzzzzz; see" run -c good.json --zzzzzz
 t "unknown letter"             2 "" "unknown option -q; see" run -q
@@ -171,7 +171,7 @@ t "no verb"                    2 "" "queue: which verb\? ls, show, " queue
 t "abbreviated"                2 "" "missing.json.*No such file" run --conf missing.json
 t "reference: unknown page"    2 "" "doc/x is not generated" reference doc/x
 
-# Every command that --help lists is in the man page and in the completion.
+# Every command that --help lists must be in the man page and in the completion.
 for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     : >"$dir/out"
     : >"$dir/err"
@@ -182,7 +182,7 @@ for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     fi
 done
 
-# No server listens: the workers cannot begin, the run keeps trying, and SIGTERM still ends it with
+# If no server listens, the workers cannot begin and the run keeps trying. SIGTERM must still end the run with
 # status 0.
 "$program" run -c "$dir/good.json" --workers 1 >"$dir/out" 2>"$dir/err" &
 running=$!

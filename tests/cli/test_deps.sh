@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests scripts/deps.sh and scripts/need.sh with doubles of apt-get, dpkg-query, sudo and id, which only record how they were
-# called. Usage: tests/cli/test_deps.sh [BUILD_DIR]
+# Tests scripts/deps.sh and scripts/need.sh. Fake programs named apt-get, dpkg-query, sudo and id stand in for
+# the real ones, and only record how they were called. Usage: tests/cli/test_deps.sh [BUILD_DIR]
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
@@ -16,11 +16,11 @@ check() { # NAME COMMAND…: counts the test NAME as passed if the command succe
 }
 said() { grep -Fq -- "$1" "$dir/out"; }
 asked() { grep -Fq -- "$1" "$dir/asked" 2>/dev/null; }
-double() { # NAME: makes a double of this program; the text of the double is read from stdin
+double() { # NAME: makes a fake program of this name, whose text is read from stdin
     { echo '#!/bin/sh'; cat; } >"$dir/bin/$1"
     chmod +x "$dir/bin/$1"
 }
-deps() { # GROUP [VARIABLE=VALUE…]: runs deps.sh with the doubles first in PATH
+deps() { # GROUP [VARIABLE=VALUE…]: runs deps.sh with the fake programs first in PATH
     group=$1
     shift
     rm -f "$dir/asked"
@@ -81,12 +81,14 @@ rm -f "$dir/policy-rc.d"
 deps nonsense
 check 'an unknown group is a usage error' [ $? -eq 2 ]
 
-# This folder stands for a machine without dpkg: it has links to all programs except dpkg, apt, sudo and luac5.1.
+# This folder stands for a machine without dpkg: it has links to all programs except dpkg, apt, sudo and
+# luac5.1.
 mkdir "$dir/other"
 (
     IFS=:
     for folder in $PATH; do
-        # a compiler in ccache's folder searches PATH for the real one, and would find none in this PATH
+        # ccache's folder has links named like compilers, which search PATH for the real compiler and would
+        # find none in this PATH
         case $folder in */ccache) continue ;; esac
         for program in "$folder"/*; do
             case ${program##*/} in
@@ -102,7 +104,7 @@ PATH="$dir/other" scripts/deps.sh test >"$dir/out" 2>&1
 check 'without dpkg, with one missing: stops' [ $? -eq 1 ]
 check 'and names it' said 'lua5.1 (cmd:luac5.1)'
 
-# need.sh compares the versions of libraries.
+# The next tests are of need.sh, which compares the versions of libraries.
 scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis' >"$dir/out" 2>&1
 check 'recent enough' [ $? -eq 0 -a ! -s "$dir/out" ]
 scripts/need.sh cc 'rdkafka >= 2.0.2, hiredis >= 99, nosuchlibrary >= 3' >"$dir/out" 2>&1

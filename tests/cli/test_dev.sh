@@ -1,17 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests `latchwork dev`, end to end on its own private servers. Usage: tests/cli/test_dev.sh [BUILD_DIR]
-#   the demo: it exits with 0, and its database and journal confirm the figures of its table
-#   dev:      it shows rows of figures, survives a worker's kill -9, and after SIGINT leaves no process
-#             and no folder
-# Nothing here asserts a time; the waits have limits only so that a hang is a failure.
+# Tests `latchwork dev`, end to end, on servers that the command starts itself. Usage: tests/cli/test_dev.sh
+# [BUILD_DIR] The demo must exit with 0, and its database and journal must confirm the figures of its table.
+# `dev` must show rows of figures, survive a kill -9 of a worker, and after SIGINT leave no process and no
+# folder.
+# No test asserts a time. Waits have limits only to make a hang a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR LATCHWORK_JOURNAL
 program=$(pwd)/${1:-build}/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
 dir=$(mktemp -d /tmp/lw-dev-XXXXXX) || exit 1
-TMPDIR=$dir # dev makes its folders here, where this test looks for them
+TMPDIR=$dir # dev makes its folders here; this test looks for folders that were left behind
 export TMPDIR
 running=
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null; [ -z "$running" ] || wait "$running"; rm -rf "$dir"' EXIT
@@ -24,18 +24,18 @@ ok() { # NAME STATUS: counts the test NAME as passed if STATUS is 0
     sed 's/^/  stdout: /' "$dir/out" | tail -30
     sed 's/^/  stderr: /' "$dir/err" | tail -10
 }
-equal() { # NAME IS MUST-BE: counts the test NAME as passed if both texts are equal
+equal() { # NAME IS MUST-BE: counts the test NAME as passed if the texts IS and MUST-BE are equal
     [ "$2" = "$3" ]
     ok "$1: is '$2', must be '$3'" $?
 }
 figure() { sed -n "s/^  $1  *\([0-9,]*\) .*/\1/p" "$dir/out" | tr -d ,; }
 folders() { find "$dir" -mindepth 1 -maxdepth 1 -name 'latchwork-dev-*'; }
-left_behind() { # PID…: prints those of them that still run
+left_behind() { # PID…: prints those of these processes that still run
     for pid in "$@"; do
         if [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; then echo "$pid"; fi
     done
 }
-wait_for() { # SECONDS PATTERN: waits until the output has a line that matches
+wait_for() { # SECONDS PATTERN: waits at most SECONDS until a line of the output matches PATTERN
     i=0
     while [ $i -lt $(($1 * 10)) ]; do
         if grep -Eq "$2" "$dir/out"; then return 0; fi
@@ -45,7 +45,7 @@ wait_for() { # SECONDS PATTERN: waits until the output has a line that matches
     done
     return 1
 }
-descendants() { # PID: prints all processes below it
+descendants() { # PID: prints the pids of all descendants of the process
     # shellcheck disable=SC2013 # the list is words on one line
     for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
         echo "$child"
@@ -53,7 +53,7 @@ descendants() { # PID: prints all processes below it
     done
 }
 
-# --- usage ---
+# --- usage ----------------------------------------------------------------------------------------
 "$program" dev --help >"$dir/out" 2>"$dir/err"
 equal "dev --help" $? 0
 for wrong in "--workers 0" "--workers x" "--rate 0" "--demo --workers 2" "--nonsense" "word" "--rate"; do
@@ -69,7 +69,7 @@ grep -q 'apt-get install redis-server' "$dir/err"
 ok "dev without redis-server names the package" $?
 equal "folders left behind by a start that failed" "$(folders)" ""
 
-# --- the demo ---
+# --- the demo -------------------------------------------------------------------------------------
 "$program" dev --demo --keep >"$dir/out" 2>"$dir/err"
 equal "the demo" $? 0
 home=$(folders)
@@ -89,7 +89,7 @@ equal "processes that ran handlers, by the journal" "$(awk '{print $3}' "$home/j
 equal "processes left behind" "$(left_behind $(awk '{print $3}' "$home/journal" | sort -u))" ""
 rm -rf "$home"
 
-# --- dev, and Ctrl-C ---
+# --- dev, and Ctrl-C ------------------------------------------------------------------------------
 "$program" dev --workers 2 --rate 300 >"$dir/out" 2>"$dir/err" &
 running=$!
 wait_for 40 'rows [1-9]'
@@ -121,7 +121,7 @@ equal "folders left behind by dev" "$(folders)" ""
 [ ! -s "$dir/err" ]
 ok "dev has nothing to complain about" $?
 
-# --- the coordinator is killed: its children must end with it ---
+# --- if the coordinator is killed, its children must end, too -------------------------------------
 "$program" dev --workers 2 >"$dir/out" 2>"$dir/err" &
 running=$!
 wait_for 40 '^  workers '

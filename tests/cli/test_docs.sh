@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that the documents are true: the reference of the configuration is the generated one, links lead somewhere, tests that are
-# named exist, configurations load, handlers compile, and nothing names the machine on which a page was written. Usage:
-# tests/cli/test_docs.sh [BUILD_DIR]
+# Checks that the documents are true: the reference of the configuration is the generated one, links lead
+# somewhere, tests that are named exist, configurations load, handlers compile, and nothing names the machine
+# on which a page was written. Usage: tests/cli/test_docs.sh [BUILD_DIR]
 # shellcheck disable=SC2013,SC1003 # words on lines, and a backslash that is meant
 LC_ALL=C.UTF-8
 export LC_ALL
@@ -20,7 +20,7 @@ bad() {
     echo "FAILED: $1"
 }
 
-# --- the generated pages
+# --- the generated pages --------------------------------------------------------------------------
 "$program" reference >"$dir/generated" || bad "reference lists nothing"
 while read -r file; do
     "$program" reference "$file" >"$dir/page"
@@ -33,8 +33,8 @@ for option in --reference:configuration --reference-metrics:metrics; do
     if "$program" check "${option%:*}" | cmp -s - "doc/reference/${option#*:}.md"; then good; else bad "check ${option%:*} prints another page"; fi
 done
 
-# --- man pages: none causes a warning, and every option that --help prints is in the man page of its command; help fits 80
-# columns
+# The man pages must cause no warning. Every option that --help prints must be in the man page of its command.
+# The help must fit into 80 columns.
 for page in doc/man/*.1; do
     if groff -K utf8 -man -Tutf8 -ww -z "$page" >"$dir/err" 2>&1 && [ ! -s "$dir/err" ]; then good; else bad "$page: $(head -n 3 "$dir/err")"; fi
 done
@@ -56,7 +56,7 @@ for page in latchwork.json.5 latchwork-handler.3 latchwork-lock.3; do
     if cmp -s "$dir/man/$page" "doc/man/$page"; then good; else bad "doc/man/$page is not what the table of keys and the headers say; run: make reference"; fi
 done
 
-# --- links: [text](path), relative to the page
+# Each link [text](path) must lead to a file. The path is relative to the page.
 # shellcheck disable=SC2086 # a list of files
 grep -noE '\]\([^)]+\)' $pages >"$dir/links"
 while IFS=: read -r page line link; do
@@ -68,7 +68,7 @@ while IFS=: read -r page line link; do
 done <"$dir/links"
 [ -s "$dir/links" ] || bad "no links found"
 
-# --- tests that are named: `tests/FILE` or `tests/FILE:NAME`
+# Each test that a page names as `tests/FILE` or `tests/FILE:NAME` must exist.
 exists() { # FILE NAME: succeeds if the file has a test of this name
     case $1 in
     tests/unit/*.c | tests/lua/*.c) grep -Eq "^static void $2\\(void \\*\\*state\\)" "$1" && grep -Eq "[(,]$2[,)]" "$1" ;;
@@ -94,12 +94,13 @@ named() { # PAGE MINIMUM: checks that the page names more than MINIMUM tests, an
 named tests/README.md 50
 named doc/design/faults.md 50
 
-# --- guarantees.md and tests/README.md have the same promises
+# The pages guarantees.md and tests/README.md must list the same promises.
 grep -hE '^### [0-9]+\. ' doc/explanation/guarantees.md >"$dir/promises"
 grep -hE '^### [0-9]+\. ' tests/README.md >"$dir/shown"
 if cmp -s "$dir/promises" "$dir/shown" && [ -s "$dir/shown" ]; then good; else bad "guarantees.md and tests/README.md name different promises: $(diff "$dir/promises" "$dir/shown" | grep '^[<>]' | tr '\n' ' ')"; fi
 
-# --- code: each ```json block with a "kafka" section is a configuration; ```c is a plugin; ```python compiles
+# The code in pages must work: each ```json block with a "kafka" section must load as a configuration, each
+# ```c block must compile as a plugin, and each ```python block must compile.
 blocks() { # LANGUAGE PAGE: writes each block of this language to $dir/block.N
     rm -f "$dir"/block.*
     awk -v lang="$1" -v to="$dir/block." '
@@ -131,7 +132,8 @@ for page in $pages; do
     blocks python "$page"
     for block in "$dir"/block.*; do
         [ -e "$block" ] || continue
-        # an indented block is only a part of a program, so a first line is added that makes it valid
+        # An indented block is only a part of a program. A first line is put before the block, so that the
+        # whole compiles.
         if { head -n 1 "$block" | grep -q '^ ' && echo 'if True:'; cat "$block"; } | python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>"$dir/err"; then
             good
         else
@@ -141,7 +143,7 @@ for page in $pages; do
 done
 [ $configurations -gt 5 ] || bad "only $configurations configurations found"
 
-# --- protocol.md names each script, and commands.md each command
+# The page protocol.md must name each script, and commands.md each command.
 for script in queue/lua/*.lua lock/lua/*.lua; do
     name=$(basename "$script" .lua)
     [ "$name" = lane ] || { grep -q "^| $name |" doc/explanation/protocol.md && good; } || bad "protocol.md does not tell of $script"
@@ -151,8 +153,8 @@ while read -r command; do
     if grep -q "^## $command\$\|\`$command\`" doc/reference/commands.md; then good; else bad "commands.md does not tell of $command"; fi
 done <"$dir/commands"
 
-# --- rules of the protocol are cited by name: each rule "NAME" that is cited is in protocol.md in bold, and no
-# rule is cited by a number
+# Code and tests cite a rule of the protocol as: rule "NAME". Each such name must be in protocol.md in bold,
+# and no rule may be cited by a number.
 sources=$(find . \( -path ./build -o -path ./.git \) -prune -o -type f -regex '.*\.\(c\|h\|lua\|py\|sh\|md\)' ! -name test_docs.sh -print)
 # shellcheck disable=SC2086 # a list of files
 grep -ohE '[Rr]ule "[^"]+"' $sources | sed 's/.*"\(.*\)"/\1/' | sort -u >"$dir/cited"
@@ -164,7 +166,7 @@ done <"$dir/cited"
 # shellcheck disable=SC2086 # a list of files
 if grep -nE '\b[Rr]ules? [0-9]+' $sources; then bad "a rule is cited by a number: protocol.md has names"; else good; fi
 
-# --- make help: one line per target, and no line without a target
+# The output of `make help` must have one line per target, and no line without a target.
 make() { env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory "$@"; }
 make -npq help 2>/dev/null | sed -n 's/^\.PHONY: *//p' | tr ' ' '\n' | grep . | sort -u >"$dir/targets"
 make help | sed -n 's/^  \([a-z0-9-]*\) .*[^ ]$/\1/p' | sort >"$dir/help"
@@ -175,8 +177,8 @@ comm -13 "$dir/targets" "$dir/help" >"$dir/extra"
 if [ -s "$dir/extra" ]; then bad "make help tells of what is no .PHONY target, or tells it twice: $(tr '\n' ' ' <"$dir/extra")"; else good; fi
 [ "$(wc -l <"$dir/targets")" -gt 30 ] || bad "hardly any .PHONY target was found"
 
-# --- the glossary: in alphabetical order, each word once; it has each word of protocol.md and each
-# script
+# The glossary must be in alphabetical order, have each word once, and have each term of protocol.md and each
+# script.
 sed -n 's/^- \*\*\([^*]*\)\*\*.*: .*/\1/p' doc/glossary.md | tr '[:upper:]' '[:lower:]' >"$dir/words"
 if LC_ALL=C sort -cu "$dir/words" 2>"$dir/err"; then good; else bad "doc/glossary.md is not in order, or has a word twice: $(cat "$dir/err")"; fi
 if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good; else bad "doc/glossary.md has an entry that is not '- **WORD**: SENTENCE'"; fi
@@ -185,13 +187,14 @@ if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good;
     sed -n 's/^| \([a-z]*\) | .*/\1/p' doc/explanation/protocol.md | sed 's/^hints$/hint/'
 } | sort -u >"$dir/needed"
 while read -r word; do
-    # the scripts of operators need no entry in the glossary, and `script` is the heading of a table
+    # The scripts of operators' commands need no entry in the glossary, and `script` is the heading of a
+    # table.
     case $word in put | drop | job | wake | edit | look | script) continue ;; esac
     if grep -Fxq "$word" "$dir/words"; then good; else bad "doc/glossary.md does not explain $word, a word of protocol.md"; fi
 done <"$dir/needed"
 [ "$(wc -l <"$dir/needed")" -gt 20 ] || bad "hardly any word found in protocol.md"
 
-# --- no page names anything of the machine on which it was written
+# No page may name anything of the machine on which the page was written.
 # shellcheck disable=SC2086 # a list of files
 if grep -nE '/w[o]rk/|/tmp/w-|/r[o]ot/|/home/' $pages doc/lifecycle.txt; then bad "a path of one machine"; else good; fi
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork handler new` and `handler test`. A project of each language is made, built, tested, and broken. Then follow handlers
-that crash, hang, cannot start, or forget what they did. Usage: test_handler.py [BUILD]"""
+"""Tests `latchwork handler new` and `handler test`. For each language, a project is made, built and
+tested, and then broken, which its test must notice. Other tests use handlers that crash, hang, cannot
+start, or forget what they did. Usage: test_handler.py [BUILD]"""
 import json
 import os
 import shutil
@@ -33,13 +34,14 @@ class Case(unittest.TestCase):
             f.write("Name: latchwork\nDescription: of the tree\nVersion: 0\nCflags: -I%s/include\n" % ROOT)
         self.tmp = os.path.join(self.dir, "tmp")
         os.mkdir(self.tmp)
-        # the make that runs this test has set these variables for itself; commands under test must not see them
+        # The make that runs this test has set these variables for itself. The commands under test must not
+        # see the variables.
         outer = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
         self.env = dict(outer, PKG_CONFIG_PATH=self.dir, TMPDIR=self.tmp, GOFLAGS="-mod=mod", GOPROXY="off",
                         GOCACHE=os.environ.get("GOCACHE") or os.path.expanduser("~/.cache/go-build"))
 
     def run_in(self, folder, *command):
-        """Returns (status, stdout, stderr)."""
+        """Returns (exit status, stdout, stderr)."""
         p = subprocess.run(command, cwd=os.path.join(self.dir, folder), env=self.env, stdin=subprocess.DEVNULL, timeout=LIMIT_S,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         return p.returncode, p.stdout, p.stderr
@@ -77,7 +79,7 @@ class Case(unittest.TestCase):
         return self.run_in("orders", PROGRAM, "handler", "test", "-c", "orders.json", *options)
 
     def results(self, *options):
-        """Returns the status, what `--json` prints of each message, and the summary."""
+        """Returns the exit status, the objects that `--json` prints for the messages, and the summary."""
         status, out, err = self.try_it("--json", *options)
         lines = [json.loads(line) for line in out.splitlines()]
         self.assertTrue(lines, err)
@@ -93,7 +95,7 @@ class Case(unittest.TestCase):
         shutil.copy(os.path.join(ROOT, "sdk/python/latchwork/__init__.py"), self.path("latchwork.py"))
 
     def plugin(self, body, **more):
-        """Makes a project whose handler is a plugin in C with this body of `handle`."""
+        """Makes a project whose handler is a plugin in C; `body` is the body of its function `handle`."""
         self.write("p.c", """
             #include <latchwork/handler.h>
             #include <stdio.h>
@@ -113,7 +115,7 @@ class Case(unittest.TestCase):
 
 class Projects(Case):
     def project(self, lang, name, old, new):
-        """Makes a project, tests it, and tests it again after a change that breaks it."""
+        """Makes a project and tests it. Then makes a change that breaks the project, and tests it again."""
         self.new(lang)
         status, out, err = self.try_it()
         self.assertEqual(status, 0, out + err)
@@ -217,8 +219,8 @@ class Messages(Case):
 
 class Trouble(Case):
     def test_a_plugin_that_crashes(self):
-        """Several threads run messages while one message crashes the plugin: only that message is reported as failed, and all others are
-        tested."""
+        """Several threads run messages, and one message crashes the plugin. Only that message may be
+        reported as failed, and all other messages must be tested."""
         self.plugin("""
             usleep(m->offset == 7 ? 5000 : 50000);
             if (m->offset == 7) abort();
@@ -328,7 +330,8 @@ class Chaos(Case):
         self.assertEqual((status, found["cancel"], found["after"]), (1, [("stuck", False)], [("done", True)]))
 
     def test_fences(self):
-        """The fences of the round "stale" are smaller than all others, and the fences of a key grow from message to message."""
+        """In the round called "stale", all fences are smaller than those of other rounds. In the other
+        rounds, the fences of a key grow from message to message."""
         self.exec_handler("""
             import latchwork
             top = {}
@@ -374,7 +377,7 @@ class Insert(Case):
 
 
 class InsertPostgres(Insert):
-    """The tests of Insert, and some more, with PostgreSQL as the store."""
+    """Runs the tests of Insert, and some more, with PostgreSQL as the store."""
 
     @classmethod
     def setUpClass(cls):
@@ -401,7 +404,8 @@ class InsertPostgres(Insert):
         self.assertEqual((self.pg.sql('SELECT count(*) FROM sales."Orders"'), self.schemas()), ([["1"]], []))
 
     def test_a_pooler_is_refused(self):
-        """A pooler that ignores the search_path would send the test's rows into the real tables, so the test refuses to run behind one."""
+        """A connection pooler that ignores the search_path would send the rows of `handler test` into the
+        real tables, so the command must refuse to run behind such a pooler."""
         self.pg.start_bouncer()
         for more in ("", "ignore_startup_parameters = options\n"):
             if more:
@@ -427,7 +431,7 @@ class InsertPostgres(Insert):
 
 class Http(Case):
     def test_a_service(self):
-        """Tests the server of examples/http-python, and then an address at which nobody listens."""
+        """Tests the service of examples/http-python, and then an address at which nothing listens."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
@@ -459,7 +463,7 @@ class Watch(Case):
             self.fail("%r is not there %d times: %s" % (text, times, f.read()))
 
     def test_it_runs_again_when_a_file_changes(self):
-        """The handler writes into its own folder, which must not count as a change."""
+        """The handler writes into its own folder. Such a write must not count as a change of the handler."""
         self.exec_handler("""
             import latchwork
             @latchwork.handler

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the public headers as users meet them: they compile alone and together as C11, C17 and C++17 without a warning, each
-function lists its codes, names keep to their prefixes, and nothing in the lock library can end the program. usage:
-test_headers.py [BUILD_DIR]"""
+"""Tests the public headers as users meet them: each header alone, and all together, compile as C11, C17
+and C++17 without a warning; the comment of each function lists its return codes; names have their
+prefixes; and no function of the lock library can end the program. Usage: test_headers.py [BUILD_DIR]"""
 import os, re, shutil, subprocess, sys, tempfile
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else 'build')
@@ -27,7 +27,8 @@ def compiles(compiler, standard, names, folder):
 
 
 def declarations(text):
-    """Yields (name, the comment before it or '', the declaration) of each function of lock.h."""
+    """For each function of lock.h, yields (name, the comment before the declaration or '', the
+    declaration)."""
     for m in re.finditer(r'(/\*(?:(?!\*/).)*\*/\n)?((?:^LATCHWORK_API[^;]*;[^\n]*\n)+)', text, re.S | re.M):
         for d in re.findall(r'LATCHWORK_API[^;]*;', m.group(2)):
             yield re.search(r'(latchwork_\w+)\(', d).group(1), m.group(1) or '', d

@@ -36,7 +36,7 @@ check 'the program runs' "$at/bin/latchwork" --version
 check 'the unit starts what is installed' grep -qx "ExecStart=$prefix/bin/latchwork run -c /etc/latchwork/%i.json" "$at/lib/systemd/system/latchwork@.service"
 check 'the unit starts no refused worker again' grep -q '^RestartPreventExitStatus=.*78' "$at/lib/systemd/system/latchwork@.service"
 
-# --- a plugin, and a program with the lock library, are built from the installed files alone
+# A plugin, and a program with the lock library, must build from the installed files alone.
 export PKG_CONFIG_PATH="$at/lib/pkgconfig"
 flags=$(pkg-config --define-variable=prefix="$at" --cflags latchwork)
 libs=$(pkg-config --define-variable=prefix="$at" --libs latchwork)
@@ -45,14 +45,15 @@ check 'a program builds' make -s -C "$at/share/doc/latchwork/examples/lock/inven
 check 'and finds the library by its soname' env LD_LIBRARY_PATH="$at/lib" ldd "$dir/inventory/inventory"
 check 'the library is there' sh -c "LD_LIBRARY_PATH='$at/lib' ldd '$dir/inventory/inventory' | grep -q '$at/lib/liblatchwork.so.0'"
 
-# --- so is a new handler project, which then passes its test
+# A new handler project must build from the installed files, too, and then pass its test.
 check 'a project is made' sh -c "cd '$dir' && '$at/bin/latchwork' handler new orders --lang c"
 check 'it builds' env PKG_CONFIG_SYSROOT_DIR="$root" make -s -C "$dir/orders"
 check 'and passes its test' sh -c "cd '$dir/orders' && '$at/bin/latchwork' handler test -c orders.json"
 check 'the Python SDK can be imported' env PYTHONPATH="$at/share/latchwork/sdk/python" PYTHONDONTWRITEBYTECODE=1 python3 -c 'import latchwork'
 check 'the Node SDK can be required' node -e "require('$at/share/latchwork/sdk/node')"
 
-# --- each function of lock.h is in both libraries, and the shared library exports nothing else
+# Each function of lock.h must be in both the static and the shared library, and the shared library must
+# export nothing else.
 sed -n '/^LATCHWORK_API/,/;/p' "$at/include/latchwork/lock.h" | tr '\n' ' ' | sed 's/LATCHWORK_API/\n/g' |
     grep -oE 'latchwork_[a-z_]+ *\(' | tr -d ' (' | sort -u >"$dir/declared"
 nm -D --defined-only "$at/lib/liblatchwork.so" | awk '{ print $3 }' | sort -u >"$dir/shared"

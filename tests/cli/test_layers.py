@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that includes point one way: from a folder only to folders below it, in the order that README.md
-(The house) shows.
-usage: test_layers.py [BUILD_DIR]"""
+"""Checks that includes point one way: a file includes only from its own folder and from lower layers, in
+the order that README.md shows under "The house". Usage: test_layers.py [BUILD_DIR]"""
 import os, re, subprocess, sys
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 
-# Layers from the top down. Folders of one layer do not include each other.
+# The layers are listed from the top down. Folders of one layer do not include each other.
 LAYERS = ['cli', 'monitor', 'ops', 'consumer', 'kafka', 'handlers', 'queue lock', 'config', 'base include']
-# Folders within a folder, from the top down; "" stands for the folder's own files. The folders of cli are not listed: they may
-# include each other in any order, but not in a circle.
+# For each folder with folders inside, these are listed from the top down; "" stands for the files that are in
+# no inner folder. The folders inside cli are not listed: they may include each other in any order, but not in
+# a circle.
 INSIDE = {
     'consumer': ['fleet', 'process', 'worker', ''],
     'handlers': ['exec http insert', ''],
@@ -23,7 +23,7 @@ def rank(layers, name): return next((len(layers) - i for i, names in enumerate(l
 
 
 def places(path):
-    """Returns the folders of a path: ('consumer', 'worker') for consumer/worker/turn.c."""
+    """Returns the first two folders of a path: ('consumer', 'worker') for consumer/worker/turn.c."""
     parts = path.split('/')[:-1]
     return (parts + ['', ''])[:2]
 
@@ -41,8 +41,8 @@ def wrong(path, to):
 
 
 def circle(edges):
-    """Returns a circle of includes, as a list of names that ends with its first one; None if
-    there is no circle."""
+    """Returns a circle of includes as a list of names that ends with its first name, or None if there is
+    no circle."""
     done = set()
 
     def walk(at, path):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the lease with which a command holds a lane: it is never longer than the schema's TTL, it is renewed as long as it is
-needed, and its end is noticed. Arguments: the build folder [test…]. Each command that takes a lane's lease runs against a
-private Redis. `Watch` reads the lock from outside, and notes its longest TTL and how often it was missing."""
+"""Tests the lease under which a command holds a lane: the lease is never longer than the TTL in the
+schema, it is renewed as long as the command needs it, and the command notices if it ends. Each command
+runs against a private Redis, while a thread reads the lock from outside. Arguments: build folder
+[test…]"""
 import json
 import os
 import subprocess
@@ -16,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from test_ops import P, World  # noqa: E402
 
 TTL_MS = 1000
-HOLD_S = 3.0  # seconds, equal to three TTLs, so a lease that is not renewed ends long before
+HOLD_S = 3.0  # seconds that a command needs: three TTLs, so a lease that is not renewed ends long before
 tests = []
 
 HANDLER = """
@@ -49,7 +50,8 @@ def test(function):
 
 
 class Watch:
-    """Reads the lock of a lane every few ms, and notes its longest TTL and how often it was missing."""
+    """Reads the lock of a lane every few milliseconds. Notes the longest TTL, and how often the lock was
+    missing."""
 
     def __init__(self, w, lane):
         self.w, self.name, self.longest_ms, self.seen, self.gaps, self.over = w, P + "lock:" + lane, 0, 0, 0, False
@@ -124,8 +126,8 @@ def setup(w, epoch_ttl_ms=TTL_MS, **more):
 
 @test
 def no_lease_is_longer_than_the_schemas_ttl(w):
-    """Handlers and commands that last three TTLs: the lease is renewed, and is never longer than the schema's TTL, whatever the command's
-    own configuration says."""
+    """While handlers and commands last three TTLs, the lease must be renewed, and must never be longer
+    than the TTL in the schema, whatever TTL the command's own configuration has."""
     for own_ttl_ms in (TTL_MS, 60000):
         for name, command in COMMANDS.items():
             w.begin()
@@ -172,7 +174,7 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
         done = begin(w, *trial(w))
         started(w, done)
         lose(w, how)
-        out = done.communicate(timeout=15)[0].decode()  # less than the 20 s for which the handler sleeps
+        out = done.communicate(timeout=15)[0].decode()  # the limit is less than the 20 s for which the handler sleeps
         assert done.returncode == 1 and "lease of its lane" in out and "tried" not in out, (how, done.returncode, out)
         assert runs(w) == ["start"], (how, runs(w))
         if how == "taken":
@@ -181,8 +183,8 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
 
 @test
 def a_handler_that_does_not_listen_ends_with_the_trial(w):
-    """A plugin runs in the command's own process and cannot be killed alone, so the whole process must end before another holder could get
-    the lane."""
+    """A plugin runs in the command's own process and cannot be killed alone. So the whole process must end
+    before another holder could get the lane."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     source = os.path.join(w.dir, "deaf.c")
     with open(source, "w") as f:
@@ -198,7 +200,7 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
             time.sleep(0.01)
         if how == "wiped":
             w.call("FLUSHALL")
-        out = done.communicate(timeout=40)[0].decode()  # less than the 60 s for which the plugin sleeps
+        out = done.communicate(timeout=40)[0].decode()  # the limit is less than the 60 s for which the plugin sleeps
         assert done.returncode == 1 and "the handler still runs" in out, (how, done.returncode, out)
 
 
@@ -206,7 +208,7 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
 def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
     setup(w, seconds=0.1)
     w.call("HSET", P + "epoch", "not_before", int(time.time() * 1000) + 60000)
-    w.call("HSET", P + "epoch", "ttl_ms", 120000)  # the largest TTL in use, which is the longest time that enter lets a quarantine last
+    w.call("HSET", P + "epoch", "ttl_ms", 120000)  # the largest TTL in use, which bounds the length of a quarantine
     configure(w, ttl_ms=120000, seconds=0.1)
     out = w.run(*trial(w)[:2], "--key", "c", "--try", "--execute", status=1)
     assert "quarantine" in w.err and not os.path.exists(os.path.join(w.dir, "runs")), (out, w.err)
@@ -218,8 +220,9 @@ def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
 
 @test
 def an_epoch_that_a_command_begins_is_dated(w):
-    """When a command starts an epoch, the epoch's id contains the time, as it does when a worker starts one. If two fleets share a
-    group, that time decides which of them is the younger one and stops (consumer/worker/rival.c)."""
+    """When a command starts an epoch, the epoch's id must contain the time, as it does when a worker
+    starts one. If two fleets share a group, that time decides which of them is the younger and must
+    stop (consumer/worker/rival.c)."""
     setup(w, seconds=0.1)
     configure(w, ttl_ms=120000, seconds=0.1)
     w.call("DEL", P + "epoch")

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests `latchwork lock`: exit statuses, output, signals, loss of the lock, lanes of an application, plain locks shared with redis-py,
-# and the inventory example, on private redis-servers.
-# Usage: tests/cli/test_lock.sh [BUILD_DIR]
-# Nothing here asserts a time; the waits have limits only so that a hang is a failure.
+# Tests `latchwork lock`: exit statuses, output, signals, loss of the lock, lanes of an application, plain
+# locks shared with redis-py, and the inventory example, on private redis-servers. Usage:
+# tests/cli/test_lock.sh [BUILD_DIR]
+# No test asserts a time. Waits have limits only to make a hang a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR
@@ -39,9 +39,11 @@ bad() {
     sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | head -20
 }
 good() { passed=$((passed + 1)); }
-ok() { if eval "$2"; then good; else bad "$1"; fi; }           # NAME CONDITION: counts the test as passed if the condition is true
-equal() { if [ "$2" = "$3" ]; then good; else bad "$1: is '$2', must be '$3'"; fi; } # NAME IS MUST-BE: compares two texts
-until_true() { # NAME CONDITION: waits until the condition is true, at most 20 s
+# NAME CONDITION: counts the test NAME as passed if the condition is true.
+ok() { if eval "$2"; then good; else bad "$1"; fi; }
+# NAME IS MUST-BE: counts the test NAME as passed if both texts are equal.
+equal() { if [ "$2" = "$3" ]; then good; else bad "$1: is '$2', must be '$3'"; fi; }
+until_true() { # NAME CONDITION: waits at most 20 s until the condition is true
     i=0
     while ! eval "$2"; do
         i=$((i + 1))
@@ -50,8 +52,8 @@ until_true() { # NAME CONDITION: waits until the condition is true, at most 20 s
     done
 }
 lock() { (cd "$dir" && timeout 60 "$program" lock "$@") >"$dir/out" 2>"$dir/err" </dev/null; }
-# t NAME STATUS STDOUT STDERR ARGUMENT…: runs a command. STDOUT and STDERR are patterns (ERE); ""
-# means that the output is empty
+# t NAME STATUS STDOUT STDERR ARGUMENT… runs `latchwork`, which must end with STATUS. STDOUT and STDERR are
+# patterns (ERE); "" means that the output is empty.
 t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4
@@ -69,9 +71,9 @@ t() {
     done
     good
 }
-# background NAME ARGUMENT…: starts a command in the background; its pid is in $held, and `wait
-# $held` gives its exit status. A shell makes background programs ignore INT and QUIT, so these are
-# set back to their defaults.
+# background NAME ARGUMENT… starts a command in the background. The variable $held gets its pid, and `wait
+# $held` gives its exit status. A shell makes background programs ignore INT and QUIT, so both signals are set
+# back to their defaults.
 background() {
     name=$1
     shift
@@ -79,7 +81,7 @@ background() {
     held=$!
     echo $held >"$dir/$name.pid"
 }
-ended() { # NAME STATUS: waits for the last background command, which must end with STATUS
+ended() { # NAME STATUS: waits until the last background command ends, which must be with STATUS
     # shellcheck disable=SC2086 # a list of processes
     wait $held
     status=$?
@@ -97,7 +99,7 @@ cat >"$dir/app.json" <<END
 END
 echo '{ "kafka": { "topics": [] } }' >"$dir/wrong.json"
 
-# --- usage
+# --- usage ----------------------------------------------------------------------------------------
 t "no verb"               2 "" "exec, ls, show or break" -c app.json
 t "unknown verb"          2 "" "unknown verb list" list
 t "help"                  0 "^usage: latchwork lock exec" "" exec --help
@@ -124,7 +126,7 @@ t "no server: show"       1 "" "Redis at /" show k -c app.json
 
 start_redis
 
-# --- exec: statuses
+# --- exec: exit statuses --------------------------------------------------------------------------
 t "status 0"              0 "^hello$" "" exec k --redis "$url" -- echo hello
 t "the command's status"  7 "" "" exec k --redis "$url" -- sh -c 'exit 7'
 t "ended by a signal"     137 "" "" exec k --redis "$url" -- sh -c 'kill -9 $$'
@@ -138,7 +140,7 @@ ok "the fence grows" '[ "$(cat "$dir/out")" -gt "$before" ]'
 equal "released at the end" "$(cli exists 'lwl:{k}:lock')" 0
 ok "a group of its own" 'lock exec k --redis "$url" -- sh -c "ps -o pgid= -p \$\$; echo \$\$" && [ "$(sed -n 1p "$dir/out" | tr -d " ")" = "$(sed -n 2p "$dir/out")" ]'
 
-# --- exec: held by another
+# --- exec: another program holds the lock ---------------------------------------------------------
 background holder exec k --redis "$url" --ttl 3000 -- sh -c 'echo on >on; while [ ! -e go ]; do sleep 0.05; done'
 until_true "the holder runs" '[ -e "$dir/on" ]'
 t "busy"                  75 "" "could not be locked within 0 ms" exec k --redis "$url" -- touch ran
@@ -165,10 +167,10 @@ held=$(cat "$dir/holder.pid")
 ended holder 0
 rm -f "$dir/on" "$dir/go"
 
-# the lock is renewed for as long as the command runs, here for several leases
+# The command runs for several leases. Its lock must be renewed all the time.
 t "renewed"               0 "" "" exec k --redis "$url" --ttl 300 -- sleep 1.2
 
-# --- exec: signals
+# --- exec: signals --------------------------------------------------------------------------------
 for sig in INT TERM HUP QUIT USR1 USR2; do
     background "on $sig" exec k --redis "$url" -- sh -c "trap 'echo got $sig; exit 9' $sig; echo on; while :; do sleep 0.05; done"
     until_true "$sig: it runs" 'grep -qs on "$dir/on $sig.out"'
@@ -197,12 +199,12 @@ ended "waits" 143
 ok "ended while waiting: the command was not run" '[ ! -e "$dir/ran" ]'
 cli del 'lwl:{k}:lock' >/dev/null
 
-# on a terminal: the command reads it; Ctrl-Z stops the command and the program, which then continue in the
-# foreground; Ctrl-C ends the command
+# On a terminal, the command must be able to read. Ctrl-Z must stop the command and the program, which then
+# continue in the foreground, and Ctrl-C must end the command.
 cat >"$dir/terminal.py" <<'END'
 import os, pty, signal, sys, time
 pid, fd = pty.fork()
-if pid == 0: # the child acts as a shell with job control: it has its own session, and each job its own group
+if pid == 0: # this child acts as a shell with job control: it has its own session, and gives each job a process group
     job = os.fork()
     if job == 0:
         os.setpgid(0, 0)
@@ -240,7 +242,7 @@ timeout 60 python3 "$dir/terminal.py" "$program" lock exec k --redis "$url" -- \
 while True: print("got", input())' >"$dir/out" 2>"$dir/err"
 ok "on a terminal" 'grep -q "as a shell expects" "$dir/out"'
 
-# if the program is killed, its command ends, too
+# If the program is killed, the command that it runs must end, too.
 rm -f "$dir/group"
 background "dies" exec k --redis "$url" -- sh -c 'echo $$ >group; sleep 1000 & wait'
 until_true "it runs" '[ -s "$dir/group" ]'
@@ -250,7 +252,7 @@ rm -f "$dir/dies.pid"
 until_true "kill -9: the whole group ends" '! pgrep -g "$(cat "$dir/group")" >/dev/null' && good
 cli del 'lwl:{k}:lock' >/dev/null
 
-# --- exec: the lock is lost
+# --- exec: the lock is lost -----------------------------------------------------------------------
 background "lost" exec k --redis "$url" --ttl 600 -- sh -c 'echo on; exec sleep 1000'
 until_true "it runs" 'grep -qs on "$dir/lost.out"'
 cli del 'lwl:{k}:lock' >/dev/null
@@ -281,18 +283,18 @@ ended "vanishes" 1
 ok "lost unnoticed is told at the end" 'grep -q "lost before the command ended" "$dir/err"'
 cli flushall >/dev/null
 
-# --- ls skips keys that are not locks of ours
+# The command `lock ls` must leave out keys that are not Latchwork's locks.
 background "beside" exec k --redis "$url" -- sh -c 'echo on; while [ ! -e beside.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/beside.out"'
 for what in lock write read permits; do cli lpush "lwl:{a}:$what" x >/dev/null; done
 t "ls: foreign keys"      0 "^k " "skipped 4 keys of another Redis type" ls --redis "$url"
 cli lpush 'lwl:{k}:wait' x >/dev/null
 t "ls: who waits for it"  0 "^k " "skipped 4 keys" ls --redis "$url"
-cli flushall >/dev/null # the command still runs, and finds that its lock is gone when it releases the lock
+cli flushall >/dev/null # the command still runs; it finds that the lock is gone when it releases the lock
 touch "$dir/beside.go"
 ended "beside" 1
 
-# --- break, and locks without a TTL
+# --- break, and locks without a TTL ---------------------------------------------------------------
 t "break: nobody"         0 "nobody holds it" "" break k --redis "$url" --execute
 background "broken" exec k --redis "$url" --ttl 600 -- sh -c 'echo $LATCHWORK_FENCE; exec sleep 1000'
 until_true "it runs" '[ -s "$dir/broken.out" ]'
@@ -319,7 +321,7 @@ ok "ls --limit --match" '[ "$(grep -c "\"key\":\"n1" "$dir/out")" -eq 5 ] && [ "
 ok "ls never calls KEYS" '! cli info commandstats | grep -q "^cmdstat_keys:"'
 cli flushall >/dev/null
 
-# --- lanes: -c
+# --- locks of lanes (-c) --------------------------------------------------------------------------
 t "a new Redis is in quarantine" 75 "" "quarantine for another" exec c-17 -c app.json -- true
 t "and not for ever"      0 "^[0-9]{16}$" "" exec c-17 -c app.json --wait 30000 -- sh -c 'echo $LATCHWORK_FENCE'
 background "lane" exec c-17 -c app.json -- sh -c 'echo $LATCHWORK_FENCE; while [ ! -e lane.go ]; do sleep 0.05; done'
@@ -370,7 +372,8 @@ ok "the audit knows" 'cli xrange "${tag}audit" - + | grep -q "host-12-abcd.7:176
 cli del "${tag}lanes" "${tag}ready" >/dev/null
 background "epoch" exec c-17 -c app.json -- sh -c 'echo on; while [ ! -e epoch.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/epoch.out"'
-cli hset "${tag}epoch" id another >/dev/null # as if a worker had started an epoch: our lock stays in Redis, where everybody sees it
+# Another epoch, as if a worker had started one; the lock stays in Redis, so everybody still sees it.
+cli hset "${tag}epoch" id another >/dev/null
 touch "$dir/epoch.go"
 ended "epoch" 0
 cli hset "${tag}epoch" group_id theirs >/dev/null
@@ -383,7 +386,7 @@ ok "a long key is hashed as the workers do" 'cli --scan --pattern "lw:{app.*}:lo
 touch "$dir/long.go"
 ended "long" 0
 
-# --- plain locks: shared with redis-py's Lock, both ways
+# --- plain locks: shared with redis-py's Lock, both ways ------------------------------------------
 background "plain" exec stock --redis "$url" --plain -- sh -c 'echo on; while [ ! -e plain.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/plain.out"'
 ok "plain: 32 hex digits at exactly the key" 'cli get stock | grep -Eq "^[0-9a-f]{32}$" && [ "$(cli pttl stock)" -gt 0 ]'
@@ -408,7 +411,7 @@ else:
     lock.release()
     print('released')
 END
-py= # only Debian's own python3 finds Debian's python3-redis, and another may come first in PATH
+py= # only Debian's own python3 finds Debian's python3-redis, and another python3 may come first in PATH
 for p in python3 /usr/bin/python3; do
     if $p -c 'import redis' 2>/dev/null; then py=$p; break; fi
 done
@@ -430,7 +433,8 @@ if [ -n "$py" ]; then
     ended "after" 0
     wait $python
     equal "redis-py released its own" "$(cat "$dir/py.out")" released
-    # if we break redis-py's lock and take it, redis-py must notice that it has lost the lock
+    # If `latchwork lock` breaks the lock of redis-py and takes it, redis-py must notice that it has lost the
+    # lock.
     rm -f "$dir/py.on"
     cli del py.go >/dev/null
     $py "$dir/theirs.py" "$dir/redis.sock" hold "$dir" >"$dir/py.out" 2>&1 &
@@ -451,7 +455,7 @@ cli set stock someone >/dev/null
 t "plain: without a TTL"  75 "" "without a TTL" exec stock --redis "$url" --plain -- true
 cli del stock >/dev/null
 
-# --- TLS, user and password
+# --- TLS, user and password -----------------------------------------------------------------------
 mkdir "$dir/certs"
 tests/support/certs.sh "$dir/certs"
 tls_port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
@@ -471,7 +475,7 @@ export LATCHWORK_REDIS_USER=locker LATCHWORK_REDIS_PASSWORD=secret
 unset LATCHWORK_REDIS_USER LATCHWORK_REDIS_PASSWORD
 t "TLS: with -c"          2 "" "redis.tls" ls -c app.json --tls-ca "$dir/certs/ca.pem"
 
-# --- the example
+# --- the example ----------------------------------------------------------------------------------
 inventory=$build/examples/inventory/inventory
 "$inventory" "$url" >"$dir/out" 2>"$dir/err"
 equal "inventory: exit status" $? 0

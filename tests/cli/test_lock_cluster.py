@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork lock`, and operators' commands while a slot moves, on a real Redis Cluster and behind real Sentinels.
+"""Tests `latchwork lock`, and operators' commands while a slot moves, on a real Redis Cluster and behind
+real Sentinels.
 Usage: test_lock_cluster.py [BUILD]"""
 import json
 import os
@@ -32,7 +33,7 @@ def run(*args, status=0, env=None):
 
 
 class Holder:
-    """A `lock exec` that holds the lock until end() is called."""
+    """Runs `lock exec` in the background, which holds the lock until end() is called."""
 
     def __init__(self, *args, env=None):
         self.p = subprocess.Popen([PROGRAM, "lock", "exec", *args, "--", "sh", "-c", "echo $LATCHWORK_FENCE; cat"], stdin=subprocess.PIPE,
@@ -45,7 +46,7 @@ class Holder:
 
 
 class Locks:
-    """The tests that are the same on a cluster and behind Sentinels."""
+    """Tests that run both on a cluster and behind Sentinels."""
 
     def write_config(self, **redis):
         self.path = os.path.join(self.dir, "app.json")
@@ -103,7 +104,8 @@ class OnACluster(Locks, unittest.TestCase):
         self.assertNotIn("key-", run("lock", "ls", *self.url))
 
     def test_the_rights_are_enough(self):
-        """The user of `check --acl --for lock` takes a lock, and waits for it by sharded channels, while the slot of the lock moves."""
+        """While the slot of a lock moves, a user with the rights that `check --acl --for lock` prints
+        takes the lock, and waits for it by sharded channels."""
         rules = run("check", "--acl", USER, "--for", "lock").split()[3:]
         for node in self.redis.nodes:
             node.call("ACL", "SETUSER", USER, "reset", ">" + PASSWORD, *rules)
@@ -117,7 +119,7 @@ class OnACluster(Locks, unittest.TestCase):
         source = self.redis.open_slot(slot, target)
         while self.redis.move_keys(slot, source, target):
             pass
-        time.sleep(2)  # longer than the TTL, so that the lock must be renewed at the target, by ASKING
+        time.sleep(2)  # longer than the TTL, so the lock must be renewed at the target, by ASKING
         self.redis.close_slot(slot, target)
         wait_until(lambda: target.call("PUBSUB", "SHARDCHANNELS"), 30, "a sharded channel at the new owner")
         holder.end()
@@ -127,7 +129,7 @@ class OnACluster(Locks, unittest.TestCase):
     def test_operators_wait_for_a_slot_that_moves(self):
         tag = self.redis.tag("app", 0, SHARDS)
         slot = slot_of("lw:{%s}:epoch" % tag)
-        Holder("key-0", "-c", self.path, "--wait", "30000").end()  # this command begins an epoch
+        Holder("key-0", "-c", self.path, "--wait", "30000").end()  # the command begins an epoch, which the test needs
         for shard in range(SHARDS):
             self.redis.call("HSET", "lw:{%s}:epoch" % self.redis.tag("app", shard, SHARDS), "x", "y")
         target = next(m for m in self.redis.masters() if m is not self.redis.owner(slot))

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests examples/inventory, rowlock and redlock: each builds from the installed header and library, and keeps its promise with many
-# processes at once. Usage: tests/cli/test_lock_examples.sh [BUILD_DIR]
+# Tests examples/inventory, rowlock and redlock: each builds from the installed header and library, and keeps
+# its promise while many processes run at once. Usage: tests/cli/test_lock_examples.sh [BUILD_DIR]
 LC_ALL=C
 export LC_ALL
 build=${1:-build}
@@ -47,13 +47,13 @@ together() { # COMMAND…: runs the command four times at once
 }
 numbers() { od -An -v -tu8 "$1" | tr -s ' \n' ' '; }
 
-# inventory: 1,000 clients buy from a stock of 100
+# In the example inventory, 1,000 clients buy from a stock of 100.
 said=$("$dir/inventory" "unix://$dir/1.sock" 2>&1)
 [ "$said" = "1000 clients: sold 100 of 100, 900 went away; 0 left, at the lowest 0" ] || bad "inventory: $said"
 "$dir/inventory" --no-lock "unix://$dir/1.sock" >"$dir/log" 2>&1 && bad "inventory --no-lock does not oversell"
 grep -q '^oversold by [1-9]' "$dir/log" || bad "inventory --no-lock: $(tail -n 1 "$dir/log")"
 
-# rows: transfers between eight accounts leave the sum unchanged
+# In the example rowlock, transfers between eight accounts must leave the sum unchanged.
 : >"$dir/accounts"
 for _ in 1 2 3 4 5 6 7 8; do printf 'd\000\000\000\000\000\000\000' >>"$dir/accounts"; done
 together "$dir/rowlock" "unix://$dir/1.sock" 200 "$dir/accounts"
@@ -62,7 +62,7 @@ sum=$(od -An -v -td8 "$dir/accounts" | tr -s ' ' '\n' | awk '{ n += $1 } END { p
 [ "$(numbers "$dir/accounts")" != " 100 100 100 100 100 100 100 100 " ] || bad "rowlock: nothing was transferred"
 "$dir/rowlock" 2>/dev/null && bad "rowlock: usage is an error"
 
-# Redlock: two of five servers are stopped while it runs
+# In the example redlock, two of the five servers are stopped during the run.
 : >"$dir/counter"
 (
     sleep 4

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests metrics, health and the ledger of a running supervisor, on a private Redis and the dev broker.
 Usage: test_metrics.py [BUILD]
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+No test asserts a time. Waits have limits only to make a hang a failure."""
 import json
 import os
 import re
@@ -36,8 +36,8 @@ SAMPLE = re.compile(r'^(latchwork_[a-z_]+)(?:\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(
 
 
 def parse(text):
-    """Returns {(name, labels): value}. Fails if the text is not as Prometheus requires: one HELP and one TYPE before the samples of each
-    name."""
+    """Returns {(name, labels): value}. Fails if the text breaks a rule of Prometheus: one HELP and one
+    TYPE line come before the samples of each name."""
     assert text.endswith("\n")
     samples, types, family = {}, {}, None
     for line in text.splitlines():
@@ -116,8 +116,8 @@ class World:
         return done.returncode, done.stdout, done.stderr
 
     def let_wait(self, messages, seed):
-        """Makes messages of two keys wait. First creates the file `gate`: the handlers do not end before it is removed. Then waits until
-        the ledger no longer changes."""
+        """Makes messages of two keys wait. To do so, creates the file `gate`: no handler ends while the
+        file exists. Then waits until the output of the ledger no longer changes."""
         open(self.gate, "w").close()
         self.produce("--messages", messages, "--keys", 2, "--partitioner", "roundrobin", "--seed", seed)
         wait_until(lambda: self.sum("lanes") > 0 and self.sum("waiting_messages") > 0, 60, "messages that wait")
@@ -171,7 +171,7 @@ class Running(unittest.TestCase):
     def test_every_name_is_told_of(self):
         names = subprocess.run([BUILD + "/latchwork", "check", "--metric-names"], capture_output=True, text=True, check=True).stdout.split()
         wait_until(lambda: self.w.sum("redis_up") == 1 and self.w.caught_up(), 30, "look at Redis, and all partitions")
-        # only workers that have an http handler report its metrics
+        # metrics of the http handler exist only if a worker has such a handler
         self.assertEqual({n for n, _ in self.w.scrape()}, {n for n in names if not n.startswith("latchwork_handler_http_")})
 
     def test_paths(self):
@@ -265,8 +265,8 @@ class Running(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
-    """The ledger finds faults. They are made by hand after the workers have ended, so that no worker repairs
-    them."""
+    """Tests that the ledger finds faults. The tests make the faults by hand after the workers have ended,
+    so no worker repairs them."""
 
     @classmethod
     def setUpClass(cls):
@@ -279,7 +279,7 @@ class Faults(unittest.TestCase):
         wait_until(lambda: cls.w.sum("messages_total") == 100 and cls.w.caught_up(), 60, "end of all messages")
         cls.w.let_wait(200, 11)
         cls.w.instance.destroy()
-        # choose a message for the tests: the newest one of a waiting list
+        # The tests use one message: the newest of a waiting list.
         cls.list = next(k for k in cls.w.redis.keys() if k.startswith(b"lw:{audit.0}:wait:"))
         cls.lane = cls.list[len(b"lw:{audit.0}:wait:"):]
         cls.envelope = cls.w.redis.call("LINDEX", cls.list, 0)
@@ -317,7 +317,7 @@ class Faults(unittest.TestCase):
         self.redis("SETBIT", self.state, self.bit + 1, 1)
 
     def test_state_of_a_message_that_was_never_parked(self):
-        free = 2 * 16000  # an offset that does not exist yet, so it is also beyond the end of the log
+        free = 2 * 16000  # an offset that does not exist yet, and so is also beyond the end of the log
         self.redis("SETBIT", self.state, free + 1, 1)
         self.differs("missing", "beyond")
         self.redis("SETBIT", self.state, free + 1, 0)
@@ -355,7 +355,8 @@ class Faults(unittest.TestCase):
         self.redis("HSET", "lw:{audit.0}:floor", name, floor)
 
     def test_commit_above_what_waits(self):
-        # the commits go to another group, because the dev broker takes no commit from outside for a group that ever had members
+        # The test commits to another group, because the dev broker accepts no commit from outside for a group
+        # that ever had members.
         tool = [BUILD + "/tests/tools/kafkatool", self.w.brokers, "set-offsets", "beyond", "orders"]
         for partition in range(3):
             floor = int(self.redis("HGET", "lw:{audit.0}:floor", "orders:%d" % partition) or 0)

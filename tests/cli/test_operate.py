@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs doc/tutorial-operate.md step by step on a running demo. The commands, the handler and the configuration are read from the page, so that
-page and program cannot differ. Then it runs every command of queue and dead with --json, beside loaded workers.
+"""Runs doc/tutorial-operate.md step by step on a running demo. The commands, the handler and the
+configuration are read from the page, so page and program cannot differ. Then the test runs every
+command of `queue` and `dead` with --json, while the workers are loaded.
 Usage: test_operate.py [BUILD]
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+No test asserts a time. Waits have limits only to make a hang a failure."""
 import json
 import os
 import re
@@ -24,8 +25,8 @@ CUSTOMER = "customer-0"
 
 
 def sections():
-    """Returns [(heading, [(language, text)])] of the page. A block without a language shows output,
-    so it is left out."""
+    """Returns [(heading, [(language, text)])] of the page. Blocks without a language show output, and are
+    left out."""
     out = [("", [])]
     block = None
     for line in open(PAGE):
@@ -61,7 +62,7 @@ class World:
         return os.path.join(self.dir, name)
 
     def terminal(self, text, name):
-        """Runs a command that stays in a terminal until Ctrl-C, in the background."""
+        """Runs, in the background, a command that stays in a terminal until Ctrl-C."""
         with open(self.path(name), "wb") as out:
             p = subprocess.Popen(["bash", "-ec", text], cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                  start_new_session=True)
@@ -78,8 +79,8 @@ class World:
         return done.stdout
 
     def until(self, command, good, limit_s=60):
-        """Runs the command again and again, as an operator would, and returns the first output for which good()
-        is true."""
+        """Runs the command again and again, as an operator would. Returns the first output for which
+        good() is true."""
         seen = []
 
         def look():
@@ -95,7 +96,7 @@ class World:
         return [json.loads(line) for line in self.run(command + " --json", **more).splitlines()]
 
     def end(self):
-        """Ends the background commands with Ctrl-C, the youngest first. Returns their statuses."""
+        """Ends the background commands with Ctrl-C, the youngest first. Returns their exit statuses."""
         out = []
         for p in reversed(self.terminals):
             if p.poll() is None:
@@ -130,7 +131,7 @@ def something_to_operate(w, blocks):
         f.write(handler[1])
     with open(w.path("till/till.json"), "w") as f:
         f.write(config[1])
-    # the page gives the names of these variables; the values are those of this run
+    # The page gives the names of these variables, and this run has its own values for them.
     assert re.findall(r"(\w+)=\S+", exports[1]) == ["BROKER", "REDIS", "LISTEN"], exports
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -146,8 +147,8 @@ def what_is_stuck(w, blocks):
     key, waiting, *_ = next(line for line in text.splitlines() if line.startswith(CUSTOMER + " ")).split()
     assert int(waiting) > 0
     w.holder = text.split()[-1]
-    # Wait until there are dead letters. There will be ten, or nine if one of the ten messages waits behind the stuck customer's
-    # message.
+    # Wait until there are dead letters. There will be ten, or only nine if one of the ten messages waits
+    # behind the message of the stuck customer.
     text = w.until(stats, lambda out: re.search(r"^dead +[1-9]", out, re.M) and re.search(r"^in +[1-9]", out, re.M))
     assert re.search(r"^lanes .* 1 held", text, re.M) and re.search(r"^ +\d+  %s$" % CUSTOMER, text, re.M), text
     assert "NO_RATE" in text and re.search(r"^out +\d+ a second", text, re.M), text
@@ -238,7 +239,7 @@ def metric(w, name, label=""):
 
 def see_it_in_the_metrics(w, blocks):
     curl, ledger = lines_of(blocks[0])
-    # the figures are refreshed every few seconds
+    # The page tells the reader that the figures are refreshed every few seconds.
     text = w.until(curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M))
     assert re.search(r'^latchwork_messages_total\{outcome="dead"\} 10$', text, re.M), text
     assert int(re.search(r"^latchwork_leases_lost_total (\d+)$", text, re.M).group(1)) >= 1, text
@@ -304,7 +305,8 @@ EVERY = {
 
 
 def every_command_with_json(w):
-    os.unlink(w.path("till/rates"))  # without the file `rates` the records of partition 2 become dead letters again, under new identities
+    # Without the file `rates`, the records of partition 2 become dead letters again, under new identities.
+    os.unlink(w.path("till/rates"))
     done = metric(w, "messages_total", 'outcome="done"')
     w.run("build/latchwork queue replay -c till/till.json --topic orders-web --partition 2 --from @0 --to @5 --again --execute")
     letters = lambda: w.rows("build/latchwork dead ls -c till/till.json")  # noqa: E731

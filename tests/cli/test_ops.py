@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork queue` and `latchwork dead` on a private Redis, with lanes that the test made itself. Argument: the
-build folder.
+"""Tests `latchwork queue` and `latchwork dead` on a private Redis, with lanes that the test made itself.
+Argument: build folder.
 
-No workers run here: this tests what the commands read, write and refuse. tests/live/test_replay.py tests them beside
-workers."""
+No workers run here: the tests are about what the commands read, write and refuse.
+tests/live/test_replay.py tests the commands beside workers."""
 import json
 import os
 import re
@@ -88,7 +88,7 @@ class World:
         return [json.loads(line) for line in self.run(*args, "--json", **more).splitlines()]
 
     def dump(self):
-        """Returns everything in Redis, so that a test can check that nothing was changed."""
+        """Returns everything in Redis, to let a test check that nothing was changed."""
         return sorted((k, self.call("DUMP", k)) for k in self.redis.keys())
 
 
@@ -486,7 +486,7 @@ def a_job_that_was_interrupted_goes_on(w):
     assert 0 < left < 40 and len(w.waiting("a")) == 40 - left
     w.run("dead", "replay", "--key", "a", "--resume", "1", "--execute", status=1)
     assert "under way" in w.err
-    w.call("DEL", P + "job")  # as if the 30 s had passed after which the key `job` expires
+    w.call("DEL", P + "job")  # the key `job` expires after 30 s; the test does not wait so long
     w.run("dead", "replay", "--key", "b", "--resume", "1", "--execute", status=1)
     assert "another command" in w.err
     w.run("dead", "replay", "--key", "a", "--resume", "9", "--execute", status=1)
@@ -513,7 +513,8 @@ def an_interrupt_ends_the_job(w):
 
 @test
 def a_job_goes_on_by_its_number_alone(w):
-    """A resumed job still has its options, and a time such as 1h still counts from the job's first start."""
+    """A job that is resumed must still have its options, and a time such as 1h must still count from the
+    job's first start."""
     now = int(time.time() * 1000)
     for i in range(30):
         w.bury(i, "a", reason="no money" if i < 20 else "no wine")
@@ -523,7 +524,7 @@ def a_job_goes_on_by_its_number_alone(w):
     assert words["reason"] == "no m*" and words["from"] == "1h", words
     asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
     assert now <= asked <= int(time.time() * 1000)
-    # as if the job had been started two hours later: no dead letter is from the hour before
+    # As if the job had been started two hours later: then no dead letter is from the hour before.
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked)
@@ -537,8 +538,8 @@ def a_job_goes_on_by_its_number_alone(w):
 
 @test
 def a_job_that_was_silent_goes_on_alone(w):
-    """A job whose key in Redis has expired continues if no other job has begun, and stops if
-    one has."""
+    """If the key of a job has expired in Redis, the job must continue when no other job has begun, and
+    stop when one has."""
     for i in range(40):
         w.bury(i, "a")
     for other in (False, True):
@@ -561,12 +562,12 @@ def the_audit_tells_who_did_what(w):
     w.park("a", 1)
     w.bury(2, "a")
     w.run("queue", "pause", "a")
-    w.run("queue", "pause", "a")  # the audit has no entry for this, because the lane is already paused
+    w.run("queue", "pause", "a")  # the audit gets no entry, because the lane is already paused
     w.env = {"EDITOR": "sed -i s/1/2/"}
     w.run("dead", "edit", "orders/0/2")
     w.env = {}
     w.run("dead", "replay", "--where", "/total>1", "--execute")
-    w.run("dead", "replay", "--match", "*")  # the audit has no entry for this, because it is a dry run
+    w.run("dead", "replay", "--match", "*")  # the audit gets no entry, because it is a dry run
     rows = w.rows("queue", "audit")
     assert [(r["event"], r.get("done")) for r in rows] == [("pause", 1), ("edit", 1), ("begin", None), ("end", 1)], rows
     assert all("@" in r["who"] and r["at_ms"] > 0 for r in rows) and rows[0]["words"]["words"] == ["a"] and rows[3]["words"]["where"] == ["/total>1"], rows
@@ -588,7 +589,8 @@ def a_letter_is_found_by_its_place(w):
 
 @test
 def large_messages_come_in_small_pages(w):
-    """If messages are large, no call reads more than Redis can answer quickly, and every message is listed once and in order."""
+    """Even if messages are large, no call may read more than Redis can answer quickly, and every message
+    must be listed once and in order."""
     for i in range(40):
         w.park("a", i, payload=b"x" * 200000)
         w.bury(100 + i, "b", payload=b"y" * 200000)
@@ -603,8 +605,8 @@ def large_messages_come_in_small_pages(w):
 
 @test
 def drop_beside_many_held_lanes(w):
-    """There are more held lanes than one call of the script examines, so the command must call
-    it again."""
+    """There are more held lanes than one call of the script examines, so the command must call the script
+    again."""
     for k in range(20):
         for i in range(70):
             w.park("k%02d" % k, k * 100 + i)
@@ -704,7 +706,7 @@ def help_completion_and_reference_agree(w):
 
 
 def complete(*words):
-    """Returns what bash proposes for the last word."""
+    """Returns the words that bash proposes to complete the last word."""
     script = '. scripts/completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _latchwork 2>/dev/null; printf "%s\\n" "${COMPREPLY[@]}"'
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     done = subprocess.run(["bash", "-c", script, "x", "latchwork", *words], stdout=subprocess.PIPE, check=True, text=True, cwd=root)
@@ -725,8 +727,9 @@ def completion_knows_where_the_line_stands(w):
 
 @test
 def ids_that_are_not_there_are_named_and_fail(w):
-    """Runs every verb that takes IDs of messages with one ID that exists and two that do not. Each runs with text and with JSON as its
-    output; those that change something also run with --execute."""
+    """Runs every subcommand that takes IDs of messages, with one ID that exists and two that do not. Each
+    runs with text and with JSON as its output; subcommands that change something also run with
+    --execute."""
     def dead(*verb):
         return lambda: w.bury(1, "a") and ["dead"] + list(verb) + ["orders/0/1"]
 
@@ -755,17 +758,18 @@ def ids_that_are_not_there_are_named_and_fail(w):
     place = "0:" + w.bury(1, "a")
     w.run("dead", "drop", place, "0:1-1", "9:1-1", status=1)
     assert w.err.count("0:1-1") == 1 and w.err.count("9:1-1") == 1 and place not in w.err, w.err
-    w.run("dead", "drop", place, "--reason", "other*")  # the message exists, so it is not reported as missing
+    w.run("dead", "drop", place, "--reason", "other*")  # the message exists, so it must not be reported as missing
     assert w.err == "", w.err
     w.run("dead", "edit", "orders/0/77", status=1)
     assert "orders/0/77" in w.err
     rows = w.rows("dead", "replay", place, "orders/0/77", "--execute", status=1)
     assert rows[-1]["problems"] == 1 and {"identity": "orders/0/77", "result": "not found", "job": rows[-1]["job"]} in rows, rows
-    # missing messages that the first run reported are not reported again
+    # Missing messages that the first run reported must not be reported again.
     w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")
     w.begin()
     w.bury(1, "a"), w.bury(2, "a")
-    w.run("dead", "drop", "orders/0/1", "orders/0/77", "--limit", "1")  # the limit ends the job early, so it reports none as missing
+    # The limit ends the job before the missing message, so the message is not reported as missing.
+    w.run("dead", "drop", "orders/0/1", "orders/0/77", "--limit", "1")
     assert w.err == "", w.err
 
 
@@ -781,7 +785,7 @@ def a_dry_run_says_execute_only_where_something_would_be_done(w):
     w.park("a", 1)
     w.run("queue", "export", "--match", "*")
     lines = w.out
-    out = w.run("queue", "import", "-", given=lines.encode())  # the second import finds the message already there
+    out = w.run("queue", "import", "-", given=lines.encode())  # the second import finds that the message is already there
     assert "--execute" not in out and "nothing to do" in out, out
 
 

@@ -1,30 +1,35 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that each field of the worker's `struct lw_worker`, `struct shard` and `struct part`, and each field of the structs
-within them that belong to one step (`sh->gate`, `w->runs`, `p->watch`, …), is assigned by one file only.
-usage: test_owners.py [BUILD_DIR]"""
+"""Checks that one file alone assigns each field of the structs lw_worker, shard and part in
+consumer/worker. The same must hold for each field of the structs inside them that belong to one step
+(`sh->gate`, `w->runs`, `p->watch`, …).
+Usage: test_owners.py [BUILD_DIR]"""
 import glob, os, re, sys
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 FOLDER = 'consumer/worker'
 INDEX = r'\[(?:[^][]|\[[^][]*\])*\]'
-NOUNS = {  # per struct: names of its variables, pattern of other expressions for it, fields not checked, minimum number of fields
+# For each struct: names of variables, pattern of other expressions for it, fields not checked, minimum number
+# of fields.
+NOUNS = {
     'shard': (['sh', 'shards'], r'\bshards' + INDEX + r'\.', [], 15),
-    'lw_worker': (['w'], None, ['scratch', 'scratch2', 'shards'], 15),  # scratch is not checked, because any function may use it while it runs
+    # Scratch is not checked, because any function may use it while that function runs.
+    'lw_worker': (['w'], None, ['scratch', 'scratch2', 'shards'], 15),
     'part': (['p', 'part', 'parts', 'only', 'next', 'tmp', 'assigned', 'idle_parts', 'next_idle'], r'\b(?:parts|assigned)' + INDEX + '->', [], 25),
 }
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 
 def assigned(names, more):
-    """Yields patterns of assignments. Each has two groups: the field, and what follows it in
-    the expression."""
+    """Yields patterns that find assignments. Each pattern has two groups: the field, and what follows the
+    field in the expression."""
     reached = '(?:' + '|'.join([rf'\b{name}->' for name in names] + ([more] if more else [])) + ')'
     field = reached + r'(\w+)((?:\.\w+|->\w+|' + INDEX + ')*)'
     yield field + r'\s*(?:=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)=)'
     yield r'(?:\+\+|--)' + field
     yield r'\b(?:snprintf|memcpy|memmove|memset|lw_life_read)\(&?' + field
-    yield r'(?<!const )\b(?:bool|int|u?int(?:32|64)_t|size_t) \*\w+ = &' + field  # a pointer through which the field can be assigned
+    # A pointer through which the field can be assigned.
+    yield r'(?<!const )\b(?:bool|int|u?int(?:32|64)_t|size_t) \*\w+ = &' + field
 
 
 def read(path):
@@ -32,13 +37,15 @@ def read(path):
 
 
 def own(path):
-    """Returns True if an assignment to this path changes the struct itself, not an object that the struct points to:
-    `sh->gate.item[p->n] = …` changes the shard, but `sh->settle.item[i].hold->n = 1` changes a hold."""
+    """Returns True if an assignment to this path changes the struct itself, and not an object to which the
+    struct points: `sh->gate.item[p->n] = …` changes the shard, but `sh->settle.item[i].hold->n = 1`
+    changes a hold."""
     return '->' not in re.sub(INDEX, '', path)
 
 
 def foreign_names(struct, names, path, text):
-    """Returns an error for each variable that points to the struct and whose name is not in `names`, so that the patterns miss it."""
+    """Returns an error for each variable that points to the struct and is not listed in `names`, because
+    the patterns would miss it."""
     found = re.findall(rf'(?<!const )\bstruct {struct} \*\*?(\w+)(?=[ ,;)=])', text)
     return [f'{path}: a {struct} is called {name}; call it {names[0]}' for name in sorted(set(found) - set(names))]
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the rights of Redis users: compares the table with the code, and runs fleets, operators' commands and locks as the
-user of `check --acl`. Usage: test_rights.py [BUILD]"""
+"""Tests the rights of Redis users. Compares the table of rights in the documentation with the code, and
+runs fleets, operators' commands and locks as the user that `check --acl` prints. Usage: test_rights.py
+[BUILD]"""
 import concurrent.futures
 import json
 import os
@@ -36,7 +37,7 @@ def read(name):
 
 
 def table():
-    """Returns {command: set of roles} of the table."""
+    """Returns {command: set of roles}, read from the table."""
     rows = re.findall(r'\{"([A-Z]+)", ([A-Z_ |]+|0), "', read("cli/check/redis_rights.c"))
     assert len(rows) > 50
     return {name: {r.strip()[len("LW_RIGHT_"):].lower() for r in roles.replace("LANES", "WORKER | LW_RIGHT_OPERATOR").split("|")}
@@ -77,7 +78,7 @@ class Rights(unittest.TestCase):
         return done.stderr if status else done.stdout
 
     def rules(self, *args):
-        """Returns the rules of the printed line, which follow the user's name."""
+        """Returns the rules of the printed ACL line, which follow the user's name."""
         line, rest = self.acl("orders", *(args or ("-c", self.path))).split("\n")
         self.assertEqual(rest, "")
         self.assertEqual(line.split(" ")[:4], ["ACL", "SETUSER", "orders", "on"])
@@ -103,7 +104,8 @@ class Rights(unittest.TestCase):
         for command, roles in used.items():
             self.assertIn(command, rows, "the code calls %s: it needs a row in cli/check/redis_rights.c, and the right in deploy.md" % command)
             if rows[command]:
-                roles -= {"operator"} if command == "ZPOPMIN" else set()  # a branch of mutex_drop.lua calls ZPOPMIN, but never for lanes
+                # A branch of mutex_drop.lua calls ZPOPMIN, but that branch never runs for lanes.
+                roles -= {"operator"} if command == "ZPOPMIN" else set()
                 self.assertEqual(rows[command], roles, command)
         self.assertEqual(sorted(set(rows) - set(used)), [], "rows of commands that nobody calls")
 
@@ -112,7 +114,7 @@ class Rights(unittest.TestCase):
                                    (("--for", "lock"), {"lock"}, ["~lwl:*", "&lwl:*"])):
             only = {"SCRIPT": "script|load", "CLIENT": "client|setname", "CLUSTER": "cluster|slots"}
             wanted = {"+" + only.get(c, c.lower()) for c, who in table().items() if who & roles and c != "AUTH"}
-            if "worker" in roles: wanted.add("+cluster|nodes")  # table() keeps only one of CLUSTER's two rows
+            if "worker" in roles: wanted.add("+cluster|nodes")  # CLUSTER has two rows, and table() keeps only one of them
             rules = self.rules(*args)
             self.assertEqual({r for r in rules if r[0] == "+"}, wanted)
             self.assertEqual([r for r in rules if r[0] != "+"], ["clearselectors", "resetkeys", "resetchannels", "-@all"] + names)
@@ -122,7 +124,7 @@ class Rights(unittest.TestCase):
         self.assertEqual(shown, self.acl("orders", "-c", self.path))
 
     def test_the_line_replaces_rights_and_leaves_passwords(self):
-        """Pipes the line of `check --acl` into redis-cli, twice, for a user that has too many rights before."""
+        """Pipes the line of `check --acl` into redis-cli, twice. The user has too many rights before."""
         self.redis.call("ACL", "SETUSER", "orders", "reset", "on", ">secret", "~*", "&*", "+@all", "(~other:* +get)")
         for _ in range(2):
             done = subprocess.run(["redis-cli", "-s", self.redis.path], input=self.acl("orders", "-c", self.path), capture_output=True, text=True,
@@ -156,7 +158,7 @@ class Rights(unittest.TestCase):
         self.assertEqual(names, documented)
 
     def test_the_least_rights_are_enough(self):
-        """Runs a fleet and every operators' command as this user. Redis must refuse nothing."""
+        """Runs a fleet, and every operators' command, as this user. Redis must refuse nothing."""
         self.be(self.rules())
         self.redis.call("FLUSHALL")
         self.redis.call("ACL", "LOG", "RESET")
@@ -182,8 +184,8 @@ class Rights(unittest.TestCase):
         self.assertEqual([(e[b"reason"], e[b"object"]) for e in refused], [])
 
     def test_the_rights_of_locks_are_enough(self):
-        """Runs `lock --redis` as this user: takes a lock, waits for it (which subscribes),
-        shows it and breaks it."""
+        """As this user, `lock --redis` takes a lock, waits for a lock (for which it subscribes), shows the
+        lock and breaks it."""
         self.be(self.rules("--for", "lock"), "locks")
         self.redis.call("ACL", "LOG", "RESET")
         url = ["--redis", self.redis.url.replace("unix://", "unix://locks:secret@")]
@@ -199,8 +201,8 @@ class Rights(unittest.TestCase):
         self.nothing_refused()
 
     def test_a_right_that_is_taken_away_is_named(self):
-        """The log and /readyz name a right that was taken away, until the user has it again. tests/live/test_redis.py, rights_taken,
-        tests the same under load."""
+        """When a right was taken away, the log and /readyz must name the right until the user has it
+        again. The scenario rights_taken in tests/live/test_redis.py tests the same under load."""
         self.be(self.rules())
         self.redis.call("FLUSHALL")
         with socket.socket() as s:
@@ -265,7 +267,8 @@ class Rights(unittest.TestCase):
         self.assertEqual(self.checked_as(rules, "whole")[0], 0)
         removed = [r for r in rules if r[0] == "+"]
         patterns = ["~lw:{orders.0}:*", "~lw:{other.*}:*", "~lw:{orders.*}:[^s]*", "%R~lw:{orders.*}:*"]
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:  # side by side, because each check waits most of its time for its handler
+        # The checks run side by side, because each mostly waits for its handler.
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
             commands = list(pool.map(lambda r: self.checked_as([x for x in rules if x != r], "no-" + r[1:].split("|")[0]), removed))
             names = list(pool.map(lambda p: self.checked_as([x for x in rules if x[0] != "~"] + [p], "names%d" % patterns.index(p)), patterns))
         for right, (status, said) in zip(removed, commands):
@@ -276,8 +279,8 @@ class Rights(unittest.TestCase):
             self.assertIn("give it the key pattern: ACL SETUSER names%d ~lw:{orders.[0-9]*}:*" % i, said, patterns[i])
 
     def mend(self, user, rules):
-        """Gives the user the rights that check proposes, until check succeeds. Returns how
-        often that was necessary."""
+        """Gives the user the rights that `latchwork check` proposes, again and again until the check
+        succeeds. Returns how often rights had to be given."""
         self.be(rules, user)
         for n in range(3):
             url = "redis.url=" + self.redis.url.replace("unix://", "unix://%s:secret@" % user)
@@ -294,7 +297,8 @@ class Rights(unittest.TestCase):
         few = [r for r in rules if r not in ("+zadd", "+brpoplpush", "+zscan", "+script|load")]
         self.assertEqual(self.mend("few", few), 1)
         self.assertEqual(self.mend("part", [r for r in few if r[0] != "~"] + ["~lw:{orders.*}:[^s]*"]), 1)
-        self.assertEqual(self.mend("noeval", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-acl"]), 1)  # without EVAL, check uses a transaction
+        # Without EVAL, check uses a transaction.
+        self.assertEqual(self.mend("noeval", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-acl"]), 1)
         self.assertEqual(self.mend("dryrun", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-multi"]), 1)
         status, said = self.checked_as([r for r in rules if r not in ("+eval", "+zadd")], "neither")
         self.assertEqual(status, 1)

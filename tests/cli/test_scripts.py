@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no embedded Lua script uses a name that does not exist: luac5.1 lists the globals that each composed script reads and sets. A
-call of a function that was renamed, or that is defined below, would fail only when that line runs; this test finds it before.
-usage: test_scripts.py [BUILD_DIR]"""
+"""Checks that no embedded Lua script uses a name that does not exist: luac5.1 lists the globals that each
+composed script reads and sets. Otherwise a call of a function that was renamed, or that is defined
+below its call, would fail only when that line runs.
+Usage: test_scripts.py [BUILD_DIR]"""
 import glob, os, re, subprocess, sys, tempfile
 
-# those names that Redis 7 offers to scripts and that our scripts may use
+# The names that Redis 7 offers to scripts and that Latchwork's scripts may use.
 GLOBALS = set('KEYS ARGV redis string table math struct cjson cmsgpack bit assert error ipairs next pairs pcall rawequal select tonumber tostring type '
               'unpack'.split())
 MEMBERS = {
@@ -24,19 +25,19 @@ def scripts(path, head):
 
 
 def scripts_of(source, head):
-    """Yields (name, text) of each string in a C file that follows a match of `head`."""
+    """Yields (name, text) of each string literal in a C file that stands behind a match of `head`."""
     for m in re.finditer(head + STRINGS, source, re.M):
         text = ''.join(re.findall(r'"((?:\\.|[^"\\])*)"', m[2]))
         yield m[1], re.sub(r'\\(.)', lambda e: '\n' if e[1] == 'n' else e[1], text)
 
 
 def wrong(text):
-    """Returns [(line, what)] for each global that a script sets, and for each name that it
-    reads and that does not exist."""
+    """Returns (line, error) for each global that a script sets, and for each name that a script reads and
+    that does not exist."""
     if text.startswith('#!'): text = '--' + text
     p = subprocess.run(['luac5.1', '-l', '-p', '-'], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if p.returncode: return [(0, p.stdout.strip())]
-    found, library = [], {}  # library: {register: name of the Lua library in it}
+    found, library = [], {}  # library: {register of the Lua machine: name of the Lua library in that register}
     for m in re.finditer(r'^\t\d+\t\[(\d+)\]\t(\w+) *\t(\d+) (?:(\d+) )?\S+(?:\t; (.*))?$', p.stdout, re.M):
         line, op, to, of, name = int(m[1]), m[2], m[3], m[4], m[5]
         if op == 'SETGLOBAL': found.append((line, f'sets the global {name}'))
@@ -49,7 +50,8 @@ def wrong(text):
 
 
 def embedded(line):
-    """Returns the text that embed-lua.sh makes of a script of one line; None if it refuses the script."""
+    """Returns the text that embed-lua.sh makes of a script of one line, or None if embed-lua.sh refuses
+    the script."""
     with tempfile.TemporaryDirectory() as folder:
         script, codes = os.path.join(folder, 'x.lua'), os.path.join(folder, 'codes.h')
         with open(script, 'w') as f: f.write(line + '\n')
@@ -68,7 +70,7 @@ def main():
         if got == want: passed += 1
         else: failed += 1; print(f'FAILED: {name}: {got}')
 
-    # the checker must find these faults
+    # The checker itself must find these faults.
     for bad in ('local function f() return g() end\nlocal function g() end\nreturn f', 'if KEYS[1] then x = 1 end', 'return string.strip(KEYS[1])',
                 'return redis.cal("GET")', 'return (', 'local a = 1\nreturn function() return a + b end'):
         check(f'not seen in {bad!r}', len(wrong(bad)), 1)
@@ -78,11 +80,11 @@ def main():
         check(f'{part}.gen.c: scripts found', len(some) >= least, True)
         for name, text in some: check(f'{part}: {name} (line of the composed text, what)', wrong(text), [])
         check(f'{part}: scripts that carry the line with the licence to Redis', [name for name, text in some if 'SPDX' in text], [])
-    # names LW_… become numbers and letters
+    # embed-lua.sh must replace constants (names that begin with LW_) by numbers and letters.
     for line, want in (("return LW_SIZE + 1, LW_GO, 'LW_GO' .. 'LW'", "return 12 + 1, 103, 'g' .. 'LW'"), ('  -- LW_GO stays', '  -- LW_GO stays'),
                        ('return LW_GONE', None), ("return 'LW_SIZE'", None), ("return 'LW_GO.'", None)):
         check(f'embedded: {line}', embedded(line), want)
-    # C sources must not contain scripts, because none of these checks would see them
+    # C sources must not contain scripts, because none of these checks would see them.
     strings = [path for path in glob.glob('*/**/*.c', recursive=True) if not path.startswith(('tests/', 'bench/', 'build/'))
                and 'redis.call' in open(path).read()]
     check('scripts that stand in C sources', strings, [])

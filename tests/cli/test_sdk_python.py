@@ -13,7 +13,8 @@ SDK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../sdk/python
 
 
 def builder():
-    """Returns a Python that can build packages: the one that runs this test, or else the distribution's."""
+    """Returns the path of a Python that can build packages: the one that runs this test, or else the
+    distribution's."""
     for python in (sys.executable, "/usr/bin/python3"):
         if subprocess.run([python, "-c", "import setuptools, wheel, pip"], stderr=subprocess.DEVNULL).returncode == 0:
             return python
@@ -23,7 +24,7 @@ def builder():
 class Package(unittest.TestCase):
     def test_a_wheel_is_built_without_any_network_and_can_be_imported(self):
         with tempfile.TemporaryDirectory(prefix="latchwork-wheel-") as folder:
-            source = os.path.join(folder, "source")  # a copy, because the build writes files beside the source
+            source = os.path.join(folder, "source")  # the build needs a copy, because it writes files beside the source
             shutil.copytree(SDK, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
             made = subprocess.run([builder(), "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork top` beside a running supervisor, on a private Redis and the dev broker: on a pseudo-terminal, as text and as JSON.
+"""Tests `latchwork top` beside a running supervisor, on a private Redis and the dev broker: on a
+pseudo-terminal, as text and as JSON.
 Usage: test_top.py [BUILD [TEST…]]
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+No test asserts a time. Waits have limits only to make a hang a failure."""
 import fcntl
 import json
 import os
@@ -29,7 +30,7 @@ ESCAPE = re.compile(rb"\x1b(?:\[([?0-9;]*)([A-Za-z@])|[()]([A-Z0-9])|([78=>cDEHM
 
 
 class Screen:
-    """A VT100 terminal with only those escape sequences that ncurses uses."""
+    """Simulates a VT100 terminal. Knows only those escape sequences that ncurses uses."""
 
     def __init__(self, rows, cols):
         self.rows, self.cols, self.y, self.x = rows, cols, 0, 0
@@ -120,7 +121,7 @@ def lines_of(path):
 
 
 class Terminal:
-    """A `latchwork top` that runs on a pseudo-terminal."""
+    """Runs `latchwork top` on a pseudo-terminal."""
 
     def __init__(self, arguments, directory, rows=24, cols=80):
         self.pid, self.fd = pty.fork()
@@ -178,7 +179,7 @@ class Terminal:
 
 
 def plant(call, lane, *offsets):
-    """Adds a lane that is paused, so that workers leave it alone."""
+    """Adds a lane that is paused, so workers leave the lane alone."""
     call("SADD", P + "paused", lane)
     for at in offsets:
         line = "1 orders 9 %d 0 %d 5 %d 0 0 1\n%s1" % (at, int(time.time() * 1000) - 1000 * at, len(lane), lane)
@@ -227,7 +228,7 @@ class Top(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stdout, done.stderr
 
-    # --- without a terminal ---
+    # --- without a terminal -----------------------------------------------------------------------
 
     def test_once(self):
         self.call("SET", P + "lock:hot-1", "host-7-ab.9:%d" % (int(time.time() - 5) * 1000000), "PX", 60000)
@@ -271,8 +272,8 @@ class Top(unittest.TestCase):
         self.assertEqual((v["redis"], v["supervisor"]), (False, True))
 
     def test_many_lanes(self):
-        """There are more lanes than one refresh looks at. Later refreshes still find the busiest lanes, and each refresh sends Redis a
-        bounded number of commands."""
+        """There are more lanes than one refresh examines. Later refreshes must still find the busiest
+        lanes, and each refresh may send Redis only a bounded number of commands."""
         client = Client(self.w.redis.path)
         for i in range(3000):
             plant(client, "l-%04d" % i, 1000 + i)
@@ -288,14 +289,14 @@ class Top(unittest.TestCase):
         before = self.busy()
         v = json.loads(self.plain("--json")[0])
         self.assertEqual(v["lanes"], 3003)
-        # two refreshes, each with a bounded number of commands
+        # The two refreshes together may use only a bounded number of commands.
         self.assertLess(self.busy() - before, 200)
 
     def busy(self):
         text = self.w.redis.info("commandstats")
         return sum(int(re.search(r"calls=(\d+)", text["cmdstat_" + c]).group(1)) for c in ("eval", "zscan") if "cmdstat_" + c in text)
 
-    # --- on a terminal ---
+    # --- on a terminal ----------------------------------------------------------------------------
 
     def test_screen(self):
         t = self.top()
@@ -311,7 +312,7 @@ class Top(unittest.TestCase):
         t.type("x")
         t.wait("^KEY +WAITING")
         self.plant("hot-2", 80, 81)
-        t.wait(r"^hot-2 +22 ")  # the display is still refreshed
+        t.wait(r"^hot-2 +22 ")  # the display must still be refreshed
         t.type("s")
         t.wait("by age")
         t.type("ss")
@@ -362,7 +363,7 @@ class Top(unittest.TestCase):
         t.type("By")
         t.wait("^hot-1: broken; the fence is")
         self.assertIsNone(self.call("GET", P + "lock:hot-1"))
-        t.type("j")  # hot-1 is still marked, so this marks the lane behind it, hot-2
+        t.type("j")  # lane hot-1 is still selected; the key selects the next lane, hot-2
         t.type("D")
         t.wait("^Drop what waits in hot-2\\? y/n")
         t.type("\r")
@@ -425,7 +426,7 @@ class Top(unittest.TestCase):
             self.w.redis.signal(signal.SIGCONT)
         t.wait("retrying", absent=True)
 
-    # --- usage ---
+    # --- usage ------------------------------------------------------------------------------------
 
     def test_usage(self):
         for options in (["--sort", "x"], ["--interval", "1ms"], ["--interval", "soon"], ["--frob"], ["extra"], ["--set", "x"], ["--set", "nonsense=1"]):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that doc/how-to/troubleshooting.md is an index of errors: each text that it quotes is the beginning of a message in the code,
-and it has each warning and error of a worker, the supervisor and check that contains at least three words of its own. What
-doc/how-to/refused.md quotes is in the code, too. Usage: test_troubleshooting.py [BUILD]"""
+"""Checks that doc/how-to/troubleshooting.md is an index of errors. Each text that the page quotes must be
+the beginning of a message in the code. Each warning and error of a worker, of the supervisor and of
+`check` must be on the page if it contains at least three words of its own. What doc/how-to/refused.md
+quotes must be in the code, too. Usage: test_troubleshooting.py [BUILD]"""
 import glob
 import os
 import re
@@ -37,7 +38,7 @@ def calls(text):
 
 
 def message(literal):
-    """Returns the text of a message as people see it, with … in the place of each value."""
+    """Returns the text of a message as people see it, with … in place of each value."""
     parts = re.findall(r'"((?:[^"\\]|\\.)*)"|(PRI\w+)', literal)
     text = "".join("d" if macro else string for string, macro in parts).replace('\\"', '"')
     return squeeze(re.sub(CONVERSION, "…", text).replace("%%", "%"))
@@ -54,7 +55,8 @@ def own_words(text):
 
 
 def messages(infos):
-    """Returns {text of a message: path of its source file}: for all warnings and errors, or with `infos` for all messages of level info."""
+    """Returns {text of a message: path of its source file} for all warnings and errors; if `infos` is
+    true, for all messages of level info."""
     out = {}
     for folder in FOLDERS:
         for path in sorted(glob.glob(folder + "/**/*.c", recursive=True)):
@@ -63,7 +65,9 @@ def messages(infos):
                 if (name == "lw_info") != infos:
                     continue
                 if name.startswith("lw_problem") and folder != "cli/check":
-                    continue  # not on the page: an error about the configuration begins with the key's path, and says what is right
+                    # Such messages are not on the page: an error about the configuration begins with the
+                    # key's path, and says what is right.
+                    continue
                 if len(args) <= at or not args[at].startswith('"'):
                     continue
                 if name in ("lw_log", "lw_log_with") and not re.search("LW_LOG_(WARN|ERROR)", args[0]):
@@ -79,7 +83,7 @@ def messages(infos):
 
 
 def quoted(page):
-    """Returns the code quotes in the first column of the page's tables."""
+    """Returns the texts in code quotes in the first column of the page's tables."""
     for n, line in enumerate(open(page), 1):
         if line.startswith("| `"):
             for text in re.findall(r"`([^`]+)`", line.split(" | ")[0]):
@@ -87,7 +91,7 @@ def quoted(page):
 
 
 def regular(entry):
-    """Returns an entry of the page as a pattern: its … matches anything, even text that is
+    """Returns an entry of the page as a pattern. An … in the entry matches any text, even text that is
     literal in the code."""
     return re.compile(".*?".join(re.escape(p) for p in entry.split("…")))
 

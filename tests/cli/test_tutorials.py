@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the tutorials for handlers (doc/tutorial-python.md, -node.md, -cpp.md) as a new user would: in an empty folder, with what `make install`
-installs, running each command and writing each file as the page has it. Usage: test_tutorials.py [BUILD]"""
+"""Follows the tutorials for handlers (doc/tutorial-python.md, -node.md, -cpp.md) as a new user would:
+starts in an empty folder, uses only what `make install` installs, runs each command and writes each
+file as the page shows it. Usage: test_tutorials.py [BUILD]"""
 import os
 import re
 import shutil
@@ -18,7 +19,8 @@ LIMIT_S = 180
 
 
 def steps(page):
-    """Yields (language, code, the text before it) for each block of the page. A block without a language shows output."""
+    """Yields (language, code, the text before the block) for each block of the page. Blocks without a
+    language show output."""
     text, code, language = [], [], None
     with open(os.path.join(ROOT, "doc", page)) as f:
         lines = f.readlines()
@@ -65,7 +67,8 @@ class Tutorials(unittest.TestCase):
                 p.wait()
 
     def run_here(self, code):
-        """Runs a block in the terminal of the reader, whose folder and exported variables stay. Returns what it prints."""
+        """Runs a block as the reader would in one terminal: the current folder and exported variables last
+        from block to block. Returns the output."""
         state = os.path.join(self.home, ".state")
         script = 'cd "%s"\n%s\n{ pwd; env -0; } >"%s"\n' % (self.here, code, state)
         p = subprocess.run(["bash", "-ec", script], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -88,7 +91,7 @@ class Tutorials(unittest.TestCase):
                 self.assertLess(time.monotonic(), until, self.said(out))
                 time.sleep(0.1)
             self.dev = self.said(out)
-            time.sleep(3)  # time in which `latchwork dev` produces orders, which the page drains later
+            time.sleep(3)  # during this time `latchwork dev` produces orders, which a later command of the page drains
         else:
             time.sleep(1)
 
@@ -98,7 +101,7 @@ class Tutorials(unittest.TestCase):
             return f.read()
 
     def follow(self, page):
-        """Returns all that the commands of the page print."""
+        """Returns the output of all commands of the page."""
         out = ""
         for language, code, text in steps(page):
             named = re.findall(r"`([^` ]+)`", text)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the promises hold with the new group protocol (KIP-848), and which workers lose partitions there. The test needs librdkafka
-2.15 and Kafka 4, so it is no part of `make check`:
+"""Tests that the promises hold with Kafka's new group protocol (KIP-848), and which workers lose
+partitions with that protocol. The test needs librdkafka 2.15 and Kafka 4, so it is no part of `make
+check`:
 
     LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 tests/live/new_protocol.py build [scenario…]
 
-`make live-new-protocol` runs it."""
+`make live-new-protocol` runs this command."""
 import os
 import re
 import signal
@@ -38,8 +39,8 @@ def moves(run, since=0):
 
 
 def share(run):
-    """Returns {worker: number of its partitions}, computed from the log. With this protocol, the log names only the partitions that a
-    worker gets or loses."""
+    """Returns {worker: number of its partitions}, computed from the log. With the new group protocol, the
+    log names only the partitions that a worker gets or loses."""
     n = {}
     for worker, what, count in moves(run):
         n[worker] = n.get(worker, 0) + (count if what == "assigned" else -count)
@@ -48,8 +49,8 @@ def share(run):
 
 @scenario
 def fleets_come_and_go(t):
-    """Two fleets run; workers are killed, and one fleet is stopped and started under load. The promises hold, and no commit is
-    refused."""
+    """Two fleets run under load. Workers are killed, and one fleet is stopped and started. The promises
+    must hold, and Kafka must refuse no commit."""
     begin(t)
     one = start(t, "one")
     t.generate(12000, keys=300, rate=400, wait=False)
@@ -72,8 +73,8 @@ def fleets_come_and_go(t):
 
 @scenario
 def reloaded(t):
-    """SIGHUP, with a static member for each worker: each worker hands its partitions to its own successor, and no other worker has a
-    partition revoked."""
+    """SIGHUP replaces workers that are static members. Each worker must hand its partitions to its own
+    successor, and no other worker may lose a partition."""
     begin(t)
     run = start(t, "run", workers=3, properties={"group.instance.id": "here"}, on_stop="stay")
     t.generate(6000, keys=300, rate=300, wait=False)
@@ -91,8 +92,8 @@ def reloaded(t):
 
 @scenario
 def killed_with_a_place(t):
-    """kill -9 of a static member: the group does not give the place to the successor yet. The successor reports that, and works as a
-    dynamic member."""
+    """A static member is killed by kill -9, and the group does not give its place to the successor yet.
+    The successor must report the problem, and work as a dynamic member."""
     begin(t)
     run = start(t, "run", workers=2, properties={"group.instance.id": "here"})
     t.generate(3000, keys=300, rate=200, wait=False)

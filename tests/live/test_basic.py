@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The whole program with a real Kafka and a private Redis: two topics of four partitions, with the same keys in all of them.
+"""Tests the whole program with a real Kafka and a private Redis: two topics of four partitions, with the
+same keys in all of them.
 
-Oracles: no two runs of a key overlap, and fences only grow; first runs of a (partition, key) come in the order of offsets; nothing is
-lost; nothing runs twice unless a process died; all is committed. Arguments: build folder [case]. Ends with "N passed, N failed"."""
+Each case checks that no two runs of a key overlap and fences only grow; first runs of a (partition,
+key) come in the order of offsets; nothing is lost; nothing runs twice unless a process died; all is
+committed. Arguments: build folder [case]. The last line is "N passed, N failed"."""
 import collections
 import json
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how much memory large waiting messages cost a worker. Arguments: build folder [scenario…]."""
+"""Measures how much memory a worker needs for large waiting messages. Arguments: build folder [scenario…]."""
 import time
 
 from lib.latchwork import exec_handler
@@ -28,8 +28,8 @@ def high_water_mb(pid):
 
 @scenario
 def large_messages_wait(t):
-    """640 MB of messages wait in ten lists. A fresh worker takes only a few messages at a time, and runs each once, in the order of its
-    key."""
+    """Messages of 640 MB in all wait in ten waiting lists. A worker that starts must take only a few
+    messages at a time, and run each once, in the order of its key."""
     t.start_redis()
     t.make_topics(1)
     settings = {"workers": 1, "handler": exec_handler(processes=16), "lock": {"ttl_ms": 4000}}

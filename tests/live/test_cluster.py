@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A Redis Cluster of three masters with a replica each: masters that are killed, slots that move. Arguments: build folder [scenario…].
-LW_SOAK=1: 20 times each."""
+"""Kills masters and moves slots of a Redis Cluster of three masters with a replica each. Arguments: build
+folder [scenario…]. LW_SOAK=1: 20 times each."""
 import ctypes
 import re
 import time
@@ -16,7 +16,7 @@ RATE = 250
 KILLS = 20 if SOAK > 1 else 2
 MOVES = 20 if SOAK > 1 else 3
 KILL_S, MOVE_S = 15, 12  # seconds of load per fault
-BACK_S = 2 + 10  # maximum number of seconds until work goes on: lock.ttl_ms, and ten seconds
+BACK_S = 2 + 10  # maximum number of seconds after a fault until work continues: lock.ttl_ms, and ten seconds
 
 
 def start(t, load_s, tls=False):
@@ -48,12 +48,13 @@ def shard_of(key):
 
 
 def said_of(run, text, begin=0):
-    """Returns the shards about which the log has a line with this text. The search starts at byte `begin` of the log."""
+    """Returns the shards about which the log has a line with this text. The search starts at byte `begin`
+    of the log."""
     return {int(n) for n in re.findall(r"shard (\d+): [^\n]*" + text, run.log()[begin:])}
 
 
 def back_at_work(t, shard):
-    """Waits until a run of a message of this shard begins. Returns how many seconds that took."""
+    """Waits until a run of a message of this shard begins. Returns how many seconds passed."""
     now_us = boot_us()
     def later():
         return next((r for r in t.runs() if r.start_us > now_us and shard_of(bytes.fromhex(r.key)) == shard), None)
@@ -72,7 +73,8 @@ def finish(t, run, before, pauses, wiped):
 
 @scenario
 def master_killed(t):
-    """kill -9 of the master of a shard under load, another shard each time: only the shards of that node have a quarantine."""
+    """The master of a shard is killed by kill -9 under load, each time that of another shard. Only the
+    shards of the killed node may have a quarantine."""
     run, before = start(t, KILLS * KILL_S)
     pauses = []
     for i in range(KILLS):
@@ -90,7 +92,8 @@ def master_killed(t):
 
 @scenario
 def slots_moved(t):
-    """The slot of a busy shard is migrated from one master to the next, several times: nothing is lost, and no key runs twice at once."""
+    """The slot of a busy shard is migrated from one master to the next, several times. Nothing may be
+    lost, and no key may run twice at once."""
     run, before = start(t, MOVES * MOVE_S)
     pauses, moved = [], 0
     for i in range(MOVES):
@@ -108,13 +111,15 @@ def slots_moved(t):
 
 @scenario
 def over_tls(t):
-    """The nodes speak TLS alone, also to each other. The workers and commands are given two of them, and learn the others."""
+    """The nodes accept only TLS, also from each other. The workers and commands know two nodes from the
+    configuration, and must learn the others."""
     after_a_switch(t, tls=True)
 
 
 @scenario
 def commands(t):
-    """After a planned failover, commands find the new master, and `check` says on which node each shard is."""
+    """After a planned failover, commands must find the new master, and `check` must say on which node each
+    shard is."""
     after_a_switch(t)
 
 
@@ -125,7 +130,8 @@ def after_a_switch(t, tls=False):
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
     tool(t, "dead", "ls")
-    # check may fail, because it runs the handler without the environment that `start` gives it
+    # The command `check` may fail, because it runs the handler without the environment that `start` gives to
+    # the handler.
     checked = str(tool(t, "check", "--connect", status=None))
     for shard, node in owners(t).items():
         t.check("shard %d: slot %d, 127.0.0.1:%d" % (shard, slot(t, shard), node.port) in checked, "check does not say where shard %d is: %s" % (shard, checked))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A busy shard whose slot moves from master to master of a Redis Cluster, with all its data: the epoch goes on. Arguments: build folder [scenario…].
-LW_SOAK=1: 20 moves."""
+"""Moves the slot of a busy shard from master to master of a Redis Cluster, with all its data; the epoch
+must not end. Arguments: build folder [scenario…]. LW_SOAK=1: 20 moves."""
 import time
 
 from lib.scenario import SOAK, main, scenario
@@ -9,7 +9,9 @@ from test_cluster import back_at_work, finish, slot, start
 
 MOVES = 20 if SOAK > 1 else 3
 MOVE_S = 12  # seconds of load for each move
-SEEN_S = 2  # seconds after which each worker has seen that the whole slot has moved; more than a quarter of the TTL
+# Seconds after which each worker has certainly seen that the whole slot has moved; must be more than a
+# quarter of the TTL.
+SEEN_S = 2
 
 
 def epoch(t):
@@ -23,7 +25,8 @@ def name_of_epoch(t):
 
 @scenario
 def moved_whole(t):
-    """A slot moves back and forth between two masters under load: no epoch ends, nobody waits for a quarantine, and no handler runs again."""
+    """A slot moves back and forth between two masters under load. No epoch may end, no worker may wait for
+    a quarantine, and no handler may run again."""
     run, before = start(t, MOVES * MOVE_S)
     pauses, moved, first = [], 0, epoch(t)
     time.sleep(SEEN_S)

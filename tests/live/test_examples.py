@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The examples in examples/, as their READMEs tell: each passes `handler test`, then drains a topic of a real Kafka, and its effect is right.
-Arguments: build folder [scenario…]."""
+"""Tests the programs in examples/ as their READMEs describe them. Each must pass `handler test`, then
+drain a topic of a real Kafka, and its effect must be right. Arguments: build folder [scenario…]."""
 import glob
 import json
 import os
@@ -21,7 +21,7 @@ MESSAGES, CUSTOMERS = 1200, 60
 
 
 class Example:
-    """A copy of an example's folder, and what runs in it. `with` ends its service."""
+    """A copy of an example's folder, and the service that runs in it. `with` ends the service."""
 
     def __init__(self, t, name):
         t.start_redis()
@@ -56,7 +56,8 @@ class Example:
         wait_until(self.told, 20, "answer of the service")
 
     def told(self):
-        """Returns the figures that the service reports about itself; None if it does not answer."""
+        """Returns the figures that the service reports about itself, or None if the service does not
+        answer."""
         try:
             with urllib.request.urlopen("http://127.0.0.1:%d/" % self.port, timeout=5) as r:
                 return json.loads(r.read())
@@ -71,7 +72,8 @@ class Example:
         self.t.check("; as expected" in out, "handler test: " + out)
 
     def produce(self, payload, n=MESSAGES):
-        """Produces the payloads payload(0) to payload(n - 1) without keys, spread over all topics and partitions."""
+        """Produces the payloads payload(0) to payload(n - 1) without keys, spread over all topics and
+        partitions."""
         places = [(topic, partition) for topic in self.t.topics for partition in range(4)]
         share = {}
         for i in range(n):
@@ -120,7 +122,8 @@ def node_pool(t):
         after = e.told()
         t.same(after["customers"], CUSTOMERS, "customers in the store")
         t.same(after["writes"] - before["writes"], MESSAGES, "writes")
-        # two workers have a process each, whose pool opens at most 10 connections; each e.told() opens one more
+        # Two workers have one process each, whose pool opens at most 10 connections. Each e.told() opens one
+        # more.
         t.check(after["connections"] - before["connections"] <= 25, "connections: %d" % (after["connections"] - before["connections"]))
 
 
@@ -151,7 +154,8 @@ def postgres_upsert(t):
         e.env["STORE"] = pg.url
         e.test()
         t.same(pg.sql("SELECT count(*) FROM customers"), [["0"]], "rows that the test left")
-        # all messages of a customer are in one partition, so their order is fixed and the last one is the newest
+        # All messages of a customer are in one partition. So their order is fixed, and the last message is
+        # the newest.
         records = {}
         for i in range(MESSAGES):
             c = i % CUSTOMERS

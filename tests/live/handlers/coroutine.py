@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A handler made with the Python SDK, for the live tests: a coroutine that sleeps and journals its runs in the form of work.py. A payload
-{"do": "exit"} ends the process, at the first attempt only."""
+"""An exec handler for the live tests, made with the Python SDK. Its function is a coroutine that sleeps,
+and writes its runs to a journal of the same form as that of work.py. A payload {"do": "exit"} ends the
+process, but only at the first attempt."""
 import asyncio
 import os
 import random

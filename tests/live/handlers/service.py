@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A service for the live tests of the http handler: HTTP/1.1 with keep-alive, on asyncio, without a framework.
+"""A service for the live tests of the http handler: HTTP/1.1 with keep-alive, on asyncio, without a
+framework.
 
-Arguments: port, log, and with TLS: certificate, key, CA of clients ("-": none). LW_TEST_HMAC_KEY: the key that must have signed
-each request. LW_TEST_DELAY_MS: time until each answer. After SIGUSR1 the status of every answer is 503, until SIGUSR2.
+Arguments: port, log, and for TLS: certificate, key, CA of clients ("-": none). The variable
+LW_TEST_HMAC_KEY is the key that must have signed each request, and LW_TEST_DELAY_MS the time until each
+answer. From SIGUSR1 to SIGUSR2, the status of every answer is 503.
 
-Each request leaves a line in the log: {"id","fence","attempt","key","connection","at_us","left_ms","trace","signed","end_us","status"};
-status is 0 if the transfer was aborted. A payload {"do": …, "times": N} asks for something at the first N attempts:
+For each request the service writes a line to the log:
+{"id","fence","attempt","key","connection","at_us","left_ms","trace","signed","end_us","status"}. If the
+client aborted the transfer, status is 0. A payload {"do": …, "times": N} asks for a special answer at
+the first N attempts:
 
     {"do": "answer", "status": 503, "headers": {…}, "body": "…"}
     {"do": "sleep", "ms": 2000}     answers after that time
@@ -34,7 +38,8 @@ def boot_us():
 
 
 def signed(headers, body):
-    """Verifies the signature as Standard Webhooks describes it. Returns None if the request has none."""
+    """Verifies the signature as the specification "Standard Webhooks" describes. Returns None if the
+    request has no signature."""
     if "webhook-signature" not in headers:
         return None
     text = b"%s.%s.%s" % (headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body)
@@ -45,7 +50,7 @@ def signed(headers, body):
 
 
 def orders(headers, body):
-    """Returns what the payload asks for at this attempt."""
+    """Returns what the payload asks for at this attempt, as a dict; {} is an ordinary answer."""
     if sick:
         return {"do": "answer", "status": 503}
     if b'"do"' not in body[:100]:
@@ -78,8 +83,8 @@ async def serve_one(reader, writer, headers, body, line):
     wish = orders(headers, body)
     wait_s = wish["ms"] / 1000 if wish.get("do") == "sleep" else DELAY_S
     if wait_s:
-        # the client sends nothing more before it has the answer, so this read ends early only if the client closes the
-        # connection
+        # The client sends nothing more before it has the answer. So this read ends early only if the client
+        # closes the connection.
         gone = asyncio.ensure_future(reader.read(1))
         done, _ = await asyncio.wait([gone], timeout=wait_s)
         if done:

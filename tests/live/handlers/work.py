@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An exec handler for the live tests. It writes a journal of its own, because one written by the program under test would prove little:
+"""An exec handler for the live tests. It writes a journal of its own, because one written by the program
+under test would prove little:
 
     start <boot us> <worker pid> <identity> <key in hex, - for empty> <fence> <attempt>
-    beat  ...  every 50 ms of work: whoever writes it is alive and at work
+    beat  ...  every 50 ms of work, which shows that the process is alive and at work
     end   ... <outcome>
 
-The program's own journal has the same form (consumer/process/journal.h). LW_TEST_JOURNAL names the file; LW_TEST_WORK_MS=LO-HI says
-how long a run takes. A payload {"do": WHAT, "times": N, ...} asks for a fault at the first N attempts (default: at every one):
+The program's own journal has the same form (consumer/process/journal.h). The variable LW_TEST_JOURNAL
+names the file, and LW_TEST_WORK_MS=LO-HI says how long a run takes. A payload {"do": WHAT, "times": N,
+...} asks for a fault at the first N attempts (default: at every attempt). WHAT is one of:
 
     retry, dead             answers with that outcome
     sleep (ms)              works for that time
     exit (status), crash    ends by exit(status), or by SIGSEGV
     hang                    never answers
-    garbage, foreign, half  answers without JSON; with another id; with half a line, and ends
+    garbage, foreign, half  answers with text that is no JSON; with another id; with half a line, and ends
     flood                   answers with a line that has no end
-    child                   leaves a grandchild in this process group that beats for ever, and answers done
+    child                   leaves a grandchild in this process group that writes beats for ever, and answers done
     child-hang              the same, but never answers
-    loud                    writes a lot to stderr, and answers done
-"""
+    loud                    writes a lot to stderr, and answers done"""
 import base64
 import json
 import os
@@ -121,5 +122,5 @@ def run(request):
 
 for text in sys.stdin.buffer:
     message = json.loads(text)
-    if "cancel" not in message:  # a cancel needs no answer here: a handler that ignores it is killed before the lease ends
+    if "cancel" not in message:  # a cancel needs no reply: a handler that ignores it is killed before the lease ends
         run(message)

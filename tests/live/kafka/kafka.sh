@@ -1,16 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A real Apache Kafka (KRaft, broker and controller in one process) for tests, on loopback only.
+# Runs a real Apache Kafka (KRaft, broker and controller in one process) for tests, on the loopback only.
 #
-#   kafka.sh fetch            gets the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs), and prints where they are
-#   kafka.sh start DIR PORT   formats DIR the first time, starts, waits until a client gets an answer, and prints the bootstrap address
-#                             (PORT for clients, PORT+1 for the controller; PORT 0: free ones, remembered in DIR for restarts)
-#   kafka.sh stop DIR         sends SIGTERM, and SIGKILL if Kafka still runs after 15 s
-#   kafka.sh kill DIR         sends SIGKILL
-#   kafka.sh restart DIR      stops it, then starts it with the same files and ports
+# kafka.sh fetch            downloads the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs), and prints the folder
+# kafka.sh start DIR PORT   formats DIR the first time, starts, waits until a client gets an answer, and prints the bootstrap address.
+#                           Clients use PORT, and the controller PORT+1. For PORT 0 the script chooses free ports, and keeps
+#                           them in DIR for restarts
+# kafka.sh stop DIR         sends SIGTERM, and SIGKILL if Kafka still runs after 15 s
+# kafka.sh kill DIR         sends SIGKILL
+# kafka.sh restart DIR      stops Kafka, then starts it with the same files and ports
 #
-# DIR holds everything: data, server.properties, pid, server.log. KAFKA_OPTS_EXTRA: more "name=value" lines for server.properties.
-# KAFKA_FORMAT_EXTRA: more arguments for the formatting, one per line. LW_KAFKA_VERSION: another Kafka than 3.9.1, in
+# DIR holds all files of the broker: data, server.properties, pid, server.log. These variables are optional.
+# KAFKA_OPTS_EXTRA has more "name=value" lines for server.properties. KAFKA_FORMAT_EXTRA has more arguments
+# for the formatting, one per line. LW_KAFKA_VERSION chooses another Kafka than 3.9.1, whose jars are in
 # $LW_KAFKA_LIBS-VERSION.
 set -eu
 
@@ -98,7 +100,7 @@ EOF
         die "can't format: $(tail -n 5 "$dir/format.log")"
 }
 
-# A zombie that no process has waited for yet counts as ended.
+# A zombie, a process that has ended but whose parent has not waited for it yet, counts as ended.
 alive() {
     [ -e "$dir/pid" ] || return 1
     state=$(sed 's/.*) //; s/ .*//' "/proc/$(cat "$dir/pid")/stat" 2>/dev/null) || return 1
@@ -113,7 +115,7 @@ try:
     with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1) as s:
         s.settimeout(2)
         client = b"rig"
-        # Metadata v1 without topics: the answer begins with the list of brokers
+        # The request is Metadata v1 without topics; the answer begins with the list of brokers.
         body = struct.pack(">hhih", 3, 1, 7, len(client)) + client + struct.pack(">i", 0)
         s.sendall(struct.pack(">i", len(body)) + body)
         head = s.recv(4096)
@@ -154,9 +156,9 @@ start() {
         [ -n "$port" ] || die "no free port"
         echo "$port" > "$dir/port"
     fi
-    # The controller fences a broker that sends no heartbeat for this long, so a busy machine needs a long time here. But after
-    # a kill, the controller refuses a new process of the broker until this time is over. Therefore a broker that was killed is
-    # started with a short time.
+    # The controller fences a broker that sends no heartbeat for the time given here, so a busy machine needs
+    # a long time. But after a kill, the controller refuses a new process of the broker until that time is
+    # over. Therefore a broker that was killed is started with a short time.
     session_ms=3000
     if [ ! -e "$dir/data/meta.properties" ] || [ -e "$dir/stopped" ]; then session_ms=60000; fi
     rm -f "$dir/stopped"

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Redis Cluster on the loopback: three masters with a replica each, on ports of their own.
 
-    c = Cluster(directory); c.start()          # until each node says that the cluster is ok
+    c = Cluster(directory); c.start()          # waits until each node says that the cluster is ok
     c.settings(user)                           # the section `redis` of a configuration
     c.owner(slot), c.replica_of(node)          # nodes: Redis objects with .port, .id, .call()
-    node = c.kill_owner(slot); c.restart(node) # another master has the slot; then the old one is its replica
+    node = c.kill_owner(slot); c.restart(node) # another master gets the slot; then the old master becomes its replica
     c.migrate(slot, node)                      # moves the slot with its data, as resharding does
     c.call(command, name, …)                   # asks the owner of the name
 
-The default user of the nodes may do everything, without a password: so MIGRATE needs none either."""
+The default user of the nodes may do everything, without a password. So MIGRATE needs no password
+either."""
 import os
 import random
 import socket
@@ -25,8 +26,9 @@ LIMIT_S = 60
 
 
 def free_port():
-    """Returns a free port below the range from which the system takes ports for outgoing connections. A port of that range might be
-    taken again before the node listens on it."""
+    """Returns a free port below the range from which the system takes ports for outgoing connections.
+    Between the choice of the port and the start of the node, an outgoing connection could take a port
+    of that range."""
     while True:
         port = random.randrange(11000, 32000)
         with socket.socket() as s:
@@ -56,9 +58,9 @@ def slot_of(name):
 
 
 def shard_tag(name, shard, shards):
-    """Returns NAME.SHARD.K with the smallest K for which the slot of this name is at most 64 away from a fixed slot of the shard. The
-    fixed slot of shard 0 is 96, and those of all shards are equally far apart. So workers that disagree on the number of shards still
-    share shard 0."""
+    """Returns NAME.SHARD.K with the smallest K for which the slot of this name is at most 64 away from a
+    fixed slot of the shard. The fixed slot of shard 0 is 96, and the fixed slots of all shards are
+    equally far apart. So workers that disagree on the number of shards still share shard 0."""
     place, k = 96 + shard * SLOTS // shards, 0
     while abs(slot_of("%s.%d.%d" % (name, shard, k)) - place) > 64:
         k += 1
@@ -66,14 +68,16 @@ def shard_tag(name, shard, shards):
 
 
 def parsed(line):
-    """Parses a line of CLUSTER NODES: (id, port, flags, id of the master, [(first slot, last slot)])."""
+    """Parses a line of CLUSTER NODES. Returns (id, port, flags, id of the master, [(first slot, last
+    slot)])."""
     words = line.split()
     spans = [w.split("-") for w in words[8:] if not w.startswith("[")]
     return words[0], int(words[1].split("@")[0].rsplit(":", 1)[1]), words[2].split(","), words[3], [(int(s[0]), int(s[-1])) for s in spans]
 
 
 def listening(port, certs):
-    """Returns the options with which a node listens on this port. If there are certificates, the node accepts only TLS."""
+    """Returns the options with which a node listens on this port. If there are certificates, the node
+    accepts only TLS."""
     if not certs:
         return ["--port", str(port)]
     return ["--port", "0", "--tls-port", str(port), "--tls-cluster", "yes", "--tls-replication", "yes", "--tls-auth-clients", "no",
@@ -103,14 +107,14 @@ class Node(Redis):
         return self.call("CLUSTER", "INFO").decode().startswith("cluster_state:ok")
 
     def follows(self):
-        """Returns True if this is a healthy replica."""
+        """Returns True if this node is a healthy replica."""
         info = self.info("replication")
         return info["role"] == "slave" and info["master_link_status"] == "up"
 
 
 class Cluster:
-    """A cluster that a scenario uses instead of a single Redis. Each redis-server gets `options` as arguments. With `tls`, the nodes accept
-    no connection without TLS."""
+    """A cluster that a scenario uses instead of a single Redis. Each redis-server gets `options` as
+    arguments. With `tls`, the nodes refuse connections without TLS."""
 
     def __init__(self, directory, *options, tls=False):
         self.dir = directory
@@ -121,7 +125,7 @@ class Cluster:
         self.nodes = [Node(os.path.join(directory, "node-%d" % i), self.certs, *options) for i in range(2 * MASTERS)]
         self.users = {}
 
-    # --- starting and ending
+    # --- starting and ending ----------------------------------------------------------------------
 
     def start(self):
         for i, node in enumerate(self.nodes):
@@ -160,11 +164,11 @@ class Cluster:
     def wait_ok(self):
         wait_until(self.ready, LIMIT_S, "cluster in good order")
 
-    # --- who is who
+    # --- which node has which slots ---------------------------------------------------------------
 
     @staticmethod
     def map_of(node):
-        """Returns which node owns which slots, according to `node`: {(first slot, last slot): id of the owner}."""
+        """Returns {(first slot, last slot): id of the owner}, according to `node`."""
         return {span: name for name, _, flags, _, spans in node.view() if "master" in flags for span in spans}
 
     def by_id(self, name):
@@ -175,7 +179,7 @@ class Cluster:
         return [node for node in self.alive() if any("myself" in flags and spans for _, _, flags, _, spans in node.view())]
 
     def owner(self, slot, asked=None):
-        """Returns the node that owns the slot, according to the node `asked`, or else according to the first live node."""
+        """Returns the node that owns the slot. Asks the node `asked`, or else the first live node."""
         for (first, last), name in self.map_of(asked or self.alive()[0]).items():
             if first <= slot <= last:
                 return self.by_id(name)
@@ -189,11 +193,11 @@ class Cluster:
         mine = [name for name, _, flags, master, _ in self.alive()[0].view() if "slave" in flags and master == node.id]
         return next((n for n in self.alive() if n.id in mine), None)
 
-    # --- faults
+    # --- faults -----------------------------------------------------------------------------------
 
     def kill_owner(self, slot):
-        """Kills the slot's master (kill -9). Waits until the other nodes agree on a new owner and say that the cluster is ok. Returns the
-        killed node."""
+        """Kills the slot's master (kill -9). Waits until the other nodes agree on a new owner and report
+        that the cluster is ok. Returns the killed node."""
         old = self.owner(slot)
         old.kill()
         def replaced():
@@ -202,50 +206,56 @@ class Cluster:
         return old
 
     def restart(self, node):
-        """Starts a killed node again, without data. If a replica has taken over, waits until the node is a replica of the new master."""
+        """Starts a killed node again, without data. If a replica has become the master, waits until the
+        node is a replica of that master."""
         node.start()
         self.wait_ok()
 
     def switch(self, slot):
-        """Makes a replica take over with CLUSTER FAILOVER: it has all data, and both nodes stay up."""
+        """Makes a replica the master by CLUSTER FAILOVER. The replica has all data then, and both nodes
+        stay up."""
         old = self.owner(slot)
         new = self.replica_of(old)
         def switched():
             if new.follows():
-                new.call("CLUSTER", "FAILOVER")  # if no majority agrees in time, nothing changes, and the next round tries again
+                # If no majority agrees in time, nothing changes, and the next turn of the loop tries again.
+                new.call("CLUSTER", "FAILOVER")
             return all(self.owner(slot, node) is new for node in self.alive())
         wait_until(switched, LIMIT_S, "another owner of slot %d" % slot, 1)
         self.wait_ok()
 
     def open_slot(self, slot, target):
-        """Begins a migration: from now on the source sends clients to the target (ASK) for keys that have left."""
+        """Begins a migration of the slot. From now on the source redirects clients to the target (ASK) if
+        they ask for a key that has moved."""
         source = self.owner(slot)
         target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
         return source
 
     def move_keys(self, slot, source, target, at_once=100):
-        """Moves up to `at_once` keys of the slot. Returns how many it has moved."""
+        """Moves up to `at_once` keys of the slot. Returns how many keys were moved."""
         keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, at_once)
         if keys:
             source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 10000, "KEYS", *keys)
         return len(keys)
 
     def close_slot(self, slot, target):
-        """Ends a migration: makes the target the owner of the slot, first at the target itself, then at the other masters."""
+        """Ends a migration: makes the target the owner of the slot, first at the target itself, then at
+        the other masters."""
         for node in [target] + [m for m in self.masters() if m is not target]:
             node.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
         wait_until(lambda: all(self.owner(slot, node) is target for node in self.alive()), LIMIT_S, "map with the new owner of slot %d" % slot)
 
     def migrate(self, slot, target):
-        """Moves a slot with all its data to another master while clients work. Returns how many keys moved."""
+        """Moves a slot with all its data to another master while clients work. Returns how many keys were
+        moved."""
         source, moved = self.open_slot(slot, target), 0
         for n in iter(lambda: self.move_keys(slot, source, target), 0):
             moved += n
         self.close_slot(slot, target)
         return moved
 
-    # --- the methods that class Redis of lib/redis.py has, too
+    # --- methods that class Redis of lib/redis.py has, too ----------------------------------------
 
     def url_of(self, user):
         return None
@@ -272,7 +282,8 @@ class Cluster:
         return self.alive()[0].server
 
     def call(self, *args):
-        """Calls the owner of the first word that has a hash tag, or a master if none has."""
+        """Sends the command to the node that owns the first argument with a hash tag, or to a master if no
+        argument has a hash tag."""
         tagged = [a for a in args if (b"{" if isinstance(a, bytes) else "{") in (a if isinstance(a, bytes) else str(a))]
         node = self.owner_of(tagged[0]) if tagged else self.masters()[0]
         return node.call(*args)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The journal that handlers write (handlers/work.py, consumer/process/journal.h), read back as runs."""
+"""Reads the journal that handlers write (handlers/work.py, consumer/process/journal.h), and returns it as
+runs."""
 import os
 
 
@@ -10,7 +11,7 @@ class Run:
     def __init__(self, at_us, pid, identity, key, fence, attempt):
         self.identity, self.key, self.pid = identity, key, int(pid)
         self.partition, offset = identity.rsplit("/", 1)
-        if "#" in offset:  # replays have a partition of their own
+        if "#" in offset:  # the record of a replay counts as of another partition, because replays have an order of their own
             offset, number = offset.split("#")
             self.partition += "#" + number
         self.offset, self.fence, self.attempt = int(offset), int(fence), int(attempt)
@@ -23,7 +24,8 @@ class Run:
 
 
 def read(path):
-    """Returns all runs in the order of their starts. A torn last line is left out, because a handler is writing it at the moment."""
+    """Returns all runs in the order of their starts. An incomplete last line is left out, because a
+    handler may be writing it."""
     runs, by_name = [], {}
     if not os.path.exists(path):
         return runs
@@ -46,8 +48,8 @@ def read(path):
 
 
 def done_count(path):
-    """Returns how many runs have ended so far. It parses nothing, so it is fast enough for tests that call it again and again while
-    they wait."""
+    """Returns how many runs have ended so far. Parses nothing, and so is fast enough for tests that call
+    it again and again while they wait."""
     if not os.path.exists(path):
         return 0
     with open(path, "rb") as f:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Apache Kafka, and the tool with which the tests produce records and inspect topics and groups."""
+"""Runs a real Apache Kafka, and the tool with which the tests produce records and inspect topics and
+groups."""
 import json
 import os
 import subprocess
@@ -61,7 +62,8 @@ class Kafka:
             return subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stderr=log)
 
     def create(self, topic, partitions, *settings):
-        """Creates a topic. Waits until the broker knows the topic and leads its partitions, because the broker answers a little earlier."""
+        """Creates a topic. Waits until the broker knows the topic and leads its partitions, because the
+        broker replies a little earlier."""
         self.tool("create", topic, partitions, *settings)
 
         def known():
@@ -72,18 +74,18 @@ class Kafka:
         wait_until(known, 20, "topic " + topic)
 
     def ends(self, topics):
-        """Returns {(topic, partition): (begin, end)}."""
+        """Returns the first and the next offset of each partition: {(topic, partition): (begin, end)}."""
         lines = (line.split() for line in self.tool("ends", *topics).splitlines())
         return {(t, int(p)): (int(low), int(high)) for t, p, low, high in lines}
 
     def committed(self, group, topics):
-        """Returns {(topic, partition): (offset, metadata)} of the group."""
+        """Returns the commits of the group: {(topic, partition): (offset, metadata)}."""
         lines = (line.split(" ", 3) for line in self.tool("committed", group, *topics).splitlines())
         return {(t, int(p)): (int(at), meta) for t, p, at, meta in lines}
 
     def produce(self, topic, records, **headers):
-        """Produces records, each given as (partition or None, key, payload). Key and payload are bytes, or None for null. All records
-        get the same headers."""
+        """Produces records, each given as (partition or None, key, payload). Key and payload are bytes, or
+        None for null. All records get the same headers."""
         def field(b):
             return "\\N" if b is None else b.hex()
         lines = ["%s|%s|%s\n" % ("" if p is None else p, field(k), field(v)) for p, k, v in records]
@@ -94,12 +96,13 @@ class Kafka:
 
 
 class CommitSampler(threading.Thread):
-    """Reads the committed offsets every `every_s` seconds, and notes each answer with the time at which it came."""
+    """Reads the committed offsets every `every_s` seconds, and notes each answer with the time at which it
+    came."""
 
     def __init__(self, kafka, group, topics, every_s=0.4):
         super().__init__(daemon=True)
         self.kafka, self.group, self.topics, self.every_s = kafka, group, topics, every_s
-        self.samples = []  # each is (time of the boot clock in us, (topic, partition), offset)
+        self.samples = []  # a list of (time of the boot clock in us, (topic, partition), offset)
         self.over = threading.Event()
 
     def run(self):
@@ -110,7 +113,7 @@ class CommitSampler(threading.Thread):
         try:
             committed = self.kafka.committed(self.group, self.topics)
         except (Failure, subprocess.TimeoutExpired):
-            return  # no sample now: the broker is down, or the group's coordinator moves to another one
+            return  # the broker is down, or the group's coordinator moves to another broker, so there is no sample now
         now = boot_us()
         self.samples += [(now, tp, at) for tp, (at, _) in committed.items() if at >= 0]
 
@@ -122,7 +125,8 @@ class CommitSampler(threading.Thread):
 
 
 def wait_finished(kafka, group, topics, limit_s, watch=None):
-    """Waits until every record that is there now is committed. Returns what kafka.ends() said of the topics."""
+    """Waits until every record that the topics have now is committed. Returns what kafka.ends() said of
+    the topics."""
     ends = kafka.ends(topics)
     until = time.monotonic() + limit_s
     while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program under test: its configuration, and starting and ending its processes."""
+"""Runs the program under test: makes its configuration, and starts and ends its processes."""
 import json
 import os
 import signal
@@ -14,13 +14,14 @@ HANDLERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "handl
 
 
 def exec_handler(name="work.py", processes=4, **more):
-    # -S -E make Python start faster, which matters because the tests start hundreds of these handlers
+    # -S -E make Python start faster. The tests start hundreds of these handlers.
     return dict({"type": "exec", "command": [sys.executable, "-S", "-E", os.path.abspath(os.path.join(HANDLERS, name))],
                  "processes": processes, "timeout_ms": 20000}, **more)
 
 
 def crash_plugin(t):
-    """Builds the plugin that does what a message's payload says (crash, abort, exit or hang), and returns the handler section for it."""
+    """Builds a plugin that crashes, aborts, exits or hangs as the payload of a message says. Returns the
+    section `handler` of a configuration that uses the plugin."""
     out = os.path.join(t.dir, "plugin")
     root = os.path.abspath(os.path.join(HANDLERS, "..", "..", ".."))
     built = subprocess.run(["make", "-s", "-C", os.path.join(root, "tests/plugins/crash"), "OUT=" + out, "CPPFLAGS=-I" + os.path.join(root, "include")],
@@ -31,7 +32,8 @@ def crash_plugin(t):
 
 
 def merged(base, over):
-    """Merges two configurations: sections are merged, other values replaced; None removes a key."""
+    """Returns the configuration `base`, changed by `over`: sections are merged, other values are replaced,
+    and None removes a key."""
     out = dict(base)
     for key, value in over.items():
         if value is None:
@@ -43,20 +45,20 @@ def merged(base, over):
 
 
 def config(name, brokers, redis_url, topics, **over):
-    # sessions are short, so that the partitions of a killed member move on within two seconds
+    # The session timeout is short, so that the partitions of a killed member move on within two seconds.
     base = {
         "name": name, "workers": 4,
         "kafka": {"topics": topics, "properties": {
             "bootstrap.servers": brokers, "group.id": name, "session.timeout.ms": "2000", "heartbeat.interval.ms": "300",
             "reconnect.backoff.max.ms": "500"}},
         "redis": {"url": redis_url}, "lock": {"ttl_ms": 2000}, "handler": exec_handler(), "shutdown": {"grace_ms": 10000},
-        "http": {"listen": "off"},  # no HTTP, because many instances run at once and would need as many ports
+        "http": {"listen": "off"},  # no HTTP server, because many instances run at once and would need as many ports
     }
     return merged(base, over)
 
 
 def readyz(port):
-    """Returns status and text of /readyz; 0 and the reason if nothing answers."""
+    """Returns the status and the text of /readyz, or 0 and the reason if nothing answers."""
     try:
         with urllib.request.urlopen("http://127.0.0.1:%d/readyz" % port, timeout=10) as r:
             return r.status, r.read().decode()
@@ -73,7 +75,7 @@ class Instance:
         self.label = label
         self.settings = settings
         self.log_path = os.path.join(directory, label + ".log")
-        self.deaths = {}  # {pid of a worker: boot time in us at which the worker was certainly dead}
+        self.deaths = {}  # {pid of a worker: time of the boot clock in us at which the worker was certainly dead}
         path = os.path.join(directory, label + ".json")
         with open(path, "w") as f:
             json.dump(settings, f, indent=1)
@@ -117,7 +119,7 @@ class Instance:
         send(self.pid, sig)
 
     def wait(self, limit_s):
-        """Waits until the supervisor has ended. Returns the exit status and what was printed."""
+        """Waits until the supervisor has ended. Returns its exit status and its output."""
         try:
             out, _ = self.popen.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as e:
@@ -135,7 +137,7 @@ class Instance:
         return out
 
     def destroy(self):
-        """Ends all its processes at the end of a scenario, whatever happened."""
+        """Ends all processes of the instance at the end of a scenario, whatever happened."""
         family = [self.pid] + descendants(self.pid) if self.running() else []
         for pid in family:
             send(pid, signal.SIGCONT)

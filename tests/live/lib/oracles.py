@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The oracles. Each is a function that takes observations and returns the violations as text, without any other effect.
-tests/live/test_oracles.py shows that each oracle can fail."""
+"""The oracles. Each is a function that takes observations and returns a text for each violation, without
+any other effect. tests/live/test_oracles.py shows that each oracle can fail."""
 from collections import defaultdict
 
 SHOWN = 5
@@ -22,8 +22,8 @@ def by_order(runs):
 
 
 def last_sign(run, stops):
-    """Returns the time at which a run counts as ended: its last sign of life. If its worker was stopped by SIGSTOP, the run may outlive its
-    lease, so the run counts as ended at the time of that signal."""
+    """Returns the time at which a run counts as ended, which is its last sign of life. If SIGSTOP stopped
+    the worker, the run may outlive its lease, so the run counts as ended at the time of the SIGSTOP."""
     for pid, from_us in stops:
         if run.pid == pid and run.start_us < from_us < run.last_us:
             return from_us
@@ -34,8 +34,9 @@ LATE_US = 30 * 1000000
 
 
 def under_lease(runs, stops):
-    """Leaves out late runs of stopped workers. Such a run begins when the handler wakes, because its request was already in the pipe. If
-    another run of the key with a larger fence started before it, the late run has no live lease, and its fence makes it harmless."""
+    """Returns the runs without late runs of stopped workers. Such a run begins when the stopped handler
+    wakes, because its request was already in the pipe. If another run of the key with a larger fence
+    started before, the late run has no live lease, and its fence makes it harmless."""
     kept = []
     for lane in by_lane(runs).values():
         highest = 0
@@ -48,7 +49,8 @@ def under_lease(runs, stops):
 
 
 def overlaps(runs, stops=()):
-    """O1: no two runs of a key overlap. stops: [(pid of a worker, boot time of its SIGSTOP in us)]."""
+    """O1: no two runs of a key overlap. stops: [(pid of a worker, time of its SIGSTOP by the boot clock in
+    us)]."""
     bad = []
     for lane in by_lane(runs).values():
         before = None
@@ -88,8 +90,8 @@ def misordered(runs):
 
 
 def stale_last(runs, stops=()):
-    """O1: even if messages ran again, the last effect of a (partition, key) is that of its newest message. Late writes of stopped
-    workers do not count, because fences refuse them."""
+    """O1: even if messages ran again, the last effect of a (partition, key) is that of its newest message.
+    Late writes of stopped workers do not count, because stores refuse their fences."""
     bad = []
     for line in by_order(runs).values():
         done = [r for r in line if r.outcome == "done" and last_sign(r, stops) == r.end_us]
@@ -105,11 +107,12 @@ AHEAD = 96  # maximum number of messages of a lane that are done, and whose outc
 
 
 def backwards(runs):
-    """Unless Redis lost data, a done message runs again only if it is among the last AHEAD that were done, because those may not be settled
-    yet. The messages behind it then run again in order."""
+    """O1: unless Redis lost data, a done message runs again only if it is among the last AHEAD messages
+    that were done, because the outcomes of these may not be settled yet. The messages behind it then
+    run again in order."""
     bad = []
     for line in by_order(runs).values():
-        done, highest, back = [], None, None  # done: offsets in the order of their first end
+        done, highest, back = [], None, None  # done: offsets, in the order in which their messages were first done
         for r in line:
             if highest and r.offset < highest.offset:
                 if r.offset not in done[-AHEAD:]:
@@ -127,8 +130,8 @@ def backwards(runs):
 
 
 def lost(ends, runs, others=()):
-    """O2: each produced record is done, or is in `others`, the identities of messages that end otherwise (dead, skipped). ends: {(topic,
-    partition): (begin, end)}."""
+    """O2: each produced record is done, or its identity is in `others`, because the message ends in
+    another way (dead, skipped). ends: {(topic, partition): (begin, end)}."""
     finished = {r.identity for r in runs if r.outcome == "done"} | set(others)
     missing = []
     for (topic, partition), (begin, end) in sorted(ends.items()):
@@ -151,8 +154,8 @@ def unknown(ends, runs):
 
 
 def reruns(runs):
-    """Returns the needless repetitions of a message as [(earlier run, later run)]. A repetition is needed if the earlier run ended in
-    retry or in back, or was a failed attempt."""
+    """Returns the needless repetitions of messages as [(earlier run, later run)]. A repetition is needed
+    if the earlier run ended in retry or in back, or was a failed attempt."""
     latest, again = {}, []
     for r in runs:
         before = latest.get(r.identity)
@@ -163,8 +166,8 @@ def reruns(runs):
 
 
 def effects(history, messages):
-    """O3: each of the messages 0 … messages - 1 took effect once, and those of a key in order. history: (key, message) in the order of
-    the effects."""
+    """O3: each of the messages 0 … messages - 1 took effect once, and the messages of a key in order.
+    history: (key, message) in the order of the effects."""
     bad, seen, latest = [], set(), {}
     for key, message in history:
         if message in seen:
@@ -177,14 +180,15 @@ def effects(history, messages):
 
 
 def passed(samples, runs, others=()):
-    """O5: when an offset was committed, everything below it was finished. samples: (boot time in us, (topic, partition), offset); others:
-    identities of messages that end otherwise (dead, skipped)."""
+    """O5: when an offset was committed, everything below it was finished. samples: (time of the boot clock
+    in us, (topic, partition), offset). others: identities of messages that end in another way than done
+    (dead, skipped)."""
     done_us = {}
     for r in runs:
         if r.outcome == "done":
             done_us[r.identity] = min(r.end_us, done_us.get(r.identity, r.end_us))
     bad, others = [], set(others)
-    checked = defaultdict(int)  # per partition, the largest committed offset whose messages were already checked
+    checked = defaultdict(int)  # per partition, the largest committed offset up to which messages were checked
     for at_us, (topic, partition), offset in sorted(samples):
         for o in range(checked[topic, partition], offset):
             identity = "%s/%d/%d" % (topic, partition, o)

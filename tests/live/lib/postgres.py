@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private PostgreSQL on a unix socket, and PgBouncer in front of it. Statements go through psql."""
+"""Runs a private PostgreSQL on a unix socket, and PgBouncer in front of it. Statements go through psql."""
 import glob
 import os
 import shutil
@@ -13,13 +13,15 @@ OWNER = "postgres"  # PostgreSQL refuses to run as root
 
 
 def program(name):
-    """Returns the path of a program of PostgreSQL: the newest that the distribution has, or the one in PATH."""
+    """Returns the path of a program of PostgreSQL, from the newest release that the distribution has, or
+    else from PATH."""
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin/" + name))
     return found[-1] if found else name
 
 
 class Postgres:
-    """A server that can be killed and started again. `with Postgres() as pg:` ends it, and removes its folder."""
+    """A server that can be killed and started again. `with Postgres() as pg:` ends the server and removes
+    its folder at the end."""
 
     def __init__(self, *options):
         self.options = options or ("-c", "fsync=off")
@@ -27,7 +29,7 @@ class Postgres:
         self.user = OWNER if self.as_root else os.environ.get("USER", OWNER)
         self.dir = tempfile.mkdtemp(prefix="lw-pg.")
         self.server = self.bouncer = None
-        self.port = 5432  # the port in the name of the unix socket
+        self.port = 5432  # the name of the unix socket contains this port
         if self.as_root:
             shutil.chown(self.dir, OWNER, OWNER)
         made = self.begin(["-D", self.data, "-N", "-A", "trust", "-E", "UTF8", "--locale=C", "-U", OWNER], name="initdb")
@@ -51,7 +53,8 @@ class Postgres:
             return f.read()
 
     def begin(self, arguments, name, path=None):
-        """Starts a program, as the user OWNER if the test runs as root. Its output goes to a file in the server's folder."""
+        """Starts a program, as the user OWNER if the test runs as root. The program's output goes to a
+        file in the server's folder."""
         who = {"user": OWNER, "group": OWNER, "extra_groups": []} if self.as_root else {}
         with open(os.path.join(self.dir, name + ".log"), "ab") as log:
             return subprocess.Popen([path or program(name)] + arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.dir, **who)
@@ -74,7 +77,8 @@ class Postgres:
         wait_until(lambda: self.answers(self.url), 60, "answer of PostgreSQL")
 
     def listen(self, port):
-        """Lets the server listen on a port of 127.0.0.1 as well from the next start() on. There it demands TLS and a password."""
+        """From the next start() on, lets the server also listen on a port of 127.0.0.1, with TLS and a
+        password."""
         certificates = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
         subprocess.run([certificates, self.dir], check=True, timeout=60)
         for name in ("server.key", "server.pem", "ca.pem"):
@@ -113,11 +117,12 @@ class Postgres:
         return [line.split("\t") for line in done.stdout.splitlines()]
 
     def empty(self):
-        """Drops all tables, and waits until what was written is on the disk."""
+        """Drops all tables, and waits until all written data is on the disk."""
         self.sql("SET client_min_messages = error; DROP SCHEMA public CASCADE; CREATE SCHEMA public; CHECKPOINT")
 
     def hold(self, sql):
-        """Runs statements in a transaction that stays open. Returns the process psql; if the caller kills it, the transaction ends."""
+        """Runs statements in a transaction that stays open. Returns the process psql. If the caller kills
+        psql, the transaction ends."""
         held = subprocess.Popen(["psql", "-XqAt", "-v", "ON_ERROR_STOP=1", self.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         held.stdin.write("BEGIN;\n%s;\nSELECT 'held';\n" % sql)
         held.stdin.flush()
@@ -127,7 +132,7 @@ class Postgres:
 
     @staticmethod
     def release(held):
-        held.stdin.close()  # the end of input ends the session, and so rolls back
+        held.stdin.close()  # the end of input ends the session, which rolls the transaction back
         held.stdout.close()
         held.wait(20)
 

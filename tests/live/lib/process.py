@@ -6,7 +6,7 @@ import time
 
 
 class Failure(Exception):
-    """Raised if a promise was broken, or if the test itself could not go on."""
+    """Raised if a promise was broken, or if the test itself could not continue."""
 
 
 def boot_us():
@@ -14,8 +14,8 @@ def boot_us():
 
 
 def wait_until(ready, limit_s, what, every_s=0.1):
-    """Waits until ready() returns something true, and returns that value. If the limit passes first, it raises a Failure that says what
-    was waited for."""
+    """Waits until ready() returns something true, and returns that value. If the time limit passes first,
+    raises a Failure that names what was awaited."""
     until = time.monotonic() + limit_s
     while True:
         value = ready()
@@ -27,7 +27,7 @@ def wait_until(ready, limit_s, what, every_s=0.1):
 
 
 def stat(pid):
-    """Returns (state, parent) of a process, or None if it is gone."""
+    """Returns (state, pid of the parent) of a process, or None if the process is gone."""
     try:
         with open("/proc/%d/stat" % pid) as f:
             fields = f.read().rsplit(")", 1)[1].split()
@@ -68,7 +68,7 @@ def send(pid, sig):
 
 
 def end_popen(popen, grace_s):
-    """Sends SIGTERM, and SIGKILL if the process still runs after grace_s seconds. Returns its exit status."""
+    """Sends SIGTERM, and SIGKILL if the process still runs after grace_s seconds. Returns the exit status."""
     if popen.poll() is None:
         send(popen.pid, signal.SIGTERM)
         try:

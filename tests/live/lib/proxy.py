@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that misbehaves: a TCP proxy on the loopback that delays, cuts or swallows what passes. It relays bytes without
-understanding them, so it can relay TLS as well."""
+"""A network that misbehaves: a TCP proxy on the loopback that delays, cuts or swallows the bytes that
+pass. The proxy does not look at the bytes, so it can relay TLS as well."""
 import asyncio
 import threading
 
@@ -10,8 +10,8 @@ CHUNK = 65536
 
 
 class Proxy:
-    """A proxy whose clients connect to `port`. If it has swallowed bytes of a connection, it relays nothing more on that connection,
-    but does not close it."""
+    """A proxy to which clients connect at `port`. If the proxy has swallowed bytes of a connection, it
+    relays nothing more on that connection, but does not close it."""
 
     def __init__(self, target_port):
         self.target_port, self.delay_s, self.swallows = target_port, 0, False
@@ -45,7 +45,8 @@ class Proxy:
         self.writers.difference_update(pair)
 
     async def relay(self, reader, writer, lost):
-        """Relays one direction, delay_s later. Each chunk of data has its own delay, so chunks do not hold each other up."""
+        """Relays one direction, with a delay of delay_s. Each chunk of data has its own delay, so chunks
+        do not hold each other up."""
         queue = asyncio.Queue()
         sender = self.loop.create_task(self.send(queue, writer))
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private redis-server on a unix socket, and a client that can do as much as the tests need."""
+"""Runs a private redis-server on a unix socket, and has a small client for the tests."""
 import os
 import signal
 import socket
@@ -51,14 +51,15 @@ class Client:
 
 
 class Redis:
-    """A redis-server that can be killed and started again: it keeps its socket, and its data if `options` say so."""
+    """A redis-server that can be killed and started again. The server keeps its socket, and its data if
+    `options` say so."""
 
     def __init__(self, directory, *options):
         self.dir = directory
         self.path = os.path.join(directory, "redis.sock")
         self.options = options
         self.server = None
-        self.users = {}  # {name: rules of the ACL}
+        self.users = {}  # {name of a user: rules of the ACL}
         os.makedirs(directory, exist_ok=True)
 
     @property
@@ -69,17 +70,18 @@ class Redis:
         return "unix://%s:%s@%s" % (user, PASSWORD, self.path)
 
     def tag(self, name, shard, shards):
-        """Returns the hash tag of a shard's names."""
+        """Returns the text in braces that all names of a shard contain (the hash tag of Redis Cluster)."""
         return "%s.%d" % (name, shard)
 
     def grant(self, line):
-        """Makes a user from a line of `check --acl`. Each later start() makes the same user again."""
+        """Makes a Redis user from a line that `check --acl` printed. Each later start() makes the same
+        user again."""
         user, rules = line.split()[2], line.split()[3:]
         self.users[user] = rules
         self.call("ACL", "SETUSER", user, "reset", ">" + PASSWORD, *rules)
 
     def refusals(self):
-        """Returns what the server refused users since it started: [(user, reason, command or key)]."""
+        """Returns what the server refused to users since its start: [(user, reason, command or key)]."""
         entries = [dict(zip(e[::2], e[1::2])) for e in self.call("ACL", "LOG", "128")]
         return [tuple(e[name].decode(errors="replace") for name in (b"username", b"reason", b"object")) for e in entries]
 
@@ -124,5 +126,5 @@ class Redis:
         return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
 
     def keys(self):
-        """Returns all names of keys with one KEYS, because the data of a test is small."""
+        """Returns all names of keys. One KEYS command is enough, because the data of a test is small."""
         return sorted(self.call("KEYS", "*"))

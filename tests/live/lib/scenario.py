@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenarios: functions that get a Scenario `t`, cause faults, and check what is promised.
 
-A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all). LW_SOAK=1 makes them ten times as
-long.
-LW_KEEP=1 also keeps the folders of scenarios that passed."""
+A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all).
+LW_SOAK=1 makes scenarios ten times as long. LW_KEEP=1 also keeps the folders of scenarios that passed."""
 import json
 import os
 import shutil
@@ -30,13 +29,14 @@ def scenario(function):
 
 
 def more(function):
-    """Marks a scenario that runs only when it is named or when LW_MORE is set, because it resembles one that always runs."""
+    """Marks a scenario that resembles another one. It runs only if it is named, or if LW_MORE is set."""
     function.more = True
     return scenario(function)
 
 
 class Rig:
-    """The things that the scenarios of one file share: the build, and one Kafka, which starts when a scenario first needs it."""
+    """What the scenarios of one file share: the build, and one Kafka, which starts when a scenario first
+    needs it."""
 
     def __init__(self, build):
         self.build = os.path.abspath(build)
@@ -66,17 +66,17 @@ class Scenario:
         self.dir = os.path.join(rig.dir, name)
         os.makedirs(self.dir)
         self.journal_path = os.path.join(self.dir, "journal")
-        self.redis, self.servers = None, []  # the first server; all servers
+        self.redis, self.servers = None, []  # the first Redis server; all of them
         self.shards = 1
         self.topics = []
         self.instances, self.tools, self.commands, self.samplers = [], [], [], []
         self.figures, self.violations = {}, []
-        self.dead = set()   # identities of messages that are not expected to be done: dead letters, skipped
-        self.rights_taken = False  # the scenario takes rights from the workers' Redis user
+        self.dead = set()   # identities of messages that are expected to end as dead letters or to be skipped
+        self.rights_taken = False  # True if the scenario takes rights from the workers' Redis user
         self.stops = []     # [(pid of a worker, time of its SIGSTOP in microseconds of the boot clock)]
         self.begun = time.monotonic()
 
-    # --- parts
+    # --- parts ------------------------------------------------------------------------------------
 
     @property
     def kafka(self):
@@ -96,8 +96,8 @@ class Scenario:
             self.kafka.create(topic, partitions)
 
     def generate(self, messages, keys, rate=0, zipf=0.8, partitioner="random", wait=True):
-        """Produces `messages` records in all, with the same keys in all partitions of all topics. With wait=False, producing goes on in the
-        background."""
+        """Produces `messages` records in all, with the same keys in all partitions of all topics. With
+        wait=False, producing continues in the background."""
         share = messages // len(self.topics)
         tools = []
         for i, topic in enumerate(self.topics):
@@ -129,7 +129,8 @@ class Scenario:
         return instance
 
     def make_user(self, settings):
-        """Lets workers and commands log in with the rights of `check --acl`; only the test itself may do everything."""
+        """From now on, workers and commands log in as a Redis user with the rights of `check --acl`. Only
+        the test itself may do everything."""
         if all(self.id in server.users for server in self.servers):
             return
         path = os.path.join(self.dir, "acl")
@@ -146,7 +147,7 @@ class Scenario:
         sampler.start()
         return sampler
 
-    # --- waiting and looking
+    # --- waiting and looking ----------------------------------------------------------------------
 
     def runs(self):
         return journal.read(self.journal_path)
@@ -170,7 +171,7 @@ class Scenario:
         entries = self.redis.call("XRANGE", self.prefix(shard) + b"dead", "-", "+")
         return [dict(zip(f[::2], f[1::2])) for _, f in entries]
 
-    # --- judging
+    # --- judging ----------------------------------------------------------------------------------
 
     def check(self, good, text):
         if not good:
@@ -187,8 +188,9 @@ class Scenario:
         self.figures.update(figures)
 
     def judge(self, wiped=False, samples=None, unordered=()):
-        """Applies the oracles that hold in every scenario. wiped: Redis lost data, so messages that are done may run again, in order.
-        unordered: identities of messages that later messages of their key may overtake (retry.order skip)."""
+        """Applies the oracles that hold in every scenario. wiped: Redis lost data, so messages that are
+        done may run again, in order. unordered: identities of messages that later messages of their key
+        may overtake (retry.order skip)."""
         runs, ends = self.runs(), self.kafka.ends(self.topics)
         leased = oracles.under_lease(runs, self.stops)
         self.expect(oracles.overlaps(leased, self.stops))
@@ -209,8 +211,8 @@ class Scenario:
         return runs, again
 
     def left_on(self, i):
-        """Returns the names in Redis server i that should not be there when all is done: among the names of the server's shards, and among
-        those that belong to no shard."""
+        """Returns the names in Redis server i that should not be there when all is done. Judges the names
+        of the server's shards, and the names that belong to no shard."""
         mine = [self.prefix(shard) for shard in range(i, self.shards, len(self.servers))]
         names = [name for name in self.servers[i].keys() if not self.expiring(self.servers[i], name)]
         left = [name for name in names if not name.startswith(tuple(mine))]
@@ -219,12 +221,13 @@ class Scenario:
 
     @staticmethod
     def expiring(server, name):
-        """Returns True for a name that does no harm because it expires by itself: a business id, or the list of hints that a worker claimed
-        before it ended."""
+        """Returns True for a name that does no harm because it expires by itself. It may be a business id,
+        or the list of hints that a worker claimed before the worker ended."""
         return any(part in name for part in (b"}:claimed:", b"}:dedup:")) and server.call("PTTL", name) >= 0
 
     def judge_idle(self):
-        """O4: if the workers go on running after all messages are finished, they soon remove what is left of every lane in Redis."""
+        """O4: if the workers keep running after all messages are finished, they soon remove what is left
+        of every lane in Redis."""
         left = ["?"]
         until = time.monotonic() + 15
         while left and time.monotonic() < until:
@@ -233,12 +236,13 @@ class Scenario:
         self.expect(left)
 
     def judge_rights(self):
-        """Checks that Redis refused nothing to a worker or a command, so that the rights of `check --acl` are enough."""
+        """Checks that Redis refused nothing to a worker or a command, which shows that the rights of
+        `check --acl` are enough."""
         for server in self.servers:
             if not self.rights_taken and server.server.poll() is None:
                 self.expect(["user %s was refused: %s %s" % refusal for refusal in server.refusals()])
 
-    # --- the end
+    # --- the end ----------------------------------------------------------------------------------
 
     def close(self):
         for sampler in self.samplers:
@@ -281,7 +285,7 @@ def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
     names, every = sys.argv[2:], bool(os.environ.get("LW_MORE"))
     chosen = [s for s in scenarios if (s.__name__ in names if names else every or not hasattr(s, "more"))]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # if the test is ended by SIGTERM, its servers must end, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # if SIGTERM ends the test, its servers must end, too
     rig = Rig(build)
     passed = failed = 0
     try:

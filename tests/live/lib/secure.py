@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kafka with every kind of security: certificates, SASL mechanisms, an authorizer. All files are in the test's own folder."""
+"""Runs a Kafka with every kind of security: certificates, SASL mechanisms, an authorizer. All files are in
+the test's own folder."""
 import os
 import random
 import socket
@@ -20,8 +21,8 @@ def openssl(directory, *args):
 
 
 class Certificates:
-    """Two CAs in `directory`, and the certificates that they sign. NAME.pem is a certificate and NAME.key its key. Kafka reads
-    NAME.both.pem, which contains the key, the certificate and the CA."""
+    """Makes two CAs in `directory`, and certificates that they sign. NAME.pem is a certificate and
+    NAME.key its key. Kafka reads NAME.both.pem, which contains the key, the certificate and the CA."""
 
     def __init__(self, directory):
         self.dir = directory
@@ -33,7 +34,8 @@ class Certificates:
         return os.path.join(self.dir, name)
 
     def sign(self, name, names, days=30, ca="ca"):
-        """Signs a certificate. `names` has the form of subjectAltName. With days=-1 the certificate has expired already."""
+        """Signs a certificate. `names` has the form of subjectAltName. With days=-1 the certificate has
+        already expired."""
         with open(self.path(name + ".ext"), "w") as f:
             f.write("subjectAltName=%s\n" % names)
         openssl(self.dir, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", name + ".key", "-out", name + ".csr", "-subj", "/CN=" + name)
@@ -61,8 +63,8 @@ def ports(n):
 
 
 class SecureKafka(Kafka):
-    """A Kafka with an open listener, whose clients may do everything, and one listener for each name in LISTENERS. users: the names that
-    can log in with PLAIN and SCRAM."""
+    """A Kafka with an open listener, whose clients may do everything, and a listener for each name in
+    LISTENERS. users: the names that can log in with PLAIN and SCRAM."""
 
     def __init__(self, build, directory, users, *settings):
         os.makedirs(directory)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A master and a replica behind three Sentinels, on the loopback. If TLS is asked for, every connection uses it, also those
-between the servers."""
+"""Runs a Redis master and a replica behind three Sentinels, on the loopback. If the test asks for TLS,
+every connection uses TLS, also the connections between the servers."""
 import os
 import socket
 import subprocess
@@ -10,7 +10,8 @@ from .redis import PASSWORD, REDIS_SERVER, Redis, RedisError
 
 NAME = "live"
 USER, USER_PASSWORD = "watcher", "sentinel-secret"  # user and password for the Sentinels, which have users of their own
-USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"  # the rights that doc/how-to/deploy.md recommends
+# The rights that doc/how-to/deploy.md recommends.
+USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"
 CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
 LIMIT_S = 60
 
@@ -22,7 +23,7 @@ def free_port():
 
 
 def listening(port, certs):
-    """Returns the settings with which a server listens on the port, by TLS if there are certificates."""
+    """Returns the settings with which a server listens on the port; if there are certificates, by TLS."""
     if not certs:
         return [("port", str(port))]
     return [("port", "0"), ("tls-port", str(port)), ("tls-replication", "yes"), ("tls-auth-clients", "no"), ("tls-ca-cert-file", certs + "/ca.pem"),
@@ -50,7 +51,8 @@ class Sentinel(Redis):
         return int(self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
 
     def ready(self):
-        """Returns True if a failover is possible now: the Sentinels have a quorum, and the replica is healthy."""
+        """Returns True if a failover is possible now: the Sentinels have a quorum, and the replica is
+        healthy."""
         try:
             self.call("SENTINEL", "CKQUORUM", NAME)
             replicas = [dict(zip(r[::2], r[1::2])) for r in self.call("SENTINEL", "REPLICAS", NAME)]
@@ -60,7 +62,8 @@ class Sentinel(Redis):
 
 
 class Guarded:
-    """A master and a replica that a scenario uses instead of a single Redis. call() sends a command to the present master."""
+    """A master and a replica that a scenario uses instead of a single Redis. call() sends a command to the
+    present master."""
 
     def __init__(self, directory, tls=False):
         self.data = {}
@@ -123,7 +126,7 @@ class Guarded:
         return self.data[self.sentinels[0].master_port()]
 
     def kill_master(self):
-        """Kills the master, and waits until the Sentinels agree on another one."""
+        """Kills the master. Waits until the Sentinels agree on another master."""
         old = self.sentinels[0].master_port()
         self.data[old].kill()
         self.wait_other(old)

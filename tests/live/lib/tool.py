@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of `latchwork` beside a running application of a scenario."""
+"""Runs commands of `latchwork` beside a running application of a scenario."""
 import json
 import os
 import subprocess
@@ -14,7 +14,8 @@ def command(t, *args):
 
 
 def tool(t, *args, status=0, given=b""):
-    """Runs a command with --json and returns the lines that it prints. It must end with `status`; None allows any."""
+    """Runs a command with --json and returns the lines that it prints. The exit status must be `status`;
+    None allows any."""
     done = subprocess.run(command(t, *args) + ["--json"], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=LIMIT_S)
     if status is not None and done.returncode != status:
         raise Failure("%s: status %d: %s%s" % (" ".join(args), done.returncode, done.stdout.decode()[-500:], done.stderr.decode()[-500:]))
@@ -22,8 +23,8 @@ def tool(t, *args, status=0, given=b""):
 
 
 def begin(t, *args):
-    """Starts a command with --json in the background. Its output goes to a file, which lines() can read even after the command was
-    killed."""
+    """Starts a command with --json in the background. Its output goes to a file, so that lines() can read
+    the output even after the command was killed."""
     path = os.path.join(t.dir, "tool-%d.jsonl" % len(os.listdir(t.dir)))
     with open(path, "wb") as out:
         p = subprocess.Popen(command(t, *args) + ["--json"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=t.dir)
