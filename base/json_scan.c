@@ -264,7 +264,8 @@ bool lw_json_pointer_ok(const char *pointer) {
 
 static uint32_t mark_of(size_t n, char first) { return (uint32_t)n << 8 | (unsigned char)first; }
 
-/* Returns the mark of the step at `next`: the length and the first byte of its unescaped name, in one number. */
+/* Returns the mark of the pointer's step (the text up to the next '/') that begins at `next`: the length and the first byte of the
+ * unescaped step, in one number. */
 static uint32_t mark_step(const char *next) {
     if (!*next) return 0;
     const char *p = next + 1;
@@ -323,9 +324,8 @@ static bool is_index(const char *next, size_t index) {
     return n && (!*p || *p == '/') && v == index;
 }
 
-/* Moves on by one step each path that leads to the container opened last, if its next step is the member `name` or, with
- * name NULL, the element `index`. Returns false if no path was moved. A value found earlier under the same name is
- * forgotten. */
+/* Moves on by one step each path that leads to the container opened last, if the path's next step is the member `name` or, if `name` is
+ * NULL, the element `index`. Returns false if the scan moved no path. A value found earlier under the same name is forgotten. */
 static bool enter(struct scan *s, const struct lw_bytes *name, size_t index) {
     bool any = false;
     uint32_t mark = name ? mark_of(name->n, name->n ? *name->p : '\0') : 0;

@@ -45,7 +45,7 @@ static void finish_dedup(struct lw_loader *l) {
     if (!has_id && c->dedup.window_s) lw_problem_warn(l->problems, "dedup.window_s: no effect while dedup.id is \"offset\"");
 }
 
-/* Returns true if a worker knows the next messages of a key while one of them runs. It knows them only if messages run ahead
+/* Returns true if a worker knows the next messages of a key while one of them runs. The worker knows them only if messages run ahead
  * (consumer/worker/hold.c). */
 static bool knows_followers(const struct lw_config *c) {
     return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business && c->queue.on_busy == LW_BUSY_PARK;

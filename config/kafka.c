@@ -38,7 +38,7 @@ static const char *refused(const char *name, const char *value) {
 }
 
 /* Lets librdkafka check the property. Its error text may quote the value, which may be a secret or
- * come from a variable, so the text is shown only with `quote`, or if the property is unknown. */
+ * come from a variable, so the text is shown only if `quote` is true or the property is unknown. */
 static void ask_librdkafka(struct lw_loader *l, const char *path, const struct lw_property *p, bool quote) {
     char text[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
@@ -127,7 +127,8 @@ static void finish_protocol(struct lw_loader *l) {
     };
     const char *protocol = property(l->c, "group.protocol");
     l->c->kafka.new_protocol = protocol && !strcasecmp(protocol, "consumer");
-    /* In the new group protocol the broker refuses a static member that comes back until the session of its dead process has ended. */
+    /* A worker is a static member only if kafka.member_id asks for it: in the new group protocol the broker refuses a restarted static
+     * member until the session of the dead process has ended. */
     if (l->c->kafka.new_protocol && !l->c->kafka.member_id) l->c->kafka.dynamic = true;
     for (size_t i = 0; l->c->kafka.new_protocol && i < sizeof moved / sizeof *moved; i++)
         if (property(l->c, moved[i][0]))
@@ -142,7 +143,8 @@ static const char *mechanism(const struct lw_config *c) {
     return given ? given : property(c, "sasl.mechanisms");
 }
 
-/* Checks where tokens come from: librdkafka makes an unsigned token itself, or gets a signed one by OIDC. It has no other source. */
+/* Checks where tokens come from: librdkafka makes an unsigned token itself, or gets a signed one by OIDC. No other source of tokens exists.
+ */
 static void finish_oauth(struct lw_loader *l) {
     const char *method = property(l->c, "sasl.oauthbearer.method"), *own = property(l->c, "enable.sasl.oauthbearer.unsecure.jwt");
     if ((method && !strcasecmp(method, "oidc")) || (own && same_value("true", own))) return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out what the loaded librdkafka can do, and what it cannot. This is known only at run time, by its version and the features compiled
- * into it, since a program that was built with one version may run with another. One table has every limit that concerns us
- * (config/librdkafka.c). `check` and every start report each limit that concerns the configuration, before the limit causes a misleading
- * error of a broker. */
+/* Finds out what the loaded librdkafka can do, and what it cannot. Both are known only at run time, from the library's version and the
+ * features compiled into it, because a program that was built with one version may run with another. One table has every limit that
+ * concerns us (config/librdkafka.c). `check` and every start report each limit that concerns the configuration, before the limit causes a
+ * misleading error of a broker. */
 #ifndef LW_CONFIG_LIBRDKAFKA_H
 #define LW_CONFIG_LIBRDKAFKA_H
 

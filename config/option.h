@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For the files of config/ alone: a row of the table of keys, and the data that the functions of config/ share. */
+/* This header is for the files of config/ alone. It declares a row of the table of keys, and the data that the files share.
+ */
 #ifndef LW_CONFIG_OPTION_H
 #define LW_CONFIG_OPTION_H
 
@@ -53,7 +54,7 @@ struct lw_option {
     const char *dflt;         /* the default as JSON text, read as if it had been given; NULL: computed, or none */
     const char *dflt_text;    /* the default as the reference page words it, if dflt is NULL */
     const char *form;         /* the form of a value as the reference page words it, for LW_OPT_CUSTOM */
-    const char *unless[2];    /* no default if one of these keys or sections is given */
+    const char *unless[2];    /* the default does not apply if one of these keys or sections is given */
     bool required;
     bool secret; /* the text of an LW_OPT_TEXT is never shown */
     void (*take)(struct lw_loader *l, const struct lw_option *o, json_t *value);

@@ -15,7 +15,7 @@ const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char
     return NULL;
 }
 
-/* The rest of a path behind this prefix is one name, because names of Kafka properties contain dots. */
+/* Everything behind this prefix of a path is one name, because names of Kafka properties contain dots. */
 static const char properties[] = "kafka.properties.";
 
 static json_t *value_of(const char *text) {

@@ -11,7 +11,7 @@
 json_t *lw_show_name(const struct lw_config *c) { return json_string(c->name); }
 json_t *lw_show_key_from(const struct lw_config *c) { return json_string(c->key.from_text); }
 
-/* Returns NULL, so that nothing is shown, if no id is configured: the host's name is used then. */
+/* Returns NULL if no id is configured. The host's name is used then, and nothing is shown. */
 json_t *lw_show_member_id(const struct lw_config *c) {
     if (c->kafka.dynamic) return json_string("off");
     return c->kafka.member_id ? json_string(c->kafka.member_id) : NULL;
@@ -58,7 +58,7 @@ json_t *lw_show_nodes(const struct lw_config *c) { return show_list(c->redis.clu
 
 json_t *lw_show_db(const struct lw_config *c) { return c->redis.db ? json_integer(c->redis.db) : NULL; }
 
-/* These two functions return NULL for the default, so that it is not shown, because most fleets use no TLS at all. */
+/* These two functions return NULL for the default, which is then not shown, because most fleets use no TLS at all. */
 json_t *lw_show_sentinel_verify(const struct lw_config *c) { return c->redis.sentinel.tls.no_verify ? json_false() : NULL; }
 json_t *lw_show_tls_verify(const struct lw_config *c) { return c->redis.tls.no_verify ? json_false() : NULL; }
 

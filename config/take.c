@@ -36,7 +36,7 @@ const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX
 
 /* ---- simple kinds ---- */
 
-/* Returns true if the value is an integer, also as the text of an expanded variable: "${WORKERS:-2}". */
+/* Returns true if the value is an integer, or a string that became one when a variable was expanded, such as "${WORKERS:-2}". */
 static bool as_integer(const struct lw_loader *l, json_t *v, int64_t *out) {
     if (json_is_integer(v)) return *out = json_integer_value(v), true;
     if (!json_is_string(v) || !lw_was_expanded(l, v)) return false;
@@ -264,7 +264,7 @@ void lw_take_nodes(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     take_addresses(l, o, v, &a);
 }
 
-/* This key is no LW_OPT_INT, because its number is shown only if it was given. */
+/* The key redis.db has a kind of its own, and not LW_OPT_INT, because its value is shown only if the configuration gives it. */
 void lw_take_db(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     int64_t n;

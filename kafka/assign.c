@@ -123,7 +123,7 @@ static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a
     p->candidate.offset = -1;
     s->checked_ms = 0;
     p->queue = rd_kafka_queue_get_partition(s->rk, a->topic, a->partition);
-    if (p->queue) { /* must come before rd_kafka_assign(); kafka/source.c says why */
+    if (p->queue) { /* switch forwarding off before rd_kafka_assign(): kafka/source.c says why */
         uint64_t one = 1;
         rd_kafka_queue_forward(p->queue, NULL);
         rd_kafka_queue_io_event_enable(p->queue, s->fd, &one, sizeof one);
@@ -255,7 +255,7 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         bool lost = rd_kafka_assignment_lost(rk);
         lw_debug("kafka: %d partitions %s", list->cnt, lost ? "lost" : "revoked");
-        lw_source_unassigned(s); /* must come before `revoke`, which may wait for handlers */
+        lw_source_unassigned(s); /* update the state first, because `revoke` may wait for handlers */
         revoke(s, list, lost);
     } else {
         lw_error("kafka: rebalance failed: %s", rd_kafka_err2str(code));

@@ -25,7 +25,7 @@ static const struct setting consumer_defaults[] = {
     {"queued.max.messages.kbytes", "16384"},
 };
 
-/* More defaults, for the classic group protocol only; in the new one the broker decides these. */
+/* More defaults, for the classic group protocol only; in the new group protocol the broker decides these values. */
 static const struct setting classic_defaults[] = {
     {"partition.assignment.strategy", "range"}, /* before librdkafka 2.6.1 cooperative-sticky can loop for ever */
     {"session.timeout.ms", "15000"},            /* five heartbeats; for this long nobody reads the partitions of a dead host */
@@ -70,7 +70,7 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
     /* A warning is enough, because librdkafka keeps trying to reach a broker. */
     if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR"))) to = LW_LOG_WARN;
     if (!strcmp(facility, "SSLCERTVRFY"))
-        to = LW_LOG_DEBUG; /* librdkafka logs this with each attempt, and kafka/explain.c tells the reason */
+        to = LW_LOG_DEBUG; /* librdkafka repeats this line with each attempt, and kafka/explain.c gives the reason */
     if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
 }
 

@@ -117,7 +117,7 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
         snprintf(out, LW_EXPLAINED_MAX, "%s may not %s %s%s; allow %s on it (%s)", who, right, topic ? "topic " : "a topic",
                  topic ? topic : "", right, text);
     else if (code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED && c->dead.topic)
-        /* a broker answers this if an idempotent producer may write to no topic at all */
+        /* a broker answers with this code if an idempotent producer may write to no topic at all */
         snprintf(out, LW_EXPLAINED_MAX,
                  "%s may not WRITE topic %s; allow WRITE on it, and on a broker before 2.8 also IDEMPOTENT_WRITE on the cluster (%s)", who,
                  c->dead.topic, text);

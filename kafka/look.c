@@ -4,7 +4,7 @@
  *
  * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 it fails an assertion and ends the process if
  * the coordinator goes away during the request (rd_kafka_enq_once_del_source_return);
- * tests/live/test_kafka.py:broker_killed has shown that. */
+ * tests/live/test_kafka.py:broker_killed has shown this failure. */
 #include "kafka/private.h"
 
 #include "base/bytes.h"

@@ -12,8 +12,8 @@
 
 enum { DESTROY_MS = 3000 };
 
-/* The two clients. A broker accepts or rejects a whole batch, so a letter that was rejected in a batch is sent once more by
- * the second client, which sends each letter alone. Only then does a rejection concern that letter. */
+/* A sink has two clients. A broker accepts or rejects a whole batch, so a dead letter that was rejected in a batch is sent once more by the
+ * second client, which sends each letter alone. Only the second rejection proves that the letter itself is at fault. */
 enum { BATCHED, ALONE, CLIENTS };
 
 struct lw_sink {

@@ -221,9 +221,9 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
     return 0;
 }
 
-/* Serves rebalances (in the callback) and errors. If a record comes here, it is delivered: it was fetched before its partition got a queue
- * of its own, so it is in order. librdkafka's code suggests that no record comes here. This call also tells librdkafka that we are alive
- * (max.poll.interval.ms). */
+/* Serves rebalances (in the callback) and errors. A record that comes here is delivered as well, and is in order, because it was fetched
+ * before its partition got a queue of its own (librdkafka's code suggests that none ever comes). Reading this queue also tells librdkafka
+ * that we are alive (max.poll.interval.ms). */
 static int serve_consumer_queue(struct lw_source *s) {
     int n = 0;
     rd_kafka_message_t *m;
@@ -265,7 +265,7 @@ int lw_source_poll(struct lw_source *s, int max) {
     if (!s->dead) lw_source_check(s);
     if (s->dead) return n;
     if (n < max) n += read_parts(s, max - n);
-    if (n >= max) lw_source_wake(s); /* there may be more, and librdkafka wakes us only for queues that were empty */
+    if (n >= max) lw_source_wake(s); /* more records may be queued, and librdkafka wakes us only for queues that were empty */
     return n;
 }
 

@@ -44,9 +44,8 @@ struct lw_group_offset {
 struct lw_source_events {
     void (*assign)(void *ctx, const struct lw_assigned *a);
     /* Partitions go to other members. The callee finishes its work, commits
-     * (lw_source_commit_sync) and forgets the partitions before it returns. `lost`: they are gone
-     * already, and nothing can be committed. All partitions of a rebalance come in one call, so
-     * that they drain together. */
+     * (lw_source_commit_sync) and forgets the partitions before it returns. `lost`: the partitions are gone already, and nothing can be
+     * committed. All partitions of a rebalance come in one call, so that they drain together. */
     void (*revoke)(void *ctx, const uint32_t *gens, size_t n, bool lost);
     /* Delivers a record. The callee owns `m` and must call rd_kafka_message_destroy(), on any thread. */
     void (*record)(void *ctx, uint32_t gen, rd_kafka_message_t *m);
@@ -70,7 +69,7 @@ struct lw_source *lw_source_open(const struct lw_config *c, const char *member_i
  * the partitions that are not held back. Does not block, but a rebalance takes as long as its callbacks.
  * Returns how many records were delivered. Call it at least once a second. */
 int lw_source_poll(struct lw_source *s, int max);
-int lw_source_fd(struct lw_source *s); /* becomes readable when there may be something to poll; the caller empties it */
+int lw_source_fd(struct lw_source *s); /* returns an eventfd, readable when there may be something to poll; the caller empties it */
 void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold);
 /* Goes on reading at `offset`; nothing fetched before is delivered afterwards. Returns -1 if this
  * did not succeed in time; the partition must then be treated as lost. */
@@ -116,8 +115,8 @@ void lw_source_decline(struct lw_source *s);
 /* Makes lw_source_close() keep a static member's place in the group: a process that joins with the same id
  * within session.timeout.ms gets the partitions back without a rebalance. */
 void lw_source_keep_place(struct lw_source *s);
-/* These functions tell why `fatal` was called. fenced: another member joined with our member_id. refused: a restart would fail in the same
- * way. */
+/* These functions tell why `fatal` was called. lw_source_fenced(): another member joined with our member_id. lw_source_refused(): a restart
+ * would fail in the same way. */
 bool lw_source_fenced(const struct lw_source *s);
 bool lw_source_refused(const struct lw_source *s);
 /* Requests the commits of the group without waiting: those for the configured topics or, with `all`, for all

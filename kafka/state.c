@@ -123,8 +123,8 @@ static bool still_missing(struct lw_source *s, const char *topic) {
     return missing;
 }
 
-/* Notes that the topics of an assignment exist. Only a metadata request can tell this for a topic of which this worker
- * got no partition. */
+/* Notes that the topics of an assignment exist. If this worker got no partition of a topic, only a metadata request can tell whether the
+ * topic exists. */
 void lw_source_assigned(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     struct lw_kafka_look *k = &s->look;
     k->assigned = !s->dead;

@@ -13,7 +13,7 @@
 
 enum {
     LOOK_MS = 5000,       /* mutex, semaphore: the first in line tries again after this time at the latest */
-    LOOK_QUEUE_MS = 1000, /* fair, read/write: the first in line tries again after this time, because an attempt is a sign of life */
+    LOOK_QUEUE_MS = 1000, /* fair, read/write: the same limit, shorter because only an attempt shows Redis that this client is alive */
     POLL_MIN_MS = 10,     /* bounds of the random wait between attempts if nobody announces releases */
     POLL_MAX_MS = 100,
     BACKOFF_MAX_MS = 1000,
@@ -39,7 +39,8 @@ static int64_t look_after_ms(const struct lw_take *t, bool told) {
     int64_t most = lw_one_queues(t->lock) ? LOOK_QUEUE_MS : LOOK_MS;
     most = most - most / 5 + (int64_t)lw_random((uint64_t)most * 2 / 5);
     if (left <= 0) return most;
-    int64_t spread = left / 8 < 50 ? left / 8 : 50; /* clients that wait for the same expiry attempt at different times */
+    /* Random delay, so that clients which wait for the same expiry do not try all at once. */
+    int64_t spread = left / 8 < 50 ? left / 8 : 50;
     left += 1 + (int64_t)lw_random((uint64_t)spread + 1);
     return left < most ? left : most;
 }
@@ -143,7 +144,7 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
     enum lw_took took = LW_HELD;
     struct lw_waking *waking = atomic_load(&c->waking);
     bool line = deadline_ms && waking && lw_wait_has_line(waking, lw_one_wait_name(l));
-    if (!line) took = try_once(&w.take, &why); /* attempt at once only if nobody stands in line */
+    if (!line) took = try_once(&w.take, &why); /* if nobody stands in line, try at once */
     enum latchwork_result result = LATCHWORK_LOCK_OK;
     if (took != LW_TAKEN && !deadline_ms) {
         result = took == LW_FAILED ? LATCHWORK_LOCK_ERROR : is_held(&w.take, &why);

@@ -231,7 +231,7 @@ static void send_again(struct lw_call *call) {
 
 static int64_t pause_ms(int hop) { return (hop < 5 ? 2 << hop : 50) + (int64_t)lw_random(10); }
 
-/* Decides whether the call is sent again after this refusal, and pauses if it is to go to the same server. */
+/* Decides whether the call is sent again after this refusal, and pauses first if the call goes to the same server again. */
 static bool go_on(struct latchwork_client *c, const struct lw_turn *turn, int hop, int64_t until_ms) {
     if (hop >= HOPS_MAX || lw_boot_ms() >= until_ms || atomic_load(&c->interrupted)) return false;
     if (turn->wait) lw_sleep_ms(pause_ms(hop));

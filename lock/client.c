@@ -55,7 +55,7 @@ static void default_label(char *label) {
         if (strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == 0) *p = '-';
 }
 
-/* Reads the caller's options. A program that was built with an earlier version of the header has fewer of them. */
+/* Reads the caller's options. A program that was built with an earlier version of the header passes fewer options. */
 static bool read_options(const struct latchwork_client_options *given, struct latchwork_client_options *o, struct latchwork_error *error) {
     *o = (struct latchwork_client_options){0};
     if (!given) return true;
@@ -89,7 +89,7 @@ static bool take_options(struct latchwork_client *c, const struct latchwork_clie
 
 /* --- opening and closing ---------------------------------------------------------------------------------------------------------- */
 
-/* Sets the fields that free_client() frees. */
+/* Takes over the options and the target. The caller calls free_client() even after a failure. */
 static bool fill_in(struct latchwork_client *c, struct lw_target *t, const struct latchwork_client_options *o,
                     struct latchwork_error *error) {
     if (!take_options(c, o, error) || !watch_forks(error) || !lw_random_hex(c->id, sizeof c->id, error)) return false;
@@ -114,7 +114,7 @@ static void free_client(struct latchwork_client *c, bool child) {
     free(c);
 }
 
-/* Opens a client for the target, which it takes over even on failure. */
+/* Opens a client for the target, and takes over the target even if this fails. */
 static struct latchwork_client *open_target(struct lw_target *t, const struct latchwork_client_options *o, struct latchwork_error *error) {
     struct latchwork_client *c = calloc(1, sizeof *c);
     if (!c || !fill_in(c, t, o, error)) {
@@ -174,7 +174,7 @@ void latchwork_client_interrupt(struct latchwork_client *c) {
     if (!c) return;
     atomic_store(&c->interrupted, true);
     if (!lw_client_ok(c, NULL)) return;
-    pthread_mutex_lock(&c->start); /* wait for a start that is under way; a thread that starts later sees `interrupted` */
+    pthread_mutex_lock(&c->start); /* wait until threads that are being started exist; a thread that starts later sees `interrupted` */
     struct lw_waking *waking = atomic_load(&c->waking);
     pthread_mutex_unlock(&c->start);
     if (waking) lw_waking_rouse(waking);

@@ -4,8 +4,8 @@
  *     lw_call_script() → lw_call_key() → lw_call_add()… → lw_client_call() → freeReplyObject()
  *
  * A call uses an idle connection or opens one. If that connection breaks or stays silent, the client also closes all idle connections to
- * that server, since they are likely dead as well, and sends the call once more on a new connection. So every call may be sent twice, which
- * is safe because each call names its token.
+ * that server, since they are likely dead as well, and sends the call once more on a new connection. So every call may be sent twice.
+ * Sending a call twice is safe, because each call names its token.
  *
  * In a cluster, a call goes to the owner of the slot of its first key. If that node refuses the call because the slot is elsewhere or is
  * being moved, nothing was executed, and the call is sent to the node that the refusal names (MOVED, ASK), or to the same one after a pause
@@ -51,7 +51,7 @@ struct latchwork_client {
     size_t n_peers;
     uint64_t peer_ids;           /* number of peers made so far */
     struct lw_slot_table *table; /* NULL: there is one server, which is peer[0] */
-    int slot;                    /* in a cluster, the slot to ask if a call names no key; LW_ANY_SLOT: any */
+    int slot;                    /* in a cluster, the slot whose owner gets the calls that name no key; LW_ANY_SLOT: any node gets them */
 
     pthread_mutex_t start; /* guards the start of the threads, which are started when first needed */
     _Atomic(struct lw_keeper *) keeper;
@@ -81,8 +81,8 @@ enum latchwork_result lw_lock_no_memory(struct latchwork_error *error);
 /* Returns the error code for a broken connection: MEMORY if an allocation failed, otherwise CONNECT. */
 int lw_broken_code(enum lw_redis_error error);
 
-/* Does what latchwork_client_open() does for a server whose address is asked for before each connection. Takes over *servers, even if it
- * fails, and leaves it empty. `where` is the server's name in errors. */
+/* Does what latchwork_client_open() does, for a server whose address must be found anew before each connection. Takes over *servers, even
+ * after a failure, and leaves *servers empty. `where` is the server's name in errors. */
 struct latchwork_client *lw_client_open_servers(struct lw_redis_servers *servers, int shard, const char *where,
                                                 struct latchwork_error *error);
 /* Returns false, with the error, if this process is a child of the one that opened the client. */
@@ -102,9 +102,9 @@ void lw_call_number(struct lw_call *call, int64_t n);
 /* Makes a call. Returns a reply that is not an error, or NULL with *error. */
 redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error);
 
-/* Returns a connection of the pool of the slot's owner, for several commands in a row. */
+/* Returns a connection to the slot's owner, from the pool, for several commands in a row. */
 struct lw_redis *lw_client_get(struct latchwork_client *c, int slot, struct latchwork_error *error);
-/* Returns a connection of the pool of a peer. */
+/* Returns a connection to a peer, from the peer's pool. */
 struct lw_redis *lw_client_get_at(struct latchwork_client *c, uint64_t peer, struct latchwork_error *error);
 /* Gives a connection back to its pool. If the connection is broken, closes it, and the idle connections to the same server as well. */
 void lw_client_put(struct latchwork_client *c, struct lw_redis *redis);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { RENEW_TRIES = 3 }; /* tries of a renewal by hand that overlaps with automatic ones */
+enum { RENEW_TRIES = 3 }; /* how often a renewal by hand is sent if automatic renewals overlap with it */
 
 /* --- locks ---------------------------------------------------------------------------------------------------------------------- */
 
@@ -196,7 +196,7 @@ static uint64_t this_thread(void) {
     return me;
 }
 
-/* Returns the hold that this owner already has, or NULL. Raises its count unless the hold is lost. */
+/* Returns the hold that this owner already has, or NULL. Raises the hold's count unless the hold is lost. */
 static struct latchwork_hold *find_owned(struct latchwork_lock *l, uint64_t owner, bool is_thread) {
     pthread_mutex_lock(&l->mutex);
     struct latchwork_hold *h = l->owned;
@@ -339,7 +339,7 @@ void latchwork_hold_forget(struct latchwork_hold *h) {
 
 /* --- in between --------------------------------------------------------------------------------------------------------------------- */
 
-/* Waits until no renewal of the hold is under way, at most limit_ms. Returns false if one still is. */
+/* Waits until no renewal of the hold is under way, at most limit_ms. Returns false if one still is under way. */
 static bool wait_renewed(struct latchwork_hold *h, int64_t limit_ms) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -376,7 +376,7 @@ enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl
         enum latchwork_result result = renew_once(h, ttl_ms, &overlap, error);
         bool by_itself = h->lock->o.flags & LATCHWORK_FLAG_RENEW;
         if (result != LATCHWORK_LOCK_OK || !by_itself || !overlap || tries == RENEW_TRIES) return result;
-        /* An automatic renewal was under way, and Redis may have executed it last. */
+        /* Renew again: an automatic renewal was under way, and if Redis executed that one last, the lease has the wrong length. */
         if (!wait_renewed(h, h->lock->o.ttl_ms / 3)) return result;
     }
 }

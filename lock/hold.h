@@ -18,12 +18,12 @@ enum {
 };
 
 struct lw_lock_ops {
-    /* Attempts to take the lock until deadline_ms (0: once; INT64_MAX: for ever). If it returns OK, it has set the hold's token,
-     * value, fence and lease. */
+    /* Tries to take the lock until deadline_ms (0: once; INT64_MAX: for ever). Must set the hold's token, value, fence and lease before it
+     * returns OK. */
     enum latchwork_result (*acquire)(struct latchwork_lock *lock, struct latchwork_hold *hold, int64_t deadline_ms,
                                      struct latchwork_error *error);
     enum latchwork_result (*release)(struct latchwork_hold *hold, struct latchwork_error *error);
-    /* Extends the lease; with ttl_ms 0 it only checks whether the lock is held. If it returns OK, it has called lw_hold_leased(). */
+    /* Extends the lease or, if ttl_ms is 0, only checks whether the lock is held. Must call lw_hold_leased() before it returns OK. */
     enum latchwork_result (*keep)(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwork_error *error);
     /* Writes the call that extends a lease, so that many holds are renewed in one pipeline; the reply is the integer
      * 1 or 0. NULL: the kind has only `keep`. */
@@ -31,7 +31,7 @@ struct lw_lock_ops {
     uint64_t (*fence_at)(const struct latchwork_hold *hold, size_t i); /* fence of the i-th name; NULL: all names share one fence */
     void (*hold_fini)(struct latchwork_hold *hold);                    /* frees hold->more; may be NULL */
     void (*lock_fini)(struct latchwork_lock *lock);                    /* frees lock->more; may be NULL */
-    /* Each of the next three functions may be NULL; the result is then UNSUPPORTED. */
+    /* Each of the next three functions may be NULL; the public function then returns UNSUPPORTED. */
     enum latchwork_result (*show)(struct latchwork_lock *lock, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error);
     enum latchwork_result (*end)(struct latchwork_lock *lock, uint64_t *fence, struct latchwork_error *error);
     enum latchwork_result (*give_ttl)(struct latchwork_lock *lock, int64_t ttl_ms, struct latchwork_error *error);
@@ -58,7 +58,7 @@ struct latchwork_lock {
     _Atomic uint64_t seen; /* the largest fence that this lock has seen */
 
     pthread_mutex_t mutex;        /* guards `owned`, and the leases of holds */
-    pthread_cond_t renewed;       /* a hold has no renewal under way any more */
+    pthread_cond_t renewed;       /* signalled when a hold has no renewal under way any more */
     struct latchwork_hold *owned; /* reentrant locks only: the holds, one per owner */
     void *more;
 };
@@ -75,7 +75,7 @@ struct latchwork_hold {
     /* The lock's mutex guards the next three fields. */
     int renewals;     /* number of renewals that were sent and are not answered */
     bool overlap;     /* the last renewal began while another was under way */
-    int64_t least_ms; /* the earliest deadline that any of those renewals may have set */
+    int64_t least_ms; /* the earliest deadline that any renewal under way may have set */
     /* The keeper's mutex guards the next two fields. */
     bool kept;
     int64_t renew_ms; /* boot clock; time of the next renewal */
@@ -111,8 +111,8 @@ void lw_hold_leased(struct latchwork_hold *hold, int64_t sent_ms, int64_t ttl_ms
  * set. */
 void lw_hold_renew_begin(struct latchwork_hold *hold, int64_t now_ms, int64_t ttl_ms);
 bool lw_hold_renew_end(struct latchwork_hold *hold); /* returns whether another renewal overlapped with this one */
-/* Returns the TTL that an automatic renewal asks for at now_ms: the lock's, or the rest of a lease that was extended by hand, so that it is
- * not shortened. */
+/* Returns the TTL that an automatic renewal asks for at now_ms: the lock's TTL or, if the lease was extended by hand and more than that is
+ * left, the rest of the lease. */
 int64_t lw_hold_keep_ttl(const struct latchwork_hold *hold, int64_t now_ms);
 /* Marks the hold as lost and calls its callback, both at most once. */
 void lw_hold_lose(struct latchwork_hold *hold, enum latchwork_loss why);

@@ -14,7 +14,7 @@ enum {
     SLEEP_MAX_MS = 60000,
     LINKS_MAX = 64, /* maximum number of nodes of a cluster to which there is a connection at the same time */
     SHARE = 4,      /* divisor: in a cluster one node may use at most 1/SHARE of the time until the next hold is given up */
-    REST = 1,       /* a node that did not answer after a wait gets no request for REST times as long as the wait */
+    REST = 1,       /* after the keeper has waited for a node in vain, the node gets no request for REST times as long */
 };
 
 /* The keeper's connection to one server. */
@@ -55,7 +55,7 @@ static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
 static int64_t give_up_ms(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) / 3; }
 static bool at_its_end(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) >= h->end_ms; }
 
-/* Returns when to renew the hold: after a third of its lease. */
+/* Returns the time at which to renew the hold: after a third of its lease. */
 static int64_t next_renewal_ms(const struct latchwork_hold *h) {
     int64_t ttl_ms = atomic_load(&h->ttl_ms);
     return at_its_end(h) ? INT64_MAX : atomic_load(&h->deadline_ms) - ttl_ms + ttl_ms / 3;
@@ -158,8 +158,8 @@ static struct link *link_to(struct lw_keeper *k, uint64_t peer) {
     return link;
 }
 
-/* Closes the link to a server that has not answered since the time since_ms. In a cluster the keeper then sends nothing to the server for a
- * while. */
+/* Closes the link to a server that has not answered since since_ms (boot clock). In a cluster the keeper then sends nothing to that server
+ * for a while. */
 static void give_rest(struct lw_keeper *k, struct link *link, int64_t since_ms) {
     int64_t now = lw_boot_ms();
     hang_up(link);

@@ -25,7 +25,7 @@ struct lw_line {
     int64_t look_ms; /* boot clock; when the first in line attempts although nothing was announced; 0: at once */
     /* The next fields are for a cluster. Only the listening thread uses them, except `up` and empty_ms. */
     int slot;
-    bool up;                     /* the subscription works, so that messages come */
+    bool up;                     /* the subscription works, so messages come */
     struct lw_ear *ear;          /* the ear on which the line is subscribed, or soon will be; NULL: none */
     bool asked;                  /* SSUBSCRIBE was sent and is not answered */
     struct lw_line *asked_after; /* the next line whose SSUBSCRIBE was sent to the same ear */
@@ -41,8 +41,8 @@ struct lw_waking {
     int rouse_fd; /* eventfd that wakes the thread */
     atomic_bool stopping;
     atomic_bool up;        /* one server: the subscription works */
-    atomic_bool changed;   /* cluster: a line came or went */
-    atomic_bool moved;     /* cluster: slots have other owners */
+    atomic_bool changed;   /* cluster: a line was added or became empty */
+    atomic_bool moved;     /* cluster: slots have moved to other owners */
     atomic_bool plain;     /* cluster: channels are not sharded */
     pthread_mutex_t mutex; /* guards all fields below */
     pthread_condattr_t monotonic;

@@ -41,7 +41,7 @@ struct lw_slot_table {
 /* What a reply says about where a slot is. */
 struct lw_turn {
     uint64_t ask;   /* the peer to ask once, after ASKING; 0: none */
-    bool wait;      /* nobody serves the slot now, or its keys are on two nodes */
+    bool wait;      /* wait before the next try: nobody serves the slot now, or its keys are on two nodes */
     bool half_done; /* a script stopped in the middle, so the call may have taken effect */
 };
 
@@ -52,9 +52,9 @@ bool lw_peers_open(struct latchwork_client *c, struct lw_cluster *cluster, struc
 void lw_peers_close(struct latchwork_client *c, bool child);
 
 /* Returns the id of the owner of a slot, which may be LW_ANY_SLOT, or 0 with *error. Reads the map, within timeout_ms, if the owner is
- * unknown. In a client of one server this is that server. */
+ * unknown. A client of one server returns that server. */
 uint64_t lw_peer_of(struct latchwork_client *c, int slot, int64_t timeout_ms, struct latchwork_error *error);
-/* Does the same without reading the map: returns 0 if the owner is unknown. */
+/* Does what lw_peer_of() does, but never reads the map: returns 0 if the owner is unknown. */
 uint64_t lw_peer_known(struct latchwork_client *c, int slot);
 /* Copies the address of a peer. Returns false if there is no such peer, or an allocation failed. */
 bool lw_peer_url(struct latchwork_client *c, uint64_t peer, struct lw_redis_url *out);

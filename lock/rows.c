@@ -65,7 +65,7 @@ static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latch
         lw_call_text(&c, is_plain(h->lock));
         int64_t some = ask_number(h->lock, &c, error);
         *sent_again = *sent_again || c.sent_again;
-        if (some < 0) return -1; /* release no more rows: their locks end with their leases */
+        if (some < 0) return -1; /* give up after an error: the locks of the other rows end with their leases */
         dropped += some;
     }
     return dropped;
@@ -242,7 +242,7 @@ static void end_sub_holds(struct taking *t) {
         struct latchwork_hold *h = t->sub[i];
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
-        if (strcmp(h->token, t->hold->token)) { /* the row got a token of its own after its first grant came too late */
+        if (strcmp(h->token, t->hold->token)) { /* the row has another token than the hold if its first grant came too late */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
         }

@@ -13,7 +13,7 @@ void lw_target_free(struct lw_target *t) {
     *t = (struct lw_target){0};
 }
 
-/* Replaces *to by a copy of `from`, unless that is NULL. */
+/* Replaces *to by a copy of `from`, unless `from` is NULL. */
 static bool put_text(char **to, const char *from) {
     if (!from) return true;
     free(*to);

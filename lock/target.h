@@ -18,8 +18,8 @@ struct lw_target {
 /* Fills in the target from the arguments of latchwork_client_open(). Returns false with *error; the target must be freed in any case,
  * unless its fields were taken over. */
 bool lw_target_take(const char *url, const struct latchwork_client_options *options, struct lw_target *t, struct latchwork_error *error);
-/* Turns the servers of an application into the target for one of its shards. Takes over what it needs of *servers, which the caller still
- * frees. Returns false if an allocation failed. */
+/* Turns the servers of an application into the target for one of its shards. Takes over a part of *servers; the caller still frees
+ * *servers. Returns false if an allocation failed. */
 bool lw_target_of(struct lw_redis_servers *servers, int shard, const char *where, struct lw_target *t);
 void lw_target_free(struct lw_target *t);
 

@@ -203,7 +203,7 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error) {
         for (int i = 0; i < ROUNDS && !known; i++) known = take_round(&b, t, &took, error);
         bool broken = b.redis->err != 0, turned = b.turned;
         end(&b);
-        if (!known) { /* other clients changed the key in every round */
+        if (!known) { /* give up, because other clients changed the key in every round */
             t->left_ms = 1;
             return LW_HELD;
         }

@@ -95,7 +95,7 @@ void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const stru
 
 /* --- settle --------------------------------------------------------------------------------------------------------------------------- */
 
-/* The part of a settle call that concerns one lane. */
+/* An item: the part of a settle call that concerns one lane. */
 struct lw_settle_item {
     int value; /* index of the lock's value among the values of the call */
     int n_done;

@@ -31,7 +31,7 @@ static size_t put_varint(unsigned char *out, uint64_t v) {
     return n;
 }
 
-/* Reads one varint. Returns false at the end of the bytes, or if it does not fit 64 bits. */
+/* Reads one varint. Returns false at the end of the bytes, or if the number does not fit 64 bits. */
 static bool get_varint(const unsigned char *p, size_t n, size_t *at, uint64_t *v) {
     assert(v && *at <= n);
     *v = 0;
@@ -151,7 +151,7 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
         if (!unpack_one(packed, n, &at, from, k == 0, &r))
             return lw_fail(err, "corrupt commit metadata: range %zu after offset %" PRId64 " is impossible", k, from);
         from = r.hi;
-        if (count < max) out[count++] = r; /* if the caller can't hold all, the highest are left out */
+        if (count < max) out[count++] = r; /* if the caller has no room for all ranges, the highest are left out */
     }
     return (int)count;
 }

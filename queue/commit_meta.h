@@ -8,7 +8,7 @@
  * FLEET is 16 hex digits that name the Redis of the fleet. RANGES is base64url of varint deltas relative to
  * the committed offset; in lw2 it may be empty. CHECKSUM is 8 hex digits of XXH32 over the committed offset
  * and the text before it. The text has at most LW_META_MAX bytes and no NUL (librdkafka below 2.6.1
- * corrupts metadata with a NUL). Ranges that do not fit are left out, highest first: metadata is a hint.
+ * corrupts metadata with a NUL). Ranges that do not fit are left out, highest first, because the metadata need not be complete.
  * Text of any other form is foreign; a wrong checksum or an impossible range is corrupt. Both decode to
  * nothing, with a reason. Nothing here does I/O. */
 #ifndef LW_QUEUE_COMMIT_META_H

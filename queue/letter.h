@@ -6,7 +6,7 @@
  *                                              as Spring for Apache Kafka writes them: numbers are big-endian, of 4, 8 and 8 bytes
  *     x-original-topic                         as Spring Cloud Stream writes it
  *
- * They stand behind the message's own, so a reader that takes the last header of a name finds these. */
+ * These headers stand behind the message's own, so a reader that takes the last header of a name finds the letter's. */
 #ifndef LW_QUEUE_LETTER_H
 #define LW_QUEUE_LETTER_H
 
@@ -27,7 +27,7 @@ struct lw_letter {
     unsigned char partition_be[4], offset_be[8], timestamp_be[8];
 };
 
-/* Writes the headers that the letter adds, and returns their number. They point into the letter. */
+/* Writes the headers that the letter adds, and returns their number. Their values point into the letter. */
 size_t lw_letter_headers(struct lw_letter *l, struct lw_header out[LW_LETTER_HEADERS]);
 /* Returns whether a letter adds a header of this name. */
 bool lw_letter_adds(struct lw_bytes name);

@@ -188,7 +188,7 @@ static int fits(const struct lw_slot_map *m, int slot, struct lw_err *why) {
     return lw_fail(why, "its map has no owner of slot %d", slot);
 }
 
-/* Says what a search for a slot's owner wants, and holds the map that it finds. */
+/* Says what a search for a slot's owner looks for, and holds the map that the search finds. */
 struct wanted {
     int slot;
     struct lw_slot_map *map;

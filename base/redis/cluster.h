@@ -50,7 +50,7 @@ void lw_cluster_close(struct lw_cluster *c); /* ignores NULL */
  * the answer of each node. */
 /* Sets *out to a map in which this slot has an owner, or to any map if `slot` is -1. */
 int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err);
-/* Finds the owner of a slot, with the login for it. The caller frees *out. */
+/* Finds the owner of a slot, and fills in the login for that server. The caller frees *out. */
 int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err);
 /* Reports that the owner found last was of no use, so that the next search begins with another node. */
 void lw_cluster_doubt(struct lw_cluster *c);

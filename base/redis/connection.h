@@ -25,9 +25,9 @@ struct lw_redis {
     struct lw_stream stream;
     redisReader *reader;
     struct lw_text out; /* bytes that were appended and not sent yet */
-    void *owner;        /* for the caller, who sets and reads it */
+    void *owner;        /* set and read by the caller alone */
     enum lw_redis_error err;
-    char why[256]; /* "" while err is LW_REDIS_FINE */
+    char why[256]; /* text of the error; "" while err is LW_REDIS_FINE */
 };
 
 /* Connects, then logs in; each of the two may take connect_ms. Later answers may take answer_ms. client_name is the name in CLIENT LIST, or
@@ -49,12 +49,12 @@ void lw_redis_append_argv(struct lw_redis *c, int argc, const char **argv, const
 redisReply *lw_redis_ask(struct lw_redis *c, const char *format, ...);
 redisReply *lw_redis_ask_argv(struct lw_redis *c, int argc, const char **argv, const size_t *len);
 
-/* These functions are for callers that poll. lw_redis_send() writes all of p, or sets c->err. lw_redis_read() reads once (false: c->err is
- * set). lw_redis_parsed() returns the next whole reply, or NULL, with c->err if the bytes are malformed. */
+/* These functions are for callers that poll. lw_redis_send() writes all of p, or sets c->err. lw_redis_read() reads once, and returns false
+ * if c->err is set. lw_redis_parsed() returns the next whole reply, or NULL, with c->err if the bytes are malformed. */
 void lw_redis_send(struct lw_redis *c, const char *p, size_t n);
 bool lw_redis_read(struct lw_redis *c);
 redisReply *lw_redis_parsed(struct lw_redis *c);
-/* Marks the connection as broken, unless it is already. */
+/* Marks the connection as broken, unless another error is already set. */
 void lw_redis_break(struct lw_redis *c, enum lw_redis_error err, const char *why);
 
 #endif

@@ -36,7 +36,7 @@ static bool quoted(const char *error, char *out) {
 /* Reads the command from an error like "… in LPUSH script: …", which pcall_ of queue/lua/parts/epoch.lua raises. */
 static bool caught(const char *error, char *out) {
     const char *end = NULL, *at = error;
-    while ((at = strstr(at, " script: "))) end = at++; /* the last match, because the error itself may contain these words */
+    while ((at = strstr(at, " script: "))) end = at++; /* takes the last match, because the error's own text may contain " script: " too */
     at = end;
     while (at && at > error && isupper((unsigned char)at[-1])) at--;
     if (!at || at == end || at - error < 4 || strncmp(at - 4, " in ", 4) != 0) return false;

@@ -24,7 +24,7 @@ size_t lw_finder_count(const struct lw_finder *f); /* returns lw_redis_servers_c
 /* None of the functions below blocks. A finding belongs to one thread. */
 struct lw_finding *lw_finding_open(struct lw_finder *f, int shard);
 void lw_finding_close(struct lw_finding *q);   /* ignores NULL */
-void lw_finding_ask(struct lw_finding *q);     /* asks; if an earlier question is not answered yet, only this one is answered */
+void lw_finding_ask(struct lw_finding *q);     /* asks for the server; an earlier question that has no answer yet is dropped */
 int lw_finding_fd(const struct lw_finding *q); /* readable when there is an answer; -1 if the servers are a list, which needs no wait */
 /* Returns 1 with *out, which the caller frees, once per answer; 0 if there is no answer yet; -1 with *err if the search failed. */
 int lw_finding_take(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err);

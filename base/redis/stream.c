@@ -197,7 +197,7 @@ int lw_stream_open(struct lw_stream *s, const struct lw_redis_url *at, int64_t t
 
 int lw_stream_block(struct lw_stream *s, int64_t timeout_ms, struct lw_err *err) {
     struct timeval limit = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
-    if (timeout_ms <= 0) limit.tv_usec = 1000; /* a limit of zero would mean for ever */
+    if (timeout_ms <= 0) limit.tv_usec = 1000; /* to the kernel a limit of zero means that there is none */
     if (setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) ||
         setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) || (!s->blocks && fcntl(s->fd, F_SETFL, 0)))
         return lw_fail(err, "%s", strerror(errno));

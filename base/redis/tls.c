@@ -97,7 +97,7 @@ static int fail_openssl(struct lw_err *err, const char *what, const char *file) 
     return lw_fail(err, "%s %s can't be used: %s", what, file, reason ? reason : "not in PEM form");
 }
 
-static int no_passphrase(char *p, int size, int writing, void *ctx) { /* keeps OpenSSL from asking on the terminal */
+static int no_passphrase(char *p, int size, int writing, void *ctx) { /* keeps OpenSSL from asking for a password on the terminal */
     (void)p, (void)size, (void)writing, (void)ctx;
     return 0;
 }

@@ -21,7 +21,7 @@ struct lw_tls {
     char *server_name; /* name that the server's certificate must have; NULL: the host of the URL */
 };
 
-/* Makes a deep copy in *out. Returns -1 if an allocation failed; *out is then empty. */
+/* Makes a deep copy of *from in *out. Returns -1 if an allocation failed; *out is then empty. */
 int lw_tls_copy(const struct lw_tls *from, struct lw_tls *out, struct lw_err *err);
 void lw_tls_free(struct lw_tls *t);
 

@@ -31,7 +31,7 @@ struct lw_redis_url {
 int lw_redis_url_parse(const char *text, struct lw_redis_url *out, struct lw_err *err);
 /* Parses host[:port] in the same way; default_port is used if the text has no port. */
 int lw_redis_address_parse(const char *text, int default_port, struct lw_redis_url *out, struct lw_err *err);
-/* Makes a deep copy in *out. Returns -1 if an allocation failed; *out is then empty. */
+/* Makes a deep copy of *from in *out. Returns -1 if an allocation failed; *out is then empty. */
 int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err);
 void lw_redis_url_free(struct lw_redis_url *u);
 /* Writes the address without user and password, for log lines and errors: "host:port" or the path of the socket. Returns out. */

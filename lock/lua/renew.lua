@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- renew: extends the locks of a batch that are still ours. It never takes a lock.
+-- renew: extends the locks of a batch that are still ours. The script never takes a lock.
 -- KEYS 1 epoch, then locks
 -- ARGV 1 epoch id, 2 ttl_ms, then the token of each lock
 -- Result: 'LOST', or a string with one character per lock: '1' extended, '0' no longer ours

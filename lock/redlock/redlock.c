@@ -14,9 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DRIFT_MORE_MS = 2 }; /* allows for the precision of Redis' expiry, and 1 ms more for small TTLs, as the Redlock algorithm asks */
+enum { DRIFT_MORE_MS = 2 }; /* 1 ms for the precision of Redis' expiry and 1 ms for small TTLs, as the Redlock algorithm asks */
 
-/* What a lock of this kind keeps in `more`. */
+/* The data of a Redlock, to which the field `more` of its struct latchwork_lock points. */
 struct votes_lock {
     struct latchwork_redlock *redlock;
     struct latchwork_lock *one; /* a lock of one server, whose key names are used on all servers */
@@ -70,7 +70,8 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, stru
     struct latchwork_lock *l = h->lock;
     struct latchwork_redlock *r = redlock_of(l);
     int64_t drift = drift_ms(r, ttl_ms), px = ttl_ms;
-    if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift; /* otherwise the hold would end before max_hold_ms is over */
+    /* Add the drift, or else the hold would end before max_hold_ms is over. */
+    if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift;
     struct lw_call c;
     lw_call_script(&c, &lw_lock_script_string_keep, 1);
     add_key(&c, l, LW_KEY_LOCK);
@@ -112,8 +113,8 @@ static bool ask_to_take(struct latchwork_hold *h, struct lw_ask *a, int64_t *sen
     return asked;
 }
 
-/* Tells the servers the largest fence. They count independently, but each majority shares at least one server
- * with the next, so the next fence is larger. */
+/* Tells the servers the largest fence. The servers count independently, but any two majorities share at least one server, so the next fence
+ * is larger. */
 static bool raise_fence(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_error *error) {
     struct latchwork_lock *l = h->lock;
     struct lw_call c;

@@ -19,7 +19,7 @@ local function wake(wait)
     while first[1] and not tell(first[1], wait) do first = call('ZPOPMIN', wait) end
 end
 
--- Notes that a client waits. This is remembered for a minute, and a client that still waits says so again every few seconds.
+-- Notes that a client waits. Redis remembers the client for a minute, and a client that still waits calls again every few seconds.
 local function start_waiting(wait, client)
     if client == '' then return end
     call('ZADD', wait, 'NX', text(now_us()), client)

@@ -49,7 +49,7 @@ POLL_S = 0.005  # minimum time between two looks for a cancellation while a hand
 
 
 class Retry(Exception):
-    """Asks for another attempt, after a backoff. It counts an attempt."""
+    """Asks for another attempt, after a backoff. The attempt that ends with this exception counts."""
 
 
 class Dead(Exception):
@@ -126,8 +126,8 @@ class Message:
 
     @property
     def deadline(self) -> Optional[float]:
-        """When handler.timeout_ms will be over, as time.time() counts. None if there is no limit, or if the time is not known yet, which
-        is so for the later messages of a batch."""
+        """The time at which handler.timeout_ms will be over, as time.time() counts. None if there is no limit, or if the time is
+        not known yet, as for the later messages of a batch."""
         ms = self._request.get("deadline_ms")
         return None if ms is None else ms / 1000
 

@@ -175,7 +175,8 @@ class Processes(unittest.TestCase):
         self.outcomes(OUTCOMES % ("", ""), side=False)
 
     def together(self, code, n=50):
-        """All messages must be in their handlers at once, or none of them ends."""
+        """Checks that n messages are in their handlers at once: `code` is a handler that returns only when all of them have
+        come."""
         h = Handler(code)
         h.send(*[request("t/0/%d" % i, key="k%d" % i) for i in range(n)])
         self.assertEqual({h.answer()["id"] for _ in range(n)}, {"t/0/%d" % i for i in range(n)})
