@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests exec with many messages at a time, with real processes. One script plays every kind of handler; the payload says which. */
-#include "tests/support/handler_fixture.h"
-
-#include <pthread.h>
-
-enum { MOST = 64 };
+#include "tests/support/feed_fixture.h"
 
 /* The script answers no message while further ones come. After 100 ms without input, it answers its messages, newest first, except those
  * with the payload "keep" or "polite". */
@@ -52,88 +48,21 @@ static const char script[] =
     "    *lines, text = (text + chunk).split(b'\\n')\n"
     "    for line in lines: take(json.loads(line))\n";
 
-struct fx {
-    char *folder;
-    struct lw_config *c;
-    struct lw_handler *h;
-    struct lw_feed *feed;
-    pthread_t thread;
-    struct fx_job j[MOST];
-    struct lw_job *ended[MOST];
-    size_t n_ended;
-};
-
-static void *serve(void *arg) {
-    struct fx *x = arg;
-    lw_handler_exec.serve(x->h, x->feed);
-    return NULL;
-}
-
 static void open_fx(struct fx *x, const char *mode, int processes, int in_flight, int batch) {
-    memset(x, 0, sizeof *x);
-    x->folder = fx_folder();
+    make_folder(x);
     char path[256];
     snprintf(path, sizeof path, "%s/handler.py", x->folder);
     fx_write(path, script);
     const char *python = access("/usr/bin/python3", X_OK) == 0 ? "/usr/bin/python3" : "python3";
     x->c = fx_config("{\"command\":[\"%s\",\"%s\",\"%s\",\"%s\"],\"processes\":%d,\"in_flight\":%d,\"batch\":%d}", python, path, x->folder,
                      mode, processes, in_flight, batch);
-    x->c->retry.max_attempts = 5;
-    struct lw_err err = {0};
-    x->h = lw_handler_exec.open(x->c, 0, &err);
-    if (!x->h || lw_handler_exec.start(x->h, processes, &err)) fail_msg("%s", err.text);
-    x->feed = lw_feed_open(&(struct lw_feed_setup){.notify_fd = -1}, &err);
-    assert_non_null(x->feed);
-    assert_int_equal(pthread_create(&x->thread, NULL, serve, x), 0);
+    start_handler(x, &lw_handler_exec);
 }
 
 static void close_fx(struct fx *x) {
-    lw_feed_stop(x->feed, LW_FEED_DROP);
-    pthread_join(x->thread, NULL);
-    lw_feed_close(x->feed);
-    lw_handler_exec.close(x->h);
-    fx_config_free(x->c);
+    stop_handler(x);
     fx_remove(x->folder);
 }
-
-static struct lw_job *job(struct fx *x, int i, const char *payload) {
-    char key[16];
-    snprintf(key, sizeof key, "k%d", i);
-    return fx_job(&x->j[i], i, key, payload);
-}
-
-static void submit(struct fx *x, int i, const char *payload) {
-    struct lw_job *one = job(x, i, payload);
-    lw_feed_submit(x->feed, &one, 1);
-}
-
-static bool has_ended(struct fx *x, size_t n) {
-    x->n_ended += lw_feed_reap(x->feed, x->ended + x->n_ended, MOST - x->n_ended);
-    return x->n_ended >= n;
-}
-
-static void await(struct fx *x, size_t n) {
-    wait_for(has_ended(x, n));
-    assert_int_equal(x->n_ended, n);
-    x->n_ended = 0;
-}
-
-static char *slurp(const struct fx *x, const char *name) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", x->folder, name);
-    return fx_read(path);
-}
-
-/* Returns how often `part` occurs in a file of the handler. */
-static size_t count(const struct fx *x, const char *name, const char *part) {
-    char *text = slurp(x, name);
-    size_t n = 0;
-    for (const char *at = text; (at = strstr(at, part)); at++) n++;
-    free(text);
-    return n;
-}
-
-static enum lw_outcome outcome(const struct fx *x, int i) { return x->j[i].job.outcome; }
 
 static void warm_up(struct fx *x) { /* once a process has answered, failures count against messages */
     submit(x, 0, "ok");

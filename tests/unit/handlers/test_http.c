@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the http handler with a real server in Python. The payload says what the server answers. */
-#include "tests/support/handler_fixture.h"
+#include "tests/support/feed_fixture.h"
 
 #include "handlers/http/breaker.h"
-#include "handlers/http/counts.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-
-enum { MOST = 64 };
 
 /* The server has one thread per connection. It notes each connection, request and broken transfer in files. */
 static const char script[] =
@@ -66,56 +62,26 @@ static const char script[] =
     "os.rename(here + '/port.new', here + '/port')\n"
     "s.serve_forever()\n";
 
-struct fx {
-    char *folder;
+static struct {
     int port;
-    pid_t server;
-    struct lw_config *c;
-    struct lw_handler *h;
-    struct lw_feed *feed;
-    struct lw_http_counts counts;
-    pthread_t thread;
-    struct fx_job j[MOST];
-    struct lw_job *ended[MOST];
-    size_t n_ended;
-};
-
-static void *serve(void *arg) {
-    struct fx *x = arg;
-    lw_handler_http.serve(x->h, x->feed);
-    return NULL;
-}
-
-static char *slurp(const struct fx *x, const char *name) {
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", x->folder, name);
-    return fx_read(path);
-}
-
-/* Returns how often `part` occurs in a file of the server. */
-static size_t count(const struct fx *x, const char *name, const char *part) {
-    char *text = slurp(x, name);
-    size_t n = 0;
-    for (const char *at = text; (at = strstr(at, part)); at++) n++;
-    free(text);
-    return n;
-}
+    pid_t pid;
+} server;
 
 static bool listens(struct fx *x) {
     char *text = slurp(x, "port");
-    x->port = atoi(text);
+    server.port = atoi(text);
     free(text);
-    return x->port > 0;
+    return server.port > 0;
 }
 
 static void start_server(struct fx *x) {
     char path[256], port[16];
     snprintf(path, sizeof path, "%s/server.py", x->folder);
-    snprintf(port, sizeof port, "%d", x->port);
+    snprintf(port, sizeof port, "%d", server.port);
     fx_write(path, script);
-    x->server = fork();
-    assert_true(x->server >= 0);
-    if (x->server == 0) {
+    server.pid = fork();
+    assert_true(server.pid >= 0);
+    if (server.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no server behind */
         execlp("python3", "python3", "-S", path, x->folder, port, (char *)NULL);
         _exit(127);
@@ -125,61 +91,27 @@ static void start_server(struct fx *x) {
     wait_for(listens(x));
 }
 
-static void stop_server(struct fx *x) {
-    kill(x->server, SIGKILL);
-    waitpid(x->server, NULL, 0);
+static void stop_server(void) {
+    kill(server.pid, SIGKILL);
+    waitpid(server.pid, NULL, 0);
 }
 
 /* `more`: further keys of the section, each after a comma. */
 static void open_fx(struct fx *x, int in_flight, const char *more) {
-    memset(x, 0, sizeof *x);
-    x->folder = fx_folder();
+    make_folder(x);
+    server.port = 0;
     start_server(x);
-    x->c = fx_config("{\"url\":\"http://127.0.0.1:%d/x\",\"in_flight\":%d,\"connect_timeout_ms\":2000%s}", x->port, in_flight, more);
-    x->c->retry.max_attempts = 5;
+    x->c = fx_config("{\"url\":\"http://127.0.0.1:%d/x\",\"in_flight\":%d,\"connect_timeout_ms\":2000%s}", server.port, in_flight, more);
     if (!x->c->handler.timeout_ms) x->c->handler.timeout_ms = 10000;
-    struct lw_err err = {0};
-    x->h = lw_handler_http.open(x->c, 0, &err);
-    if (!x->h || lw_handler_http.start(x->h, 1, &err)) fail_msg("%s", err.text);
-    struct lw_feed_setup setup = {.notify_fd = -1, .http = &x->counts, .timeout_ms = x->c->handler.timeout_ms};
-    x->feed = lw_feed_open(&setup, &err);
-    assert_non_null(x->feed);
-    assert_int_equal(pthread_create(&x->thread, NULL, serve, x), 0);
+    start_handler(x, &lw_handler_http);
 }
 
 static void close_fx(struct fx *x) {
-    lw_feed_stop(x->feed, LW_FEED_DROP);
-    pthread_join(x->thread, NULL);
-    lw_feed_close(x->feed);
-    lw_handler_http.close(x->h);
-    stop_server(x);
-    fx_config_free(x->c);
+    stop_handler(x);
+    stop_server();
     fx_remove(x->folder);
 }
 
-static struct lw_job *job(struct fx *x, int i, const char *payload) {
-    char key[16];
-    snprintf(key, sizeof key, "k%d", i);
-    return fx_job(&x->j[i], i, key, payload);
-}
-
-static void submit(struct fx *x, int i, const char *payload) {
-    struct lw_job *one = job(x, i, payload);
-    lw_feed_submit(x->feed, &one, 1);
-}
-
-static bool has_ended(struct fx *x, size_t n) {
-    x->n_ended += lw_feed_reap(x->feed, x->ended + x->n_ended, MOST - x->n_ended);
-    return x->n_ended >= n;
-}
-
-static void await(struct fx *x, size_t n) {
-    wait_for(has_ended(x, n));
-    assert_int_equal(x->n_ended, n);
-    x->n_ended = 0;
-}
-
-static enum lw_outcome outcome(const struct fx *x, int i) { return x->j[i].job.outcome; }
 static const char *reason(const struct fx *x, int i) { return x->j[i].job.reason; }
 
 static enum lw_outcome run(struct fx *x, int i, const char *payload) {
@@ -380,7 +312,7 @@ static void test_service_down(void **state) {
     char why[512] = "";
     open_fx(&x, 8, "");
     assert_int_equal(run(&x, 0, "ok"), LW_DONE);
-    stop_server(&x);
+    stop_server();
     int charged = 0;
     struct lw_job *jobs[MOST];
     for (int i = 0; i < MOST; i++) jobs[i] = job(&x, i, "ok");
@@ -429,7 +361,7 @@ static void test_check_connects_only(void **state) {
     struct lw_err err = {0};
     open_fx(&x, 1, "");
     assert_int_equal(lw_handler_http.start_check(x.h, 1000, &err), 0);
-    stop_server(&x);
+    stop_server();
     assert_int_equal(lw_handler_http.start_check(x.h, 1000, &err), -1);
     assert_contains(err.text, "cannot connect to http://127.0.0.1:");
     assert_contains(err.text, "Connection refused");
