@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct api {
     const struct lw_config *c;
@@ -15,29 +16,11 @@ struct api {
 
 /* ---- paths ---- */
 
-static const struct route {
-    bool post;
-    const char *path; /* the path behind /api/v1/; "*" stands for any one segment */
-    api_fn *fn;
-} routes[] = {
-    {false, "", api_index},
-    {false, "lanes", api_lanes},
-    {false, "lanes/*", api_lane},
-    {false, "dead", api_dead},
-    {false, "dead/*", api_dead_one},
-    {true, "lanes/*/pause", api_pause},
-    {true, "lanes/*/resume", api_resume},
-    {true, "lanes/*/break", api_break},
-    {true, "dead/*/replay", api_replay},
-};
-enum { ROUTES = sizeof routes / sizeof *routes };
-
 int api_index(struct api_call *k) {
-    json_t *read =
-        json_pack("[s,s,s,s,s]", "/api/v1/version", "/api/v1/stats", "/api/v1/workers", "/api/v1/partitions", "/api/v1/counters");
-    json_t *write = json_array();
-    for (size_t i = 1; i < ROUTES; i++) json_array_append_new(routes[i].post ? write : read, json_sprintf("/api/v1/%s", routes[i].path));
-    api_put(k, json_pack("{s:s,s:s,s:o,s:o,s:b}", "name", k->c->name, "version", LW_VERSION, "get", read, "post", write, "writable",
+    json_t *paths[2] = {json_array(), json_array()};
+    for (size_t i = 0; i < api_n_routes; i++)
+        if (api_routes[i].path[0]) json_array_append_new(paths[api_routes[i].post], json_sprintf("/api/v1/%s", api_routes[i].path));
+    api_put(k, json_pack("{s:s,s:s,s:o,s:o,s:b}", "name", k->c->name, "version", LW_VERSION, "get", paths[0], "post", paths[1], "writable",
                          (int)(k->c->http.token != NULL)));
     return 0;
 }
@@ -69,11 +52,12 @@ static int split(struct api_call *k, const char *path, struct lw_buf room[API_SE
     return *path ? -1 : n;
 }
 
-static const struct route *find(const struct api_call *k, int n, bool *other_method) {
+/* Finds the route of the path. The exporter has already answered the GET requests of the routes without a function. */
+static const struct api_route *find(const struct api_call *k, int n, bool *other_method) {
     *other_method = false;
-    for (size_t i = 0; n >= 0 && i < ROUTES; i++) {
-        if (!fits(routes[i].path, k, n)) continue;
-        if (routes[i].post == k->q->post) return &routes[i];
+    for (size_t i = 0; n >= 0 && i < api_n_routes; i++) {
+        if (!fits(api_routes[i].path, k, n)) continue;
+        if (api_routes[i].post == k->q->post && api_routes[i].fn) return &api_routes[i];
         *other_method = true;
     }
     return NULL;
@@ -89,41 +73,55 @@ static int whole(const char *text, int64_t max, int64_t *out) {
     return 0;
 }
 
-static int take(struct api_call *k, const char *name, const char *value) {
+/* Takes one parameter. Returns -1 if the value is none that it may have. */
+static int take(struct api_call *k, unsigned bit, const char *value) {
     struct ops_args *a = &k->o->args;
     int64_t n;
-    if (!strcmp(name, "key") && a->n_keys < OPS_LIST_MAX) return a->keys[a->n_keys++] = value, 0;
-    if (!strcmp(name, "where") && a->n_where < OPS_LIST_MAX) return a->where[a->n_where++] = value, 0;
-    if (!strcmp(name, "match")) return a->match = value, 0;
-    if (!strcmp(name, "topic")) return a->topic = value, 0;
-    if (!strcmp(name, "reason")) return a->reason = value, 0;
-    if (!strcmp(name, "error")) return a->error = value, 0;
-    if (!strcmp(name, "from")) return a->from = value, 0;
-    if (!strcmp(name, "to")) return a->to = value, 0;
-    if (!strcmp(name, "cursor")) return k->cursor = value, 0;
-    if (!strcmp(name, "partition")) return whole(value, INT32_MAX, &a->partition);
-    if (!strcmp(name, "attempts")) return whole(value, INT32_MAX, &a->attempts);
-    if (!strcmp(name, "older_than")) return (a->older_ms = ops_duration_ms(value)) < 0 ? -1 : 0;
-    if (!strcmp(name, "order") && (!strcmp(value, "newest") || !strcmp(value, "oldest"))) return k->newest = !strcmp(value, "newest"), 0;
-    if (strcmp(name, "limit") || whole(value, API_LIMIT_MAX, &n) || !n) return -1;
+    switch (bit) {
+    case API_P_KEY: return a->n_keys < OPS_LIST_MAX ? a->keys[a->n_keys++] = value, 0 : -1;
+    case API_P_WHERE: return a->n_where < OPS_LIST_MAX ? a->where[a->n_where++] = value, 0 : -1;
+    case API_P_MATCH: return a->match = value, 0;
+    case API_P_TOPIC: return a->topic = value, 0;
+    case API_P_REASON: return a->reason = value, 0;
+    case API_P_ERROR: return a->error = value, 0;
+    case API_P_FROM: return a->from = value, 0;
+    case API_P_TO: return a->to = value, 0;
+    case API_P_CURSOR: return k->cursor = value, 0;
+    case API_P_PARTITION: return whole(value, INT32_MAX, &a->partition);
+    case API_P_ATTEMPTS: return whole(value, INT32_MAX, &a->attempts);
+    case API_P_OLDER_THAN: return (a->older_ms = ops_duration_ms(value)) < 0 ? -1 : 0;
+    case API_P_ORDER: return k->newest = !strcmp(value, "newest"), k->newest || !strcmp(value, "oldest") ? 0 : -1;
+    default: break;
+    }
+    if (bit != API_P_LIMIT || whole(value, API_LIMIT_MAX, &n) || !n) return -1;
     k->limit = (size_t)n;
     return 0;
 }
 
-static bool good_query(struct api_call *k) {
+int api_take(struct api_call *k, unsigned params, const char *name, const char *value) {
+    for (size_t i = 0; i < api_n_params; i++)
+        if ((params & api_params[i].bit) && !strcmp(name, api_params[i].name)) return take(k, api_params[i].bit, value);
+    return -1;
+}
+
+bool api_filter_ok(struct api_call *k) {
     struct lw_err err = {0};
+    if (k->o->args.n_keys && k->o->args.match)
+        lw_http_error(k->a, 400, "key and match: one of them");
+    else if (ops_filter_check(k->o, &err))
+        lw_http_error(k->a, 400, "%s", err.text);
+    else
+        return true;
+    return false;
+}
+
+static bool good_query(struct api_call *k) {
     for (size_t i = 0; i < k->q->n_args; i++)
-        if (take(k, k->q->args[i].name, k->q->args[i].value)) {
+        if (api_take(k, k->route->params, k->q->args[i].name, k->q->args[i].value)) {
             lw_http_error(k->a, 400, "%.60s=%.200s is not understood here", k->q->args[i].name, k->q->args[i].value);
             return false;
         }
-    if (k->o->args.n_keys && k->o->args.match) {
-        lw_http_error(k->a, 400, "key and match: one of them");
-        return false;
-    }
-    if (ops_filter_check(k->o, &err) == 0) return true;
-    lw_http_error(k->a, 400, "%s", err.text);
-    return false;
+    return api_filter_ok(k);
 }
 
 /* ---- who may write, and what stands in the body ---- */
@@ -140,14 +138,21 @@ static bool may_write(struct api_call *k) {
 
 static bool good_body(struct api_call *k) {
     const struct lw_buf *b = &k->q->body;
-    if (!b->n) return true;
-    json_t *v = json_loadb(b->p, b->n, JSON_REJECT_DUPLICATES, NULL);
-    json_t *execute = json_object_get(v, "execute");
-    bool good = json_is_object(v) && json_object_size(v) == (execute ? 1 : 0) && (!execute || json_is_boolean(execute));
-    k->execute = good && json_is_true(execute);
-    json_decref(v);
-    if (!good) lw_http_error(k->a, 400, "the body: nothing, or {\"execute\":true}");
+    const char *shape = k->route->body ? k->route->body : "{}";
+    struct lw_err err = {0};
+    k->body = b->n ? json_loadb(b->p, b->n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL) : json_object();
+    bool good = api_fits(shape, k->body, &err);
+    k->execute = good && json_is_true(json_object_get(k->body, "execute"));
+    if (!good)
+        lw_http_error(k->a, 400, "the body: nothing, or JSON of the form %s: %s", shape, k->body ? err.text : "this is no JSON object");
     return good;
+}
+
+const char *api_who(const struct api_call *k, char out[API_WHO]) {
+    char host[128] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(out, API_WHO, "http:%s@%s", k->q->from, host);
+    return out;
 }
 
 /* ---- one request ---- */
@@ -180,13 +185,12 @@ static void reset(struct ops *o, const struct lw_http_request *q) {
     o->scanned = o->to_scan = 0;
 }
 
-static void run(struct api_call *k, const struct route *r) {
-    if (r->post && (!may_write(k) || !good_body(k))) return;
+static void run(struct api_call *k) {
+    if (k->route->post && (!may_write(k) || !good_body(k))) return;
     if (!good_query(k)) return;
-    bool asks = r->fn != api_index;
-    if (asks && (!connected(k->o) || r->fn(k) < 0)) lw_http_error(k->a, k->a->status >= 400 ? k->a->status : 503, "%s", k->o->err.text);
-    if (!asks) r->fn(k);
-    if (r->post && k->a->status == 200)
+    bool asked = k->route->offline || connected(k->o);
+    if (!asked || k->route->fn(k) < 0) lw_http_error(k->a, k->a->status >= 400 ? k->a->status : 503, "%s", k->o->err.text);
+    if (k->route->post && k->a->status == 200)
         lw_info("api: %s of %s, asked for by %s: %s", k->segment[2], k->segment[0], k->q->from, k->execute ? "done" : "see the answer");
 }
 
@@ -196,15 +200,16 @@ static void answer(void *self, const struct lw_http_request *q, struct lw_http_a
     struct api_call k = {.c = api->c, .o = api->o, .q = q, .a = a, .limit = API_LIMIT};
     bool other_method;
     reset(k.o, q);
-    const struct route *r = find(&k, split(&k, q->path, room), &other_method);
-    if (r) {
-        run(&k, r);
+    k.route = find(&k, split(&k, q->path, room), &other_method);
+    if (k.route) {
+        run(&k);
     } else if (other_method) {
         lw_http_error(a, 405, q->post ? "this is only to be read: GET" : "this changes something: POST");
         a->allow = q->post ? "GET, HEAD" : "POST";
     } else {
         lw_http_error(a, 404, "no such path; GET /api/v1 lists them");
     }
+    json_decref(k.body);
     for (int i = 0; i < API_SEGMENTS; i++) lw_buf_free(&room[i]);
 }
 

@@ -9,23 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct rows {
-    struct api_call *k;
-    json_t *list;
-    size_t bytes, looked;
-};
-
-static bool full(const struct rows *rs) {
-    return json_array_size(rs->list) >= rs->k->limit || rs->bytes >= API_BYTES_MAX || rs->looked >= API_LOOK_MAX;
+bool api_full(const struct api_rows *rs) {
+    return json_array_size(rs->list) >= rs->limit || rs->bytes >= API_BYTES_MAX || rs->looked >= API_LOOK_MAX;
 }
 
-static void append(struct rows *rs, json_t *v, size_t about) {
+void api_append(struct api_rows *rs, json_t *v, size_t about) {
     json_array_append_new(rs->list, v);
     rs->bytes += about + 300;
 }
 
-static void put_list(struct rows *rs, const char *name, const char *next) {
+static void put_list(struct api_rows *rs, const char *name, const char *next) {
     api_put(rs->k, json_pack("{s:o,s:o}", name, rs->list, "next", next ? json_string(next) : json_null()));
+}
+
+json_t *api_message_json(const struct api_call *k, const struct ops_message *m, size_t payload_max) {
+    (void)k;
+    return ops_message_json(m, payload_max);
 }
 
 static int misplaced(struct api_call *k) {
@@ -36,10 +35,10 @@ static int misplaced(struct api_call *k) {
 /* ---- lanes ---- */
 
 static int add_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
-    struct rows *rs = ctx;
+    struct api_rows *rs = ctx;
     rs->looked++;
     if (!l->has_head && !l->paused && l->n >= 0 && !o->args.n_keys) return 0;
-    if (ops_lane_head_matches(o, l)) append(rs, ops_lane_json(l), l->name.n + l->lock.n);
+    if (ops_lane_head_matches(o, l)) api_append(rs, ops_lane_json(l), l->name.n + l->lock.n);
     return 0;
 }
 
@@ -47,7 +46,7 @@ static int add_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
  * paused lanes without waiters. */
 int api_lanes(struct api_call *k) {
     struct ops *o = k->o;
-    struct rows rs = {.k = k, .list = json_array()};
+    struct api_rows rs = {.k = k, .limit = k->limit, .list = json_array()};
     char at[OPS_CURSOR] = "0", next[64], kind = 'l';
     int shard = 0, end = 0, bad = 0;
     size_t before;
@@ -61,7 +60,7 @@ int api_lanes(struct api_call *k) {
         shard = o->c->redis.shards;
     }
     int64_t page = k->limit < OPS_BATCH ? (int64_t)k->limit : OPS_BATCH;
-    for (; !bad && shard < o->c->redis.shards && !full(&rs);) {
+    for (; !bad && shard < o->c->redis.shards && !api_full(&rs);) {
         before = rs.looked;
         bad = ops_lane_page(o, &o->shards[shard], kind == 'p', at, page, add_lane, &rs);
         if (rs.looked == before) rs.looked += (size_t)page; /* a page without matching names still counts toward the limit */
@@ -78,58 +77,67 @@ int api_lanes(struct api_call *k) {
     return 0;
 }
 
-struct one_lane {
-    struct rows rs;
-    json_t *lane;
+static int take_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
+    (void)o;
+    *(json_t **)ctx = ops_lane_json(l);
+    return 0;
+}
+
+struct waiting {
+    struct api_rows rs;
     bool more;
 };
 
-static int take_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
+static int add_message(struct ops *o, struct ops_message *m, void *ctx) {
+    struct waiting *w = ctx;
     (void)o;
-    ((struct one_lane *)ctx)->lane = ops_lane_json(l);
+    if (m->state == 'f') return ++w->rs.looked > API_LOOK_MAX;
+    if ((w->more = api_full(&w->rs))) return 1;
+    json_t *v = api_message_json(w->rs.k, m, API_HEAD_BYTES);
+    if (!m->bad) json_object_set_new(v, "age_ms", json_integer(lw_wall_ms() - m->e.first_ms));
+    api_append(&w->rs, v, m->e.key.n + API_HEAD_BYTES);
     return 0;
 }
 
-static int add_message(struct ops *o, struct ops_message *m, void *ctx) {
-    struct one_lane *one = ctx;
-    (void)o;
-    if (m->state == 'f') return ++one->rs.looked > API_LOOK_MAX;
-    if ((one->more = full(&one->rs))) return 1;
-    append(&one->rs, ops_message_json(m, API_HEAD_BYTES), m->e.key.n + API_HEAD_BYTES);
-    return 0;
+int api_waiting(struct api_call *k, int shard, struct lw_bytes lane, json_t **list, bool *more) {
+    struct waiting w = {.rs = {.k = k, .limit = k->limit, .list = *list = json_array()}};
+    int stop = ops_each_waiting(k->o, shard, lane, add_message, &w);
+    *more = w.more;
+    return stop < 0 ? -1 : 0;
 }
 
 int api_lane(struct api_call *k) {
-    struct one_lane one = {.rs = {.k = k, .list = json_array()}};
+    json_t *v = NULL, *messages = NULL;
+    bool more = false;
     char room[LW_LANE_ROOM];
     struct lw_bytes lane = lw_lane_id(lw_bytes_of(k->segment[1]), room, sizeof room);
     struct ops_shard *sh = ops_shard_of(k->o, lane);
-    int bad = ops_look(k->o, sh, &lane, 1, take_lane, &one);
-    if (!bad) bad = ops_each_waiting(k->o, sh->index, lane, add_message, &one);
-    if (bad < 0 || !one.lane) {
-        json_decref(one.lane);
-        json_decref(one.rs.list);
+    int bad = ops_look(k->o, sh, &lane, 1, take_lane, &v);
+    if (!bad) bad = api_waiting(k, sh->index, lane, &messages, &more);
+    if (bad < 0 || !v) {
+        json_decref(v);
+        json_decref(messages);
         return -1;
     }
-    json_object_set_new(one.lane, "messages", one.rs.list);
-    json_object_set_new(one.lane, "more", json_boolean(one.more));
-    api_put(k, one.lane);
+    json_object_set_new(v, "messages", messages);
+    json_object_set_new(v, "more", json_boolean(more));
+    api_put(k, v);
     return 0;
 }
 
 /* ---- dead letters ---- */
 
 static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
-    struct rows *rs = ctx;
+    struct api_rows *rs = ctx;
     (void)o;
-    append(rs, ops_message_json(m, API_HEAD_BYTES), m->e.key.n + m->reason.n + API_HEAD_BYTES);
-    return full(rs);
+    api_append(rs, api_message_json(rs->k, m, API_HEAD_BYTES), m->e.key.n + m->reason.n + API_HEAD_BYTES);
+    return api_full(rs);
 }
 
 /* The cursor is "SHARD:ID" of the last dead letter looked at, or "SHARD:" before the first. */
 int api_dead(struct api_call *k) {
     struct ops *o = k->o;
-    struct rows rs = {.k = k, .list = json_array()};
+    struct api_rows rs = {.k = k, .limit = k->limit, .list = json_array()};
     char at[DEAD_ID] = "", next[64];
     int shard = 0, end = 0, bad = 0;
     bool more = true;
@@ -142,7 +150,7 @@ int api_dead(struct api_call *k) {
         }
         snprintf(at, sizeof at, "%s", id);
     }
-    while (bad >= 0 && shard < o->c->redis.shards && !full(&rs)) {
+    while (bad >= 0 && shard < o->c->redis.shards && !api_full(&rs)) {
         bad = dead_page(o, &o->shards[shard], k->newest, at, "", OPS_PAGE, &more, add_dead, &rs);
         rs.looked += OPS_PAGE;
         if (more) continue;

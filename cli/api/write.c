@@ -6,14 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static const char *asker(const struct api_call *k, char *out, size_t size) {
-    char host[128] = "";
-    gethostname(host, sizeof host - 1);
-    snprintf(out, size, "http:%s@%s", k->q->from, host);
-    return out;
-}
 
 static void put_result(struct api_call *k, struct lw_bytes lane, const char *result) {
     json_t *j = json_object();
@@ -28,12 +20,12 @@ static void put_result(struct api_call *k, struct lw_bytes lane, const char *res
 static int change(struct api_call *k, bool resume) {
     const char *verb = resume ? "resume" : "pause";
     struct ops *o = k->o;
-    char room[LW_LANE_ROOM], by[256], *key = (char *)(uintptr_t)k->segment[1];
+    char room[LW_LANE_ROOM], by[API_WHO], *key = (char *)(uintptr_t)k->segment[1];
     struct lw_bytes lane = lw_lane_id(lw_bytes_of(key), room, sizeof room);
     struct ops_shard *sh = ops_shard_of(o, lane);
     bool changed = false;
     o->args.words = &key, o->args.n_words = 1;
-    o->noun = "queue", o->verb = verb, o->who = asker(k, by, sizeof by);
+    o->noun = "queue", o->verb = verb, o->who = api_who(k, by);
     int bad = resume ? ops_resume(o, sh, lane, &changed) : ops_pause(o, sh, lane, &changed);
     if (!bad && changed) bad = ops_audit(o, verb, 1);
     o->verb = NULL, o->who = NULL;
@@ -56,7 +48,7 @@ static int tell_holder(struct ops *o, const struct ops_lane *l, void *ctx) {
 }
 
 int api_break(struct api_call *k) {
-    char room[LW_LANE_ROOM], by[256];
+    char room[LW_LANE_ROOM], by[API_WHO];
     struct lw_bytes key = lw_bytes_of(k->segment[1]), lane = lw_lane_id(key, room, sizeof room);
     if (!k->execute) return ops_look(k->o, ops_shard_of(k->o, lane), &lane, 1, tell_holder, k);
     struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT};
@@ -64,7 +56,7 @@ int api_break(struct api_call *k) {
     struct lw_buf was = {0};
     uint64_t fence = 0;
     struct lw_lane_lock *l = lw_lane_lock_open(k->c, key, &options, &error);
-    enum latchwork_result result = l ? lw_lane_lock_break(l, asker(k, by, sizeof by), &fence, &was, &error) : LATCHWORK_LOCK_ERROR;
+    enum latchwork_result result = l ? lw_lane_lock_break(l, api_who(k, by), &fence, &was, &error) : LATCHWORK_LOCK_ERROR;
     lw_lane_lock_close(l);
     int bad = 0;
     if (result == LATCHWORK_LOCK_OK) {
@@ -117,7 +109,7 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
 int api_replay(struct api_call *k) {
     struct ops *o = k->o;
     struct ops_message m = {0};
-    char *id = (char *)(uintptr_t)k->segment[1], by[256];
+    char *id = (char *)(uintptr_t)k->segment[1], by[API_WHO];
     struct lw_buf lines = {0};
     bool any;
     o->noun = "dead", o->verb = "replay";
@@ -125,7 +117,7 @@ int api_replay(struct api_call *k) {
     o->args.n_words = 1;
     if (dead_each(o, take_id, m.id) < 0) return -1;
     if (m.id[0]) id = m.id;
-    o->who = asker(k, by, sizeof by);
+    o->who = api_who(k, by);
     o->args.execute = k->execute;
     ops_out_to(&lines);
     dead_replay(o);

@@ -14,99 +14,14 @@ import tempfile
 import threading
 import time
 import unittest
-import urllib.parse
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from api_case import ApiCase, P, TOKEN, envelope, quote  # noqa: E402
 from test_metrics import BUILD, World  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 
-TOKEN = "a-token-that-nobody-guesses"
-P = "lw:{audit.0}:"
-
-
-def quote(text):
-    return urllib.parse.quote(text, safe="")
-
-
-def envelope(offset, key, first_ms=None):
-    payload = b'{"total":%d}' % offset
-    key = key.encode()
-    line = "1 orders 9 %d 0 %d 5 %d 0 0 %d\n" % (offset, int(time.time() * 1000) if first_ms is None else first_ms, len(key), len(payload))
-    return line.encode() + key + payload
-
-
-class Api(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="lw-api-")
-        cls.w = World(cls.folder.name, token=TOKEN)
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.addClassCleanup(cls.w.close)
-        wait_until(cls.w.serving, 60, "metrics and ready workers")
-        cls.w.produce("--messages", 3, "--keys", 3, "--prefix", "bad-", "--seed", 2)
-        wait_until(lambda: cls.w.sum("messages_total") == 3, 60, "end of all messages")
-
-    def call(self, *args):
-        return self.w.redis.call(*args)
-
-    def setUp(self):
-        self.addCleanup(self.forget)
-
-    def forget(self):
-        """Removes the lanes that tests added. These lanes are paused, so no worker touches them."""
-        for key in self.w.redis.keys():
-            if key.startswith((P + "wait:t-").encode()) or key.startswith((P + "lock:t-").encode()):
-                self.call("DEL", key)
-        for name in ("lanes", "paused"):
-            self.call("DEL", P + name)
-        self.call("DEL", P + "state:orders:9:0")
-
-    def plant(self, lane, *offsets, first_ms=None):
-        self.call("SADD", P + "paused", lane)
-        for at in offsets:
-            self.call("LPUSH", P + "wait:" + lane, envelope(at, lane, first_ms))
-            self.call("BITFIELD", P + "state:orders:9:0", "SET", "u2", "#%d" % at, 1)
-        if offsets:
-            self.call("ZADD", P + "lanes", "9e15", lane)
-
-    def ask(self, path, method="GET", body=None, status=200, **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
-        try:
-            connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
-            r = connection.getresponse()
-            text = r.read().decode()
-            self.headers = r.headers
-        finally:
-            connection.close()
-        self.assertEqual(r.status, status, text)
-        if method == "HEAD":
-            return text
-        v = json.loads(text)
-        self.assertEqual(r.headers["Content-Type"], "application/json")
-        if status != 200:
-            self.assertEqual(list(v), ["error"])
-            self.assertTrue(v["error"])
-        return v
-
-    def post(self, path, body=None, status=200, token=TOKEN, **headers):
-        if token:
-            headers["Authorization"] = "Bearer " + token
-        return self.ask(path, "POST", body, status, **headers)
-
-    def pages(self, path, name):
-        rows, cursor, n = [], None, 0
-        while True:
-            page = self.ask(path + ("&cursor=" + quote(cursor) if cursor else ""))
-            rows += page[name]
-            cursor, n = page["next"], n + 1
-            self.assertLess(n, 1000)
-            if cursor is None:
-                return rows, n
-
-    def dead(self):
-        return self.ask("/api/v1/dead?limit=500")["dead"]
-
+class Api(ApiCase):
     # --- reading ----------------------------------------------------------------------------------
 
     def test_index_names_what_there_is(self):
@@ -159,6 +74,33 @@ class Api(unittest.TestCase):
         self.assertEqual(v["messages"][0]["payload"], '{"total":1}')
         v = self.ask("/api/v1/lanes/t-nothing")
         self.assertEqual((v["waiting"], v["messages"], v["more"]), (0, [], False))
+
+    def test_key(self):
+        """One key: its holder, what waits in order, its newest dead letters, and who paused it."""
+        self.plant("t-a", 3, 1, 2, first_ms=int(time.time() * 1000) - 60000)
+        self.call("SREM", P + "paused", "t-a")
+        path = "/api/v1/keys/t-a"
+        self.post("/api/v1/lanes/t-a/pause")
+        self.call("SET", P + "lock:t-a", "my-host-77-0a1b2c3d.9:1700000000000123", "PX", 60000)
+        v = self.ask(path)
+        self.assertEqual((v["key"], v["waiting"], v["lane"]["waiting"], v["more"], v["dead"], v["dead_complete"]), ("t-a", 3, 3, False, [], True))
+        self.assertEqual([m["identity"] for m in v["messages"]], ["orders/9/3", "orders/9/1", "orders/9/2"])
+        self.assertGreaterEqual(min(m["age_ms"] for m in v["messages"]), 60000)
+        holder = dict(v["holder"], lease_left_ms=0)
+        self.assertEqual(holder, {"worker": "my-host-77-0a1b2c3d", "host": "my-host", "pid": 77, "since_ms": 1700000000000, "lease_left_ms": 0,
+                                  "fence": 1700000000000123})
+        self.assertTrue(0 < v["holder"]["lease_left_ms"] <= 60000)
+        self.assertTrue(v["paused"]["by"].startswith("http:"), v["paused"])
+        self.assertGreater(v["paused"]["at_ms"], 1700000000000)
+        v = self.ask(path + "?limit=1")
+        self.assertEqual(([m["identity"] for m in v["messages"]], v["more"]), (["orders/9/3"], True))
+        self.call("SET", P + "lock:t-a", "backoff:100", "PX", 60000)
+        self.assertEqual((self.ask(path)["holder"], self.ask(path)["lane"]["backoff"]), (None, True))
+        one = self.dead()[0]
+        v = self.ask("/api/v1/keys/" + quote(one["key"]))
+        self.assertEqual((v["lane"], v["holder"], v["paused"], v["waiting"], v["messages"]), (None, None, None, 0, []))
+        self.assertIn(one["id"], [d["id"] for d in v["dead"]])
+        self.ask("/api/v1/keys/t-a?key=b", status=400)
 
     def test_dead(self):
         rows = self.dead()

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET keys/KEY: one answer about one key, for the question "where is my message?". */
+#include "cli/api/private.h"
+#include "cli/dead/dead.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEAD_MAX = 20, AUDIT_LOOK = 500 };
+
+struct one_key {
+    struct api_call *k;
+    struct lw_bytes lane;
+    json_t *lane_json, *holder;
+    bool paused;
+    int64_t waiting;
+};
+
+/* ---- who holds it ---- */
+
+/* Reads host and process id out of a worker's id, which is HOST-PID-RANDOM. The holder of a lock that a command took has another form. */
+static void set_host(json_t *v, struct lw_bytes worker) {
+    char id[256];
+    json_object_set_new(v, "host", json_null());
+    json_object_set_new(v, "pid", json_null());
+    if (worker.n >= sizeof id) return;
+    memcpy(id, worker.p, worker.n);
+    id[worker.n] = 0;
+    char *end = strrchr(id, '-');
+    if (!end || strlen(end + 1) != 8) return;
+    *end = 0;
+    char *dash = strrchr(id, '-');
+    long pid = dash ? strtol(dash + 1, &end, 10) : 0;
+    if (!dash || dash == id || pid <= 0 || *end) return;
+    json_object_set_new(v, "host", json_stringn(id, (size_t)(dash - id)));
+    json_object_set_new(v, "pid", json_integer(pid));
+}
+
+json_t *api_holder_json(const struct ops_lane *l) {
+    struct lw_bytes worker;
+    uint64_t fence;
+    if (!ops_lane_held(l, &worker, &fence)) return json_null();
+    json_t *v = json_object();
+    ops_set_bytes(v, "worker", worker);
+    set_host(v, worker);
+    json_object_set_new(v, "since_ms", json_integer((json_int_t)(fence / 1000)));
+    json_object_set_new(v, "lease_left_ms", json_integer(l->left_ms));
+    json_object_set_new(v, "fence", json_integer((json_int_t)fence));
+    return v;
+}
+
+static int take_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
+    struct one_key *one = ctx;
+    (void)o;
+    bool known = l->n != 0 || l->paused || l->lock.n;
+    one->paused = l->paused;
+    one->waiting = l->n;
+    one->lane_json = known ? ops_lane_json(l) : json_null();
+    one->holder = api_holder_json(l);
+    return 0;
+}
+
+/* ---- who paused it ---- */
+
+static const char *field(const redisReply *fields, const char *name) {
+    for (size_t i = 0; fields->type == REDIS_REPLY_ARRAY && i + 1 < fields->elements; i += 2)
+        if (!strcmp(fields->element[i]->str, name)) return fields->element[i + 1]->str;
+    return "";
+}
+
+static bool names_key(const char *words, const char *key) {
+    json_t *v = json_loads(words, 0, NULL), *one;
+    size_t i;
+    bool found = false;
+    json_array_foreach(json_object_get(v, "words"), i, one)
+        found = found || !strcmp(json_string_value(one) ? json_string_value(one) : "", key);
+    json_array_foreach(json_object_get(v, "keys"), i, one)
+        found = found || !strcmp(json_string_value(one) ? json_string_value(one) : "", key);
+    json_decref(v);
+    return found;
+}
+
+/* Looks in the newest entries of the audit for the one that paused the key by its name. Redis itself records only that it is paused. */
+static int find_pause(struct api_call *k, json_t *out) {
+    struct ops *o = k->o;
+    ops_begin(o, "XREVRANGE"), ops_key(o, &o->shards[0], "audit", lw_bytes("", 0));
+    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, AUDIT_LOOK);
+    redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
+    if (!r) return -1;
+    for (size_t i = 0; i < r->elements; i++) {
+        const redisReply *fields = r->element[i]->element[1];
+        if (strcmp(field(fields, "event"), "pause") != 0 || !names_key(field(fields, "words"), k->segment[1])) continue;
+        ops_set_bytes(out, "by", lw_bytes_of(field(fields, "who")));
+        json_object_set_new(out, "at_ms", json_integer(strtoll(r->element[i]->element[0]->str, NULL, 10)));
+        break;
+    }
+    freeReplyObject(r);
+    return 0;
+}
+
+/* ---- its dead letters ---- */
+
+static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
+    struct api_rows *rs = ctx;
+    (void)o;
+    api_append(rs, api_message_json(rs->k, m, API_HEAD_BYTES), m->e.key.n + m->reason.n + API_HEAD_BYTES);
+    return api_full(rs);
+}
+
+/* Reads the newest dead letters of the key's shard. An edit may have moved a letter to another key, so the filter decides. */
+static int find_dead(struct one_key *one, json_t **list, bool *complete) {
+    struct ops *o = one->k->o;
+    struct api_rows rs = {.k = one->k, .limit = DEAD_MAX, .list = *list = json_array()};
+    char at[DEAD_ID] = "";
+    bool more = true;
+    int bad = 0;
+    o->args.keys[0] = one->k->segment[1];
+    o->args.n_keys = 1;
+    for (; more && bad >= 0 && !api_full(&rs); rs.looked += OPS_PAGE)
+        bad = dead_page(o, ops_shard_of(o, one->lane), true, at, "", OPS_PAGE, &more, add_dead, &rs);
+    *complete = !more;
+    return bad < 0 ? -1 : 0;
+}
+
+/* ---- the answer ---- */
+
+static int collect(struct one_key *one, json_t *out) {
+    struct ops_shard *sh = ops_shard_of(one->k->o, one->lane);
+    json_t *messages = NULL, *dead = NULL, *paused = json_null();
+    bool more = false, complete = false;
+    int bad = ops_look(one->k->o, sh, &one->lane, 1, take_lane, one);
+    if (!bad) bad = api_waiting(one->k, sh->index, one->lane, &messages, &more);
+    if (!bad && one->paused) bad = find_pause(one->k, paused = json_object());
+    if (!bad) bad = find_dead(one, &dead, &complete);
+    ops_set_bytes(out, "key", lw_bytes_of(one->k->segment[1]));
+    json_object_set_new(out, "shard", json_integer(sh->index));
+    json_object_set_new(out, "lane", one->lane_json);
+    json_object_set_new(out, "holder", one->holder);
+    json_object_set_new(out, "paused", paused);
+    json_object_set_new(out, "waiting", json_integer(one->waiting));
+    json_object_set_new(out, "messages", messages);
+    json_object_set_new(out, "more", json_boolean(more));
+    json_object_set_new(out, "dead", dead);
+    json_object_set_new(out, "dead_complete", json_boolean(complete));
+    return bad;
+}
+
+int api_key(struct api_call *k) {
+    char room[LW_LANE_ROOM];
+    struct one_key one = {.k = k, .lane = lw_lane_id(lw_bytes_of(k->segment[1]), room, sizeof room)};
+    json_t *out = json_object();
+    if (collect(&one, out)) {
+        json_decref(out);
+        return -1;
+    }
+    api_put(k, out);
+    return 0;
+}
