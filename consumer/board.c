@@ -31,7 +31,7 @@ void lw_board_close(struct lw_board *b) {
     if (b) munmap(b, sizeof *b);
 }
 
-/* Makes the version odd before the write. It may be odd already, because an earlier writer may have died during a write. */
+/* Makes the version odd before the write. The version may be odd already, because an earlier writer may have died during a write. */
 void lw_note_set(struct lw_note *n, const char *text) {
     uint32_t version = atomic_load(&n->version);
     if (!(version & 1) && !strcmp(n->text, text)) return;
@@ -67,8 +67,8 @@ void lw_seat_leave(struct lw_seat *s) { atomic_store_explicit(&s->busy, false, m
 
 static enum lw_suspicion suspicion_of(uint32_t word) { return (enum lw_suspicion)(word & 3); }
 
-/* Returns the slot of a message that is a suspect or blamed, -1 if it is neither. Sets *word to the word of that slot and copies its
- * reason to `reason` (unless NULL). */
+/* Returns the slot of a message that is a suspect or blamed, or -1 if the message is neither. Sets *word to the word of that slot, and
+ * copies the reason to `reason` unless `reason` is NULL. */
 static int find(const struct lw_board *b, const char *identity, uint32_t *word, char *reason) {
     int32_t left =
         atomic_load_explicit(&b->n_suspects, memory_order_acquire); /* slots are filled from the lowest index, so most searches end early */
@@ -110,9 +110,9 @@ void lw_board_forget(struct lw_board *b, const char *identity) {
     if (i >= 0) move(b, &b->suspects[i], word, LW_INNOCENT);
 }
 
-/* Returns the lowest free slot; if there is none, that of the oldest suspect, or (without
- * suspects) that of the oldest blamed message. Forgetting a suspect costs one more run beside
- * other handlers; forgetting a blamed message costs an attempt that is not counted. */
+/* Returns the lowest free slot. If no slot is free, returns the slot of the oldest suspect or, if there are no suspects, of the oldest
+ * blamed message. If a suspect is forgotten, it may run once more beside other handlers; if a blamed message is forgotten, one of its
+ * attempts is not counted. */
 static struct lw_suspect *slot_for_new(struct lw_board *b) {
     struct lw_suspect *best = NULL;
     enum lw_suspicion best_is = LW_BLAMED;
@@ -136,8 +136,7 @@ static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity,
     move(b, s, atomic_load(&s->word), is);
 }
 
-/* Raises the suspicion of a message by one death. A blamed message stays blamed until its
- * attempt is counted. */
+/* Raises the suspicion of a message by one death of its worker. A blamed message stays blamed until its attempt is counted. */
 static void accuse(struct lw_board *b, const char *identity, bool blamed, const char *reason) {
     uint32_t word;
     int i = find(b, identity, &word, NULL);
@@ -175,7 +174,7 @@ static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
     return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
 }
 
-/* Stores the id of an owed outcome, unless it is stored already. */
+/* Stores the id of an owed outcome, unless the id is stored already. */
 void lw_board_owe_one(struct lw_board *b, uint64_t id) {
     for (int i = 0; i < OWED_PROBES; i++)
         if ((atomic_load(owed_at(b, id, i)) & ~1ULL) == (id & ~1ULL)) return;
@@ -192,7 +191,7 @@ void lw_board_owe(struct lw_board *b, int worker, int shard) {
     for (int s = shard < 0 ? 0 : shard; s < (shard < 0 ? LW_UNSURE_SHARDS : shard + 1) && s < LW_UNSURE_SHARDS; s++)
         for (int k = 0; k < LW_UNSURE; k++) {
             uint64_t id = atomic_load_explicit(&w->unsure[s][k], memory_order_relaxed);
-            if (!id) break; /* a row is filled from the start without gaps, so its first 0 ends it */
+            if (!id) break; /* a row is filled from the start without gaps, so the first 0 ends the row */
             if (id != LW_UNSURE_COUNTED) lw_board_owe_one(b, id);
             atomic_store_explicit(&w->unsure[s][k], 0, memory_order_relaxed);
         }
@@ -223,7 +222,7 @@ void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition
 }
 
 /* Makes the worker the owner of a slot of the partition. If two workers look for the same new partition at once, each may own a slot for
- * it, until one of the two workers gives up the partition. */
+ * the partition, until one of the two workers gives up the partition. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
     struct lw_board_partition *found = NULL;
     for (int i = 0; i < LW_BOARD_PARTITIONS && !found; i++) {
@@ -247,7 +246,8 @@ void lw_board_disown(struct lw_board_partition *p, int worker) {
 
 void lw_board_disown_all(struct lw_board *b, int worker) {
     for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
-        if (atomic_load(&b->partitions[i].state) == LW_SLOT_FREE) return; /* slots are filled from the lowest index: the rest is free */
+        /* slots are filled from the lowest index, so all slots behind a free slot are free */
+        if (atomic_load(&b->partitions[i].state) == LW_SLOT_FREE) return;
         lw_board_disown(&b->partitions[i], worker);
     }
 }
@@ -256,7 +256,7 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
     while (*at < LW_BOARD_PARTITIONS) {
         const struct lw_board_partition *p = &b->partitions[*at];
         uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
-        if (state == LW_SLOT_FREE) break; /* slots are filled from the lowest index: the rest is free */
+        if (state == LW_SLOT_FREE) break; /* slots are filled from the lowest index, so all slots behind a free slot are free */
         ++*at;
         if (state == LW_SLOT_NAMED && atomic_load(&p->owner)) return p;
     }

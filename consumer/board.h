@@ -3,9 +3,9 @@
  * what was in a handler when the worker died.
  *
  * A worker writes its own `lw_board_worker` (the main thread writes the counters, the heartbeat and the outcomes; each handler thread
- * writes its own seat) and the slots of `partitions` that it owns. The supervisor adds `suspects`, which workers clear, and fills
- * `drain`, where workers raise the committed offsets. Both write `owed`. The supervisor writes the rest. Everything is a lock-free
- * atomic, or is guarded by the order "text first, then the atomic flag". */
+ * writes its own seat) and the slots of `partitions` that it owns. The supervisor adds `suspects`, which workers clear, and fills `drain`,
+ * in which workers raise the committed offsets. The supervisor and the workers write `owed`. The supervisor writes all other fields. Each
+ * field is a lock-free atomic, or is guarded by the order "text first, then the atomic flag". */
 #ifndef LW_CONSUMER_BOARD_H
 #define LW_CONSUMER_BOARD_H
 
@@ -22,12 +22,12 @@
 enum { LW_UNSURE_SHARDS = 64, LW_UNSURE = 256, LW_UNSURE_COUNTED = 1, LW_OWED = 1 << 15 };
 enum { LW_BOARD_WORKERS = 256, LW_BOARD_SEATS = 256, LW_BOARD_SUSPECTS = 1024, LW_BOARD_PARTITIONS = 4096 };
 
-/* The message that one handler thread is working on. */
+/* Describes the message that one handler thread is working on. */
 enum { LW_SEAT_KEY = 128 };
 struct lw_seat {
     atomic_bool busy;
     atomic_bool alone;        /* the message is a suspect and runs while no other handler of the worker does */
-    _Atomic int64_t since_ms; /* start of the run, ms on the boot clock */
+    _Atomic int64_t since_ms; /* start of the message's run, ms on the boot clock */
     char identity[LW_IDENTITY_MAX];
     uint64_t key_hash;
     uint32_t n_key; /* number of bytes in `key`, which holds the beginning of the message's key */
@@ -42,8 +42,8 @@ struct lw_counts {
     _Atomic uint64_t redis_commands, redis_round_trips;
     _Atomic uint64_t locks_granted,
         locks_busy; /* lanes that gate or claim asked for: number granted, and number busy (locked by another, or with waiting messages) */
-    struct lw_http_counts http;                /* counted by the http handler's thread */
-    struct lw_hist handler, end_to_end, redis; /* handler: durations of runs, added by handler threads; end_to_end: from a record's
+    struct lw_http_counts http;                /* counts of the http handler's thread */
+    struct lw_hist handler, end_to_end, redis; /* handler: durations of runs, added by handler threads; end_to_end: times from a record's
                                                   timestamp to the end of its message; redis: durations of pipelines */
 };
 
@@ -56,15 +56,15 @@ struct lw_note {
 /* Says whether another member joined the group with this worker's group.instance.id. */
 enum lw_fenced {
     LW_FENCED_NO,
-    LW_FENCED_NOW,   /* another member joined with our id: this process ends, and its successor joins without an id */
-    LW_FENCED_BEFORE /* this process is the successor of one that was fenced, and has joined without an id */
+    LW_FENCED_NOW,   /* another member joined with this worker's id: this process ends, and its successor joins without an id */
+    LW_FENCED_BEFORE /* an earlier process of this worker was fenced, so this process has joined without an id */
 };
 
 /* Says what happens to a worker's membership of the consumer group when the worker ends. */
 enum lw_ending {
     LW_END_REPLACED, /* the worker is replaced: its next process joins under the same id */
     LW_END_STOPPED,  /* the run ends; kafka.on_stop decides whether the membership is kept */
-    LW_END_LEAVES,   /* the membership is given up: the next process has another id, or there is no next process */
+    LW_END_LEAVES,   /* the worker gives up its membership, because its next process has another id or there is no next process */
 };
 
 struct lw_board_worker {
@@ -73,9 +73,9 @@ struct lw_board_worker {
     _Atomic uint64_t waiting;               /* number of messages of the worker's partitions that wait in Redis now */
     _Atomic uint64_t in_handler;            /* number of messages that the worker's handlers have not answered yet */
     _Atomic uint32_t n_loads;               /* number of processes of the exec handler; 0 for other handlers */
-    _Atomic uint32_t loads[LW_BOARD_SEATS]; /* per handler process: number of requests that it has */
-    atomic_bool ready;                      /* connected to every shard, and a member of the group that Kafka serves */
-    _Atomic uint32_t kafka;                 /* enum lw_kafka_state + 1; 0: unknown */
+    _Atomic uint32_t loads[LW_BOARD_SEATS]; /* per handler process: number of requests sent to the process and not answered */
+    atomic_bool ready;                      /* the worker is connected to every shard, and is a member of the group that Kafka serves */
+    _Atomic uint32_t kafka;                 /* enum lw_kafka_state plus 1; 0: unknown */
     struct lw_note why;                     /* why the worker is not ready or makes no progress; "" if there is no reason */
     _Atomic uint64_t starts;                /* number of times that the worker was forked; written by the supervisor */
     atomic_int ending;                      /* enum lw_ending, written by the supervisor: why this process ends */
@@ -83,8 +83,8 @@ struct lw_board_worker {
     atomic_bool returned;                   /* true once lw_worker_main() returned: the exit that follows is not a handler's exit() */
     struct lw_counts counts;
     /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker writes them. If the worker dies, nobody
-     * knows whether Redis recorded these outcomes. So each is counted by the worker that next finds its message finished (lw_board_owe).
-     * 0: empty. */
+     * knows whether Redis recorded these outcomes. So each of these outcomes is counted by the worker that next finds its message finished
+     * (lw_board_owe). An element is 0 if it is free. */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
 };
@@ -95,18 +95,18 @@ enum lw_suspicion {
     LW_BLAMED,  /* the worker died while the message ran alone, so an attempt is counted before the message runs again */
 };
 
-/* A slot is free while its suspicion is LW_INNOCENT. Only the supervisor fills one: first a new generation with LW_INNOCENT, then the
- * texts, then the suspicion. A reader that finds the same word before and after reading a text has therefore read the whole text. */
+/* A slot is free while its suspicion is LW_INNOCENT. Only the supervisor fills a slot: first it stores a new generation with LW_INNOCENT,
+ * then the texts, then the suspicion. If a reader finds the same word before and after reading a text, it has therefore read the whole
+ * text. */
 struct lw_suspect {
-    _Atomic uint32_t word; /* generation << 2 | enum lw_suspicion */
-    int64_t since_ms;      /* time of the last death, ms on the boot clock; used by the supervisor only */
-    uint64_t age;          /* used by the supervisor only: when the table is full, the oldest entry makes room */
+    _Atomic uint32_t word; /* generation of the slot << 2 | enum lw_suspicion */
+    int64_t since_ms;      /* time when a worker last died of the message, ms on the boot clock; used by the supervisor only */
+    uint64_t age; /* order in which entries were made, used by the supervisor only: when the table is full, the oldest entry makes room */
     char identity[LW_IDENTITY_MAX];
-    char reason[LW_REASON_MAX]; /* such as "worker died of signal 11 (Segmentation fault)" */
+    char reason[LW_REASON_MAX]; /* why the worker died, such as "worker died of signal 11 (Segmentation fault)" */
 };
 
-/* A partition during `run --drain`: its end offset when the run started, and how far it is
- * committed. */
+/* Describes a partition during `run --drain`: its end offset when the run started, and the offset up to which it is committed. */
 struct lw_drain_partition {
     char topic[256];
     int32_t partition;
@@ -114,9 +114,9 @@ struct lw_drain_partition {
     _Atomic int64_t committed; /* highest commit seen so far; -1 until one is known */
 };
 
-/* A partition of this fleet. When a slot has got the name of a partition, it keeps the name for the life of the board; the worker in
- * `owner` writes the fields behind `owner`. If two workers look for a new partition at once, each may get a slot for it, but soon only
- * one of the two slots has an owner. */
+/* Describes a partition of this fleet. When a slot has got the name of a partition, the slot keeps the name for the life of the board; the
+ * worker in `owner` writes the fields behind `owner`. If two workers look for a new partition at once, each may get a slot for the
+ * partition, but soon only one of the two slots has an owner. */
 enum { LW_SLOT_FREE, LW_SLOT_FILLING, LW_SLOT_NAMED };
 struct lw_board_partition {
     _Atomic uint32_t state; /* LW_SLOT_NAMED is stored after the topic and the partition */
@@ -124,38 +124,40 @@ struct lw_board_partition {
     int32_t partition;
     _Atomic int32_t owner; /* index of the worker that owns the partition, plus 1; 0: no worker of this fleet */
     _Atomic int64_t watermark, committed, log_end;
-    _Atomic int64_t unfinished, waiting; /* messages that were delivered and are not finished, and how many of these wait in Redis */
-    _Atomic int64_t records;             /* number of records tracked above the watermark, finished or not */
-    _Atomic int64_t moved_ms;            /* last time when the watermark moved, or when nothing was unfinished; ms on the boot clock */
+    /* number of messages that were delivered and are not finished, and of those among them that wait in Redis */
+    _Atomic int64_t unfinished, waiting;
+    _Atomic int64_t records;  /* number of records tracked above the watermark, finished or not */
+    _Atomic int64_t moved_ms; /* last time when the watermark moved, or when no message was unfinished; ms on the boot clock */
 };
 
 struct lw_board {
-    _Atomic int n_workers; /* highest number of workers so far, because totals include workers that have ended */
+    _Atomic int n_workers; /* highest number of workers so far; totals include workers that have ended, so this number never goes down */
     _Atomic int n_wanted;  /* number of workers that should run; a reload may change it */
     int member_slot;       /* this supervisor's slot (member.h); -1: dynamic members */
     /* Time of the supervisor's start (wall clock), and of its last look at the workers (boot
      * clock). */
     _Atomic int64_t started_wall_ms, ticked_ms;
-    atomic_bool quick;          /* true after a second signal: end at once */
+    atomic_bool quick;          /* true after a second signal to end: the run ends at once */
     atomic_bool draining;       /* true during `run --drain` */
     _Atomic int32_t n_suspects; /* number of slots in use; 0 lets readers skip the search */
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
     _Atomic uint32_t n_owed;
-    _Atomic uint64_t owed[LW_OWED]; /* hash table: outcomes that dead workers may not have counted */
+    _Atomic uint64_t owed[LW_OWED]; /* hash table of the outcomes that dead workers may not have counted */
     int32_t n_drain;
     struct lw_drain_partition drain[LW_BOARD_PARTITIONS];
     struct lw_board_partition partitions[LW_BOARD_PARTITIONS];
-    struct lw_board_worker workers[LW_BOARD_WORKERS]; /* the first n_workers are in use; untouched pages cost no memory */
+    struct lw_board_worker workers[LW_BOARD_WORKERS]; /* the first n_workers elements are in use; untouched pages cost no memory */
 };
 
-struct lw_board *lw_board_open(int n_workers, struct lw_err *err); /* shared anonymous memory, inherited by fork */
+/* allocates shared anonymous memory, which fork passes on to the workers */
+struct lw_board *lw_board_open(int n_workers, struct lw_err *err);
 void lw_board_close(struct lw_board *b);
 
 /* lw_note_get() returns false and an empty text if a write was in progress at each of its reads. */
 void lw_note_set(struct lw_note *n, const char *text);
 bool lw_note_get(const struct lw_note *n, char *out, size_t size);
 
-/* Handler threads call these before and after each run of a handler. */
+/* Handler threads call lw_seat_take() before each run of a handler, and lw_seat_leave() after the run. */
 void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone, int64_t now_ms);
 void lw_seat_leave(struct lw_seat *s);
 
@@ -166,16 +168,16 @@ enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, c
  * again), or that a message is finished (it is forgotten). */
 void lw_board_counted(struct lw_board *b, const char *identity);
 void lw_board_forget(struct lw_board *b, const char *identity);
-/* The supervisor calls this when a worker has died: the messages in its seats become suspects. If `crashed` (the worker died of a crash
- * signal, or exited unasked), a message that ran alone is blamed. */
+/* The supervisor calls this function when a worker has died: the messages in the worker's seats become suspects. If `crashed` is true (the
+ * worker died of a crash signal, or exited unasked), a message that ran alone is blamed. */
 void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
-/* The supervisor calls this periodically. A suspicion ends LW_SUSPECT_MS after the last death: while there is a suspect nothing runs
- * ahead, and a worker of another supervisor may have finished the message without ending the suspicion here. A message that crashes its
- * worker later becomes a suspect again. */
+/* The supervisor calls this function periodically. A suspicion ends LW_SUSPECT_MS after the last death, for two reasons: while there is a
+ * suspect, no message runs ahead; and a worker of another supervisor may have finished the message without ending the suspicion here. A
+ * message that crashes its worker later becomes a suspect again. */
 enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
-/* A worker reports the committed offset of a partition, for --drain. After an assignment it reports the offset from which it reads, because
- * no record below that offset will come. */
+/* A worker reports the committed offset of a partition, for --drain. After an assignment the worker reports the offset from which it reads,
+ * because no record below that offset will come. */
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
 
@@ -184,29 +186,29 @@ bool lw_board_drained(const struct lw_board *b);
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition);
 /* A worker gives up a partition, unless another worker has already taken it over. */
 void lw_board_disown(struct lw_board_partition *p, int worker);
-/* The supervisor calls this when a worker is gone, so that the worker owns nothing any more. */
+/* The supervisor calls this function when a worker has ended, so that the worker owns no partition any more. */
 void lw_board_disown_all(struct lw_board *b, int worker);
-/* Returns the next slot that has an owner, from *at on; NULL after the last. Begin with *at = 0. */
+/* Returns the next slot that has an owner, starting at index *at; NULL after the last slot. Begin with *at = 0. */
 const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at);
 
 /* Returns the id under which an outcome is owed: a hash of the message's identity and of whether
  * the message is done or dead. */
 uint64_t lw_owed_id(uint64_t identity_hash, bool dead);
 /* Marks the unanswered outcomes of a worker, in one shard or in all (-1), as owed. The
- * supervisor calls this when the worker has died; the worker itself calls it when it gives up a
+ * supervisor calls this function when the worker has died; the worker itself calls it when the worker gives up a
  * shard's calls. If more than LW_OWED outcomes are owed, some are forgotten. */
 void lw_board_owe(struct lw_board *b, int worker, int shard);
 void lw_board_owe_one(struct lw_board *b, uint64_t id);
-/* Returns true if the outcome of this finished message is owed. The caller must then count the outcome, which is no longer owed. Sets *dead
- * (unless `dead` is NULL) to true if it counts as dead, not as done. */
+/* Returns true if the outcome of this finished message is owed. The caller must then count the outcome, which is no longer owed. If `dead`
+ * is not NULL, sets *dead to true if the message counts as dead, and to false if it counts as done. */
 bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 
-/* Exit statuses of a worker process. */
+/* The exit statuses of a worker process. */
 enum {
     LW_EXIT_OK = 0,
-    LW_EXIT_FAILED = 1, /* the supervisor restarts the worker, with a backoff */
-    /* EX_CONFIG: a restart cannot help, because the worker differs from the fleet's schema,
-     * offsets were moved back, or there is no handler. The run ends with this status. */
+    LW_EXIT_FAILED = 1, /* the supervisor restarts the worker after a backoff */
+    /* EX_CONFIG: a restart cannot help, because the worker differs from the fleet's schema, offsets were moved back, or the handler does
+       not exist. The run ends with this status. */
     LW_EXIT_REFUSED = 78,
 };
 

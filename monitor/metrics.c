@@ -28,18 +28,18 @@ struct writing {
 };
 
 struct series {
-    const char *value; /* value of the row's label; NULL: the list ends, or the metric has no label */
+    const char *value; /* value of the row's label; NULL: the list ends here, or the metric has no label */
     size_t at;         /* offset of the counter in struct lw_counts */
 };
 
 struct metric {
-    const char *name, *type; /* name without "latchwork_"; type as Prometheus calls it */
-    const char *labels;      /* names of the labels, separated by commas; NULL: none */
+    const char *name, *type; /* name: the metric's name without "latchwork_"; type: the type as Prometheus calls it */
+    const char *labels;      /* names of the labels, separated by commas; NULL: the metric has no labels */
     const char *help;
     struct series series[5];                /* counters to sum over the workers; not used if `bounds` or `write` is set */
     size_t hist;                            /* offset of the histogram in struct lw_counts */
     const struct lw_hist_bounds *bounds;    /* bounds of the histogram; NULL: the metric is not a histogram */
-    void (*write)(const struct writing *w); /* writes the metric; NULL: `series` or `hist` says what to write */
+    void (*write)(const struct writing *w); /* function that writes the metric; NULL: `series` or `hist` says what to write */
 };
 
 /* Escapes a label's value: backslash, quote and newline, as the format requires. */
@@ -192,8 +192,8 @@ static void write_start_time(const struct writing *w) {
     begin(w, ""), lw_buf_addf(w->out, " %" PRId64 ".%03" PRId64 "\n", ms / 1000, ms % 1000);
 }
 
-/* Writes a row for each partition that a worker of this fleet owns. fn computes the value. If is_ms is
- * true, the value is a time in ms and is written in seconds. */
+/* Writes a row for each partition that a worker of this fleet owns. fn computes the value. If is_ms is true, fn returns a time in ms, which
+ * is written in seconds. */
 static void write_partitions(const struct writing *w, int64_t (*fn)(const struct lw_board_partition *p, int64_t now_ms), bool is_ms) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(w->m->board, &at));) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics. One table (metrics.c) defines them all; the text for Prometheus, its HELP and TYPE lines, and the reference page are made
- * from it.
+/* Metrics. One table (metrics.c) defines all metrics; the text for Prometheus, its HELP and TYPE lines, and the reference page are made
+ * from this table.
  *
- * Everything is read from the board, whose counters survive the deaths of workers, and from what the exporter asked Redis shortly before
+ * All values are read from the board, whose counters survive the deaths of workers, and from what the exporter asked Redis shortly before
  * (shard_look.h). Reading takes no lock that a worker could wait for. Labels never hold keys: they hold only outcomes, states, shards,
  * topics and partitions, of which there are few. */
 #ifndef LW_MONITOR_METRICS_H
@@ -18,7 +18,7 @@
 struct lw_metrics_source {
     const struct lw_config *config;
     const struct lw_board *board;
-    const struct lw_shard_look *shards; /* one element per shard */
+    const struct lw_shard_look *shards; /* an array with one element per shard */
     int64_t now_ms;                     /* the time now, ms on the boot clock */
 };
 
@@ -26,18 +26,18 @@ struct lw_metrics_source {
 
 void lw_metrics_text(const struct lw_metrics_source *m, struct lw_buf *out);
 void lw_metrics_reference(struct lw_buf *out); /* writes doc/reference/metrics.md */
-/* Lists the names of the metrics, one per line, as queries use them (those of a histogram with
- * _bucket, _sum, _count). Tests check the dashboards against this list. */
+/* Lists the names of the metrics, one per line, as queries use them: a histogram has three names, with _bucket, _sum and _count. Tests
+ * check the dashboards against this list. */
 void lw_metrics_names(struct lw_buf *out);
 
-/* Defined in metrics_api.c: what the metrics tell, as JSON. Each returns a new reference. */
+/* The functions defined in metrics_api.c return the contents of the metrics as JSON, each as a new reference. */
 json_t *lw_metrics_workers(const struct lw_metrics_source *m);
 json_t *lw_metrics_partitions(const struct lw_metrics_source *m);
 json_t *lw_metrics_counters(const struct lw_metrics_source *m);
 json_t *lw_metrics_stats(const struct lw_metrics_source *m); /* returns totals over all workers, and the last answer of each shard */
-/* Health. Each fills `why` with what does not work, one line each, and returns true if all is
- * well. alive: the main loops of the supervisor and of each running worker turn. ready: every
- * worker is connected to all shards, is in the consumer group, and can read its partitions. */
+/* The functions for health return true if all is well; otherwise they write to `why` what does not work, in one line per fault. alive: the
+ * main loops of the supervisor and of each running worker turn. ready: every worker is connected to all shards, is in the consumer group,
+ * and can read its partitions. */
 bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why);
 bool lw_metrics_ready(const struct lw_metrics_source *m, struct lw_buf *why);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The metrics as JSON for programs, and the answers about health. */
+/* Returns the metrics as JSON for programs, and answers questions about health. */
 #include "monitor/metrics.h"
 #include "kafka/source.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 
-/* STILL_MS is more than the minute for which a main loop may stand still while it joins a group;
- * the supervisor ends a worker only after 90 s or more. */
+/* STILL_MS is more than the minute for which a main loop may stand still while its worker joins a group. The supervisor ends a worker only
+ * after 90 s or more. */
 enum { STILL_MS = 75000, TICK_MS = 15000, SERVED_MS = 10000 };
 
 static const struct {
@@ -70,7 +70,7 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(m->board, &at));) {
         int owner = atomic_load(&p->owner);
-        if (!owner) continue; /* the partition has no owner any more: its worker gave it up while we read */
+        if (!owner) continue; /* the partition has lost its owner: the worker gave it up while this function read the entry */
         bool stands = atomic_load(&p->unfinished) > 0;
         json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition", (int)p->partition,
                                               "worker", owner - 1, "committed", (json_int_t)atomic_load(&p->committed), "watermark",
@@ -138,8 +138,7 @@ bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why) {
 }
 
 /* Says why a worker is not ready. A worker's row on the board is as old as the worker's last
- * turn, and a rebalance or an unreachable broker may delay the next turn. So the age of the row is
- * checked first. */
+ * turn, and a rebalance or an unreachable broker may delay the next turn. So this function checks the age of the row first. */
 static void say_unready(const struct lw_metrics_source *m, int worker, struct lw_buf *why) {
     const struct lw_board_worker *w = &m->board->workers[worker];
     char text[sizeof w->why.text];

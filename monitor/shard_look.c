@@ -22,7 +22,7 @@ struct lw_shard_looker {
     const struct lw_config *config;
     int shard;
     struct lw_redis *redis;
-    int64_t rank; /* index of the next lane to look at, in the round through all lanes */
+    int64_t rank; /* index of the lane at which the next look begins, in the round through all lanes */
     struct old old[LW_LOOK_OLD];
     int n_old;
     bool told;
@@ -68,7 +68,7 @@ static void append_heads(struct lw_shard_looker *k) {
     lw_redis_append_argv(k->redis, 7 + k->n_old, argv, len);
 }
 
-/* Returns the next reply of the pipeline, which must be of this type; NULL with an error. */
+/* Returns the next reply of the pipeline, which must be of this type; otherwise returns NULL with an error. */
 static redisReply *next(struct lw_shard_looker *k, int type, struct lw_err *err) {
     redisReply *reply = lw_redis_reply(k->redis);
     if (!reply) {
@@ -97,8 +97,7 @@ static int64_t first_of(const redisReply *line) {
     return first;
 }
 
-/* Keeps the lane if it is among the LW_LOOK_OLD lanes with the oldest heads; each lane is kept
- * once. */
+/* If the lane is among the LW_LOOK_OLD lanes with the oldest heads, keeps the lane; each lane is kept only once. */
 static void keep(struct lw_shard_looker *k, const redisReply *lane, int64_t first_ms) {
     int worst = 0;
     if (first_ms <= 0 || lane->type != REDIS_REPLY_STRING) return;
@@ -121,7 +120,8 @@ static bool take_heads(struct lw_shard_looker *k, struct lw_shard_look *out, str
     size_t seen = r->elements / 2, named = (size_t)k->n_old;
     forget_old(k);
     for (size_t i = 0; i < seen; i++) keep(k, r->element[2 * i], first_of(r->element[2 * i + 1]));
-    k->rank = seen < named + LW_LOOK_LANES ? 0 : k->rank + LW_LOOK_LANES; /* start the next round if this one is complete, or continue it */
+    /* if this round is complete, the next round starts; otherwise this round continues */
+    k->rank = seen < named + LW_LOOK_LANES ? 0 : k->rank + LW_LOOK_LANES;
     out->oldest_ms = 0;
     for (int i = 0; i < k->n_old; i++)
         if (!out->oldest_ms || k->old[i].first_ms < out->oldest_ms) out->oldest_ms = k->old[i].first_ms;
@@ -152,7 +152,7 @@ void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out) {
         k->told = false;
         return;
     }
-    drop(k); /* close the connection, because replies may still be under way on it */
+    drop(k); /* the connection is closed, because replies may still be under way on it */
     if (!k->told) lw_warn("%s: can't be asked for metrics: %s; retrying", k->name, err.text);
     k->told = true;
 }

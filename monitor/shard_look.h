@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the exporter learns about a shard by asking its Redis periodically: a few commands of
  * constant or logarithmic cost, and one look at a limited number of lanes. The exporter never
- * scans, and has at most one request in flight. It waits for each answer, with a timeout, so it must not be
- * in the process of a worker. */
+ * scans, and has at most one request in flight. Because the exporter waits for each answer, with a timeout, it must not be in the process
+ * of a worker. */
 #ifndef LW_MONITOR_SHARD_LOOK_H
 #define LW_MONITOR_SHARD_LOOK_H
 
@@ -16,19 +16,19 @@ enum { LW_LOOK_LANES = 128, LW_LOOK_OLD = 8, LW_LOOK_TIMEOUT_MS = 1000 };
 struct lw_shard_look {
     bool up;
     int64_t lanes;     /* number of lanes with waiting messages */
-    int64_t ready;     /* number of hints not popped yet */
+    int64_t ready;     /* number of hints that were not popped yet */
     int64_t dead;      /* number of dead letters kept in Redis */
     int64_t paused;    /* number of paused lanes */
-    int64_t oldest_ms; /* when the oldest head found so far first arrived, ms since 1970; 0: no message waits */
+    int64_t oldest_ms; /* time when the oldest head found so far first arrived, ms since 1970; 0: no message waits */
 };
 
-struct lw_shard_looker; /* holds a connection, and the position in the round through the lanes */
+struct lw_shard_looker; /* holds a connection to a shard, and the position in the round through its lanes */
 
 /* Opens a looker, which borrows the configuration until it is closed. */
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);
 void lw_shard_looker_close(struct lw_shard_looker *k);
-/* Asks the shard, and connects first if necessary. On failure `up` becomes false and the rest
- * keeps its old values; the first of several failures in a row is logged. */
+/* Asks the shard, and connects first if necessary. On failure `up` becomes false and all other fields keep their old values; the first of
+ * several failures in a row is logged. */
 void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out);
 
 #endif

@@ -15,7 +15,7 @@ static rd_kafka_topic_partition_list_t *partitions(const struct lw_board *b) {
     return list;
 }
 
-/* Workers of this run raise this offset, too, so it is never set to a lower one. */
+/* Workers of this run raise the committed offset, too, so the offset is never set to a lower value. */
 static void note(struct lw_drain_partition *p, const rd_kafka_topic_partition_t *tp) {
     if (tp->err || tp->offset < 0 || tp->partition != p->partition || strcmp(tp->topic, p->topic) != 0) return;
     int64_t had = atomic_load(&p->committed);

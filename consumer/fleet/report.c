@@ -58,7 +58,7 @@ static void compose(char *out, size_t size, const struct lw_sup *s, uint64_t per
 
 static uint64_t rate(uint64_t count, int64_t ms) { return ms > 0 ? (uint64_t)((double)count * 1000 / (double)ms) : 0; }
 
-/* Writes the live line, and moves the cursor back to the left edge, so that the next log line overwrites it. */
+/* Writes the live line, and moves the cursor back to the left edge, so that the next log line overwrites the live line. */
 static void live_line(const char *text) { fprintf(stderr, "\r%s\033[K\r", text); }
 
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
@@ -94,7 +94,7 @@ static void print_json(const struct lw_sup_totals *t, double s, uint64_t per_s) 
            t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
 }
 
-/* After --drain the summary goes to stdout, for programs; otherwise it is a line of the log. */
+/* After --drain the summary goes to stdout, for programs; otherwise the summary is a line of the log. */
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
     int64_t ms = now_ms - r->started_ms;

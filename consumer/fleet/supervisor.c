@@ -20,19 +20,19 @@
 
 enum { WATCH_MS = 100, STATUS_STOPPED = -2, SIDE_MS = 1000 };
 
-/* A helper process beside the workers. It uses only the board and holds no other resource. */
+/* Describes a process that helps beside the workers. The process uses only the board and holds no other resource. */
 struct side {
-    pid_t pid; /* 0: not running */
+    pid_t pid; /* process id; 0: the process is not running */
     int64_t due_ms;
 };
 
 struct run {
-    struct lw_sup sup; /* must be the first member: spawn() casts it to the run */
+    struct lw_sup sup; /* this must be the first member, because spawn() casts a pointer to it to the run */
     struct lw_sup_report report;
-    int signals; /* the signalfd */
-    int claim;   /* descriptor that holds the claim of member_slot; -1: none */
+    int signals; /* the signalfd, through which signals arrive */
+    int claim;   /* descriptor that holds the claim of member_slot; -1: no slot is claimed */
     sigset_t watched, inherited;
-    struct lw_config *reloaded; /* the configuration of the last reload, owned by the run; NULL: the caller's is in force */
+    struct lw_config *reloaded; /* the configuration of the last reload, owned by the run; NULL: no reload has happened */
     int rolling;                /* index of the worker being replaced in a rolling reload; -1: no reload is under way */
     int rolling_end;            /* the reload replaces workers below this index */
     unsigned rolling_from;      /* number of starts of the worker `rolling` before it was asked to end */
@@ -43,8 +43,8 @@ struct run {
 
 /* --- processes -------------------------------------------------------------------------------------------------------------------- */
 
-/* Every child takes these steps first: it arranges to end with the supervisor, unblocks signals, and leaves the terminal's Ctrl-C to the
- * supervisor. */
+/* Every child takes these steps first: it arranges to end when the supervisor ends, unblocks signals, and leaves the terminal's Ctrl-C to
+ * the supervisor. */
 static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);
@@ -72,12 +72,12 @@ static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
     if (pid != 0) return pid;
     become_child(r, parent);
     be_worker(r, w);
-    return -1; /* not reached */
+    return -1; /* this line is never reached */
 }
 
 /* --- processes beside the workers: metrics and health; what the group commits during --drain ---------------------------------------- */
 
-/* Forks a process beside the workers. Returns true in that process, false in the supervisor. */
+/* Forks a process that helps beside the workers. Returns true in that process, and false in the supervisor. */
 static bool fork_side(struct run *r, struct side *side, const char *who) {
     struct lw_sup *s = &r->sup;
     if (side->pid || s->stopping || s->now() < side->due_ms) return false;
@@ -146,8 +146,8 @@ static int ask_ends(struct run *r) {
     return LW_EXIT_OK;
 }
 
-/* Waits until the child that reads the end offsets for --drain ends, or the supervisor is asked to end. The child has a time limit of
- * its own; if it hangs, it is killed after twice that limit and a margin. */
+/* Waits until the child that reads the end offsets for --drain ends, or until the supervisor is asked to end. The child has a time limit of
+ * its own; if the child hangs, the supervisor kills it after twice that limit and a margin. */
 static int await_child(struct run *r, pid_t pid) {
     int64_t until = lw_boot_ms() + 2 * r->sup.times.ends_ms + r->sup.times.margin_ms;
     for (;;) {
@@ -222,7 +222,7 @@ static void take_turn(struct run *r, int worker) {
     lw_sup_step(s, &s->workers[worker], LW_SUP_RELOAD);
 }
 
-/* Starts the workers that a reload added. A worker whose predecessor of the same number has not ended yet is started by a later call. */
+/* Starts the workers that a reload added. If the former worker of the same number has not ended yet, a later call starts the new one. */
 static void start_missing(struct run *r) {
     struct lw_sup *s = &r->sup;
     if (s->stopping || s->refused) return;
@@ -232,7 +232,8 @@ static void start_missing(struct run *r) {
     }
 }
 
-/* Starts missing workers, and stops surplus ones, which are those with the highest numbers. The others are replaced one at a time. */
+/* Starts missing workers, and stops surplus workers, which are the workers with the highest numbers. All other workers are replaced one at
+ * a time. */
 static void resize(struct run *r, int n) {
     struct lw_sup *s = &r->sup;
     struct lw_board *b = s->board;
@@ -340,13 +341,13 @@ static void fire_deadlines(struct run *r) {
         if (r->sup.workers[i].deadline_ms <= now) lw_sup_step(&r->sup, &r->sup.workers[i], LW_SUP_TIMER);
 }
 
-/* If nothing has moved for a while during --drain, finds out whether only paused lanes are left,
- * for which the run would wait for ever. */
+/* If nothing has moved for a while during --drain, finds out whether only paused lanes are left, because the run would wait for ever for a
+ * paused lane. */
 static void look_for_paused(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now();
     if (!s->o->drain || !s->o->paused || s->stopping || now - r->report.moved_ms < s->times.stuck_ms) return;
-    r->report.moved_ms = now; /* ask again only after another stuck_ms without progress */
+    r->report.moved_ms = now; /* the next check comes after another stuck_ms without progress */
     struct lw_buf names = {0};
     int n = s->o->paused(s->o->ctx, &names);
     if (n > 0) {
@@ -392,7 +393,8 @@ static bool all_gone(const struct lw_sup *s) {
 static void sleep_until_event(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now(), until = r->report.last_tick_ms + s->times.tick_ms;
-    bool watching = !s->stopping && (s->o->drain || r->rolling >= 0); /* a timer is needed, because a change of the board wakes nobody */
+    /* the loop needs a timer, because a change of the board wakes nobody */
+    bool watching = !s->stopping && (s->o->drain || r->rolling >= 0);
     if (watching && until > now + WATCH_MS) until = now + WATCH_MS;
     for (int i = 0; i < s->board->n_workers; i++)
         if (s->workers[i].deadline_ms < until) until = s->workers[i].deadline_ms;
@@ -435,16 +437,18 @@ static int run_all(struct run *r) {
     return exit_status(r);
 }
 
-/* From here on signals arrive through a descriptor. Prepares the mask of signals for the children, too. */
+/* Opens the descriptor through which signals arrive from now on. Prepares the mask of signals for the children, too. */
 static int open_signals(struct run *r) {
     sigemptyset(&r->watched);
     static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&r->watched, watched[i]);
     if (sigprocmask(SIG_BLOCK, &r->watched, &r->inherited) == -1) return -1;
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
-        sigdelset(&r->inherited, watched[i]); /* workers must receive these signals, whatever our parent blocked */
-    sigaddset(&r->inherited, SIGUSR1);        /* SIGUSR1 stays blocked, so that a worker that cannot handle it yet does not die of it */
-    signal(SIGCHLD, SIG_DFL);                 /* if our parent ignored SIGCHLD, the kernel would not report deaths */
+        sigdelset(&r->inherited, watched[i]); /* workers must receive these signals, even if the parent of this process has blocked them */
+    /* SIGUSR1 stays blocked, so that the signal does not kill a worker that has not installed its handler yet */
+    sigaddset(&r->inherited, SIGUSR1);
+    /* if the parent of this process ignored SIGCHLD, the kernel would not report deaths of children */
+    signal(SIGCHLD, SIG_DFL);
     r->signals = signalfd(-1, &r->watched, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signals == -1 ? -1 : 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor: forks the workers, restarts those that end unasked, and ends them in order.
  *
- * It is a table [state][event] of small functions (consumer/fleet/table.c); the loop (supervisor.c) only turns signals, deaths and
- * deadlines into events. It has no threads and no connections of its own: it gets what it needs from Kafka and the configuration through
- * the functions of lw_supervise_options, which tests replace.
+ * The supervisor is a table [state][event] of small functions (consumer/fleet/table.c); the loop (supervisor.c) only turns signals, deaths
+ * and deadlines into events. The supervisor has no threads and no connections of its own: what it needs from Kafka and the configuration
+ * comes through the functions of lw_supervise_options, which tests replace.
  *
  *               START              STOP            exit
  *        IDLE ---------> RUNNING ---------> STOPPING ----> GONE
@@ -28,42 +28,40 @@
 
 /* Times and limits; 0 stands for the default in brackets. Tests shorten them. */
 struct lw_supervise_times {
-    int64_t backoff_ms, backoff_max_ms; /* wait before a restart; doubles each time up to the maximum [200 ms, 10 s] */
+    int64_t backoff_ms, backoff_max_ms; /* wait before a restart, which doubles each time up to the maximum [200 ms, 10 s] */
     int64_t calm_ms;                    /* a worker that lived this long starts again with the first backoff [30 s] */
     int64_t tick_ms;                    /* time between two checks for hung workers [1 s] */
-    int64_t heartbeat_ms; /* a main loop that has not turned for this long is hung [90 s + shutdown.grace_ms, because joining a group may
-                             block it for a minute] */
-    int64_t margin_ms;    /* time beyond shutdown.grace_ms before a stopping worker is killed [5 s] */
+    int64_t heartbeat_ms; /* time after which a main loop that has not turned counts as hung [90 s + shutdown.grace_ms, because joining a
+                             group may block the loop for a minute] */
+    int64_t margin_ms;    /* time beyond shutdown.grace_ms after which a stopping worker is killed [5 s] */
     int64_t quick_ms;     /* time that workers get to end after a second signal [1 s] */
-    int64_t ready_ms;     /* rolling reload: time after which the next worker has its turn even if this one is not ready [60 s] */
+    int64_t ready_ms;     /* rolling reload: time after which the next worker is replaced even if the present worker is not ready [60 s] */
     int64_t ends_ms;      /* --drain: time limit for reading the end offsets [30 s] */
-    int64_t stuck_ms;     /* --drain: after this time without progress, look whether only paused lanes are left [10 s] */
+    int64_t stuck_ms;     /* --drain: time without progress after which the run checks whether only paused lanes are left [10 s] */
 };
 
 struct lw_supervise_options {
-    bool drain;    /* end the run once everything that was in the topics at its start is committed */
-    bool json;     /* print the summary as one JSON object */
-    bool progress; /* show a live line on stderr */
+    bool drain;    /* the run ends as soon as everything that was in the topics at its start is committed */
+    bool json;     /* the summary is printed as one JSON object */
+    bool progress; /* a live line is shown on stderr */
     /* The main function of a worker process; its return value is the exit status of the process. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
-    /* Called on SIGHUP: returns a new configuration, or NULL if it has errors, which it has
-     * logged. May change `blames_worker` of these options to match. Without this function,
-     * SIGHUP only causes a warning. */
+    /* Called on SIGHUP: returns a new configuration, or NULL if the configuration has errors, which this function has logged. The function
+     * may change `blames_worker` of these options to match the new configuration. If `reload` is NULL, SIGHUP only causes a warning. */
     struct lw_config *(*reload)(void *ctx);
     void (*config_free)(struct lw_config *c);
-    /* For --drain: calls fn for each partition. Runs in a process of its own, because it starts
-     * threads, and a process with threads must not fork. */
+    /* For --drain: calls fn for each partition. This function runs in a process of its own, because it starts threads, and a process with
+     * threads must not fork. */
     int (*ends)(const struct lw_config *c, int64_t timeout_ms, void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                 void *fn_ctx, struct lw_err *err);
-    /* For --drain: follows the group's commits and writes them to the board (lw_drain_follow()).
-     * Runs in a process of its own, which is started again if it ends. NULL: only commits of
-     * this run's workers count. */
+    /* For --drain: follows the group's commits and writes them to the board (lw_drain_follow()). This function runs in a process of its
+     * own, which is started again if it ends. If `follow` is NULL, only commits of this run's workers count. */
     int (*follow)(const struct lw_config *c, struct lw_board *board);
-    /* For --drain, once nothing has moved for a while: if only lanes that are paused have waiting messages, appends their names and
-     * returns how many there are; then the run ends with status 1. Returns 0 if the run should go on. May be NULL. */
+    /* For --drain, called when nothing has moved for a while: if only paused lanes have waiting messages, appends the names of these lanes
+     * and returns their number; then the run ends with status 1. Returns 0 if the run should go on. May be NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
-    /* Serves metrics and health in a process of its own, which is started again if it ends, and
-     * is killed at the end of the run. It only reads the board. May be NULL. */
+    /* Serves metrics and health in a process of its own, which is started again if it ends, and is killed at the end of the run. The
+     * function only reads the board. May be NULL. */
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
     /* Called with the board at every tick, and once more after the last worker has ended. May be
      * NULL. */
@@ -77,8 +75,8 @@ struct lw_supervise_options {
 };
 
 /* Runs until stopped or drained and returns the exit status of the program. Call it in a process without other threads, because it
- * forks, and a worker ends when the thread that forked it ends. It handles SIGTERM, SIGINT, SIGHUP, SIGUSR1 (passed on to the workers,
- * which log what they remember) and SIGCHLD, and reaps every child of the process. */
+ * forks, and a worker ends when the thread that forked it ends. The function handles SIGTERM, SIGINT, SIGHUP, SIGUSR1 (passed on to the
+ * workers, which log what they remember) and SIGCHLD, and reaps every child of the process. */
 int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o);
 
 #endif

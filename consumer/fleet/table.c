@@ -64,7 +64,7 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     struct lw_board_worker *b = &s->board->workers[w->index];
     atomic_store(&b->pid, 0);
     atomic_store(&b->ready, false);
-    atomic_store(&b->waiting, 0); /* other workers take over the worker's partitions and count what waits there */
+    atomic_store(&b->waiting, 0); /* other workers take over the worker's partitions, and count the messages that wait there */
     atomic_store(&b->in_handler, 0);
     lw_board_disown_all(s->board, w->index);
     lw_board_owe(s->board, w->index, -1);
@@ -155,8 +155,7 @@ static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
     accuse(s, w, false);
-    /* If another member has taken the worker's id, the worker ends by itself, which is no
-     * failure. */
+    /* If another member has taken the worker's id, the worker ends by itself, and its end does not count as a failure. */
     bool fenced = atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW;
     bool asked = fenced || (w->killed && atomic_load(&s->board->quick));
     if (!asked) {
@@ -217,7 +216,7 @@ typedef void cell(struct lw_sup *s, struct lw_sup_worker *w);
 #define NEVER impossible
 /* clang-format off */
 static cell *const table[LW_SUP_STATES][LW_SUP_EVENTS] = {
-    /*                     START      EXIT_CLEAN EXIT_FAILED CRASHED       KILLED       REFUSED  TIMER            STOP        RELOAD  HUNG */
+    /* columns:            START      EXIT_CLEAN EXIT_FAILED CRASHED       KILLED       REFUSED  TIMER            STOP        RELOAD  HUNG */
     [LW_SUP_IDLE]     = {start,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   NEVER,           gone,       ignore, NEVER},
     [LW_SUP_RUNNING]  = {NEVER,     ended,     ended,      crashed,      ended,       refused, NEVER,           stop,       roll,   kill_hung},
     [LW_SUP_WAITING]  = {NEVER,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   start,           gone,       start,  NEVER},
@@ -242,9 +241,9 @@ static bool is_crash(int sig) {
 }
 
 static enum lw_sup_event classify_signal(struct lw_sup_worker *w, int sig) {
-    if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED; /* w->why already says what hung */
+    if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED; /* w->why already says which part of the worker hung */
     bool asked = w->state == LW_SUP_STOPPING || w->state == LW_SUP_ROLLING;
-    if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN; /* the signal came before the worker had installed its signal handler */
+    if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN; /* the signal arrived before the worker had installed its signal handler */
     snprintf(w->why, sizeof w->why, "died of signal %d (%s)", sig, strsignal(sig));
     return is_crash(sig) ? LW_SUP_CRASHED : LW_SUP_KILLED;
 }
@@ -266,8 +265,7 @@ static bool still_for(struct lw_sup_still *k, int64_t value, int64_t tick_ms, in
     return k->for_ms > limit_ms;
 }
 
-/* Returns whether a handler thread exceeds its timeout so far that only ending the worker can
- * stop it. */
+/* Returns whether a handler thread has exceeded its timeout so far that only the end of the worker can stop the thread. */
 static bool seat_stands_still(struct lw_sup *s, struct lw_sup_worker *w, int seat) {
     struct lw_seat *b = &s->board->workers[w->index].seats[seat];
     int64_t since = atomic_load(&b->busy) ? atomic_load(&b->since_ms) : INT64_MIN, limit = 2 * s->c->handler.timeout_ms + 5000;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states and events of one worker as its supervisor sees it, and what each event causes.
- * Only the supervisor's files and its tests include this header. */
+/* Declares the states and events of one worker as its supervisor sees them, and what each event causes. Only the supervisor's files and its
+ * tests include this header. */
 #ifndef LW_CONSUMER_FLEET_TABLE_H
 #define LW_CONSUMER_FLEET_TABLE_H
 
@@ -9,12 +9,12 @@
 #include <sys/types.h>
 
 enum lw_sup_state {
-    LW_SUP_IDLE,     /* never started */
+    LW_SUP_IDLE,     /* the worker was never started */
     LW_SUP_RUNNING,  /* the worker's process is running */
-    LW_SUP_WAITING,  /* no process; one is started at `deadline_ms` */
-    LW_SUP_ROLLING,  /* asked to end in order to be started anew; killed at `deadline_ms` */
-    LW_SUP_STOPPING, /* asked to end for good; killed at `deadline_ms` */
-    LW_SUP_GONE,     /* ended for good */
+    LW_SUP_WAITING,  /* the worker has no process; a process is started at `deadline_ms` */
+    LW_SUP_ROLLING,  /* the worker was asked to end so that it can be started anew; it is killed at `deadline_ms` */
+    LW_SUP_STOPPING, /* the worker was asked to end for good; it is killed at `deadline_ms` */
+    LW_SUP_GONE,     /* the worker has ended for good */
     LW_SUP_STATES
 };
 
@@ -26,14 +26,14 @@ enum lw_sup_event {
     LW_SUP_KILLED,      /* the worker was killed by a signal from outside */
     LW_SUP_REFUSED,     /* the worker exited with LW_EXIT_REFUSED: no restart will help */
     LW_SUP_TIMER,       /* deadline_ms is reached */
-    LW_SUP_STOP,        /* the run is to end; a second signal ends it at once */
-    LW_SUP_RELOAD,      /* this worker's turn in a rolling reload */
+    LW_SUP_STOP,        /* the run should end; a second signal ends it at once */
+    LW_SUP_RELOAD,      /* a rolling reload has reached this worker */
     LW_SUP_HUNG,        /* the worker's main loop or one of its handlers hangs */
     LW_SUP_EVENTS
 };
 
-/* Counts the ticks of the supervisor in which a value has not changed. If time were measured instead, all workers would look hung after the
- * machine slept or the supervisor was stopped. */
+/* Counts the ticks of the supervisor in which a value has not changed. The time is not measured, because all workers would look hung after
+ * the machine slept or the supervisor was stopped. */
 struct lw_sup_still {
     int64_t seen;
     int64_t for_ms;
@@ -44,7 +44,7 @@ struct lw_sup_worker {
     enum lw_sup_state state;
     pid_t pid;
     int64_t started_ms, deadline_ms; /* times on the boot clock; deadline_ms is INT64_MAX if there is no deadline */
-    int64_t backoff_ms;              /* wait before the next restart */
+    int64_t backoff_ms;              /* time to wait before the next restart */
     unsigned lives;                  /* number of times that the worker was started */
     bool hung;                       /* the supervisor killed the worker because it hung */
     bool killed;                     /* the supervisor killed the worker because it did not end in time */
@@ -57,13 +57,13 @@ struct lw_sup {
     const struct lw_supervise_options *o;
     struct lw_supervise_times times;
     struct lw_board *board;
-    bool refused, failed; /* refused: the run will end with status 78; failed: with 1 */
+    bool refused, failed; /* refused: the run will end with status 78; failed: the run will end with status 1 */
     bool stopping;
     bool renamed; /* a reload changed the ids under which workers join */
     int64_t (*now)(void);
-    pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w); /* starts the worker's process; returns -1 if it can't */
+    pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w); /* starts the worker's process; returns -1 if that fails */
     int (*signal)(pid_t pid, int sig);
-    struct lw_sup_worker workers[LW_BOARD_WORKERS]; /* the first board->n_workers are in use */
+    struct lw_sup_worker workers[LW_BOARD_WORKERS]; /* the first board->n_workers elements are in use */
 };
 
 extern const char *const lw_sup_state_name[LW_SUP_STATES];
@@ -78,19 +78,19 @@ enum lw_sup_event lw_sup_classify(struct lw_sup *s, struct lw_sup_worker *w, int
  * too long; w->why says which. */
 bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w);
 
-/* The sums over all workers that consumer/fleet/report.c shows. */
+/* Holds the sums over all workers that consumer/fleet/report.c shows. */
 struct lw_sup_totals {
     uint64_t done, dead, dropped, skipped, waiting, parked, drained, reruns, finished;
 };
 struct lw_sup_report {
-    int64_t started_ms, moved_ms; /* moved_ms: when the totals last changed */
-    int64_t idle_until_ms;        /* when the supervisor last looked before the first message finished; the rate is measured from here */
+    int64_t started_ms, moved_ms; /* moved_ms: time when the totals last changed */
+    int64_t idle_until_ms; /* time of the supervisor's last look before the first message finished; the rate is measured from this time */
     uint64_t last_finished, last_moves;
     int64_t last_line_ms, last_log_ms, last_tick_ms;
 };
 struct lw_sup_totals lw_sup_totals(const struct lw_board *b);
 void lw_sup_report_init(struct lw_sup_report *r, int64_t now_ms);
-/* Logs what is in a worker's handlers, in a bounded number of lines, before a hung worker is killed. */
+/* Logs which messages are in a worker's handlers, in a bounded number of lines. Called before a hung worker is killed. */
 void lw_sup_report_handlers(const struct lw_sup *s, int worker);
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms);
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms);

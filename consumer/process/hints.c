@@ -9,11 +9,11 @@
 #include <stdlib.h>
 
 enum {
-    BLOCK_S = 5, /* a pop blocks at most this long, so that a dead connection is noticed soon */
+    BLOCK_S = 5, /* a pop blocks for at most this time, so that a dead connection is noticed soon */
     ANSWER_MS = 2 * BLOCK_S * 1000,
     RECONCILE_MAX = 1024, /* maximum number of hints read back from `claimed`; the janitor makes the rest again */
     FULL_PAUSE_MS = 100,  /* time between two calls of hints.lua while Redis is at maxmemory */
-    FULL_MS = 2000,       /* time until the pop is tried again after Redis was at maxmemory */
+    FULL_MS = 2000,       /* after Redis was at maxmemory: time until the pop is tried again */
     FULL_BATCH = 64,
     REFUSED_MS = 1000,
     COMPLAIN_MS = 10000,
@@ -27,11 +27,11 @@ struct lw_hints {
     char *ready, *claimed, *key_epoch;
     bool want, blmove;
     enum asked asked;
-    int64_t next_ms;       /* time before which no hint is asked for */
+    int64_t next_ms;       /* no hint is asked for before this time */
     int64_t full_until_ms; /* time until which Redis counts as full (maxmemory) */
     int64_t complained_ms;
-    enum asked refused_at; /* the command that Redis refused and has not allowed since; NOTHING: there is none */
-    char refused[200];     /* text of that refusal, as Redis gave it */
+    enum asked refused_at; /* kind of the command that Redis has refused and not allowed since; NOTHING: no command */
+    char refused[200];     /* text of the refusal, as Redis gave it */
     struct lw_commands commands;
 };
 
@@ -82,14 +82,13 @@ static void on_reply(void *ctx, const redisReply *r) {
     if (r->type != REDIS_REPLY_ERROR && asked == h->refused_at) h->refused_at = NOTHING;
     /* the answer LOST of hints.lua is ignored, because the worker's logic finds out by itself that the epoch has ended */
     if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r);
-    if (r->type ==
-        REDIS_REPLY_ARRAY) /* `claimed` holds the newest hint first, hints.lua returns the oldest first; the order is not essential */
+    /* `claimed` holds the newest hint first, and hints.lua returns the oldest first, but the order does not matter */
+    if (r->type == REDIS_REPLY_ARRAY)
         for (size_t i = 0; i < r->elements; i++) tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
 }
 
-/* A popped hint stays in `claimed` until its lane is claimed. If the worker dies before that,
- * nobody would remove the hint. So the server sets an expiry right after the pop, whatever
- * becomes of this process. */
+/* A popped hint stays in `claimed` until its lane is claimed. If the worker dies before the claim, nobody would remove the hint. So an
+ * expiry of `claimed` is sent right behind the pop, and the server sets it even if this process dies. */
 static void pop(struct lw_hints *h) {
     struct lw_commands *c = &h->commands;
     lw_commands_reset(c);
@@ -100,8 +99,8 @@ static void pop(struct lw_hints *h) {
     send_asked(h, POP);
 }
 
-/* Sends the script's text with EVAL, not its hash with EVALSHA: the call is rare, and this way a server that does not know the script needs
- * no second round trip. */
+/* Sends the script's text with EVAL, not its hash with EVALSHA: the call is rare, and with EVAL a server that does not know the script
+ * needs no second round trip. */
 static void look(struct lw_hints *h, int64_t now) {
     char epoch[64];
     h->next_ms = now + FULL_PAUSE_MS;

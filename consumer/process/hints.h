@@ -4,8 +4,8 @@
  *
  * If a connection breaks during a pop, Redis may have moved a hint that never reached the worker.
  * So each new connection first reads `claimed` and reports every hint in it: a hint that is
- * reported twice is harmless. When Redis is at maxmemory and refuses the pop, hints.lua, which is
- * allowed then, is called every 100 ms instead. */
+ * reported twice is harmless. When Redis is at maxmemory, it refuses the pop; then hints.lua, which Redis still allows, is called every 100
+ * ms instead. */
 #ifndef LW_CONSUMER_PROCESS_HINTS_H
 #define LW_CONSUMER_PROCESS_HINTS_H
 
@@ -14,23 +14,23 @@
 struct lw_hints;
 
 struct lw_hints_setup {
-    struct lw_finder *finder; /* borrowed */
+    struct lw_finder *finder; /* finds the server of the shard; borrowed */
     const char *owner;        /* name of the worker that owns the connection; borrowed */
     int shard;
     int64_t ttl_ms;
     const char *prefix;                                            /* "lw:{NAME.SHARD}:"; borrowed */
-    void (*hint)(void *ctx, int shard, struct lw_bytes lane);      /* called from within lw_hints_serve() for each hint */
+    void (*hint)(void *ctx, int shard, struct lw_bytes lane);      /* called by lw_hints_serve() for each hint */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size); /* copies the shard's epoch, as lw_worker_epoch() does */
     void *ctx;
 };
 
 struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup);
 void lw_hints_close(struct lw_hints *h);
-/* Sets whether hints are wanted, and connects when they are first wanted. When they are no longer wanted, a pop under way may still
- * bring one. This function never calls hint(). */
+/* Sets whether hints are wanted, and connects when they are first wanted. When they are no longer wanted, a pop under way may still bring a
+ * hint. This function never calls hint(). */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
 
-/* Returns the error with which the server refuses a command that hints need; NULL if it refuses none. */
+/* Returns the error with which the server refuses a command that hints need; NULL if the server refuses no such command. */
 const char *lw_hints_refused(const struct lw_hints *h);
 
 struct pollfd lw_hints_poll(const struct lw_hints *h);

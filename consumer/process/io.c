@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements struct lw_io: the calls by which the worker's logic reaches Redis, Kafka, handlers
- * and clocks, and the callbacks that bring the answers. */
+/* Implements struct lw_io: the functions by which the worker's logic reaches Redis, Kafka, handlers and clocks. Also has the callbacks that
+ * bring the answers. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -20,7 +20,8 @@ static int64_t io_wall_ms(void *ctx) {
     return lw_wall_ms();
 }
 
-/* Returns a random number by the algorithm splitmix64, seeded by the kernel. The numbers need only be unique, not secret. */
+/* Returns a random number by the algorithm splitmix64, which the kernel's random numbers seed. The results need only be unique, not secret.
+ */
 static uint64_t io_random(void *ctx) {
     struct process *p = ctx;
     uint64_t z = p->random += 0x9e3779b97f4a7c15U;
@@ -72,7 +73,7 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
         lw_pool_submit(p->pool, jobs, n);
 }
 
-/* A dead letter on its way to its topic. */
+/* Describes a dead letter on its way to its topic. */
 struct sending {
     struct process *process;
     void *run;
@@ -141,7 +142,7 @@ static void on_assign(void *ctx, const struct lw_assigned *a) {
 
 static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     struct process *p = ctx;
-    bool refused = p->ended && p->status == LW_EXIT_REFUSED; /* a refused worker must not commit the offsets that it knows */
+    bool refused = p->ended && p->status == LW_EXIT_REFUSED; /* a worker that was refused must not commit any offsets */
     lw_worker_revoke(p->logic, gens, n, lost || refused || p->leaving);
 }
 

@@ -12,8 +12,8 @@
 
 #include "handlers/handler.h"
 
-/* Opens the journal that the environment names and returns its descriptor. Returns -1 if none is
- * named, and -1 with *err if it cannot be opened. */
+/* Opens the journal that the environment names and returns its descriptor. Returns -1 if the environment names no journal; returns -1 and
+ * fills *err if the journal cannot be opened. */
 int lw_journal_open(struct lw_err *err);
 void lw_journal_start(int fd, const struct lw_job *job);
 void lw_journal_end(int fd, const struct lw_job *job);

@@ -15,7 +15,8 @@
 
 enum { HOST_MAX = 64 };
 
-static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a; the NUL of each text is hashed, too, so that texts cannot run together */
+/* FNV-1a, a hash function; the NUL of each text is hashed, too, so that the end of each text counts */
+static uint64_t hash(uint64_t h, const char *text) {
     do h = (h ^ (unsigned char)*text) * 0x100000001b3U;
     while (*text++);
     return h;

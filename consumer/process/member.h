@@ -21,12 +21,10 @@
 
 enum { LW_MEMBER_MAX = 250, LW_MEMBER_SLOTS = 64 };
 
-/* Claims the lowest free slot for this process. Returns -1, with *fd -1, if workers must be
- * dynamic members: by configuration, or because no slot could be claimed (logged). The claim
- * ends when `fd` is closed, so children must close their copy. */
+/* Claims the lowest free slot for this process. Returns -1 and sets *fd to -1 if workers must be dynamic members: the configuration says
+ * so, or no slot could be claimed (which is logged). The claim ends when `fd` is closed, so children must close their copy. */
 int lw_member_claim(const struct lw_config *c, int *fd);
-/* Writes a worker's group.instance.id. Returns false, with an empty `out`, if slot is -1 and
- * kafka.properties name no id. */
+/* Writes a worker's group.instance.id. If slot is -1 and kafka.properties name no id, returns false with an empty `out`. */
 bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_MEMBER_MAX]);
 
 #endif

@@ -16,16 +16,15 @@
 
 enum {
     HAND = 32,         /* maximum number of jobs that one thread takes at once */
-    FAST_US = 50,      /* if jobs take longer on average, a thread takes one at a time */
-    HANDFUL_US = 1000, /* maximum time of the jobs that a thread takes at once, estimated by the average time of a job */
-    STUCK_US = 1000,   /* if a thread is busy with one job or chain for this long, others steal the rest of its hand */
-    CHAIN_US = 20000,  /* after running followers for this long, a thread checks whether other jobs wait */
-    LOOK_MS = 2,       /* time between two checks of an idle thread for hands to steal from */
+    FAST_US = 50,      /* if jobs take longer on average, a thread takes one job at a time */
+    HANDFUL_US = 1000, /* maximum total time of the jobs that a thread takes at once, estimated by the average time of a job */
+    STUCK_US = 1000,   /* if a thread is busy with one job or chain for this long, other threads steal the rest of its hand */
+    CHAIN_US = 20000,  /* time after which a thread that runs followers checks whether other jobs wait */
+    LOOK_MS = 2,       /* time between two checks of an idle thread for hands from which it can steal */
 };
 
-/* The jobs that a thread has taken and not started. `range` packs generation << 32 | next << 16 |
- * end, so that one compare-and-swap takes a job and fails if the owner has refilled its hand
- * meanwhile. */
+/* Holds the jobs that a thread has taken and not started. `range` packs generation << 32 | next << 16 | end, so that one compare-and-swap
+ * takes a job, and fails if the owner has refilled its hand meanwhile. */
 struct hand {
     _Atomic uint64_t range;
     _Atomic(struct lw_job *) jobs[HAND];
@@ -36,12 +35,12 @@ struct worker_thread {
     int index;
     pthread_t id;
     struct lw_slot *slot;
-    _Atomic int64_t busy_since_us; /* start of the job that is in the handler; in a chain: start of the first job */
+    _Atomic int64_t busy_since_us; /* start of the job that is in the handler; in a chain, start of the first job */
     struct hand hand;
-    /* These are for handlers that take batches; each array has batch_max elements. */
+    /* The following arrays are for handlers that take batches; each array has batch_max elements. */
     struct lw_job **heads; /* jobs of different keys, with which the next batch begins */
-    struct lw_job **batch; /* the heads, and behind each head those of its followers that fit into the batch */
-    size_t *lengths;       /* of each head: how many jobs of its key the batch has */
+    struct lw_job **batch; /* the heads, and behind each head as many of its followers as fit into the batch */
+    size_t *lengths;       /* per head: how many jobs of its key the batch has */
     char pad[64];          /* keeps other data off the cache line of the hand, which its owner writes often */
 };
 
@@ -53,20 +52,20 @@ struct lw_pool {
     struct lw_counts *counts;
     int seats_a_thread;
     size_t batch_max, heads_max; /* maximum number of jobs, and of keys, in a batch */
-    bool gathers;                /* a batch may have several jobs of one key */
+    bool gathers;                /* true if a batch may have several jobs of one key */
     int notify_fd, journal;
 
-    pthread_mutex_t lock; /* guards the queue, idle, watchers, running, and writes to stop */
+    pthread_mutex_t lock; /* guards `queue`, `idle`, `watchers`, `running`, and writes to `stop` */
     pthread_cond_t work, ended;
     struct lw_job_queue queue;
     size_t queued;      /* number of jobs in the queue */
-    int idle, watchers; /* number of threads asleep, and of those among them that watch for hands to steal from */
+    int idle, watchers; /* number of threads asleep, and how many of them watch for hands to steal from */
     int running;        /* number of threads that have not ended */
-    atomic_bool stop;   /* also read without the lock, between the jobs of a chain */
+    atomic_bool stop;   /* threads also read this flag without the lock, between the jobs of a chain */
 
     _Atomic int64_t average_ns;        /* average time of a job in its handler */
     _Atomic(struct lw_job *) finished; /* a stack of finished jobs, newest first */
-    struct lw_job *reaping;            /* jobs taken from `finished`, oldest first; used by the main thread only */
+    struct lw_job *reaping;            /* jobs taken from `finished`, oldest first; only the main thread uses this list */
     atomic_bool signalled;
 
     int n;
@@ -79,7 +78,7 @@ static uint64_t pack(uint64_t generation, size_t next, size_t end) { return gene
 static size_t next_of(uint64_t r) { return r >> 16 & 0xffff; }
 static size_t end_of(uint64_t r) { return r & 0xffff; }
 
-/* Takes the next job out of a hand, the thread's own or another's. Returns NULL if the hand is empty. */
+/* Takes the next job out of a hand, which may be the thread's own or another's. Returns NULL if the hand is empty. */
 static struct lw_job *take_from(struct hand *h) {
     uint64_t r = atomic_load(&h->range);
     while (next_of(r) < end_of(r)) {
@@ -121,8 +120,7 @@ static bool any_held_up(struct lw_pool *p, int64_t now_us) {
 
 /* --- the queue; all under the lock ---------------------------------------------------------------------------------------------- */
 
-/* Appends n jobs linked by `next` to the queue. Wakes one thread, which wakes another if it
- * leaves jobs there. */
+/* Appends n jobs linked by `next` to the queue. Wakes one thread; if that thread leaves jobs in the queue, it wakes another. */
 static void append(struct lw_pool *p, struct lw_job *first, struct lw_job *last, size_t n) {
     last->next = NULL;
     lw_jobs_move(&p->queue, &(struct lw_job_queue){first, &last->next});
@@ -136,7 +134,7 @@ static struct lw_job *pop(struct lw_pool *p) {
     return lw_jobs_pop(&p->queue);
 }
 
-/* Returns how many jobs a thread takes at once: if jobs are known to be fast, its share of the queue; otherwise one. */
+/* Returns how many jobs a thread takes at once: its share of the queue if jobs are known to be fast, otherwise one. */
 static size_t handful(const struct lw_pool *p) {
     int64_t average_us = atomic_load_explicit(&p->average_ns, memory_order_relaxed) / 1000;
     if (average_us >= FAST_US) return 1;
@@ -153,7 +151,7 @@ static bool fill_hand(struct lw_pool *p, struct worker_thread *t) {
     uint64_t r = atomic_load_explicit(&t->hand.range, memory_order_relaxed);
     atomic_store_explicit(&t->busy_since_us, lw_boot_us(), memory_order_relaxed);
     atomic_store(&t->hand.range, pack((r >> 32) + 1, 0, n));
-    /* wake another thread for what is left in the queue, or to watch what is left in this hand */
+    /* another thread is woken to take what is left in the queue, or to watch what is left in this hand */
     if (p->idle && (p->queued || (n > 1 && !p->watchers))) pthread_cond_signal(&p->work);
     return true;
 }
@@ -174,8 +172,8 @@ static void sleep_idle(struct lw_pool *p) {
     p->idle--;
 }
 
-/* Waits for work. Returns true with *stolen NULL if there is work in the thread's own hand, true
- * with a stolen job in *stolen, or false when the pool ends. */
+/* Waits for work. Returns true with *stolen NULL if there is work in the thread's own hand, true with a job in *stolen if a job was stolen,
+ * and false when the pool ends. */
 static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job **stolen) {
     *stolen = NULL;
     bool go_on = true;
@@ -185,8 +183,9 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
             go_on = false;
             break;
         }
-        if ((*stolen = steal(p, lw_boot_us()))) { /* steal first, because a stolen job has waited longer than those in the queue */
-            /* this thread stops watching for hands to steal from, so another has to do it */
+        /* stealing comes first, because a stolen job has waited longer than the jobs in the queue */
+        if ((*stolen = steal(p, lw_boot_us()))) {
+            /* this thread no longer watches for hands to steal from, so another thread has to watch */
             if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work);
             break;
         }
@@ -198,12 +197,13 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
 }
 
 /* Collects the heads of the next batch: the n followers that are in t->heads already, then jobs of the queue. Until the time *until_us,
- * followers come before queued jobs; if *until_us is 0, this function sets it. Returns 0 when the pool ends. */
+ * followers come before queued jobs; if *until_us is 0, this function sets *until_us. Returns 0 when the pool ends. */
 static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
     pthread_mutex_lock(&p->lock);
-    if (n && now_us >= *until_us && p->queued > p->heads_max - n) /* the followers' time is over, and queued jobs do not fit beside them */
+    /* the followers' time is over, and the queued jobs do not fit beside the followers */
+    if (n && now_us >= *until_us && p->queued > p->heads_max - n)
         for (size_t i = 0; n; i++, n--) append(p, t->heads[i], t->heads[i], 1);
     if (!n) *until_us = 0;
     while (!p->stop && !p->queue.head && !n) {
@@ -240,7 +240,7 @@ static void finish(struct lw_pool *p, struct lw_job *job) {
 
 /* Passes a job that has ended to the main thread. Returns the job's follower. */
 static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
-    struct lw_job *next = lw_job_end(job); /* the follower is read first, because after finish() the job belongs to the main thread */
+    struct lw_job *next = lw_job_end(job); /* the follower is read first, because the main thread owns the job after finish() */
     finish(p, job);
     return next;
 }
@@ -300,7 +300,7 @@ static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_j
             look_us = now_us + CHAIN_US;
         } else if (now_us >= look_us) {
             if (give_way(p, job, now_us)) return now_us;
-            look_us = now_us + STUCK_US; /* look only every STUCK_US, because looking costs more than a fast job */
+            look_us = now_us + STUCK_US; /* the thread looks only every STUCK_US, because a look costs more than a fast job */
         }
     }
 }
@@ -314,7 +314,7 @@ static void run_singly(struct lw_pool *p, struct worker_thread *t) {
     }
 }
 
-/* Keeps those of the n heads that may start, and passes the others to the main thread. Returns how many it has kept. */
+/* Keeps those of the n heads that may start, and passes the other heads to the main thread. Returns the number of heads that were kept. */
 static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t now_ms) {
     size_t keep = 0;
     for (size_t i = 0; i < n; i++) {
@@ -326,7 +326,7 @@ static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t 
     return keep;
 }
 
-/* Makes the batch: each of the n heads, and behind it as many of its followers as have room beside the other heads. Returns the
+/* Makes the batch: each of the n heads, and behind each head as many of its followers as have room beside the other heads. Returns the
  * number of jobs. */
 static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n) {
     size_t total = 0;
@@ -345,7 +345,7 @@ static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n)
 static struct lw_job *end_jobs(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     for (size_t i = 0; i + 1 < n; i++) {
         bool done = jobs[i]->outcome == LW_DONE;
-        for (size_t k = i + 1; !done && k < n; k++) jobs[k]->took_us = 0; /* the jobs behind one that is not done count as not run */
+        for (size_t k = i + 1; !done && k < n; k++) jobs[k]->took_us = 0; /* the jobs behind a job that is not done count as not run */
         finish(p, jobs[i]);
         if (!done) return NULL;
     }
@@ -481,10 +481,9 @@ static int start_threads(struct lw_pool *p, struct lw_err *err) {
     return r ? lw_fail(err, "handler thread cannot be started: %s", strerror(r)) : 0;
 }
 
-/* Gives every job in a handler a seat on the board, if there are enough seats, so that the
- * supervisor can name the jobs of a worker that hangs. If the handler type can crash the worker,
- * each job must have a seat of its own, so a batch is no larger than the number of a thread's
- * seats. */
+/* Gives every job in a handler a seat on the board, if there are enough seats, so that the supervisor can name the jobs of a worker that
+ * hangs. If the handler type can crash the worker, each job must have a seat of its own, so a batch has at most as many jobs as a thread
+ * has seats. */
 static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
     if (seats) p->counts = &seats->counts;
     if (!seats || p->n > LW_BOARD_SEATS) return;
@@ -507,7 +506,8 @@ static bool wait_ended(struct lw_pool *p, int64_t grace_ms) {
     bool ended = p->running == 0;
     pthread_mutex_unlock(&p->lock);
     if (!ended) return false;
-    for (int i = 0; i < running; i++) pthread_join(p->threads[i].id, NULL); /* the threads have left their loops, so this does not block */
+    /* the threads have left their loops, so this call does not block */
+    for (int i = 0; i < running; i++) pthread_join(p->threads[i].id, NULL);
     return true;
 }
 
@@ -537,7 +537,7 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     struct lw_err journal = {0};
     p->journal = lw_journal_open(&journal);
     int r = journal.text[0] ? lw_fail(err, "%s", journal.text) : open_slots(p, err);
-    if (!r && (r = start_threads(p, err))) wait_ended(p, 1000); /* no thread has had work, so all of them end at once */
+    if (!r && (r = start_threads(p, err))) wait_ended(p, 1000); /* no thread has had work, so all threads end at once */
     if (!r) return p;
     free_pool(p);
     return NULL;

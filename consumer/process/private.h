@@ -12,24 +12,26 @@
 #include "consumer/process/server.h"
 #include "consumer/worker/worker.h"
 
-/* The connections to a shard that the main thread has. */
+/* Holds the connections to a shard that the main thread uses. */
 struct link {
     struct process *process;
     int shard;
     struct lw_wire *wire;
     struct lw_hints *hints;
-    int64_t sent_us; /* sent_us: when the pipeline in flight was sent, us; unanswered: number of its commands without a reply */
+    int64_t sent_us; /* sent_us: time when the pipeline in flight was sent, us; unanswered: number of its commands without a reply */
     int unanswered;
 };
 
 /* Remembers what consumer/process/state.c has last logged about this worker. */
 struct process_state {
-    int64_t looked_ms, since_ms, told_ms, moved_ms; /* since_ms: when the worker was first found unready or without progress; 0: neither */
+    /* since_ms: time since which the worker has not been ready or has made no progress; 0: all is well */
+    int64_t looked_ms, since_ms, told_ms, moved_ms;
     uint64_t moves;
     bool told;
 };
 
-enum fixed_fd { FD_SIGNALS, FD_HANDLERS, FD_KAFKA, FD_LINKS }; /* the first descriptors to poll; two per link follow them */
+/* indexes of the first descriptors to poll; two descriptors per link follow them */
+enum fixed_fd { FD_SIGNALS, FD_HANDLERS, FD_KAFKA, FD_LINKS };
 
 struct process {
     const struct lw_config *c;
@@ -41,14 +43,14 @@ struct process {
 
     const struct lw_handler_type *type;
     struct lw_handler *handler;
-    struct lw_pool *pool;     /* runs a handler with run(); NULL if it has serve() */
-    struct lw_server *server; /* runs a handler with serve(); NULL if it has run() */
+    struct lw_pool *pool;     /* the pool, if the handler has run(); NULL if it has serve() */
+    struct lw_server *server; /* the server, if the handler has serve(); NULL if it has run() */
     struct lw_finder *finder; /* finds the servers of the shards */
-    struct link *links;       /* c->redis.shards links, one per shard */
+    struct link *links;       /* one link per shard, c->redis.shards in all */
     struct lw_worker *logic;
     struct lw_renewer *renewer;
     struct lw_source *source;
-    struct lw_sink *sink; /* NULL if dead letters stay in Redis */
+    struct lw_sink *sink; /* the sink for dead letters; NULL if dead letters stay in Redis */
 
     int signal_fd, notify_fd;
     struct pollfd *fds;
@@ -58,9 +60,10 @@ struct process {
     int64_t looked_ms;              /* time of the last look at the group's commits */
     int64_t commit_ms;              /* timeout of a synchronous commit, ms */
 
-    bool pumping;                         /* true while a revocation waits for handlers */
-    bool asked_to_stop, stopping, fenced; /* asked_to_stop: a signal came; stopping: the logic stops; fenced: handlers were cancelled */
-    bool leaving;                         /* the last commit is made, so a revocation no longer waits */
+    bool pumping; /* true while a revocation waits for handlers */
+    /* asked_to_stop: a signal to end came; stopping: the worker's logic stops; fenced: handlers were cancelled */
+    bool asked_to_stop, stopping, fenced;
+    bool leaving; /* the last commit is made, so a revocation no longer waits */
     int64_t grace_until_ms;
     bool ended; /* the process cannot go on and ends with `status` */
     int status;
@@ -76,11 +79,11 @@ void process_serve(struct process *p, int64_t max_ms, bool kafka);
 /* Checks every 500 ms whether this worker is ready, and writes the reason to the board and the
  * log if it is not (state.c). */
 void process_look(struct process *p);
-void process_limit(struct process *p); /* limits new grants while the handler is unhealthy (state.c) */
+void process_limit(struct process *p); /* limits new grants while the handler is not healthy (state.c) */
 
-/* Returns the end of a partition's log as far as it is known, for lw_worker_observe(). */
+/* Returns the end of a partition's log as far as this worker knows it, for lw_worker_observe(). */
 int64_t process_log_end(void *process, uint32_t gen);
-/* These are in io.c. The `ctx` of process_io is the process. */
+/* Defined in io.c. The `ctx` of process_io is the process. */
 extern const struct lw_io process_io;
 extern const struct lw_source_events process_kafka;
 void process_up(void *link);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The worker process: opens everything, turns the loop, and leaves in order.
+/* The worker process opens everything, turns the loop, and ends in order:
  *
  *     open:  handler, pool → Redis connections → logic → renewer → Kafka
  *     loop:  wait → signals, Redis, handlers → Kafka → turn → heartbeat
  *     leave: finish and settle what is in a handler (at most shutdown.grace_ms) → commit → leave the group → close
  *
- * One thread does all this; handlers and the renewer have threads of their own. In the loop only rebalances and synchronous commits of
- * Kafka block. */
+ * One thread takes all these steps; handlers and the renewer have threads of their own. In the loop only rebalances and synchronous commits
+ * of Kafka block. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -26,9 +26,10 @@
 #include <unistd.h>
 
 enum {
-    RECORDS = 512,        /* maximum number of records taken from Kafka at once */
-    KAFKA_EVERY_MS = 200, /* time after which Kafka is polled even if no record is wanted: for rebalances and answers to commits */
-    JOBS = 256,           /* maximum number of jobs reaped at once */
+    RECORDS = 512, /* maximum number of records taken from Kafka at once */
+    /* time after which Kafka is polled even if no record is wanted, because rebalances and answers to commits also arrive with a poll */
+    KAFKA_EVERY_MS = 200,
+    JOBS = 256, /* maximum number of jobs reaped at once */
     WAIT_MAX_MS = 200,
     OBSERVE_MS = 500,
     LOOK_MS = 2000, /* time between two reads of the group's commits */
@@ -36,11 +37,12 @@ enum {
     COMMIT_MS = 5000,
     ANSWER_MIN_MS = 2000,
     ANSWER_MAX_MS = 10000,
-    /* Times for the end of the process. The supervisor kills a worker that has not ended 5 s after shutdown.grace_ms. */
-    CANCEL_MS = 1000, /* time after the grace for handlers to notice that they are cancelled */
+    /* The next values are times for the end of the process. The supervisor kills a worker that has not ended 5 s after shutdown.grace_ms.
+     */
+    CANCEL_MS = 1000, /* time that handlers get after the grace to notice that they are cancelled */
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
-    LEAVE_LATE_MS = 1000, /* time to leave the group after the grace */
+    LEAVE_LATE_MS = 1000, /* time that the worker gets after the grace to leave the group */
     POOL_MS = 500,
     QUICK_MS = 300,
 };
@@ -66,8 +68,8 @@ static void name_self(struct process *p) {
     snprintf(p->id, sizeof p->id, "%s-%d-%08" PRIx32, host, (int)getpid(), (uint32_t)seed[1]);
 }
 
-/* Opens the descriptor of signals. SIGHUP also arrives there and has no effect, because it is
- * for the supervisor. SIGPIPE is ignored, so that a write to a closed pipe is an ordinary error. */
+/* Opens the descriptor of signals. SIGHUP also arrives there and has no effect, because SIGHUP is meant for the supervisor. SIGPIPE is
+ * ignored, so that a write to a closed pipe is an ordinary error. */
 static int open_signals(struct process *p, struct lw_err *err) {
     sigset_t set;
     sigemptyset(&set);
@@ -244,8 +246,8 @@ static int64_t sleep_ms(struct process *p, int64_t max_ms) {
     return clamp(due - lw_boot_ms(), 0, wait);
 }
 
-/* Waits for events. Kafka's descriptor is polled only while records are wanted, because it stays
- * readable until they are taken. */
+/* Waits for events. Kafka's descriptor is polled only while records are wanted, because the descriptor stays readable until all records are
+ * taken. */
 static void wait_for_events(struct process *p, int64_t max_ms, bool kafka) {
     int n = FD_LINKS;
     p->fds[FD_SIGNALS] = (struct pollfd){.fd = p->signal_fd, .events = POLLIN};
@@ -267,8 +269,7 @@ static void serve_links(struct process *p) {
     }
 }
 
-/* Looks for another fleet in our consumer group (rival.c). Only the first worker of each
- * supervisor does this. */
+/* Looks for another fleet in this fleet's consumer group (rival.c). Only the first worker of each supervisor looks. */
 static void look_at_group(struct process *p, int64_t now) {
     if (p->index != 0 || now - p->looked_ms < LOOK_MS) return;
     p->looked_ms = now;
@@ -280,7 +281,8 @@ static void take_records(struct process *p) {
     size_t wanted = lw_worker_wants(p->logic);
     if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < KAFKA_EVERY_MS) return;
     p->polled_ms = now;
-    if (wanted) drain_fd(lw_source_fd(p->source)); /* empty the descriptor before the poll, so that whatever comes later signals again */
+    /* the descriptor is emptied before the poll, so that records that come later signal again */
+    if (wanted) drain_fd(lw_source_fd(p->source));
     look_at_group(p, now);
     lw_source_poll(p->source, wanted < RECORDS ? (int)wanted : RECORDS);
 }
@@ -332,9 +334,8 @@ static void stop(struct process *p) {
     lw_debug("stopping");
 }
 
-/* Returns whether the worker may leave: everything is settled, or its time is over. After the
- * grace, handlers are cancelled, so that messages that they give back are free for others at
- * once. */
+/* Returns whether the worker may leave: everything is settled, or its time is over. After the grace, handlers are cancelled, so that other
+ * workers can take the messages that these handlers give back at once. */
 static bool stopped(struct process *p) {
     if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
     int64_t now = lw_boot_ms();
@@ -387,8 +388,7 @@ static void close_links(struct process *p) {
     free(p->headers);
 }
 
-/* Returns false if a thread is stuck in its handler. Then nothing that it may use is freed, and
- * the process has to end. */
+/* Returns false if a thread is stuck in its handler. In this case nothing that the thread may use is freed, and the process has to end. */
 static bool close_handler(struct process *p) {
     if (p->pool && !lw_pool_close(p->pool, POOL_MS)) return false;
     if (p->server && !lw_server_close(p->server, POOL_MS)) return false;
@@ -400,7 +400,7 @@ static bool close_handler(struct process *p) {
 static int leave(struct process *p) {
     atomic_store(&p->self->ready, false);
     bool settled = p->logic && !lw_worker_busy(p->logic);
-    /* Cancel the handlers' jobs first: leaving Kafka may take seconds, in which waiting jobs would still start. */
+    /* The handlers' jobs are cancelled first: leaving Kafka may take seconds, in which waiting jobs would still start. */
     if (p->logic && !settled) cancel_all(p);
     if (p->source) leave_kafka(p);
     bool closed = close_handler(p);
@@ -433,5 +433,5 @@ int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker
     }
     int status = leave(p);
     lw_debug("ending with status %d", status);
-    return status; /* p is not freed, because a thread left behind may read it */
+    return status; /* p is not freed, because a thread that could not be stopped may still read it */
 }

@@ -81,7 +81,7 @@ static void renew(struct shard *sh) {
         load(sh);
         return;
     }
-    sh->sent_ms = lw_boot_ms(); /* the time is taken before sending, so that our deadline is never later than that of Redis */
+    sh->sent_ms = lw_boot_ms(); /* the time is taken before sending, so that this worker's deadline is never later than that of Redis */
     if (!set->epoch(set->ctx, sh->index, sh->epoch, sizeof sh->epoch)) return;
     sh->n_due = lw_leases_due(set->leases, sh->index, sh->sent_ms, sh->due, LW_RENEW_BATCH);
     if (!sh->n_due) return;
@@ -99,8 +99,8 @@ static void complain(struct shard *sh, const char *what) {
     lw_warn("shard %d, renewals: %s; retrying", sh->index, what);
 }
 
-/* Cancels the leases of the epoch that the request named. If the main loop has already joined
- * the next epoch, the leases of that one stay. */
+/* Cancels the leases of the epoch that the request named. If the main loop has already joined the next epoch, the leases of the next epoch
+ * stay. */
 static void epoch_lost(struct shard *sh) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     char now[sizeof sh->epoch];
@@ -140,7 +140,7 @@ static void on_reply(void *ctx, const redisReply *r) {
 
 static void on_up(void *ctx) {
     struct shard *sh = ctx;
-    sh->loaded = false; /* the server may be another one, which does not have the script */
+    sh->loaded = false; /* the server may be another server, which does not have the script */
     renew(sh);
 }
 
@@ -199,7 +199,7 @@ static void open_shard(struct lw_renewer *r, int index) {
         .owner = r->set.worker_id,
         .connect_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
         .answer_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
-        /* the wait is so short that another attempt fits in before the self-fence */
+        /* the wait is so short that another attempt is possible before the self-fence */
         .backoff_max_ms = clamp(r->set.ttl_ms / 8, BACKOFF_MIN_MS, BACKOFF_MAX_MS),
         .up = on_up,
         .reply = on_reply,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out whether this worker is ready and, if it is not or makes no progress, why. The reason
- * goes to the board, for health checks and metrics, and to the log. */
+/* Finds out whether this worker is ready and makes progress and, if not, why. The reason goes to the board, for health checks and metrics,
+ * and to the log. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -12,12 +12,12 @@
 
 enum {
     LOOK_MS = 500,
-    TELL_MS = 5000,        /* a reason that lasts this long is logged */
+    TELL_MS = 5000,        /* a reason that lasts for this time is logged */
     TELL_AGAIN_MS = 30000, /* time after which the same reason is logged again */
     QUIET_MS = 10000,      /* time without progress after which a ready worker logs a reason */
 };
 
-/* A handler that cannot start gets no messages, except one at a time to test it. */
+/* Limits what a handler gets if it cannot start: no messages, except one at a time as a test. */
 void process_limit(struct process *p) {
     static const enum lw_grant_limit limit[] = {[LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};
     if (p->type->health) lw_worker_limit(p->logic, limit[p->type->health(p->handler, NULL, 0)]);
@@ -27,8 +27,8 @@ static bool handler_trouble(struct process *p, char *why, size_t size) {
     return p->type->health && p->type->health(p->handler, why, size) != LW_WELL;
 }
 
-/* Finds a shard to which no connection can be made, or whose hints Redis refuses, and writes the reason. The worker's logic knows
- * nothing of such trouble. */
+/* Finds a shard to which no connection can be made, or whose hints Redis refuses, and writes the reason. The worker's logic does not know
+ * of such failures. */
 static bool link_trouble(struct process *p, char *why, size_t size) {
     for (int s = 0; s < p->c->redis.shards; s++) {
         const char *wire = lw_wire_trouble(p->links[s].wire), *hints = lw_hints_refused(p->links[s].hints);
@@ -41,8 +41,8 @@ static bool link_trouble(struct process *p, char *why, size_t size) {
     return false;
 }
 
-/* Writes the first reason why this worker is not ready or makes no progress, or "" if there is
- * none. Returns true if the worker is not ready. */
+/* Writes the first reason why this worker is not ready or makes no progress, or "" if there is no such reason. Returns true if the worker
+ * is not ready. */
 static bool find_trouble(struct process *p, char *why, size_t size) {
     enum lw_kafka_state kafka = LW_KAFKA_JOINING;
     char remark[sizeof p->self->why.text] = "kafka: not connected yet";
