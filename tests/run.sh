@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the test programs: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR
 #
-# Each program's output goes to BUILD_DIR/logs/NAME.log; its last lines are shown if it fails. A failure does not stop the others.
-# A program that is missing, or that says SKIP, has failed, because what was not tested may not work.
-# Programs run side by side, as many as there are processors (LW_JOBS: another number), because most of them wait most of the time.
-# With `all`, a test of cli or live that fails beside others runs once more by itself, because a broker without CPU for seconds may
-# fail for reasons that are not ours. The last lines name these tests; the first output stays in NAME.first.log. More than two of
-# them are a failure.
-# LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak).
-# LW_TEST_LIMIT_S: time limit per program.
+# Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, its last lines are shown, and the
+# other programs still run. A program that is missing, or that says SKIP, has failed, because what was not
+# tested may not work. Programs run side by side, as many as there are processors (LW_JOBS: another number),
+# because most of them wait most of the time. With `all`, a test of cli or live that fails beside others runs
+# once more by itself, because a broker without CPU for seconds may fail although the code is right. The last
+# lines name these tests; the first output stays in NAME.first.log. More than two of them are a failure.
+# LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak). LW_TEST_LIMIT_S: time limit
+# per program, in seconds.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 what=${1:?usage: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR}
@@ -21,20 +21,20 @@ failed=0
 failures=()
 again=() # names of live or cli tests that failed once and run again
 jobs=${LW_JOBS:-$(nproc)}
-# the scripts that take longest: they are started first, so that none of them runs on alone at the end
+# These scripts take longest. They are started first, so that none of them runs on alone at the end.
 slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
-declare -A name_of=() start_of=() # name and start time of each running program, by process ID
+declare -A name_of=() start_of=() # name and start time of each running program, by process id
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
 trap 'stop_all; exit 130' INT TERM
 
-limit_s() { # 15 minutes, because live tests start servers; more for a soak, which is meant to last long
+limit_s() { # 900 s by default, because live tests start servers; more for a soak, which is meant to last long
     case $what in
     soak) echo "${LW_TEST_LIMIT_S:-7200}" ;;
     *) echo "${LW_TEST_LIMIT_S:-900}" ;;
     esac
 }
 
-report_failure() { # NAME LOG WHY: reports a failed test, or has it run again
+report_failure() { # NAME LOG WHY: reports a failed test, or lets it run again
     if [[ $1 =~ ^(cli|live)- && $what == all && ! -e $logs/$1.first.log ]]; then
         again+=("$1")
         mv "$2" "$logs/$1.first.log"
@@ -65,7 +65,7 @@ run() { # NAME COMMAND…: starts a test in the background
     start_of[$!]=$(date +%s)
 }
 
-# Waits for whichever program ends next, and reports it.
+# Waits until any running program ends, and reports its result.
 end_one() {
     local pid status name log seconds
     wait -n -p pid "${!name_of[@]}"
@@ -85,8 +85,7 @@ end_one() {
 }
 end_all() { while [ ${#name_of[@]} -gt 0 ]; do end_one; done; }
 
-# Runs one program per source file, so that a source without a program is a failure and is not left
-# out silently.
+# Runs one program per source file. So a source without a program is a failure, and is not left out silently.
 run_sources() { # Usage: run_sources FOLDER [ONLY…]
     local folder=$1 source name found=0
     shift
@@ -105,13 +104,13 @@ run_sim() { # SEEDS: runs the tests of the simulation, with this number of seeds
     run sim-meta "$build/tests/sim/sim_meta"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
     run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
-    # mutants are left out under sanitizers, which would find nothing more in them
+    # The mutants are left out under sanitizers, which would find nothing more in them.
     [ "$what" = pure ] || run sim-mutants tests/sim/mutants.py "$build"
 }
 
 run_guard() { run guard "$build/tests/guard/guard"; }
 
-# Prints the scripts of a folder, the slow ones first.
+# Prints the scripts of a folder, slow ones first.
 scripts_of() { # Usage: scripts_of FOLDER
     local script name
     for name in $slow; do
@@ -132,7 +131,7 @@ run_scripts() { # FOLDER: runs each of its scripts
     [ $found = 1 ] || report_failure "$1" /dev/null "no test scripts in tests/$1"
 }
 
-# programs that have threads, or that share memory with other processes
+# These programs have threads, or share memory with other processes.
 threaded="test_http test_pool test_pool_chain test_board test_exec test_plugin test_insert"
 
 seeds=${LW_SEEDS:-300}
@@ -144,7 +143,8 @@ sim) run_sim "$seeds" ;;
 guard) run_guard ;;
 cli | live) run_scripts "$what" ;;
 tsan)
-    # a report of ThreadSanitizer then also ends a child process, which would otherwise leave by _exit without an error
+    # With these options, a report of ThreadSanitizer also ends a child process, which would otherwise leave
+    # by _exit without an error.
     export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}"
     # shellcheck disable=SC2086 # a list of programs
     run_sources unit $threaded

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The http handler, with services in Python (HTTP/1.1) and Node (HTTP/2): what each answer means, slow and broken services, TLS.
-Arguments: build folder [scenario…]."""
+"""Tests the http handler with services in Python (HTTP/1.1) and Node (HTTP/2): what each answer means,
+slow and broken services, TLS. Arguments: build folder [scenario…]."""
 import email.utils
 import json
 import os
@@ -28,7 +28,7 @@ def free_port():
 
 
 class Service:
-    """A service in a process of its own. It can be killed and started again on the same port."""
+    """Runs a service as a separate process, which can be killed and started again on the same port."""
 
     def __init__(self, t, *tls, program=("python3", "service.py"), environment=()):
         self.port, self.log = free_port(), os.path.join(t.dir, "service.log")
@@ -103,7 +103,7 @@ def metrics(port):
 
 
 def drain(t, service, limit_s=90, **over):
-    """Runs until all is done, and returns the summary."""
+    """Runs the workers until all messages are done. Returns the summary."""
     status, out = t.start("--drain", handler=service.handler(**over.pop("handler", {})), **over).wait(limit_s)
     t.same(status, 0, "status of --drain")
     return out
@@ -111,12 +111,12 @@ def drain(t, service, limit_s=90, **over):
 
 @scenario
 def every_answer(t):
-    """Each status and body leads to the outcome that the documentation names. A message is run again only after Retry-After has passed,
-    and a stale fence costs no attempt."""
+    """Each status and body must lead to the outcome that the documentation names. A message may run again
+    only after Retry-After has passed, and a stale fence must cost no attempt."""
     service = begin(t)
     topic = t.topics[0]
     soon = email.utils.formatdate(time.time() + 14, usegmt=True)
-    table = [  # payload, outcome, attempts, reason
+    table = [  # each row: payload, expected outcome, expected attempts, expected reason
         (answer(200), "done", [1], ""), (answer(204), "done", [1], ""), (answer(202, body="thanks"), "done", [1], ""),
         (answer(400), "dead", [1], "the service answered 400"), (answer(404, body="no such order"), "dead", [1], "answered 404: no such order"),
         (answer(422), "dead", [1], "the service answered 422"), (answer(301, headers={"Location": "/x"}), "dead", [1, 2, 3], "redirects are not followed"),
@@ -146,7 +146,7 @@ def every_answer(t):
         payload, outcome, attempts, reason = row
         what = "%s of %s" % (payload.decode(), requests[0]["id"])
         seen = [r["attempt"] for r in requests]
-        # libcurl itself sends a request again if the connection is an old one and was closed meanwhile
+        # If a connection is not new and was closed meanwhile, libcurl itself sends the request again.
         t.same(sorted(set(seen)) if b"hang-up" in payload else seen, attempts, "attempts: " + what)
         t.same(requests[0]["trace"], TRACE, "traceparent: " + what)
         t.check(8000 < requests[0]["left_ms"] <= 10000, "latchwork-deadline-ms: %s" % requests[0]["left_ms"])
@@ -159,7 +159,8 @@ def every_answer(t):
 
 @scenario
 def kept_alive(t):
-    """A worker makes at most in_flight connections, and uses each for many messages. Each signature is right."""
+    """A worker may open at most in_flight connections, and must use each for many messages. Each signature
+    must be right."""
     key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     service = begin(t, environment={"LW_TEST_HMAC_KEY": key, "LW_TEST_DELAY_MS": "2"}.items())
     path = os.path.join(t.dir, "hmac")
@@ -177,8 +178,8 @@ def kept_alive(t):
 
 @scenario
 def slow_calls(t):
-    """Calls that last longer than the lease are done once, because the lease is renewed. Calls that last longer than the timeout are
-    aborted and tried again."""
+    """Calls that last longer than the lease must be done once, because the lease is renewed. Calls that
+    last longer than the timeout must be aborted and tried again."""
     service = begin(t)
     topic = t.topics[0]
     t.kafka.produce(topic, [(0, b"longer-than-lease", do("sleep", ms=5000)), (1, b"too-long", do("sleep", ms=30000, times=1))])
@@ -194,8 +195,8 @@ def slow_calls(t):
 
 @scenario
 def service_down(t):
-    """The service is killed under load for some seconds. The breaker opens, messages wait, none becomes a dead letter, and nothing is
-    lost."""
+    """The service is killed under load for some seconds. The handler's circuit breaker must open and let
+    messages wait. No message may become a dead letter or be lost."""
     service = begin(t, environment={"LW_TEST_DELAY_MS": "5"}.items())
     port = free_port()
     run = t.start(handler=service.handler(), retry={"max_attempts": 3, "backoff_ms": 20}, workers=2, http={"listen": "127.0.0.1:%d" % port})
@@ -217,8 +218,8 @@ def service_down(t):
     runs, _ = t.judge()
     t.same(t.dead_letters(), [], "dead letters")
     charged = {r.identity for r in runs if r.attempt > 1}
-    # when the service dies, an attempt is counted for each request without an answer, and for the first ones whose connection
-    # is refused
+    # When the service dies, an attempt is counted for each request without an answer, and for the first
+    # requests whose connection is refused.
     t.check(len(charged) <= 2 * 2 * (16 + 3), "attempts were counted for %d messages" % len(charged))
     t.check(seen['latchwork_handler_http_breaker_openings_total'] == 4, "openings: %s" % seen['latchwork_handler_http_breaker_openings_total'])
     answered = sum(n for name, n in seen.items() if re.match(r'latchwork_handler_http_requests_total\{code="[2-5]', name))
@@ -228,8 +229,8 @@ def service_down(t):
 
 @scenario
 def all_answers_are_503(t):
-    """The service answers 503 to everything for some seconds. The breaker opens because of the failure rate, and no message becomes a
-    dead letter."""
+    """The service answers 503 to everything for some seconds. The failure rate must open the handler's
+    circuit breaker, and no message may become a dead letter."""
     service = begin(t)
     port = free_port()
     run = t.start(handler=service.handler(), retry={"max_attempts": 5, "backoff_ms": 20}, workers=2, http={"listen": "127.0.0.1:%d" % port})
@@ -251,8 +252,8 @@ def all_answers_are_503(t):
 
 @scenario
 def workers_killed(t):
-    """Workers are killed while they wait for answers. Other workers take over their messages, with larger fences, and nothing is
-    lost."""
+    """Workers are killed while they wait for answers. Other workers must take over their messages, with
+    larger fences, and no message may be lost."""
     service = begin(t, environment={"LW_TEST_DELAY_MS": "20"}.items())
     run = t.start(handler=service.handler(in_flight=8))
     run.wait_workers(4)
@@ -273,8 +274,8 @@ def workers_killed(t):
 
 @scenario
 def tls(t):
-    """A client certificate, and a CA that is not among those of the system, work. With a wrong CA the log says why nothing runs, and no
-    attempt is counted."""
+    """A client certificate must work, and so must a CA that the system does not know. With a wrong CA, the
+    log must say why nothing runs, and no attempt may be counted."""
     folder = certificates(t)
     service = begin(t, folder + "/server.pem", folder + "/server.key", folder + "/ca.pem")
     t.kafka.produce(t.topics[0], [(i % 4, b"k-%d" % i, b"{}") for i in range(400)])
@@ -292,7 +293,7 @@ def tls(t):
 
 @scenario
 def http2(t):
-    """If the service offers HTTP/2, few connections carry all requests."""
+    """If the service offers HTTP/2, a few connections must carry all requests."""
     folder = certificates(t)
     service = begin(t, folder + "/named.pem", folder + "/named.key", program=("node", "service_h2.js"))
     t.generate(4000 * SOAK, keys=1000)
@@ -300,7 +301,7 @@ def http2(t):
     requests = [r for r in service.requests() if "aborted" not in r]
     t.same({r["version"] for r in requests}, {"2.0"}, "versions of HTTP")
     used = len({r["connection"] for r in requests})
-    # when a connection is replaced after 256 requests, libcurl may open several at once in its place
+    # When a connection is replaced after 256 requests, libcurl may open several new ones at once.
     t.check(used <= len(requests) / 16, "connections: %d" % used)
     t.same(t.dead_letters(), [], "dead letters")
     t.figure(connections=used, requests=len(requests))

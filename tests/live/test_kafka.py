@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of Kafka, rebalances, deploys, slow handlers, commit metadata. Arguments: build folder [scenario…]."""
+"""Tests faults of Kafka, rebalances, deploys, slow handlers and commit metadata. Arguments: build folder
+[scenario…]."""
 import random
 import signal
 import time
@@ -12,7 +13,8 @@ from lib.scenario import SOAK, main, scenario
 
 @scenario
 def broker_killed(t):
-    """Fault 17: the broker is killed (kill -9) twice under load. Commits are retried, nothing hangs, and nothing is lost."""
+    """Fault 17: the broker is killed (kill -9) twice under load. Commits must be retried, nothing may
+    hang, and no message may be lost."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -34,8 +36,8 @@ def broker_killed(t):
 
 @scenario
 def rebalances(t):
-    """Faults 18, 19: a second member joins and leaves all the time. Each time partitions are drained, committed and given up: hardly any
-    message runs again, and none is lost."""
+    """Faults 18, 19: a second member joins and leaves again and again. Each time partitions must be
+    drained, committed and handed over: hardly any message may run again, and none may be lost."""
     t.start_redis()
     t.make_topics()
     run = t.start(workers=3)
@@ -48,8 +50,8 @@ def rebalances(t):
         other.wait_workers(1)
         mine = other.workers()
         time.sleep(random.uniform(0.5, 1.5))
-        # every second round lets the member stay until it has run a message, because joining takes longer than a second on a
-        # loaded machine
+        # In every second round the member stays until it has run a message, because on a loaded machine
+        # joining takes longer than a second.
         if n % 2 == 0:
             wait_until(lambda: not t.producing() or any(r.pid in mine for r in t.runs()), 60, "work for %s" % other.label)
         other.stop()
@@ -66,8 +68,9 @@ def rebalances(t):
 
 @scenario
 def revoke_with_backlog(t):
-    """A rebalance waits for handlers that have started, but not for messages that wait in Redis. Here thousands of messages of a few keys
-    wait in Redis, and the time that is given to running handlers (shutdown.grace_ms) is long."""
+    """A rebalance must wait for handlers that have started, but not for messages that wait in Redis. Here
+    thousands of messages of a few keys wait in Redis, and running handlers have a long time to end
+    (shutdown.grace_ms)."""
     t.start_redis()
     t.make_topics(1)
     over = dict(kafka={"properties": {"session.timeout.ms": "10000"}}, shutdown={"grace_ms": 90000}, handler=exec_handler(processes=2))
@@ -75,7 +78,7 @@ def revoke_with_backlog(t):
     run.wait_workers(2)
     t.generate(2400, keys=6)
     wait_until(lambda: t.ends_so_far() > 100, 60, "load")
-    time.sleep(2)  # time in which the remaining messages are parked
+    time.sleep(2)  # during this time the remaining messages are parked
     begun = time.monotonic()
     other = t.start(label="other", workers=1, work_ms="0-1", log={"level": "debug"}, **over)
     wait_until(lambda: "partitions assigned" in other.log(), 60, "the new member's assignment: a rebalance waits for a backlog")
@@ -90,8 +93,8 @@ def revoke_with_backlog(t):
 
 @scenario
 def deploy(t):
-    """Fault 36: SIGTERM to all workers under load, three times. They finish their handlers within 20 s and end with status 0; no attempt is
-    counted, and nothing is lost or runs again."""
+    """Fault 36: all workers get SIGTERM under load, three times. They must finish their handlers within 20
+    s and end with status 0. No attempt may be counted, and no message may be lost or run again."""
     t.start_redis()
     t.make_topics()
     t.generate(6000 * SOAK, keys=100)
@@ -112,7 +115,7 @@ def deploy(t):
 
 @scenario
 def reload(t):
-    """SIGHUP under load: one worker after the other is replaced, and nothing is lost or runs again."""
+    """SIGHUP under load must replace one worker after the other. No message may be lost or run again."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -132,8 +135,8 @@ def reload(t):
 
 @scenario
 def slow_handler(t):
-    """Fault 20: handlers take longer than max.poll.interval.ms. Polling goes on, no worker is removed from the group, and nothing runs
-    again."""
+    """Fault 20: handlers take longer than max.poll.interval.ms. The workers must continue to poll, so that
+    none is removed from the group and no message runs again."""
     t.start_redis()
     t.make_topics()
     run = t.start(kafka={"properties": {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}}, handler=exec_handler(timeout_ms=30000))
@@ -153,8 +156,8 @@ def slow_handler(t):
 
 @scenario
 def foreign_metadata(t):
-    """Fault 25: if commit metadata is corrupt or was written by another program, the worker logs a warning and counts nothing as done
-    because of it."""
+    """Fault 25: if commit metadata is corrupt or was written by another program, the worker must log a
+    warning, and must not take any message for done because of this metadata."""
     t.start_redis()
     t.make_topics()
     t.generate(800, keys=50)
@@ -176,8 +179,9 @@ def foreign_metadata(t):
 
 
 def made_anew(t, topic, old, new, late):
-    """Recreates a topic of which `old` records are done, with `new` records. late: some of the old records still run at that time. The
-    run must end as refused, and the next run as well, because a restart must not hide the fault."""
+    """Recreates a topic of which `old` records are done, with `new` records. late: some of the old records
+    still run at that time. The run must end as refused, and so must the next run, because a restart
+    must not hide the fault."""
     t.topics = [topic]
     t.kafka.create(topic, 1)
     before = t.ends_so_far()
@@ -208,15 +212,16 @@ def made_anew(t, topic, old, new, late):
 
 @scenario
 def topic_made_anew(t):
-    """Fault 22: a topic is deleted and recreated under a running worker, with more records than before, as many, or fewer. The worker
-    never skips records without reporting it."""
+    """Fault 22: a topic is deleted and recreated under a running worker, with more records than before, as
+    many, or fewer. The worker must never skip records without reporting it."""
     t.start_redis()
     for old, new, late in ((100, 150, False), (30, 400, False), (60, 60, False), (200, 80, False), (150, 400, True)):
         made_anew(t, "%s-%d-%d%s" % (t.id, old, new, "-late" if late else ""), old, new, late)
 
 
 def any_members(t):
-    """Returns True if the group has members. As long as it has any, Kafka refuses offsets that a program outside the group sets."""
+    """Returns True if the group has members. While it has any, Kafka refuses offsets that a program
+    outside the group sets."""
     topic, partition = t.topics[0], 0
     offset = t.kafka.committed(t.id, t.topics)[topic, partition][0]
     try:

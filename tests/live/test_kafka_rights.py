@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A Kafka with SASL PLAIN and ACLs: check --connect and a running worker name each missing right, its resource and its user. With all
-rights they work, and check writes nothing. Arguments: the build folder."""
+"""Tests with a Kafka that has SASL PLAIN and ACLs. If a right is missing, `check --connect` and a running
+worker must name the right, its resource and its user. With all rights both must work, and check must
+write nothing. Arguments: build folder."""
 import json
 import os
 import random
@@ -22,7 +23,7 @@ RIGHTS = {
     "topic": (("read", "topic", TOPIC), 'kafka.topics: .*' + TOPIC + '.*user "%s" (may not (READ|DESCRIBE)|to DESCRIBE)'),
     "dead": (("write", "topic", DEAD), 'dead.to: .*' + DEAD + '.*user "%s" (may not (WRITE|DESCRIBE)|to DESCRIBE)'),
 }
-# for some rights, the log of a running worker has another text than `check` prints: {right: text in the log}
+# For some rights, the log of a running worker has another text than `check` prints: {right: text in the log}.
 LOGGED = {"topic": 'user "%s" may not READ topic ' + TOPIC, "dead": 'user "%s" may not WRITE topic ' + DEAD}
 
 
@@ -72,7 +73,7 @@ def configure(directory, brokers, redis, user):
 
 
 def logged(directory, brokers, redis, user, said):
-    """Checks that a worker that logs in as this user logs the text."""
+    """Checks that a worker that logs in as this user writes the text to its log."""
     path = configure(directory, brokers, redis, user)
     with open(path + ".log", "wb") as log:
         run = subprocess.Popen([BUILD + "/latchwork", "run", "-c", path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kafka with TLS, SASL and ACLs: messages are handled over each kind of connection. `check --connect` and a running worker's log name
-each mistake with its cause. No secret is in a log, in an answer of `check`, or in a command line.
-Arguments: build folder [scenario…]. Without names: scram_tls and tls_mistakes; LW_MORE=1: all."""
+"""Tests Kafka with TLS, SASL and ACLs. Messages must be handled over each kind of connection. `check
+--connect` and a running worker's log must name each mistake with its cause. No log, output of `check`
+or command line may contain a secret. Arguments: build folder [scenario…]. Default: scram_tls and
+tls_mistakes, or all if LW_MORE=1."""
 import json
 import os
 import re
@@ -30,7 +31,7 @@ def settings(t, properties):
 
 
 def check(t, properties):
-    """Returns all that `check --connect` says about Kafka."""
+    """Returns everything that `check --connect` prints about Kafka."""
     path = os.path.join(t.dir, "check.json")
     kafka = {"topics": t.topics, "properties": dict(properties, **{"group.id": t.id})}
     with open(path, "w") as f:
@@ -53,7 +54,8 @@ def no_secrets(t, run):
 
 
 def works(t, user, properties, messages=300, seconds=1):
-    """`check` finds nothing wrong, and a fleet handles everything; a message without a key goes to the dead-letter topic."""
+    """`check` must find no error, and a fleet must handle every message; one without a key must go to the
+    dead-letter topic."""
     t.kafka.allow_all(user, t.id, t.topics, t.id + ".dead")
     wait_until(lambda: check(t, properties) == [], 60, "a check without errors: %s" % check(t, properties))
     run = t.start(log={"level": "debug"}, **settings(t, dict(properties, debug="conf,security,broker")))
@@ -81,15 +83,15 @@ def named(t, properties, said, label, errors=None):
 
 @scenario
 def scram_tls(t):
-    """SASL SCRAM over TLS works."""
+    """SASL SCRAM over TLS must work."""
     begin(t)
     works(t, "orders", t.kafka.client("SASLTLS", "SCRAM-SHA-512", "orders"))
 
 
 @scenario
 def tls_mistakes(t):
-    """Each of these mistakes is named: a wrong password, a wrong CA, an expired certificate, a name that does not match, a listener
-    without TLS, no broker at the address."""
+    """Each of these mistakes must be named: a wrong password, a wrong CA, an expired certificate, a name
+    that does not match, a listener without TLS, no broker at the address."""
     begin(t)
     k = t.kafka
     named(t, k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"), "[Aa]uthentication (error|failed)", "wrong-password")
@@ -114,7 +116,8 @@ def scram_256(t):
 
 @more
 def oauthbearer(t):
-    """Unsigned tokens expire and are renewed while the fleet works. With librdkafka before 2.8 the configuration is refused."""
+    """Unsigned tokens expire and must be renewed while the fleet works. With librdkafka before 2.8 the
+    configuration must be refused."""
     begin(t)
     properties = t.kafka.client("SASLTLS", "OAUTHBEARER")
     properties.update({"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": "principal=orders lifeSeconds=10"})
@@ -126,14 +129,16 @@ def oauthbearer(t):
 
 
 def have_certificate(k, name, **by):
-    """Signs a certificate unless an earlier scenario has done so. The scenarios share a broker, and any of them may be the first."""
+    """Signs a certificate unless an earlier scenario has signed it. The scenarios share a broker, and any
+    of them may be the first."""
     if not os.path.exists(k.certificates.path(name + ".pem")):
         k.certificates.sign(name, "DNS:client", **by)
 
 
 @more
 def mtls(t):
-    """The certificate tells the broker who the client is. A client is not let in if it has no certificate, or one of another CA."""
+    """The certificate tells the broker who the client is. A client without a certificate, or with a
+    certificate of another CA, must be refused."""
     begin(t)
     k = t.kafka
     have_certificate(k, "client")
@@ -146,7 +151,8 @@ def mtls(t):
 
 @more
 def mtls_rights(t):
-    """A client logs in by its certificate and lacks a right: the error names the file of the certificate."""
+    """A client logs in by its certificate and lacks a right. The error must name the file of the
+    certificate."""
     begin(t)
     k = t.kafka
     have_certificate(k, "client")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that die or are stopped: kill -9, and SIGSTOP past the lease. Arguments: build folder [scenario…].
-The numbers of faults, and oracles such as O3, are those of doc/design/faults.md."""
+"""Tests workers that die (kill -9), or that are stopped until their leases have ended (SIGSTOP).
+Arguments: build folder [scenario…]. doc/design/faults.md explains the numbers of faults, and oracles
+such as O3."""
 import json
 import os
 import random
@@ -32,13 +33,14 @@ def kill_often(t, run, every_s):
 
 
 def check_blame(t, run, again):
-    """Checks that each message that ran again had been run before by a killed worker. Counts the re-runs per kill."""
+    """Checks that each message that ran again had been run by a killed worker before. Counts how many
+    messages ran again per kill."""
     for earlier, later in again:
         t.check(earlier.pid in run.deaths, "ran again though nobody was killed: %r, then %r" % (earlier, later))
-    # handlers end soon after their worker, long before the lease ends
+    # handlers end soon after their worker does, long before the lease ends
     for r in t.runs():
         t.check(r.last_us < run.deaths.get(r.pid, 1 << 62) + run.settings["lock"]["ttl_ms"] * 1000, "outlived its worker and its lease: %r" % r)
-    # messages of a killed worker run again if they were running, or finished and not settled yet
+    # Messages of a killed worker run again if they were running, or had finished without being settled.
     per_kill = {}
     for earlier, _ in again:
         per_kill[earlier.pid] = per_kill.get(earlier.pid, 0) + 1
@@ -46,7 +48,7 @@ def check_blame(t, run, again):
 
 
 def make_store(path):
-    """Makes the table, and a history of every effect on it, so that overwritten rows are seen as well."""
+    """Makes the table, and a history of every write to it, which shows overwritten rows as well."""
     db = sqlite3.connect(path)
     db.executescript("""
         PRAGMA journal_mode = WAL;
@@ -59,7 +61,8 @@ def make_store(path):
 
 
 def judge_store(t, path, messages):
-    """O3: each message took effect exactly once, per key in order, and the table equals the reference model."""
+    """O3: checks that each message took effect exactly once, per key in order, and that the table equals
+    the reference model."""
     history = rows(path, "id, seq", "history ORDER BY n")
     t.expect(oracles.effects(history, messages))
     t.same(sorted(rows(path, "id, seq, amount")) == newest_by_key(t), True, "the table equals the reference")
@@ -74,7 +77,8 @@ def rows(path, columns, source="orders"):
 
 
 def newest_by_key(t):
-    """Returns the reference model: the last record of each id. All records of an id are in one partition here."""
+    """Returns the reference model of the table: the last record of each id. All records of an id are in
+    one partition here."""
     model = {}
     for topic in t.topics:
         for record in t.kafka.dump(topic):
@@ -88,8 +92,8 @@ def newest_by_key(t):
 
 @scenario
 def kill_workers(t):
-    """Faults 1, 2, 3: kill -9 of a random worker every 1.5 s. Nothing is lost or misordered, no key runs twice at once, and only messages
-    in flight run again."""
+    """Faults 1, 2, 3: a random worker is killed by kill -9 every 1.5 s. No message may be lost or
+    misordered, no key may run twice at once, and only messages in flight may run again."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -107,7 +111,7 @@ def kill_workers(t):
 
 @scenario
 def kill_workers_all_at_once(t):
-    """All workers are killed at once, so no worker is left that remembers what was in flight."""
+    """All workers are killed at once, so no worker is left that knows what was in flight."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-10")
@@ -125,7 +129,8 @@ def kill_workers_all_at_once(t):
 
 @scenario
 def kill_supervisor(t):
-    """The supervisor is killed: its workers and handlers end by themselves, and the next run does the remaining work."""
+    """The supervisor is killed. Its workers and handlers must end by themselves, and the next run must do
+    the remaining work."""
     t.start_redis()
     t.make_topics()
     t.generate(5000, keys=100)
@@ -147,7 +152,8 @@ def kill_supervisor(t):
 
 @scenario
 def kill_workers_insert_update(t):
-    """O3: this handler's statement replaces an earlier row of the same id. The table equals the reference model."""
+    """O3: the statement of the handler replaces an earlier row of the same id. The table must equal the
+    reference model."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")
@@ -165,7 +171,7 @@ def kill_workers_insert_update(t):
 
 @scenario
 def kill_workers_insert_ignore(t):
-    """O3: each message of two topics is a row of its own, and none is missing."""
+    """O3: each message of two topics must become a row of its own, and none may be missing."""
     t.start_redis()
     t.make_topics()
     store = os.path.join(t.dir, "orders.db")
@@ -181,7 +187,8 @@ def kill_workers_insert_ignore(t):
 
 
 def stop_often(t, run, ttl_ms, family):
-    """Stops a random worker (with `family`, its handlers as well) by SIGSTOP for 3 × TTL, then sends SIGCONT."""
+    """Stops a random worker by SIGSTOP for 3 × TTL, then sends SIGCONT. If `family` is true, also stops
+    the worker's handlers."""
     n = 0
     while t.producing() or n < 3:
         time.sleep(0.5)
@@ -192,7 +199,7 @@ def stop_often(t, run, ttl_ms, family):
         pids = [pid] + (descendants(pid) if family else [])
         for p in pids:
             send(p, signal.SIGSTOP)
-        t.stops.append((pid, boot_us()))  # the time after the signals, because a run may still begin between two of them
+        t.stops.append((pid, boot_us()))  # the time is taken after the signals, because a run may still begin between two signals
         time.sleep(3 * ttl_ms / 1000)
         for p in reversed(pids):
             send(p, signal.SIGCONT)
@@ -202,8 +209,8 @@ def stop_often(t, run, ttl_ms, family):
 
 @scenario
 def stop_workers(t):
-    """Fault 4: workers and their handlers are stopped for 3 × TTL. Meanwhile other workers take over their keys, and their late reports
-    are refused."""
+    """Fault 4: workers and their handlers are stopped for 3 × TTL. Meanwhile other workers must take over
+    their keys, and the late reports of the stopped workers must be refused."""
     t.start_redis()
     t.make_topics()
     run = t.start(lock={"ttl_ms": 600}, work_ms="2-10")
@@ -218,8 +225,8 @@ def stop_workers(t):
 
 @scenario
 def stop_workers_insert(t):
-    """Fault 4, O3: workers are stopped while they wait for the store, until other workers have taken over their partitions and keys.
-    Their late writes are refused."""
+    """Fault 4, O3: workers are stopped while they wait for the store, until other workers have taken over
+    their partitions and keys. The late writes of the stopped workers must be refused."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The promises hold while no server fails: no faults, deploys, rebalances, a slow handler, foreign metadata. Arguments: build folder [scenario…].
-Oracles such as O1 are those of doc/design/faults.md."""
+"""Tests that the promises hold while no server fails: without faults, during deploys and rebalances, with
+a slow handler or foreign metadata. Arguments: build folder [scenario…]. doc/design/faults.md explains
+oracles such as O1."""
 import re
 
 from lib.process import wait_until
@@ -12,8 +13,8 @@ SUMMARY = re.compile(r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked
 
 @scenario
 def no_faults_drain(t):
-    """O1, O2, O5: each message runs once, in order, and never beside another of its key; --drain ends with status 0, and its counts are
-    right."""
+    """O1, O2, O5: each message must run once, in order, and never beside another of its key. --drain must
+    end with status 0, and its counts must be right."""
     t.start_redis()
     t.make_topics()
     t.generate(12000 * SOAK, keys=300)
@@ -29,7 +30,8 @@ def no_faults_drain(t):
         return
     done, dead, dropped, skipped, parked, drained, reruns, rate = map(int, found.groups())
     t.same((done, dead, dropped, skipped, reruns), (len(runs), 0, 0, 0, 0), "summary")
-    # If Kafka redelivers a waiting message, it is counted as parked again. Kafka does so while the workers start one after the other.
+    # If Kafka redelivers a waiting message, the message is counted as parked again. Redelivery happens while
+    # the workers start one after the other.
     t.check(parked >= drained, "drained %d, but parked %d" % (drained, parked))
     t.same(len([r for r in runs if r.attempt != 1]), 0, "attempts beyond the first")
     t.check(drained > 0, "nothing was ever parked: the test does not test much")
@@ -38,7 +40,8 @@ def no_faults_drain(t):
 
 @scenario
 def no_faults_idle(t):
-    """O4: when all is done, no lock, no waiting list, no lane, no hint and no count of attempts is left in Redis."""
+    """O4: when all is done, no lock, no waiting list, no lane, no hint and no count of attempts may be
+    left in Redis."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -54,8 +57,8 @@ def no_faults_idle(t):
 
 @scenario
 def first_run(t):
-    """If the name was never used before, the first run needs no quarantine, however long the TTL. After Redis was wiped, the group's
-    commits show that the name was used."""
+    """If the name was never used before, the first run must not need a quarantine, however long the TTL.
+    After Redis was wiped, the group's commits show that the name was used."""
     t.start_redis()
     t.make_topics()
     t.generate(400, keys=50)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`latchwork lock exec -c` beside running workers: a command and the handlers of the same lane exclude each other.
-Arguments: build folder [scenario…]."""
+"""Tests `latchwork lock exec -c` beside running workers: a command and the handlers of the same lane
+exclude each other. Arguments: build folder [scenario…]."""
 import os
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import time
 from lib.scenario import SOAK, main, scenario
 
 COMMANDS, KEYS = 40, 4
-# The command under the lock: it notes when it begins and ends, and its fence.
+# The command that runs under the lock. It writes down when it begins, when it ends, and its fence.
 NOTE = """
 import os, sys, time
 begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
@@ -32,8 +32,8 @@ def held_by_commands(notes):
 
 
 def meetings(commands, runs):
-    """Returns the runs that overlapped a command with the same key, and the runs whose fence is smaller than that of an earlier
-    command or larger than that of a later one."""
+    """Returns two lists: the runs that overlapped a command with the same key, and the runs whose fence is
+    smaller than that of an earlier command or larger than that of a later one."""
     out = []
     for key, begin, end, fence in commands:
         for r in runs:
@@ -48,12 +48,12 @@ def meetings(commands, runs):
 
 @scenario
 def commands_and_handlers(t):
-    """Commands take the locks of four lanes whose messages workers run. In each lane no command overlaps a run, fences grow through both
-    commands and runs, and no message is lost."""
+    """Commands take the locks of four lanes whose messages workers run. In each lane no command may
+    overlap a run, fences must grow through commands and runs alike, and no message may be lost."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-12", lock={"ttl_ms": 4000})
-    # with more load no lane would ever be free, so a command could get a lock only if it paused the lane
+    # With more load no lane would ever be free, so a command could get a lock only if it paused the lane.
     t.generate(1200 * SOAK, keys=KEYS, rate=80, zipf=0, wait=False)
     until = time.monotonic() + 60
     while len({r.key for r in t.runs()}) < KEYS and time.monotonic() < until:

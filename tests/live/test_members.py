@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Deaths and restarts in the consumer group, with session.timeout.ms and heartbeat.interval.ms at their defaults: only the share of the
-dead worker is affected. Arguments: build folder [scenario…].
+"""Tests deaths and restarts of members of the consumer group, with session.timeout.ms and
+heartbeat.interval.ms at their defaults. Only the partitions of the dead worker may be affected.
+Arguments: build folder [scenario…].
 
-The log shows that the other workers notice nothing: none of them has a partition revoked or assigned. Time limits only tell apart
-what differs a lot: a share that comes back at once, and one that waits for session.timeout.ms (15 s)."""
+The log shows that the other workers notice nothing: none of them has a partition revoked or assigned.
+Time limits only tell two cases apart: partitions that come back at once, and partitions that wait for
+session.timeout.ms (15 s)."""
 import os
 import re
 import signal
@@ -15,7 +17,7 @@ from lib.process import boot_us, wait_until
 from lib.scenario import main, scenario
 
 SESSION_S = 15
-AT_ONCE_S = 10  # seconds; far below the session timeout, and far above the usual time
+AT_ONCE_S = 10  # seconds; far less than the session timeout, and far more than usually needed
 DEFAULTS = {"session.timeout.ms": None, "heartbeat.interval.ms": None}
 REBALANCE = re.compile(r"worker (\d+): kafka: (\d+) partitions (assigned|revoked|lost)")
 
@@ -35,7 +37,7 @@ def rebalances(run, since=0):
 
 
 def owned(run):
-    """Returns {worker: number of its partitions}, from the log."""
+    """Returns {worker: number of its partitions}, read from the log."""
     n = {}
     for worker, what, count in rebalances(run):
         n[worker] = count if what == "assigned" else 0
@@ -50,8 +52,8 @@ def settled(t, runs, partitions=8):
 
 
 def working(t, since_us=None, limit_s=60, partitions=8, without=()):
-    """Waits until every partition has begun a run after `since_us`; runs of the workers `without` do not count. Returns how many
-    seconds the last partition took."""
+    """Waits until every partition has begun a run after `since_us`. Runs of the workers in `without` do
+    not count. Returns how many seconds the last partition took."""
     since_us = since_us or boot_us()
 
     def first():
@@ -64,7 +66,7 @@ def working(t, since_us=None, limit_s=60, partitions=8, without=()):
 
 
 def longest_gap(t, partitions, since_us, until_us):
-    """Returns the longest time in seconds in which no message of one of these partitions began to run."""
+    """Returns the longest time in seconds during which no message of one of these partitions began to run."""
     longest = 0
     for p in partitions:
         times = [since_us] + sorted(r.start_us for r in t.runs() if r.partition == p and since_us < r.start_us < until_us) + [until_us]
@@ -73,8 +75,8 @@ def longest_gap(t, partitions, since_us, until_us):
 
 
 def partitions_of(t, pids):
-    """Returns the partitions of which these workers ran more messages than all other workers in the last two seconds. A single run
-    proves nothing, because a parked message may run on any worker."""
+    """Returns the partitions of which these workers ran more messages than all other workers in the last
+    two seconds. A single run proves nothing, because a parked message may run on any worker."""
     balance, since_us = {}, boot_us() - 2000000
     for r in t.runs():
         if r.start_us > since_us:
@@ -108,8 +110,8 @@ def index_of(run, pid):
 
 @scenario
 def worker_killed(t):
-    """kill -9 of one worker of four: the other workers notice nothing, and messages of the killed worker's partitions run again long before
-    the session timeout."""
+    """One worker of four is killed by kill -9. The other workers must notice nothing, and messages of the
+    killed worker's partitions must run again long before the session timeout."""
     t.start_redis()
     t.make_topics()
     run = begin(t)
@@ -122,7 +124,7 @@ def worker_killed(t):
         mark, at = len(run.log()), boot_us()
         run.kill_worker(victim)
         back = working(t, at, without={victim})
-        time.sleep(4)  # more than one heartbeat interval, in which a rebalance would have reached the other workers
+        time.sleep(4)  # more than one heartbeat interval; a rebalance would have reached the other workers by then
         t.same(sorted({w for w, _, _ in rebalances(run, mark)}), [index], "workers that saw a rebalance")
         t.check(back < AT_ONCE_S, "the dead worker's share was back after %.1f s" % back)
         gap = longest_gap(t, others, at, boot_us())
@@ -133,7 +135,7 @@ def worker_killed(t):
 
 @scenario
 def plugin_crashed(t):
-    """A handler crashes its worker: as after a kill, the other workers notice nothing."""
+    """A handler crashes its worker. As after a kill, the other workers must notice nothing."""
     t.start_redis()
     t.make_topics()
     run = begin(t, handler=plugin(t))
@@ -155,7 +157,8 @@ def plugin_crashed(t):
 
 @scenario
 def reloaded(t):
-    """SIGHUP: each worker gives its share to its own successor, and no other worker has a partition revoked."""
+    """At SIGHUP, each worker must give its partitions to its own successor, and no other worker may have a
+    partition revoked."""
     t.start_redis()
     t.make_topics()
     run = begin(t)
@@ -177,8 +180,8 @@ def reloaded(t):
 
 @scenario
 def own_ids(t):
-    """With group.instance.id in kafka.properties, each worker of each fleet gets an id made from it, and a rolling restart of both
-    fleets moves no partition."""
+    """With group.instance.id in kafka.properties, each worker of each fleet must get an id made from that
+    setting, and a rolling restart of both fleets must move no partition."""
     t.start_redis()
     t.make_topics()
     fleets = [begin(t, label=name, workers=2, properties={"group.instance.id": name}) for name in ("here", "there")]
@@ -201,9 +204,10 @@ def own_ids(t):
 
 @scenario
 def supervisor_gone(t):
-    """A supervisor is killed and never comes back: its partitions wait for session.timeout.ms, and those of the other supervisor only
-    for the rebalance after that. If the killed supervisor comes back in time, it has its partitions back at once, and the other one
-    notices nothing."""
+    """One of two supervisors is killed and never comes back: its partitions must wait for
+    session.timeout.ms, and those of the other supervisor only for the rebalance after that. If the
+    killed supervisor comes back in time, it must get its partitions back at once, and the other
+    supervisor must notice nothing."""
     t.start_redis()
     t.make_topics()
     stays, dies = begin(t, label="stays", workers=2), begin(t, label="dies", workers=2)
@@ -229,8 +233,8 @@ def supervisor_gone(t):
 
 @scenario
 def supervisor_stopped(t):
-    """After SIGTERM, the partitions of a supervisor go to the other one at once. With kafka.on_stop "stay" they wait for the next run,
-    and the other supervisor notices nothing."""
+    """After SIGTERM, the partitions of a supervisor must go to the other supervisor at once. With
+    kafka.on_stop "stay" they must wait for the next run, and the other supervisor must notice nothing."""
     t.start_redis()
     t.make_topics()
     stays, stops = begin(t, label="stays", workers=2), begin(t, label="stops", workers=2, kafka={"on_stop": "stay"})
@@ -253,8 +257,8 @@ def supervisor_stopped(t):
 
 @scenario
 def same_id(t):
-    """Two supervisors have the same group.instance.id: the first loses its place, reports that, and goes on as a dynamic member. The
-    two do not take the place from each other again and again."""
+    """Two supervisors have the same group.instance.id. The first must lose its place, report the loss, and
+    continue as a dynamic member. The two must not take the place from each other again and again."""
     t.start_redis()
     t.make_topics()
     one = begin(t, label="one", workers=1, properties={"group.instance.id": "the-same"})
@@ -270,7 +274,8 @@ def same_id(t):
 
 @scenario
 def stopped_in_a_rebalance(t):
-    """A run gets SIGTERM at various moments of a rebalance: it ends with status 0, and never calls a Kafka handle that is closing."""
+    """A run gets SIGTERM at various moments of a rebalance. It must end with status 0, and never call a
+    Kafka handle that is closing."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=1)
@@ -279,7 +284,9 @@ def stopped_in_a_rebalance(t):
     for i in range(6):
         run = begin(t, label="run-%d" % i, workers=2)
         run.wait_workers(2)
-        time.sleep(0.4 * i)  # the new workers join the group; the first worker learns of the rebalance from a heartbeat, within 3 s
+        # The new workers join the group. The first worker learns of the rebalance from a heartbeat, within 3
+        # s.
+        time.sleep(0.4 * i)
         run.stop()
         for bad in ("can't ask", "does not tell", "Local: Broker handle destroyed"):
             t.check(bad not in run.log(), "run %d: %s" % (i, bad))
@@ -289,8 +296,8 @@ def stopped_in_a_rebalance(t):
 
 @scenario
 def drain_beside_others(t):
-    """A run with --drain ends although another supervisor of the same name runs on. In one case that supervisor is at work, in the
-    other it is idle and owns every partition."""
+    """A run with --drain must end although another supervisor of the same name runs on. In one case the
+    other supervisor is at work; in the other case it is idle and owns every partition."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=8)

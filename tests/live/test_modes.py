@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that change what happens to a message: several shards, business ids, queue.on_busy drop, retry.order skip. Each is tested
-with workers that are killed. Arguments: build folder [scenario…]."""
+"""Tests settings that change what happens to a message: several shards, business ids, queue.on_busy drop,
+retry.order skip. Each is tested with workers that are killed, too. Arguments: build folder [scenario…]."""
 import json
 import random
 import re
@@ -16,19 +16,19 @@ COUNTS = re.compile(r"supervisor: done (\d+) dead (\d+) dropped (\d+) skipped (\
 
 
 def counts(run):
-    """Returns {outcome: count} of the last summary."""
+    """Returns {outcome: count} of the last summary in the log."""
     return dict(zip(("done", "dead", "dropped", "skipped"), map(int, COUNTS.findall(run.log())[-1])))
 
 
 def judge_after_deaths(t, run, found, **want):
-    """Checks counts of the summary. Each may be too low by one message per dead worker: test_counts.py (plugin_crashes) says why, and
-    doc/how-to/monitor.md tells users."""
+    """Checks counts of the summary. Each count may be too low by one message per dead worker, for the
+    reasons that test_counts.py (plugin_crashes) and doc/how-to/monitor.md give."""
     for name, n in want.items():
         t.check(n - len(run.deaths) <= found[name] <= n, "%s in the summary: %d, not %d" % (name, found[name], n))
 
 
 def kill_one(t, run):
-    """Kills a random worker with kill -9 under load. Returns when another one has taken its place."""
+    """Kills a random worker with kill -9 under load. Returns when another worker has replaced it."""
     before = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > before + 20 or (t.tools and not t.producing()), 60, "load", 0.02)
     run.kill_worker(random.choice(run.workers()))
@@ -48,11 +48,12 @@ def finished(runs):
     return {r.identity for r in runs if r.outcome == "done"}
 
 
-# --- shards
+# --- shards ---------------------------------------------------------------------------------------
 
 
 class Lanes:
-    """Notes on which server and shard the lock or the waiting list of each key was ever seen: {key in hex: {(server, shard)}}."""
+    """Notes on which server and shard the lock or the waiting list of each key was ever seen: {key in hex:
+    {(server, shard)}}."""
 
     def __init__(self, t):
         self.t, self.seen = t, defaultdict(set)
@@ -65,7 +66,8 @@ class Lanes:
                     self.seen[found[2].hex()].add((i, int(found[1])))
 
     def judge(self):
-        """Checks that each key is in one shard, that each shard is on one server, and that every shard has keys."""
+        """Checks that each key is in one shard, that each shard is on one server, and that every shard has
+        keys."""
         t = self.t
         for key, places in self.seen.items():
             t.same(len(places), 1, "shards of key %s" % bytes.fromhex(key))
@@ -77,7 +79,8 @@ class Lanes:
 
 
 def sharded(t, servers, wipe):
-    """Three shards; two workers are killed and one server is wiped. Keys on other servers are not affected."""
+    """With three shards, two workers are killed and one server is wiped. Keys on other servers must not be
+    affected."""
     t.start_redis(servers=servers, shards=3)
     t.make_topics()
     run = t.start(lock={"ttl_ms": 1500})
@@ -111,24 +114,25 @@ def sharded(t, servers, wipe):
 
 @scenario
 def shards_on_one_server(t):
-    """Three shards on one Redis: each has its keys, and none of them loses a message when workers die."""
+    """With three shards on one Redis, each shard must have its keys, and none may lose a message when
+    workers die."""
     sharded(t, servers=1, wipe=None)
 
 
 @scenario
 def shards_on_two_servers(t):
-    """Three shards on two Redis servers, one of which loses its data: its shards start again, and the shards of the other server go
-    on."""
+    """With three shards on two Redis servers, one server loses its data. The shards of this server must
+    start again, and the shards of the other server must not be disturbed."""
     sharded(t, servers=2, wipe=0)
 
 
 @scenario
 def shards_all_wiped(t):
-    """Three shards on one Redis that loses its data: all epochs are lost at once."""
+    """Three shards are on one Redis that loses its data, so all epochs are lost at once."""
     sharded(t, servers=1, wipe=0)
 
 
-# --- business ids
+# --- business ids ---------------------------------------------------------------------------------
 
 
 def duplicates(ids, keys, first):
@@ -142,7 +146,7 @@ def duplicates(ids, keys, first):
 
 
 def by_business_id(t):
-    """Returns {(key, id): [identity]}."""
+    """Returns {(key, business id): [identity]}."""
     found = defaultdict(list)
     for name, key, payload in records(t):
         found[key, json.loads(payload)["order"]].append(name)
@@ -150,8 +154,8 @@ def by_business_id(t):
 
 
 def judge_ids(t, run):
-    """Checks that each id took effect under one identity. A second identity is right only if the worker that ran the first one died
-    before it had recorded the effect."""
+    """Checks that each business id took effect under one identity. A second identity is right only if the
+    worker that ran the first one died before it had recorded the effect."""
     ids, twice = by_business_id(t), []
     done = defaultdict(list)
     for r in t.runs():
@@ -162,8 +166,8 @@ def judge_ids(t, run):
         ran = sorted((done[i] for i in identities if done[i]), key=lambda rs: rs[0].end_us)
         t.check(ran, "no message with the id %s of key %s took effect" % (name, key))
         for rs in ran[:-1]:
-            # the effect was not recorded: the run ended shortly before its worker died, within one turn of the worker's loop or
-            # while Redis was slow
+            # The effect was not recorded: the run ended shortly before its worker died, within one turn of
+            # the worker's loop or while Redis was slow.
             if not all(r.pid in run.deaths and r.end_us > run.deaths[r.pid] - 2000000 for r in rs):
                 twice.append("the id %s took effect twice: %r, then %r" % (name, rs, ran[-1]))
             doubled += 1
@@ -175,8 +179,8 @@ def judge_ids(t, run):
 
 
 def judge_dropped_count(t, found, dropped):
-    """Checks the count of dropped messages. It may be too low: if a worker dies before it reads the answer to a call that dropped
-    messages, these come again as finished, and nobody counts them."""
+    """Checks the count of dropped messages. The count may be too low: if a worker dies before it reads the
+    answer to a call that dropped messages, these come again as finished, and nobody counts them."""
     t.check(dropped // 2 < found["dropped"] <= dropped, "the summary says dropped %d of %d" % (found["dropped"], dropped))
 
 
@@ -185,8 +189,8 @@ DEDUP = {"id": "json:/order", "window_s": 600}
 
 @scenario
 def dedup(t):
-    """Each id comes three times, at once and later, in different partitions of its key: one message takes effect, two are dropped and
-    counted."""
+    """Each business id comes three times, at once and later, in different partitions of its key. One
+    message must take effect, and two must be dropped and counted."""
     t.start_redis()
     t.make_topics(1)
     topic, ids = t.topics[0], 500 * SOAK
@@ -194,7 +198,7 @@ def dedup(t):
     run.wait_workers(4)
     batch = duplicates(ids, 40, 0)
     t.kafka.produce(topic, batch)
-    # messages with the same ids and another key are no duplicates
+    # Messages with the same business ids and another key are no duplicates.
     t.kafka.produce(topic, [((p + 1) % 4, b"other-" + key, body) for p, key, body in batch[:100:2]])
     wait_until(lambda: t.ends_so_far() > ids // 2, 60, "load")
     t.kafka.produce(topic, [((p + 1) % 4, key, body) for p, key, body in batch[::2]])
@@ -210,7 +214,8 @@ def dedup(t):
 
 @scenario
 def dedup_workers_killed(t):
-    """Ids are repeated while workers die: an id takes effect twice only if its worker died between the effect and its record."""
+    """Business ids are repeated while workers die. An id may take effect twice only if its worker died
+    between the effect and its record."""
     t.start_redis()
     t.make_topics(1)
     topic, rounds = t.topics[0], 6 * SOAK
@@ -230,14 +235,15 @@ def dedup_workers_killed(t):
     t.judge()
     found = counts(run)
     judge_after_deaths(t, run, found, done=len(by_business_id(t)))
-    dropped += doubled  # the message of an effect that was not recorded comes again, and is dropped as a duplicate
+    dropped += doubled  # if an effect was not recorded, its message comes again and is dropped as a duplicate
     judge_dropped_count(t, found, dropped)
     t.figure(kills=len(run.deaths), dropped_counted=found["dropped"])
 
 
 @scenario
 def dedup_window_ends(t):
-    """An id is forgotten after dedup.window_s. After that, a message with the same id is a new one, and runs."""
+    """A business id must be forgotten after dedup.window_s. After that time, a message with the same id is
+    a new one, and must run."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(dedup=dict(DEDUP, window_s=1))
@@ -254,12 +260,13 @@ def dedup_window_ends(t):
     t.same(counts(run), {"done": 80, "dead": 0, "dropped": 0, "skipped": 0}, "the summary")
 
 
-# --- queue.on_busy drop
+# --- queue.on_busy drop ---------------------------------------------------------------------------
 
 
 def judge_dropped(t, runs):
-    """Checks three things: no message that ran was dropped afterwards; per key and partition no older message ran after a newer one; at
-    least one message of each key ran. Returns how many messages were dropped."""
+    """Checks three things: no message that ran was dropped afterwards; per key and partition, no older
+    message ran after a newer one; at least one message of each key ran. Returns how many messages were
+    dropped."""
     done = finished(runs)
     t.expect(["it ran, and was dropped afterwards: %r" % r for r in runs if r.identity not in done])
     t.expect(["an older one ran after it: %r after %r" % (b, a) for line in oracles.by_order(runs).values()
@@ -272,8 +279,8 @@ def judge_dropped(t, runs):
 
 
 def judge_firsts(t, done):
-    """Checks that the first message of each key ran. If a key has all its messages in one partition, the first one finds the key
-    free."""
+    """Checks that the first message of each key ran. If a key has all its messages in one partition, the
+    first message finds the key free."""
     firsts = {}
     for name, key, _ in records(t):
         firsts.setdefault(key, name)
@@ -281,7 +288,8 @@ def judge_firsts(t, done):
 
 
 def idle_keys(t):
-    """Produces one message of each of 80 unused keys: none of them is busy, so each must run. Returns their identities."""
+    """Produces one message of each of 80 unused keys. None of these keys is busy, so each message must
+    run. Returns the identities."""
     t.kafka.produce(t.topics[0], [(n % 4, b"quiet-%d" % n, b"{}") for n in range(80)])
     t.wait_finished()
     return {name for name, key, _ in records(t) if key.startswith("quiet-")}
@@ -289,7 +297,8 @@ def idle_keys(t):
 
 @scenario
 def drop(t):
-    """queue.on_busy drop with hot keys: every message is handled or dropped, and the summary gives the right counts."""
+    """queue.on_busy drop with busy keys: every message must be handled or dropped, and the summary must
+    give the right counts."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(queue={"on_busy": "drop"}, work_ms="2-10")
@@ -312,8 +321,8 @@ def drop(t):
 
 @scenario
 def drop_workers_killed(t):
-    """queue.on_busy drop with keys in several partitions and workers that die: the messages in their handlers run again, and are not
-    dropped."""
+    """queue.on_busy drop with keys in several partitions and workers that die: the messages that were
+    running must run again, and not be dropped."""
     t.start_redis()
     t.make_topics()
     run = t.start(queue={"on_busy": "drop"}, work_ms="5-30")
@@ -338,22 +347,22 @@ def drop_workers_killed(t):
     t.figure(kills=len(run.deaths), dropped=dropped, dropped_counted=found["dropped"])
 
 
-# --- retry.order skip
+# --- retry.order skip -----------------------------------------------------------------------------
 
 ATTEMPTS = 3
-# the messages of each key in order: (payload, number of attempts, True if the message becomes a dead letter)
+# The messages of each key in order: (payload, number of attempts, True if the message becomes a dead letter).
 LANE = [({"do": "retry", "times": 2}, 3, False), ({}, 1, False), ({"do": "retry"}, ATTEMPTS, True), ({}, 1, False), ({"do": "dead"}, 1, True),
         ({}, 1, False)]
 SKIP = {"order": "skip", "max_attempts": ATTEMPTS, "backoff_ms": 800}
 
 
 def failing_lanes(t, keys, prefix):
-    """Produces LANE for each key, always in the same partition."""
+    """For each key, produces the messages of the list LANE, always in the same partition."""
     t.kafka.produce(t.topics[0], [(n % 4, b"%s-%d" % (prefix, n), json.dumps(payload).encode()) for payload, _, _ in LANE for n in range(keys)])
 
 
 def plan(t):
-    """Returns {identity: (key, place in LANE)}."""
+    """Returns {identity: (key, index in the list LANE)}."""
     places, at = {}, defaultdict(int)
     for name, key, _ in records(t):
         places[name] = (key, at[key])
@@ -362,8 +371,8 @@ def plan(t):
 
 
 def judge_skip(t, killed=False):
-    """Checks that each message has as many attempts as its payload asks for, that dead ones are among the dead letters, and that some
-    good messages were done before a failing one in front of them."""
+    """Checks that each message has as many attempts as its payload asks for, that dead messages are among
+    the dead letters, and that some good messages were done before a failing one in front of them."""
     places, tried = plan(t), defaultdict(list)
     for r in t.runs():
         tried[r.identity].append(r)
@@ -371,7 +380,7 @@ def judge_skip(t, killed=False):
     for name, (key, place) in places.items():
         payload, wanted, dies = LANE[place]
         attempts = [r.attempt for r in tried[name]]
-        if killed:  # a death counts no attempt, and an unrecorded attempt is repeated with the same number
+        if killed:  # a death counts no attempt, and an attempt that was not recorded is repeated with the same number
             t.same(attempts, sorted(attempts), "order of attempts of " + name)
             attempts = sorted(set(attempts))
         t.same(attempts, list(range(1, wanted + 1)), "attempts of %s, which does %r" % (name, payload))
@@ -389,8 +398,8 @@ def judge_skip(t, killed=False):
 
 @scenario
 def skip(t):
-    """retry.order skip: later messages run before a head that fails. Each message is done or dead after its attempts, and the dead
-    letters in Redis give these numbers."""
+    """retry.order skip: later messages must run before a head that fails. Each message must be done or
+    dead after its attempts, and the dead letters in Redis must have these numbers of attempts."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(retry=SKIP)
@@ -409,7 +418,8 @@ def skip(t):
 
 @scenario
 def skip_workers_killed(t):
-    """retry.order skip with workers that die, and with dead letters in a topic: none is missing, and a death counts no attempt."""
+    """retry.order skip with workers that die, and with dead letters in a topic: none may be missing, and a
+    death must count no attempt."""
     t.start_redis()
     t.make_topics(1)
     grave = t.id + "-dead"

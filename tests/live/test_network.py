@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A bad network between the workers and Redis: 200 ms more in each direction, connections that are cut, connections that stay
-silent for good. Nothing is lost, no leases overlap, messages stay in order, and work goes on soon after. Arguments: build
-folder [scenario…]. Without names, the scenarios over TLS run; with LW_MORE=1 those over plain TCP run as well."""
+"""Tests a bad network between the workers and Redis: 200 ms more in each direction, connections that are
+cut, connections that stay silent for good. No message may be lost, no leases may overlap, messages must
+stay in order, and runs must begin again soon after. Arguments: build folder [scenario…]. Default: the
+scenarios over TLS; with LW_MORE=1 also those over plain TCP."""
 import os
 import re
 import subprocess
@@ -16,15 +17,15 @@ from lib.sentinel import free_port
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RATE = 300
-DELAY_S = 0.2  # seconds in each direction
+DELAY_S = 0.2  # seconds that the network adds in each direction
 TTL_MS = 5000  # an answer takes twice the delay, which is less than an eighth of this TTL
-HOLE_S = 8  # seconds; longer than the TTL, and longer than a worker waits for an answer
-BACK_S = TTL_MS / 1000 + 10  # maximum number of seconds until work goes on
+HOLE_S = 8  # seconds of silence; longer than the TTL, and longer than a worker waits for an answer
+BACK_S = TTL_MS / 1000 + 10  # maximum number of seconds until runs begin again
 SECONDS = 40
 
 
 def start(t, tls, delay_s=0, seconds=SECONDS * SOAK, **settings):
-    """Starts workers whose connections to Redis go through a proxy, and a load."""
+    """Starts a load, and workers whose connections to Redis go through a proxy."""
     port = free_port()
     if tls:
         certs = os.path.join(t.dir, "certs")
@@ -45,14 +46,15 @@ def start(t, tls, delay_s=0, seconds=SECONDS * SOAK, **settings):
 
 
 def back_at_work(t, since_us):
-    """Waits for a run that begins after `since_us`, the time at which the network works again. Returns how many seconds later it began."""
+    """Waits for a run that begins after `since_us`, the time at which the network works again. Returns how
+    many seconds later the run began."""
     start_us = wait_until(lambda: next((r.start_us for r in t.runs() if r.start_us > since_us), 0), 60, "run after the fault", 0.05)
     return (start_us - since_us) / 1e6
 
 
 def slow(t, proxy):
     proxy.delay_s = DELAY_S
-    time.sleep(2)  # by now, every handler has ended whose message was granted before the delay
+    time.sleep(2)  # by now, every handler whose message was granted before the delay has ended
     before = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > before + 50, 60, "work with a network that is slow")
     time.sleep(2)
@@ -108,8 +110,8 @@ def bad_network(t):
 
 @scenario
 def too_slow_for_the_ttl(t):
-    """An answer takes longer than an eighth of the TTL: the workers log which TTL this network needs. Once the network is quicker, they
-    work."""
+    """If an answer takes longer than an eighth of the TTL, the workers must log which TTL this network
+    needs. Once the network is quicker, they must work."""
     proxy, run = start(t, False, delay_s=DELAY_S, seconds=5, lock={"ttl_ms": 2000})
     wait_until(lambda: re.search(r"shard 0: the server takes 4\d\d ms to answer, .* set lock.ttl_ms to [56]000 or more", run.log()), 60, "the warning")
     t.same(t.ends_so_far(), 0, "messages handled")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Operators' commands that race with workers, with one another, and with kill -9 of themselves. Nothing is lost or doubled, and
-the ledger agrees. Arguments: build folder [scenario…]."""
+"""Tests operators' commands that race with workers and with one another, and that are killed by kill -9.
+No message may be lost or doubled, and the ledger must agree. Arguments: build folder [scenario…]."""
 import json
 import os
 import random
@@ -41,7 +41,7 @@ def ended(t):
 
 
 def judge_replays(t, wanted):
-    """Checks that each of these replays ran once, and that no other did."""
+    """Checks that each of these replays ran once, and that no other replay did."""
     ran = Counter(r.identity for r in replays(t) if r.outcome == "done")
     t.same(sorted(ran.elements()), sorted(wanted), "replays that are done")
 
@@ -61,19 +61,21 @@ def kill_in_the_middle(t, p, until):
 
 
 def job_is_free(t):
-    """Deletes the job of a killed command, so that another can start at once. Otherwise the job would expire within 30 s."""
+    """Deletes the job of a killed command, to let another command start at once. Otherwise the job would
+    expire only after up to 30 s."""
     t.redis.call("DEL", t.prefix() + b"job")
 
 
 def vanished(t):
-    """Returns the lanes whose waiting list was deleted, according to the stream in which the scripts report such lanes."""
+    """Returns the lanes whose waiting list was deleted, according to the stream in which the scripts
+    report such lanes."""
     return {fields[1] for _, fields in t.redis.call("XRANGE", t.prefix() + b"vanished", "-", "+")}
 
 
 @scenario
 def two_jobs_at_once(t):
-    """Two commands start at the same time while workers drain: one job runs at a time, the other commands are refused, and each replay
-    runs once under its number."""
+    """Two commands start at the same time while workers drain. One job may run at a time, the other
+    commands must be refused, and each replay must run once under its number."""
     produce(t, 1000)
     t.start(work_ms="0-1")
     t.wait_finished()
@@ -84,11 +86,11 @@ def two_jobs_at_once(t):
     tool(t, *args, "--execute", status=1)
     tool(t, "queue", "drop", "--key", "k4", "--execute", status=1)
     tool(t, "queue", "import", "-", "--execute", status=1, given=b"{}")
-    tool(t, "queue", "ls"), tool(t, "queue", "stats"), agree(t)  # commands that only read are not refused
+    tool(t, "queue", "ls"), tool(t, "queue", "stats"), agree(t)  # commands that only read must not be refused
     t.same(tool(t, *args)[-1]["dry_run"], True, "a dry run beside it")
     t.same(first.poll(), None, "end of the first, which was to be under way")
     t.same(first.wait(60), 0, "status of the first")
-    tool(t, "queue", "pause", "k3")  # from here on, new replays of k3 wait
+    tool(t, "queue", "pause", "k3")  # from here on, new replays of key k3 wait
     time.sleep(0.5)
     one = tool(t, "queue", "replay", t.topics[0] + "/3/0", "--again", "--execute")
     t.same(sum(r.get("replays", 0) for r in tool(t, "ledger")), 1, "replays in the ledger")
@@ -122,8 +124,8 @@ def two_jobs_at_once(t):
 
 @scenario
 def drop_killed_while_workers_drain(t):
-    """kill -9 of a drop, twice, once in a paused lane and once in lanes that workers drain: each message is done, or is dropped and in
-    the backup."""
+    """A drop is killed by kill -9, once in a paused lane and once in lanes that workers drain. Each
+    message must be done, or be dropped and in the backup."""
     produce(t, 6000)
     t.start(work_ms="2-4")
     wait_until(lambda: t.ends_so_far() > 100, 30, "a start")
@@ -157,15 +159,15 @@ def drop_killed_while_workers_drain(t):
 
 @scenario
 def import_killed(t):
-    """Messages were dropped from paused lanes. An import, which is killed and resumed, brings them back from the backup: each message
-    runs once."""
+    """Messages were dropped from paused lanes. An import, which is killed and resumed, must bring them
+    back from the backup, and each message must run once."""
     produce(t, 3000)
     t.start(work_ms="2-4")
     wait_until(lambda: t.ends_so_far() > 50, 30, "a start")
     tool(t, "queue", "pause", "k1", "k2")
     wait_until(lambda: len(tool(t, "queue", "export", "--key", "k1")) > 80, 60, "a long lane")
     backup = os.path.join(t.dir, "backup.jsonl")
-    time.sleep(0.5)  # time for messages that were granted before the pause to be done
+    time.sleep(0.5)  # during this time the messages that were granted before the pause are done
     n = tool(t, "queue", "drop", "--key", "k1", "--key", "k2", "--execute", "--backup", backup)[-1]["results"]["dropped"]
     tool(t, "queue", "resume", "k1", "k2")
     kept = ["%(topic)s/%(partition)d/%(offset)d" % json.loads(line) for line in open(backup)]
@@ -187,7 +189,8 @@ def import_killed(t):
 
 @scenario
 def pauses_and_breaks_under_load(t):
-    """Lanes are paused, resumed and broken at random under load: nothing is granted in a paused lane, all is done, and fences grow."""
+    """Lanes are paused, resumed and broken at random under load. No message may be granted in a paused
+    lane, all must be done, and fences must grow."""
     produce(t, 0)
     t.start(work_ms="0-3")
     t.generate(6000 * SOAK, keys=KEYS, rate=800, wait=False)
@@ -215,7 +218,7 @@ def pauses_and_breaks_under_load(t):
 
 
 def broken_fences(t):
-    """Returns the fences at which locks were broken, from the audit: {key: fences}."""
+    """Returns the fences at which locks were broken, read from the audit: {key: fences}."""
     out = defaultdict(list)
     for _, f in t.redis.call("XRANGE", t.prefix() + b"audit", "-", "+"):
         entry = dict(zip(f[::2], f[1::2]))
@@ -225,8 +228,8 @@ def broken_fences(t):
 
 
 def judge_operated(t, runs=None):
-    """Applies the oracles. The holder of a lock that was broken may finish its message. Therefore the runs of a lane between two breaks
-    are judged separately."""
+    """Applies the oracles. If a lock is broken, its holder may still finish its message. Therefore the
+    runs of a lane between two breaks are judged separately."""
     runs = runs or t.runs()
     broken = broken_fences(t)
     lines_of = defaultdict(list)

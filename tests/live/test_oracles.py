@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each oracle of the live tests passes on a good journal, and fails on one with the fault that it is meant to find."""
+"""Each oracle of the live tests must pass on a good journal, and fail on a journal with the fault that the
+oracle is meant to find."""
 import os
 import sys
 import tempfile
 
 from lib import journal, oracles
 
-# A journal of two lanes (keys 6b31 and 6b32) of one partition of topic t, and one lane of another partition. t/0/2 was retried;
-# t/0/3 was killed and ran again.
+# A journal of two lanes (keys 6b31 and 6b32) of one partition of topic t, and one lane of another partition.
+# t/0/2 was retried; t/0/3 was killed and ran again.
 GOOD = """
 start 100 11 t/0/0 6b31 1 1
 end 200 11 t/0/0 6b31 1 1 done
@@ -32,7 +33,7 @@ IDLE = [b"lw:{n.0}:epoch", b"lw:{n.0}:floor", b"lw:{n.0}:fence", b"lw:{n.0}:work
 
 
 def again(*offsets):
-    """Returns the journal of one key's messages, done one after the other in this order."""
+    """Returns a journal in which the messages of one key are done one after the other in this order."""
     return "".join("start %d 12 t/0/%d 6b39 %d 1\nend %d 12 t/0/%d 6b39 %d 1 done\n" % (10 * i, o, i + 1, 10 * i + 5, o, i + 1) for i, o in enumerate(offsets))
 
 
@@ -58,15 +59,15 @@ def without(line):
 
 
 good = parse(GOOD)
-# (name, violations in a good journal, [violations in each journal with a fault])
+# Each case: (name, violations in a good journal, [violations in each journal with a fault]).
 CASES = [
     ("overlaps", oracles.overlaps(good), [
         oracles.overlaps(changed(("start 210 12 t/0/1", "start 190 12 t/0/1"))),
-        # two runs of a key overlap although they are from two partitions
+        # Two runs of a key overlap although they are from two partitions.
         oracles.overlaps(changed(("start 310 11 t/1/0", "start 295 11 t/1/0"))),
-        # a killed handler still gives signs of life after another one began
+        # A killed handler still gives signs of life after another run began.
         oracles.overlaps(changed(("beat 650", "beat 710"))),
-        # a run encloses two others
+        # The time of one run contains those of two other runs.
         oracles.overlaps(changed(("end 200 11", "end 320 11")))]),
     ("overlaps, a stopped worker", oracles.overlaps(changed(("beat 650", "beat 750")), [(11, 640)]), [
         oracles.overlaps(changed(("beat 650", "beat 750")), [(12, 640)]),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Messages and handlers that misbehave: crashes, hangs, garbage, retries, dead letters, odd keys and payloads.
-Arguments: build folder [scenario…]."""
+"""Tests messages and handlers that misbehave: crashes, hangs, malformed answers, retries, dead letters,
+odd keys and payloads. Arguments: build folder [scenario…]."""
 import json
 import time
 
@@ -26,8 +26,8 @@ def fill(t, n=400, keys=40):
 
 
 def poison_and_others(t, poison, n=400):
-    """Produces each poison message in a lane of its own, with a good one behind it, among many good ones. Returns the identities of the
-    poison messages by key."""
+    """Produces each poison message in a lane of its own, with a good message behind it, among many good
+    messages. Returns the identities of the poison messages by key."""
     topic, where = t.topics[0], {}
     records, at = [], {}
     for i, (key, payload) in enumerate(poison):
@@ -50,7 +50,8 @@ def big_endian(text):
 
 
 def judge_original(t, record, headers):
-    """Checks the headers by which other programs find the original of a dead letter, and the headers that the message itself had."""
+    """Checks the headers by which other programs find the original of a dead letter, and the headers that
+    the message itself had."""
     topic, partition, offset = headers["latchwork-origin"].split("/")
     t.same((headers["kafka_dlt-original-topic"], headers["x-original-topic"]), (topic, topic), "original topic")
     t.same([big_endian(headers["kafka_dlt-original-" + name]) for name in ("partition", "offset")], [int(partition), int(offset)], "original place")
@@ -63,8 +64,8 @@ DEATHS = (b"exit", b"crash", b"exit-once")
 
 @scenario
 def handlers_that_misbehave(t):
-    """Faults 26, 28, 29: exec handlers that fail, exit, crash, hang or answer garbage. Their messages are tried max_attempts times and
-    are then dead, with a reason; all other messages are done."""
+    """Faults 26, 28, 29: exec handlers fail, exit, crash, hang or give malformed answers. Their messages
+    must be tried max_attempts times and then be dead, with a reason. All other messages must be done."""
     t.start_redis()
     t.make_topics()
     poison = [(b"retry", do("retry")), (b"dead", do("dead")), (b"exit", do("exit")), (b"crash", do("crash")), (b"hang", do("hang")),
@@ -80,12 +81,12 @@ def handlers_that_misbehave(t):
     t.same(sorted(run.workers()), before, "workers: exec handlers harm none")
     run.stop()
     runs, again = t.judge()
-    counted_twice = DEATHS if not again else where  # if anything ran again, an attempt number may come twice for any message
+    counted_twice = DEATHS if not again else where  # if anything ran again, any message may have an attempt number twice
     for key, _ in poison:
         wanted = [1] if key == b"dead" else [1, 2, 3]
         attempts = [r.attempt for r in runs if r.identity == where[key]]
-        # As long as no process of the command has answered, the death of one counts no attempt, because the command itself may
-        # be at fault. Then an attempt number comes twice.
+        # As long as no process of the command has answered, the death of one counts no attempt, because the
+        # command itself may be at fault. Then a message has an attempt number twice.
         t.same(attempts, sorted(attempts), "order of attempts of " + key.decode())
         t.same(sorted(set(attempts)) if key in counted_twice else attempts, wanted, "attempts of " + key.decode())
     for key, last in ((b"exit-once", 2), (b"retry-twice", 3), (b"loud", 1), (b"hang-once", 2)):
@@ -103,8 +104,8 @@ def handlers_that_misbehave(t):
 
 @scenario
 def grandchildren(t):
-    """Fault 29: processes that a handler left in its process group are ended with the handler, and none of them writes after its
-    message's lease."""
+    """Fault 29: when a handler ends, the processes that it left in its process group must be ended, too,
+    and none of them may write after the lease of its message."""
     t.start_redis()
     t.make_topics()
     poison_and_others(t, [(b"child-%d" % i, do("child-hang", times=1)) for i in range(6)], n=100)
@@ -123,8 +124,8 @@ def grandchildren(t):
 
 @scenario
 def plugin_crashes(t):
-    """Fault 27: a plugin crashes, aborts or exits. The worker is replaced. The message is blamed, runs alone and is then dead; all
-    other messages are done."""
+    """Fault 27: a plugin crashes, aborts or exits. Its worker must be replaced. The message must be
+    blamed, run alone and then be dead. All other messages must be done."""
     t.start_redis()
     t.make_topics()
     poison = [(b"segv", b"segv"), (b"abort", b"abort"), (b"exit", b"exit"), (b"exit0", b"exit0")]
@@ -146,8 +147,8 @@ def plugin_crashes(t):
 
 @scenario
 def plugin_hangs(t):
-    """Fault 28: a handler of a plugin that hangs is cancelled, and if it never returns, its worker is replaced. The message is dead
-    after its attempts; all other messages are done."""
+    """Fault 28: a handler of a plugin hangs. It must be cancelled, and if it never returns, its worker
+    must be replaced. The message must be dead after its attempts. All other messages must be done."""
     t.start_redis()
     t.make_topics()
     where = poison_and_others(t, [(b"stuck", b"stuck"), (b"hang", b"once:hang")])
@@ -168,8 +169,8 @@ def plugin_hangs(t):
 
 @scenario
 def dead_letter_topic(t):
-    """Fault 26: dead letters go to a topic. The topic has accepted a letter before its message counts as dead, and the headers of the
-    letter name origin, reason and attempts."""
+    """Fault 26: dead letters go to a topic. The topic must have accepted a letter before the message
+    counts as dead, and the headers of the letter must name origin, reason and attempts."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
@@ -194,8 +195,9 @@ def dead_letter_topic(t):
 
 @scenario
 def letters_never_taken(t):
-    """If the topic never accepts a dead letter, the letter stays in Redis, its lane goes on, and its offset is committed. One such letter
-    is too large; another has no key, and the topic is compacted. The topic still accepts the other dead letters of the batch."""
+    """If the topic never accepts a dead letter, the letter must stay in Redis, its lane must continue, and
+    its offset must be committed. One such letter is too large; another has no key, and the topic is
+    compacted. The topic must still accept the other dead letters of the batch."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
@@ -218,8 +220,8 @@ def letters_never_taken(t):
 
 @scenario
 def no_key(t):
-    """Fault 32: the key rule needs JSON. A message that is malformed or has no key is dead, with position and reason; all other
-    messages are done."""
+    """Fault 32: the key rule needs JSON. A message that is malformed or has no key must be dead, with
+    position and reason. All other messages must be done."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
@@ -242,7 +244,7 @@ def no_key(t):
 
 @scenario
 def skipped(t):
-    """key.missing: skip. A message without a key is counted as skipped, and the commit passes it."""
+    """key.missing skip: a message without a key must be counted as skipped, and the commit must pass it."""
     t.start_redis()
     t.make_topics()
     t.kafka.produce(t.topics[0], [(0, None, b"{}") for _ in range(5)] + [(0, b"k", b"{}")])
@@ -256,8 +258,8 @@ def skipped(t):
 
 @scenario
 def own_lanes(t):
-    """key.missing: own. Records without a key all run; each is a lane of its own, named by the record's identity. They run side by
-    side, also beside a record that has a key."""
+    """key.missing own: all records without a key must run. Each is a lane of its own, named by the
+    record's identity, so they run side by side, also beside a record that has a key."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
@@ -273,8 +275,8 @@ def own_lanes(t):
 
 @scenario
 def odd_keys_and_payloads(t):
-    """Fault 31: keys of 1 MB, with NUL, UTF-8 or braces, empty or null, and payloads of 1 MB, binary or null: each message is done, or
-    dead if it has no key."""
+    """Fault 31: keys of 1 MB, with NUL, UTF-8 or braces, empty or null, and payloads of 1 MB, binary or
+    null. Each message must be done, or be dead if it has no key."""
     t.start_redis()
     t.make_topics()
     keys = [b"big" * (MEGABYTE // 3), b"a\0b", b"\0", "schl\u00fcssel \u2713 \U0001f511".encode(), b"{tag}", b"}{", b"{", b"lw:{x.0}:epoch", b"\xff\xfe\xfd",

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The handler `insert` with a real PostgreSQL, while workers, connections and the server itself die. Arguments: build folder
-[scenario…]. If a fault counted an attempt, scenarios with `max_attempts` 1 would have a dead letter."""
+"""Tests the handler `insert` with a real PostgreSQL, while workers, connections and the server itself die.
+Arguments: build folder [scenario…]. Scenarios with `max_attempts` 1 show that a fault counts no
+attempt: otherwise they would have a dead letter."""
 import json
 import os
 import random
@@ -31,7 +32,7 @@ def handler(url, on_conflict="update", key="id", **more):
 
 
 def check_connect(t, section):
-    """Returns what `check --connect` says of a handler."""
+    """Returns what `check --connect` says of the handler."""
     path = os.path.join(t.dir, "check.json")
     with open(path, "w") as f:
         json.dump(config(t.id, t.kafka.brokers, t.redis.url, t.topics, handler=section), f)
@@ -41,7 +42,7 @@ def check_connect(t, section):
 
 
 def make_table(pg, key="id"):
-    """Makes the table, and a history of every effect on it, so that overwritten rows are seen as well."""
+    """Makes the table, and a history of every write to it, which shows overwritten rows as well."""
     pg.sql("""
         CREATE TABLE orders (id text, seq bigint, amount integer, PRIMARY KEY (%s));
         CREATE TABLE history (n bigserial PRIMARY KEY, id text, seq bigint);
@@ -52,7 +53,8 @@ def make_table(pg, key="id"):
 
 
 def newest_by_key(t):
-    """Returns the reference model: the last record of each id. All records of an id are in one partition here."""
+    """Returns the reference model of the table: the last record of each id. All records of an id are in
+    one partition here."""
     model = {}
     for topic in t.topics:
         for record in t.kafka.dump(topic):
@@ -64,7 +66,8 @@ def newest_by_key(t):
 
 
 def judge_table(t, pg, messages):
-    """O3: each message took effect exactly once, per key in order; the table equals the reference model, and no message is a dead letter."""
+    """O3: checks that each message took effect exactly once, per key in order, that the table equals the
+    reference model, and that no message is a dead letter."""
     history = [(key, int(seq)) for key, seq in pg.sql("SELECT id, seq FROM history ORDER BY n")]
     t.expect(oracles.effects(history, messages))
     t.same(sorted(pg.sql("SELECT id, seq, amount FROM orders")) == newest_by_key(t), True, "the table equals the reference")
@@ -91,7 +94,8 @@ def disturb(t, every_s, fault):
 
 @scenario
 def workers_killed(t):
-    """kill -9 of a random worker every 1.5 s: the messages that it had in flight come again, and each takes effect once."""
+    """A random worker is killed by kill -9 every 1.5 s. The messages that it had in flight must come
+    again, and each must take effect once."""
     with Postgres() as pg:
         make_table(pg)
         t.start_redis()
@@ -105,7 +109,8 @@ def workers_killed(t):
 
 @scenario
 def same_rows_from_two_groups(t):
-    """Two applications read the same two topics and write the same rows: each row is there once, and nobody fails."""
+    """Two applications read the same two topics and write the same rows. Each row must be there once, and
+    neither application may fail."""
     with Postgres() as pg:
         t.start_redis()
         t.make_topics(2)
@@ -125,7 +130,8 @@ def same_rows_from_two_groups(t):
 
 @scenario
 def server_restarted(t):
-    """The server crashes and comes back, twice, once after 4 s: messages wait, and no attempt is counted."""
+    """The server crashes twice, and comes back at once or after 4 s. Messages must wait, and no attempt
+    may be counted."""
     with Postgres() as pg:
         make_table(pg)
         t.start_redis()
@@ -147,7 +153,8 @@ def server_restarted(t):
 
 @scenario
 def connections_ended(t):
-    """An administrator ends all connections every 0.7 s. The handlers connect again, and no attempt is counted."""
+    """An administrator ends all connections every 0.7 s. The handlers must connect again, and no attempt
+    may be counted."""
     with Postgres() as pg:
         make_table(pg)
         t.start_redis()
@@ -161,7 +168,8 @@ def connections_ended(t):
 
 @scenario
 def behind_pgbouncer(t):
-    """PgBouncer in transaction mode, with fewer connections than there are threads; the server's connections are ended now and then."""
+    """PgBouncer is in transaction mode and has fewer connections than there are threads. The server's
+    connections are ended now and then."""
     with Postgres() as pg:
         make_table(pg)
         pg.start_bouncer()
@@ -176,7 +184,8 @@ def behind_pgbouncer(t):
 
 @scenario
 def deadlocks(t):
-    """Other sessions update the same rows in random order. PostgreSQL ends some of our transactions, which are repeated."""
+    """Other sessions update the same rows in random order. PostgreSQL ends some of the handler's
+    transactions, which must be repeated."""
     with Postgres() as pg:
         make_table(pg)
         pg.sql("ALTER TABLE orders ADD COLUMN touched integer; DROP TRIGGER note ON orders;"
@@ -201,8 +210,8 @@ def deadlocks(t):
 
 @scenario
 def stopped_workers_are_stale(t):
-    """Workers are stopped while they wait for the store, until other workers have taken over their partitions and keys. Their late
-    writes are refused."""
+    """Workers are stopped while they wait for the store, until other workers have taken over their
+    partitions and keys. The late writes of the stopped workers must be refused."""
     with Postgres() as pg:
         make_table(pg)
         t.start_redis()
@@ -214,7 +223,8 @@ def stopped_workers_are_stale(t):
         n = 0
         while t.producing() or n < 3:
             wait_until(lambda: len(run.workers()) == 4, 30, "workers")
-            gate = pg.hold("LOCK TABLE latchwork_fences")  # from now on every statement of a handler has to wait, while its lease is live
+            # From now on every statement of a handler has to wait, while its lease is live.
+            gate = pg.hold("LOCK TABLE latchwork_fences")
             time.sleep(0.2)
             pid = random.choice(run.workers())
             send(pid, signal.SIGSTOP)
@@ -229,8 +239,9 @@ def stopped_workers_are_stale(t):
 
 @scenario
 def tls_and_passwords(t):
-    """TLS with a verified certificate, and the password from a file: in the URL, and by PGPASSFILE. A wrong authority and a wrong password
-    are refused by `check --connect`, and no password is shown."""
+    """TLS with a verified certificate must work, and the password may come from a file: in the URL, and by
+    PGPASSFILE. `check --connect` must refuse a wrong authority and a wrong password, and show no
+    password."""
     with Postgres() as pg:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -265,7 +276,8 @@ def tls_and_passwords(t):
 
 @scenario
 def bad_rows(t):
-    """Every 25th message does not fit the table: just these are dead letters, each with PostgreSQL's reason."""
+    """Every 25th message does not fit the table. Exactly these messages must be dead letters, each with
+    PostgreSQL's reason."""
     with Postgres() as pg:
         pg.sql("CREATE TABLE orders (id text, seq bigint PRIMARY KEY, amount integer NOT NULL CHECK (amount >= 0))")
         t.start_redis()

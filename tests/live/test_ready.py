@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""/readyz, the metrics and the log tell how well the workers are connected to Kafka. Arguments: build folder [scenario…]."""
+"""Tests that /readyz, the metrics and the log tell how well the workers are connected to Kafka. Arguments:
+build folder [scenario…]."""
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from lib.process import send, wait_until
 from lib.scenario import main, scenario
 
 SHORT = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
-# librdkafka notices the loss of its broker long after /readyz must have reported it
+# With these settings librdkafka notices the loss of its broker long after /readyz must have reported it.
 LONG = {"session.timeout.ms": "45000", "heartbeat.interval.ms": "1000"}
 
 
@@ -63,7 +64,8 @@ def start(t, properties=SHORT, **over):
 
 @scenario
 def broker_dead_then_back(t):
-    """The only broker is killed (kill -9): /readyz answers 503 with the reason. When it is back: 200, and messages go on."""
+    """The only broker is killed (kill -9): /readyz must answer 503 with the reason. When the broker is
+    back, /readyz must answer 200, and messages must be handled again."""
     t.start_redis()
     t.make_topics(1)
     run, health = start(t)
@@ -89,7 +91,8 @@ def broker_frozen(t):
     health.wait_ready()
     send(t.kafka.pid(), signal.SIGSTOP)
     try:
-        # /readyz may also say that a main loop does not turn, because a worker in a rebalance waits for Kafka
+        # The answer of /readyz may also be that a main loop does not turn, because a worker in a rebalance
+        # waits for Kafka.
         wait_until(lambda: health.get("/readyz")[0] == 503 and len(re.findall(
             r"is not ready: kafka: .* has not answered for \d+ s|no main-loop turn for \d+ ms", health.get("/readyz")[1])) == 2, 60, "/readyz 503")
         wait_until(lambda: health.workers("silent"), 30, "workers that say so")
@@ -102,7 +105,8 @@ def broker_frozen(t):
 
 @scenario
 def broker_frozen_before_the_start(t):
-    """The workers have never had a connection to Kafka: they are not ready, although Redis answers and their main loops turn."""
+    """The workers have never had a connection to Kafka. They must not be ready, although Redis answers and
+    their main loops turn."""
     t.start_redis()
     t.make_topics(1)
     send(t.kafka.pid(), signal.SIGSTOP)
@@ -117,7 +121,8 @@ def broker_frozen_before_the_start(t):
 
 @scenario
 def spare_member(t):
-    """There are more workers than partitions. One without a partition is ready as long as it is a member of the group."""
+    """There are more workers than partitions. A worker without a partition must be ready as long as it is
+    a member of the group."""
     t.start_redis()
     t.make_topics(1, partitions=1)
     run, health = start(t)
@@ -132,14 +137,16 @@ def spare_member(t):
 
 @scenario
 def wrong_topic(t):
-    """A topic does not exist, alone and beside one that does: 503 with its name. When it has been created: 200."""
+    """A topic does not exist, alone and beside one that does: /readyz must answer 503 with its name. When
+    the topic has been created, /readyz must answer 200."""
     t.start_redis()
     t.make_topics(1)
     existing = list(t.topics)
     for n, beside in enumerate(([], existing)):
         missing = "%s-missing-%d" % (t.id, n)
         t.topics = beside + [missing]
-        # while other topics are read, librdkafka looks for a missing one only at this interval: five minutes by default
+        # While other topics are read, librdkafka looks for a missing topic only at this interval, which is
+        # five minutes by default.
         run, health = start(t, dict(SHORT, **{"topic.metadata.refresh.interval.ms": "3000"}))
         health.wait_unready("no_topic", "is not ready: kafka: topic %s does not exist" % missing)
         t.kafka.create(missing, 1)  # one of two workers gets no partition of the topic
@@ -149,7 +156,8 @@ def wrong_topic(t):
 
 @scenario
 def no_rights_to_the_group(t):
-    """READ on the group is denied: 503 with the broker's reason. When it is granted: 200."""
+    """READ on the group is denied: /readyz must answer 503 with the broker's reason. When the right is
+    granted, /readyz must answer 200."""
     t.start_redis()
     shared = t.rig.broker
     t.rig.broker = Kafka(t.rig.build, os.path.join(t.dir, "kafka"),
@@ -172,7 +180,7 @@ def no_rights_to_the_group(t):
 
 @scenario
 def redis_away(t):
-    """Redis is killed: the workers are not ready without it."""
+    """Redis is killed. Without it, the workers must not be ready."""
     t.start_redis()
     t.make_topics(1)
     run, health = start(t)
@@ -187,8 +195,9 @@ def redis_away(t):
 
 @scenario
 def handler_cannot_start(t):
-    """The handler's process dies at its start: no attempt is counted, nothing is dead, and /readyz gives the reason with the last line
-    of stderr. When it can start, every message is done at its first attempt."""
+    """The handler's process dies at its start: no attempt may be counted, no message may be dead, and
+    /readyz must give the reason with the last line of stderr. When the handler can start, every message
+    must be done at its first attempt."""
     t.start_redis()
     t.make_topics(1)
     module = os.path.join(t.dir, "nosuchmodule.py")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of Redis: wiped, killed, frozen, full, scripts gone, replies lost, a policy that evicts. Arguments: build folder [scenario…]."""
+"""Tests faults of Redis: wiped, killed, frozen, full, scripts deleted, replies lost, a policy that evicts.
+Arguments: build folder [scenario…]."""
 import re
 import signal
 import socket
@@ -13,7 +14,7 @@ from lib.tool import tool
 
 
 def under_load(t, messages, rate, keys=200, zipf=0.8, **start):
-    """Starts workers and a load that goes on for messages / rate seconds."""
+    """Starts workers and a load that lasts for messages / rate seconds."""
     t.make_topics()
     run = t.start(**start)
     run.wait_workers(4)
@@ -34,7 +35,7 @@ def check_same_workers(t, run, before):
 
 
 def back_at_work(t, since_us):
-    """O6: waits for the next run after a fault. Returns how many seconds after the fault it began."""
+    """O6: waits for the next run after a fault. Returns how many seconds after the fault the run began."""
     return wait_until(lambda: next((r for r in t.runs() if r.start_us > since_us), None), 60, "run after the fault").start_us / 1e6 - since_us / 1e6
 
 
@@ -47,8 +48,8 @@ def check_refused(t, run, when):
 
 @scenario
 def flushall_twice(t):
-    """Fault 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and partitions are rewound. Nothing is
-    lost, and no key runs twice at once."""
+    """Fault 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and partitions
+    are rewound. No message may be lost, and no key may run twice at once."""
     t.start_redis()
     run = under_load(t, 10000 * SOAK, 700)
     before = sorted(run.workers())
@@ -67,8 +68,8 @@ def flushall_twice(t):
 
 @scenario
 def flushall_slow_handlers(t):
-    """Fault 5 with handlers that run for longer than the quarantine: they are cancelled or finish, but never run beside another handler
-    of the same key."""
+    """Fault 5 with handlers that run for longer than the quarantine. They must be cancelled or finish, but
+    never run beside another handler of the same key."""
     t.start_redis()
     run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="300-2500", lock={"ttl_ms": 1000}, handler=exec_handler(processes=8))
     for _ in range(3 * SOAK):
@@ -81,7 +82,8 @@ def flushall_slow_handlers(t):
 
 @scenario
 def script_flush(t):
-    """Fault 8: the scripts are deleted again and again, and the workers load them again. No message of a pipeline is lost or runs twice."""
+    """Fault 8: the scripts are deleted again and again, and the workers load them again. No message of a
+    pipeline may be lost or run twice."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 900)
     n = 0
@@ -98,7 +100,8 @@ def script_flush(t):
 
 @scenario
 def replies_lost(t):
-    """Fault 13: connections are cut again and again. Calls whose replies were lost are sent again and change nothing more."""
+    """Fault 13: connections are cut again and again. Calls whose replies were lost must be sent again and
+    change nothing more."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -131,8 +134,8 @@ def redis_killed_empty(t):
 
 @scenario
 def redis_killed_everysec(t):
-    """Fault 6: Redis with appendfsync everysec is killed (kill -9). It comes back with most of its data, but the workers do not trust
-    that data."""
+    """Fault 6: Redis with appendfsync everysec is killed (kill -9). It comes back with most of its data,
+    but the workers must not trust that data."""
     t.start_redis("--appendonly", "yes", "--appendfsync", "everysec")
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -148,8 +151,9 @@ def redis_killed_everysec(t):
 
 @scenario
 def redis_frozen(t):
-    """Fault 12: Redis is stopped for longer than the TTL, while handlers have work that would outlast their leases. Each handler is
-    killed before its lease ends, and then work goes on."""
+    """Fault 12: Redis is stopped for longer than the TTL, while handlers have work that would outlast
+    their leases. Each handler must be killed before its lease ends, and afterwards messages must run
+    again."""
     t.start_redis()
     run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="200-2500", lock={"ttl_ms": 1200}, handler=exec_handler(processes=8))
     before = sorted(run.workers())
@@ -157,7 +161,7 @@ def redis_frozen(t):
         t.redis.signal(signal.SIGSTOP)
         frozen_us = boot_us()
         time.sleep(3.2)
-        # no lease can have been renewed while Redis was stopped
+        # No lease can have been renewed while Redis was stopped.
         late = [r for r in t.runs() if r.last_us > frozen_us + 1300000]
         t.check(not late, "ran on without a lease: %r" % late[:3])
         t.redis.signal(signal.SIGCONT)
@@ -170,8 +174,8 @@ def redis_frozen(t):
 
 @scenario
 def maxmemory(t):
-    """Fault 9: Redis is full. No new messages are admitted, and those that wait are granted one after the other. When Redis has room
-    again, the workers go on without a restart."""
+    """Fault 9: Redis is full. No new messages are admitted, and those that wait are granted one after the
+    other. When Redis has room again, the workers must continue without a restart."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1500, keys=20, work_ms="5-20")
     before = sorted(run.workers())
@@ -197,9 +201,9 @@ def maxmemory(t):
 
 @scenario
 def refused_starts_no_more(t):
-    """A refused worker has jobs in its queue for its four handlers, and starts none of them, however long it takes to leave Kafka: here
-    the broker is stopped. Runs are long, so that hardly any can start between the end of the worker's loop and the reading of the
-    journal."""
+    """A refused worker has jobs in its queue for its four handlers. It must start none of them, however
+    long it takes to leave Kafka: here the broker is stopped. Runs are long, so that hardly any can
+    start between the end of the worker's loop and the reading of the journal."""
     t.start_redis("--maxmemory-policy", "noeviction")
     t.make_topics(1)
     t.kafka.produce(t.topics[0], [(i % 4, b"k%d" % i, b"{}") for i in range(400)])
@@ -220,8 +224,8 @@ def refused_starts_no_more(t):
 
 @scenario
 def policy_evicts(t):
-    """If an evicting maxmemory-policy is set during a run, this run and the next one end with status 78. After the policy is set back,
-    a new run does all remaining messages."""
+    """If an evicting maxmemory-policy is set during a run, this run and the next one must end with status
+    78. After the policy is set back, a new run must do all remaining messages."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1000, keys=20, work_ms="5-20")
     family = descendants(run.pid)
@@ -241,8 +245,9 @@ def policy_evicts(t):
 
 @scenario
 def lists_deleted(t):
-    """A person deletes the waiting lists of a paused lane and of busy ones while workers run: the log reports it, the messages that
-    waited there are read from Kafka again, and nothing is lost. The order within those lanes may be lost."""
+    """A person deletes the waiting lists of a paused lane and of busy lanes while workers run. The log
+    must report the deletion, the messages that waited there must be read from Kafka again, and none may
+    be lost. The order within those lanes may be lost."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(work_ms="3-6")
@@ -269,9 +274,10 @@ def lists_deleted(t):
 
 @scenario
 def rights_taken(t):
-    """The workers' Redis user loses rights under load: to commands, to names of keys, and to log in. Each time the workers stop
-    working, and the log and /readyz name what is missing. When the right is given back, the workers go on. Scripts that failed in the
-    middle have lost nothing."""
+    """The workers' Redis user loses rights under load: to commands, to names of keys, and to log in. Each
+    time the workers must stop working, and the log and /readyz must name what is missing. When the
+    right is given back, the workers must continue. Scripts that failed in the middle may not have lost
+    a message."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -292,7 +298,7 @@ def rights_taken(t):
     losses = [(lambda name=name: acl("-" + name), lambda name=name: acl("+" + name), "may not run [A-Z or]*" + name.upper())
               for name in ("lpush", "setrange", "zadd", "evalsha", "time")]
     losses += [(lambda first=first: acl("resetkeys", mine + "[^%s]*" % first), lambda: acl("resetkeys", mine + "*"), "may not use a key")
-               for first in ("w", "s", "e")]  # the first letters of wait:, state: and epoch, which are names of keys
+               for first in ("w", "s", "e")]  # the first letters of names of keys: wait:, state: and epoch
     losses += [(lambda: acl("-brpoplpush"), lambda: acl("+brpoplpush"), "brpoplpush"),
                (new_password, lambda: acl(">secret"), "WRONGPASS")]
     for take, give, said in losses:
@@ -306,8 +312,8 @@ def rights_taken(t):
     t.check(t.producing(), "the rights were not taken under load")
     check_same_workers(t, run, before)
     t.wait_finished()
-    # A script that was denied a write in the middle left a mark without its message, so the message was read from Kafka again. Scripts
-    # report such lanes in this stream, whose entries are meant to stay for a while.
+    # A script that was denied a write in the middle left a mark without its message, so the message was read
+    # from Kafka again. Scripts report such lanes in this stream, whose entries are meant to stay for a while.
     t.redis.call("DEL", "lw:{%s.0}:vanished" % t.id)
     finish(t, run, samples=sampler.end())
     t.figure(rights=len(losses), refused=len(t.redis.refusals()))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Replays, drops and pauses beside workers that drain: nothing is lost, and each replay runs once. Arguments: build folder [scenario…]."""
+"""Tests replays, drops and pauses beside workers that drain. No message may be lost, and each replay must
+run once. Arguments: build folder [scenario…]."""
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ KEYS = 20
 
 
 def tool(t, *args, status=0):
-    """Runs a command of `latchwork` with --json and returns its lines."""
+    """Runs a command of `latchwork` with --json and returns the lines that it prints."""
     command = [os.path.join(t.rig.build, "latchwork")] + list(args) + ["-c", t.instances[-1].log_path.replace(".log", ".json"), "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=120)
     if done.returncode != status:
@@ -36,8 +37,8 @@ def replays(t):
 
 
 def judge(t, wanted):
-    """Checks that each of these replays was done once, in order, and that no two runs of a key overlapped. wanted: the identities of
-    the replays."""
+    """Checks that each of these replays was done once, in order, and that no two runs of a key overlapped.
+    wanted: the identities of the replays."""
     runs = t.runs()
     t.expect(oracles.overlaps(runs))
     t.expect(oracles.fences(runs))
@@ -58,14 +59,14 @@ def committed(t):
 
 @scenario
 def replay_a_key_from_kafka_while_others_run(t):
-    """A range of one key is read from Kafka again and runs again, once and in order, while new messages of all keys come. The group's
-    offsets only advance."""
+    """A range of one key is read from Kafka again. It must run again, once and in order, while new
+    messages of all keys come. The group's offsets may only advance."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
     before = committed(t)
     topic = t.topics[0]
-    # without --again nothing is replayed, because the messages are done
+    # Without --again nothing is replayed, because the messages are done.
     rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--execute")
     t.same(list(rows[-1]["results"].values()), [2000 // KEYS], "left out")
     t.check("done" in list(rows[-1]["results"])[0], "why: %r" % rows[-1])
@@ -77,7 +78,7 @@ def replay_a_key_from_kafka_while_others_run(t):
         rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--from", "1h", "--again", "--execute")
         wanted += [r["identity"] for r in rows if r.get("result") == "put"]
     t.check(len(wanted) >= 2 * 2000 // KEYS, "only %d were replayed" % len(wanted))
-    # all records of the key are less than an hour old
+    # All records of the key are less than an hour old.
     t.same(tool(t, "queue", "replay", "--key", "k3", "--to", "1h", "--again")[-1]["messages"], 0, "records from before")
     t.check(tool(t, "queue", "replay", "--key", "k3", "--from", "1h", "--again")[-1]["messages"] >= 2000 // KEYS, "records of all topics")
     one = tool(t, "queue", "replay", topic + "/0/0", topic + "/1/5", "--again", "--execute")
@@ -94,8 +95,8 @@ def replay_a_key_from_kafka_while_others_run(t):
 
 @scenario
 def replay_of_dead_letters(t):
-    """Ten messages become dead letters. One is edited, and all are put back at a limited rate: the edited one is done, the others become
-    dead letters again."""
+    """Ten messages become dead letters. One is edited, and all are put back at a limited rate. The edited
+    one must be done, and the others become dead letters again."""
     begin(t, payload=lambda i: json.dumps({"do": "dead"}).encode() if i % 200 == 7 else b"{}")
     t.start(work_ms="0-1", retry={"max_attempts": 1})
     t.wait_finished()
@@ -115,14 +116,15 @@ def replay_of_dead_letters(t):
 
 @scenario
 def tool_killed_in_the_middle(t):
-    """The command is killed (kill -9) while it replays beside workers. The job is resumed, and each message runs once."""
+    """The command is killed (kill -9) while it replays beside workers. The job is resumed, and each
+    message must run once."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
     command = [os.path.join(t.rig.build, "latchwork"), "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "-c",
                t.instances[-1].log_path.replace(".log", ".json")]
     tried = 0
-    while tried < 2:  # each command resumes the job of the one that was killed before
+    while tried < 2:  # each command after the first resumes the job of the killed one
         p = subprocess.Popen(command + ["--rate", "1000"] + (["--resume", "1"] if tried else []), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         have = len(replays(t))
         wait_until(lambda: len(replays(t)) > have + 50 or p.poll() is not None, 60, "some replays")
@@ -142,8 +144,9 @@ def tool_killed_in_the_middle(t):
 
 @scenario
 def replay_to_a_topic_and_to_the_handler(t):
-    """--to-topic copies records and dead letters with their headers, and adds a header that names the origin. --try runs the handler
-    under the lane's lock and frees the lane afterwards. Each command is run as a dry run first."""
+    """--to-topic must copy records and dead letters with their headers, and add a header that names the
+    origin. --try must run the handler under the lane's lock and free the lane afterwards. Each command
+    is run as a dry run first."""
     begin(t, 200, payload=lambda i: b'{"do":"dead"}' if i == 50 else b'{"n":%d}' % i, **TRACE)
     other = t.topics[0] + "-other"
     t.kafka.create(other, 1)
@@ -155,7 +158,7 @@ def replay_to_a_topic_and_to_the_handler(t):
     t.same(t.kafka.dump(other), [], "after a dry run")
     rows = tool(t, *args, "--execute")
     t.same(rows[-1]["results"], {"sent": 10}, "sent")
-    # this job cannot be resumed, because messages that were sent to a topic leave no marks
+    # This job cannot be resumed, because messages that were sent to a topic leave no marks.
     tool(t, "queue", "replay", "--resume", str(rows[-1]["job"]), "--execute", status=1)
     copied = t.kafka.dump(other)
     t.same([r["key"] for r in copied], ["k3"] * 10, "keys")
@@ -164,7 +167,7 @@ def replay_to_a_topic_and_to_the_handler(t):
     letter = t.kafka.dump(other)[-1]
     t.same(letter["key"], "k%d" % (50 % KEYS), "the key of the dead letter's copy")
     t.same({k: dict(letter["headers"]).get(k) for k in TRACE}, TRACE, "the trace context of the dead letter's copy")
-    # the command's handler writes to the same journal as the workers' handlers
+    # The command's handler writes to the same journal as the workers' handlers.
     os.environ["LW_TEST_JOURNAL"] = t.journal_path
     first = of_key(t, "k3")[0]
     tool(t, "queue", "replay", first, "--try")
@@ -186,8 +189,8 @@ def replay_to_a_topic_and_to_the_handler(t):
 
 @scenario
 def dead_letters_back_from_their_topic(t):
-    """With dead.to a topic, a dead letter in that topic is replayed as the original message, which its header names. A dead letter
-    that is there twice is put into the lane once."""
+    """If the setting dead.to is a topic, a dead letter in that topic must be replayed as the original
+    message, which its header names. A dead letter that is there twice must be put into the lane once."""
     begin(t, 100, payload=lambda i: b'{"do":"dead"}' if i == 50 else b"{}")
     letters = t.topics[0] + "-dead"
     t.kafka.create(letters, 1)
@@ -196,7 +199,8 @@ def dead_letters_back_from_their_topic(t):
     first = t.kafka.dump(letters)
     t.same(len(first), 1, "letters")
     origin = dict(first[0]["headers"])["latchwork-origin"]
-    tool(t, "queue", "replay", "--topic", letters, "--to-topic", letters, "--execute")  # doubles the letters, as a crash might
+    # Doubles the dead letters, as a crash might.
+    tool(t, "queue", "replay", "--topic", letters, "--to-topic", letters, "--execute")
     rows = tool(t, "queue", "replay", "--topic", letters, "--execute")
     number = rows[-1]["job"]
     t.same(rows[-1]["results"], {"put": 1, "put already": 1}, "results")
@@ -209,8 +213,8 @@ def dead_letters_back_from_their_topic(t):
 
 @scenario
 def drop_and_pause_beside_workers(t):
-    """Lanes are paused and the messages waiting in one are dropped, while workers drain: every message is done or dropped, and none is
-    both."""
+    """Lanes are paused, and the waiting messages of one are dropped, while workers drain. Every message
+    must be done or dropped, and none both."""
     begin(t, 4000)
     t.start(work_ms="1-3")
     wait_until(lambda: t.ends_so_far() > 200, 30, "a start")

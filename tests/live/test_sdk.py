@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers made with the SDKs, many messages at a time in each process: real Kafka, real Redis, processes that end.
-Arguments: build folder [scenario…]."""
+"""Tests handlers made with the SDKs, with many messages at a time in each process, on a real Kafka and
+Redis, while processes end. Arguments: build folder [scenario…]."""
 import os
 import subprocess
 import time
@@ -29,7 +29,7 @@ def go_handler(t):
 
 
 def most_at_once(runs):
-    """Returns the largest number of runs that one worker had at one moment."""
+    """Returns the largest number of runs that one worker had at the same time."""
     events = sorted((at, step, r.pid) for r in runs if r.end_us for at, step in ((r.start_us, 1), (r.end_us, -1)))
     now, most = {}, 0
     for _, step, pid in events:
@@ -39,7 +39,7 @@ def most_at_once(runs):
 
 
 def many_at_once(t, handler):
-    """A process has many messages in flight; each key has one at a time, in order."""
+    """A process must have many messages in flight, but of each key only one at a time, in order."""
     t.start_redis()
     t.make_topics()
     for topic in t.topics:
@@ -54,8 +54,8 @@ def many_at_once(t, handler):
 
 
 def a_process_ends(t, handler):
-    """A message ends the handler's process. The other messages of that process are given back without counting an attempt, and are done
-    later."""
+    """A message ends the handler's process. The other messages of that process must be given back without
+    counting an attempt, and be done later."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]

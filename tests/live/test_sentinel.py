@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Redis behind Sentinels: the master is killed, or replaced in a planned failover, with and without TLS. Arguments: build
-folder [scenario…]. LW_SOAK=1: the master is killed 20 times."""
+"""Tests Redis behind Sentinels: the master is killed, or replaced in a planned failover, with and without
+TLS. Arguments: build folder [scenario…]. LW_SOAK=1: the master is killed 20 times."""
 import time
 
 from lib.process import boot_us, wait_until
@@ -13,7 +13,7 @@ from lib.tool import tool
 RATE = 250
 KILLS = 20 if SOAK > 1 else 3
 ROUND_S = 20  # seconds for a failover, the quarantine, and the return of the old master as a replica
-BACK_S = 2 + 10  # maximum number of seconds until work goes on: lock.ttl_ms, and ten seconds
+BACK_S = 2 + 10  # maximum number of seconds until messages run again: lock.ttl_ms, and ten seconds
 
 
 def start(t, rounds, tls=False):
@@ -29,8 +29,8 @@ def start(t, rounds, tls=False):
 
 
 def back_at_work(t, since_us):
-    """Waits until a run begins that the new master has granted. Returns how many seconds after the agreement of the Sentinels it began, and
-    how many seconds after the fault."""
+    """Waits until a run begins that the new master has granted. Returns how many seconds after the
+    agreement of the Sentinels the run began, and how many seconds after the fault."""
     named_us = boot_us()
     def later():
         return next((r for r in t.runs() if r.start_us > named_us), None)
@@ -51,8 +51,8 @@ def finish(t, run, before, pauses):
 
 @scenario
 def master_killed(t):
-    """Fault 7: the master is killed (kill -9) under load, again and again: nothing is lost, no leases overlap, and work goes on with the
-    replica."""
+    """Fault 7: the master is killed (kill -9) under load, again and again. No message may be lost, no
+    leases may overlap, and messages must run again once the replica is the master."""
     run, before = start(t, KILLS)
     pauses = []
     for _ in range(KILLS):
@@ -68,7 +68,7 @@ def master_killed(t):
 
 @scenario
 def master_switched(t):
-    """SENTINEL FAILOVER: the old master goes on as a replica. Commands find the new master."""
+    """After SENTINEL FAILOVER, the old master becomes a replica. Commands must find the new master."""
     run, before = start(t, 1)
     switched_us = boot_us()
     t.redis.switch()
@@ -76,7 +76,7 @@ def master_switched(t):
     t.redis.wait_ready()
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
-    # any status, because check runs the handler without the environment that `start` gives it
+    # Any status is right, because check runs the handler without the environment that `start` gives to it.
     checked = tool(t, "check", "--connect", status=None)
     t.check("1 replica, 3 Sentinels, quorum 2" in str(checked), "check says nothing of the Sentinels: %r" % checked)
     check_names_what_a_replica_lacks(t, checked)
@@ -85,7 +85,8 @@ def master_switched(t):
 
 
 def check_names_what_a_replica_lacks(t, checked):
-    """On the replica, the user first has all rights, then lacks one, then may not log in. `check` must report the second and the third."""
+    """On the replica, the user first has all rights, then lacks one, then may not log in. `check` must
+    report the second and the third."""
     t.check("this user" not in str(checked) and "the user" not in str(checked), "check misses a right for no reason: %r" % checked)
     replica = next(server for port, server in t.redis.data.items() if port != t.redis.sentinels[0].master_port())
     for rule, said in (("-zadd", "this user may not run ZADD"), ("off", "it refuses the user or password")):
@@ -97,7 +98,8 @@ def check_names_what_a_replica_lacks(t, checked):
 def check_lines(t, wanted):
     """Waits until `check --connect` prints all of these lines about the Sentinels. Returns its output."""
     def said():
-        # check may fail, because it runs the handler without the environment that `start` gives it
+        # The command check may fail, because it runs the handler without the environment that `start` gives
+        # to it.
         text = str(tool(t, "check", "--connect", status=None))
         return all(line in text for line in wanted) and text
     return wait_until(said, 60, "word of `check` about the Sentinels: %s" % wanted, 0.5)
@@ -105,8 +107,8 @@ def check_lines(t, wanted):
 
 @scenario
 def tls_and_check(t):
-    """All connections to Redis and the Sentinels use TLS, and the Sentinels have a user of their own. The master is killed under load.
-    `check --connect` names what would prevent the next failover."""
+    """All connections to Redis and the Sentinels use TLS, and the Sentinels have a user of their own. The
+    master is killed under load. `check --connect` must name what would prevent the next failover."""
     run, before = start(t, 1, tls=True)
     first = t.redis.sentinels[0]
     text = check_lines(t, ["sentinel 127.0.0.1:%d: master 127.0.0.1:%d, 1 replica, 3 Sentinels, quorum 2" % (s.port, first.master_port())

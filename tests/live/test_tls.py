@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Redis over TLS, with a user, a password and client certificates: connections are cut, certificates replaced, passwords rotated.
+"""Tests Redis over TLS, with a user, a password and client certificates: connections are cut, certificates
+replaced, passwords rotated.
 
 Arguments: build folder [scenario…]."""
 import os
@@ -24,7 +25,8 @@ def free_port():
 
 
 def start(t, messages, rate):
-    """Starts a Redis that demands TLS and a client certificate, makes its user, and starts workers under load."""
+    """Starts a Redis that demands TLS and a client certificate, makes its user, and starts workers under
+    load."""
     folder = os.path.join(t.dir, "certs")
     os.makedirs(folder)
     subprocess.run([os.path.join(HERE, "..", "support", "certs.sh"), folder], check=True)
@@ -55,7 +57,8 @@ def write(path, text):
 
 
 def cut(t):
-    """Closes the workers' connections, even in the middle of a pipeline. The test's own connection, over the unix socket, stays."""
+    """Closes the workers' connections, even in the middle of a pipeline. The test's own connection, over
+    the unix socket, stays."""
     return t.redis.call("CLIENT", "KILL", "USER", "tester")
 
 
@@ -69,8 +72,8 @@ def finish(t, run):
 
 @scenario
 def cut_in_pipelines(t):
-    """Connections over TLS are reset again and again under load. Calls that were not answered are sent again, and change nothing
-    more."""
+    """Connections over TLS are reset again and again under load. Calls that were not answered must be sent
+    again, and change nothing more."""
     run = start(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
     n = 0
@@ -85,8 +88,9 @@ def cut_in_pipelines(t):
 
 @scenario
 def certificates_replaced(t):
-    """The client's certificate is replaced by one of another CA, later the server's by one that has expired. Connections that are
-    up stay up; new ones fail, and the log says why. With the right certificates the workers go on."""
+    """The client's certificate is replaced by one of another CA, and later the server's by one that has
+    expired. Connections that are up must stay up. New connections must fail, and the log must say why.
+    With the right certificates the workers must continue."""
     run = start(t, 6000 * SOAK, 500)
     before = sorted(run.workers())
     for name in ("pem", "key"):
@@ -111,8 +115,8 @@ def certificates_replaced(t):
 
 @scenario
 def password_rotated(t):
-    """The password is changed in the order of the how-to, without an outage; then in the wrong order, which is an outage until the
-    reload."""
+    """The password is changed in the order of the how-to, which must cause no outage, and then in the
+    wrong order, which causes an outage until the reload."""
     run = start(t, 8000 * SOAK, 400)
     t.redis.call("ACL", "SETUSER", "tester", ">second")
     write(t.password, "second")

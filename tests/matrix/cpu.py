@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures Redis's CPU per message on each server of tests/matrix/servers.txt, all in one run, and writes it as JSON. Arguments: build
-folder, file, [messages, rounds]. Needs `make limits`.
+"""Measures how much CPU time Redis uses per message on each server of tests/matrix/servers.txt, all in one
+run. Writes the result as JSON. Arguments: build folder, file, [messages, rounds]. Needs `make limits`.
 
-bench/limits/scripts sends what a worker sends: gate and settle for batches of messages with distinct keys, by the same scripts and with
-the same arguments, without Kafka and handlers. Each round runs on every server in turn, so that other load on the machine affects all
-alike. The figure is the CPU time that the server reports (INFO: used_cpu_user and used_cpu_sys), divided by the number of messages."""
+bench/limits/scripts sends what a worker sends: gate and settle for batches of messages with distinct
+keys, by the same scripts and with the same arguments, without Kafka and handlers. Each round runs on
+every server in turn, so that other load on the machine affects all servers alike. The figure is the CPU
+time that the server reports (INFO: used_cpu_user and used_cpu_sys), divided by the number of messages."""
 import json
 import os
 import statistics

@@ -3,12 +3,14 @@
 # Runs a command on a clean copy of this source tree inside another Debian, or Ubuntu 24.04, in a chroot made by debootstrap.
 # usage: tests/matrix/debian.sh SUITE COMMAND [ARGUMENT…]      (SUITE: bookworm, trixie, …; noble)
 #
-# The chroot is kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so the second run starts at once. Each run copies the tree, without files
-# that git ignores, to /src/latchwork; build/ there is kept. Packages come from the mirror that this machine's apt uses for Debian, or from
-# $LW_DEBIAN_MIRROR; for noble from debootstrap's own mirror of Ubuntu, or $LW_UBUNTU_MIRROR, with Ubuntu's keys from Debian 13. Needs root, for chroot and mount; it mounts in its own namespace, and all processes of the command end with it.
-# $LW_CHROOT_TREE: another name than latchwork below /src, so that two runs can work at the same time. $LW_CHROOT_SHARED: folders that appear inside
-# at the same paths.
-# exit: that of the command; 2 usage, or no chroot can be made
+# The chroot is kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so the second run starts at once. Each
+# run copies the tree, without files that git ignores, to /src/latchwork; the folder build/ there is kept.
+# Packages of Debian come from $LW_DEBIAN_MIRROR, or else from the mirror that this machine's apt uses.
+# Packages of Ubuntu (noble) come from $LW_UBUNTU_MIRROR, or else from debootstrap's own mirror; Ubuntu's keys
+# come from Debian 13. The script needs root, for chroot and mount. It mounts in a namespace of its own, and
+# all processes of the command end with it. $LW_CHROOT_TREE: another name than latchwork below /src, so that
+# two runs can work at the same time. $LW_CHROOT_SHARED: folders that appear inside the chroot at the same
+# paths. exit: that of the command; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 2 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
@@ -22,7 +24,7 @@ die() {
     exit 2
 }
 
-# Ubuntu's keys are in no package of Debian 12, but in one of Debian 13.
+# Debian 12 has no package with Ubuntu's keys, but Debian 13 has one.
 ubuntu_keys() {
     local keys=usr/share/keyrings/ubuntu-archive-keyring.gpg
     [ -e "/$keys" ] && echo "/$keys" && return

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds a librdkafka that this distribution does not have, below build/, and runs a command with it.
+# Builds, below build/, a version of librdkafka that this distribution does not have, and runs a command with
+# that library.
 # usage: tests/matrix/librdkafka.sh VERSION [COMMAND [ARGUMENT…]]      (VERSION: 2.12.0 or 2.15.1)
 #
-# librdkafka.sh 2.15.1                                   builds it once and prints its prefix
+# librdkafka.sh 2.15.1                                   builds the library once and prints its prefix
 # librdkafka.sh 2.15.1 build/latchwork version           runs the program with this library instead of the one
-#                                                        with which it was built
-# librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all   compiles against its headers, too
+#                                                        with which the program was built
+# librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all   also compiles the program against the headers of this library
 #
-# The source comes from the npm registry: two packages carry all of it. The archive must have the checksum below. Needs npm, a C compiler, make
-# and python3. OIDC is compiled in only if libcurl's headers are installed, and SSL only if OpenSSL's are (libssl-dev). The prefix is
-# $LW_LIBRDKAFKA/VERSION (default build/librdkafka/VERSION). exit: that of the command; 2 usage, or the library can't be built
+# The source comes from the npm registry, which has two packages that contain all of it. The archive must have
+# the checksum below. The script needs npm, a C compiler, make and python3. OIDC is compiled in only if
+# libcurl's headers are installed, and SSL only if OpenSSL's are (libssl-dev). The prefix is
+# $LW_LIBRDKAFKA/VERSION (default build/librdkafka/VERSION). exit: that of the command; 2 usage, or the
+# library can't be built
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -37,7 +40,7 @@ unpack() {
     tar -xzf "$1"/*.tgz -C "$1" --strip-components=3 package/deps/librdkafka
 }
 
-# the caller's CC is not used, because a sanitizer build of Latchwork needs an ordinary library
+# The caller's CC is not used, because a sanitizer build of Latchwork needs an ordinary library.
 compile() {
     cd "$1"
     unset CC CFLAGS CPPFLAGS LDFLAGS MAKEFLAGS MFLAGS MAKELEVEL

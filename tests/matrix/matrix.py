@@ -4,16 +4,18 @@
 
 usage: tests/matrix/matrix.py [--list] [--page] [--cpu] [--again] [WORD…]
 
-  --list    the cells and what is known of them; runs nothing
-  --page    writes the page from what is known; runs no cell
+  --list    prints the cells and their last results; runs nothing
+  --page    writes the page from the last results; runs no cell
   --cpu     also measures Redis's CPU per message on each server (tests/matrix/cpu.py)
-  --again   runs cells whose inputs have not changed, too
-  WORD…     only the cell of this name, or else cells whose names hold all of these words
+  --again   also runs cells whose inputs have not changed
+  WORD…     only the cell of this name, or else cells whose names contain all of these words
 
-A cell is DISTRIBUTION/SERVER, for the tests that need no Kafka, or DISTRIBUTION/SERVER/LIBRDKAFKA/KAFKA, for live scenarios;
-tests/matrix/cell.sh runs it. Its result is kept in build/matrix ($LW_MATRIX: another folder)
-together with a digest of the program and of the tests that it ran. A cell whose digest is the same is not run again, so a run that was cut off goes
-on where it stopped. The whole takes more than an hour. Exit: 0 no cell has failed, 1 one has failed or could not be set up, 2 usage."""
+A cell is DISTRIBUTION/SERVER, for the tests that need no Kafka, or
+DISTRIBUTION/SERVER/LIBRDKAFKA/KAFKA, for live scenarios; tests/matrix/cell.sh runs a cell. Its result
+is kept in build/matrix ($LW_MATRIX: another folder), together with a digest of the program and of the
+tests that the cell ran. A cell whose digest is the same is not run again, so a run that was cut off
+continues where it stopped. The whole takes more than an hour. Exit: 0 no cell has failed, 1 one has
+failed or could not be set up, 2 usage."""
 import datetime
 import hashlib
 import json
@@ -37,8 +39,9 @@ CELL_LIMIT_S = 1800
 
 
 def cells():
-    """Returns the names of the cells, in the order in which they run, most common combinations first. Each server runs with each
-    library on the first Kafka, and each Kafka with each library on the distribution's own server."""
+    """Returns the names of the cells in the order in which they run, most common combinations first. Each
+    server runs with each library on the first Kafka, and each Kafka with each library on the
+    distribution's own server."""
     out = [(distribution, server) for distribution in DISTRIBUTIONS for server in SERVERS]
     for distribution in DISTRIBUTIONS:
         out += [(distribution, server, "own", KAFKAS[0]) for server in SERVERS]

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what an operator's reading commands cost a running application. It compares the application's throughput while such a
-command runs again and again with its throughput without the command, in one run, in alternating windows of time.
+"""Measures what an operator's reading commands cost a running application. In one run, windows of time
+alternate: in every second window such a command runs again and again. The application's throughput in
+both kinds of windows is compared.
 usage: tests/scale/looking.py BUILD [MESSAGES]      (default: 2,500,000; needs build/bench/bench.so: make build/bench/bench.so)
 
-The handler does nothing; there are two workers and 10,000 keys. The commands have much to read: 20,000 paused lanes with one message
-each, and 2,000 dead letters."""
+The handler does nothing; there are two workers and 10,000 keys. The commands have much to read: 20,000
+paused lanes with one message each, and 2,000 dead letters."""
 import os
 import statistics
 import sys
@@ -45,7 +46,8 @@ def looking(t, words, over, times):
 
 
 def window(t, words):
-    """Returns the throughput without and with the command, and how long each run of the command took."""
+    """Returns the throughput without the command, the throughput with it, and how long each run of the
+    command took."""
     quiet, over, times = rate(t, WINDOW_S), threading.Event(), []
     loop = threading.Thread(target=looking, args=(t, words, over, times))
     loop.start()

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures operators' reading commands on many lanes in a private Redis: what they cost Redis, and how much memory they need.
+"""Measures operators' reading commands on many lanes in a private Redis: what they cost Redis, and how
+much memory they need.
 
 usage: tests/scale/scale.py BUILD [LANES] [--watch]        (1,000,000 lanes by default: 1 GB of memory and some minutes; `make scale`)
 
-Each lane has one waiting message, except that one lane has LANES / 10 of them; there are LANES / 10 dead letters. For each command
-it prints: the time that it took, its largest memory, the number of its calls to Redis, the CPU time of Redis, and how long the
-longest call took there (on a busy machine that includes waiting for a core, so measure on an idle one).
---watch: instead, it checks each command that Redis runs (MONITOR) against bounds: commands per call, elements per command, and no
-command that grows with the data. For that 3,000 lanes are enough; tests/cli/test_scale.py runs it."""
+Each lane has one waiting message, except one lane, which has LANES / 10 of them. There are LANES / 10
+dead letters. For each command the script prints: the time that the command took, its largest memory,
+the number of its calls to Redis, the CPU time of Redis, and how long the longest call took there (on a
+busy machine that includes waiting for a core, so measure on an idle one). --watch: instead, the script
+checks each command that Redis runs (MONITOR) against bounds: commands per call, elements per command,
+and no command that grows with the data. For this check 3,000 lanes are enough; tests/cli/test_scale.py
+runs it."""
 import json
 import os
 import re
@@ -23,8 +26,8 @@ from lib.redis import Client, Redis  # noqa: E402
 
 P = "lw:{t.0}:"
 CHUNK = 5000
-# Makes lanes l0…, the last of them long, with envelopes as in queue/envelope.h. ARGV: first, last, 'lane', 'long' or 'dead', topic, '1' if
-# paused.
+# A script that makes lanes l0…, the last of them long, with envelopes as in queue/envelope.h. ARGV: first,
+# last, 'lane', 'long' or 'dead', topic, '1' if paused.
 FILL = """
 local P, first, last, kind, topic = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local payload = '{"total":1,"note":"' .. string.rep('x', 180) .. '"}'
@@ -57,7 +60,7 @@ def fill(redis, lanes, topic="orders", pause=False):
     call("ZADD", P + "lanes", 1, "long")
     if pause:
         call("SADD", P + "paused", "long")
-    for partition in range(4):  # sets the marks: binary 01 for messages that wait, 11 for the dead
+    for partition in range(4):  # sets the marks of the messages: binary 01 for waiting, 11 for dead
         for kind, begin, end in spans:
             segment = begin // 4 // 16384
             while segment * 16384 * 4 < end:
@@ -81,7 +84,8 @@ COMMANDS = (
 
 
 def run(build, config, directory, command, lanes):
-    """Runs a command. Returns the seconds that it took, its largest memory in KiB, and its status."""
+    """Runs a command. Returns the seconds that the command took, its largest memory in KiB, and its exit
+    status."""
     last = lanes + lanes // 5 - 1
     command = ["orders/%d/%d" % (last % 4, last // 4) if word == "LAST" else word for word in command]
     begun = time.monotonic()
@@ -93,7 +97,8 @@ def run(build, config, directory, command, lanes):
 
 
 def cpu(redis):
-    """Returns the seconds of CPU time that Redis has used. Unlike the duration of a call, CPU time contains no time of other programs."""
+    """Returns the seconds of CPU time that Redis has used. The duration of a call would also contain the
+    time of other programs."""
     info = redis.info("cpu")
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
@@ -111,7 +116,8 @@ def measure(build, redis, config, directory, lanes):
         calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "evalsha", "eval_ro", "evalsha_ro", "zscan", "sscan", "scan", "xrange", "xrevrange"))
         print("%-62s %8.1f %9.1f %9d %12.2f %10.0f %10d%s" % (" ".join(command), seconds, kib / 1024, calls, used, 1e6 * used / max(calls, 1), max([e[2] for e in slow] or [0]),
                                                        "" if status == 0 else "  status %d" % status))
-        # bounds the command's memory: 32 MiB, and 100 bytes per lane, which is enough for the lane's name
+        # The bound of the command's memory is 32 MiB, and 100 bytes per lane, which is enough for the lane's
+        # name.
         bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024
         sys.stdout.flush()
     return bad
@@ -125,7 +131,7 @@ FOUND = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
 def elements(words):
-    """Returns how many elements a command may touch, as its arguments say."""
+    """Returns how many elements a command may touch, computed from its arguments."""
     name = words[0].upper()
     if name == "LRANGE":
         first, last = int(words[2]), int(words[3])

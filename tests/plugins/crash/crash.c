@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crash: a plugin for tests of blame. It does what the payload says: segv, abort, exit, exit0, hang (until cancelled), stuck (for
- * ever), retry, dead, back, odd (an unknown outcome), sleep:MS; anything else is done. If a payload starts with "once:", the plugin
- * misbehaves only at attempt 1. */
+/* A plugin for tests of blame, named crash. The payload names what it does: segv, abort, exit,
+ * exit0, hang (until cancelled), stuck (hang for ever), retry, dead, back, odd (an unknown
+ * outcome), sleep:MS. After any other payload the message is done. If a payload starts with
+ * "once:", the plugin misbehaves only at attempt 1. */
 #include <latchwork/handler.h>
 
 #include <signal.h>

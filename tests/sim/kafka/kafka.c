@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Kafka: which worker owns which partition, what workers read, and their commits. A partition can get a new owner before the
- * old owner has heard of its loss. */
+/* The fake Kafka of the simulation: which worker owns which partition, what workers read, and
+ * their commits. A partition can get a new owner before the old owner has heard of its loss. */
 #include "tests/sim/world/rules.h"
 
 #include "tests/sim/world/bytes.h"
@@ -45,7 +45,7 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     int64_t begin = part->committed >= 0 ? part->committed : part->offset[0];
     me->pos[p] = first_at(part, begin);
     trace(w, "worker %d gets partition %d at %" PRId64 " (generation %u)", me->index, p, begin, part->gen);
-    /* The log of partition p ends with p transaction markers. */
+    /* To vary the ends of logs, the log of partition p ends with p transaction markers. */
     lw_worker_assign(me->lw, &(struct lw_assigned){.topic = "t",
                                                    .partition = p,
                                                    .gen = part->gen,
@@ -57,8 +57,9 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
                                                    .metadata_len = strlen(part->meta)});
 }
 
-/* First takes partitions away from one worker after the other, while the rest of the world goes on, and then gives them to their new
- * owners. A worker that sleeps hears of its loss when it wakes. */
+/* First takes partitions away from one worker after the other, while the rest of the world goes
+ * on, and then gives them to their new owners. A worker that sleeps learns which partitions it
+ * lost when it wakes. */
 void kafka_rebalance(struct world *w) {
     int live[WORKERS], n = 0, from[PARTS], to[PARTS];
     for (int i = 0; i < WORKERS; i++)
@@ -71,7 +72,7 @@ void kafka_rebalance(struct world *w) {
     for (int i = 0; i < WORKERS; i++) {
         struct sim_worker *me = &w->w[i];
         bool part[PARTS], lost = rnd_unit(w) < 0.3;
-        for (int p = 0; p < PARTS; p++) /* leave out partitions that got another owner while an earlier worker gave its own away */
+        for (int p = 0; p < PARTS; p++) /* partitions that got another owner while earlier workers gave theirs away are left out */
             part[p] = to[p] >= 0 && w->part[p].owner == from[p] && me->lw && me->dead_until_ms <= w->now_ms && owns(w, me, p);
         revoke_parts(w, me, part, lost);
     }
@@ -124,7 +125,8 @@ int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *
     (void)err;
     for (size_t i = 0; i < n; i++) {
         int p = part_of(me, c[i].gen);
-        /* only with queue.on_busy drop may a worker commit before it has read the states of a partition */
+        /* Only with queue.on_busy drop may a worker commit before it has read the states of a
+         * partition. */
         if (p >= 0 && !me->was_read[p] && !me->world->f->drop && c[i].offset != me->begun[p])
             world_bad(me->world, "commit of partition %d before its states were read", p);
         me->commit[me->n_commit].gen = c[i].gen;
@@ -207,7 +209,8 @@ void step_poll(struct world *w, struct sim_worker *me) {
     int wanted = (int)lw_worker_wants(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
     for (int i = 0; i < n && i < wanted && me->gen[p]; i++) {
         if (me->pos[p] >= rules_written(w, p)) {
-            lw_worker_end(me->lw, me->gen[p], rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* a log ends with markers */
+            lw_worker_end(me->lw, me->gen[p],
+                          rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* a log ends with transaction markers */
             return;
         }
         int at = me->pos[p]++;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens, copies and restarts a store. The table of commands is here as well, and the functions with which oracles look into a store. */
+/* Opens, copies and restarts a store of the simulation, which is a fake Redis. Also has the
+ * table of Redis commands, and the functions with which oracles read a store. */
 #include "tests/sim/redis/store_internal.h"
 #include "tests/sim/redis/store_commands.h"
 
@@ -17,7 +18,7 @@ enum { COMMANDS = sizeof commands / sizeof commands[0], SLOTS = 512, NAME_MAX_LE
 static struct command *slots[SLOTS];
 static uint64_t runs[COMMANDS];
 
-/* --- the table */
+/* --- the table of commands -------------------------------------------------------------------- */
 
 static unsigned slot_of(const char *lower, size_t n) { return (unsigned)XXH3_64bits(lower, n) % SLOTS; }
 
@@ -49,7 +50,8 @@ uint64_t store_command_runs(size_t i) { return i < COMMANDS ? __atomic_load_n(&r
 
 bool store_arity_ok(const struct command *cmd, int argc) { return cmd->pub.arity < 0 ? argc >= -cmd->pub.arity : argc == cmd->pub.arity; }
 
-/* Returns the index of the last argument that is a key, or 0 if none is. *first becomes the index of the first one. */
+/* Returns the index of the last argument that is a key, or 0 if none is. Sets *first to the
+ * index of the first such argument. */
 static int last_key(const char *name, int argc, const struct slice *argv, int *first) {
     static const char *const none[] = {"ping", "time", "info", "dbsize", "flushall", "scan", "script"};
     static const char *const all[] = {"del", "unlink", "exists", "mget"};
@@ -84,7 +86,7 @@ redisReply *store_run(struct store *s, const struct command *cmd, int argc, cons
     return cmd->fn(s, argc, argv);
 }
 
-/* --- opening, copying and restarting */
+/* --- opening, copying and restarting ---------------------------------------------------------- */
 
 static void fresh_id(struct script_env *env, char id[41]) {
     for (int i = 0; i < 40; i += 8) snprintf(id + i, 9, "%08x", (unsigned)script_env_random(env));
@@ -179,7 +181,8 @@ size_t store_move(struct store *from, struct store *to, const char *prefix, size
         struct entry *gone = entry_find(to, (struct slice){e->key->data, e->key->len});
         if (gone) entry_delete(to, gone);
         HASH_DEL(from->keys, e);
-        if (e->expire_ms >= 0) e->expire_ms += store_now_ms(to) - store_now_ms(from); /* MIGRATE sends the remaining time to live */
+        if (e->expire_ms >= 0)
+            e->expire_ms += store_now_ms(to) - store_now_ms(from); /* MIGRATE sends the remaining time to live, not the time of expiry */
         HASH_ADD_KEYPTR(hh, to->keys, e->key->data, e->key->len, e);
         n++;
     }
@@ -188,7 +191,8 @@ size_t store_move(struct store *from, struct store *to, const char *prefix, size
 
 void store_set_role(struct store *s, const char *role) { s->role = role; }
 
-/* Deletes expired keys from time to time. In a long run those that nobody asks for would pile up. */
+/* Deletes expired keys from time to time. In a long run the expired keys that nobody asks for
+ * would pile up. */
 static void sweep(struct store *s) {
     if (s->calls_to_sweep-- > 0) return;
     s->calls_to_sweep = CALLS_A_SWEEP;
@@ -218,7 +222,7 @@ redisReply *store_call(struct store *s, int argc, const char *const *argv, const
     return r;
 }
 
-/* --- what oracles read */
+/* --- what oracles read ------------------------------------------------------------------------ */
 
 size_t store_dbsize(const struct store *s) {
     size_t n = 0;
