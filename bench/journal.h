@@ -42,11 +42,11 @@ struct bench_journal {
 
 int64_t bench_us(void); /* reads CLOCK_MONOTONIC, in µs */
 
-/* If `lines` is false, messages are only counted and no lines are written. */
+/* Opens the journal. If `lines` is false, messages are only counted and no lines are written. */
 void bench_journal_open(struct bench_journal *j, const char *dir, bool lines);
 /* Handles a message: sleeps for work_us (0: not at all) and records it in the journal. */
 void bench_handle(struct bench_journal *j, int64_t work_us, const void *key, size_t n_key, int32_t partition, int64_t offset);
-/* Sleeps for work_us (0: not at all). Returns the time at which that began. */
+/* Sleeps for work_us (0: not at all). Returns the time at which the sleep began. */
 int64_t bench_work(int64_t work_us);
 /* Records a message whose work went on from start_us to end_us. */
 void bench_record(struct bench_journal *j, int64_t start_us, int64_t end_us, const void *key, size_t n_key, int32_t partition,

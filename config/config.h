@@ -139,9 +139,9 @@ static inline int lw_config_at_once(const struct lw_config *c) {
 }
 
 /* The problems found while loading: lines of text, each ended by '\n'. A configuration with `errors` is refused; `warnings` are only shown.
- * Begin with {0}. `check_handler`, if set, is called once while loading, with all that could be read (only strings in `dead`, `dedup` and
- * `handler` can be NULL), so that problems of the handler section are listed with the others. Commands set `check_handler` to
- * lw_config_check_handler (cli/check/check.h) or call lw_config_load_checked(). */
+ * The caller initializes the structure with {0}. `check_handler`, if set, is called once while loading, with all that could be read (only
+ * strings in `dead`, `dedup` and `handler` can be NULL), so that problems of the handler section are listed with the others. Commands set
+ * `check_handler` to lw_config_check_handler (cli/check/check.h) or call lw_config_load_checked(). */
 struct lw_problems {
     struct lw_buf errors, warnings;
     int n_errors, n_warnings;

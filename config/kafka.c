@@ -143,7 +143,7 @@ static const char *mechanism(const struct lw_config *c) {
     return given ? given : property(c, "sasl.mechanisms");
 }
 
-/* Checks where tokens come from: librdkafka makes an unsigned token itself, or gets a signed one by OIDC. No other source of tokens exists.
+/* Checks where tokens come from: librdkafka makes an unsigned token itself, or gets a signed one by OIDC.
  */
 static void finish_oauth(struct lw_loader *l) {
     const char *method = property(l->c, "sasl.oauthbearer.method"), *own = property(l->c, "enable.sasl.oauthbearer.unsecure.jwt");

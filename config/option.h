@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This header is for the files of config/ alone. It declares a row of the table of keys, and the data that the files share.
+/* Only the files of config/ include this header. It declares a row of the table of keys, and data that those files share.
  */
 #ifndef LW_CONFIG_OPTION_H
 #define LW_CONFIG_OPTION_H

@@ -53,14 +53,14 @@ enum lw_feed_stop {
 struct lw_feed *lw_feed_open(const struct lw_feed_setup *setup, struct lw_err *err);
 void lw_feed_close(struct lw_feed *f);
 
-/* For the main thread. The jobs' `then` is NULL or a chain that was linked before. */
+/* The main thread calls the next three functions. `then` of a submitted job is NULL or the first of a chain of followers. */
 void lw_feed_submit(struct lw_feed *f, struct lw_job **jobs, size_t n);
 /* Takes up to `max` ended jobs, in the order in which they ended. Returns how many; if that is max,
  * call it again. */
 size_t lw_feed_reap(struct lw_feed *f, struct lw_job **out, size_t max);
 void lw_feed_stop(struct lw_feed *f, enum lw_feed_stop how);
 
-/* For the handler's thread. */
+/* The handler's thread calls the functions below. */
 int lw_feed_fd(const struct lw_feed *f);
 struct lw_http_counts *lw_feed_http(const struct lw_feed *f); /* returns where the http handler counts, or NULL */
 /* Announces that the handler is about to wait. Returns false if jobs wait; the handler must then take them instead of waiting. A handler

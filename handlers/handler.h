@@ -2,9 +2,9 @@
 /* Handlers as the worker sees them: one interface for plugin, exec, http and insert, and the registry
  * of their names.
  *
- * A type is of one of two kinds. One that blocks has `run`: the worker gives it a thread per message. One
- * that waits for others, as exec does for its processes and http for its service, has `serve`: it drives all its
- * messages on one thread by an event loop of its own (handlers/feed.h).
+ * A type is of one of two kinds. A type that blocks has `run`: the worker gives it a thread per message. A type that waits for others, as
+ * exec does for its processes and http for its service, has `serve`: it drives all its messages on one thread by an event loop of its own
+ * (handlers/feed.h).
  *
  *     with run:    check → open (once per worker process, after fork) → slot_open (once per handler thread) →
  *                  run… → slot_close → close. The slot's thread calls `run`. A worker has config.handler.threads

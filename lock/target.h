@@ -5,7 +5,7 @@
 
 #include "lock/client.h"
 
-/* Begin with {0}. The client takes the fields over. */
+/* The caller initializes the structure with {0}. The client takes the fields over. */
 struct lw_target {
     struct lw_redis_url at;           /* the server; for Sentinels and clusters the login for the servers that they name */
     struct lw_redis_servers *servers; /* the Sentinels, or the servers of an application; otherwise NULL */

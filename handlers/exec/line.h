@@ -18,7 +18,8 @@ struct lw_exec_answer {
     struct lw_bytes reason; /* reason of the outcome; p is NULL if the handler gave none */
 };
 
-/* Describes a line of the handler. Begin with {0}. The texts stay valid until the line is gone or the next one is read. */
+/* What a line of the handler says. The caller initializes the structure with {0}. The texts stay valid until the line is freed or the next
+ * line is read. */
 struct lw_exec_said {
     int hello; /* the version in {"hello":1}; 0: the line is an answer */
     struct lw_exec_answer *answers;

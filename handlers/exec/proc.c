@@ -100,7 +100,7 @@ void proc_end(struct proc *p, int64_t until_ms) {
     send_errand(p);
 }
 
-/* Sets the earliest time of the next start. It is later after several processes in a row that did not answer. */
+/* Sets the earliest time of the next start. After several processes in a row that did not answer, this time is later. */
 static void rest(struct proc *p) {
     p->useless = p->answered ? 0 : p->useless + 1;
     /* Two kinds of end do not count. A process that was ended because its time was up might still have answered. And if the command

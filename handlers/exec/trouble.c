@@ -10,7 +10,7 @@
 enum {
     PAUSE_MS = 500,
     PAUSE_MAX_MS = 30000,
-    UNPROVEN = 1 << 20, /* value of `doubt` after a process could not start, until one answers */
+    UNPROVEN = 1 << 20, /* value of `doubt` from when a process could not start until a process answers */
 };
 
 void trouble_open(struct trouble *t, int doubt_max) {

@@ -136,7 +136,8 @@ static void add_data(struct lw_buf *out, const struct lw_job *job, const char *u
     struct lw_bytes type = event_content_type(job, usual_type);
     if (!job->payload.p) return;
     bool json = is_json_type(type), valid = json && is_json(job->payload);
-    if (json && !valid) type = lw_bytes_of("application/octet-stream"); /* the data of a JSON type must be a JSON value */
+    /* With a JSON type the data must be a JSON value, and this payload is none. */
+    if (json && !valid) type = lw_bytes_of("application/octet-stream");
     add_string(out, "datacontenttype", type);
     if (valid) {
         add_name(out, "data");

@@ -9,7 +9,7 @@
 
 enum { HEAD_MAX = 32 << 10 }; /* maximum size of all headers in bytes */
 
-/* Begin with {0}. */
+/* The headers of one request. The caller initializes the structure with {0}. */
 struct http_head {
     struct lw_buf text;       /* lines as libcurl takes them, each ended by a NUL */
     size_t n;                 /* number of lines */

@@ -169,8 +169,8 @@ enum latchwork_flag {
      * reached. It never acquires again. */
     LATCHWORK_FLAG_RENEW = 1,
     /* For locks: uses the lock of common clients, byte for byte: `SET name token NX PX ttl` with 32 hex digits as token, and
-     * compare-and-delete as release. `name` is exactly the Redis key. The fence is kept beside it (lwl:{name}:fence). It does not count
-     * acquisitions by other programs, but still grows across them as long as Redis' clock does. Mutex and reentrant only. */
+     * compare-and-delete as release. `name` is exactly the Redis key. The fence is kept beside it (lwl:{name}:fence). The fence does not
+     * count acquisitions by other programs, but still grows across them as long as Redis' clock does. Mutex and reentrant only. */
     LATCHWORK_FLAG_PLAIN = 2,
     /* For clients: uses WATCH, MULTI and EXEC instead of scripts, with two round trips per call. Mutex and reentrant only. */
     LATCHWORK_FLAG_NO_SCRIPTS = 4,
@@ -311,8 +311,8 @@ struct latchwork_lock_names {
     struct latchwork_name fence; /* counter of fences; several locks may share it; it never expires */
     struct latchwork_name wait;  /* zset of waiting clients; p NULL: nobody is woken, and waiters look by themselves */
     /* Lets a release tell others: if the zset `hint_if` has the member `hint`, the release pushes `hint` on the left of the list
-     * `hint_to`. p NULL: nothing is pushed. A lane of the consumer learns in this way that `lock exec -c` is done, with hint_if …:lanes,
-     * hint_to …:ready and the key as the hint. */
+     * `hint_to`. hint.p NULL: nothing is pushed. In this way `lock exec -c` tells the workers that a lane is free again: hint_if is
+     * …:lanes, hint_to is …:ready, and the hint is the key. */
     struct latchwork_name hint_if, hint_to, hint;
 };
 #define LATCHWORK_NAMES_INIT .size = sizeof(struct latchwork_lock_names)
@@ -351,10 +351,10 @@ LATCHWORK_API void latchwork_lock_close(struct latchwork_lock *lock);
  * latchwork_lock_acquire(). */
 LATCHWORK_API enum latchwork_result latchwork_lock_try(struct latchwork_lock *lock, struct latchwork_hold **hold,
                                                        struct latchwork_error *error);
-/* Waits up to wait_ms (0: as try; -1: for ever). If Redis cannot be reached, it tries again, with pauses, until the time is over, and then
- * returns ERROR. The call may take longer than wait_ms by one exchange (connect_ms + 2 × command_ms); in a cluster,
- * where the owner may have to be searched for twice, by 4 × connect_ms + 2 × command_ms. It returns LOST for a reentrant lock that this
- * owner holds but has lost: release it as often as it was acquired, and start again. Codes: BUSY and NO_TTL with BUSY; EXPIRED with LOST;
+/* Waits up to wait_ms (0: as try; -1: for ever). If Redis cannot be reached, the call tries again, with pauses, until the time is over, and
+ * then returns ERROR. The call may take longer than wait_ms by one exchange (connect_ms + 2 × command_ms); in a cluster, where the owner
+ * may have to be searched for twice, by 4 × connect_ms + 2 × command_ms. The call returns LOST if this owner has a hold of a reentrant lock
+ * that was lost: release the hold as often as it was acquired, and start again. Codes: BUSY and NO_TTL with BUSY; EXPIRED with LOST;
  * ARGUMENT, CLOSED, SYSTEM, MAJORITY (Redlock), any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *lock, int64_t wait_ms, struct latchwork_hold **hold,
                                                            struct latchwork_error *error);
@@ -372,8 +372,9 @@ LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold
 /* Frees the object and leaves the lock in Redis to expire, for a program that must end at once. NULL is ignored. */
 LATCHWORK_API void latchwork_hold_forget(struct latchwork_hold *hold);
 /* Extends the lease to ttl_ms (0: the lock's TTL) from now if it is still ours; never acquires. LOST is final, also if only our own clock
- * says that the lease has ended. With RENEW the lease can become longer than usual, but not shorter. After ERROR it may have the old or
- * the new end, and the deadline is the earlier one. Codes: EXPIRED and NOT_OWNER with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. */
+ * says that the lease has ended. With RENEW the lease can become longer than usual, but not shorter. After ERROR the lease may have the old
+ * or the new end, and the deadline is the earlier one. Codes: EXPIRED and NOT_OWNER with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis.
+ */
 LATCHWORK_API enum latchwork_result latchwork_hold_renew(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwork_error *error);
 /* Asks Redis whether the lock is still ours: OK or LOST. The answer is true only for that moment, so rely on the fence. Codes: NOT_OWNER
  * with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. */
@@ -409,19 +410,20 @@ struct latchwork_lock_info {
     int64_t left_ms;  /* ms until the lease ends; -1: there is no TTL, and the lock never ends by itself */
     int64_t waiting;  /* number of waiting clients; for a fair lock number of waiters */
 };
-/* A function that gets one lock. Returns 0 to go on, anything else to stop. It may use the client, if that has a free connection. */
+/* A function that gets one lock. Returns 0 to go on, anything else to stop. The function may use the client if the client has a free
+ * connection. */
 typedef int latchwork_lock_seen(void *ctx, const struct latchwork_lock_info *info);
 
 /* Tells who holds this lock: calls seen() for each hold. Returns BUSY if nobody holds it. Codes: NOT_HELD with BUSY; ARGUMENT, UNSUPPORTED,
  * any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_show(struct latchwork_lock *lock, latchwork_lock_seen *seen, void *ctx,
                                                         struct latchwork_error *error);
-/* Ends the lock, whoever holds it, wakes a waiter, and returns a larger fence in *fence (which may be NULL). Tell a store that fence, and
- * it refuses what the old holder may still do. Holds of this name learn that they are lost when they next ask. Returns BUSY if nobody held
- * it. Codes: NOT_HELD and UNKNOWN with BUSY; ARGUMENT, UNSUPPORTED, any of Redis. */
+/* Ends the lock, whoever holds it, wakes a waiter, and returns a larger fence in *fence (which may be NULL). A store that is told this
+ * fence refuses what the old holder may still write. Holds of this name learn that they are lost when they next ask. Returns BUSY if nobody
+ * held it. Codes: NOT_HELD and UNKNOWN with BUSY; ARGUMENT, UNSUPPORTED, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_break(struct latchwork_lock *lock, uint64_t *fence, struct latchwork_error *error);
-/* Gives a TTL to a lock that has none. Returns OK if it did, BUSY if there is no such lock or it has a TTL. Codes: NOT_HELD and HAS_TTL
- * with BUSY; ARGUMENT, UNSUPPORTED, any of Redis. */
+/* Gives a TTL to a lock that has none. Returns OK if the lock got the TTL, BUSY if nobody holds the lock or the lock has a TTL already.
+ * Codes: NOT_HELD and HAS_TTL with BUSY; ARGUMENT, UNSUPPORTED, any of Redis. */
 LATCHWORK_API enum latchwork_result latchwork_lock_give_ttl(struct latchwork_lock *lock, int64_t ttl_ms, struct latchwork_error *error);
 
 /* Calls seen() for every held lock whose name matches glob (as in SCAN of Redis; NULL: all). Since it uses SCAN, Redis is never blocked for
@@ -441,14 +443,14 @@ enum { LATCHWORK_MAX_ROWS = 256, LATCHWORK_MAX_TABLE = 128, LATCHWORK_MAX_ID = 2
 
 /* Opens a lock on 1 to LATCHWORK_MAX_ROWS rows at once, which are copied. Each row is a mutex named PREFIX TABLE ":" ID, where PREFIX is
  * `prefix` (NULL: "row:"). So a lock on one row, a lock on several rows, and a mutex of that name exclude each other. All options apply but
- * kind and names. It needs scripts.
+ * kind and names. Row locks need scripts.
  *
- * Acquire takes all rows or none. It takes them in one order, whatever the order given (by the bytes of table, then of id; duplicates count
- * once). While it waits for a row, it holds and renews only smaller ones, so waiters never form a circle. A row whose holder died or whose
- * lease expired is taken over by one SET NX, never by GET and SET. The rows have one hold. Its fence is the same for all rows and larger
- * than any that they have seen. It is lost if one row is lost; release then frees the others and returns LOST. Up to 11 free rows are taken
- * in one round trip. In a Redis Cluster all rows must be in one slot, otherwise opening the lock is an error. A prefix with a hash tag,
- * such as "{stock}:", puts all rows with this prefix into one slot.
+ * Acquire takes all rows or none. It takes the rows in the order of their bytes (of table, then of id), whatever the order given;
+ * duplicates count once. While it waits for a row, it holds and renews only smaller rows, so waiters never form a circle. A row whose
+ * holder died or whose lease expired is taken over by one SET NX, never by GET and SET. The rows have one hold. The fence of the hold is
+ * the same for all rows, and larger than any earlier fence of these rows. The hold is lost if one row is lost; release then frees the other
+ * rows and returns LOST. Up to 11 free rows are taken in one round trip. In a Redis Cluster all rows must be in one slot, otherwise opening
+ * the lock is an error. A prefix with a hash tag, such as "{stock}:", puts all rows with this prefix into one slot.
  *
  * With PLAIN the Redis keys are exactly PREFIX TABLE ":" ID, as other programs may use them. Rows without a TTL are reported
  * (LATCHWORK_E_NO_TTL, and the text names the key); `give_ttl_ms` or latchwork_lock_give_ttl() gives one to each of them.
@@ -462,8 +464,9 @@ LATCHWORK_API struct latchwork_lock *latchwork_rows_open(struct latchwork_client
 
 /* The algorithm of https://redis.io/docs/latest/develop/use/patterns/distributed-locks/: the same key and random value is set on all of N
  * masters that know nothing of each other, and each of them is asked for a short time only. The lock is held if a majority gave it and
- * validity = ttl - time taken - drift is positive. Otherwise, and at the end, it is released on all servers, also on those that answered
- * with an error or not at all. A majority extends it. Acquire tries again after a random pause, since nobody is woken.
+ * validity = ttl - time taken - drift is positive. Otherwise, and at the end, the lock is released on all servers, also on those that
+ * answered with an error or not at all. A lease is extended if a majority extends it. Acquire tries again after a random pause, since
+ * nobody is woken.
  *
  * The lock survives the loss of a minority of the servers. But it depends on clocks and pauses as much as a lock on one Redis does. A
  * holder that is paused past its lease (SIGSTOP, swapping, a suspended machine) goes on without the lock until it looks. A second holder
@@ -472,13 +475,13 @@ LATCHWORK_API struct latchwork_lock *latchwork_rows_open(struct latchwork_client
  * first connection, by uptime_in_seconds, which comes from that server's clock; a user without the right to INFO cannot see either. If all
  * servers were just started, they give the first lock after a TTL. (Persistence with appendfsync everysec loses locks as well.)
  *
- * So the fence is what protects the resource, as with every lock. It is the largest that the majority gave, and a majority is told of it
- * before you get the hold, so it grows with every acquisition, whichever majority comes next. Check it where the effect happens. If you
- * have no store that can refuse a fence, five servers gain you little over one.
+ * So the fence is what protects the resource, as with every lock. The fence is the largest that the majority gave, and a majority is told
+ * of it before you get the hold. So the fence grows with every acquisition, whichever majority comes next. Check the fence in the store
+ * where the effect happens. If you have no store that can refuse a fence, five servers gain you little over one.
  *
  * The calling thread asks all servers at the same time and goes on when a majority has answered, so a slow or dead minority costs nothing.
- * Only a release waits for them, up to node_ms, once a second. An acquire takes two round trips, everything else one. Give addresses
- * rather than host names if resolving may take time: that alone blocks. show, break and give_ttl are UNSUPPORTED. */
+ * Only a release waits for the slow servers, up to node_ms, once a second. An acquire takes two round trips, everything else one. Only
+ * resolving a host name blocks, so give addresses if the resolver may be slow. show, break and give_ttl are UNSUPPORTED. */
 struct latchwork_redlock;
 
 enum {

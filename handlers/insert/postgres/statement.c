@@ -60,7 +60,8 @@ static void add_there(struct lw_buf *sql, const struct lw_insert *in, const stru
     lw_buf_addf(sql, ") LIMIT 1), false) AS there");
 }
 
-/* Appends j and w. Only on_conflict "dead" asks whether the primary key is there: in the table, or earlier among these messages. */
+/* Appends the queries j and w (see the top of this file). Only on_conflict "dead" asks whether the primary key is there: in the table, or
+ * earlier among these messages. */
 static void add_questions(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
     lw_buf_addf(sql,
                 "WITH t AS MATERIALIZED (SELECT set_config('lock_timeout', $%d, true)), j AS MATERIALIZED (SELECT u.*"

@@ -20,7 +20,7 @@ enum {
     SET_BYTES = 8 << 20, /* maximum number of bytes in all payloads of a statement; a larger message runs alone */
     AGAIN_TIMES = 10,    /* maximum number of repetitions after a deadlock or a serialization failure */
     AGAIN_MS = 5,        /* length of the first pause before a repetition; each later pause is longer by this time */
-    PARTS = 64,          /* parts of latchwork_count */
+    PARTS = 64,          /* number of parts into which latchwork_count is divided */
     TELL_MS = 10000,     /* minimum time between two warnings about locks */
 };
 

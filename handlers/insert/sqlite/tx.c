@@ -253,6 +253,6 @@ void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mute
     pthread_mutex_lock(writer); /* the mutex is held for one transaction, whose time is limited */
     transact(&t);
     pthread_mutex_unlock(writer);
-    sqlite3_clear_bindings(s->st[LW_ST_ROW]); /* they point into the last payload, which is not ours any more */
+    sqlite3_clear_bindings(s->st[LW_ST_ROW]); /* the bound values point into the last payload, which is not ours any more */
     for (size_t i = 0; i < n; i++) free(t.items[i].bad);
 }
