@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The deterministic simulation: runs seeds through the modes of faults, with all oracles on.
- * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate] [--dead-topic] [--mutate SCRIPT FROM TO]
- * --operate: runs the modes with an operator (operator.h), who drops, replays, breaks, pauses and tries during the run.
- * To repeat one seed: sim_lanes --first SEED --seeds 1 --trace */
+/* Runs the deterministic simulation: each seed, in one of the modes of faults, with all oracles
+ * on.
+ * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate]
+ * [--dead-topic] [--mutate SCRIPT FROM TO] --operate: runs the modes with an operator
+ * (operator.h), who drops, replays, breaks, pauses and tries during the run. To repeat one seed:
+ * sim_lanes --first SEED --seeds 1 --trace */
 #include "tests/sim/world/world.h"
 
 #include "base/log.h"
@@ -117,7 +119,8 @@ static const struct faults modes[] = {
     {.name = "stubborn", .stubborn = true, .churn = 2, .burst = 6},
     {.name = "repairs", .wipe = 4, .failover = 1, .loss = 20, .pace = 2, .churn = 4, .deaf = true},
     {.name = "vanish", .vanish = 2, .crash = 1, .loss = 1},
-    /* as in a compacted topic, more than 64 segments lie between the watermark and the messages that wait */
+    /* In these modes more than 64 segments lie between the watermark and the messages that wait,
+     * as in a compacted topic. */
     {.name = "far", .crash = 1, .loss = 2, .churn = 2, .sparse = 1 << 22},
     {.name = "ttls", .pause = 3, .wipe = 2, .loss = 2, .pace = 3, .churn = 2, .longer = 4},
     {.name = "farlag", .failover = 2, .loss = 1, .churn = 2, .sparse = 1 << 22, .lag = true},
@@ -213,7 +216,8 @@ static const struct faults operators[] = {
      .pool = true,
      .prompt = true,
      .max_run = 20},
-    /* A wipe also deletes the records of replays and drops, so in these modes the operator only makes trials. */
+    /* A wipe of Redis also deletes the records of replays and drops. So in modes with wipes the
+     * operator only makes trials. */
     {.name = "trials", .operate = 4, .trials = true, .wipe = 2, .failover = 1, .loss = 1},
     {.name = "trialsclock", .operate = 4, .trials = true, .clock = 1, .loss = 1},
     {.name = "trialslate", .operate = 4, .trials = true, .pause = 2, .wipe = 2, .loss = 2, .pace = 2},

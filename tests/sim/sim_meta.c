@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Situations built by hand that random runs meet seldom: what is written back during a quarantine, another fleet in the group, first
- * runs.
- * Each case has one partition and one worker at a time, with the real logic and scripts on the fake store. Record 1 (key X) keeps its
- * handler busy, so that the watermark stands still. What matters is which effect of key K is the last. usage: sim_meta [CASE…] */
+/* Situations built by hand that random runs of the simulation meet seldom: what is written back
+ * during a quarantine, another fleet in the group, first runs. Each case has one partition and
+ * one worker at a time, with the real logic and scripts on the fake store. Record 1 (key X)
+ * keeps its handler busy, so the watermark stands still. Most cases check which effect of key K
+ * is the last. usage: sim_meta [CASE…] */
 #include "base/log.h"
 #include "consumer/worker/pipe.h"
 #include "consumer/worker/private.h"
@@ -31,13 +32,14 @@ static struct scene {
     int64_t committed, asked; /* asked: the offset of the commit under way; -1: none */
     uint32_t asked_gen;
     int premature; /* number of commits that changed the offset of a partition while the partition was held back */
-    /* can_look: Kafka can list the group's commits; looking: the worker waits for that list; no_commits: Kafka leaves commits unanswered */
+    /* can_look: Kafka can list the group's commits; looking: the worker waits for this list;
+     * no_commits: Kafka leaves commits unanswered */
     bool can_look, looking, no_commits;
     int run_ahead, repair_batch, ttl_ms;
     int repairs; /* number of repair calls */
     bool held;
     int stopped;                 /* the status with which the worker asked to end */
-    const char *ready, *claimed; /* names of the lists of hints; ready is NULL while the worker wants none */
+    const char *ready, *claimed; /* names of the lists of hints; ready is NULL while the worker wants no hints */
     char meta[META_TEXT], asked_meta[META_TEXT];
     int64_t effect[EFFECTS];
     int n_effects;
@@ -287,7 +289,7 @@ static void arrive(uint32_t gen, int from, int to) {
     for (int i = from; i < to; i++) arrive_one(gen, i, keys[i]);
 }
 
-enum { QUARANTINE = 5200 }; /* this many rounds last longer than a quarantine */
+enum { QUARANTINE = 5200 }; /* number of rounds that last longer than a quarantine */
 
 /* A worker has done records 0, 2, 3 and 4, while record 1 is with its handler. */
 static void first_life(void) {
@@ -308,7 +310,8 @@ static bool last_of_k(int64_t wanted) {
 
 /* --- the cases --------------------------------------------------------------------------------------------------------------------- */
 
-/* The next owner writes the metadata back in two calls. If `cut` is set, the first call is lost with its connection. */
+/* The next owner of the partition writes the commit metadata back in two calls. If `cut` is set,
+ * the first call is lost with its connection. */
 static bool second_owner(bool cut) {
     first_life();
     end_worker();
@@ -330,7 +333,8 @@ static bool second_owner(bool cut) {
 static bool a_repair_that_is_cut(void) { return second_owner(true); }
 static bool a_repair_that_arrives(void) { return second_owner(false); }
 
-/* The metadata says that record 4 is finished, but not record 2, which has the same key: 4 must run again after 2. */
+/* The commit metadata says that record 4 is finished, but not record 2, which has the same key.
+ * Record 4 must run again after record 2. */
 static bool a_gap_of_the_key(void) {
     begin_worker("a-1");
     s.committed = 1;
@@ -345,8 +349,9 @@ static bool a_gap_of_the_key(void) {
     return last_of_k(4);
 }
 
-/* This worker learns of a new epoch only after another worker has entered that epoch and its quarantine is over. The messages that this
- * worker knows to be done run again, before record 5. */
+/* The worker learns of a new epoch only after another worker has entered that epoch and its
+ * quarantine is over. The messages that the first worker knows to be done run again, before
+ * record 5. */
 static bool a_repair_that_is_late(void) {
     first_life();
     struct scene a = s;
@@ -374,8 +379,9 @@ static bool a_repair_that_is_late(void) {
     return last_of_k(5);
 }
 
-/* The second owner enters after the quarantine: record 2 runs again, then that worker dies, and Redis is wiped again. The third
- * owner must not believe the metadata of the first, so record 4 runs again after record 2. */
+/* The second owner enters after the quarantine and runs record 2 again. Then that worker dies,
+ * and Redis is wiped again. The third owner must not believe the metadata of the first, so
+ * record 4 must run again after record 2. */
 static bool metadata_that_is_outdated(void) {
     first_life();
     end_worker();
@@ -399,9 +405,10 @@ static bool metadata_that_is_outdated(void) {
     return last_of_k(4);
 }
 
-/* Partition 1 is repaired first, with one record per call, and is taken away after the first call. The repair of partition 0 must begin
- * at the first record of partition 0, and not at the place that was reached in partition 1. Otherwise record 4 would be written back
- * without record 2. The broker accepts no metadata, so the next owner knows only what Redis has. */
+/* Partition 1 is repaired first, with one record per call, and is taken away after the first
+ * call. The repair of partition 0 must begin at the first record of partition 0, and not at the
+ * place that was reached in partition 1. Otherwise record 4 would be written back without record
+ * 2. The broker accepts no metadata, so the next owner knows only what Redis has. */
 static bool a_repair_whose_place_moves(void) {
     s.repair_batch = 1;
     begin_worker("a-1");
@@ -464,9 +471,10 @@ static bool has_k(void) {
     return false;
 }
 
-/* Records 2 and 4 wait in Redis. This worker claims and handles both, but is cut off before it can settle them. Its lease ends,
- * another worker runs record 2 again, and then Redis is wiped. Of the first worker's two dones only that of record 2 counts: record
- * 4 must run again, after the other worker's run of record 2. */
+/* Records 2 and 4 wait in Redis. A worker claims and handles both, but is cut off before it can
+ * settle them. Its lease ends, another worker runs record 2 again, and then Redis is wiped. Of
+ * the first worker's two finished records, only record 2 counts as done: record 4 must run
+ * again, after the other worker's run of record 2. */
 static bool dones_of_an_ended_lease(void) {
     s.k_lingers = true;
     begin_worker("a-1");
@@ -496,8 +504,9 @@ static bool dones_of_an_ended_lease(void) {
     return both && again && last_of_k(4);
 }
 
-/* A worker with a TTL of one minute runs K and is cut off, and Redis is wiped. The next owner has a TTL of 10 s, but learned of the
- * longer TTL before the wipe, so its quarantine is as long as that lease. */
+/* A worker with a TTL of one minute runs K and is cut off, and Redis is wiped. The next owner
+ * has a TTL of 10 s, but learned of the longer TTL before the wipe, so its quarantine must be as
+ * long as the lease of the first worker. */
 static bool a_wipe_with_two_ttls(void) {
     struct scene b = {.x_lingers = true, .k_lingers = true, .committed = -1, .asked = -1, .run_ahead = 64, .ttl_ms = s.ttl_ms};
     s.k_lingers = true;
@@ -544,7 +553,8 @@ static bool commits_before_the_states(void) {
     return !s.premature;
 }
 
-/* Shows the worker a commit of the group: partition 2 is at this offset, committed by this fleet. */
+/* Shows the worker a commit of the group: partition 2 is at this offset, committed by this
+ * fleet. */
 static void look(const char *fleet, int64_t offset) {
     char meta[META_TEXT];
     lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
@@ -561,8 +571,8 @@ static bool fleet_said(bool wanted) {
     return said == wanted;
 }
 
-/* A younger fleet makes only one commit, because it stops. The older fleet must still report that commit after it has read the group's
- * commits a few more times. */
+/* A younger fleet makes only one commit, because it stops then. The older fleet must still
+ * report this commit after it has read the group's commits a few more times. */
 static bool a_younger_fleet_seen_once(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -578,8 +588,9 @@ static bool a_younger_fleet_seen_once(void) {
     return good;
 }
 
-/* A commit can look like that of a younger fleet although there is none. In one case the commit was there before this worker looked
- * for the first time. In the other, our own fleet made it in a new epoch, after a wipe of which this worker has not heard. */
+/* A commit can look as if a younger fleet had made it although there is none. In one case the
+ * commit was there before the worker looked for the first time. In the other case the worker's
+ * own fleet made the commit in a new epoch, after a wipe that the worker has not noticed yet. */
 static bool no_younger_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -596,7 +607,8 @@ static bool no_younger_fleet(void) {
     return good;
 }
 
-/* The younger of two fleets stops when it has seen three times, far enough apart, that the commits of the other fleet advance. */
+/* The younger of two fleets must stop when it has seen three times, far enough apart, that the
+ * commits of the other fleet advance. */
 static bool an_older_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);
@@ -630,7 +642,8 @@ static bool a_first_run(void) {
     return good;
 }
 
-/* The server is a promoted replica, and its old master may still grant leases, so the first run waits for the whole quarantine. */
+/* The server is a promoted replica, and its old master may still grant leases. So the first run
+ * must wait for the whole quarantine. */
 static bool a_first_run_on_a_promoted_replica(void) {
     s.can_look = s.k_lingers = true;
     store_promote(s.store);
@@ -646,8 +659,8 @@ static void set_vanished(bool broken) {
     freeReplyObject(broken ? store_call(s.store, 3, set, NULL) : store_call(s.store, 2, del, NULL));
 }
 
-/* The worker cannot read the stream of vanished lists: it reports that and goes on. Once it can read the stream again, it stops
- * reporting the error. */
+/* The worker cannot read the stream of vanished lists. It must report the error and continue.
+ * Once it can read the stream again, it must stop reporting the error. */
 static bool an_unreadable_stream_of_vanished_lists(void) {
     begin_worker("a-1");
     assign(1);
@@ -663,8 +676,9 @@ static bool an_unreadable_stream_of_vanished_lists(void) {
     return good;
 }
 
-/* Record 1 and a record of key K are with handlers when Redis is wiped. Another fleet, which knows nothing of these runs, finds the group's
- * commit, and so it waits until the quarantine is over. */
+/* Record 1 and a record of key K are with handlers when Redis is wiped. Another fleet, which
+ * knows nothing of these runs, finds the group's commit, and so it must wait until the
+ * quarantine is over. */
 static bool a_wipe_after_the_first_commit(void) {
     s.k_lingers = true;
     first_life();
@@ -680,8 +694,8 @@ static bool a_wipe_after_the_first_commit(void) {
     return runs && !early;
 }
 
-/* Kafka accepts no commit of the first worker, so the second worker cannot learn of the first when Redis is wiped. Therefore the
- * first worker must not have run anything. */
+/* Kafka accepts no commit of the first worker. So when Redis is wiped, the second worker cannot
+ * learn of the first one. Therefore the first worker must not have run anything. */
 static bool a_wipe_before_the_first_commit(void) {
     s.can_look = s.k_lingers = s.no_commits = true;
     bool early = runs_at_once("a-1", 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the fake Redis with a real redis-server: both get the same random commands and scripts, and must have the same replies and
- * data.
- * usage: sim_store_diff [SEQUENCES [FIRST_SEED]]. By default it runs 300 sequences of 200 commands. A failure names the seed to run
+/* Compares the fake Redis with a real redis-server: both get the same random commands and
+ * scripts, and must have the same replies and data.
+ * usage: sim_store_diff [SEQUENCES [FIRST_SEED]]
+ * By default the program runs 300 sequences of 200 commands. A failure names the seed to run
  * again. */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ struct pair {
 
 static unsigned passed, failed;
 
-/* --- replies */
+/* --- replies ---------------------------------------------------------------------------------- */
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
@@ -107,7 +108,7 @@ static bool same(struct pair *p, const redisReply *real, const redisReply *fake,
     return equal;
 }
 
-/* --- running on both */
+/* --- running on both -------------------------------------------------------------------------- */
 
 static int64_t wall_us(void) {
     struct timespec t;
@@ -169,7 +170,8 @@ static bool both_words(struct pair *p, enum diff_mode mode, const char *key, siz
 
 #define BOTH(p, mode, key, key_len, ...) both_words(p, mode, key, key_len, (const char *const[]){__VA_ARGS__, NULL})
 
-/* Sends `count` steps as one pipeline and compares the replies. Returns false at the first difference. */
+/* Sends `count` steps as one pipeline to both servers and compares the replies. Returns false at
+ * the first difference. */
 static bool run_batch(struct pair *p, const struct diff_step *steps, int count) {
     store_set_time_us(p->fake, wall_us());
     for (int i = 0; i < count; i++) send_step(p, &steps[i]);
@@ -180,7 +182,8 @@ static bool run_batch(struct pair *p, const struct diff_step *steps, int count) 
     }
     if (count == 0 || steps[count - 1].sleep_ms == 0) return true;
     nap(steps[count - 1].sleep_ms);
-    /* a real server counts an expired key until a command names the key, and EXISTS does so */
+    /* A real server counts an expired key until a command names the key, so the test names each
+     * key with EXISTS. */
     return BOTH(p, DIFF_EXACT, steps[count - 1].argv[1], steps[count - 1].len[1], "EXISTS");
 }
 
@@ -195,7 +198,7 @@ static bool run_steps(struct pair *p, const struct diff_step *steps, int count) 
     return true;
 }
 
-/* --- the data */
+/* --- the data --------------------------------------------------------------------------------- */
 
 static bool peeks_agree(const struct store *s, const char *key, size_t n, const redisReply *content) {
     const char *v = "";
@@ -263,10 +266,10 @@ static bool check_data(struct pair *p) {
     return ok;
 }
 
-/* --- sequences */
+/* --- sequences -------------------------------------------------------------------------------- */
 
-/* Copies the fake in the middle of a sequence, which goes on with the copy. The original gets other commands, which must not change
- * the copy, and is closed. */
+/* Copies the fake in the middle of a sequence, which continues with the copy. The original gets
+ * other commands, which must not change the copy, and is closed. */
 static void swap_for_copy(struct pair *p, uint64_t *random, struct diff_step *step) {
     struct store *original = p->fake;
     p->fake = store_copy(original);
@@ -308,7 +311,7 @@ static bool run_sequences(struct pair *p, uint64_t first, unsigned many, struct 
     return true;
 }
 
-/* --- the table of commands, and whether the tests reached each of them */
+/* --- the table of commands, and whether the tests reached each of them ------------------------ */
 
 static bool has_flag(const redisReply *flags, const char *name) {
     for (size_t i = 0; i < flags->elements; i++) {
@@ -348,7 +351,7 @@ static void check_reached(bool print) {
     if (print) putchar('\n');
 }
 
-/* --- at maxmemory */
+/* --- at maxmemory ----------------------------------------------------------------------------- */
 
 static void set_maxmemory(struct pair *p, bool full) {
     redisReply *r = redisCommand(p->real, "CONFIG SET maxmemory %d", full ? 1 : 0);
@@ -409,7 +412,7 @@ static bool check_oom(struct pair *p, struct diff_step *steps) {
     return true;
 }
 
-/* --- the program's scripts: both servers compile them, and give the same answer if they get no arguments */
+/* --- the program's scripts: both servers compile them, and answer the same if they get no arguments  */
 
 static void check_scripts(struct pair *p) {
     for (size_t i = 0; i < LW_SCRIPTS; i++) {
@@ -420,7 +423,7 @@ static void check_scripts(struct pair *p) {
     }
 }
 
-/* --- what only the fake has */
+/* --- what only the fake has ------------------------------------------------------------------- */
 
 static redisReply *fake_words(struct store *s, int argc, const char *const *argv) { return store_call(s, argc, argv, NULL); }
 #define FAKE(s, ...) fake_words(s, (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)), (const char *const[]){__VA_ARGS__})

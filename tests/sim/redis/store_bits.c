@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BITFIELD (overflow WRAP only), SETBIT, GETBIT. */
+/* The commands BITFIELD (overflow WRAP only), SETBIT and GETBIT of the fake Redis. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <stdlib.h>
@@ -17,7 +17,8 @@ struct bit_op {
     long long value;
 };
 
-/* Bit 0 is the highest bit of byte 0; bits past the end of the string are 0. */
+/* Reads a number of `bits` bits at this offset. Bit 0 is the highest bit of byte 0; bits past
+ * the end of the string are 0. */
 static uint64_t read_bits(const struct blob *b, uint64_t offset, unsigned bits) {
     uint64_t v = 0;
     for (unsigned i = 0; i < bits; i++, offset++) {
@@ -65,7 +66,8 @@ static redisReply *parse_kind(struct slice a, struct bit_op *op) {
     return NULL;
 }
 
-/* Reads one GET, SET or INCRBY at argv[*i] and moves *i past it. */
+/* Reads one operation of BITFIELD (GET, SET or INCRBY) at argv[*i], and moves *i past the
+ * operation. */
 static redisReply *parse_op(int argc, const struct slice *argv, int *i, struct bit_op *op) {
     int left = argc - *i - 1;
     if (slice_is(argv[*i], "get") && left >= 2)
@@ -99,7 +101,8 @@ static redisReply *parse_ops(int argc, const struct slice *argv, struct bit_op *
     return NULL;
 }
 
-/* Returns the string, made long enough for bit `last`; NULL if the key is of another type. */
+/* Returns the string at a key, made long enough for bit `last`, or NULL if the key is of another
+ * type. */
 static struct entry *string_for_bits(struct store *s, struct slice key, uint64_t last) {
     struct entry *e = entry_find(s, key);
     if (e && e->type != STORE_STRING) return NULL;

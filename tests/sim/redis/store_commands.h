@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands of the fake: X(name, arity, flags). As in COMMAND INFO, R reads, W writes, G may grow memory, and N is not allowed in
- * scripts. */
+/* The commands of the fake Redis, each as X(name, arity, flags). The flags are letters for those
+ * of COMMAND INFO: R reads, W writes, G may grow memory, and N is not allowed in scripts. */
 #ifndef LW_SIM_STORE_COMMANDS_H
 #define LW_SIM_STORE_COMMANDS_H
 

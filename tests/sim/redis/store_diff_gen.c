@@ -42,7 +42,7 @@ __attribute__((format(printf, 2, 3))) static void addf(struct diff_step *step, c
     diff_add(step, text);
 }
 
-/* --- kinds of arguments */
+/* --- kinds of arguments ----------------------------------------------------------------------- */
 
 static void add_key(uint64_t *state, struct diff_step *step, char family) {
     static const char families[] = "slhzexb";
@@ -156,8 +156,9 @@ static void add_zrange_options(uint64_t *state, struct diff_step *step) {
     if (one_in(state, 2)) diff_add(step, "WITHSCORES");
 }
 
-/* GT and LT compare times of expiry, and the two servers may count a relative time from slightly different moments. So they are sure to
- * agree only if no two times of expiry are close. */
+/* Adds an option to an EXPIRE command by chance. GT and LT compare times of expiry, and the two
+ * servers may count a relative time from slightly different moments. Both are sure to agree only
+ * if no two times of expiry are close. */
 static void add_expire_option(uint64_t *state, struct diff_step *step) {
     static const char *const options[] = {"NX", "XX", "GT", "LT", "gt"};
     if (!one_in(state, 3)) return;
@@ -169,8 +170,8 @@ static void add_expire_option(uint64_t *state, struct diff_step *step) {
     diff_add(step, option);
 }
 
-/* Adds an argument of the kind that this letter of a form names. A form has one letter per argument, and the letters after '*'
- * repeat one to four times. */
+/* Adds an argument of the kind that this letter of a form names. A form has one letter per
+ * argument, and the letters after '*' repeat one to four times. */
 static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     static const char *const sides[] = {"LEFT", "right"};
     switch (kind) {
@@ -225,7 +226,7 @@ static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     }
 }
 
-/* --- commands */
+/* --- commands --------------------------------------------------------------------------------- */
 
 static const struct form {
     const char *name, *kinds;
@@ -336,7 +337,8 @@ static void add_form(uint64_t *state, const struct form *form, struct diff_step 
     }
 }
 
-/* Replaces a word behind the command's name by a wrong one, or adds one, or removes the last word. */
+/* Replaces a word behind the command's name by a wrong word, or adds a word, or removes the last
+ * one. */
 static void spoil(uint64_t *state, struct diff_step *step) {
     static const char *const rubbish[] = {"",
                                           "abc",
@@ -389,7 +391,7 @@ static const struct form *pick_form(uint64_t *state) {
     }
 }
 
-/* --- scripts */
+/* --- scripts ---------------------------------------------------------------------------------- */
 
 static const char *const plain_scripts[] = {
     "return 3.7",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes random commands and small scripts, with which sim_store_diff compares the fake with a real redis-server. */
+/* Makes random commands and small scripts, with which sim_store_diff compares the fake Redis
+ * with a real redis-server. */
 #ifndef LW_SIM_STORE_DIFF_GEN_H
 #define LW_SIM_STORE_DIFF_GEN_H
 
@@ -7,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* the ways in which two replies are compared */
+/* The ways in which two replies are compared. */
 enum diff_mode {
     DIFF_EXACT,
     DIFF_UNORDERED, /* arrays are compared as multisets */
@@ -29,7 +30,8 @@ struct diff_step {
 };
 
 uint64_t diff_random(uint64_t *state);
-/* Makes the next random step. If may_sleep is set, the step may give a key a short expiry and sleep until it has passed. */
+/* Makes the next random step. If may_sleep is true, the step may give a key a short expiry and
+ * sleep until the key has expired. */
 void diff_next(uint64_t *state, bool may_sleep, struct diff_step *step);
 /* Makes one well-formed call of the named command. */
 void diff_command(uint64_t *state, const char *name, struct diff_step *step);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of hashes and of sets, which are both stored as a dictionary. */
+/* The fake Redis's commands of hashes and of sets. Both are stored as a dictionary. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <stdio.h>
@@ -8,21 +8,23 @@ store_fn store_cmd_hset, store_cmd_hsetnx, store_cmd_hget, store_cmd_hmget, stor
     store_cmd_hdel, store_cmd_hincrby, store_cmd_hexists, store_cmd_hlen, store_cmd_sadd, store_cmd_srem, store_cmd_sismember,
     store_cmd_smismember, store_cmd_smembers, store_cmd_scard;
 
-/* Sets *dict to the dictionary, or to NULL if the key is missing. Returns false if the key is of another type. */
+/* Sets *dict to the dictionary, or to NULL if the key is missing. Returns false if the key is of
+ * another type. */
 static bool find_dict(struct store *s, struct slice key, enum store_type type, struct member **dict) {
     const struct entry *e = entry_find(s, key);
     *dict = e && e->type == type ? e->dict : NULL;
     return !e || e->type == type;
 }
 
-/* Returns the dictionary for writing and makes a missing one; NULL: the key is of another type. */
+/* Returns the dictionary of a key for writing, and makes it if the key is missing. Returns NULL
+ * if the key is of another type. */
 static struct entry *need_dict(struct store *s, struct slice key, enum store_type type) {
     struct entry *e = entry_find(s, key);
     if (!e) return entry_add(s, key, type);
     return e->type == type ? e : NULL;
 }
 
-/* Returns true if the field is new. */
+/* Sets a field of a dictionary. Returns true if the field is new. */
 static bool put_field(struct entry *e, struct slice field, struct slice value) {
     struct member *m = member_find(e->dict, field);
     bool fresh = !m;
@@ -68,7 +70,7 @@ static redisReply *all_members(struct store *s, const struct slice *argv, enum s
     return r;
 }
 
-/* --- hashes */
+/* --- hashes ----------------------------------------------------------------------------------- */
 
 redisReply *store_cmd_hset(struct store *s, int argc, const struct slice *argv) {
     if (argc % 2 != 0) return reply_arity("hset");
@@ -144,7 +146,7 @@ redisReply *store_cmd_hlen(struct store *s, int argc, const struct slice *argv) 
     return count_members(s, argv, STORE_HASH);
 }
 
-/* --- sets */
+/* --- sets ------------------------------------------------------------------------------------- */
 
 redisReply *store_cmd_sadd(struct store *s, int argc, const struct slice *argv) {
     struct entry *e = need_dict(s, argv[1], STORE_SET);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that the files of the fake share. Values have reference counts and do not change while they are shared, so that a
- * copy of a store is cheap. */
+/* Declarations that the files of the fake Redis share. Values have reference counts and do not
+ * change while they are shared, which makes copies of a store cheap. */
 #ifndef LW_SIM_STORE_INTERNAL_H
 #define LW_SIM_STORE_INTERNAL_H
 
@@ -31,7 +31,7 @@ struct member {
     double score;
 };
 
-/* A ring: element i from the left is at[(head + i) & (cap - 1)]. */
+/* A list in a ring buffer: element i from the left is at[(head + i) & (cap - 1)]. */
 struct list {
     struct blob **at;
     size_t cap, head, count;
@@ -84,7 +84,7 @@ struct store {
     const char *fail_text;
     const char *policy, *role;
     char run_id[41], replid[41], replid2[41]; /* replid2: the replid before the last promotion; zeros if there was none */
-    long long repl_input;                     /* total_net_repl_input_bytes of INFO */
+    long long repl_input;                     /* the number total_net_repl_input_bytes of INFO */
     uint32_t calls_to_sweep;
     bool cluster;
     int64_t began_us;
@@ -100,22 +100,23 @@ struct command {
     size_t index;
 };
 
-/* --- store.c */
+/* --- store.c ---------------------------------------------------------------------------------- */
 const struct command *store_find_command(struct slice name);
 redisReply *store_run(struct store *s, const struct command *cmd, int argc, const struct slice *argv);
-/* Returns NULL if this node of a cluster may run the command, else the error reply, which depends on in_script. */
+/* Returns NULL if this node of a cluster may run the command, or else the error reply, which
+ * depends on in_script. */
 redisReply *store_redirect(struct store *s, const struct command *cmd, int argc, const struct slice *argv, bool in_script);
 bool store_arity_ok(const struct command *cmd, int argc);
 int64_t store_now_ms(const struct store *s);
 
-/* --- store_value.c */
+/* --- store_value.c ---------------------------------------------------------------------------- */
 void *store_alloc(size_t size); /* returns zeroed memory; ends the program if there is none */
 void *store_realloc(void *p, size_t size);
 struct blob *blob_new(const char *p, size_t n);
 struct blob *blob_ref(struct blob *b);
 void blob_unref(struct blob *b);
-/* Returns b itself if it has no other reference and is long enough, else a copy of length len, filled up with zeros. Takes over the
- * caller's reference. */
+/* Returns b itself if it has no other reference and is long enough; otherwise a copy of length
+ * len, filled up with zeros. Takes over the caller's reference to b. */
 struct blob *blob_writable(struct blob *b, size_t len);
 struct slice blob_slice(const struct blob *b);
 bool slice_is(struct slice a, const char *word); /* ignores case */
@@ -142,7 +143,7 @@ void zset_set(struct zset *z, struct slice name, double score);
 void zset_remove(struct zset *z, struct member *m);
 size_t zset_rank(const struct zset *z, const struct member *m);
 
-/* --- store_reply.c */
+/* --- store_reply.c ---------------------------------------------------------------------------- */
 redisReply *reply_int(long long v);
 redisReply *reply_bytes(const char *p, size_t n);
 redisReply *reply_blob(const struct blob *b);
@@ -158,11 +159,11 @@ redisReply *reply_syntax(void);
 redisReply *reply_not_integer(void);
 redisReply *reply_arity(const char *command);
 
-/* --- how Redis reads numbers */
+/* --- how Redis reads numbers ------------------------------------------------------------------ */
 bool parse_int(struct slice a, long long *v);
 bool parse_double(struct slice a, double *v);
 
-/* --- store_lua.c */
+/* --- store_lua.c ------------------------------------------------------------------------------ */
 struct script_env *script_env_new(uint64_t seed);
 struct script_env *script_env_ref(struct script_env *env);
 void script_env_unref(struct script_env *env);
@@ -170,7 +171,7 @@ uint64_t script_env_random(struct script_env *env); /* all copies of a store dra
 void script_set_free(struct script_set **set);
 struct script_set *script_set_copy(const struct script_set *set);
 
-/* --- store_sha1.c */
+/* --- store_sha1.c ----------------------------------------------------------------------------- */
 void sha1_hex(const void *data, size_t len, char out[41]);
 
 #endif

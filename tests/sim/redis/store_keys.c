@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands about keys of any type, and about the server. */
+/* The fake Redis's commands about keys of any type, and about the server. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <limits.h>
@@ -13,7 +13,7 @@ store_fn store_cmd_ping, store_cmd_time, store_cmd_info, store_cmd_dbsize, store
 
 static const char *const type_names[] = {"none", "string", "list", "hash", "set", "zset", "stream"};
 
-/* --- the server */
+/* --- the server ------------------------------------------------------------------------------- */
 
 redisReply *store_cmd_ping(struct store *s, int argc, const struct slice *argv) {
     (void)s;
@@ -82,7 +82,7 @@ redisReply *store_cmd_flushall(struct store *s, int argc, const struct slice *ar
     return reply_status("OK");
 }
 
-/* --- SCAN: gives all keys in one reply */
+/* --- SCAN: gives all keys in one reply -------------------------------------------------------- */
 
 static bool class_has(const char **p, const char *end, char c) {
     const char *q = *p + 1;
@@ -169,7 +169,7 @@ redisReply *store_cmd_scan(struct store *s, int argc, const struct slice *argv) 
     return r;
 }
 
-/* --- keys */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 redisReply *store_cmd_del(struct store *s, int argc, const struct slice *argv) {
     long long n = 0;
@@ -202,7 +202,7 @@ redisReply *store_cmd_persist(struct store *s, int argc, const struct slice *arg
     return reply_int(1);
 }
 
-/* --- expiry */
+/* --- expiry ----------------------------------------------------------------------------------- */
 
 enum { NX = 1, XX = 2, GT = 4, LT = 8 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands of lists. */
+/* The fake Redis's commands of lists. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <limits.h>
@@ -58,7 +58,8 @@ redisReply *store_cmd_llen(struct store *s, int argc, const struct slice *argv) 
     return e->type == STORE_LIST ? reply_int((long long)e->list.count) : reply_wrong_type();
 }
 
-/* Turns an index, which counts from the right if it is negative, into a position. Returns false if it is outside the list. */
+/* Turns an index into a position. A negative index counts from the right. Returns false if the
+ * position is outside the list. */
 static bool place(const struct list *l, long long index, size_t *at) {
     if (index < 0) index += (long long)l->count;
     *at = (size_t)index;
@@ -90,7 +91,8 @@ redisReply *store_cmd_lset(struct store *s, int argc, const struct slice *argv) 
     return reply_status("OK");
 }
 
-/* Turns Redis's bounds, which are inclusive and may be negative, into [*start, *end). */
+/* Turns the bounds that Redis uses, which are inclusive and may be negative, into the half-open
+ * range [*start, *end). */
 static void bounds(const struct list *l, long long from, long long to, size_t *start, size_t *end) {
     long long count = (long long)l->count;
     if (from < 0) from = from + count < 0 ? 0 : from + count;

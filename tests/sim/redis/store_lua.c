@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* EVAL, EVALSHA and SCRIPT: compiles scripts, converts values between Lua and replies, and refuses scripts at maxmemory. The globals of
- * scripts are in store_lua_lib.c.
+/* EVAL, EVALSHA and SCRIPT of the fake Redis: compiles scripts, converts values between Lua and
+ * replies, and refuses scripts at maxmemory. The globals of scripts are in store_lua_lib.c.
  *
- * All copies of a store share one Lua state (script_env) and its compiled scripts, but each server has its own list of scripts that it
- * knows. A script cannot keep anything in Lua between runs, because globals are protected. */
+ * All copies of a store share one Lua state (script_env) and its compiled scripts, but each
+ * server has its own list of scripts that it knows. A script cannot keep anything in Lua between
+ * runs, because globals are protected. */
 #include "tests/sim/redis/store_lua.h"
 
 #include <stdio.h>
@@ -22,21 +23,21 @@ struct script {
     unsigned flags;
 };
 
-/* Remembers the SHA-1 of a text. Each worker loads every script on each connection, and computing the SHA-1 each time took half of
- * the simulation's CPU time. */
+/* Remembers the SHA-1 of a text. Each worker loads every script on each connection, and
+ * computing the SHA-1 each time took half of the simulation's CPU time. */
 struct digest {
     UT_hash_handle hh;
-    XXH128_hash_t text; /* the key in the hash table */
+    XXH128_hash_t text; /* the hash of the text is the key in the hash table */
     char sha[41];
 };
 
-/* One script that a server knows. */
+/* A script that a server knows. */
 struct script_set {
     UT_hash_handle hh;
     struct script *script;
 };
 
-/* --- the environment */
+/* --- the environment -------------------------------------------------------------------------- */
 
 struct script_env *script_env_new(uint64_t seed) {
     struct script_env *env = store_alloc(sizeof *env);
@@ -106,7 +107,7 @@ static struct script *known_script(const struct store *s, struct slice sha) {
     return known ? known->script : NULL;
 }
 
-/* --- compiling */
+/* --- compiling -------------------------------------------------------------------------------- */
 
 static redisReply *parse_flag(struct slice word, unsigned *flags) {
     if (slice_is(word, "allow-oom"))
@@ -130,7 +131,8 @@ static redisReply *parse_flags(struct slice list, unsigned *flags) {
     return NULL;
 }
 
-/* Moves *body past the shebang up to the end of its line, so that line numbers stay right. */
+/* Moves *body past the text of the shebang, but not past the end of its line. So line numbers
+ * stay right. */
 static redisReply *parse_shebang(struct slice *body, unsigned *flags) {
     if (body->n < 2 || memcmp(body->p, "#!", 2) != 0) return NULL;
     const char *end = memchr(body->p, '\n', body->n);
@@ -188,7 +190,7 @@ static const char *sha_of(struct script_env *env, struct slice text) {
     return digest->sha;
 }
 
-/* Compiles the script unless that was done before. From now on this server knows it. */
+/* Compiles the script if no earlier call has done so. From now on this server knows the script. */
 static redisReply *learn(struct store *s, struct slice text, struct script **script) {
     const char *sha = sha_of(s->env, text);
     *script = known_script(s, (struct slice){sha, 40});
@@ -199,7 +201,7 @@ static redisReply *learn(struct store *s, struct slice text, struct script **scr
     return bad;
 }
 
-/* --- values from Lua */
+/* --- values from Lua -------------------------------------------------------------------------- */
 
 static redisReply *flat_text(lua_State *lua, bool error) {
     size_t n;
@@ -246,7 +248,7 @@ static redisReply *from_table(lua_State *lua) {
     return r;
 }
 
-/* Turns the value on top of Lua's stack into a reply and pops it. */
+/* Turns the value on top of Lua's stack into a reply, and pops the value. */
 static redisReply *from_lua(lua_State *lua) {
     redisReply *r;
     size_t n;
@@ -265,7 +267,7 @@ static redisReply *from_lua(lua_State *lua) {
     return r;
 }
 
-/* --- running */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static void set_array(lua_State *lua, const char *name, int count, const struct slice *argv) {
     lua_pushstring(lua, name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations that the two files of the script engine share. */
+/* Declarations that the two files of the fake Redis's script engine share. */
 #ifndef LW_SIM_STORE_LUA_H
 #define LW_SIM_STORE_LUA_H
 
@@ -13,7 +13,7 @@ struct script;
 /* The script that is running. */
 struct script_run {
     struct store *store;
-    bool refuse_growth; /* set at maxmemory until the script has written */
+    bool refuse_growth; /* true at maxmemory until the script has written */
     bool no_writes;
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The globals of scripts: the libraries base, table, string, math and bit, and the `redis` table. */
+/* The globals of scripts in the fake Redis: the libraries base, table, string, math and bit, and
+ * the `redis` table. */
 #include "tests/sim/redis/store_lua.h"
 
 #include <lualib.h>
@@ -11,7 +12,7 @@ enum { ARGS_ON_STACK = 64, NUMBER_SIZE = 32 };
 
 static struct script_env *env_of(lua_State *lua) { return lua_touserdata(lua, lua_upvalueindex(1)); }
 
-/* --- values to Lua */
+/* --- values to Lua ---------------------------------------------------------------------------- */
 
 static void push_text_table(lua_State *lua, const char *field, const char *p, size_t n) {
     lua_createtable(lua, 0, 1);
@@ -37,7 +38,7 @@ static void push_reply(lua_State *lua, const redisReply *r) {
     }
 }
 
-/* --- redis.call */
+/* --- redis.call ------------------------------------------------------------------------------- */
 
 static redisReply *may_run(struct script_run *run, const struct command *cmd, int argc) {
     if (!cmd) return reply_error("ERR Unknown Redis command called from script");
@@ -46,11 +47,12 @@ static redisReply *may_run(struct script_run *run, const struct command *cmd, in
     if (flags & STORE_NOSCRIPT) return reply_error("ERR This Redis command is not allowed from script");
     if (flags & STORE_WRITE && run->no_writes) return reply_error("ERR Write commands are not allowed from read-only scripts.");
     if (flags & STORE_DENYOOM && run->refuse_growth) return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
-    if (flags & STORE_WRITE) run->refuse_growth = false; /* at maxmemory, a script that has written is not stopped half-way */
+    if (flags & STORE_WRITE) run->refuse_growth = false; /* at maxmemory, a script that has already written is not stopped */
     return NULL;
 }
 
-/* Reads the arguments from Lua's stack. Numbers become text as in Redis; `numbers` has room for one text per argument. */
+/* Reads the arguments of redis.call from Lua's stack. Numbers become text as in Redis; `numbers`
+ * has room for one text per argument. */
 static bool take_args(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
     for (int i = 0; i < argc; i++) {
         int type = lua_type(lua, i + 1);
@@ -85,7 +87,8 @@ static uint64_t bytes_of(const redisReply *r) {
 
 static redisReply *call_counted(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
     redisReply *r = call_args(lua, argc, args, numbers);
-    /* counts the bytes of lists that LRANGE, LINDEX and RPOPLPUSH return */
+    /* The replies of LRANGE, LINDEX and RPOPLPUSH count as bytes of lists that the script has
+     * read. */
     if (args[0].n && (args[0].p[0] == 'L' || args[0].p[0] == 'R')) list_bytes += bytes_of(r);
     return r;
 }
@@ -128,7 +131,7 @@ static int lib_call(lua_State *lua) {
     return failed ? lua_error(lua) : 1;
 }
 
-/* --- the rest of the redis table */
+/* --- the rest of the redis table -------------------------------------------------------------- */
 
 static bool one_string(lua_State *lua) { return lua_gettop(lua) == 1 && lua_type(lua, 1) == LUA_TSTRING; }
 
@@ -138,7 +141,8 @@ static int wrong_arguments(lua_State *lua) {
     return 1;
 }
 
-/* An error "CODE text" stays as it is; a single word is put behind the code ERR. A leading '-' is removed. */
+/* Returns the text of an error reply as Redis writes it. A text of the form "CODE text" stays as
+ * it is; a single word is put behind the code ERR. A leading '-' is removed. */
 static int lib_error_reply(lua_State *lua) {
     if (!one_string(lua)) return wrong_arguments(lua);
     const char *text = lua_tostring(lua, 1);
@@ -183,7 +187,8 @@ static int lib_true(lua_State *lua) {
     return 1;
 }
 
-/* pcall() as in Redis: if an error is a table, its field `err` becomes the error's text. */
+/* Does what pcall() does in Redis: if an error is a table, its field `err` becomes the error's
+ * text. */
 static int lib_pcall(lua_State *lua) {
     luaL_checkany(lua, 1);
     int argc = lua_gettop(lua);
@@ -204,7 +209,7 @@ static int lib_pcall(lua_State *lua) {
     return 2;
 }
 
-/* --- bit: works on 32 bits with signed results */
+/* --- bit: works on 32 bits with signed results ------------------------------------------------ */
 
 static uint32_t to_bits(lua_State *lua, int i) { return (uint32_t)(int64_t)luaL_checknumber(lua, i); }
 
@@ -238,7 +243,7 @@ static int bit_lshift(lua_State *lua) { return push_bits(lua, to_bits(lua, 1) <<
 static int bit_rshift(lua_State *lua) { return push_bits(lua, to_bits(lua, 1) >> (to_bits(lua, 2) & 31)); }
 static int bit_arshift(lua_State *lua) { return push_bits(lua, (uint32_t)((int32_t)to_bits(lua, 1) >> (to_bits(lua, 2) & 31))); }
 
-/* --- globals */
+/* --- globals ---------------------------------------------------------------------------------- */
 
 static int no_such_global(lua_State *lua) {
     return luaL_error(lua, "Script attempted to access nonexistent global variable '%s'", lua_tostring(lua, 2));
@@ -289,7 +294,8 @@ static void open_bit(struct script_env *env) {
     set_functions(env, "bit", bit);
 }
 
-/* Removes every function that reaches outside, keeps state, or may return another result in each run. */
+/* Removes every Lua function that reaches outside, keeps state, or may return another result in
+ * each run. */
 static void remove_unsafe(lua_State *lua) {
     static const char *const names[] = {"dofile", "loadfile", "print", "newproxy", "setfenv", "getfenv", "module", "require", "gcinfo"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -309,8 +315,8 @@ static void set_metafield(lua_State *lua, const char *name, lua_CFunction functi
     lua_setfield(lua, -2, name);
 }
 
-/* Scripts see an empty table. A name that is not in it is looked up among the real globals, where an unknown name is an error. Writing
- * is always an error. */
+/* Scripts see an empty table as their globals. A name that is missing there is looked up among
+ * the real globals, where an unknown name is an error. Writing a global is always an error. */
 static void protect_globals(struct script_env *env) {
     lua_State *lua = env->lua;
     lua_newtable(lua);

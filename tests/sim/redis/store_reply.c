@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds replies as hiredis does, and reads numbers as Redis does. */
+/* Builds replies of the fake Redis as hiredis does, and reads numbers as Redis does. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* XADD, XDEL, XLEN and XRANGE. A stream remains when its last entry is deleted. */
+/* XADD, XDEL, XLEN and XRANGE of the fake Redis. A stream remains when its last entry is
+ * deleted. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ static bool parse_u64(const char *p, size_t n, uint64_t *v) {
     return errno == 0 && end == text + n;
 }
 
-/* Reads "ms" or "ms-seq", and "ms-*" unless auto_seq is NULL. */
+/* Reads an id of a stream entry: "ms" or "ms-seq", and "ms-*" unless auto_seq is NULL. */
 static bool parse_id(struct slice a, uint64_t missing_seq, struct stream_id *id, bool *auto_seq) {
     const char *dash = memchr(a.p, '-', a.n);
     size_t ms_len = dash ? (size_t)(dash - a.p) : a.n;
@@ -40,7 +41,7 @@ static bool parse_id(struct slice a, uint64_t missing_seq, struct stream_id *id,
     return parse_u64(dash + 1, seq_len, &id->seq);
 }
 
-/* --- XADD */
+/* --- XADD ------------------------------------------------------------------------------------- */
 
 struct xadd {
     bool no_make, trim, auto_id, auto_seq;
@@ -80,7 +81,8 @@ static redisReply *parse_xadd(struct xadd *o, int argc, const struct slice *argv
     return NULL;
 }
 
-/* Sets *id to the id of the new entry. Returns false if the requested one is not above the last. */
+/* Sets *id to the id of the new entry. Returns false if the requested id is not above the last
+ * one. */
 static bool next_id(const struct store *s, const struct stream *st, const struct xadd *o, struct stream_id *id) {
     *id = o->id;
     if (o->auto_id) {
@@ -137,7 +139,7 @@ redisReply *store_cmd_xadd(struct store *s, int argc, const struct slice *argv) 
     return reply_id(id);
 }
 
-/* --- the other commands */
+/* --- the other commands ----------------------------------------------------------------------- */
 
 redisReply *store_cmd_xlen(struct store *s, int argc, const struct slice *argv) {
     (void)argc;

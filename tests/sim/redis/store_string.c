@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands of strings, except those for single bits, which are in store_bits.c. */
+/* The fake Redis's commands of strings, except those for single bits, which are in store_bits.c. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <limits.h>
@@ -30,7 +30,7 @@ redisReply *store_cmd_get(struct store *s, int argc, const struct slice *argv) {
     return e->type == STORE_STRING ? reply_blob(e->str) : reply_wrong_type();
 }
 
-/* --- SET */
+/* --- SET -------------------------------------------------------------------------------------- */
 
 struct set_options {
     bool nx, xx, get, keep_ttl, seconds, absolute;
@@ -113,7 +113,7 @@ redisReply *store_cmd_psetex(struct store *s, int argc, const struct slice *argv
     return set_expiring(s, argv, false, "psetex");
 }
 
-/* --- several keys, and parts of strings */
+/* --- several keys, and parts of strings ------------------------------------------------------- */
 
 redisReply *store_cmd_mget(struct store *s, int argc, const struct slice *argv) {
     redisReply *r = reply_array((size_t)argc - 1);
@@ -181,7 +181,7 @@ redisReply *store_cmd_strlen(struct store *s, int argc, const struct slice *argv
     return e->type == STORE_STRING ? reply_int(e->str->len) : reply_wrong_type();
 }
 
-/* --- counters */
+/* --- counters --------------------------------------------------------------------------------- */
 
 static redisReply *add(struct store *s, struct slice key, long long by) {
     long long v = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys and values of the fake: blobs, lists as rings, dictionaries, zsets as sorted arrays. */
+/* Keys and values of the fake Redis: byte strings, lists as ring buffers, dictionaries, zsets as
+ * sorted arrays. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <stdio.h>
@@ -59,7 +60,7 @@ struct slice blob_slice(const struct blob *b) {
 
 bool slice_is(struct slice a, const char *word) { return strlen(word) == a.n && strncasecmp(a.p, word, a.n) == 0; }
 
-/* --- lists */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 static void list_grow(struct list *l) {
     size_t cap = l->cap ? l->cap * 2 : 8;
@@ -95,7 +96,7 @@ void list_remove(struct list *l, size_t i) {
     l->count--;
 }
 
-/* --- dictionaries */
+/* --- dictionaries ----------------------------------------------------------------------------- */
 
 struct member *member_find(struct member *dict, struct slice name) {
     struct member *m;
@@ -136,7 +137,7 @@ static struct member *dict_copy(struct member *dict) {
     return copy;
 }
 
-/* --- zsets */
+/* --- zsets ------------------------------------------------------------------------------------ */
 
 static int slice_order(const struct blob *a, const struct blob *b) {
     int c = memcmp(a->data, b->data, a->len < b->len ? a->len : b->len);
@@ -185,7 +186,7 @@ void zset_set(struct zset *z, struct slice name, double score) {
         unsort(z, m);
     else
         m = member_add(&z->dict, name);
-    m->score = score + 0.0; /* + 0.0 turns -0.0 into 0.0: Redis keeps no negative zero in a small zset */
+    m->score = score + 0.0; /* adding 0.0 turns -0.0 into 0.0, because Redis keeps no negative zero in a small zset */
     sort_in(z, m);
 }
 
@@ -194,7 +195,7 @@ void zset_remove(struct zset *z, struct member *m) {
     member_delete(&z->dict, m);
 }
 
-/* --- keys */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static void stream_clear(struct stream *st) {
     for (size_t i = 0; i < st->count; i++) {
@@ -220,7 +221,7 @@ void entry_clear(struct entry *e) {
     case STORE_STREAM: stream_clear(&e->stream); break;
     case STORE_NONE: break;
     }
-    e->stream = (struct stream){0}; /* the largest member of the union, so all of it becomes zero */
+    e->stream = (struct stream){0}; /* this is the largest member of the union, so all of the union becomes zero */
     e->type = STORE_NONE;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands of sorted sets. */
+/* The fake Redis's commands of sorted sets. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static bool find_zset(struct store *s, struct slice key, struct zset **z) {
     return !e || e->type == STORE_ZSET;
 }
 
-/* --- ZADD, ZINCRBY */
+/* --- ZADD, ZINCRBY ---------------------------------------------------------------------------- */
 
 struct zadd {
     bool nx, xx, gt, lt, ch, incr;
@@ -56,8 +56,9 @@ static redisReply *zadd_check(const struct zadd *o, int words) {
 
 enum zadded { Z_NOTHING, Z_ADDED, Z_UPDATED, Z_SAME, Z_NAN };
 
-/* *score is the score to set, or the number to add (INCR). It becomes the member's new score, unless an option (NX, XX, GT, LT) or an
- * invalid sum prevents that. */
+/* Sets the score of a member. *score is the score to set, or with INCR the number to add. *score
+ * becomes the member's new score, unless an option (NX, XX, GT, LT) or an invalid sum prevents
+ * the change. */
 static enum zadded zadd_one(struct zset *z, const struct zadd *o, struct slice name, double *score) {
     const struct member *m = member_find(z->dict, name);
     if (!m) {
@@ -117,7 +118,7 @@ redisReply *store_cmd_zincrby(struct store *s, int argc, const struct slice *arg
     return zadd(s, &o, argv[1], 2, argv + 2);
 }
 
-/* --- members */
+/* --- members ---------------------------------------------------------------------------------- */
 
 redisReply *store_cmd_zrem(struct store *s, int argc, const struct slice *argv) {
     struct entry *e = entry_find(s, argv[1]);
@@ -165,7 +166,7 @@ redisReply *store_cmd_zrank(struct store *s, int argc, const struct slice *argv)
     return m ? reply_int((long long)zset_rank(z, m)) : reply_nil();
 }
 
-/* --- ranges: each is [start, end) in z->sorted */
+/* --- ranges: each is [start, end) in z->sorted ------------------------------------------------ */
 
 struct span {
     size_t start, end;
@@ -176,7 +177,7 @@ struct bound {
     bool exclusive;
 };
 
-/* Reads a bound with strtod, as Redis does: leading spaces are allowed, and an empty text is 0. */
+/* Reads a bound with strtod, as Redis does. Leading spaces are allowed, and an empty text is 0. */
 static bool parse_bound(struct slice a, struct bound *b) {
     char text[128], *end;
     b->exclusive = a.n > 0 && a.p[0] == '(';
@@ -193,7 +194,8 @@ static redisReply *parse_bounds(struct slice low_text, struct slice high_text, s
     return reply_error("ERR min or max is not a float");
 }
 
-/* Returns the first position whose score is above the limit, or, with or_equal, at or above it. */
+/* Returns the first position whose score is above the limit, or, with or_equal, equal to the
+ * limit or above it. */
 static size_t first_above(const struct zset *z, double limit, bool or_equal) {
     size_t low = 0, high = z->count;
     while (low < high) {

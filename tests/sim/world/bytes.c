@@ -5,7 +5,12 @@
 
 #include <inttypes.h>
 
-enum { LARGE = 250000, MEDIUM = 3000, HEADER = 3000, OTHER = 200 /* maximum number of bytes of an envelope besides payload and headers */ };
+enum {
+    LARGE = 250000,
+    MEDIUM = 3000,
+    HEADER = 3000,
+    OTHER = 200 /* OTHER: maximum number of bytes of an envelope besides payload and headers */
+};
 
 static const struct lw_byte_bounds usual = {.call = LW_CALL_BYTES, .lane = LW_LANE_BYTES, .heads = 32 << 20, .held = 64 << 20};
 static const struct lw_byte_bounds tight = {.call = 4000, .lane = 3500, .heads = 9000, .held = 40000};
@@ -63,7 +68,8 @@ static size_t carried(int argc, char *const *argv, const size_t *len, size_t *n)
     return bytes;
 }
 
-/* Checks how many bytes of heads each lane got. */
+/* Checks the bytes of the heads that a call handed over: those of each lane, and those of all
+ * lanes together. */
 static void handed_over(struct world *w, const redisReply *heads, const redisReply *each) {
     const struct lw_byte_bounds b = bytes_bounds(w);
     size_t all = 0, at = 0;
@@ -83,7 +89,7 @@ void bytes_called(struct world *w, int argc, char *const *argv, const size_t *le
     bool settle = heads && r->elements == 7;
     size_t n, bytes = carried(argc, argv, len, &n), back = settle ? n : 0;
     if (bytes > b.call + largest(w)) world_bad(w, "a call carries %zu bytes, more than %zu", bytes, b.call + largest(w));
-    /* for each message that is put back, the script also reads the head of the lane's list */
+    /* For each message that is put back, the script also reads the head of the lane's list. */
     uint64_t most = b.call + (LW_READ_AT_ONCE + 1 + 2 * back) * largest(w);
     if (list_bytes > most) world_bad(w, "a script reads %" PRIu64 " bytes of lists, more than %" PRIu64, list_bytes, most);
     if (heads) handed_over(w, r->element[r->elements - 2], r->element[r->elements - 1]);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Redis Cluster: the slot of each shard is on one of a few masters, and moves between them key by key. While a slot moves, a
- * script fails if it touches a key that has already left, or has not come yet. A node may restart with less data than it had, and a
+/* Simulates a Redis Cluster: the slot of each shard is on one of a few masters, and moves
+ * between them key by key. While a slot moves, a script fails if it touches a key that has
+ * already left, or has not come yet. A node may restart with less data than it had, and a
  * replica that lacks the last writes may take the place of its master. */
 #include "tests/sim/world/world.h"
 
@@ -36,7 +37,7 @@ void cluster_open(struct world *w) {
     }
 }
 
-/* Answers CLUSTER NODES: a line about this node, then one about each other master. */
+/* Answers CLUSTER NODES: a line about this node, then a line about each other master. */
 redisReply *cluster_nodes(struct world *w, const struct server *s) {
     struct slot *slot = &w->slot[s->shard];
     struct lw_buf b = {0};
@@ -105,7 +106,8 @@ static void cut_all(struct world *w, const struct server *s) {
     wire_refuse(w, s);
 }
 
-/* The target of a migration restarts in the middle of it. The target loses its locks; everything else was saved. */
+/* The target of a migration restarts while the slot moves. The target loses its locks;
+ * everything else was saved. */
 static void target_restarts(struct world *w, struct server *s) {
     char locks[32];
     struct store *lost = store_open(1);
@@ -137,15 +139,16 @@ static void restart(struct world *w, struct slot *slot) {
         owner_restarts(w, slot);
 }
 
-/* The replica `fresh` was promoted, and gets an id of its own. In half of the cases the old master becomes a replica of `fresh` at
- * once; otherwise it serves clients for a while longer. */
+/* The replica `fresh` was promoted, and gets an id of its own. In half of the cases the old
+ * master becomes a replica of `fresh` at once; otherwise the old master serves clients for a
+ * while longer. */
 void cluster_failed_over(struct world *w, struct server *old, struct server *fresh) {
     struct slot *slot = &w->slot[fresh->shard];
     set_clock(w, fresh);
     name_node(w, fresh);
     store_set_cluster(fresh->store, store_time_us(fresh->store) - LONG_AGO_MS * INT64_C(1000));
     store_set_slot(fresh->store, STORE_OWNED);
-    if (slot->moving) { /* delete the keys that have moved: the protocol does not promise to survive a mixture of keys from two moments */
+    if (slot->moving) { /* deletes the keys that have moved: the protocol does not promise to survive a mixture of keys from two moments */
         store_flushall(slot->node[slot->to]->store);
         slot->moving = false;
         store_set_slot(old->store, STORE_OWNED);
@@ -158,8 +161,8 @@ void cluster_failed_over(struct world *w, struct server *old, struct server *fre
     store_set_role(old->store, "slave");
 }
 
-/* Moves some keys, restarts a node, or begins or ends a migration, by chance. Returns true if it did one of these, so that the step
- * has no other fault. */
+/* Moves some keys, restarts a node, or begins or ends a migration, by chance. Returns true if it
+ * did one of these things; then the step has no other fault. */
 bool cluster_fault(struct world *w) {
     struct slot *slot = &w->slot[rnd_below(w, SHARDS)];
     if (rnd_unit(w) < 0.002 * w->f->restart) return restart(w, slot), true;
@@ -188,7 +191,8 @@ void cluster_judge(struct world *w) {
     if (w->f->planned && w->counts.epochs_lost) world_bad(w, "an epoch ended, although all that moved moved whole");
 }
 
-/* Returns the node that a client takes for the slot's owner. Sometimes it is a wrong one, as if the client had an outdated map. */
+/* Returns the node that a client takes for the slot's owner. Sometimes it is a wrong node, as if
+ * the client had an outdated map. */
 struct server *cluster_find(struct world *w, int shard) {
     if (w->f->move > 0 && rnd_unit(w) < 0.1) return w->slot[shard].node[rnd_below(w, NODES)];
     return w->master[shard];

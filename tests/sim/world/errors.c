@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes error replies of Redis to any command of a pipeline, of three kinds: a single command that the server does not run; periods in
- * which it refuses nearly all commands (loading, a demoted master, a busy script, a full disk) or is at maxmemory; and scripts that fail
- * in the middle, which Redis does not roll back. */
+/* Makes error replies of Redis to any command of a pipeline, of three kinds. First, the server
+ * does not run a single command. Second, for a period the server refuses nearly all commands
+ * (loading, a demoted master, a busy script, a full disk) or is at maxmemory. Third, a script
+ * fails in the middle, and Redis does not roll back what the script has written. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
@@ -34,7 +35,8 @@ enum { PERIODS = sizeof periods / sizeof periods[0], SINGLES = sizeof singles / 
 
 bool errors_meant(const char *text) { return strstr(text, BY_CHANCE) != NULL; }
 
-/* Begins a period of errors, by chance. Returns true if it did, so that the step has no other fault. */
+/* Begins a period of errors, by chance. Returns true if it began one; then the step has no other
+ * fault. */
 bool errors_begin(struct world *w) {
     struct errors *e = &w->errors[rnd_below(w, SHARDS)];
     int64_t until_ms = w->now_ms + 100 + rnd_below(w, 2000);
@@ -63,7 +65,7 @@ static redisReply *error_reply(struct world *w, const struct server *s, const ch
     return r;
 }
 
-/* Returns the error with which the server refuses the command; NULL: the server runs it. */
+/* Returns the error with which the server refuses the command, or NULL if the server runs it. */
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command) {
     const struct errors *e = &w->errors[s->shard];
     bool looks = !strcmp(command, "TIME") || !strcmp(command, "INFO"); /* TIME and INFO are answered in every state of the server */

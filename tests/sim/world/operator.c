@@ -60,7 +60,8 @@ static void begin(struct world *w, const char *name) {
     lw_commands_reset(&w->operator->cmd);
     lw_cmd(&w->operator->cmd, name);
 }
-static void name_arg(struct world *w, int shard, const char *name, int key) { /* adds a name; the key is appended unless it is -1 */
+static void name_arg(struct world *w, int shard, const char *name,
+                     int key) { /* adds the name of a Redis key of the shard, followed by the lane's key unless `key` is -1 */
     char text[80];
     int n = snprintf(text, sizeof text, "lw:{t.%d}:%s", shard, name);
     if (key >= 0) n += snprintf(text + n, sizeof text - (size_t)n, "k%d", key);
@@ -79,8 +80,9 @@ static redisReply *send_it(struct world *w, int shard) {
     return server_call(w, w->master[shard], c->cmd[0].argc, c->argv + c->cmd[0].first, c->len + c->cmd[0].first);
 }
 
-/* Writes to `out` the script's answer, one letter per message, or "" if the script refused the call. Sometimes it sends the same
- * call a second time, as after a lost answer, and writes the second answer to `again`, which is "" otherwise. */
+/* Calls a script. Writes its answer to `out`, with one letter per message, or "" if the script
+ * refused the call. Sometimes sends the same call a second time, as after a lost answer, and
+ * writes the second answer to `again`; otherwise `again` becomes "". */
 static void letters(struct world *w, int shard, int n, char out[BATCH_MAX + 1], char again[BATCH_MAX + 1]) {
     for (int i = 0; i < 2; i++) {
         char *to = i ? again : out;
@@ -242,13 +244,13 @@ static void dropped(struct world *w, const struct item *it) {
         world_bad(w, "operator: dropped %d:%" PRId64 "#%" PRId64 ", which runs", it->part, p->offset[it->index], it->number);
     if (it->number) {
         struct replay *r = find(w->operator, it->part, it->index, it->number);
-        if (r->done || r->dead) return; /* the replay's handler had ended, but no settle had recorded that */
+        if (r->done || r->dead) return; /* the replay's handler had ended, but no settle had recorded the end */
         r->dropped = true;
         return;
     }
     w->operator->dropped[it->part][it->index] = true;
-    /* From now on the message must never run. The exception is a message that was done before, because another run of it may have begun
-     * already. */
+    /* From now on the message must never run. The exception is a message that was done before,
+     * because another run of it may have begun already. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
     p->done[it->index] = p->dead[it->index] = true; /* the message counts as finished for the other oracles */
 }
@@ -262,7 +264,7 @@ static void drop(struct world *w) {
     if (!n) return;
     script(w, shard, lw_op_drop.text, n, names);
     for (int i = 0; i < n; i++) name_arg(w, shard, "lock:", key);
-    /* the script drop skips as many heads as may be granted to the holder */
+    /* The script drop skips as many heads as may be granted to the holder. */
     lw_arg_i64(&op->cmd, w->config.lock.run_ahead), lw_arg_text(&op->cmd, "");
     for (int i = 0; i < n; i++) {
         int len = snprintf(tp, sizeof tp, "t:%d", it[i].part);
@@ -331,7 +333,7 @@ static void life_of(struct world *w, int shard, struct lw_life *life) {
     freeReplyObject(r);
 }
 
-/* Joins the epoch, or starts one if the server's data has begun a new life. */
+/* Joins the epoch of a shard, or starts an epoch if the server's data has begun a new life. */
 static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32]) {
     static const char *const names[] = {"epoch", "fence", "lanes", NULL};
     struct lw_commands *cmd = &w->operator->cmd;
@@ -342,7 +344,8 @@ static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32])
     script(w, shard, lw_script_enter.text, 0, names);
     lw_arg_copy(cmd, candidate, strlen(candidate)), lw_arg_text(cmd, life.id), lw_arg_i64(cmd, TTL_MS);
     lw_arg_text(cmd, "0"), lw_arg_text(cmd, "");
-    lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms); /* the host of all workers, and how far its wall clock is off */
+    lw_arg_text(cmd, "h"),
+        lw_arg_i64(cmd, w->master[shard]->skew_ms); /* the host of all workers, and how far the host's wall clock is off */
     lw_arg_text(cmd, "0");
     lw_arg_text(cmd, life.history), lw_arg_text(cmd, "0");
     lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, ""); /* the operator knows of no other node that had the slot */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operator of the simulation: it does to Redis what `latchwork queue`, `dead` and `lock break` do, with the real scripts of ops/lua,
- * at any time during a run. Some of its calls are sent twice, as after a lost answer or by a job that was resumed.
+/* The operator of the simulation. It does to Redis what `latchwork queue`, `dead` and `lock
+ * break` do, with the real scripts of ops/lua, at any time during a run. Some of its calls are
+ * sent twice, as after a lost answer or by a job that was resumed.
  *
- * It adds four oracles: a dropped message never runs and was in no handler; each replay is done, in order, and has one effect; nothing
- * is granted in a paused lane; nothing runs in a lane that the operator holds for a trial. */
+ * The operator adds four oracles: a dropped message never runs and was in no handler; each
+ * replay is done, in order, and has one effect; nothing is granted in a paused lane; nothing
+ * runs in a lane that the operator holds for a trial. */
 #ifndef LW_SIM_OPERATOR_H
 #define LW_SIM_OPERATOR_H
 
@@ -12,22 +14,24 @@
 struct operator;
 struct operator* operator_new(void);
 void operator_free(struct operator* op);
-/* Does one thing, chosen at random. */
+/* Does one thing that operators do, chosen at random. */
 void operator_act(struct world *w);
-/* Called in each step: renews, loses or ends the leases of trials. */
+/* Renews, loses or ends the leases of trials. The world calls this function in each step. */
 void operator_tend(struct world *w);
-/* Called when faults stop: resumes all paused lanes and ends all trials. */
+/* Resumes all paused lanes and ends all trials. The world calls this function when faults stop. */
 void operator_rest(struct world *w);
 
-/* The oracles of the world call these. */
+/* The oracles of the world call the following functions. */
 void operator_start(struct world *w, const struct exec *x);
 int64_t operator_replay(const struct lw_job *job); /* returns the replay's number; 0: the job is no replay */
 enum lw_outcome operator_finish(struct world *w, const struct exec *x, int index);
 void operator_died(struct world *w, int part, int64_t offset, int64_t number);
-/* True if the run's lease was granted before the operator broke the lane. The run may overlap a run of the next holder until the
- * worker learns of the break, but its fence is below that of the next holder, so that the store can refuse it. */
+/* Returns true if the run's lease was granted before the operator broke the lane. The run may
+ * overlap a run of the next holder until the worker learns of the break, but its fence is below
+ * that of the next holder, so a store can refuse it. */
 bool operator_broke(const struct world *w, const struct exec *x);
-/* True if the operator dropped the message. The oracles ignore an effect of such a message that Redis has not recorded. */
+/* Returns true if the operator dropped the message. The oracles ignore an effect of such a
+ * message that Redis has not recorded. */
 bool operator_dropped(const struct world *w, int part, int index);
 void operator_end(struct world *w);
 

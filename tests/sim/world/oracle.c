@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the promises that hold in every run: oracles O1 to O6 of doc/design/faults.md, except for what only real processes can show.
- */
+/* Checks the promises that hold in every run of the simulation: oracles O1 to O6 of
+ * doc/design/faults.md, except for what only real processes can show. */
 #include "tests/sim/world/world.h"
 
 #include "tests/sim/world/inside.h"
@@ -122,7 +122,8 @@ static void check_order(struct world *w) {
         }
 }
 
-/* Checks that the last effects of a key stand in order: messages may be done twice, but an older effect is never a key's last one. */
+/* Checks that the last effects of a key stand in order: messages may be done twice, but an older
+ * effect is never a key's last effect. */
 static void check_convergence(struct world *w) {
     for (int part = 0; part < PARTS; part++)
         for (int key = 0; key < KEYS; key++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rebalance that takes partitions away in steps: while their owner waits for the handlers that have started, the rest of the world
- * goes on, handlers end, and connections break. Two things must hold besides the oracles of every run: no message of a leaving partition
- * starts from the fast path, and the wait ends soon after those handlers have ended, however many of the partition's messages wait in
- * Redis. */
+/* A rebalance that takes partitions away in steps: while their owner waits for the handlers that
+ * have started, the rest of the world goes on, handlers end, and connections break. Two things
+ * must hold besides the oracles of every run. No message of a leaving partition may start from
+ * the fast path. And the wait must end soon after those handlers have ended, however many
+ * messages of the partition wait in Redis. */
 #include "tests/sim/world/world.h"
 
 #include "queue/lane.h"
@@ -11,8 +12,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* maximum number of steps that a revoke may take after its handlers have ended. That is enough to settle the messages of these handlers,
- * even with lost answers and a quarantine in between. */
+/* Maximum number of steps that a revoke may take after its handlers have ended. The number is
+ * enough to settle the messages of these handlers, even with lost answers and a quarantine in
+ * between. */
 enum { IDLE_STEPS = 2000 };
 
 static bool leaves(const struct world *w, int worker, const struct lw_job *job) {
@@ -20,9 +22,10 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
     return r->worker == worker && job->partition >= 0 && job->partition < PARTS && r->part[job->partition] && !operator_replay(job);
 }
 
-/* No message of a leaving partition may start from the fast path. A head is recorded in Redis as waiting (1), while a message of
- * the fast path has no record. The two cannot be told apart if Redis may have lost data, or if a script failed in the middle and a list is
- * reported as vanished, because a head may have no record then. */
+/* No message of a leaving partition may start from the fast path. A head is recorded in Redis as
+ * waiting (1), while a message of the fast path has no record. The two cannot be told apart if
+ * Redis may have lost data, or if a script failed in the middle and a list is reported as
+ * vanished, because then a head may have no record. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
     if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 || w->f->disaster > 0 || w->f->failover > 0 ||
         w->f->torn > 0 || !leaves(w, worker, job))
@@ -41,7 +44,8 @@ static bool at_work(const struct world *w, const struct sim_worker *me) {
     return false;
 }
 
-/* Implements lw_io.pump: time passes for everybody, but this worker gets nothing from Kafka. */
+/* Implements lw_io.pump: time passes for everybody, but the worker that waits gets nothing from
+ * Kafka. */
 void revoke_pump(void *ctx, int64_t max_ms) {
     struct sim_worker *me = ctx;
     struct world *w = me->world;
@@ -50,7 +54,7 @@ void revoke_pump(void *ctx, int64_t max_ms) {
     if (!r->on || r->worker != me->index) world_bad(w, "worker %d waits outside of a revoke", me->index);
     while (w->now_ms < until || me->dead_until_ms > w->now_ms) {
         world_step(w);
-        /* after a lost epoch, nothing can be settled until Kafka confirms a commit */
+        /* After a lost epoch, nothing can be settled until Kafka confirms a commit. */
         if (at_work(w, me) || me->dead_until_ms > w->now_ms || w->now_ms < w->kafka_away_ms) r->idle_steps = 0;
         if (r->idle_steps++ > IDLE_STEPS)
             world_bad(w, "worker %d waits for partitions that leave, though what had started of them is over since %d steps", me->index,

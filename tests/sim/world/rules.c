@@ -21,7 +21,7 @@ struct of_record {
     char id[12];
 };
 
-/* The last run of a key. */
+/* The most recent run of a key. */
 struct last {
     int worker;
     bool fast;
@@ -36,7 +36,7 @@ struct rules {
     int written[PARTS], overtakes[KEYS], n_dropped, n_behind;
     int backs[KEYS][WORKERS]; /* how many times in a row the handler of this worker has given back a message of this key */
     bool lost_data;
-    int poisoned; /* the worker that dies next; -1: none */
+    int poisoned; /* index of the worker that dies next; -1: none */
     struct lw_board *board[WORKERS];
     char gate_sha[41];
     struct retry {
@@ -83,7 +83,7 @@ void rules_close(struct world *w) {
 
 bool rules_step(struct world *w) {
     struct rules *u = w->rules;
-    if (w->f->drop) { /* write records during the whole run, so that each epoch has new ones */
+    if (w->f->drop) { /* records are written during the whole run, so that each epoch has new ones */
         int p = rnd_below(w, PARTS), n = w->faults_on ? u->written[p] + (rnd_below(w, 60) ? 0 : 1 + rnd_below(w, 4)) : w->part[p].n;
         u->written[p] = n < w->part[p].n ? n : w->part[p].n;
     }
@@ -139,7 +139,8 @@ struct place {
     char tp[40];
 };
 
-/* Reads a place of three bytes; `groups` points to the argument in front of the first group. */
+/* Returns the message that a call names by the place `at`, which is three bytes long. `groups`
+ * points to the argument in front of the first group of segments. */
 static struct place place_of(const struct world *w, const unsigned char *at, char **groups, const size_t *len) {
     int g = 1 + 4 * (at[0] - 1);
     struct place p = {.index = -1};
@@ -154,7 +155,7 @@ static bool is_script(const char *sha, int argc, char **argv) {
     return argc > 2 && sha[0] && !strcmp(argv[0], "EVALSHA") && !strcmp(argv[1], sha);
 }
 
-/* Notes the attempts that this settle may record. */
+/* Notes the attempts that the settle under way may record. */
 void rules_before(struct world *w, const struct server *s, int argc, char **argv, const size_t *len) {
     struct rules *u = w->rules;
     u->n_retries = 0;
@@ -264,7 +265,8 @@ static bool waits(const struct server *s, int key) {
     return false;
 }
 
-/* Counts how many messages one hold of the fast path starts while other messages of the key wait. */
+/* Counts how many messages one hold of the fast path starts while other messages of the key
+ * wait. */
 static void check_fair(struct world *w, const struct exec *x) {
     int *n = &w->rules->overtakes[x->key], shard = inside_shard(x->job);
     if (!live(w, x)) return;
@@ -291,8 +293,8 @@ static bool same_id(const struct world *w, int part, int index, int p, int i) {
            record(w, p, i)->dedup == record(w, part, index)->dedup;
 }
 
-/* Returns true if another message with the same business id has had its effect. If shard is not negative, that effect must also be
- * recorded in Redis. */
+/* Returns true if another message with the same business id has had its effect. If shard is not
+ * negative, Redis must also have recorded that effect. */
 static bool has_twin(const struct world *w, int part, int index, int shard) {
     char tp[20];
     for (int p = 0; p < PARTS; p++)
@@ -306,16 +308,17 @@ static bool has_twin(const struct world *w, int part, int index, int shard) {
 
 static bool loses_leases(const struct faults *f) { return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0; }
 
-/* With queue.on_busy drop, a message may arrive while another one of its key runs in the same worker. The worker should then nearly always
- * ask gate about the new message before that run ends. Counts the messages about which it did not. */
+/* With queue.on_busy drop, a message may arrive while another message of its key runs in the
+ * same worker. The worker should then nearly always ask gate about the new message before that
+ * run ends. Counts the messages about which the worker did not ask in time. */
 static void note_behind(struct world *w, const struct exec *x, const struct of_record *r) {
     const struct last *y = &w->rules->last[x->key];
     if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker) return;
     if (r->arrived_ms > y->start_ms && y->end_ms - r->arrived_ms > ASKED_MS) w->rules->n_behind++;
 }
 
-/* Notes when the message may run again. The wait grows with each message of the key that a handler gives back under a live lease,
- * until a handler has another outcome. */
+/* Notes when a message that was given back may run again. The wait grows with each message of
+ * the key that a handler gives back under a live lease, until a handler has another outcome. */
 static void rest(struct world *w, const struct exec *x, struct of_record *r) {
     int *times = &w->rules->backs[x->key][x->worker];
     int64_t ms = 0;

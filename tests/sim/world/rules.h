@@ -1,40 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the promises of the configuration besides order and exclusion. In every world, attempts are counted one by one and none is
- * wasted, and while other messages wait, a lane runs at most lock.max_run messages that came after them. Some worlds (struct
- * faults) add queue.on_busy drop, business ids, suspects of a crash, and handlers that give messages back under a live lease. */
+/* Checks the promises of the configuration besides order and exclusion. In every world, attempts
+ * must be counted one by one, and none may be wasted. While other messages wait, a lane may run
+ * at most lock.max_run messages that came after them. Some worlds (struct faults) add
+ * queue.on_busy drop, business ids, suspects of a crash, and handlers that give messages back
+ * under a live lease. */
 #ifndef LW_SIM_RULES_H
 #define LW_SIM_RULES_H
 
 #include "tests/sim/world/world.h"
 
 struct rules;
-void rules_open(struct world *w); /* sets the configuration; call it after the records are made */
+void rules_open(struct world *w); /* sets the configuration; must be called after the records are made */
 void rules_close(struct world *w);
 bool rules_step(struct world *w); /* writes new records; returns true if it killed a poisoned worker */
 
-/* Called by the fake Kafka. rules_written() returns how many records a partition has so far, and rules_log_end() where its log ends.
- * rules_arrives() notes that a worker gets a record, and sets its headers. */
+/* The fake Kafka calls the following functions. rules_written() returns how many records a
+ * partition has so far, and rules_log_end() where its log ends. rules_arrives() notes that a
+ * worker gets a record, and sets the record's headers. */
 int rules_written(const struct world *w, int part);
 int64_t rules_log_end(const struct world *w, int part);
 void rules_arrives(struct world *w, int worker, int part, int index, struct lw_record *r);
 
-/* Called when a worker's process starts and ends. */
+/* The world calls the following functions when a worker's process starts and ends. */
 struct lw_board *rules_board(const struct world *w, int worker);
 void rules_death(struct world *w, const struct sim_worker *me);
 
-/* Called by the fake servers around each command, and when a server loses its data. */
+/* The fake servers call the following functions around each command, and when a server loses its
+ * data. */
 void rules_before(struct world *w, const struct server *s, int argc, char **argv, const size_t *len);
 void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len, const redisReply *r);
 void rules_lost_data(struct world *w);
 
-/* The oracles of the world call these. */
+/* The oracles of the world call the following functions. */
 void rules_start(struct world *w, const struct exec *x, int index);
 enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index, enum lw_outcome wish);
 void rules_died(struct world *w, int part, int index);
-/* True if it was right to drop the message, or if another message with the same business id is done. */
+/* Returns true if it was right to drop the message, or if another message with the same business
+ * id is done. */
 bool rules_gone(const struct world *w, int part, int index);
-bool rules_forgot(const struct world *w); /* true if Redis may have forgotten drops, so that dropped messages run after all */
-/* True if Redis has lost data, and another message with the same business id is done. Then either message may run again, in any order. */
+bool rules_forgot(const struct world *w); /* true if Redis may have forgotten drops, so dropped messages may run after all */
+/* Returns true if Redis has lost data, and another message with the same business id is done.
+ * Then either message may run again, in any order. */
 bool rules_twin_forgot(const struct world *w, int part, int index);
 void rules_end(struct world *w);
 

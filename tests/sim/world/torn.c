@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks a shard after a script failed in the middle. The checks must hold at once, because the call may never be sent again. Each list
- * must stand in `lanes`, or nobody would look at it. Each message that is marked as waiting must stand in its list, or nobody would run it.
- * Neither is checked in worlds in which waiting lists are deleted by chance. */
+/* Checks a shard after a script failed in the middle. The checks must hold at once, because the
+ * call may never be sent again. Each waiting list must be named in `lanes`; otherwise nobody
+ * would look at it. Each message that is marked as waiting must be in its list; otherwise nobody
+ * would run it. Neither is checked in worlds in which waiting lists are deleted by chance. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kafka in trouble: the coordinator is away for a while, commits are refused or accepted without an answer, and seeks fail. */
+/* Makes faults of the simulated Kafka: the coordinator is away for a while, commits are refused
+ * or accepted without an answer, and seeks fail. */
 #include "tests/sim/world/world.h"
 
 #include <inttypes.h>
 
-/* Makes the coordinator go away for a while, by chance. Returns true if it did, so that the step has no other fault. */
+/* Makes the coordinator go away for a while, by chance. Returns true if it went away; then the
+ * step has no other fault. */
 bool trouble_begin(struct world *w) {
     if (rnd_unit(w) >= 0.003 * w->f->commits) return false;
     w->kafka_away_ms = w->now_ms + 100 + rnd_below(w, 3000);
@@ -12,7 +14,8 @@ bool trouble_begin(struct world *w) {
     return true;
 }
 
-/* Returns true if a commit goes wrong. *taken: the broker accepted the commit, and only its answer is lost. */
+/* Returns true if a commit goes wrong. Sets *taken to true if the broker accepted the commit,
+ * and only its answer is lost. */
 bool trouble_commit(struct world *w, bool *taken) {
     *taken = false;
     if (w->faults_on && w->now_ms < w->fresh_until_ms) return *taken = rnd_unit(w) < 0.01, true;
@@ -24,7 +27,8 @@ bool trouble_commit(struct world *w, bool *taken) {
 /* Returns true if the worker's request for the group's commits gets no answer. */
 bool trouble_look(struct world *w) { return w->faults_on && (w->now_ms < w->kafka_away_ms || rnd_unit(w) < 0.1); }
 
-/* Returns true if the broker refuses this commit because its metadata exceeds offset.metadata.max.bytes. */
+/* Returns true if the broker refuses this commit because its metadata exceeds
+ * offset.metadata.max.bytes. */
 bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c) {
     const struct world *w = me->world;
     if (!w->f->meta_max || strlen(c->metadata) <= (size_t)w->f->meta_max) return false;
@@ -32,7 +36,8 @@ bool trouble_metadata(struct sim_worker *me, const struct lw_commit *c) {
     return true;
 }
 
-/* Returns true if the seek fails. That ends the worker (lw_io.seek), and the next worker begins at the committed offset. */
+/* Returns true if the seek fails. A failed seek ends the worker (lw_io.seek), and the next
+ * worker begins at the committed offset. */
 bool trouble_seek(struct world *w, struct sim_worker *me) {
     if (!w->faults_on || w->f->seeks <= 0 || rnd_unit(w) >= 0.1 * w->f->seeks) return false;
     trace(w, "worker %d: a seek fails", me->index);
@@ -40,7 +45,8 @@ bool trouble_seek(struct world *w, struct sim_worker *me) {
     return true;
 }
 
-/* Returns true while a record keeps its handler busy, so that the watermark stands still while later records finish. */
+/* Returns true while a record keeps its handler busy. The watermark then stands still while
+ * later records finish. */
 bool trouble_lingers(struct world *w, const struct exec *x) {
     if (!w->faults_on || !w->f->linger) return false;
     return x->job->offset % w->f->linger == 0 && rnd_unit(w) < 0.9;
@@ -52,7 +58,8 @@ static bool carries_repair(const struct world *w, const struct pipe *p) {
     return false;
 }
 
-/* Breaks a connection at the worst moment: only part of what a repair writes back has arrived. */
+/* Breaks a connection at the worst moment, when only a part of what a repair writes back has
+ * arrived. */
 bool trouble_cut_repair(struct world *w) {
     if (rnd_unit(w) >= 0.05 * w->f->cut_repairs) return false;
     for (int i = 0; i < w->n_pipes; i++) {
@@ -65,7 +72,8 @@ bool trouble_cut_repair(struct world *w) {
     return false;
 }
 
-/* Most of the fleet dies and most of Redis is wiped at once, as when a cluster restarts. The next owners know only what Kafka knows. */
+/* Most of the fleet dies and most of Redis is wiped at once, as when a cluster restarts. The
+ * next owners know only what Kafka knows. */
 bool trouble_disaster(struct world *w) {
     if (rnd_unit(w) >= 0.0005 * w->f->disaster) return false;
     trace(w, "a disaster");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The things between the workers and Redis: the servers of each shard, the pipelines under way to them, which can break at any
- * place, and the connections of the renewer and of the hints. Dead letters are checked here, when a settle is executed. */
+/* Simulates what is between the workers and Redis: the servers of each shard, the pipelines
+ * under way to them, which can break at any place, and the connections of the renewer and of the
+ * hints. Dead letters are checked here, when a settle is executed. */
 #include "tests/sim/world/world.h"
 
 #include "tests/sim/world/bytes.h"
@@ -84,7 +85,7 @@ bool finished_in(const struct server *s, const char *tp, int64_t offset) {
     return state_in(s, tp, offset) >= LW_STATE_DONE;
 }
 
-/* Collects the messages that become dead letters when one settle is executed. */
+/* The messages that become dead letters when one settle is executed. */
 struct dying {
     int n, item[256], part[256];
     int64_t offset[256], replay[256];
@@ -122,7 +123,8 @@ static int64_t dead_letters(const struct server *s) {
     return n;
 }
 
-/* Returns true if the message is dead now. A script that failed in the middle gives no answer, so the function reads the mark. */
+/* Returns true if the message is dead now. A script that failed in the middle gives no answer,
+ * so the function reads the mark. */
 static bool has_died(const struct server *s, const struct dying *d, int i, const redisReply *r, bool torn) {
     if (torn) return finished_in(s, d->tp[i], d->offset[i]);
     return r->type == REDIS_REPLY_ARRAY && r->element[1]->str[d->item[i]] != LW_SETTLED_STALE;
@@ -196,7 +198,8 @@ struct pipe *wire_open(struct world *w, int worker, int shard) {
     return NULL;
 }
 
-/* Ends a connection. Commands that have not executed yet may still execute later, or never. */
+/* Ends a connection. Commands that have not been executed yet may still be executed later, or
+ * never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
     if (p->busy) return; /* step_deliver is delivering an answer of this pipeline, and will remove it */
@@ -310,7 +313,7 @@ void step_deliver(struct world *w, struct sim_worker *me) {
         while (p->delivered < p->done && me->conn[s] == conn) {
             bool last = p->delivered + 1 == p->n;
             redisReply *r = p->reply[p->delivered++];
-            if (last) p->live = false; /* set first, because this answer may make the worker send its next pipeline */
+            if (last) p->live = false; /* set before the answer is delivered, because it may make the worker send its next pipeline */
             p->busy = true;
             lw_worker_reply(me->lw, s, r);
             p->busy = false;

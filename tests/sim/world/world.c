@@ -60,7 +60,7 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
     }
 }
 
-/* Starts the next message of a hold, or gives it back if the lease is over. */
+/* Starts the next message of a hold, or gives the message back if the lease is over. */
 static void go_on(struct sim_worker *me, struct lw_job *next) {
     struct lw_job_lease *lease = next->lease;
     if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {
@@ -73,7 +73,8 @@ static void go_on(struct sim_worker *me, struct lw_job *next) {
     }
 }
 
-/* Starts the next message of a hold on the same thread, or puts it at the end of the pool's queue. */
+/* Starts the next message of a hold on the same thread, or puts the message at the end of the
+ * pool's queue. */
 static void follow(struct sim_worker *me, struct lw_job *next) {
     struct world *w = me->world;
     if (w->f->pool && rnd_below(w, 3) == 0)
@@ -117,8 +118,9 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     if (next) follow(me, next);
 }
 
-/* Returns the last digit of the message's offset, which decides what happens to its dead letter: with 0 the letter is always too
- * large for the producer, and with 8 the topic never accepts it. With any other digit, the topic accepts the letter in the end. */
+/* Returns the last digit of the message's offset, which decides what happens to its dead letter.
+ * If the digit is 0, the letter is always too large for the producer. If it is 8, the topic
+ * never accepts the letter. Otherwise, the topic accepts the letter in the end. */
 static char last_digit(const struct lw_dead_letter *l) {
     const struct lw_bytes origin = l->headers[l->n_headers - 3].value;
     return origin.n ? origin.p[origin.n - 1] : '?';
@@ -222,7 +224,7 @@ void world_kill(struct world *w, struct sim_worker *me, int ms) {
 /* --- faults ------------------------------------------------------------------------------------------------------------------------ */
 
 void world_snapshot(struct world *w, int s) {
-    if (w->slot[s].moving) return; /* while a slot moves, a copy of one node would lack the keys that are on the other */
+    if (w->slot[s].moving) return; /* while a slot moves, a copy of one node would lack the keys that are on the other node */
     store_close(w->snap[s]);
     w->snap[s] = store_copy(w->master[s]->store);
 }
@@ -250,8 +252,9 @@ static void fail_over(struct world *w, int s) {
 /* Returns true while the worker is within lw_worker_revoke(). */
 bool world_revoking(const struct world *w, const struct sim_worker *me) { return w->revoke.on && w->revoke.worker == me->index; }
 
-/* The server becomes a replica of one that lacks some writes, and is promoted again before any worker can connect. Calls that were under
- * way never execute, because the server refused them while it was a replica. */
+/* Makes the server a replica of a server that lacks some writes, and promotes it again before
+ * any worker can connect. Calls that were under way are never executed, because the server
+ * refused them while it was a replica. */
 static void fail_back(struct world *w, int s) {
     trace(w, "shard %d fails over and back", s);
     rules_lost_data(w);
@@ -438,7 +441,8 @@ static void set_up(struct world *w) {
         part->n = w->o->records;
         part->committed = -1;
         part->owner = -1;
-        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment must end among the records */
+        int64_t at =
+            LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* offsets are chosen so that a segment ends among the records */
         for (int i = 0; i < part->n; i++) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
@@ -482,7 +486,7 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
     if (setjmp(w->out) == 0) {
         set_up(w);
         for (int i = 0; i < o->steps; i++) world_step(w);
-        w->faults_on = false; /* oracle O6: once faults stop, everything gets done */
+        w->faults_on = false; /* oracle O6: once faults stop, everything must get done */
         operator_rest(w);
         if (f->move > 0) cluster_rest(w);
         trace(w, "faults stop");

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated world of the lane protocol: the real worker logic (consumer/) and the real scripts on fake Redis servers (store.h) and a
- * fake Kafka, under a virtual clock, with random faults and with oracles that see everything. It began as a port of
- * model/lanes_full.py, with the same faults and oracles.
+/* The simulated world of the lane protocol: the real worker logic (consumer/) and the real
+ * scripts on fake Redis servers (store.h) and a fake Kafka, under a virtual clock, with random
+ * faults and with oracles that see everything. The world began as a port of
+ * tests/model/lanes_full.py, with the same faults and oracles.
  *
- * One seed is one run, the same on every machine. A violation ends the run with a text (world_bad). */
+ * One seed is one run, the same on every machine. A violation ends the run with a text
+ * (world_bad). */
 #ifndef LW_SIM_WORLD_H
 #define LW_SIM_WORLD_H
 
@@ -25,10 +27,10 @@ struct faults {
     double attach, failback; /* rate at which a replica is attached (harmless); rate of failovers to a replica and back */
     bool back;               /* the clock may also jump back */
     int split_ms;
-    /* How the world runs. In each of the following fields, 0 stands for the usual value. */
+    /* The options of a world. In each of the following fields, 0 stands for the usual value. */
     int pace;           /* factor by which the clock is faster, so that calls, handlers and renewals take longer, compared with the TTL */
     int idle;           /* how many of ten chances to end a handler or to renew a lease are missed */
-    int sparse;         /* average difference between the offsets of neighbouring records; a large one ends many segments */
+    int sparse;         /* average difference between the offsets of neighbouring records; if it is large, many segments end */
     double churn;       /* factor by which rebalances are more frequent */
     bool deaf;          /* a worker learns late that it lost a partition */
     bool lag;           /* replicas lack many of the last writes */
@@ -36,7 +38,7 @@ struct faults {
     bool pool;          /* a follower may have to wait in the pool's queue before it starts */
     bool big;           /* some messages are large, so few are granted at once, and workers often ask for more */
     bool tight;         /* bounds in bytes are so low that messages of some thousand bytes reach them (bytes.h) */
-    bool prompt;        /* a handler always stops at its deadline, so every key's last effect is checked */
+    bool prompt;        /* a handler always stops at its deadline, so the oracles check every key's last effect */
     int max_run;        /* lock.max_run; 0 stands for 3 */
     bool trials;        /* the operator only makes trials, because after a wipe no oracle can check replays and drops */
     bool drop;          /* queue.on_busy drop; records are written during the run */
@@ -45,7 +47,7 @@ struct faults {
     bool poison;        /* some messages crash their worker, and its supervisor makes suspects of the messages in its handlers */
     bool stubborn;      /* some messages are given back under a live lease, for a while */
     double operate;     /* rate at which an operator pauses, breaks, drops, replays and tries (operator.h) */
-    int ttl_ms;         /* lock.ttl_ms; 0: TTL_MS. With a long one, much happens during a quarantine */
+    int ttl_ms;         /* lock.ttl_ms; 0: TTL_MS. With a long TTL, much happens during a quarantine */
     int longer;         /* factor by which lock.ttl_ms of worker 1 is longer; 0: the same */
     int repairs;        /* ranges per repair call; 0: as many as the program sends */
     int linger;         /* records whose offset is a multiple of this number keep their handler busy for long; 0: none */
@@ -79,7 +81,7 @@ struct mutation { /* a change to a script's text when a worker loads it */
 /* Runs one seed. Returns NULL if nothing was violated, else a text that describes the violation, in static memory. */
 const char *world_run(uint64_t seed, const struct faults *f, const struct options *o, const struct mutation *m, struct lw_counts *totals);
 
-/* --- between the files of the world --- */
+/* --- between the files of the world ----------------------------------------------------------- */
 
 struct pipe { /* commands under way on one connection */
     struct server *srv;
@@ -98,7 +100,7 @@ struct server {
     struct store *store;
     int64_t skew_ms, until_ms; /* until_ms: when an old master stops serving clients; -1: the server is the master */
     int shard;
-    char id[41]; /* in a cluster the id of the node */
+    char id[41]; /* id of the node, if the server is in a cluster */
     int config_epoch;
     bool slave;
 };
@@ -135,7 +137,7 @@ struct sim_part {
     char meta[4200];
     int owner; /* index of the worker that owns the partition; -1: none */
     uint32_t gen;
-    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* done: the record was done at least once; dead: it is a dead letter */
+    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* done: the record was done at least once; dead: the record is a dead letter */
     bool stored[MAX_RECORDS];
 };
 
@@ -146,16 +148,16 @@ struct sim_worker {
     char id[40];
     int64_t dead_until_ms;
     bool joined;
-    int conn[SHARDS]; /* number of the connection; 0: none */
+    int conn[SHARDS]; /* number of the worker's connection to each shard; 0: none */
     struct server *srv[SHARDS];
     bool connecting[SHARDS], want[SHARDS];
     char ready[SHARDS][80], claimed[SHARDS][160];
-    uint32_t gen[PARTS]; /* generation of each partition; 0: the worker believes that it does not own it */
+    uint32_t gen[PARTS]; /* generation of each partition; 0: the worker believes that it does not own the partition */
     int pos[PARTS];      /* index of the next record to read */
     bool hold[PARTS];
     int64_t begun[PARTS]; /* offset that the group had committed when the partition was assigned */
     bool was_read[PARTS]; /* the partition's states in Redis have been read since the partition was assigned */
-    bool ending;          /* the worker reported that it cannot go on */
+    bool ending;          /* the worker reported that it cannot continue */
     struct {
         uint32_t gen;
         int64_t offset;
@@ -181,7 +183,7 @@ struct world {
     const struct faults *f;
     const struct options *o;
     const struct mutation *mutation;
-    struct lw_config config, longer; /* longer: the configuration of worker 1, if that has a TTL of its own */
+    struct lw_config config, longer; /* longer: the configuration of worker 1, if worker 1 has a TTL of its own */
     struct lw_counts counts;
     struct sim_worker w[WORKERS];
     struct sim_part part[PARTS];
@@ -198,7 +200,7 @@ struct world {
     int n_exec;
     struct revoke revoke;
     struct errors errors[SHARDS];
-    /* the oracles remember these facts */
+    /* The oracles remember the following facts. */
     uint64_t fence_seen[KEYS], store_fence[KEYS];
     struct {
         int part, index;
@@ -217,7 +219,7 @@ struct world {
     char bad[512];
 };
 
-/* world.c defines these */
+/* world.c defines the following functions. */
 void trace(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void world_bad(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 uint64_t rnd(struct world *w);
@@ -230,7 +232,7 @@ void world_snapshot(struct world *w, int shard); /* makes the shard's replica a 
 const struct lw_config *world_config(const struct world *w, const struct sim_worker *me);
 bool world_revoking(const struct world *w, const struct sim_worker *me); /* returns true while the worker is within lw_worker_revoke() */
 
-/* trouble.c defines these */
+/* trouble.c defines the following functions. */
 bool trouble_begin(struct world *w);
 bool trouble_commit(struct world *w, bool *taken);
 bool trouble_look(struct world *w);
@@ -240,43 +242,45 @@ bool trouble_disaster(struct world *w);
 bool trouble_seek(struct world *w, struct sim_worker *me);
 bool trouble_lingers(struct world *w, const struct exec *x);
 
-/* errors.c defines these */
+/* errors.c defines the following functions. */
 bool errors_begin(struct world *w);
 bool errors_meant(const char *text); /* returns true if errors.c made this error reply, and not the fake server */
 bool errors_full(const struct world *w, int shard);
-redisReply *errors_refuse(struct world *w, const struct server *s, const char *command); /* NULL: the server runs the command */
+redisReply *errors_refuse(struct world *w, const struct server *s, const char *command); /* returns NULL if the server runs the command */
 void errors_tear(struct world *w, struct server *s);
-void torn_look(struct world *w, const struct server *s); /* torn.c: checks a shard after a script failed in the middle */
+void torn_look(struct world *w, const struct server *s); /* defined in torn.c: checks a shard after a script failed in the middle */
 
-/* cluster.c defines these */
+/* cluster.c defines the following functions. */
 void cluster_open(struct world *w);
 redisReply *cluster_nodes(struct world *w, const struct server *s);
 bool cluster_meant(const char *text); /* returns true if the error says that the slot or a key is on another node */
 void cluster_failed_over(struct world *w, struct server *old, struct server *fresh);
 bool cluster_fault(struct world *w);
 void cluster_rest(struct world *w);
-void cluster_judge(struct world *w); /* called at the end of a run; checks that planned moves ended no epoch */
+void cluster_judge(struct world *w); /* checks, at the end of a run, that planned moves ended no epoch */
 struct server *cluster_find(struct world *w, int shard);
 
-/* vanish.c defines this */
+/* vanish.c defines the following function. */
 void lane_vanishes(struct world *w, int shard, int key, bool marks);
 
-/* dump.c defines this */
+/* dump.c defines the following function. */
 void world_dump(const struct world *w);
 
-/* wire.c: servers, pipelines, connections. Functions named step_ do one thing for a worker, or (step_wire) for a pipeline */
+/* wire.c defines the following functions: servers, pipelines, connections. Each function whose
+ * name begins with step_ does one thing for a worker; step_wire does one for a pipeline. */
 struct server *server_new(struct world *w, struct store *st, int shard); /* takes over the store */
 bool serves(struct world *w, const struct server *s);                    /* returns false if an old master has stopped serving clients */
 redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len);
-int state_in(const struct server *s, const char *tp, int64_t offset); /* the mark of an offset; 0: it has none */
+int state_in(const struct server *s, const char *tp, int64_t offset); /* returns the mark of an offset; 0: the offset has no mark */
 bool finished_in(const struct server *s, const char *tp, int64_t offset);
-/* Returns the text of a script, changed by the run's mutation if that is one of this script. The text is valid until the next call. */
+/* Returns the text of a script, changed by the run's mutation if the mutation is one of this
+ * script. The text is valid until the next call. */
 const char *wire_mutated(struct world *w, const char *text);
-struct pipe *wire_open(struct world *w, int worker, int shard);    /* the worker's pipeline under way; NULL: none */
-void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* breaks the worker's connection, and the worker notices that */
+struct pipe *wire_open(struct world *w, int worker, int shard);    /* returns the worker's pipeline under way, or NULL */
+void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* breaks the worker's connection; the worker notices the break */
 void wire_drop(struct world *w, struct sim_worker *me);            /* ends all connections of a dead worker */
 void wire_refuse(struct world *w, const struct server *srv);       /* makes sure that commands of broken connections never execute */
-void wire_close(struct world *w);                                  /* ends all pipelines with the run */
+void wire_close(struct world *w);                                  /* ends all pipelines at the end of the run */
 void wire_send(void *ctx, int shard, const struct lw_commands *c); /* implements a call of lw_io, like the next two */
 void wire_connect(void *ctx, int shard);
 void wire_hints(void *ctx, int shard, const char *ready, const char *claimed, bool want);
@@ -284,16 +288,16 @@ void step_connect(struct world *w, struct sim_worker *me);
 void step_deliver(struct world *w, struct sim_worker *me);
 void step_renew(struct world *w, struct sim_worker *me);
 void step_hints(struct world *w, struct sim_worker *me);
-bool step_wire(struct world *w); /* executes one command somewhere; returns false if none was under way */
+bool step_wire(struct world *w); /* executes one command on any server; returns false if none was under way */
 
-/* kafka.c defines these */
-int key_of_name(struct lw_bytes key); /* returns the number of the key; -1: no record has it */
+/* kafka.c defines the following functions. */
+int key_of_name(struct lw_bytes key); /* returns the number of the key, or -1 if no record has this key */
 void kafka_assign(struct world *w, struct sim_worker *me, int p);
 void kafka_rebalance(struct world *w);
 void step_poll(struct world *w, struct sim_worker *me);
 void step_commits(struct world *w, struct sim_worker *me); /* answers the commits that the worker has sent */
-void step_look(struct world *w, struct sim_worker *me);    /* gives the worker the group's commits, for which it asked */
-bool kafka_look(void *ctx);                                /* implements a call of lw_io, like all below */
+void step_look(struct world *w, struct sim_worker *me);    /* gives the worker the group's commits, which the worker had requested */
+bool kafka_look(void *ctx);                                /* implements a call of lw_io, like all functions below */
 void kafka_hold(void *ctx, uint32_t gen, bool hold);
 int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
 int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
@@ -301,21 +305,22 @@ bool kafka_commit_busy(void *ctx);
 int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
 int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
 
-/* revoke.c defines these */
+/* revoke.c defines the following functions. */
 void revoke_parts(struct world *w, struct sim_worker *me, const bool *part, bool lost);
 void revoke_pump(void *ctx, int64_t max_ms); /* implements lw_io.pump */
 void revoke_started(struct world *w, int worker, const struct lw_job *job);
 
-/* oracle.c defines these */
+/* oracle.c defines the following functions. */
 void oracle_start(struct world *w, struct exec *x);
 /* Returns the actual outcome of the handler: `wish`, or LW_BACK if the store refuses the fence. */
 enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome wish);
-/* Called after a worker checked its leases. A handler that runs in the last third of its lease must have been cancelled. */
+/* Checks, after a worker checked its leases, that no handler runs in the last third of its
+ * lease; the worker must have cancelled it. */
 void oracle_fenced(struct world *w, const struct sim_worker *me);
 void oracle_died(struct world *w, int part, int64_t offset);
 void oracle_commit(struct world *w, int part, int64_t offset);
 void oracle_end(struct world *w);
-int record_at(const struct sim_part *p, int64_t offset); /* returns the record's index; -1: no record has the offset */
+int record_at(const struct sim_part *p, int64_t offset); /* returns the record's index, or -1 if no record has the offset */
 bool below(const struct sim_part *p, int index, int64_t offset);
 
 #endif
