@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands of the program, in the order of `latchwork --help`. */
+/* Lists the commands of the program, in the order of `latchwork --help`. */
 #ifndef LW_CLI_COMMANDS_H
 #define LW_CLI_COMMANDS_H
 

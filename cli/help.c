@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the help of a command or a verb from its table, in lines of at most CLI_WIDTH columns. */
+/* Makes the help of a command or a verb from the command's table, in lines of at most CLI_WIDTH columns. */
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -108,8 +108,8 @@ static void usage(const struct cli_command *c, const struct cli_verb *v, struct 
 
 /* ---- the parts ---- */
 
-/* Adds a text. Paragraphs are broken into lines of at most CLI_WIDTH columns. A line that begins with four spaces is copied without the
- * first two. */
+/* Adds a text to the help. Paragraphs are broken into lines of at most CLI_WIDTH columns. A line that begins with four spaces is copied
+ * without the first two. */
 static void about(struct lw_buf *out, const char *text) {
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
@@ -161,8 +161,8 @@ static void option(struct lw_buf *out, const struct cli_option *o, size_t column
     lw_buf_free(&text);
 }
 
-/* Returns true if the help lists the option. The help of a verb lists what the verb takes; the help of a command with verbs lists only what
- * every verb takes. */
+/* Returns true if the help lists the option. The help of a verb lists the options that the verb takes; the help of a command with verbs
+ * lists only the options that every verb takes. */
 static bool shown(const struct cli_command *c, const struct cli_verb *v, const struct cli_option *o) {
     return v || !c->n_verbs ? cli_takes(v, o->verbs) : !o->verbs;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `latchwork queue` and `latchwork dead` share: the table of their options, most of which both
- * commands have, and a function that connects to the shards and runs a verb. */
+/* Declares what `latchwork queue` and `latchwork dead` share: the table of their options, most of which both commands have, and a function
+ * that connects to the shards and runs a verb. */
 #ifndef LW_CLI_OPERATORS_H
 #define LW_CLI_OPERATORS_H
 
 #include "cli/options.h"
 #include "ops/ops.h"
 
-/* One bit per verb, for the table of options. */
+/* Gives each verb one bit, which the table of options uses. */
 enum {
     QUEUE_LS = 1 << 0,
     QUEUE_SHOW = 1 << 1,
@@ -34,6 +34,6 @@ struct operator_args {
 
 extern const struct cli_option operator_options[];
 extern const struct cli_status operator_statuses[];
-int operators_run(void *args); /* args is a struct operator_args */
+int operators_run(void *args); /* `args` points to a struct operator_args */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses a command line by the table of its command. */
+/* Parses a command line with the table of its command. */
 #include "cli/options.h"
 
 #include "base/nearest.h"
@@ -17,12 +17,12 @@
 /* LONG_BASE: getopt's values of long options begin here, above every letter */
 enum { OPTIONS_MAX = 64, LONG_BASE = 256, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
 
-/* The state of one run of cli_parse(). */
+/* Holds the state of one run of cli_parse(). */
 struct parse {
     const struct cli_command *c;
     struct cli_args *args;
     bool help;
-    bool seen[OPTIONS_MAX]; /* true for each row that was given */
+    bool seen[OPTIONS_MAX]; /* one element per row of the table: true if the option was given */
 };
 
 /* ---- misuse ---- */
@@ -134,8 +134,7 @@ static int take(struct parse *p, const struct cli_option *o) {
 
 /* ---- getopt ---- */
 
-/* Converts the rows for getopt. The value of a long option is LONG_BASE plus the number of its
- * row. */
+/* Converts the rows of the table for getopt. The value of a long option is LONG_BASE plus the number of its row. */
 static void for_getopt(const struct cli_command *c, struct option longs[OPTIONS_MAX + 2], char shorts[2 * OPTIONS_MAX + 4]) {
     char *s = shorts;
     size_t n = 0;
@@ -160,9 +159,9 @@ static int row_of(const struct cli_command *c, int opt) {
     return row;
 }
 
-/* Finds the verb before anything is parsed, so that error texts can name it. This first pass works on a copy of the arguments, because
- * getopt moves options to the front. In a changed array, the second pass could take another argument as the value of an option whose value
- * is missing. */
+/* Finds the verb before anything else is parsed, so that error texts can name the verb. This first pass works on a copy of the arguments,
+ * because getopt moves options to the front. If the original array were changed, the second pass could take another argument as the value
+ * of an option whose value is missing. */
 static void look_for_verb(struct parse *p, int argc, char **argv, const struct option *longs, const char *shorts) {
     char **copy = lw_alloc(((size_t)argc + 1) * sizeof *argv);
     memcpy(copy, argv, (size_t)argc * sizeof *argv);
@@ -264,8 +263,7 @@ static void begin(const struct cli_command *c, struct cli_args *args) {
         if (o->kind == CLI_NUMBER || o->kind == CLI_DURATION) *(int64_t *)(void *)((char *)args + o->at) = o->initial;
 }
 
-/* Cuts off what follows --, which is the command that a verb starts. Returns the number of
- * arguments before it. */
+/* Cuts off the arguments behind --, which are the command that a verb starts. Returns the number of arguments in front of --. */
 static int cut_tail(const struct cli_command *c, int argc, char **argv, struct cli_args *args) {
     bool any = false;
     for (size_t i = 0; i < c->n_verbs; i++) any |= c->verbs[i].tail;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line. A command is a table of verbs, options and texts. Parsing, --help, errors about wrong usage, completion, the man pages
- * and doc/reference/commands.md all read that table, so a new option needs only one row.
+/* Parses the command line. A command is a table of verbs, options and texts. Parsing, --help, errors about wrong usage, completion, the man
+ * pages and doc/reference/commands.md all read that table, so a new option needs only one row.
  *
  *     main --> cli_main --> cli_parse --> the command's run() --> the verb's function
  *
@@ -16,40 +16,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CLI_FAILED = 1, CLI_USAGE = 2 }; /* exit statuses */
+enum { CLI_FAILED = 1, CLI_USAGE = 2 }; /* the exit statuses of commands that fail, and of wrong usage */
 enum { CLI_SET_MAX = 256, CLI_WIDTH = 80, CLI_NAME_MAX = 32 };
 
-/* The kinds of values that an option may have, and how each is stored. */
+/* Lists the kinds of values that an option may have, and how each kind is stored. */
 enum cli_kind {
-    CLI_FLAG,     /* no value; stored as bool */
-    CLI_TEXT,     /* any text; stored as const char * */
-    CLI_WORD,     /* one of the words of `metavar`, as in "age|size"; stored as const char * */
-    CLI_NUMBER,   /* a number from min to max; stored as int64_t */
-    CLI_DURATION, /* "90s", "15m", from min to max; stored as int64_t, in ms */
-    CLI_RATE,     /* "5" or "5/s", above 0; stored as double, per second */
-    CLI_LIST,     /* may be given `max` times; stored as const char *[max], with their number at `count` */
-    CLI_SET       /* PATH=VALUE, or VALUE alone if `path` is set; may be given CLI_SET_MAX times; stored as struct lw_override[], with their
-                     number at `count` */
+    CLI_FLAG,     /* the option has no value; stored as bool */
+    CLI_TEXT,     /* the value is any text; stored as const char * */
+    CLI_WORD,     /* the value is one of the words of `metavar`, as in "age|size"; stored as const char * */
+    CLI_NUMBER,   /* the value is a number from min to max; stored as int64_t */
+    CLI_DURATION, /* the value is a duration from min to max, such as "90s" or "15m"; stored as int64_t, in ms */
+    CLI_RATE,     /* the value is a rate above 0, such as "5" or "5/s"; stored as double, per second */
+    CLI_LIST,     /* the option may be given `max` times; stored as const char *[max], with the number of values at `count` */
+    CLI_SET       /* the value is PATH=VALUE, or VALUE alone if `path` is set; the option may be given CLI_SET_MAX times; stored as struct
+                     lw_override[], with the number of values at `count` */
 };
 
 enum cli_need {
     CLI_OPTIONAL,
     CLI_REQUIRED, /* parsing fails if the option is missing */
-    CLI_SPOKEN    /* `words` of the command or verb already names the option, so it is not added to the usage line */
+    CLI_SPOKEN    /* the usage line does not get the option, because `words` of the command or verb already names it */
 };
 
 struct cli_option {
     const char *name; /* name without the leading -- */
-    char brief;       /* letter of the short form, 'c' for -c; 0: none */
+    char brief;       /* letter of the short form, such as 'c' for -c; 0: there is no short form */
     enum cli_kind kind;
     enum cli_need need;
-    const char *metavar; /* name of the value in help texts: "FILE" */
+    const char *metavar; /* name of the value in help texts, such as "FILE" */
     const char *help;    /* help text: a noun phrase or an imperative, without a full stop */
-    const char *dflt;    /* the default as it is shown; NULL: not shown */
-    unsigned verbs;      /* bits of the verbs that take the option; 0: all */
-    size_t at, count;    /* offsets of the value and of the count in the command's arguments */
-    int64_t initial;     /* value of a number or duration that is not given */
-    int64_t min, max;    /* limits of the value; max 0: no limit */
+    const char *dflt;    /* the default value as the help shows it; NULL: the help shows no default */
+    unsigned verbs;      /* bits of the verbs that take the option; 0: all verbs */
+    size_t at, count;    /* offsets at which the value and the number of values are stored in the command's arguments */
+    int64_t initial;     /* value that a number or duration has if the option is not given */
+    int64_t min, max;    /* limits of the value; if max is 0, there is no upper limit */
     const char *path;    /* for CLI_SET: the configuration key that VALUE sets */
 };
 
@@ -59,53 +59,53 @@ struct cli_args;
 struct cli_verb {
     const char *name;
     unsigned bit;                  /* the verb's bit in cli_option.verbs */
-    const char *words;             /* arguments behind the verb, as the usage line shows them: "KEY..." */
-    int min_words, max_words;      /* number of arguments; max -1: any number */
-    bool tail;                     /* takes a command line behind -- */
-    bool ids;                      /* for queue and dead: the arguments are IDs of messages */
+    const char *words;             /* arguments behind the verb, as the usage line shows them, such as "KEY..." */
+    int min_words, max_words;      /* limits of the number of arguments; if max_words is -1, any number is allowed */
+    bool tail;                     /* the verb takes a command line behind -- */
+    bool ids;                      /* for verbs of queue and dead: the arguments are IDs of messages */
     const char *help;              /* help text: an imperative, without a full stop */
-    int (*operate)(struct ops *o); /* for queue and dead; returns the exit status */
-    int (*run)(const void *args);  /* for all other commands; returns the exit status */
+    int (*operate)(struct ops *o); /* function of a verb of queue or dead; returns the exit status */
+    int (*run)(const void *args);  /* function of a verb of any other command; returns the exit status */
 };
 
 struct cli_status {
     const char *code; /* "0", "126, 127" */
     const char *means;
-    unsigned verbs; /* bits of the verbs that may end with this status; 0: all */
+    unsigned verbs; /* bits of the verbs that may end with this status; 0: all verbs */
 };
 
 struct cli_command {
     const char *name;
     const char *summary; /* the command's line in `latchwork --help` */
-    const char
-        *about; /* text of the help: paragraphs, with a blank line between them; lines that begin with four spaces stay as they are */
-    const char *const *usage; /* the usage lines without the name, ended by NULL; NULL: derived from the options */
-    const char *words;        /* arguments of a command without verbs, as in struct cli_verb */
+    const char *about; /* text of the help: paragraphs with a blank line between them; lines that begin with four spaces are not changed */
+    const char *const
+        *usage; /* the usage lines without the command's name, ended by NULL; if `usage` is NULL, the lines are made from the options */
+    const char *words; /* arguments of a command without verbs, as in struct cli_verb */
     int max_words;
     const struct cli_verb *verbs;
     size_t n_verbs;
-    const struct cli_option *options;  /* ended by a row without a name; every command also has --help */
-    const char *const *examples;       /* command lines without "latchwork NAME"; ended by NULL */
+    const struct cli_option *options;  /* the options, ended by a row without a name; every command also has --help */
+    const char *const *examples;       /* example command lines without "latchwork NAME", ended by NULL */
     const struct cli_status *statuses; /* exit statuses, ended by a row without a code */
     size_t args_size;
-    int (*run)(void *args); /* returns the exit status; NULL: this version lacks the command */
-    bool hidden;            /* only for those who build the program; not listed in `latchwork --help` */
+    int (*run)(void *args); /* runs the command and returns the exit status; NULL: this version lacks the command */
+    bool hidden;            /* the command is only for people who build the program, and `latchwork --help` does not list it */
 };
 
-/* Arguments that every command may have. The strings belong to argv. */
+/* Holds the arguments that every command may have. The strings belong to argv. */
 struct cli_args {
     const struct cli_command *command;
-    const struct cli_verb *verb; /* the chosen verb; NULL: the command has none */
+    const struct cli_verb *verb; /* the chosen verb; NULL: the command has no verbs */
     const char *config;
     struct lw_override set[CLI_SET_MAX];
     size_t n_set;
     bool json;
-    char **words; /* arguments behind the verb */
+    char **words; /* the arguments behind the verb */
     int n_words;
-    char **tail; /* the command behind --, ended by NULL; set only if the verb takes it */
+    char **tail; /* the command behind --, ended by NULL; set only if the verb takes a command */
 };
 
-/* Rows of options that most commands have. */
+/* Defines rows for options that most commands have. */
 #define CLI_CONFIG_OPTION                                                                                                              \
     {                                                                                                                                  \
         .name = "config", .brief = 'c', .kind = CLI_TEXT, .need = CLI_REQUIRED, .metavar = "FILE", .help = "the configuration (JSON)", \
@@ -121,35 +121,33 @@ struct cli_args {
     { .name = "json", .kind = CLI_FLAG, .help = text, .verbs = mask, .at = offsetof(struct cli_args, json) }
 #define CLI_JSON_OPTION(text) CLI_JSON_VERBS_OPTION(text, 0)
 
-/* Runs the program: finds the command in argv[1], parses the rest, runs it. Returns the exit
- * status. */
+/* Runs the program: finds the command in argv[1], parses the other arguments, and runs the command. Returns the exit status. */
 int cli_main(const struct cli_command *const *commands, size_t n, int argc, char **argv);
-/* Runs one command: parses its arguments, and prints its help or runs it. argv[0] is the command's name.
- * Returns the exit status. */
+/* Runs one command: parses its arguments, and then prints its help or runs it. argv[0] is the command's name. Returns the exit status. */
 int cli_call(const struct cli_command *c, int argc, char **argv);
-/* Parses the arguments into args, which must be args_size bytes of zeros. Returns -1 if the command may run; otherwise help or an
- * error was printed, and the exit status is returned. */
+/* Parses the arguments into `args`, which must be args_size bytes of zeros. Returns -1 if the command may run. Otherwise the function has
+ * printed help or an error, and returns the exit status. */
 int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_args *args);
 /* Prints on stderr what is wrong with the command line and how to get help. Returns CLI_USAGE. */
 int cli_misuse(const struct cli_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Returns `status`. If stdout could not be written, reports that and returns CLI_FAILED. */
+/* Returns `status`. But if stdout could not be written, reports the failure and returns CLI_FAILED. */
 int cli_written(const struct cli_args *a, int status);
-/* Loads the configuration of -c and --set and checks its handler section. If it returns NULL, every problem is on stderr;
- * end with CLI_USAGE. */
+/* Loads the configuration of -c and --set and checks its handler section. If a problem is found, writes every problem to stderr and returns
+ * NULL; the caller must then end with CLI_USAGE. */
 struct lw_config *cli_config(const struct cli_args *a);
 
 /* --- what the help and the pages show (help.c) -------------------------------------------------------------------------------------- */
 
 bool cli_takes(const struct cli_verb *v, unsigned verbs); /* returns true if the verb is among `verbs`, or if v is NULL */
 /* Returns true if the option belongs to the command. Two commands may share a table, in which some rows are only for verbs of the other
- * one. */
+ * command. */
 bool cli_has(const struct cli_command *c, const struct cli_option *o);
 /* Adds the usage line without a line break: "latchwork lock show KEY [--set-ttl MS]". '\1' stands for each space at which no
  * line may be broken. */
 void cli_usage(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out);
-/* Adds the names of these verbs: "a, b or c", with the conjunction before the last. */
+/* Adds the names of these verbs, as in "a, b or c", with the conjunction before the last name. */
 void cli_verb_names(const struct cli_command *c, unsigned verbs, const char *conjunction, struct lw_buf *out);
-/* Adds the words of `text` in lines of at most CLI_WIDTH columns. The first line begins at `column`, the others at `indent`. */
+/* Adds the words of `text` in lines of at most CLI_WIDTH columns. The first line begins at `column`, all other lines at `indent`. */
 void cli_wrap(struct lw_buf *out, const char *text, size_t column, size_t indent);
 /* Adds the whole help of a command, or of one of its verbs. */
 void cli_help(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork check`. */
+/* Implements the command `latchwork check`. */
 #include "cli/check/check.h"
 
 #include "cli/check/acl.h"
@@ -13,7 +13,7 @@
 struct check_args {
     struct cli_args cli;
     bool connect, reference, reference_metrics, metric_names;
-    const char *acl, *whose; /* values of --acl and --for */
+    const char *acl, *whose; /* the values of --acl and --for */
 };
 
 static const struct cli_option options[] = {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork check`, and a function with which every command loads a configuration
- * and checks its handler section. */
+/* Declares the command `latchwork check`, and a function with which every command loads a configuration and checks its handler section. */
 #ifndef LW_CLI_CHECK_CHECK_H
 #define LW_CLI_CHECK_CHECK_H
 
@@ -9,7 +8,7 @@
 
 extern const struct cli_command cli_check;
 
-/* Checks the handler section as its type requires; an unknown type is a problem, too. */
+/* Checks the handler section as the handler's type requires; an unknown type is a problem, too. */
 void lw_config_check_handler(const struct lw_config *c, struct lw_problems *problems);
 /* Calls lw_config_load() and checks the handler section, so that all problems are reported at
  * once. */

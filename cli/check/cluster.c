@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that a cluster serves every slot, that masters have replicas, and how the shards are spread over the masters. */
+/* Checks whether a cluster serves every slot and whether masters have replicas, and shows how the shards are spread over the masters. */
 #include "base/redis/slot.h"
 #include "cli/check/servers.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A master of the cluster. It is listed once, even if it serves several ranges of slots. */
+/* Describes a master of the cluster. A master is listed once, even if it serves several ranges of slots. */
 struct master {
     const struct lw_place *at;
     size_t n_replicas;

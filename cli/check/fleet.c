@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds out whether the group's commits name a fleet that works with another Redis. Two fleets
  * in one group share its partitions, and neither sees the locks of the other
- * (consumer/worker/rival.c). A foreign name alone proves nothing, because each loss of Redis'
- * data begins a new epoch: only a commit that advances under that name shows a fleet that is
- * alive. */
+ * (consumer/worker/rival.c). A foreign name alone proves nothing, because each loss of Redis' data begins a new epoch. But if a commit
+ * advances under a foreign name, a fleet of that name is alive. */
 #include "base/clock.h"
 #include "cli/check/servers.h"
 #include "kafka/anchor.h"
@@ -23,7 +22,7 @@ struct found {
 };
 
 static bool fleet_of(const rd_kafka_topic_partition_t *p, char *out) {
-    struct lw_anchor anchor; /* not used: decoding it only shows where the fleet's name before it ends */
+    struct lw_anchor anchor; /* this result is not used: decoding the anchor only shows where the fleet's name in front of it ends */
     if (p->err || p->offset < 0 || !p->metadata_size) return false;
     return lw_meta_fleet(p->offset, p->metadata, lw_anchor_decode(p->metadata, p->metadata_size, &anchor), out);
 }
@@ -41,8 +40,7 @@ static struct found look(const rd_kafka_topic_partition_list_t *list, const char
     return f;
 }
 
-/* Returns the partition whose commit has advanced from `before` to `after` under the same
- * foreign name; NULL if there is none. */
+/* Returns the partition whose commit has advanced from `before` to `after` under the same foreign name, or NULL if no commit has. */
 static const rd_kafka_topic_partition_t *moved(const rd_kafka_topic_partition_list_t *before, const rd_kafka_topic_partition_list_t *after,
                                                const char *ours) {
     char was[LW_META_FLEET + 1], is[LW_META_FLEET + 1];

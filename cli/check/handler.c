@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the handler section of the configuration, and that the handler can be opened. */
+/* Checks the handler section of the configuration, and whether the handler can be opened. */
 #include "base/clock.h"
 #include "cli/check/check.h"
 #include "cli/check/servers.h"
@@ -27,7 +27,7 @@ struct lw_config *lw_config_load_checked(const char *path, const struct lw_overr
     return lw_config_load(path, set, n_set, problems);
 }
 
-enum { START_MS = 2000 }; /* a process that lacks a module or has a wrong setting usually fails within this time */
+enum { START_MS = 2000 }; /* a handler process that lacks a module or has a wrong setting usually fails within this time */
 
 static int try_slot(const struct lw_handler_type *type, struct lw_handler *h, struct lw_err *err) {
     struct lw_slot *s = type->slot_open(h, 0, err);
@@ -66,7 +66,7 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     size_t n = 0;
     while ((left = end - lw_boot_ms()) > 0 && n + 1 < size) {
         struct pollfd p = {fd, POLLIN, 0};
-        if (poll(&p, 1, (int)left) <= 0) continue; /* interrupted by a signal, or the time is up and the loop ends */
+        if (poll(&p, 1, (int)left) <= 0) continue; /* a signal interrupted poll(), or the time is up and the loop ends */
         ssize_t got = read(fd, text + n, size - 1 - n);
         if (got <= 0) break;
         n += (size_t)got;
@@ -75,8 +75,8 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     return left > 0;
 }
 
-/* The pipe also closes when the child dies, so this wait is short. A child that closes the pipe and lives on is
- * killed. */
+/* Waits for the end of the child. The wait is short, because the pipe closes when the child dies. If the child closed the pipe and lives
+ * on, this function kills the child. */
 static int reap(pid_t pid) {
     int status = 0;
     int64_t end = lw_boot_ms() + 1000;

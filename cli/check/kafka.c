@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that the brokers answer, that the topics exist, and that this user has the rights it needs. */
+/* Checks whether the brokers answer, the topics exist, and the Kafka user has the rights that it needs. */
 #include "cli/check/servers.h"
 #include "kafka/conf.h"
 #include "kafka/explain.h"
@@ -8,8 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Keeps the last error that librdkafka reported, because "connection refused" says more than
- * "timed out". */
+/* Keeps the last error that librdkafka reported, because an error such as "connection refused" says more than "timed out". */
 struct trouble {
     const struct lw_config *c;
     char text[LW_EXPLAINED_MAX];
@@ -33,8 +32,7 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, struc
     return rk;
 }
 
-/* Opens a client with the same properties as a worker, so that a combination that librdkafka
- * refuses is found here. */
+/* Opens a client with the same properties as a worker, so that this check finds a combination of properties that librdkafka refuses. */
 static rd_kafka_t *open_client(const struct lw_config *c, struct trouble *last, struct lw_check_report *r) {
     struct lw_err err = {0};
     rd_kafka_conf_t *conf = lw_kafka_conf_consumer(c, NULL, &err);
@@ -69,7 +67,8 @@ static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md
 static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res, const struct trouble *last,
                         struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
-    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10); /* serve the client's events, which tell why the brokers did not answer */
+    /* the client's events are served, because they tell why the brokers did not answer */
+    for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10);
     lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s", servers ? servers : property(c, "metadata.broker.list"),
                r->wait_ms, last->text[0] ? last->text : rd_kafka_err2str(res));
 }
@@ -83,7 +82,7 @@ static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err, struc
     lw_problem(&r->problems, "kafka: %s", lw_kafka_explain(c, err, rd_kafka_err2name(err), "READ", NULL, out));
 }
 
-/* Reports the rights that were missing for the commit of check_reading(). A broker checks the rights first, so any other error is no
+/* Reports the rights that were missing for the commit of check_reading(). A broker checks the rights first. So any other error is no
  * problem: it only says that the partition does not exist, and nothing was written. */
 static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);
@@ -109,8 +108,8 @@ static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
     return err;
 }
 
-/* Tests READ on the group and on each topic, which a commit requires, by committing an offset for a
- * partition that no topic has. */
+/* Tests the right READ on the group and on each topic, which a commit requires. The test commits an offset for a partition that no topic
+ * has. */
 static void check_reading(const struct lw_config *c, rd_kafka_t *rk, struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->kafka.n_topics);
     for (size_t i = 0; i < c->kafka.n_topics; i++) rd_kafka_topic_partition_list_add(list, c->kafka.topics[i], NO_PARTITION)->offset = 0;
@@ -189,7 +188,7 @@ void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r) {
     const rd_kafka_metadata_t *md = NULL;
     rd_kafka_t *rk = open_client(c, &last, r);
     if (!rk) return;
-    /* ask for all topics, because asking for one by name could create it */
+    /* all topics are requested, because a request for one topic by name could create it */
     rd_kafka_resp_err_t res = rd_kafka_metadata(rk, 1, NULL, &md, r->wait_ms);
     if (res) {
         unreachable(c, rk, res, &last, r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that each Redis answers, that Latchwork can rely on it, and that the user of the login may do what the scripts do. */
+/* Checks whether each Redis answers, whether Latchwork can rely on it, and whether the user of the login may do what the scripts do. */
 #include "base/bytes.h"
 #include "base/redis/connection.h"
 #include "base/redis/script.h"
@@ -18,9 +18,9 @@ struct server {
     const struct lw_config *c;
     struct lw_check_report *r;
     struct lw_redis *redis;
-    char *shown;      /* the server's URL as reported problems name it */
-    const char *user; /* name of the user as which we log in */
-    bool no_lua;      /* the server has no Lua; this problem is already reported */
+    char *shown;      /* the server's URL in the form in which reported problems name it */
+    const char *user; /* name of the user with whose login the check connects */
+    bool no_lua;      /* the server has no Lua; this problem was reported earlier */
     bool replica;     /* the server is a replica, whose problems are only warnings until it is master */
 };
 
@@ -36,7 +36,7 @@ static bool connect_to(struct server *s, const struct lw_redis_url *at) {
 }
 
 /* Sends a command and returns its reply, which the caller frees. Adds a problem and returns NULL
- * if there is no reply or it is an error. */
+ * if there is no reply or the reply is an error. */
 static redisReply *ask(struct server *s, const char *what, int argc, const char **argv) {
     redisReply *reply = lw_redis_ask_argv(s->redis, argc, argv, NULL);
     if (reply && reply->type != REDIS_REPLY_ERROR) return reply;
@@ -57,7 +57,7 @@ static bool succeeds(struct server *s, const char *what, int argc, const char **
 
 /* ---- INFO ---- */
 
-/* Copies the value of a field of INFO, up to the end of its line; "" if it is missing. */
+/* Copies the value of a field of INFO, up to the end of its line; copies "" if the field is missing. */
 static void field(const char *info, const char *name, char *out, size_t size) {
     size_t n = strlen(name);
     *out = '\0';
@@ -79,7 +79,7 @@ static void check_role(struct server *s, const char *info) {
     if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is still loading its data");
 }
 
-/* INFO tells the number of good replicas only if min-replicas-to-write is set. */
+/* Checks the setting min-replicas-to-write. INFO tells the number of good replicas only if that setting is above 0. */
 static void check_min_replicas(struct server *s, const char *info) {
     char good[16];
     field(info, "min_slaves_good_slaves", good, sizeof good);
@@ -144,18 +144,19 @@ static void add_sample(struct samples *all, const char *command, const char *arg
     add_word(all, command);
     for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++) add_word(all, strcmp(w, "K") ? w : key);
     snprintf(all->number[all->n++], sizeof all->number[0], "%zu", words);
-    if (all->argc == WORDS_MAX) all->argc = count; /* leave the sample out if there is no room; impossible, as the tables are constant */
+    /* the sample is left out if there is no room; this cannot happen, because the tables are constant */
+    if (all->argc == WORDS_MAX) all->argc = count;
 }
 
-/* Sends a command and returns its reply, which may be an error; NULL if the connection failed. */
+/* Sends a command and returns its reply, which may be an error. Returns NULL if the connection failed. */
 static redisReply *call(struct server *s, size_t argc, const char **argv) { return lw_redis_ask_argv(s->redis, (int)argc, argv, NULL); }
 
 static void malformed(struct server *s) {
     PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");
 }
 
-/* Runs the script that tests all samples and answers one letter for each: 1 allowed, 0 refused,
- * ? unknown. Returns false if the answer has another form, for example because the user may not run scripts. */
+/* Runs the script that tests all samples and answers with one letter per sample: 1 for allowed, 0 for refused, ? for unknown. Returns false
+ * if the answer has another form, for example because the user may not run scripts. */
 static bool ask_script(struct server *s, struct samples *all, char *letters) {
     all->argv[0] = "EVAL", all->argv[1] = lw_op_rights.text, all->argv[2] = "0";
     redisReply *reply = call(s, all->argc, all->argv);
@@ -308,7 +309,7 @@ static void check_scripts(struct server *s) {
 
 /* ---- each server ---- */
 
-/* Learns the fleet's name, which is the epoch of shard 0. */
+/* Finds out the fleet's name, which is the epoch of shard 0. */
 static void learn_fleet(struct server *s) {
     char key[LW_SHARD_PREFIX + 8];
     size_t n = lw_shard_prefix(s->c, 0, key);
@@ -321,7 +322,7 @@ static void learn_fleet(struct server *s) {
     freeReplyObject(reply);
 }
 
-/* Checks that a replica lets the user in, with the same rights, so that it can take over. */
+/* Checks whether a replica lets the user in with the same rights, so that the replica can take over. */
 static void check_replica(const struct server *master, int shard, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf shown = {0};
@@ -338,7 +339,7 @@ static void check_replica(const struct server *master, int shard, const struct l
     lw_buf_free(&shown);
 }
 
-/* Checks each replica that the master names. Replication does not copy users, so a replica may lack ours. */
+/* Checks each replica that the master names. Replication does not copy users, so a replica may lack the user of Latchwork. */
 static void check_each_replica(struct server *s, int shard, const struct lw_redis_url *at) {
     redisReply *role = ask(s, "ROLE", 1, (const char *[]){"ROLE"});
     const redisReply *list = role && role->elements == 3 ? role->element[2] : NULL;
@@ -360,7 +361,7 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
     if (!connect_to(s, at) || !succeeds(s, "PING", 1, (const char *[]){"PING"})) return;
     check_info(s);
     if (!s->redis->err) check_scripts(s);
-    if (s->no_lua) return; /* the check of rights needs a script */
+    if (s->no_lua) return; /* the check of rights needs a script, which this server cannot run */
     for (int shard = (int)index; !s->redis->err && shard < s->c->redis.shards; shard += (int)lw_config_servers_count(s->c))
         if (!check_rights(s, shard))
             break;
@@ -369,7 +370,7 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
     if (!s->redis->err && (s->c->redis.sentinel.on || s->c->redis.cluster.on)) check_each_replica(s, (int)index, at);
 }
 
-/* Returns the name of a server for reported problems: its URL, its address, or the master's name and address. */
+/* Returns the name under which reported problems name a server: its URL, its address, or the master's name and address. */
 static char *name_of(const struct lw_config *c, size_t i, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf b = {0};
@@ -389,8 +390,8 @@ static void check_found(const struct lw_config *c, size_t i, const struct lw_red
     free(s.shown);
 }
 
-/* Returns whether `seen`, one server per line, has this server, and adds it if not. Shards of a cluster may share a node, which is then
- * checked only once. */
+/* Returns whether the list `seen`, with one server per line, has this server; if not, adds the server. Shards of a cluster may share a
+ * node, which is then checked only once. */
 static bool seen_before(struct lw_buf *seen, const struct lw_redis_url *at) {
     char where[160], line[164];
     int n = snprintf(line, sizeof line, "\n%s\n", lw_redis_url_where(at, where, sizeof where));

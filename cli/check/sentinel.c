@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks each Sentinel what it knows of the master. A Sentinel that fails is only a warning, because the others may be enough;
- * lw_check_redis() reports a problem if none works. */
+/* Asks each Sentinel what it knows of the master. If one Sentinel fails, that is only a warning, because the other Sentinels may be enough;
+ * if no Sentinel works, lw_check_redis() reports a problem. */
 #include "base/redis/connection.h"
 #include "cli/check/servers.h"
 
@@ -11,8 +11,7 @@ enum { WHERE_SIZE = 160, USUAL = 3 };
 
 #define WARN(where, fmt, ...) lw_problem_warn(&r->problems, "sentinel %s: " fmt, where, __VA_ARGS__)
 
-/* Returns the value of a field of the answer, which is a list of names and values; "" if it is
- * missing. */
+/* Returns the value of a field of the answer, which is a list of names and values. Returns "" if the field is missing. */
 static const char *field(const redisReply *a, const char *name) {
     for (size_t i = 0; i + 1 < a->elements; i += 2)
         if (a->element[i]->type == REDIS_REPLY_STRING && a->element[i + 1]->type == REDIS_REPLY_STRING && !strcmp(a->element[i]->str, name))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork dead`: its verbs, and how it reads the streams. */
+/* Implements the command `latchwork dead`: its verbs, and how it reads the streams of dead letters. */
 #include "cli/dead/dead.h"
 
 #include "cli/operators.h"
@@ -115,8 +115,8 @@ static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, op
     return stop;
 }
 
-/* Writes the ID of the newest dead letter, at which reading ends. Dead letters that are added later are left out, so that a replay that
- * fails again is not replayed for ever. */
+/* Writes the ID of the newest dead letter, at which reading ends. Dead letters that are added later are left out; otherwise a replay that
+ * fails again would be replayed for ever. */
 static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, 1);
@@ -164,7 +164,7 @@ static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void
     return stop;
 }
 
-/* Recognizes an ID in the form in which `dead ls` shows it: "0:1700000000000-0". */
+/* Returns true if the word is an ID in the form in which `dead ls` shows it, such as "0:1700000000000-0". */
 static bool is_id(const char *word, int *shard) {
     char *end;
     long s = strtol(word, &end, 10);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork dead`: the dead letters kept in Redis. Each verb is a function in its own file. */
+/* Declares the command `latchwork dead`, which shows and changes the dead letters kept in Redis. Each verb is a function in its own file.
+ */
 #ifndef LW_CLI_DEAD_DEAD_H
 #define LW_CLI_DEAD_DEAD_H
 
@@ -8,14 +9,13 @@
 
 extern const struct cli_command cli_dead;
 
-/* Calls fn for every dead letter that passes the filters: shard after shard, oldest first, in
- * pages. Returns 1 if fn stopped it. */
+/* Calls fn for every dead letter that passes the filters: shard after shard, oldest first, in pages. Returns 1 if fn ended the reading. */
 int dead_each(struct ops *o, ops_message_fn *fn, void *ctx);
-/* Calls fn with the dead letter in an element of XRANGE's reply, if it passes the filters. */
+/* Calls fn with the dead letter of one element of XRANGE's reply, if that dead letter passes the filters. */
 int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx);
-/* Reads a page of one shard's dead letters (cli/dead/page.c), oldest or newest first. The page begins behind the ID `at` ("": with the
- * first one), and `at` becomes the ID of the last one looked at. The page ends at the ID `since` ("": no limit). *more becomes true if
- * there may be another page. */
+/* Reads a page of one shard's dead letters (cli/dead/page.c), oldest or newest first. The page begins behind the ID `at`, or with the first
+ * dead letter if `at` is ""; `at` becomes the ID of the last dead letter that was looked at. The page ends at the ID `since`; if `since` is
+ * "", there is no limit. *more becomes true if there may be another page. */
 enum { DEAD_ID = 48 };
 int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since, int64_t count, bool *more,
               ops_message_fn *fn, void *ctx);

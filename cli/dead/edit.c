@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `latchwork dead edit`. */
+/* Implements the verb `latchwork dead edit`. */
 #include "base/clock.h"
 #include "cli/dead/dead.h"
 
@@ -37,7 +37,7 @@ static int run_editor(const char *name) {
     struct lw_buf command = {0};
     lw_buf_addf(&command, "%s '%s'", editor, name);
     lw_buf_add(&command, "", 1);
-    int status = system(command.p); /* uses a shell, because $EDITOR may contain arguments */
+    int status = system(command.p); /* the command is run by a shell, because $EDITOR may contain arguments */
     lw_buf_free(&command);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
@@ -103,7 +103,7 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
         bad = lw_fail(&o->err, "%s: cannot be read", name);
     else
         edited = true;
-    /* remove the line feed that editors add at the end */
+    /* the line feed that editors add at the end is removed */
     if (!bad && after.n && after.p[after.n - 1] == '\n' && !(m->e.payload.n && m->e.payload.p[m->e.payload.n - 1] == '\n')) after.n--;
     struct lw_bytes payload = lw_bytes(after.p ? after.p : "", after.n);
     if (!bad && lw_bytes_eq(payload, m->e.payload))
@@ -113,7 +113,7 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     else if (!bad)
         bad = store(o, m, payload, &changed);
     if (bad && edited && !changed)
-        fprintf(stderr, "what was written is in %s\n", name); /* keep the file, which may hold hours of work */
+        fprintf(stderr, "what was written is in %s\n", name); /* the file is kept, because it may hold hours of work */
     else
         unlink(name);
     lw_buf_free(&after);

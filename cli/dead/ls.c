@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs `latchwork dead ls`, `show` and `export`. */
+/* Implements the verbs `latchwork dead ls`, `show` and `export`. */
 #include "base/clock.h"
 #include "cli/dead/dead.h"
 
@@ -72,7 +72,7 @@ static int temporary(struct lw_bytes b) {
     return -1;
 }
 
-/* Prints the changes that an edit made, in the form of diff(1). */
+/* Prints what an edit has changed in a payload, in the form of diff(1). */
 static void put_diff(struct lw_bytes was, struct lw_bytes is) {
     int a = temporary(was), b = temporary(is);
     fflush(stdout);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs `latchwork dead replay` and `drop`. */
+/* Implements the verbs `latchwork dead replay` and `drop`. */
 #include "cli/dead/dead.h"
 #include "ops/job.h"
 #include "ops/out_of_lane.h"
@@ -13,8 +13,8 @@ static int wants(struct ops *o) {
     return OPS_USAGE;
 }
 
-/* Puts the dead letter back with a new replay number, and without its business id. The number makes the replay a message of its own, which
- * the marks of the original do not stop. */
+/* Puts the dead letter back with a new replay number, and without its business id. The replay number makes the replay a message of its own,
+ * which runs although the marks of the original say that the original is finished. */
 static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     struct ops_job *j = ctx;
     struct lw_buf scratch = {0};

@@ -11,7 +11,7 @@ enum { DESTROY_MS = 3000 };
 
 struct ledger_kafka {
     const struct lw_config *c;
-    rd_kafka_t *rk; /* a client with the group's name, which never joins the group, because it subscribes to nothing */
+    rd_kafka_t *rk; /* a client with the group's name, which never joins the group because it subscribes to no topic */
 };
 
 struct ledger_kafka *ledger_kafka_open(const struct lw_config *c, struct lw_err *err) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork ledger`: what became of every record, and whether states and lists
- * agree. cli/ledger/private.h explains the method. */
+/* Implements the command `latchwork ledger`, which finds out what became of every record, and whether states and lists agree.
+ * cli/ledger/private.h explains the method. */
 #include "cli/ledger/ledger.h"
 
 #include "base/clock.h"
@@ -39,7 +39,7 @@ struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, i
     return &l->parts[l->n_parts++];
 }
 
-/* Returns the lane's key as text. Keys may hold any bytes, so those that are not printable become '?'. */
+/* Returns the lane's key as text. Keys may hold any bytes, so bytes that are not printable become '?'. */
 static char *safe(struct lw_bytes lane) {
     if (!lane.p) return NULL;
     char *s = lw_memdup(lane.p, lane.n);
@@ -105,7 +105,7 @@ static int compare_wrong(const void *x, const void *y) {
     return strcmp(a->lane ? a->lane : "", b->lane ? b->lane : "");
 }
 
-/* Keeps in `now` only the differences that the pass before also found. Both lists are sorted. */
+/* Keeps in `now` only the differences that the earlier pass also found. Both lists are sorted. */
 static void keep_same(struct ledger *l, const struct ledger_wrong *before, size_t n_before) {
     size_t n = 0, k = 0;
     for (size_t i = 0; i < l->n_wrong; i++) {

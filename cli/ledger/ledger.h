@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork ledger`. */
+/* Declares the command `latchwork ledger`. */
 #ifndef LW_CLI_LEDGER_LEDGER_H
 #define LW_CLI_LEDGER_LEDGER_H
 

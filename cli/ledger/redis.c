@@ -19,11 +19,11 @@ struct names {
     size_t n, cap;
 };
 
-/* A message in a waiting list, or one whose state is waiting. */
+/* Describes a message in a waiting list, or a message whose state is waiting. */
 struct at {
     int part;
     uint32_t list;
-    int64_t offset, replay; /* replay: the number of the replay; 0: the record itself */
+    int64_t offset, replay; /* replay: the number of the replay; 0: the message is the record itself */
 };
 struct ats {
     struct at *a;
@@ -71,7 +71,7 @@ static void add_at(struct ats *x, struct at a) {
     x->a[x->n++] = a;
 }
 
-/* Returns the reply. If it is not of this type, frees it and returns NULL with an error. */
+/* Returns the reply if it is of this type; otherwise frees the reply and returns NULL with an error. */
 static redisReply *take(struct reading *r, void *reply, int type) {
     redisReply *v = reply;
     if (v && v->type == type) return v;
@@ -200,8 +200,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     return 0;
 }
 
-/* Reads a state again. Returns it as it is now, 0 to 3; 4 if the offset is below the floor now;
- * -1 with an error. */
+/* Reads a state again. Returns the present state, 0 to 3; 4 if the offset is below the floor by now; -1 with an error. */
 static int state_now(struct reading *r, const struct at *a) {
     const struct ledger_part *p = &r->l->parts[a->part];
     int64_t offset = a->offset;
@@ -243,7 +242,7 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     char key[800], lanes[160], skip[24], many[16];
     struct lw_bytes lane = r->lists.a[list];
     size_t n = lane.n, n_key = (size_t)snprintf(key, sizeof key, "%swait:", r->prefix);
-    if (n_key + n > sizeof key) n = sizeof key - n_key; /* no lane has so long a name, because a long key is replaced by its hash */
+    if (n_key + n > sizeof key) n = sizeof key - n_key; /* no lane has such a long name, because a long key is replaced by its hash */
     memcpy(key + n_key, lane.p, n);
     const char *argv[] = {"EVAL", lw_op_lines.text, "2", key, lanes, skip, many, lane.p};
     size_t len[8];
@@ -255,9 +254,8 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     return take(r, lw_redis_ask_argv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
 }
 
-/* Reads a list from its oldest end, from which workers meanwhile remove finished heads. Pages
- * overlap by half, so that a list that becomes shorter is still read completely. If the list
- * shrinks even faster, the next pass reads the rest. */
+/* Reads a list from its oldest end, where workers remove finished heads meanwhile. Pages overlap by half, so that a list that becomes
+ * shorter is still read completely. If the list shrinks even faster, the next pass reads what this pass has missed. */
 static int read_list(struct reading *r, uint32_t list) {
     size_t from = 0;
     for (;;) {
@@ -297,8 +295,8 @@ static bool before(const struct at *x, const struct at *y) {
     return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
 }
 
-/* Reads once more the state of a message that does not fit. Notes a difference only if the state is `is` or `or_is`; otherwise the message
- * has moved on meanwhile. */
+/* Reads once more the state of a message whose state and lists do not agree. Notes a difference only if the state is `is` or `or_is`; with
+ * any other state, the message has moved on meanwhile. */
 static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is, bool has_list) {
     int state = state_now(r, a);
     if (state < 0) return -1;
@@ -308,8 +306,8 @@ static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a,
     return 0;
 }
 
-/* Compares each message in a list with its state. A message that is twice in one list is counted once and is no fault: one worker
- * may have put it back into the list while another one parked it. */
+/* Compares each message in a list with its state. A message that is twice in one list is counted once and is no fault: one worker may have
+ * put the message back into the list while another worker parked it. */
 static int judge_listed(struct reading *r) {
     size_t w = 0;
     for (size_t i = 0; i < r->listed.n; i++) {

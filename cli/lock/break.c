@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `latchwork lock break KEY`: ends a lock, whoever holds it, and raises its fence. Without --execute
- * it is a dry run. */
+/* Implements the verb `latchwork lock break KEY`, which ends a lock, whoever holds it, and raises its fence. Without --execute the verb
+ * makes a dry run. */
 #include "cli/lock/lock.h"
 
 #include "base/who.h"
@@ -54,7 +54,7 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
 /* --- doing it
  * ------------------------------------------------------------------------------------------------------------------------------ */
 
-/* Ends the lock. The end of a lane's lock is also recorded in the audit. */
+/* Ends the lock. If the lock belongs to a lane, the end is also recorded in the audit. */
 static enum latchwork_result end_it(struct breaking *b, struct lock_target *t, struct latchwork_lock *lock, uint64_t *fence,
                                     struct latchwork_error *error) {
     if (!b->lane) return latchwork_lock_break(lock, fence, error);
@@ -91,8 +91,7 @@ static bool has_queue(struct latchwork_client *client, const char *key) {
     return h.waiting > 0;
 }
 
-/* Breaks the lock of each kind, because a name of the library may be a lock of several kinds at
- * once. */
+/* Breaks the lock of each kind, because one name of the library may have locks of several kinds at once. */
 static enum latchwork_result break_all_kinds(struct breaking *b, struct latchwork_error *error) {
     enum latchwork_kind kinds[] = {has_queue(b->client, b->a->key) ? LATCHWORK_KIND_FAIR : LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_WRITE,
                                    LATCHWORK_KIND_SEMAPHORE};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `latchwork lock exec KEY -- CMD…`: runs a command under a lock. */
+/* Implements the verb `latchwork lock exec KEY -- CMD…`, which runs a command under a lock. */
 #include "cli/lock/lock.h"
 
 #include "cli/lock/run.h"

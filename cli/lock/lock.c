@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork lock`: parses the command line of its verbs and opens the lock that
- * they name. */
+/* Implements the command `latchwork lock`: parses the command line of its verbs and opens the lock that they name. */
 #include "cli/lock/lock.h"
 
 #include <stdarg.h>
@@ -219,11 +218,12 @@ struct lw_config *lock_config(const struct lock_args *a) {
     return c;
 }
 
-/* The nodes that a URL of several hosts names: redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT… */
+/* Holds the nodes that a URL of several hosts names: redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT… */
 struct nodes {
-    struct lw_buf url; /* the URL with the first host alone */
+    struct lw_buf url; /* the URL with only the first host */
     char *hosts;
-    const char *address[LATCHWORK_MAX_ADDRESSES + 1]; /* one more than the library accepts, so that it refuses a list that is too long */
+    const char *address[LATCHWORK_MAX_ADDRESSES + 1]; /* the array has room for one address more than the library accepts, so that the
+                                                         library can refuse a list that is too long */
     size_t n;
 };
 
@@ -249,7 +249,8 @@ static struct latchwork_client *open_cluster(const char *url, const struct latch
     return client;
 }
 
-/* Takes user and password from the environment, because everyone who lists processes would see them in the URL. */
+/* Opens a client with user and password from the environment, because everyone who lists processes would see them in a URL on the command
+ * line. */
 struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error) {
     struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT,
                                          .user = getenv("LATCHWORK_REDIS_USER"),

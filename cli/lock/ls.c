@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `latchwork lock ls`: lists the locks that are held, with a cursor. */
+/* Implements the verb `latchwork lock ls`, which lists the locks that are held, with a cursor. */
 #include "cli/lock/lock.h"
 
 #include "config/shard.h"
@@ -11,7 +11,7 @@
 struct listing {
     const struct lock_args *a;
     struct latchwork_client *client;
-    const char *tag; /* prefix of the keys of lanes; NULL: list the library's locks */
+    const char *tag; /* prefix of the keys of lanes; NULL: the locks of the library are listed */
     int shard;
     int64_t now_ms, shown;
 };
@@ -48,7 +48,7 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
 
 static bool full(const struct listing *l) { return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit); }
 
-/* Escapes the characters that have a meaning in SCAN's patterns. */
+/* Escapes the characters that have a meaning in patterns of SCAN. */
 static void add_quoted(struct lw_buf *b, const char *text) {
     for (; *text; text++) {
         if (strchr("*?[]\\^", *text)) lw_buf_add(b, "\\", 1);
@@ -63,8 +63,8 @@ static void tell_foreign(const struct lock_args *a, const struct lw_foreign *for
              foreign->n == 1 ? "" : ", ...");
 }
 
-/* Lists the locks of one Redis and closes its client. If the client is NULL, the function reports the error *opened, which says why it
- * could not be opened. */
+/* Lists the locks of one Redis and closes its client. If the client is NULL, reports the error *opened, which says why the client could not
+ * be opened. */
 static int list_one(struct listing *l, struct latchwork_client *client, const struct latchwork_error *opened, const char *glob,
                     unsigned flags) {
     struct latchwork_error error = {0};
@@ -92,7 +92,7 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
         struct latchwork_error error = {0};
         struct latchwork_client *client = lw_lane_client_open(c, s, &error);
         int failed = list_one(l, client, &error, glob.p, LATCHWORK_FLAG_KEYS);
-        if (failed) status = failed; /* continue, because the other shards are still worth listing */
+        if (failed) status = failed; /* the loop continues, because the other shards are still worth listing */
         lw_buf_free(&glob);
     }
     l->tag = NULL;

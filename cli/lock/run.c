@@ -44,11 +44,12 @@ bool lock_signals_begin(struct lock_signals *s) {
         bool ignored = sigaction(taken[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN;
         if (!ignored) sigaddset(&watched, taken[i]);
     }
-    signal(SIGCHLD, SIG_DFL); /* if it were ignored, the command's exit status would be lost */
+    signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored, the command's exit status would be lost */
     sigaddset(&watched, SIGCHLD);
     blocked = watched;
-    sigaddset(&blocked, SIGPIPE); /* if nobody reads our output any more, the command continues */
-    sigaddset(&blocked, SIGTTOU); /* unless SIGTTOU is blocked, taking the terminal back from the command stops us */
+    sigaddset(&blocked, SIGPIPE); /* if nobody reads the output of this process any more, the command continues */
+    /* unless SIGTTOU is blocked, this process would stop when it takes the terminal back from the command */
+    sigaddset(&blocked, SIGTTOU);
     s->fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -100,7 +101,7 @@ void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why) 
     struct lock_signals *s = ctx;
     uint64_t one = 1;
     atomic_store(&s->why, (int)why);
-    if (write(s->lost, &one, sizeof one) != sizeof one) abort(); /* cannot fail, because an eventfd has room for this number */
+    if (write(s->lost, &one, sizeof one) != sizeof one) abort(); /* this write cannot fail, because an eventfd has room for the number */
 }
 
 /* --- the command
@@ -111,9 +112,9 @@ struct run {
     struct latchwork_hold *hold;
     struct lw_warden warden;
     pid_t pid;
-    int64_t kill_after_ms, kill_ms; /* kill_ms: time at which to kill; 0: the command is not asked to end */
-    bool terminal;                  /* stdin is a terminal, so we may be in its foreground */
-    bool stop_asked;                /* we received SIGTSTP and passed it on */
+    int64_t kill_after_ms, kill_ms; /* kill_ms: time at which the command is killed; 0: the command was not asked to end */
+    bool terminal;                  /* stdin is a terminal, so this process may be in its foreground */
+    bool stop_asked;                /* this process received SIGTSTP and passed it on */
     bool ended, killed;
     int wait_status;
     struct lock_ran ran;
@@ -154,7 +155,7 @@ static bool start(struct run *r, char *const *argv) {
     why = r->pid < 0 ? errno : 0;
     close(report[1]);
     if (r->pid > 0) {
-        setpgid(r->pid, r->pid); /* parent and child both do this, because either may run first */
+        setpgid(r->pid, r->pid); /* parent and child both make this call, because either may run first */
         while (read(report[0], &why, sizeof why) < 0 && errno == EINTR) continue;
     }
     close(report[0]);
@@ -183,7 +184,7 @@ static void lose(struct run *r) {
     int64_t end = latchwork_hold_deadline_ms(r->hold);
     r->ran.lost = true;
     r->kill_ms = now + r->kill_after_ms;
-    if (why == LATCHWORK_LOSS_UNCONFIRMED) { /* the lease was not renewed, but until its end nobody else can have the lock */
+    if (why == LATCHWORK_LOSS_UNCONFIRMED) { /* the lease was not renewed, but until the lease ends nobody else can have the lock */
         int64_t last = end - (end - now) / MARGIN_DIVISOR;
         if (last < r->kill_ms) r->kill_ms = last;
     }
@@ -197,8 +198,8 @@ static void kill_now(struct run *r) {
     to_group(r, SIGKILL);
 }
 
-/* If the terminal or the SIGTSTP that we passed on stopped the command, we stop, too. If
- * something else stopped the command, we continue to hold the lock for it. */
+/* If the terminal, or the SIGTSTP that this process passed on, has stopped the command, stops this process, too. If something else has
+ * stopped the command, this process continues to hold the lock for it. */
 static void stopped(struct run *r, int sig) {
     bool by_terminal = r->terminal && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU);
     if (!by_terminal && !(r->stop_asked && sig == SIGTSTP)) return;
@@ -228,8 +229,8 @@ static void look_at_child(struct run *r) {
     }
 }
 
-/* If the command has ended, kills the rest of its process group if the lock is lost. This comes before the
- * command is reaped, because afterwards the group's number may belong to other processes. */
+/* If the command has ended and the lock is lost, kills the rest of the command's process group. The group is killed before the command is
+ * reaped, because afterwards the group's number may belong to other processes. */
 static void look(struct run *r) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == r->pid) {
@@ -250,7 +251,7 @@ static void handle(struct run *r, int sig) {
     case SIGTERM:
     case SIGHUP:
         to_group(r, sig);
-        to_group(r, SIGCONT); /* wake a stopped command, so that it receives the signal */
+        to_group(r, SIGCONT); /* SIGCONT wakes a stopped command, so that it receives the signal */
         break;
     default: to_group(r, sig);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command that runs under a lock: it is started in its own process group, watched, and ended when the lock is lost.
+/* Runs a command under a lock: the command is started in its own process group, watched, and ended when the lock is lost.
  *
  *     lock_signals_begin() → lock_wait_begin() → acquire → lock_wait_end() → lock_run() → release → lock_signals_end()
  *
@@ -9,9 +9,9 @@
  *     ending --it ended, or kill_after_ms, or the end of the lease: SIGKILL to its group--> ended
  *
  * Signals to this process are passed on to the group: INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT. On a terminal the command is
- * in the foreground. If the terminal stops the command (Ctrl-Z), this process stops, too, as shells expect. It cannot renew the lease
- * then, so a stop that is longer than the lease loses the lock; this is noticed before the command continues. If this process is killed,
- * a warden kills the group at once. */
+ * in the foreground. If the terminal stops the command (Ctrl-Z), this process stops, too, as shells expect. A stopped process cannot renew
+ * the lease, so the lock is lost if the stop is longer than the lease; this process notices the loss before the command continues. If this
+ * process is killed, a warden kills the group at once. */
 #ifndef LW_CLI_LOCK_RUN_H
 #define LW_CLI_LOCK_RUN_H
 
@@ -24,10 +24,10 @@
 
 struct lock_signals {
     sigset_t before;
-    int fd;   /* a signalfd */
-    int lost; /* an eventfd that lock_lost() writes */
+    int fd;   /* a signalfd, through which signals arrive */
+    int lost; /* an eventfd, to which lock_lost() writes */
     _Atomic int why;
-    /* Used only between lock_wait_begin() and lock_wait_end(). */
+    /* The next fields are used only between lock_wait_begin() and lock_wait_end(). */
     pthread_t thread;
     int stop;
     bool watching;
@@ -42,12 +42,12 @@ void lock_signals_end(struct lock_signals *s);
  * instead. */
 bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
 int lock_wait_end(struct lock_signals *s); /* returns the signal that ended the wait, or 0 */
-/* The callback for options.lost; ctx is a struct lock_signals. */
+/* The callback for options.lost. `ctx` points to a struct lock_signals. */
 void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why);
 
 struct lock_ran {
-    int status;     /* argument for exit(): the command's status, 128 + signal, 126 or 127 */
-    bool not_begun; /* the command could not be started; the reason has been printed */
+    int status;     /* argument for exit(): the command's exit status, 128 + signal, 126 or 127 */
+    bool not_begun; /* the command could not be started, and the reason has been printed */
     bool lost;      /* the lock was lost while the command ran */
 };
 /* Runs the command, and returns when it has ended. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `latchwork lock show KEY`: shows who holds the lock. --set-ttl gives a TTL to a lock
- * that has none. */
+/* Implements the verb `latchwork lock show KEY`, which shows who holds the lock. With --set-ttl the verb gives a TTL to a lock that has
+ * none. */
 #include "cli/lock/lock.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 struct showing {
     const struct lock_args *a;
-    int64_t now_ms, waiting, shown; /* waiting: number of messages behind the lock, asked separately */
+    int64_t now_ms, waiting, shown; /* waiting: number of messages behind the lock, which a separate request reads */
     bool lane, paused, without_ttl;
     int shard;
 };
@@ -46,8 +46,8 @@ static enum latchwork_result show_kind(struct showing *s, struct latchwork_clien
     return result;
 }
 
-/* Shows the lock of each kind, because a name of the library does not tell its kind, and each
- * kind may have a lock of that name. A fair lock looks like a mutex. */
+/* Shows the locks of every kind, because a name of the library does not tell the kind of its lock, and each kind may have a lock of that
+ * name. A fair lock looks like a mutex. */
 static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_client *client, struct latchwork_error *error) {
     static const enum latchwork_kind kinds[] = {LATCHWORK_KIND_FAIR, LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_WRITE, LATCHWORK_KIND_SEMAPHORE};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `latchwork queue audit`: shows what operators did. */
+/* Implements the verb `latchwork queue audit`, which shows what operators did. */
 #include "cli/queue/queue.h"
 #include "ops/ops.h"
 
@@ -9,8 +9,7 @@
 
 enum { AUDIT_LIMIT = 50, ENTRIES_MAX = 10100 };
 
-/* An entry of a shard's stream `audit`. Its fields point into the reply, which must
- * outlive the entry. */
+/* Describes an entry of a shard's stream `audit`. The fields point into the reply, which must outlive the entry. */
 struct entry {
     int64_t ms, nth; /* the two parts of the entry's id */
     int shard;
@@ -18,7 +17,7 @@ struct entry {
 };
 
 struct entries {
-    redisReply **reply; /* one reply per shard */
+    redisReply **reply; /* the replies of all shards, one per shard */
     struct entry *at;
     size_t n;
 };
@@ -29,7 +28,7 @@ static const char *field(const struct entry *e, const char *name) {
     return NULL;
 }
 
-/* Reads the newest entries of a shard. The stream `audit` keeps about 10,000. */
+/* Reads the newest entries of a shard. The stream `audit` keeps about 10,000 entries. */
 static int read_shard(struct ops *o, struct entries *es, int shard, int64_t most) {
     struct ops_shard *sh = &o->shards[shard];
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "audit", lw_bytes("", 0));
@@ -53,8 +52,8 @@ static int by_time(const void *a, const void *b) {
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Reads a field that has one of two names: jobs and single actions write "event" and "who";
- * `lock break` writes "did" and "by". */
+/* Reads a field that has one of two names: entries of jobs and single actions have "event" and "who"; entries of `lock break` have "did"
+ * and "by". */
 static const char *either(const struct entry *e, const char *name, const char *other) {
     const char *v = field(e, name);
     if (!v) v = field(e, other);
@@ -76,7 +75,7 @@ static void put_json(const struct entry *e) {
     for (size_t i = 0; i + 1 < e->fields->elements; i += 2) {
         const redisReply *name = e->fields->element[i], *value = e->fields->element[i + 1];
         const char *as = strcmp(name->str, "did") == 0 ? "event" : strcmp(name->str, "by") == 0 ? "who" : name->str;
-        if (strcmp(as, "at_ms") == 0) continue; /* this field is left out, because the entry's id has the time */
+        if (strcmp(as, "at_ms") == 0) continue; /* the field at_ms is left out, because the entry's id has the time */
         if (is_number(as))
             json_object_set_new(j, as, json_integer(strtoll(value->str, NULL, 10)));
         else
@@ -93,7 +92,7 @@ static void add(struct lw_buf *out, const char *before, const char *text) {
     ops_text(out, lw_bytes_of(text), 200);
 }
 
-/* Appends the options of a job in the form of a command line, as in "dead replay --key a". */
+/* Appends the options of a job in the form of a command line, such as "dead replay --key a". */
 static void add_words(struct lw_buf *out, const char *words) {
     static const char *const options[][2] = {{"match", " --match "},      {"topic", " --topic "}, {"reason", " --reason "},
                                              {"error", " --error "},      {"from", " --from "},   {"to", " --to "},

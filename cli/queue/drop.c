@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs `latchwork queue drop` and `import`. */
+/* Implements the verbs `latchwork queue drop` and `import`. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "ops/job.h"
@@ -44,7 +44,9 @@ static int import_line(struct ops *o, struct ops_job *j, const char *line, size_
         stop = ops_job_problem(j, where, err.text);
     } else {
         e.key = key;
-        if (o->args.again) { /* the replay number makes the import a message of its own, which the marks of the original do not stop */
+        /* the replay number makes the import a message of its own, which runs although the marks of the original say that the original is
+         * finished */
+        if (o->args.again) {
             e.replay = j->number;
             e.dedup = lw_bytes("", 0);
         }

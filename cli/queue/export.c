@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `latchwork queue export`. */
+/* Implements the verb `latchwork queue export`. */
 #include "cli/queue/queue.h"
 #include "ops/ops.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs `latchwork queue ls` and `show`. */
+/* Implements the verbs `latchwork queue ls` and `show`. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "ops/ops.h"
@@ -16,13 +16,13 @@ struct row {
     struct ops_lane l; /* the lane; its name and lock are owned copies */
 };
 struct rows {
-    struct row *row; /* if `most` limits the rows, a heap while lanes are read, with the row to be shown last at the top */
+    struct row *row; /* the rows; if `most` limits their number, a heap while lanes are read, with the row that is shown last at the top */
     size_t n, cap, most;
     bool by_size, reverse;
     uint64_t lanes, waiting;
 };
 
-/* Returns a number above 0 if a is shown behind b. */
+/* Returns a number above 0 if row a is shown behind row b. */
 static int order(const struct rows *rs, const struct row *a, const struct row *b) {
     int64_t x = rs->by_size ? a->l.n : ops_lane_age(&a->l), y = rs->by_size ? b->l.n : ops_lane_age(&b->l);
     if (!rs->by_size) x = a->l.has_head ? -a->l.first_ms : INT64_MIN, y = b->l.has_head ? -b->l.first_ms : INT64_MIN;
@@ -83,7 +83,7 @@ static int keep(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Turns the heap into an array in the order of display. */
+/* Turns the heap of rows into an array in the order of display. */
 static void sort(struct rows *rs) {
     size_t n = rs->n;
     while (rs->n > 1) {
@@ -122,7 +122,8 @@ int queue_ls(struct ops *o) {
     struct ops_table t = {.columns = ls_columns, .n_columns = sizeof ls_columns / sizeof *ls_columns};
     size_t shown = 0;
     for (size_t i = 0; i < rs.n; i++) {
-        bool twice = i && lw_bytes_eq(rs.row[i].l.name, rs.row[i - 1].l.name); /* a cursor may return the same lane twice */
+        /* a lane may occur twice, because a cursor may return the same lane more than once */
+        bool twice = i && lw_bytes_eq(rs.row[i].l.name, rs.row[i - 1].l.name);
         if (twice || bad < 0) continue;
         shown++;
         if (o->args.json)
@@ -142,7 +143,7 @@ int queue_ls(struct ops *o) {
 /* ---- show ---- */
 
 struct showing {
-    int64_t left; /* number of messages still to show; -1: no limit */
+    int64_t left; /* number of messages that are still to be shown; -1: no limit */
     struct ops_table t;
     uint64_t n;
     bool found;

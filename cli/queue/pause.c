@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs `latchwork queue pause` and `resume`. */
+/* Implements the verbs `latchwork queue pause` and `resume`. */
 #include "cli/queue/queue.h"
 #include "ops/ops.h"
 
 #include <stdlib.h>
 
-/* Names of the lanes to change. They are collected before the first lane is changed. */
+/* Holds the names of the lanes to change. All names are collected before the first lane is changed. */
 struct names {
     struct {
-        struct lw_bytes name; /* an owned copy */
+        struct lw_bytes name; /* name of a lane, an owned copy */
         int shard;
     } * at;
     size_t n, cap;
@@ -61,7 +61,7 @@ static int change(struct ops *o, bool resume) {
         fprintf(stderr, "latchwork queue %s: which? KEY, --key, --match or another filter is wanted\n", o->verb);
         return OPS_USAGE;
     }
-    bool execute = o->args.execute || o->args.n_words; /* lanes that are named one by one need no --execute */
+    bool execute = o->args.execute || o->args.n_words; /* if lanes are named one by one, --execute is not needed */
     int bad = collect(o, &ns) < 0 ? -1 : 0;
     for (size_t i = 0; i < ns.n; i++) {
         struct ops_shard *sh = &o->shards[ns.at[i].shard];

@@ -38,7 +38,7 @@ static int connect_to(struct look *l, const struct lw_config *c, int shard) {
     return l->redis ? 0 : lw_fail(l->err, "%s can't connect: %s", l->tag, why.text);
 }
 
-/* Keys may be any bytes: control characters are shown as '?'. */
+/* Adds the name of a lane. Keys may hold any bytes, so control characters are shown as '?'. */
 static void add_name(struct look *l, const char *key, size_t n) {
     l->found++;
     if (l->found > LW_PAUSED_NAMES_MAX) return;
@@ -49,7 +49,7 @@ static void add_name(struct look *l, const char *key, size_t n) {
     }
 }
 
-/* Looks at one lane. A lane without waiting messages is left out. The name of a paused lane is noted; any other lane may still move. */
+/* Looks at one lane. A lane without waiting messages is left out. If the lane is paused, notes its name; any other lane may still move. */
 static int look_at_lane(struct look *l, const char *key, size_t n) {
     redisReply *len = take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
     if (!len) return -1;
@@ -67,7 +67,8 @@ static int look_at_lane(struct look *l, const char *key, size_t n) {
 }
 
 static int look_at_lanes(struct look *l, const redisReply *page) {
-    for (size_t i = 0; i + 1 < page->elements && !l->may_move; i += 2) /* steps of two, because the page holds pairs of member and score */
+    /* the loop takes steps of two, because the page holds pairs of member and score */
+    for (size_t i = 0; i + 1 < page->elements && !l->may_move; i += 2)
         if (look_at_lane(l, page->element[i]->str, page->element[i]->len) == -1) return -1;
     return 0;
 }
@@ -77,7 +78,7 @@ static int look_at_locks(struct look *l, const redisReply *page) {
     return 0;
 }
 
-/* Follows a cursor to its end, or until it finds a lane that may still move. */
+/* Follows a cursor to its end, or until a lane is found that may still move. */
 static int walk(struct look *l, const char *command, const char *pattern, int (*fn)(struct look *l, const redisReply *page)) {
     char cursor[32] = "0";
     do {
@@ -96,7 +97,7 @@ static int walk(struct look *l, const char *command, const char *pattern, int (*
     return 0;
 }
 
-/* Escapes characters that SCAN would interpret as a pattern. */
+/* Escapes the characters that SCAN would interpret as parts of a pattern. */
 static void quote_pattern(const char *tag, char *out) {
     for (; *tag; tag++) {
         if (strchr("*?[]\\^", *tag)) *out++ = '\\';

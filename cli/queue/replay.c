@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `latchwork queue replay`. */
+/* Implements the verb `latchwork queue replay`. */
 #include "cli/queue/queue.h"
 #include "ops/job.h"
 #include "ops/kafka.h"

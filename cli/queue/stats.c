@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `latchwork queue stats`. */
+/* Implements the verb `latchwork queue stats`. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "ops/kafka.h"
@@ -13,7 +13,7 @@
 enum { TOP = 10, TOP_MAX = 1000, DEAD_LOOK = 10000, REASON_BYTES = 80, RATE_MS = 1000 };
 
 struct top {
-    struct lw_bytes name; /* an owned copy */
+    struct lw_bytes name; /* name of a lane, an owned copy */
     int64_t n;
 };
 struct reason {
@@ -27,7 +27,7 @@ struct stats {
     struct top top[TOP_MAX];
     size_t n_top, most;
     struct reason *reasons;
-    double in, out, change; /* messages per second; change: growth of the waiting lists */
+    double in, out, change; /* rates in messages per second; change: growth of the waiting lists */
     bool knows_in;
 };
 
@@ -104,7 +104,7 @@ static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
 
 static int by_count(struct reason *a, struct reason *b) { return a->n < b->n ? 1 : a->n > b->n ? -1 : 0; }
 
-/* Adds up the floors. Asking the first shard is enough, because every shard knows the commits of all partitions. */
+/* Adds up the floors of all partitions. Only the first shard is asked, because every shard knows the commits of all partitions. */
 static int floors(struct ops *o, int64_t *sum) {
     ops_begin(o, "HGETALL"), ops_key(o, &o->shards[0], "floor", lw_bytes("", 0));
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
@@ -120,10 +120,10 @@ static int waiting_now(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Counts that are read twice, so that rates can be computed. */
+/* Holds counts that are read twice, so that rates can be computed. */
 struct counts {
     int64_t at_ms, committed;
-    int64_t produced; /* records that Kafka received; -1: Kafka does not answer */
+    int64_t produced; /* number of records that Kafka received; -1: Kafka does not answer */
 };
 
 static int count(struct ops *o, struct ops_log *log, struct counts *c) {
@@ -146,11 +146,11 @@ static int rates(struct ops *o, struct stats *s) {
     if (!bad) bad = count(o, log, &after);
     int64_t waiting = 0;
     if (!bad) bad = ops_each_lane(o, waiting_now, &waiting) < 0;
-    double walked =
-        (double)(lw_boot_ms() - walked_ms) / 1000; /* seconds from the end of the earlier walk over the lanes to the end of this one */
+    /* time in seconds from the end of the earlier walk over the lanes to the end of this walk */
+    double walked = (double)(lw_boot_ms() - walked_ms) / 1000;
     ops_log_close(log);
     if (bad) return -1;
-    o->err = redis; /* restore the earlier error, because an error of Kafka is not fatal here */
+    o->err = redis; /* the earlier error is restored, because an error of Kafka is not fatal here */
     double seconds = (double)(after.at_ms - before.at_ms) / 1000;
     s->knows_in = before.produced >= 0 && after.produced >= 0;
     s->in = (double)(after.produced - before.produced) / seconds;

@@ -18,11 +18,11 @@ struct row {
 static long number(const struct cli_status *s) {
     char *end;
     long n = strtol(s->code, &end, 10);
-    return end == s->code ? LONG_MAX : n; /* no number: "other" comes last */
+    return end == s->code ? LONG_MAX : n; /* the code is no number, but "other", which comes last */
 }
 
-/* Orders by number; "128 + N" comes behind "128". Rows of one code keep the order of the
- * commands. */
+/* Returns true if row a comes before row b. Rows are ordered by number; "128 + N" comes behind "128". Rows with the same code keep the
+ * order of the commands. */
 static bool goes_before(const struct row *a, const struct row *b) {
     long x = number(a->status), y = number(b->status);
     return x != y ? x < y : strcmp(a->status->code, b->status->code) < 0;
@@ -32,8 +32,8 @@ static bool same(const struct row *a, const struct row *b) {
     return strcmp(a->status->code, b->status->code) == 0 && strcmp(a->status->means, b->status->means) == 0;
 }
 
-/* Returns the index at which r is inserted: behind a row with the same code and text, else
- * behind the rows of its code. */
+/* Returns the index at which row r is inserted: behind a row with the same code and text if there is one, otherwise behind the rows with
+ * the same code. */
 static size_t place(const struct row *rows, size_t n, const struct row *r) {
     for (size_t i = n; i > 0; i--)
         if (same(&rows[i - 1], r)) return i;
@@ -58,7 +58,7 @@ static size_t collect(struct row rows[ROWS_MAX]) {
     return n;
 }
 
-/* Names the commands of a row: "queue", or "lock ls, show and break". */
+/* Names the commands of a row, as in "queue" or "lock ls, show and break". */
 static void who(const struct row *r, struct lw_buf *out) {
     lw_buf_addf(out, "%s", r->command->name);
     if (!r->status->verbs) return;
@@ -66,8 +66,7 @@ static void who(const struct row *r, struct lw_buf *out) {
     cli_verb_names(r->command, r->status->verbs, "and", out);
 }
 
-/* Writes one line for the rows from `at` on that have the same code and text; returns the number of
- * these rows. */
+/* Writes one line for the rows, starting at index `at`, that have the same code and text. Returns the number of these rows. */
 static size_t line(const struct row *rows, size_t n, size_t at, struct lw_buf *out) {
     bool first = !at || strcmp(rows[at - 1].status->code, rows[at].status->code) != 0;
     size_t end = at;

@@ -20,13 +20,12 @@ static void character(char c, struct lw_buf *out) {
         lw_buf_add(out, &c, 1);
 }
 
-/* Writes plain text. A dot at the beginning of a line is escaped, because roff would take it for a
- * request. */
+/* Writes plain text. A dot at the beginning of a line is escaped, because roff would take the dot for a request. */
 static void plain(const char *text, size_t n, struct lw_buf *out) {
     if (n && *text == '.' && (!out->n || out->p[out->n - 1] == '\n')) lw_buf_addf(out, "\\&");
     for (size_t i = 0; i < n; i++) {
         if (text[i] == '\\' && i + 1 < n && strchr("|*`[", text[i + 1]))
-            i++; /* leave out the backslash that Markdown needs before this character */
+            i++; /* the backslash that Markdown needs before this character is left out */
         character(text[i], out);
     }
 }
@@ -41,8 +40,7 @@ static size_t link_length(const char *p, const char *end, size_t *text) {
     return last ? (size_t)(last - p) + 1 : 0;
 }
 
-/* Returns the length of the text between two marks of m characters, as in **bold**; 0 if the
- * second mark is not on this line. */
+/* Returns the length of the text between two marks of m characters, as in **bold**. Returns 0 if the second mark is not on this line. */
 static size_t between(const char *p, const char *end, const char *mark, size_t m) {
     if ((size_t)(end - p) < 2 * m || strncmp(p, mark, m) != 0) return 0;
     for (const char *q = p + m + 1; q + m <= end; q++)
@@ -106,7 +104,7 @@ static void heading(const char *line, size_t n, struct lw_buf *out) {
     lw_buf_addf(out, "\"\n");
 }
 
-/* Returns the length of a cell, which ends at the next | that is not escaped. */
+/* Returns the length of a table cell, which ends at the next | that is not escaped. */
 static size_t cell_length(const char *p, size_t n) {
     size_t i = 0;
     while (i < n && (p[i] != '|' || (i && p[i - 1] == '\\'))) i++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork reference`: lists the generated files, or prints one of them. */
+/* Implements the command `latchwork reference`, which lists the generated files, or prints one of them. */
 #include "cli/reference/reference.h"
 
 #include "cli/commands.h"
@@ -36,7 +36,7 @@ static void man_name(const struct cli_command *c, char out[NAME_MAX_BYTES]) {
     snprintf(out, NAME_MAX_BYTES, "doc/man/latchwork%s%s.1", c ? "-" : "", c ? c->name : "");
 }
 
-/* Returns true if a command has a man page. The program (NULL) and each visible command of this version have one. */
+/* Returns true if a command has a man page. The program itself (NULL) and each visible command of this version have a man page. */
 static bool has_man(const struct cli_command *c) { return !c || (c->run && !c->hidden); }
 
 static void list(void) {

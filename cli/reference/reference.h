@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `latchwork reference` writes the generated pages of the documentation, for `make reference` and the
- * tests. */
+/* Declares the command `latchwork reference`, which writes the generated pages of the documentation, for `make reference` and the tests. */
 #ifndef LW_CLI_REFERENCE_REFERENCE_H
 #define LW_CLI_REFERENCE_REFERENCE_H
 

@@ -53,11 +53,12 @@ static const struct cli_status statuses[] = {
     {0},
 };
 
-/* What a reload needs to know of the run that the reload changes. */
+/* Holds what a reload needs to know of the run that the reload changes. */
 struct run {
     struct run_args args;
     struct lw_supervise_options options;
-    const struct lw_config *config; /* the configuration at the start, which says where the lanes are; a reload does not change that */
+    /* the configuration at the start, which says where the lanes are; a reload does not change where they are */
+    const struct lw_config *config;
 };
 
 static void check_handler(const struct lw_config *c, struct lw_problems *problems) {
@@ -78,8 +79,8 @@ static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
     }
 }
 
-/* Loads the configuration; returns NULL if anything is wrong. Reports each problem on its own
- * line: in the log if the run continues, otherwise on stderr. */
+/* Loads the configuration. Returns NULL if it has any problem. Reports each problem in a line of its own: in the log if the run continues,
+ * otherwise on stderr. */
 static struct lw_config *load(const struct run_args *a, bool running) {
     struct lw_problems problems = {.check_handler = check_handler};
     struct lw_config *c = lw_config_load(a->cli.config, a->cli.set, a->cli.n_set, &problems);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork run`: the supervisor and its workers. */
+/* Declares the command `latchwork run`, which starts the supervisor and its workers. */
 #ifndef LW_CLI_RUN_RUN_H
 #define LW_CLI_RUN_RUN_H
 

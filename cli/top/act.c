@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The actions that operators start in `latchwork top` with capital letters. They call the
- * functions of the other commands. */
+/* Implements the actions that operators start in `latchwork top` with capital letters. The actions call the functions of the other
+ * commands. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "cli/top/private.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the supervisor over HTTP for what top shows: small requests one after the other, each
- * limited in time and size. */
+/* Asks the supervisor over HTTP for what `latchwork top` shows, by small requests one after the other, each limited in time and size. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -61,8 +60,7 @@ static int exchange(int fd, const char *request, struct lw_buf *answer, int64_t 
     }
 }
 
-/* Asks for one path and parses the JSON of the answer. Returns NULL with the reason in `why` on
- * failure. */
+/* Requests one path and parses the JSON of the answer. On failure returns NULL, with the reason in `why`. */
 static json_t *get(const struct lw_config *c, const char *path, char *why, size_t size) {
     const char *host = !strcmp(c->http.host, "0.0.0.0") ? "127.0.0.1" : !strcmp(c->http.host, "::") ? "::1" : c->http.host;
     int64_t until = lw_boot_ms() + LIMIT_MS;

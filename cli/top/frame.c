@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Formats top's display: as lines for a terminal of any size, and as JSON. */
+/* Formats the display of `latchwork top`: as lines for a terminal of any size, and as JSON. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -14,7 +14,7 @@ static const char *const sort_names[TOP_SORTS] = {"waiting", "age", "tries"};
 
 /* ---- lines ---- */
 
-/* Returns the width in columns: the number of bytes that begin a UTF-8 character. */
+/* Returns the width of a text in columns, which is the number of bytes that begin a UTF-8 character. */
 static size_t columns(const char *s) {
     size_t n = 0;
     for (; *s; s++) n += ((unsigned char)*s & 0xc0) != 0x80;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks Redis for what top shows. */
+/* Asks Redis for what `latchwork top` shows. */
 #include "base/clock.h"
 #include "cli/dead/dead.h"
 #include "cli/top/private.h"
@@ -65,7 +65,7 @@ static int64_t weight(const struct top *t, const struct ops_lane *l) {
     switch (t->sort) {
     case TOP_BY_AGE: return l->has_head ? INT64_MAX - l->first_ms : 0;
     case TOP_BY_TRIES: return l->attempts;
-    default: return l->n < 0 ? INT64_MAX : l->n; /* lanes that cannot be read come first */
+    default: return l->n < 0 ? INT64_MAX : l->n; /* lanes with a length that could not be read come first */
     }
 }
 
@@ -121,7 +121,7 @@ static int seen(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Reads the next pages of one shard's lanes, from where the last refresh ended. */
+/* Reads the next pages of one shard's lanes, beginning at the lane at which the last refresh ended. */
 static int go_round(struct top *t, int s) {
     struct top_shard *sh = &t->shard[s];
     struct scan scan = {.t = t};
@@ -143,7 +143,7 @@ static int again(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Reads again those lanes which top keeps and this refresh has not read yet. */
+/* Reads again the lanes that top keeps and that this refresh has not read yet. */
 static int look_again(struct top *t, int s) {
     struct lw_bytes names[TOP_LANES];
     size_t n = 0;
@@ -157,7 +157,7 @@ static int look_again(struct top *t, int s) {
     return bad;
 }
 
-static const struct top *sorting; /* a global, because qsort passes no context */
+static const struct top *sorting; /* this variable is global, because qsort passes no context to its callback */
 static int by_weight(const void *a, const void *b) {
     const struct ops_lane *x = &((const struct top_lane *)a)->l, *y = &((const struct top_lane *)b)->l;
     int64_t p = weight(sorting, x), q = weight(sorting, y);
@@ -173,7 +173,7 @@ int64_t top_waiting(const struct top *t, bool *about) {
         n += t->shard[s].whole ? t->shard[s].waiting : t->shard[s].now_waiting;
         *about |= !t->shard[s].whole;
     }
-    /* until a round is complete, take the supervisor's count if it is higher than the sum so far */
+    /* until a round is complete, the supervisor's count is used if it is higher than the sum so far */
     if (*about && t->fleet.on && !t->o->args.match && t->fleet.waiting > n) n = t->fleet.waiting;
     return n;
 }
@@ -237,7 +237,7 @@ static int add_count(struct top *t, int s, const char *command, const char *name
     return 0;
 }
 
-/* Reads commits and the number of workers. Asking the first shard is enough, because every shard knows all commits and workers. */
+/* Reads commits and the number of workers. Only the first shard is asked, because every shard knows all commits and workers. */
 static int look_at_commits(struct top *t) {
     struct ops *o = t->o;
     long long workers;
@@ -249,7 +249,8 @@ static int look_at_commits(struct top *t) {
     freeReplyObject(r);
     if (t->committed_at_ms && now > t->committed_at_ms)
         t->commit_rate = (double)(sum - t->committed) * 1000 / (double)(now - t->committed_at_ms);
-    if (t->commit_rate < 0 && t->committed_at_ms) t->commit_rate = 0; /* the sum falls when partitions are reassigned */
+    /* the sum of commits becomes smaller when partitions are reassigned */
+    if (t->commit_rate < 0 && t->committed_at_ms) t->commit_rate = 0;
     t->committed = sum;
     t->committed_at_ms = now;
     ops_begin(o, "ZCOUNT"), ops_key(o, &o->shards[0], "workers", none);

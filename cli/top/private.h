@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `latchwork top` knows, and where it asks.
+/* Declares what `latchwork top` knows, and which servers it asks.
  *
- * Redis tells counts, lanes, dead letters and commits. Top asks it with cursors and small scripts, and a refresh asks a bounded number of
- * questions, whatever the number of lanes. If a shard has more lanes than one refresh looks at, each refresh continues a round through all
- * lanes: top keeps the lanes with the most waiting messages and looks at them in each refresh, and the round finds further ones. The HTTP
- * server of the supervisor (http.listen) tells what only workers know: rates, lag, each worker's state. If Redis or the supervisor does not
- * answer, top still shows what the other one tells. */
+ * Redis tells counts, lanes, dead letters and commits. Top asks Redis with cursors and small scripts, and a refresh asks a bounded number
+ * of questions, whatever the number of lanes. If a shard has more lanes than one refresh looks at, each refresh continues a round through
+ * all lanes: top keeps the lanes with the most waiting messages and looks at them in each refresh, and the round finds further lanes. The
+ * HTTP server of the supervisor (http.listen) tells what only workers know: rates, lag, each worker's state. If Redis does not answer, top
+ * still shows what the supervisor tells; if the supervisor does not answer, top still shows what Redis tells. */
 #ifndef LW_CLI_TOP_PRIVATE_H
 #define LW_CLI_TOP_PRIVATE_H
 
@@ -21,13 +21,13 @@ struct top_lane {
 
 struct top_shard {
     char cursor[OPS_CURSOR];
-    bool whole;                      /* true once one round over all lanes is complete */
-    int64_t waiting, oldest_ms;      /* sum of messages, and oldest age, of the last complete round */
-    int64_t now_waiting, now_oldest; /* sum of messages, and oldest age, of the round under way so far */
+    bool whole;                      /* true after one round over all lanes is complete */
+    int64_t waiting, oldest_ms;      /* sum of waiting messages, and age of the oldest, in the last complete round */
+    int64_t now_waiting, now_oldest; /* sum of waiting messages, and age of the oldest, in the round under way so far */
 };
 
 struct top_dead {
-    char id[64], identity[320], key[100], reason[200]; /* all in printable form */
+    char id[64], identity[320], key[100], reason[200]; /* the texts of a dead letter, all in printable form */
     int64_t at_ms, attempts;
 };
 
@@ -35,23 +35,23 @@ struct top_worker {
     int index, pid;
     char state[16];
     int64_t starts, waiting, in_handler, turned_ms, done;
-    double done_rate; /* messages per second; -1: unknown */
+    double done_rate; /* rate of done messages per second; -1: unknown */
 };
 
-/* The last answer of the supervisor. */
+/* Holds the last answer of the supervisor. */
 struct top_fleet {
     bool on;
-    char why[256]; /* why there is no answer, if `on` is false */
+    char why[256]; /* if `on` is false, why the supervisor did not answer */
     int workers, ready;
     int64_t at_ms; /* time of the answer, ms on the boot clock */
     int64_t lag, waiting, in_handler, received, finished, done, dead, retried;
-    double in, out; /* messages per second; -1: unknown */
+    double in, out; /* rates in messages per second; -1: unknown */
 };
 
 struct top {
     struct ops *o;
     enum top_sort sort;
-    struct lw_buf filter; /* the filter as typed, from which args.match is made */
+    struct lw_buf filter; /* the filter as the user typed it, from which args.match is made */
     struct lw_buf match;
 
     bool up; /* true if Redis answered the last refresh */
@@ -59,7 +59,7 @@ struct top {
     uint64_t refresh;
     int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers,
         now_ms /* at_ms: time of the refresh by this machine's clock; now_ms: Redis' time */;
-    double commit_rate; /* offsets per second; -1: unknown */
+    double commit_rate; /* rate at which the commits advance, in offsets per second; -1: unknown */
     struct top_shard *shard;
     struct top_lane lane[TOP_LANES];
     size_t n_lane;
@@ -71,18 +71,19 @@ struct top {
     size_t n_worker;
 };
 
-/* Defined in cli/top/look.c. */
+/* The next functions are defined in cli/top/look.c. */
 void top_open(struct top *t, struct ops *o);
 void top_close(struct top *t);
-void top_refresh(struct top *t);                      /* reads everything again; if something fails, `why` says what */
-void top_set_filter(struct top *t, const char *text); /* a glob, or a part of the key; "": no filter */
+void top_refresh(struct top *t);                      /* reads everything again; if a request fails, `why` says which and why */
+void top_set_filter(struct top *t, const char *text); /* sets the filter: a glob, or a part of the key; "": no filter */
 void top_set_sort(struct top *t, enum top_sort sort);
-int64_t top_waiting(const struct top *t, bool *about); /* about: true if some lanes were not counted yet */
-int64_t top_oldest_ms(const struct top *t);            /* ms since 1970 by Redis' clock; 0: no message waits */
-/* Defined in cli/top/fleet.c. */
+int64_t top_waiting(const struct top *t, bool *about); /* `about` becomes true if some lanes were not counted yet */
+/* returns when the oldest waiting message arrived, ms since 1970 by Redis' clock; 0: no message waits */
+int64_t top_oldest_ms(const struct top *t);
+/* Defined in cli/top/fleet.c. Asks the supervisor for its numbers. */
 void top_ask_fleet(struct top *t);
 
-/* Defined in cli/top/frame.c, which makes lines of at most `width` columns. */
+/* The next functions are defined in cli/top/frame.c, which makes lines of at most `width` columns. */
 enum top_style { TOP_PLAIN, TOP_BAR, TOP_HEAD, TOP_SELECTED, TOP_WARN };
 struct top_line {
     char *text;
@@ -96,10 +97,10 @@ struct top_frame {
 struct top_view {
     int width, height;
     int64_t interval_ms;
-    size_t selected;     /* index into lane[]; SIZE_MAX: no lane is marked */
+    size_t selected;     /* index of the marked lane in lane[]; SIZE_MAX: no lane is marked */
     size_t first;        /* index of the first lane shown, which is adjusted so that the marked lane is visible */
-    const char *message; /* text about the last event; NULL: none */
-    const char *footer;  /* text of the last line; NULL: it lists the keys */
+    const char *message; /* text about the last event; NULL: there is no text */
+    const char *footer;  /* text of the last line; NULL: the last line lists the keys */
     bool help;
 };
 void top_draw(const struct top *t, struct top_view *v, struct top_frame *f);
@@ -109,7 +110,7 @@ json_t *top_json(const struct top *t);
 /* Defined in cli/top/screen.c. Runs on the terminal until the user quits; returns the exit
  * status. */
 int top_screen(struct top *t, int64_t interval_ms);
-/* Defined in cli/top/act.c: the actions of the capital keys. Each fills `said` with its result. */
+/* Defined in cli/top/act.c: the actions of the capital keys. Each action writes its result to `said`. */
 void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *said);
 void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said);
 void top_drop(struct top *t, struct lw_bytes lane, struct lw_buf *said);

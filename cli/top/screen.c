@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The terminal of top: ncurses draws the lines that cli/top/frame.c makes, and reads keys. */
+/* Runs the terminal of `latchwork top`: ncurses draws the lines that cli/top/frame.c makes, and reads keys. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -22,8 +22,8 @@ struct screen {
     enum mode mode;
     char input[INPUT_MAX];
     size_t n_input;
-    struct lw_buf lane; /* name of the marked lane, or of the lane that the question is about */
-    int capital;        /* the capital letter whose question waits for an answer */
+    struct lw_buf lane; /* name of the marked lane, or of the lane that the present question is about */
+    int capital;        /* the capital letter of the action that waits for the user's answer */
     struct lw_buf said, footer;
     bool stale, quit;
 };
@@ -206,7 +206,7 @@ static void take_key(struct screen *s, int key) {
     else if (s->mode == ASKING)
         answer(s, key);
     else {
-        s->said.n = 0; /* clear the text, because the user has read it before typing a key */
+        s->said.n = 0; /* the text is cleared, because the user has read it before typing a key */
         s->v.message = NULL;
         look(s, key);
     }
@@ -241,7 +241,7 @@ static void loop(struct screen *s) {
 int top_screen(struct top *t, int64_t interval_ms) {
     struct screen s = {.t = t, .v = {.interval_ms = interval_ms}};
     struct sigaction end = {.sa_handler = on_end};
-    sigaction(SIGINT, &end, NULL); /* must come before ncurses starts, which keeps a handler that is already set */
+    sigaction(SIGINT, &end, NULL); /* this call must come before ncurses starts, because ncurses keeps a handler that is already set */
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGHUP, &end, NULL);
     SCREEN *terminal = newterm(NULL, stdout, stdin);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork top`: its options, and what it writes if stdout is no terminal. */
+/* Implements the command `latchwork top`: its options, and what it writes if stdout is no terminal. */
 #include "cli/top/top.h"
 
 #include "base/clock.h"
@@ -75,7 +75,7 @@ static void write_frame(const struct top *t, const struct args *a) {
                          .footer = ""};
     struct top_frame f = {0};
     top_draw(t, &v, &f);
-    for (size_t i = 0; i + 1 < f.n; i++) { /* leaves out the last line, which lists the keys */
+    for (size_t i = 0; i + 1 < f.n; i++) { /* the last line, which lists the keys, is left out */
         char *text = f.line[i].text;
         size_t n = strlen(text);
         while (n && text[n - 1] == ' ') n--;
@@ -109,7 +109,7 @@ static int plain(struct top *t, const struct args *a) {
 static int run(const struct args *a) {
     struct lw_config *c = cli_config(&a->cli);
     if (!c) return CLI_USAGE;
-    lw_log_setup(LW_LOG_OFF, false, "top"); /* a log line would disturb the display */
+    lw_log_setup(LW_LOG_OFF, false, "top"); /* logging is off, because a log line would disturb the display */
     struct ops *o = lw_alloc(sizeof *o);
     *o = (struct ops){.noun = "queue", .c = c, .quiet = true, .connect_ms = ANSWER_MS, .answer_ms = ANSWER_MS};
     o->args.limit = o->args.partition = o->args.attempts = o->args.older_ms = -1;
@@ -130,7 +130,7 @@ static int run_args(void *args) {
     const struct args *a = args;
     if (!a->once && !a->cli.json && (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
         return cli_misuse(&a->cli, "no terminal to draw on: --once prints one frame as text, --json prints objects");
-    setlocale(LC_CTYPE, ""); /* leaves LC_NUMERIC alone, because JSON needs a decimal point */
+    setlocale(LC_CTYPE, ""); /* LC_NUMERIC is not changed, because JSON needs a decimal point */
     return run(a);
 }
 

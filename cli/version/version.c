@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork version`: the versions of the program and its libraries, and the
- * abilities of these libraries. */
+/* Implements the command `latchwork version`, which prints the versions of the program and its libraries, and the abilities of these
+ * libraries. */
 #include "cli/version/version.h"
 
 #include "config/librdkafka.h"
@@ -42,7 +42,7 @@ static const struct cli_status statuses[] = {{"0", "printed", 0}, {"1", "stdout 
 
 enum { LIBRARIES = 10, TEXT_MAX = 64 };
 
-/* One library. `loaded` is "" if the library does not tell its version at run time. */
+/* Describes one library. `loaded` is "" if the library does not tell its version at run time. */
 struct library {
     const char *name;
     char compiled[TEXT_MAX], loaded[TEXT_MAX];
@@ -87,8 +87,8 @@ static void find_libraries(struct library all[LIBRARIES]) {
 
 /* --- abilities ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Abilities of librdkafka, each with a setting that needs it. An ability counts as present unless a known limit of the
- * loaded librdkafka refuses the setting. */
+/* Lists abilities of librdkafka, each with a setting that needs it. An ability counts as present unless a known limit of the loaded
+ * librdkafka refuses the setting. */
 static const struct {
     const char *name, *property, *value;
 } abilities[] = {
