@@ -209,8 +209,7 @@ void step_poll(struct world *w, struct sim_worker *me) {
     int wanted = (int)lw_worker_wants(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
     for (int i = 0; i < n && i < wanted && me->gen[p]; i++) {
         if (me->pos[p] >= rules_written(w, p)) {
-            lw_worker_end(me->lw, me->gen[p],
-                          rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* a log ends with transaction markers */
+            lw_worker_end(me->lw, me->gen[p], rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* a log ends with markers */
             return;
         }
         int at = me->pos[p]++;

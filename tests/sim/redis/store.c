@@ -181,8 +181,8 @@ size_t store_move(struct store *from, struct store *to, const char *prefix, size
         struct entry *gone = entry_find(to, (struct slice){e->key->data, e->key->len});
         if (gone) entry_delete(to, gone);
         HASH_DEL(from->keys, e);
-        if (e->expire_ms >= 0)
-            e->expire_ms += store_now_ms(to) - store_now_ms(from); /* MIGRATE sends the remaining time to live, not the time of expiry */
+        /* MIGRATE sends the remaining time to live, not the time of expiry. */
+        if (e->expire_ms >= 0) e->expire_ms += store_now_ms(to) - store_now_ms(from);
         HASH_ADD_KEYPTR(hh, to->keys, e->key->data, e->key->len, e);
         n++;
     }

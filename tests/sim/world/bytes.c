@@ -5,12 +5,8 @@
 
 #include <inttypes.h>
 
-enum {
-    LARGE = 250000,
-    MEDIUM = 3000,
-    HEADER = 3000,
-    OTHER = 200 /* OTHER: maximum number of bytes of an envelope besides payload and headers */
-};
+/* OTHER is the maximum number of bytes of an envelope besides payload and headers. */
+enum { LARGE = 250000, MEDIUM = 3000, HEADER = 3000, OTHER = 200 };
 
 static const struct lw_byte_bounds usual = {.call = LW_CALL_BYTES, .lane = LW_LANE_BYTES, .heads = 32 << 20, .held = 64 << 20};
 static const struct lw_byte_bounds tight = {.call = 4000, .lane = 3500, .heads = 9000, .held = 40000};

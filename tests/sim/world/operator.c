@@ -60,8 +60,8 @@ static void begin(struct world *w, const char *name) {
     lw_commands_reset(&w->operator->cmd);
     lw_cmd(&w->operator->cmd, name);
 }
-static void name_arg(struct world *w, int shard, const char *name,
-                     int key) { /* adds the name of a Redis key of the shard, followed by the lane's key unless `key` is -1 */
+/* Adds the name of a Redis key of the shard, followed by the lane's key unless `key` is -1. */
+static void name_arg(struct world *w, int shard, const char *name, int key) {
     char text[80];
     int n = snprintf(text, sizeof text, "lw:{t.%d}:%s", shard, name);
     if (key >= 0) n += snprintf(text + n, sizeof text - (size_t)n, "k%d", key);
@@ -344,8 +344,8 @@ static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32])
     script(w, shard, lw_script_enter.text, 0, names);
     lw_arg_copy(cmd, candidate, strlen(candidate)), lw_arg_text(cmd, life.id), lw_arg_i64(cmd, TTL_MS);
     lw_arg_text(cmd, "0"), lw_arg_text(cmd, "");
-    lw_arg_text(cmd, "h"),
-        lw_arg_i64(cmd, w->master[shard]->skew_ms); /* the host of all workers, and how far the host's wall clock is off */
+    /* The host is the one of all workers; the number says how far its wall clock is off. */
+    lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms);
     lw_arg_text(cmd, "0");
     lw_arg_text(cmd, life.history), lw_arg_text(cmd, "0");
     lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, ""); /* the operator knows of no other node that had the slot */

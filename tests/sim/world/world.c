@@ -441,8 +441,7 @@ static void set_up(struct world *w) {
         part->n = w->o->records;
         part->committed = -1;
         part->owner = -1;
-        int64_t at =
-            LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* offsets are chosen so that a segment ends among the records */
+        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment must end among the records */
         for (int i = 0; i < part->n; i++) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
