@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in strings; $${ stands for a literal ${. */
+/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in strings, and the former two in PATH; $${ stands for a literal ${. */
 #include "config/option.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@ struct expansion {
     struct lw_loader *l;
     const char *path;
     struct lw_buf out;
+    bool in_path; /* the text is the PATH of ${file:PATH}, in which no other file may be named */
     bool from_file, failed;
 };
 
@@ -50,8 +51,9 @@ static void file_problem(struct expansion *x, const char *path, const char *why)
     lw_problem(x->l->problems, "%s: file %.200s: %s", x->path, path, why);
 }
 
-/* Appends the content of a file, up to a limit. O_NONBLOCK keeps a named pipe from blocking for ever. */
-static void put_file(struct expansion *x, const char *path) {
+/* Appends the content of a file, up to a limit. `shown` is the path as the configuration has it, since what variables hold is not printed.
+ * O_NONBLOCK keeps a named pipe from blocking for ever. */
+static void put_file(struct expansion *x, const char *path, const char *shown) {
     char buf[LW_SECRET_FILE_MAX + 1];
     size_t n = 0;
     ssize_t got = -1;
@@ -61,11 +63,11 @@ static void put_file(struct expansion *x, const char *path) {
     int saved = errno;
     if (fd >= 0) close(fd);
     if (fd < 0 || got < 0)
-        file_problem(x, path, strerror(saved));
+        file_problem(x, shown, strerror(saved));
     else if (n >= sizeof buf)
-        file_problem(x, path, "larger than 64 KiB");
+        file_problem(x, shown, "larger than 64 KiB");
     else if (memchr(buf, '\0', n))
-        file_problem(x, path, "holds a NUL byte");
+        file_problem(x, shown, "holds a NUL byte");
     else {
         if (n && buf[n - 1] == '\n') n--;
         if (n && buf[n - 1] == '\r') n--;
@@ -80,10 +82,28 @@ static bool is_name(const char *s, size_t n) {
     return n > 0;
 }
 
+static void expand_text(struct expansion *x, const char *p);
+
+static bool is_file(const char *body) { return !strncmp(body, "file:", 5); }
+
+static void put_file_of(struct expansion *x, const char *text) {
+    struct expansion path = {.l = x->l, .path = x->path, .in_path = true};
+    expand_text(&path, text);
+    lw_buf_add(&path.out, "", 1);
+    if (path.failed)
+        x->failed = true;
+    else
+        put_file(x, path.out.p, text);
+    lw_buf_free(&path.out);
+}
+
 /* Expands the text between ${ and }. */
 static void put_reference(struct expansion *x, const char *body) {
-    if (!strncmp(body, "file:", 5)) {
-        put_file(x, body + 5);
+    if (is_file(body)) {
+        if (x->in_path)
+            FAIL(x, "${%.100s} in the path of a file: write ${VAR} or ${VAR:-default} there", body);
+        else
+            put_file_of(x, body + 5);
         return;
     }
     size_t n = strcspn(body, ":");
@@ -102,6 +122,16 @@ static void put_reference(struct expansion *x, const char *body) {
     free(name);
 }
 
+/* Returns the } that ends the reference whose text begins at `body`; NULL if there is none. */
+static const char *end_of(const char *body) {
+    bool nests = is_file(body);
+    for (const char *p = body; p && *p; p++) {
+        if (*p == '}') return p;
+        if (nests && !strncmp(p, "${", 2) && !(p = strchr(p, '}'))) return NULL;
+    }
+    return NULL;
+}
+
 static void expand_text(struct expansion *x, const char *p) {
     while (*p) {
         const char *end;
@@ -110,7 +140,7 @@ static void expand_text(struct expansion *x, const char *p) {
             p += 3;
         } else if (strncmp(p, "${", 2)) {
             lw_buf_add(&x->out, p++, 1);
-        } else if ((end = strchr(p, '}'))) {
+        } else if ((end = end_of(p + 2))) {
             char *body = lw_memdup(p + 2, (size_t)(end - p - 2));
             put_reference(x, body);
             free(body);

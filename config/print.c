@@ -176,7 +176,9 @@ void lw_config_reference(struct lw_buf *out) {
         "a key; its value is JSON where it parses as JSON, otherwise a string.\n\n"
         "In every string, `${VAR}` is replaced by an environment variable (an error where it is not set), `${VAR:-default}` by the default "
         "where "
-        "the variable is unset or empty, and `${file:PATH}` by a file's text without its last newline; write `$${` for a literal `${`. "
+        "the variable is unset or empty, and `${file:PATH}` by a file's text without its last newline; PATH may hold variables itself, "
+        "such as "
+        "`${file:${CREDENTIALS_DIRECTORY}/redis}`. Write `$${` for a literal `${`. "
         "Numbers "
         "may be put in this way, too: `\"workers\": \"${WORKERS:-2}\"`. Secrets belong into variables or files: they are never printed.\n\n"
         "| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
