@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "consumer/fleet/service.h"
 #include "consumer/fleet/table.h"
 #include "consumer/process/member.h"
 
@@ -29,6 +30,7 @@ struct side {
 struct run {
     struct lw_sup sup; /* this must be the first member, because spawn() casts a pointer to it to the run */
     struct lw_sup_report report;
+    struct lw_service service;
     int signals; /* the signalfd, through which signals arrive */
     int claim;   /* descriptor that holds the claim of member_slot; -1: no slot is claimed */
     sigset_t watched, inherited;
@@ -49,6 +51,7 @@ static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);
     close(r->signals);
+    lw_notify_close(&r->service.notify);
     if (r->claim >= 0) close(r->claim); /* the slot must become free when the supervisor dies, even if this child lives on */
     sigprocmask(SIG_SETMASK, &r->inherited, NULL);
 }
@@ -213,6 +216,7 @@ static void take_turn(struct run *r, int worker) {
     if (worker >= r->rolling_end) {
         lw_info("reload: done; %d workers", s->board->n_wanted);
         r->rolling = -1;
+        lw_service_reloaded(&r->service, "reload: done");
         return;
     }
     r->rolling = worker;
@@ -246,18 +250,27 @@ static void resize(struct run *r, int n) {
     for (int i = n; i < was; i++) lw_sup_step(s, &s->workers[i], LW_SUP_STOP);
 }
 
+/* Returns the new configuration; NULL if there is none. */
+static struct lw_config *read_again(struct run *r) {
+    const struct lw_supervise_options *o = r->sup.o;
+    if (!o->reload) {
+        lw_warn("SIGHUP: this run has no configuration file to read again");
+        lw_service_reloaded(&r->service, "reload: there is no configuration file to read again");
+        return NULL;
+    }
+    struct lw_config *c = o->reload(o->ctx);
+    if (c) return c;
+    lw_error("reload: the configuration has errors; the old one stays");
+    lw_service_reloaded(&r->service, "reload: the configuration has errors (see the log); the old one stays");
+    return NULL;
+}
+
 static void reload(struct run *r) {
     struct lw_sup *s = &r->sup;
     if (s->stopping) return;
-    if (!s->o->reload) {
-        lw_warn("SIGHUP: this run has no configuration file to read again");
-        return;
-    }
-    struct lw_config *c = s->o->reload(s->o->ctx);
-    if (!c) {
-        lw_error("reload: the configuration has errors; the old one stays");
-        return;
-    }
+    lw_service_reloading(&r->service);
+    struct lw_config *c = read_again(r);
+    if (!c) return;
     const struct lw_config *before = s->c;
     s->c = c;
     claim_again(r, before);
@@ -289,6 +302,7 @@ static void step_all(struct run *r, enum lw_sup_event e) {
 static void stop_all(struct run *r) {
     r->sup.stopping = true;
     r->rolling = -1;
+    lw_service_stopping(&r->service, &r->sup);
     step_all(r, LW_SUP_STOP);
 }
 
@@ -369,6 +383,7 @@ static void tick(struct run *r) {
     for (int i = 0; i < s->board->n_workers; i++)
         if (lw_sup_stands_still(s, &s->workers[i])) lw_sup_step(s, &s->workers[i], LW_SUP_HUNG);
     lw_sup_report_tick(&r->report, s, now);
+    lw_service_tick(&r->service, s, now);
     if (s->o->watch) s->o->watch(s->o->ctx, s->board);
     look_for_paused(r);
 }
@@ -466,6 +481,7 @@ int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o
     r->rolling = -1;
     r->claim = -1;
     claim_slot(r);
+    lw_service_open(&r->service, &r->sup);
     int status = 1;
     if (open_signals(r) == -1) {
         lw_error("signals: %s", strerror(errno));
@@ -474,6 +490,7 @@ int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o
         close(r->signals);
         sigprocmask(SIG_SETMASK, &r->inherited, NULL);
     }
+    lw_notify_close(&r->service.notify);
     if (r->claim >= 0) close(r->claim);
     if (r->reloaded && o->config_free) o->config_free(r->reloaded);
     free(r);

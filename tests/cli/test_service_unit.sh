@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Tests deploy/latchwork@.service by systemd-analyze, which needs no running systemd: the unit is valid, and exposes little.
+# Usage: tests/cli/test_service_unit.sh [BUILD_DIR]
+cd "$(dirname "$0")/../.." || exit 1
+build=${1:-build}
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+passed=0 failed=0
+check() { # NAME COMMAND…: counts the test NAME as passed if the command succeeds
+    name=$1
+    shift
+    if "$@" >"$dir/out" 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+        tail -n 20 "$dir/out" | sed 's/^/    | /'
+    fi
+}
+mkdir -p "$dir/bin" "$dir/units"
+cp "$build/latchwork" "$dir/bin/"
+unit=$dir/units/latchwork@orders.service
+sed "s|@PREFIX@|$dir|g" deploy/latchwork@.service >"$unit"
+
+# systemd-analyze verify succeeds in spite of unknown keys, but says so
+silent() { "$@" >"$dir/said" 2>&1 && ! grep -F "$dir" "$dir/said"; }
+check 'the unit is valid' silent systemd-analyze verify --man=no --recursive-errors=no "$unit"
+# 0 to 10, times 10: what is left comes from the network, which it needs, and from Node and Java, which write code into memory
+check 'the unit exposes little' systemd-analyze security --offline=true --threshold=20 --no-pager "$unit"
+has() { grep -qx "$1" "$unit"; }
+check 'systemd is told when the run is ready' has 'Type=notify'
+check 'systemd watches it' has 'WatchdogSec=[0-9]*'
+check 'handlers cannot speak for it' has 'NotifyAccess=main'
+check 'Node and Java can compile while they run' sh -c "! grep -q '^MemoryDenyWriteExecute=' '$unit'"
+check 'they can read /proc/meminfo' sh -c "! grep -q '^ProcSubset=' '$unit'"
+# the limits below are those of consumer/fleet/table.c: 90 s and the default grace of 30 s, and a minute
+check 'a hung worker is replaced before the watchdog ends everything' sh -c "[ \"\$(sed -n 's/^WatchdogSec=//p' '$unit')\" -ge 180 ]"
+check 'a start that waits a minute for ready workers is no timeout' sh -c "[ \"\$(sed -n 's/^TimeoutStartSec=//p' '$unit')\" -gt 60 ]"
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
