@@ -25,7 +25,7 @@ struct lw_buf {
 void lw_buf_add(struct lw_buf *b, const void *p, size_t n);
 void lw_buf_addf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_buf_free(struct lw_buf *b);
-void *lw_alloc(size_t n); /* the memory is zeroed */
+void *lw_alloc(size_t n); /* returns memory filled with zeros */
 void *lw_realloc(void *p, size_t n);
 void *lw_or_abort(void *p); /* returns p, or aborts if it is NULL */
 char *lw_strdup(const char *s);

@@ -20,7 +20,7 @@ struct lw_hist_bounds {
 };
 
 struct lw_hist {
-    _Atomic uint64_t bucket[LW_HIST_BOUNDS + 1]; /* counts per bucket, not cumulative */
+    _Atomic uint64_t bucket[LW_HIST_BOUNDS + 1]; /* number of durations in each bucket, not cumulative */
     _Atomic uint64_t sum_us;
 };
 

@@ -14,7 +14,7 @@ struct scan {
     struct lw_buf *scratch; /* buffer for decoded names */
     struct lw_err *err;
     int depth;     /* number of containers that are open */
-    bool nul_seen; /* an escape \u0000 was met */
+    bool nul_seen; /* the string just scanned has an escape \u0000 */
 };
 
 /* Each function below that returns an int returns 0, or -1 with the first error and its position. */
@@ -92,7 +92,7 @@ static int scan_utf8(struct scan *s) {
 }
 
 /* Skips plain characters (ASCII that is neither control, quote nor backslash), eight at a time, by Mycroft's test for a zero byte in a word
- * (1987). It skips whole words only, and the caller looks at the other bytes one by one. */
+ * (1987). The function skips whole words only, and the caller looks at the other bytes one by one. */
 static const unsigned char *skip_plain(const unsigned char *p, const unsigned char *end) {
     const uint64_t ones = 0x0101010101010101, tops = ones * 0x80;
     for (uint64_t w; end - p >= 8; p += 8) {

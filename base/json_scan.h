@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 enum lw_json_kind {
-    LW_JSON_NOTHING, /* the pointer leads nowhere */
+    LW_JSON_NOTHING, /* the pointer leads to no value in the text */
     LW_JSON_STRING,
     LW_JSON_INTEGER, /* a number of any size without fraction and exponent */
     LW_JSON_REAL,
@@ -43,9 +43,9 @@ struct lw_json_rules {
     bool fit;      /* refuse values that C cannot represent: integers beyond 64 bits, numbers too large for a double, NUL in a name */
 };
 
-/* A pointer, and how far a scan has followed it. It serves any number of scans, one at a time. */
+/* A pointer, and how far a scan has followed it. A path serves any number of scans, one at a time. */
 struct lw_json_path {
-    const char *pointer; /* borrowed */
+    const char *pointer; /* text of the pointer, borrowed */
     /* The scan alone uses the fields below. */
     const char *next;          /* points to the '/' of the next step, or to the end of the pointer once the value is found */
     int depth;                 /* number of steps already taken */

@@ -17,7 +17,7 @@ void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format
  * of the JSON object. */
 struct lw_log_field {
     const char *name;
-    const char *text; /* NULL: the value is `number` */
+    const char *text; /* the value, if it is a text; NULL: the value is `number` */
     long long number;
 };
 void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...) __attribute__((format(printf, 4, 5)));

@@ -2,10 +2,10 @@
 /* The configuration of one application: a JSON file, `--set path=value` overrides, and defaults. One table of keys (config/keys.c) says
  * what is allowed; `check`, the help and the reference page are made from the same table.
  *
- * lw_config_load() reads the file, expands ${VAR}, fills in defaults, and checks everything that can be checked without a server. It lists
- * *all* problems at once, one per line, each with a path ("lock.ttl_ms: …") or a line and column. The result is one block that never
- * changes afterwards; free it with lw_config_free(). Strings are UTF-8, NUL-terminated, and owned by the configuration. Loading is not
- * thread-safe. */
+ * lw_config_load() reads the file, expands ${VAR}, fills in defaults, and checks everything that can be checked without a server. The
+ * function lists *all* problems at once, one per line, each with a path ("lock.ttl_ms: …") or a line and column. The result is one block
+ * that never changes afterwards; free it with lw_config_free(). Strings are UTF-8, NUL-terminated, and owned by the configuration. Loading
+ * is not thread-safe. */
 #ifndef LW_CONFIG_CONFIG_H
 #define LW_CONFIG_CONFIG_H
 
@@ -68,7 +68,7 @@ struct lw_config {
         } sentinel;
         struct {
             bool on;      /* the section redis.cluster is given */
-            char **nodes; /* host[:port], as written */
+            char **nodes; /* addresses of cluster nodes, host[:port], as written */
             size_t n_nodes;
         } cluster;
     } redis;
@@ -92,7 +92,7 @@ struct lw_config {
     } retry;
     struct {
         enum lw_dead_to to;
-        char *topic; /* topic for dead letters; NULL: they stay in Redis */
+        char *topic; /* topic for dead letters; NULL: dead letters stay in Redis */
     } dead;
     struct {
         bool business; /* true if dedup.id is not "offset" and window_s > 0 */
@@ -115,7 +115,7 @@ struct lw_config {
     struct {
         char *listen; /* http.listen as written */
         char *host;   /* numeric address to listen on; NULL: nothing is served ("off") */
-        int port;     /* 0: any free port */
+        int port;     /* port to listen on; 0: any free port */
         char *token;  /* token that requests must carry to change anything; NULL: no request may */
     } http;
     struct {
@@ -125,12 +125,12 @@ struct lw_config {
     } log;
 };
 
-/* One `--set path=value`. A value that parses as JSON is used as JSON, any other as a string. */
+/* One `--set path=value`. A value that parses as JSON is used as JSON, any other value as a string. */
 struct lw_override {
     const char *path, *value;
 };
-/* Appends the text of one --set to the n entries of `set`, which has room for `max`. It cuts `text` at
- * the '=' and keeps pointers into it. Returns NULL, or what is wrong with the text. */
+/* Appends the text of one --set to the n entries of `set`, which has room for `max`. The function cuts `text` at the '=', and keeps
+ * pointers into the text. Returns NULL, or what is wrong with the text. */
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text);
 
 /* Returns how many messages of different keys a worker runs at once. */

@@ -51,7 +51,8 @@ static bool knows_followers(const struct lw_config *c) {
     return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business && c->queue.on_busy == LW_BUSY_PARK;
 }
 
-/* Returns true for an http handler with "mode": "batch". Its batches may be as long as possible, unless handler.batch is given. */
+/* Returns true for an http handler with "mode": "batch". The batches of such a handler may be as long as possible, unless handler.batch is
+ * given. */
 static bool sends_batches(const struct lw_config *c) {
     const char *mode = json_string_value(json_object_get(c->handler.json, "mode"));
     return c->handler.type && !strcmp(c->handler.type, "http") && mode && !strcmp(mode, "batch");

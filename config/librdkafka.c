@@ -24,8 +24,8 @@ static bool is_kerberos(const char *value) { return !strcmp(value, "GSSAPI"); }
 enum how { NOTE, WARN, REFUSE };
 
 /* A limit holds for versions of librdkafka from `from` to below `below` (EVERY: no bound) or, if `feature` is set, for a library without
- * that feature. It concerns each property listed in `properties` (each followed by a space) whose value `meets` accepts. If `meets` is
- * NULL, it concerns every configuration. */
+ * that feature. The limit concerns each property listed in `properties` (each followed by a space) whose value `meets` accepts. If `meets`
+ * is NULL, the limit concerns every configuration. */
 static const struct limit {
     int from, below;
     const char *feature, *properties;

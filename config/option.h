@@ -48,7 +48,7 @@ enum lw_option_kind {
 struct lw_option {
     const char *path;
     enum lw_option_kind kind;
-    size_t at; /* offset in struct lw_config */
+    size_t at; /* offset of the value in struct lw_config */
     int64_t min, max;
     const char *const *words; /* list of words, ended by NULL */
     const char *dflt;         /* the default as JSON text, read as if it had been given; NULL: computed, or none */
@@ -65,12 +65,12 @@ struct lw_option {
 extern const struct lw_option lw_options[];
 extern const size_t lw_n_options;
 
-/* keys.c: the table of keys */
+/* The next functions are in keys.c, which has the table of keys. */
 const struct lw_option *lw_option_find(const char *path);
 bool lw_option_section(const char *path);
 void lw_option_nearest(const char *path, char *out, size_t size); /* finds the key most similar to `path`; "" if none is */
 
-/* take.c: reads and checks the values of keys */
+/* The next functions are in take.c, which reads and checks the values of keys. */
 void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *value);
 void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -95,30 +95,30 @@ const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_
 
 bool lw_unusable(const struct lw_loader *l, const json_t *v);
 
-/* expand.c: expands ${VAR}, ${VAR:-default} and ${file:PATH} in every string below v. */
+/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in every string below v (expand.c). */
 void lw_expand(struct lw_loader *l, const char *path, json_t *v);
 void lw_expand_free(struct lw_loader *l);
 
-/* override.c: applies one --set */
+/* Applies one --set (override.c). */
 void lw_override(struct lw_loader *l, json_t *root, const struct lw_override *set);
 
-/* kafka.c: checks kafka.properties */
+/* The next functions are in kafka.c, which checks kafka.properties. */
 void lw_take_properties(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_finish_kafka(struct lw_loader *l);
 bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
 
-/* finish.c: checks that concern more than one key */
+/* Makes the checks that concern more than one key (finish.c). */
 void lw_finish(struct lw_loader *l);
 
-/* redis.c: how to reach the servers of the shards */
+/* The next functions are in redis.c, which computes how to reach the servers of the shards. */
 void lw_section_given(struct lw_loader *l, const char *path); /* notes that a section is given, since it may matter even if empty */
 void lw_finish_redis(struct lw_loader *l);
 
-/* secret.c: decides which values are secrets */
+/* The next functions are in secret.c, which decides which values are secrets. */
 bool lw_secret_name(const char *name); /* returns true if a key of this name contains a secret */
 json_t *lw_masked(const struct lw_loader *l, json_t *v);
 
-/* print.c: the functions that show values */
+/* The next functions are in print.c, and return values as they are shown to people. */
 json_t *lw_show_name(const struct lw_config *c);
 json_t *lw_show_topics(const struct lw_config *c);
 json_t *lw_show_properties(const struct lw_config *c);

@@ -48,18 +48,18 @@ struct lw_job {
     struct lw_job_lease *lease;
     int64_t give_up_ms;  /* boot clock; handler.timeout_ms after the start of this job, set by the pool; INT64_MAX: no limit */
     struct lw_job *next; /* next job in a list of the pool, between submit and reap */
-    /* The follower: the job of the same key and lease that runs after this one without the main thread in between. It is NULL when the job
-     * is made (its maker sets it, not submit, since a whole chain may be linked before its first job is submitted), and LW_JOB_CLOSED once
-     * the job is over, before it is reported. The main thread links a follower (lw_job_then), and the thread that ran the job closes it
-     * (lw_job_end), each of them once. A follower that was linked in time has one of three fates:
-     *     job done, lease live        it runs at once on the same thread, or from the end of the queue if others have waited for long
-     *     job done, lease not live    it is reported unrun, as LW_BACK; its own follower is not touched
-     *     any other outcome           it is neither run nor reported nor written to, and belongs again to the reaper of the job
-     * A job is always reported before its follower. Suspects (`alone`) have no followers and follow nobody. */
+    /* The follower: the job of the same key and lease that runs after this one without the main thread in between. The field is NULL when
+     * the job is made (whoever makes the job sets the field, and not the submit, since a whole chain may be linked before its first job is
+     * submitted). The field is LW_JOB_CLOSED once the job is over, before the job is reported. The main thread links a follower at most
+     * once (lw_job_then), and the thread that ran the job closes the field once (lw_job_end). A follower that was linked in time has one of
+     * three fates: job done, lease live        it runs at once on the same thread, or from the end of the queue if others have waited for
+     * long job done, lease not live    it is reported unrun, as LW_BACK; its own follower is not touched any other outcome           it is
+     * neither run nor reported nor written to, and belongs again to the reaper of the job A job is always reported before its follower.
+     * Suspects (`alone`) have no followers and follow nobody. */
     _Atomic(struct lw_job *) then;
     int64_t took_us; /* time in the handler (of a batch: its share), µs, set by the pool; 0: the job was not run */
     /* `run` sets the fields below. */
-    enum lw_outcome outcome;    /* never LW_DEAD_SENT */
+    enum lw_outcome outcome;    /* outcome of the job; never LW_DEAD_SENT */
     int64_t wait_ms;            /* after RETRY and BACK: ms until the message may run again; 0 (set before the run): the worker decides */
     char reason[LW_REASON_MAX]; /* reason for RETRY and DEAD; otherwise "" */
 };
@@ -92,8 +92,8 @@ static inline struct lw_job *lw_job_end(struct lw_job *job) {
 }
 
 /* For the thread that runs the job: collects the job and the followers that are linked now, so that the handler gets all of them as one
- * batch. chain[0] is the job. Returns the number of jobs collected, at most `max`. This closes each of them but the last, for which the
- * caller calls lw_job_end(). The caller reports them in order, up to and including the first that is not done, and neither reports nor
+ * batch. chain[0] is the job. Returns the number of jobs collected, at most `max`. Closes every collected job but the last, for which the
+ * caller calls lw_job_end(). The caller reports the jobs in order, up to and including the first that is not done, and neither reports nor
  * touches those behind it. */
 static inline size_t lw_job_gather(struct lw_job **chain, size_t max) {
     size_t n = 1;
@@ -140,7 +140,7 @@ struct lw_handler_type {
     int (*loads)(const struct lw_handler *h, uint32_t *out, int max);
     struct lw_slot *(*slot_open)(struct lw_handler *h, int slot, struct lw_err *err);
     size_t (*batch_max)(const struct lw_handler *h);          /* returns the maximum number of jobs in one run */
-    enum lw_batch_of (*batch_of)(const struct lw_handler *h); /* NULL: LW_BATCH_KEYS */
+    enum lw_batch_of (*batch_of)(const struct lw_handler *h); /* says which jobs may stand in one batch; NULL: LW_BATCH_KEYS */
     /* Runs n jobs (1 <= n <= batch_max) and sets outcome and reason of each. Among the jobs of one key, the first that is not done ends the
      * batch: what is set for those behind it does not count. A run must end by itself: when `cancelled` turns true, at give_up_ms and, if
      * the effect is in another process, before deadline_ms. */
@@ -149,7 +149,7 @@ struct lw_handler_type {
      * identities. Called on the main thread. May be NULL. */
     void (*passed)(struct lw_handler *h, const char *topic, int32_t partition, int64_t watermark);
     /* Returns whether the handler can work; if it cannot, `why` (may be NULL) gets the reason. Any thread may call it.
-     * NULL: it always can. */
+     * NULL: the handler can always work. */
     enum lw_health (*health)(struct lw_handler *h, char *why, size_t size);
     /* For the command `check`: returns 0 if the process still runs after wait_ms (exec), or if the service accepts a connection within
      * that time (http); otherwise -1 with *err. NULL: there is nothing to check. */

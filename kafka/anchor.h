@@ -5,7 +5,7 @@
  * An anchor describes one record: its offset, its timestamp, and a hash of its key and payload. While a
  * partition is ours, an inspector (a thread with its own client) reads that record again every few
  * seconds and compares. The anchor is stored in the commit metadata, so that the next owner compares
- * too. This works with every supported version of the broker and of librdkafka. */
+ * too. Anchors work with every supported version of the broker and of librdkafka. */
 #ifndef LW_KAFKA_ANCHOR_H
 #define LW_KAFKA_ANCHOR_H
 
@@ -43,7 +43,7 @@ struct lw_looked {
 };
 
 struct lw_inspector;
-/* Starts the inspector. It writes to the eventfd `fd` when an answer is ready. */
+/* Starts the inspector. The inspector writes to the eventfd `fd` when an answer is ready. */
 struct lw_inspector *lw_inspector_open(const struct lw_config *c, int fd, struct lw_err *err);
 bool lw_inspector_busy(struct lw_inspector *i); /* true if a request was made and its answer was not taken yet */
 /* Makes a request and takes ownership of `all` (from malloc). Must not be called while the inspector is busy. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rebalances: which partitions are ours, at which offset each begins, and their fetch queues.
  *
- * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative one (only if configured) partitions come and go
- * one by one. During the callback of such a rebalance, librdkafka pauses the partitions that stay. That discards fetched records, and
- * reading may then go on after the discarded ones. So each partition that stays is put back by a seek. */
+ * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative rebalance (only if configured) partitions come
+ * and go one by one. During the callback of such a rebalance, librdkafka pauses the partitions that stay. A pause discards fetched records,
+ * and reading may then go on behind the discarded records. So each partition that stays is put back by a seek. */
 #include "kafka/private.h"
 
 #include "base/clock.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks that each log is still the one that we read. Every few seconds the inspector compares one record of each partition with its
- * anchor. A delivered record becomes a candidate for the next anchor. It replaces the old anchor only after a later check has found that
- * the log is still the same, so a record of a new log never becomes the anchor. */
+ * anchor. A delivered record becomes a candidate for the next anchor. The candidate replaces the old anchor only after a later check has
+ * found that the log is still the same, so a record of a new log never becomes the anchor. */
 #include "kafka/private.h"
 
 #include "base/clock.h"

@@ -20,14 +20,14 @@ rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *m
 rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf, struct lw_err *err);
 /* Returns the value of a property in kafka.properties, or NULL. */
 const char *lw_kafka_property(const struct lw_config *c, const char *name);
-/* Makes the configuration of a client that only asks (for end offsets or the cluster id). It has isolation.level, and
- * the properties that describe the cluster and our login. */
+/* Makes the configuration of a client that only asks (for end offsets or the cluster id). The client has isolation.level, and the
+ * properties that describe the cluster and our login. */
 rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err);
 /* Opens a client that can read the commits of the group without joining it. Returns NULL with
  * a permanent `err`. */
 rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
-/* Makes the configuration of an idempotent producer that never creates topics. It has all properties of
- * lw_kafka_conf_client(). */
+/* Makes the configuration of an idempotent producer that never creates topics. The producer has all properties of lw_kafka_conf_client().
+ */
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err);
 
 /* Destroys a client. Returns false if that takes longer than timeout_ms, since rd_kafka_destroy() can hang in librdkafka 2.0.2. The

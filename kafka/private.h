@@ -15,7 +15,7 @@ struct lw_part {
     rd_kafka_queue_t *queue; /* the partition's own fetch queue, which is not forwarded to the consumer queue */
     int64_t next;            /* next offset to deliver; a record below it was delivered, or lies before the start or the last seek */
     bool held;
-    bool moved;  /* a seek has succeeded */
+    bool moved;  /* a seek of this partition has succeeded */
     bool broken; /* a seek failed half-way, so nothing more is delivered */
     int64_t begin;
     struct lw_anchor anchor, candidate; /* records that we read; the candidate replaces the anchor if the next check finds the same log */
@@ -33,7 +33,7 @@ struct lw_kafka_look {
     int64_t silent_ms;      /* longest time for which a broker has not answered; its name is in `silent` */
     int64_t leader_down_ms; /* longest time for which a leader of our partitions has been down; its name is in `leader` */
     char silent[128], leader[128], trouble[256];
-    bool *missing; /* one per configured topic; true: the broker does not know it */
+    bool *missing; /* per configured topic: true if the broker does not know the topic */
 };
 
 struct lw_source {
@@ -49,7 +49,7 @@ struct lw_source {
     char *member_id; /* group.instance.id of a static member; NULL or "": a dynamic one */
     bool keep_place, declining, fenced, refused;
     bool dead;              /* `fatal` was called, so nothing more is delivered */
-    struct lw_part **parts; /* sorted by generation */
+    struct lw_part **parts; /* the assigned partitions, sorted by generation */
     size_t n_parts, cap_parts, turn;
     int64_t swept_ms;            /* boot clock; last time at which even queues that looked empty were read */
     struct lw_sent *sent;        /* list of unanswered commits */
@@ -60,17 +60,18 @@ struct lw_source {
     struct lw_kafka_look look;
     struct lw_inspector *inspector; /* NULL until it is first needed */
     int64_t polled_ms, checked_ms;  /* boot clock; times of the last poll and the last check; checked_ms 0: check at once */
-    bool no_anchors;                /* the broker's limit for metadata is small, so finished offsets get all of it */
+    bool no_anchors;                /* the broker's limit for metadata is small, so metadata has no anchor, only finished offsets */
 };
 
-/* kafka/check.c: checks that each log is still the one that we read */
+/* The next functions are in kafka/check.c, which checks that each log is still the one that we read. */
 void lw_source_saw(struct lw_source *s, struct lw_part *p,
                    const rd_kafka_message_t *m); /* notes a delivered record, which may become a candidate */
 void lw_source_check(struct lw_source *s);
 /* Appends the partition's anchor to commit metadata (NULL: none). The caller frees the result. */
 char *lw_source_with_anchor(const struct lw_source *s, const struct lw_part *p, const char *metadata);
 
-struct lw_part *lw_source_part(const struct lw_source *s, uint32_t gen); /* NULL: this generation is no longer assigned */
+/* Returns NULL if the partition with this generation is no longer assigned. */
+struct lw_part *lw_source_part(const struct lw_source *s, uint32_t gen);
 struct lw_part *lw_source_part_of(const struct lw_source *s, const char *topic, int32_t partition);
 void lw_source_fatal(struct lw_source *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_source_wake(struct lw_source *s); /* makes the source's fd readable */
@@ -85,7 +86,7 @@ void lw_source_serve_look(struct lw_source *s);
 void lw_source_end_look(struct lw_source *s); /* abandons the request for the group's commits that is in flight */
 void lw_source_serve_commits(struct lw_source *s, int timeout_ms);
 
-/* kafka/state.c: the state of the connection to Kafka */
+/* The next functions are in kafka/state.c, which tells the state of the connection to Kafka. */
 enum { LW_SOURCE_STATS_MS = 2000 };                                      /* value of statistics.interval.ms */
 int lw_source_stats(rd_kafka_t *rk, char *text, size_t n, void *source); /* is librdkafka's callback for statistics */
 void lw_source_note(struct lw_source *s, rd_kafka_resp_err_t code, const char *text);

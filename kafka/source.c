@@ -297,8 +297,8 @@ static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p
     return code;
 }
 
-/* Returns true if no seek is needed, because the fetcher has not started and will begin at `offset`. It may start only after a rebalance
- * callback has returned, so waiting inside the callback may be in vain. */
+/* Returns true if no seek is needed, because the fetcher has not started and will begin at `offset`. The fetcher may start only after a
+ * rebalance callback has returned, so waiting inside the callback may be in vain. */
 static bool begins_there(const struct lw_part *p, int64_t offset, rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__STATE && !p->moved && offset == p->begin && p->next == p->begin;
 }
@@ -355,8 +355,8 @@ static void await_membership(struct lw_source *s, bool is, int64_t until_ms) {
 }
 
 /* Gives up our place in the group. In the classic protocol librdkafka sends LeaveGroup for a static member when it
- * unsubscribes, but never when it closes. In the new protocol it always asks to keep the place. A join in flight must end first, because
- * the broker may already list this member, or still list the previous process under its id. */
+ * unsubscribes, but never when it closes. In the new protocol librdkafka always asks to keep the place. A join in flight must end first,
+ * because the broker may already list this member, or still list the previous process under its id. */
 static void give_up_place(struct lw_source *s, int64_t until_ms) {
     if (is_connected(s)) await_membership(s, true, until_ms);
     if (rd_kafka_unsubscribe(s->rk)) return;

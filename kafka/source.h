@@ -22,7 +22,7 @@
 struct lw_source;
 
 struct lw_assigned {
-    const char *topic; /* borrowed for the call */
+    const char *topic; /* name of the topic, borrowed for the call */
     int32_t partition;
     uint32_t gen;
     int64_t committed;          /* the group's committed offset; -1: none */
@@ -97,7 +97,7 @@ enum lw_kafka_state lw_source_state(const struct lw_source *s, char *why, size_t
 struct lw_commit {
     uint32_t gen;
     int64_t offset;
-    const char *metadata; /* NUL-terminated, "" for none */
+    const char *metadata; /* text to store beside the offset, NUL-terminated; "": none */
 };
 /* Sends commits with metadata; `committed` reports the answer to each. Only one call may be unanswered: see lw_source_commit_busy(). */
 int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err);

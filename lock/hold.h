@@ -51,7 +51,7 @@ struct latchwork_lock {
     char label[LATCHWORK_MAX_LABEL + 1];
 
     const struct lw_shape *shape;
-    struct lw_bytes key[LW_LOCK_KEYS]; /* owned; the indexes are LW_KEY_LOCK and those after it */
+    struct lw_bytes key[LW_LOCK_KEYS]; /* names of the keys, owned; LW_KEY_LOCK and the constants after it are the indexes */
     struct lw_bytes hint_if, hint_to, hint;
     int slot; /* slot of all keys of the lock; LW_ANY_SLOT for Redlock */
     int64_t fence_keep_ms;

@@ -20,7 +20,7 @@ enum {
 /* The keeper's connection to one server. */
 struct link {
     uint64_t peer;
-    struct lw_redis *redis; /* NULL: not connected */
+    struct lw_redis *redis; /* connection to the server; NULL: not connected */
     int64_t not_before_ms;  /* boot clock; when to connect again after a failure */
     int64_t used_ms;
 };

@@ -2,11 +2,11 @@
 /* The keeper is the thread that renews holds. It has a connection of its own, so that neither a full pool nor a slow call lets a lease end.
  *
  * The keeper extends a hold when a third of its TTL is over, and tries again until two thirds are over. Then the keeper gives the hold up:
- * it marks the hold as lost, and calls the hold's callback while a third of the lease is still left. It renews in pipelines of at most
- * LW_KEEP_BATCH holds, and waits for the answers no longer than until the next hold must be given up.
+ * it marks the hold as lost, and calls the hold's callback while a third of the lease is still left. The keeper renews in pipelines of at
+ * most LW_KEEP_BATCH holds, and waits for the answers no longer than until the next hold must be given up.
  *
- * In a cluster it has a connection to each node that has a lock of its holds. It follows ASK, so that holds are renewed while their slot is
- * being moved. The keeper waits for one node only a part of the time, so that the holds on other nodes do not suffer. */
+ * In a cluster the keeper has a connection to each node that has a lock of its holds. It follows ASK, so that holds are renewed while their
+ * slot is being moved. The keeper waits for one node only a part of the time, so that the holds on other nodes do not suffer. */
 #ifndef LW_LOCK_KEEPER_H
 #define LW_LOCK_KEEPER_H
 

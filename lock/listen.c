@@ -39,7 +39,7 @@ static struct lw_redis *subscribe(struct lw_waking *k) {
 static void take_message(struct lw_waking *k, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || r->element[0]->type != REDIS_REPLY_STRING ||
         r->element[2]->type != REDIS_REPLY_STRING || strcmp(r->element[0]->str, "message"))
-        return; /* this is the answer to PING */
+        return; /* the message is only the answer to PING */
     pthread_mutex_lock(&k->mutex);
     lw_line_wake(*lw_line_find(k, r->element[2]->str, (size_t)r->element[2]->len));
     pthread_mutex_unlock(&k->mutex);

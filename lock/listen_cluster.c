@@ -4,7 +4,7 @@
  *     line without ear → ear at the owner of its slot → SSUBSCRIBE → up → [message → wake]… → slot moves, or ear breaks → line without ear
  *
  * Nothing here waits for one node, because the others have messages too: the sockets do not block. Only the resolver may block, if nodes
- * are known by names. The thread never reads the map of the slots; waiters do that when they attempt. */
+ * are known by names. The thread never reads the map of the slots: waiters read it when they try to take a lock. */
 #include "lock/listen.h"
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@
 enum {
     EARS_MAX = 256,   /* maximum number of nodes listened to; at any other node the waiters attempt at intervals */
     LINGER_MS = 1000, /* how long a line without waiters keeps its subscription, in case a thread waits again */
-    RETRY_MS = 100,   /* pause after a refusal */
+    RETRY_MS = 100,   /* pause after a node has refused a subscription */
     REST_MS = 50,     /* bounds of the pause after a connection broke */
     REST_MAX_MS = 2000,
     TURN_MAX_MS = 60000,
@@ -27,7 +27,7 @@ enum {
 struct lw_ear {
     uint64_t peer;
     struct lw_redis_url at;
-    struct lw_redis *redis; /* NULL: not connected */
+    struct lw_redis *redis; /* connection to the node; NULL: not connected */
     struct lw_redis_login login;
     size_t greeted;     /* number of commands of the login that were answered */
     struct lw_text out; /* bytes that the socket has not accepted yet */
@@ -213,7 +213,7 @@ static void loses(void *ctx, struct lw_line *line) {
     if (line->ear == ear) line->asked = false, detach(line, 0);
 }
 
-/* Closes the ear's connection; the ear connects again after a pause. Its lines look for an ear again. */
+/* Closes the ear's connection; the ear connects again after a pause. The lines that used this ear look for one again. */
 static void shut(struct ears *e, struct lw_ear *ear) {
     int64_t now = lw_boot_ms();
     lw_redis_close(ear->redis);

@@ -20,8 +20,8 @@ struct lw_take {
     bool wait, more;                /* wait: have Redis tell this client of releases; more: other threads of this client wait as well */
     bool uncertain;                 /* an answer was lost, so an earlier attempt may have taken the lock */
     char waiter[LW_WAITER_MAX + 1]; /* the waiter's name in a queue, CLIENT:NUMBER */
-    char ticket[24];                /* the waiter's place in the queue; "": it has none yet */
-    int64_t left_ms;                /* ms until the present lease ends; -1: it has no TTL; 0: it is not this waiter's turn */
+    char ticket[24];                /* the waiter's place in the queue; "": the waiter has none yet */
+    int64_t left_ms;                /* ms until the present lease ends; -1: the lock has no TTL; 0: it is not this waiter's turn */
 };
 
 bool lw_one_queues(const struct latchwork_lock *l); /* true for fair, read and write locks, whose waiters have tickets */

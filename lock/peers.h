@@ -2,7 +2,7 @@
 /* Peers: the servers of a client, with a bounded pool of connections to each.
  *
  * A client of one server has one peer. In a cluster each node is a peer, and a table names the owner of each slot. The table comes from the
- * map that any node gives. It is read when a slot's owner is unknown: at first, and after no connection to the owner could be made. An
+ * map that any node gives. The map is read when a slot's owner is unknown: at first, and after no connection to the owner could be made. An
  * owner that a slot has left names the new one in its refusal (MOVED), which corrects the table without reading the map again. A new
  * connection to a node checks that its role is master (base/redis/login.h).
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scripts of the lock library, embedded from lock/lua/lib. They are run by EVALSHA, and sent whole only if the server says NOSCRIPT.
  * They have no `#!lua` line, so they run on Redis 5 and later, and on servers compatible with it. At maxmemory the scripts that free or
- * extend a lock still work, since DEL, ZREM, PEXPIRE and PUBLISH do. Those that take a lock fail at their first write. */
+ * extend a lock still work, since DEL, ZREM, PEXPIRE and PUBLISH do. The scripts that take a lock fail at their first write. */
 #ifndef LW_LOCK_SCRIPTS_H
 #define LW_LOCK_SCRIPTS_H
 

@@ -10,7 +10,7 @@ struct lw_target {
     struct lw_redis_url at;           /* the server; for Sentinels and clusters the login for the servers that they name */
     struct lw_redis_servers *servers; /* the Sentinels, or the servers of an application; otherwise NULL */
     int shard;
-    struct lw_cluster *cluster; /* NULL: no cluster */
+    struct lw_cluster *cluster; /* the cluster; NULL: the target is no cluster */
     int slot;
     char *where; /* name of the target in errors */
 };

@@ -53,7 +53,7 @@ struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64
 struct lw_call {
     struct lw_commands *commands;
     const char *sha;        /* SHA-1 of the script, 40 hex digits */
-    struct lw_bytes prefix; /* "lw:{NAME.SHARD}:" */
+    struct lw_bytes prefix; /* beginning of the names of the shard's keys, "lw:{NAME.SHARD}:" */
     /* Names of keys: all calls need the first four, settle also ready and dead, claim also ready and claimed. */
     const char *epoch, *lanes, *floor, *fence, *ready, *dead, *claimed;
     const char *epoch_id;
@@ -77,9 +77,9 @@ struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64
 struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token, uint64_t fence);
 
 void lw_call_lane(const struct lw_call *c, struct lw_bytes lane);         /* adds the lane's lock as a key */
-void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope); /* the envelope is copied */
+void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope); /* adds an envelope, which is copied */
 void lw_call_dedup(const struct lw_call *c, struct lw_bytes id);
-void lw_call_value(const struct lw_call *c, struct lw_bytes value); /* the value is copied */
+void lw_call_value(const struct lw_call *c, struct lw_bytes value); /* adds the value of a lock, which is copied */
 
 /* --- gate ----------------------------------------------------------------------------------------------------------------------------- */
 

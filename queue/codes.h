@@ -54,7 +54,7 @@ enum lw_go {
     LW_GO_KEEP_ALONE = 'K', /* like LW_GO_KEEP, but release the lock if messages wait in the list */
     LW_GO_NEXT = 'n',       /* keep the lease and hand heads over */
     LW_GO_DROP = '-',       /* release the lock */
-    /* These two are for a lease under which a message still runs: */
+    /* The next two are for a lease under which a message still runs. */
     LW_GO_NAMED = 'm', /* grant further messages of the local chain: the named ones */
     LW_GO_HEADS = 'h', /* hand over further heads: those behind the named message */
 };
@@ -65,7 +65,7 @@ enum lw_settled {
     LW_SETTLED_RELEASED = 'L', /* the lock is gone */
     LW_SETTLED_KEPT = 'K',     /* the lease goes on */
     LW_SETTLED_NEXT = 'N',     /* heads are handed over, under the same lock */
-    LW_SETTLED_BAD = 'B',      /* released, but the name of the list holds another type, so the message was not put back */
+    LW_SETTLED_BAD = 'B',      /* released, but the Redis key of the waiting list has another type, so the message was not put back */
 };
 
 /* The answers of settle about each message that an item names. */
@@ -91,7 +91,7 @@ enum lw_gated {
     LW_GATED_DUPLICATE = 'U', /* dropped, because another message has the same business id */
     LW_GATED_UNDECIDED = 'G', /* ask again; with on_busy drop, when the lane's run is over */
     LW_GATED_ENVELOPE = 'E',  /* the message has to wait: ask again with its envelope */
-    LW_GATED_BAD = 'B',       /* a name of the lane holds another type */
+    LW_GATED_BAD = 'B',       /* a Redis key of the lane has another type than the scripts expect */
 };
 
 /* The answers of claim about a lane. */

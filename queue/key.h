@@ -19,7 +19,7 @@ struct lw_header {
 
 /* The parts of a record in which a rule looks. All are borrowed. */
 struct lw_record {
-    struct lw_bytes key, payload; /* null if p is NULL */
+    struct lw_bytes key, payload; /* key and payload of the record; null if p is NULL */
     const struct lw_header *headers;
     size_t n_headers;
 };

@@ -23,7 +23,7 @@ struct lw_letter {
     int64_t offset, timestamp_ms; /* timestamp_ms is Kafka's; -1 if it is unknown, and then its header is left out */
     struct lw_bytes identity, reason;
     int attempts;
-    char digits[24]; /* this and the members below are room for values of headers, filled in by lw_letter_headers() */
+    char digits[24]; /* this member and those below are room for the values of headers; lw_letter_headers() fills them in */
     unsigned char partition_be[4], offset_be[8], timestamp_be[8];
 };
 

@@ -23,7 +23,7 @@ struct lw_range {
     int64_t lo, hi; /* lo <= offset < hi */
 };
 
-struct lw_offsets; /* opaque */
+struct lw_offsets; /* defined in offsets.c */
 
 struct lw_offsets *lw_offsets_open(int64_t committed); /* starts empty: next = watermark = committed */
 void lw_offsets_free(struct lw_offsets *t);

@@ -11,7 +11,7 @@ import argparse, io, random, re, subprocess, sys, tokenize
 C = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*', re.S)
 LUA = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|--\[\[.*?\]\]|--[^\n]*', re.S)
 SHELL = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'|\\.|\$#|\$\{[^}\n]*\}|(?<![^\s;(])#[^\n]*', re.S)
-LEFT_OUT = re.compile(r'SPDX-License|^!|NOLINT|cppcheck-suppress|shellcheck |clang-format o|noqa|fallthrough|-{4,}$|^={4,}')
+LEFT_OUT = re.compile(r'SPDX-License|^!|^@\w+(?: @\w+)*$|NOLINT|cppcheck-suppress|shellcheck |clang-format o|noqa|type: ignore|fallthrough|-{4,}$|^={4,}')
 PATTERNS = {'.c': C, '.h': C, '.lua': LUA, '.sh': SHELL}
 
 

@@ -24,7 +24,7 @@ struct lw_place {
 /* A range of slots, from `first` to `last`, and the nodes that have them. */
 struct lw_span {
     int first, last;
-    struct lw_place *node; /* the owner, then its replicas */
+    struct lw_place *node; /* array: the owner of the range, then its replicas */
     size_t n_nodes;
 };
 

@@ -19,7 +19,7 @@ struct lw_finder *lw_finder_open(struct lw_redis_servers *servers, struct lw_err
 /* Ends the finder, after all its findings are closed. Waits at most 2 s for the thread; a thread that searches longer is left to end by
  * itself. Ignores NULL. */
 void lw_finder_close(struct lw_finder *f);
-size_t lw_finder_count(const struct lw_finder *f); /* returns lw_redis_servers_count() of its servers */
+size_t lw_finder_count(const struct lw_finder *f); /* returns the number of servers (lw_redis_servers_count()) */
 
 /* None of the functions below blocks. A finding belongs to one thread. */
 struct lw_finding *lw_finding_open(struct lw_finder *f, int shard);

@@ -49,7 +49,7 @@ static const struct deposed *known_error(const char *error) {
         {"TRYAGAIN", false, true, moving},
         {"CLUSTERDOWN", false, false, down},
         {"access a non local key", true, true, moving},
-        {"undeclared keys were accessed during rehashing of the slot", true, true, moving}, /* this is Valkey's text */
+        {"undeclared keys were accessed during rehashing of the slot", true, true, moving}, /* Valkey's wording of such an error */
         {"Script attempted to execute a command while the cluster is down", true, false, down},
         {"Script attempted to execute a write command while the cluster is down", true, false, down},
     };

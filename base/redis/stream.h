@@ -30,7 +30,7 @@ struct lw_stream {
 
 /* Begins to connect to one address of the server, the one with number `attempt` modulo the number of addresses. If `addresses` is not NULL,
  * *addresses gets their number. IPv4 addresses come first, because "localhost" is 127.0.0.1, where Redis listens by default. Only resolving
- * a host's name can block, and at->address makes that unnecessary. Returns -1 with *err and a closed stream. */
+ * a host's name can block, and nothing is resolved if at->address is set. Returns -1 with *err and a closed stream. */
 int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt, unsigned *addresses, struct lw_err *err);
 /* Sets at->address to the address that lw_stream_start() would choose, for a thread that must not block. Returns -1 with *err. */
 int lw_stream_resolve(struct lw_redis_url *at, unsigned attempt, struct lw_err *err);

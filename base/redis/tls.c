@@ -66,7 +66,7 @@ static int bio_create(BIO *b) {
     return 1;
 }
 
-/* Returns the functions by which OpenSSL reads from and writes to our socket. They are made once per process; if
+/* Returns the functions by which OpenSSL reads from and writes to our socket. The table of these functions is made once per process; if
  * memory ran out, the next connection tries again. */
 static const BIO_METHOD *bio_method(void) {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TLS over a socket of our own. It uses OpenSSL directly, so it works whatever hiredis was built with.
+/* TLS over a socket of our own. The code uses OpenSSL directly, so TLS works whatever hiredis was built with.
  *
  * Files are read for each connection, so a replaced certificate is used from the next connection on. The server's certificate and its name
  * are verified. The version is at least TLS 1.2. Nothing here raises SIGPIPE. */
@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-struct ssl_st; /* OpenSSL's SSL */
+struct ssl_st; /* the type SSL of OpenSSL */
 
 struct lw_tls {
     bool on;

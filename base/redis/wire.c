@@ -86,7 +86,7 @@ static void drop(struct lw_wire *w) {
     w->life++;
 }
 
-static int64_t jitter(struct lw_wire *w, int64_t ms) { /* returns a random time between half of ms and all of it */
+static int64_t jitter(struct lw_wire *w, int64_t ms) { /* returns a random time between ms / 2 and ms */
     w->random = w->random * 6364136223846793005U + 1442695040888963407U;
     return ms / 2 + (int64_t)((w->random >> 33) % (uint64_t)(ms - ms / 2 + 1));
 }

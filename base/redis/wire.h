@@ -36,11 +36,11 @@ struct lw_wire_setup {
     const struct lw_redis_url *url; /* server to connect to, which must outlive the wire; NULL: `finder` finds it */
     struct lw_finder *finder;       /* finder to ask for the server of `shard`; must outlive the wire */
     int shard;
-    bool hands_on_moved;    /* true: if a reply says that the shard's slot is elsewhere, it goes to `reply`, and the connection stays up */
-    const char *name;       /* name of the connection in the log: "shard 0", "shard 0, hints"; copied, as is `owner` */
-    const char *owner;      /* name of the connection in CLIENT LIST; NULL: none */
-    int64_t connect_ms;     /* limit for connecting and for the login; 0: 2 s */
-    int64_t answer_ms;      /* limit for an answer; 0: 5 s */
+    bool hands_on_moved; /* true: a reply which says that the shard's slot is elsewhere is passed to `reply`, and the connection stays up */
+    const char *name;    /* name of the connection in the log: "shard 0", "shard 0, hints"; copied, as is `owner` */
+    const char *owner;   /* name of the connection in CLIENT LIST; NULL: none */
+    int64_t connect_ms;  /* limit for connecting and for the login; 0: 2 s */
+    int64_t answer_ms;   /* limit for an answer; 0: 5 s */
     int64_t backoff_max_ms; /* longest pause between attempts; 0: 2 s */
     void (*up)(void *ctx);
     void (*reply)(void *ctx, const redisReply *reply); /* called for each reply, which is borrowed */
@@ -48,8 +48,8 @@ struct lw_wire_setup {
     void *ctx;
 };
 
-struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup); /* opens a wire; its first serve makes the first attempt */
-void lw_wire_close(struct lw_wire *w);                           /* calls no event function; must not be called from one */
+struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup); /* opens a wire; the first lw_wire_serve() makes the first attempt */
+void lw_wire_close(struct lw_wire *w);                           /* calls no event function; no event function may call it */
 
 /* Closes the connection, if there is one, without calling `down`, and starts a new one. Calls no event function. */
 void lw_wire_connect(struct lw_wire *w);

@@ -27,7 +27,7 @@ struct call_msg {
 struct call_batch {
     struct call_msg msg[CALLS_BATCH_MAX];
     int n;
-    uint64_t token; /* set by calls_gate */
+    uint64_t token; /* token of the locks; set by calls_gate() */
     uint64_t fence; /* set by calls_gate_check(); together with the token it is the value of each lock */
 };
 
@@ -51,8 +51,8 @@ void calls_settle(struct calls *c, const struct call_batch *b);
 void calls_gate_check(struct call_batch *b, const redisReply *r);
 void calls_settle_check(int n, const redisReply *r);
 
-/* calls_done() counts the offsets that are done in Redis, and ends the program if one is waiting or dead. This takes long, so call it at
- * the end. calls_groups() returns the number of (partition, segment) pairs that all calls named. */
+/* calls_done() counts the offsets that are done in Redis, and ends the program if one is waiting or dead. Counting takes long, so call
+ * calls_done() at the end. calls_groups() returns the number of (partition, segment) pairs that all calls named. */
 int64_t calls_done(struct calls *c, int64_t last);
 int64_t calls_groups(const struct calls *c);
 

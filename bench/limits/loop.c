@@ -21,7 +21,7 @@ struct state {
     struct loop_batch *batches;
     bool *taken; /* which keys are taken and not yet given back */
     uint64_t random;
-    int64_t next; /* number of the next message */
+    int64_t next; /* number of the next message to take */
     int64_t round_trips;
     struct due due[2 * LOOP_DEPTH_MAX]; /* a ring; each slot of the loop has at most two entries: a give and the next take */
     int first_due, n_due;

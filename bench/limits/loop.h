@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bare client: batches of messages, each taken and then given back, over one connection.
+/* A bare client takes batches of messages and gives each batch back, over one connection.
  *
  *     take 1 ──answered──> give 1, take 2 ──answered──> give 2, take 3 …      `depth` of these sequences side by side
  *
@@ -17,7 +17,7 @@ enum { LOOP_BATCH_MAX = 1024, LOOP_DEPTH_MAX = 64 };
 struct loop_batch {
     int slot; /* number of the slot, from 0 to depth - 1 */
     int n;
-    int64_t first;                /* number of its first message; the others follow */
+    int64_t first;                /* number of the batch's first message; the others have the numbers that follow */
     int64_t keys[LOOP_BATCH_MAX]; /* key of each message, 0 … keys - 1 */
 };
 

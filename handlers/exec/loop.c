@@ -101,7 +101,7 @@ static bool takes(const struct proc *p, int limit) {
     return p == p->h->reserved && p->n_messages < (limit < p->limit ? limit : p->limit);
 }
 
-/* Appends the follower to the list of followers. It starts when all answers that were read have been taken. */
+/* Appends the follower to the list of followers. The follower starts when all answers that were read have been taken. */
 static void follow(struct request *r, struct lw_job *job) {
     struct lw_handler *h = r->p->h;
     request_leave(r);

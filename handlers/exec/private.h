@@ -45,18 +45,18 @@ struct lw_handler {
 
 enum { CANCEL_GRACE_MS = 500, EXEC_CHUNK = 1 << 16 };
 
-/* loop.c: the thread of serve() */
+/* The next functions are in loop.c, which is the thread of serve(). */
 void exec_serve(struct lw_handler *h, struct lw_feed *feed);
 int exec_watch(struct proc *p); /* puts the descriptors of a process that has started into the epoll set */
 /* Goes on with the next message of the request, or with the follower, after the message at jobs[at] is done. */
 void exec_go_on(struct request *r, struct lw_job *follower);
 
-/* hear.c: reads what processes write */
+/* The next functions are in hear.c, which reads what processes write. */
 enum heard { HEARD_NOTHING, HEARD_SOME, HEARD_END };
 enum heard exec_hear(struct proc *p, enum channel_kind from);
 enum heard exec_hear_all(struct proc *p); /* reads the pipe on which the process answers until it is empty */
 
-/* fate.c: decides what becomes of the messages of a process that ends */
+/* The next functions are in fate.c, which decides what becomes of the messages of a process that ends. */
 void exec_wrong(struct proc *p, struct request *blamed, const char *reason); /* ends a process that broke the protocol */
 void exec_died(struct proc *p);         /* ends a process that died, or that closed the pipe of its answers */
 void exec_time_over(struct request *r); /* ends the process of a request whose lease is about to end, or that has timed out */

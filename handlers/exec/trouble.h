@@ -5,7 +5,7 @@
  * command that cannot start (a missing module, a bad path) would turn every message into a dead letter. So a
  * process that never answered anything gives its messages back without an attempt if it has read no request,
  * or if no process of this command has answered recently. The handler is then "unable" for a pause that
- * doubles up to 30 s. After the pause, one message at a time tests it. */
+ * doubles up to 30 s. After the pause, one message at a time tests the command. */
 #ifndef LW_HANDLERS_EXEC_TROUBLE_H
 #define LW_HANDLERS_EXEC_TROUBLE_H
 
@@ -32,6 +32,6 @@ bool trouble_innocent(struct trouble *t, bool has_read);
 void trouble_unable(struct trouble *t, const char *why); /* starts a pause, unless one is under way */
 void trouble_answered(struct trouble *t);                /* takes note that a process has answered, which shows that the command works */
 bool trouble_pauses(struct trouble *t, int64_t now_ms);
-enum lw_health trouble_health(struct trouble *t, char *why, size_t size); /* any thread may call it */
+enum lw_health trouble_health(struct trouble *t, char *why, size_t size); /* tells whether the handler can work; any thread may call it */
 
 #endif

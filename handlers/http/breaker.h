@@ -31,8 +31,8 @@ struct breaker {
     int row_max;     /* failed requests in a row that open the breaker */
     int refused_max; /* failed connections in a row that open the breaker */
     const char *service;
-    struct lw_http_counts *counts; /* NULL: nothing is counted */
-    int refused, row;              /* failures in a row */
+    struct lw_http_counts *counts; /* where openings are counted; NULL: nowhere */
+    int refused, row;              /* numbers of connections, and of requests, that have failed in a row */
     int64_t failed_ms;             /* boot clock; time of the last failure that `row` counted */
     struct breaker_second {
         int64_t second;

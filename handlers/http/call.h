@@ -31,8 +31,8 @@ struct call {
 
 /* Says how a transfer ended. */
 enum call_end {
-    CALL_ANSWERED,  /* there is a status */
-    CALL_TOO_LONG,  /* there is a status, but the answer is longer than allowed */
+    CALL_ANSWERED,  /* the service answered with a status */
+    CALL_TOO_LONG,  /* the service answered with a status, but the answer is longer than allowed */
     CALL_UNREACHED, /* no connection was made */
     CALL_TLS,       /* TLS failed, so the service has not seen the request */
     CALL_BROKEN,    /* the connection broke before the answer was complete */
@@ -44,6 +44,6 @@ void call_free(struct call *c);
 void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms, int64_t wall_ms);
 /* Says how the transfer ended. If there is no answer, `why` gets the reason. */
 enum call_end call_ended(struct call *c, CURLcode code, const struct http_settings *s, char *why, size_t size);
-struct http_answer call_answer(const struct call *c); /* borrows from the call */
+struct http_answer call_answer(const struct call *c); /* returns the answer, whose texts are borrowed from the call */
 
 #endif

@@ -23,7 +23,7 @@ enum lw_http_breaker { LW_HTTP_CLOSED, LW_HTTP_OPEN, LW_HTTP_HALF_OPEN, LW_HTTP_
 /* A worker's counts, in shared memory. */
 struct lw_http_counts {
     _Atomic uint64_t requests[LW_HTTP_CODES];
-    _Atomic uint64_t connections; /* connections made */
+    _Atomic uint64_t connections; /* number of connections made */
     _Atomic uint64_t openings;    /* how often the breaker has opened */
     _Atomic uint32_t breaker;     /* a value of enum lw_http_breaker */
 };

@@ -9,7 +9,7 @@
 
 /* Headers that the configuration sets. A record's header of the same name is left out. */
 struct event_fixed {
-    char **lines; /* "Name: value" */
+    char **lines; /* the headers, each as "Name: value" */
     size_t n;
 };
 

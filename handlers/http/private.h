@@ -30,25 +30,25 @@ struct lw_handler {
     int n_shared;           /* number of requests sent since a connection was last marked to be closed after its request */
     int n_calls;            /* number of calls under way */
     int64_t now_us, now_ms; /* boot clock; time of this turn of the loop */
-    int64_t wall_ms;        /* ms since 1970 */
+    int64_t wall_ms;        /* wall clock, ms since 1970; time of this turn of the loop */
     int64_t look_ms;        /* boot clock; when leases and timeouts are checked next */
 };
 
-/* loop.c: the thread of serve() */
+/* The next functions are in loop.c, which is the thread of serve(). */
 int http_loop_open(struct lw_handler *h, struct lw_err *err);
 void http_loop_close(struct lw_handler *h);
 void http_serve(struct lw_handler *h, struct lw_feed *feed);
-/* Takes the call off the list of those under way and aborts its transfer if that is not over. */
+/* Takes the call off the list of those under way, and aborts its transfer if the transfer is not over. */
 void http_leave(struct call *c);
 void http_release(struct call *c); /* keeps the memory of a call for a later request; must be called after http_leave() */
-/* Sends the messages of the call from jobs[at] on, or gives the first of them back if its lease is over. */
+/* Sends the messages of the call from jobs[at] on. If the lease of the first one is over, gives that message back instead. */
 void http_send(struct call *c);
 /* Starts the follower of the last message of the call. Must be called after http_leave(). */
 void http_follow(struct call *c, struct lw_job *follower);
 
-/* fate.c: what becomes of the messages of a call */
-void http_settle(struct call *c, CURLcode code); /* for a call whose transfer is over */
-void http_cancel(struct call *c);                /* for a call with a message whose lease is lost or about to end */
-void http_late(struct call *c);                  /* for a call whose request has timed out */
+/* The next functions are in fate.c, which decides what becomes of the messages of a call. */
+void http_settle(struct call *c, CURLcode code); /* ends a call whose transfer is over */
+void http_cancel(struct call *c);                /* ends a call with a message whose lease is lost or about to end */
+void http_late(struct call *c);                  /* ends a call whose request has timed out */
 
 #endif

@@ -28,7 +28,7 @@ struct signer {
 bool sign_key_read(const char *text, struct sign_key *out);
 /* Prepares a signer whose keys are set. Returns -1 with *err if OpenSSL has no HMAC-SHA256. */
 int signer_open(struct signer *s, struct lw_err *err);
-void signer_close(struct signer *s); /* also wipes the keys */
+void signer_close(struct signer *s); /* frees what the signer uses, and wipes its keys */
 /* Appends one "v1,BASE64" per key, separated by spaces. */
 void signer_add(const struct signer *s, struct lw_buf *out, struct lw_bytes id, int64_t now_s, struct lw_bytes body);
 

@@ -50,8 +50,8 @@ struct lw_insert {
 
 /* Each kind of store defines these three structures for itself. */
 struct lw_store;   /* what the slots and the cleaner of a worker share */
-struct lw_writer;  /* what one slot needs */
-struct lw_sweeper; /* what the cleaner needs */
+struct lw_writer;  /* the part of the store that belongs to one slot, such as its connection */
+struct lw_sweeper; /* the part of the store that belongs to the cleaner */
 
 /* An order to delete identities of one partition. */
 struct lw_sweep {
@@ -70,7 +70,7 @@ enum lw_swept {
 
 struct lw_store_kind {
     const char *const *schemes; /* prefixes of handler.store, ended by NULL */
-    bool prefix;                /* true: the address is what follows the scheme; false: it is the whole text */
+    bool prefix;                /* true: the address is the text behind the scheme; false: the address is the whole text */
     /* Reports what is wrong with handler.store and with the name of the table. Asks no server. `table` may be NULL. */
     void (*check)(const char *address, const char *table, struct lw_problems *problems);
     /* Connects, makes Latchwork's tables and, if configured, the user's table, and reports the errors of the configuration that only the
@@ -113,7 +113,7 @@ int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit, 
 /* --- keys, identities, leases, counts ------------------------------------------------------------------------------------------- */
 
 /* Returns a 64-bit hash of app and key, by which stores know a key; never 0. Two keys with the same hash share one fence. Then a
- * message with the smaller fence counts as stale, is given back, and is granted again with a larger fence. This costs time, but
+ * message with the smaller fence counts as stale, is given back, and is granted again with a larger fence. The second grant costs time, but
  * nothing wrong is written. */
 uint64_t lw_fence_key(const char *app, struct lw_bytes key);
 /* Returns the replay number of an identity: 0 for "t/0/1", 2 for "t/0/1#2". */

@@ -166,7 +166,7 @@ struct latchwork_client;
 /* Flags. Each option or call names those that it takes. */
 enum latchwork_flag {
     /* For locks: a thread of the client extends the hold at each third of its TTL, until the hold is released or lost, or max_hold_ms is
-     * reached. It never acquires again. */
+     * reached. The thread never acquires a lock again. */
     LATCHWORK_FLAG_RENEW = 1,
     /* For locks: uses the lock of common clients, byte for byte: `SET name token NX PX ttl` with 32 hex digits as token, and
      * compare-and-delete as release. `name` is exactly the Redis key. The fence is kept beside it (lwl:{name}:fence). The fence does not
@@ -189,7 +189,7 @@ enum {
     LATCHWORK_DEFAULT_COMMAND_MS = 1000,
     LATCHWORK_MAX_CONNECTIONS = 1024,
     LATCHWORK_MAX_WAIT_MS = 600000, /* limit for each option that bounds a wait: connect_ms, command_ms, node_ms, retry_max_ms */
-    LATCHWORK_MAX_LABEL = 64,       /* length in bytes */
+    LATCHWORK_MAX_LABEL = 64,       /* maximum length of a label in bytes */
     LATCHWORK_MAX_ADDRESSES = 64,   /* number of cluster nodes or Sentinels in the options; the client learns all others from them */
     LATCHWORK_DEFAULT_PORT = 6379,
     LATCHWORK_DEFAULT_SENTINEL_PORT = 26379,
@@ -288,7 +288,7 @@ enum {
     LATCHWORK_MIN_TTL_MS = 10,
     LATCHWORK_MAX_TTL_MS = 86400000,
     LATCHWORK_MAX_PERMITS = 1000000,
-    LATCHWORK_MAX_NAME = 512, /* length in bytes */
+    LATCHWORK_MAX_NAME = 512, /* maximum length of a name in bytes */
 };
 
 /* The reason why a hold was lost, that is, ended without being released. */
@@ -497,7 +497,7 @@ struct latchwork_redlock_options {
     uint32_t size;
     unsigned flags; /* no flags exist yet; scripts are needed */
     /* Number of connections per server, which is the maximum number of calls at the same time; default LATCHWORK_DEFAULT_CONNECTIONS. One
-     * more connection is for extending. */
+     * more connection is for renewals. */
     int connections;
     int64_t node_ms; /* limit for each server's answer, and for connecting; keep it far below the TTL; default LATCHWORK_DEFAULT_NODE_MS */
     /* Bounds of the random pause between attempts of an acquire that waits; defaults LATCHWORK_DEFAULT_RETRY_MIN_MS and
@@ -521,7 +521,7 @@ latchwork_redlock_open(const char *const *urls, size_t n, const struct latchwork
 LATCHWORK_API struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *redlock, const char *name,
                                                                  const struct latchwork_lock_options *options,
                                                                  struct latchwork_error *error);
-/* Does what latchwork_client_interrupt() does. */
+/* Does for a Redlock what latchwork_client_interrupt() does for a client. */
 LATCHWORK_API void latchwork_redlock_interrupt(struct latchwork_redlock *redlock);
 LATCHWORK_API void latchwork_redlock_close(struct latchwork_redlock *redlock);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock: asks all servers one question at once.
  *
- * A *bundle* has a connection to every server. A *round* (struct lw_ask) sends one question to all servers and takes their answers. It uses
- * one bundle, so at most `connections` rounds run at the same time. No server blocks a round: the sockets are non-blocking, the question is
- * written to all of them, and one poll() waits for the answers, for node_ms at most. A round is over as soon as enough servers have
- * answered. The late answer of a slow server is read and thrown away when its bundle is next used, so each server gets the questions of a
- * bundle in order. A connection that owes an answer for too long is closed and opened again.
+ * A *bundle* has a connection to every server. A *round* (struct lw_ask) sends one question to all servers and takes their answers. A round
+ * uses one bundle, so at most `connections` rounds run at the same time. No server blocks a round: the sockets are non-blocking, the
+ * question is written to all of them, and one poll() waits for the answers, for node_ms at most. A round is over as soon as enough servers
+ * have answered. The late answer of a slow server is read and thrown away when its bundle is next used, so each server gets the questions
+ * of a bundle in order. A connection that owes an answer for too long is closed and opened again.
  *
  * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. INFO's run_id and uptime tell whether the server was
  * started a short time ago. Such a server may have lost its locks, so it is asked for none until every lost lease must have ended. */
@@ -17,10 +17,10 @@
 enum { LW_RUN_ID_MAX = 64 };
 
 enum lw_vote {
-    LW_VOTE_OPEN, /* not answered yet */
+    LW_VOTE_OPEN, /* the server has not answered yet */
     LW_VOTE_YES,
     LW_VOTE_NO,
-    LW_VOTE_NONE, /* answered with an error, or was not asked */
+    LW_VOTE_NONE, /* the server answered with an error, or was not asked */
 };
 
 /* One connection of a bundle. */
@@ -57,7 +57,7 @@ struct latchwork_redlock {
     pthread_mutex_t mutex; /* guards `busy` of the bundles, and the times and the run_id of the servers */
     pthread_cond_t freed;  /* signalled when a bundle becomes free */
     pthread_cond_t roused; /* signalled by an interruption */
-    int bundles;           /* number of bundles, without the one that is reserved for keeping holds */
+    int bundles;           /* number of bundles, without the one that is reserved for renewals */
     struct lw_bundle *bundle;
 
     pthread_mutex_t start; /* guards the start of the keeper */
@@ -70,7 +70,7 @@ struct lw_ask {
     struct lw_call *call;
     bool taking;   /* the lock is asked for: recently started servers are left out, and each grant is a fence */
     bool dropping; /* the lock is released: every server that is not silent is waited for, and a no does not count if an answer was lost */
-    bool keeping;  /* use the bundle that is reserved for keeping */
+    bool keeping;  /* a hold is renewed: use the bundle that is reserved for renewals */
     int64_t restart_ms; /* if `taking`: time after its start for which a server is left out */
 
     enum lw_vote vote[LATCHWORK_MAX_NODES];

@@ -1,7 +1,7 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- hold: a command (such as `latchwork lock exec -c`) takes a lane as gate would, but without a message. It does not
--- wait behind the lane's messages: the messages keep their order and go on when the command releases the lane.
+-- hold: a command (such as `latchwork lock exec -c`) takes a lane as gate would, but without a message. The command does not wait behind
+-- the lane's messages: the messages keep their order and go on when the command releases the lane.
 -- KEYS 1 epoch, 2 fence, 3 lock
 -- ARGV 1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms, 5 token, 6 '1' if a paused lane may be taken
 -- Result: 'LOST', 'JUMP', {'H', fence}: held, {'B', ms left or -1}: locked by another, {'Q', ms left}: quarantine,

@@ -31,7 +31,7 @@ void lw_array_null(struct lw_buf *a) {
     lw_buf_add(a, "NULL", 4);
 }
 
-/* Appends text inside the quotes. */
+/* Appends a text between quotes, and escapes quotes and backslashes in the text. */
 static void add_escaped(struct lw_buf *a, struct lw_bytes text) {
     size_t from = 0;
     for (size_t i = 0; i < text.n; i++) {

@@ -19,8 +19,8 @@
  * There is no state in the session: no prepared statement, no SET, no temporary table. So a pooler that gives each transaction another
  * connection works.
  *
- * A statement that fails because of a row (SQLSTATE classes 22 and 23, and others) is repeated with halves of its messages, until
- * the bad row is alone: it becomes a dead letter. Deadlocks and serialization failures are repeated as they are. If the server is away,
+ * A statement that fails because of a row (SQLSTATE classes 22 and 23, and others) is repeated with halves of its messages, until the bad
+ * row is alone: its message becomes a dead letter. Deadlocks and serialization failures are repeated as they are. If the server is away,
  * the messages are given back, which costs no attempt, and the handler takes no messages for a while (outage.c).
  *
  *     handlers/insert/postgres/postgres.c    the kind: the functions that handlers/insert/insert.h asks for
@@ -45,7 +45,7 @@
 /* Says what an error means for the messages of the statement. */
 enum lw_pg_class {
     LW_PG_OK,
-    LW_PG_ROW,     /* the fault of a row: it becomes a dead letter */
+    LW_PG_ROW,     /* a row is at fault: its message becomes a dead letter */
     LW_PG_AGAIN,   /* deadlock or serialization failure: the same statement may work now */
     LW_PG_BUSY,    /* a lock was not granted in time */
     LW_PG_AWAY,    /* the server cannot be used: no connection, shutting down, out of resources, read-only, or the table is gone */
@@ -66,13 +66,13 @@ enum lw_pg_class lw_pg_class_of(const char *state, bool in_function);
 
 struct lw_pg {
     const struct lw_insert *in;
-    PGconn *conn; /* NULL: not connected */
+    PGconn *conn; /* connection to the server; NULL: not connected */
 };
 
 /* Says when to stop waiting for the server. */
 struct lw_pg_wait {
     int64_t until_ms;        /* boot clock */
-    bool (*over)(void *ctx); /* called every LW_PG_LOOK_MS; true: nobody needs the answer any more. NULL: it is always needed */
+    bool (*over)(void *ctx); /* called every LW_PG_LOOK_MS; true: nobody needs the answer any more. NULL: the answer is always needed */
     void *ctx;
 };
 enum { LW_PG_LOOK_MS = 50, LW_PG_CONNECT_MS = 5000, LW_PG_SETUP_MS = 10000 };
@@ -98,7 +98,7 @@ void lw_pg_name(const char *url, char *out, size_t size);
 enum lw_pg_form {
     LW_PG_VALUE, /* the value as text; PostgreSQL reads an array of the column's type */
     LW_PG_TEXT,  /* the value as text; PostgreSQL reads an array of texts, and casts each (for columns that are arrays) */
-    LW_PG_JSON,  /* the value as JSON */
+    LW_PG_JSON,  /* the value as a text of JSON */
 };
 
 struct lw_pg_column {
@@ -109,7 +109,7 @@ struct lw_pg_column {
 /* The table as slots and cleaner see it; constant after open. */
 struct lw_pg_table {
     char *name;                   /* quoted, with its schema if configured; owned */
-    struct lw_pg_column *columns; /* one per column of the configuration; owned */
+    struct lw_pg_column *columns; /* array with an element per column of the configuration; owned */
     char *sql;                    /* the statement of a transaction; owned */
 };
 
@@ -126,7 +126,7 @@ void lw_pg_quote(struct lw_buf *sql, const char *name);
 enum {
     LW_PG_P_APP,
     LW_PG_P_LOCK_MS, /* limit of each wait for a lock, ms */
-    LW_PG_P_PART,    /* part of latchwork_count */
+    LW_PG_P_PART,    /* part of latchwork_count to which the statement adds */
     LW_PG_P_KEYS,    /* hashes of keys, all different */
     LW_PG_P_FENCES,
     LW_PG_P_TOPICS,

@@ -10,25 +10,25 @@ struct meaning {
 /* The first prefix that fits counts. */
 static const struct meaning meanings[] = {
     {"22", LW_PG_ROW},      /* data exception: a value that does not fit the type */
-    {"23", LW_PG_ROW},      /* integrity constraint */
+    {"23", LW_PG_ROW},      /* violation of an integrity constraint */
     {"44", LW_PG_ROW},      /* WITH CHECK OPTION of a view */
     {"54", LW_PG_ROW},      /* program limit, for example an index row that is too large */
     {"P0", LW_PG_ROW},      /* RAISE in a trigger */
     {"38", LW_PG_ROW},      /* error inside a function in another language, such as a trigger */
     {"39", LW_PG_ROW},      /* error at the call of such a function */
     {"40001", LW_PG_AGAIN}, /* serialization failure */
-    {"40P01", LW_PG_AGAIN}, /* deadlock */
+    {"40P01", LW_PG_AGAIN}, /* deadlock between two transactions */
     {"55P03", LW_PG_BUSY},  /* lock not available */
     {"57014", LW_PG_BUSY},  /* query canceled, for example by the role's statement_timeout */
-    {"08", LW_PG_AWAY},     /* connection exception; PgBouncer's own errors */
-    {"25006", LW_PG_AWAY},  /* read-only: a standby */
+    {"08", LW_PG_AWAY},     /* connection exceptions, and PgBouncer's own errors */
+    {"25006", LW_PG_AWAY},  /* the server is a standby, which is read-only */
     {"57", LW_PG_AWAY},     /* operator intervention: shutdown, crash, still starting */
     {"53", LW_PG_AWAY},     /* insufficient resources: disk full, too many connections */
     {"58", LW_PG_AWAY},     /* system error: I/O */
-    {"28", LW_PG_AWAY},     /* wrong password, role gone */
-    {"3D", LW_PG_AWAY},     /* database gone */
-    {"3F", LW_PG_AWAY},     /* schema gone */
-    {"42", LW_PG_AWAY},     /* table or column gone, or a right revoked: no message is at fault */
+    {"28", LW_PG_AWAY},     /* the password is wrong, or the role is gone */
+    {"3D", LW_PG_AWAY},     /* the database is gone */
+    {"3F", LW_PG_AWAY},     /* the schema is gone */
+    {"42", LW_PG_AWAY},     /* a table or column is gone, or a right was revoked: no message is at fault */
 };
 
 enum lw_pg_class lw_pg_class_of(const char *state, bool in_function) {

@@ -103,7 +103,7 @@ static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
     }
     lw_buf_addf(sql, " ON CONFLICT (");
     add_names(sql, in, true, "");
-    lw_buf_addf(sql, ")%s", at == in->n_columns ? " DO NOTHING" : ""); /* all columns are key columns */
+    lw_buf_addf(sql, ")%s", at == in->n_columns ? " DO NOTHING" : ""); /* all columns are key columns, so there is none to update */
     for (; at < in->n_columns; at++) {
         if (in->columns[at].primary) continue;
         lw_buf_addf(sql, "%s", before);

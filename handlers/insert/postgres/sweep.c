@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner's work in PostgreSQL. It has a connection of its own, which it makes when there is something to clean. It skips rows that
- * others have locked, so it keeps nobody waiting and cannot deadlock. */
+/* The cleaner's work in PostgreSQL. The cleaner has a connection of its own, which it makes when there is something to clean. The cleaner
+ * skips rows that others have locked, so it keeps nobody waiting and cannot deadlock. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"

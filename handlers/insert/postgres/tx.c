@@ -27,7 +27,7 @@ enum {
 struct item {
     struct lw_job *job;
     const struct item *twin;         /* an earlier job with the same message and the same answer; NULL: none */
-    const struct lw_json_value *row; /* n_columns values of the row */
+    const struct lw_json_value *row; /* the row: an array of n_columns values */
     char *bad;                       /* why there is no row; owned; NULL: there is one */
     uint64_t key;
     int64_t replay;
@@ -41,7 +41,7 @@ struct lw_writer {
     struct item *items; /* jobs of the running batch, with room for LW_INSERT_BATCH */
     struct item **set;  /* jobs of one statement */
     struct lw_json_value *values;
-    struct lw_buf *arrays; /* one per parameter from LW_PG_P_KEYS on */
+    struct lw_buf *arrays; /* texts of arrays, one for each parameter from LW_PG_P_KEYS on */
     const char **params;
     char lock_ms[16], part[16];
     struct lw_insert_counts counts;

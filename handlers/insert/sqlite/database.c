@@ -23,8 +23,8 @@ static const char tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_count(app TEXT NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY(app, name))"
     " WITHOUT ROWID;";
 
-/* Waits for SQLite's lock. This replaces SQLite's busy handler, whose sleeps grow to 100 ms: writers here hold the lock for a few
- * ms, and the wait must end when the leases do. */
+/* Waits for SQLite's lock. This function replaces SQLite's own busy handler, whose sleeps grow to 100 ms: writers here hold the lock for a
+ * few ms, and the wait must end when the leases do. */
 static int on_busy(void *ctx, int count) {
     const struct lw_sqlite *s = ctx;
     if (lw_boot_ms() >= s->busy_until_ms) return 0;
@@ -53,8 +53,8 @@ int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err)
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, on_busy, s);
     if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
-    /* FULL, because a row must survive a power cut once Redis has recorded its message as done. A checkpoint costs two more
-     * fsyncs and writes each page that changed since the last, so fewer checkpoints write less. */
+    /* SQLite waits for the disk at each commit (FULL), because a row must survive a power cut once Redis has recorded its message as done.
+     * A checkpoint costs two more fsyncs and writes each page that changed since the last, so fewer checkpoints write less. */
     static const char setup[] = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000";
     if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK) return fail(s, path, "cannot set up", err);
     return 0;
@@ -111,7 +111,7 @@ static void add_update(sqlite3_str *sql, const struct lw_insert *in) {
         sqlite3_str_appendf(sql, "%s\"%w\" = excluded.\"%w\"", before, in->columns[i].name, in->columns[i].name);
         before = ", ";
     }
-    if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING"); /* all columns are key columns */
+    if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING"); /* all columns are key columns, so there is none to update */
 }
 
 static char *row_sql(const struct lw_insert *in) {

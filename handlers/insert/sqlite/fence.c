@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the largest fence with which each key was written, at the cost of about one page per transaction.
  *
- * If the fences were in one tree by key, a transaction of many keys would rewrite nearly all its pages. So this works like a log-structured
- * merge tree (O'Neil et al., 1996): a transaction appends one row with all its fences to `latchwork_recent`, and every MERGE_EVERY-th
- * transaction moves the earlier rows, sorted, into the tree `latchwork_fences`. Each connection remembers in memory the fences that it has
- * seen. At the beginning of its own transaction, when nobody else can write, it reads the rows that others have appended. Then memory is
- * right about its keys, and the tree about all others. If rows were merged before the connection saw them, it forgets its memory and reads
- * anew.
+ * If the fences were in one tree by key, a transaction of many keys would rewrite nearly all its pages. So the fences are kept like a
+ * log-structured merge tree (O'Neil et al., 1996): a transaction appends one row with all its fences to `latchwork_recent`, and every
+ * MERGE_EVERY-th transaction moves the earlier rows, sorted, into the tree `latchwork_fences`. Each connection remembers in memory the
+ * fences that it has seen. At the beginning of its own transaction, when nobody else can write, it reads the rows that others have
+ * appended. Then memory is right about its keys, and the tree about all others. If rows were merged before the connection saw them, it
+ * forgets its memory and reads anew.
  *
  * Keys are known by the 64-bit hash of lw_fence_key(). */
 #include "handlers/insert/sqlite/sqlite.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner's work in SQLite, on a connection of its own. It reads before it writes, and takes its turn among the slots of its process,
- * because a process that waits for SQLite's lock must poll for it, which costs CPU. */
+/* The cleaner's work in SQLite, on a connection of its own. The cleaner reads before it writes, and takes its turn among the slots of its
+ * process, because a process that waits for SQLite's lock must poll for it, which costs CPU. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include "base/clock.h"

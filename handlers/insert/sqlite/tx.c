@@ -21,14 +21,14 @@ enum { LEASES_ENDED = -1 }; /* differs from SQLite's codes, which are not negati
 
 /* State of a job inside the transaction. */
 enum stand {
-    OPEN,    /* not looked at yet */
-    WRITTEN, /* done if the commit succeeds */
+    OPEN,    /* the transaction has not looked at the job yet */
+    WRITTEN, /* the job is done if the commit succeeds */
     SETTLED, /* the job has its outcome, which the commit cannot change: done before, dead, or given back */
 };
 
 struct lw_item {
     struct lw_job *job;
-    const struct lw_json_value *row; /* n_columns values of the row */
+    const struct lw_json_value *row; /* the row: an array of n_columns values */
     struct lw_err *bad;              /* why there is no row; NULL: there is one */
     int64_t replay;
     enum stand stand;

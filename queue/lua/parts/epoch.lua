@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The code that all lane scripts share; scripts/embed-lua.sh inserts it into each script that names it. It reads the
--- epoch and the time once per call.
+-- The code that all lane scripts share; scripts/embed-lua.sh inserts it into each script that names it. This part reads the epoch and the
+-- time once per call.
 -- KEYS[1] is always lw:{NAME.SHARD}:epoch. All other names begin with the same prefix, so that all keys are in
 -- one slot. The names of the states and tries of messages in a waiting list can't be declared before the list is
 -- read; the script makes them from that prefix.

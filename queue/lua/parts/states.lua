@@ -80,7 +80,7 @@ local function put_state(s, index, state) -- a state never goes down; callers ch
 end
 local function state_of(tp, offset) return get_state(segment_of(tp, offset), offset % LW_SEGMENT) end
 local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp, offset) >= LW_STATE_DONE end
-local function set_state(tp, offset, state) -- changes nothing below the floor
+local function set_state(tp, offset, state) -- does not change a state below the floor
     if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % LW_SEGMENT, state) end
 end
 -- Pages of a partition are written oldest first: a message must never be known as done while an earlier one of its
