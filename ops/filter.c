@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters: they choose the lanes and messages that a command is about. */
+/* Implements filters, which choose the lanes and messages that a command is about. */
 #include "ops/ops.h"
 #include "ops/time.h"
 
@@ -8,7 +8,7 @@
 
 /* ---- globs over any bytes ---- */
 
-static const char *set_end(const char *p, const char *end) { /* Returns the end of a set "[…]"; p points behind the '['. */
+static const char *set_end(const char *p, const char *end) { /* Returns the end of a set "[…]" in a pattern. `p` points behind the '['. */
     if (p < end && (*p == '!' || *p == '^')) p++;
     if (p < end) p++; /* a ']' in the first place is a member of the set, not its end */
     while (p < end && *p != ']') p++;
@@ -70,7 +70,7 @@ static bool glob(struct lw_bytes pattern, struct lw_bytes text) {
 
 struct where {
     char *pointer;
-    char op; /* one of = ! < > ~, l for <=, g for >=; 0: the member need only exist */
+    char op; /* the comparison: one of = ! < > ~, l for <=, g for >=; 0: the member need only exist */
     const char *value;
 };
 
@@ -96,7 +96,7 @@ static int split(const char *text, struct where *w) {
     return -1;
 }
 
-/* Follows a JSON pointer (RFC 6901) from a value. Returns NULL if it leads nowhere. */
+/* Follows a JSON pointer (RFC 6901) from a value. Returns NULL if the pointer leads nowhere. */
 static const json_t *at_pointer(const json_t *v, const char *pointer) {
     while (v && *pointer == '/') {
         char name[256];
@@ -254,8 +254,7 @@ static bool dead_matches(const struct ops *o, const struct ops_message *m) {
 }
 
 bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
-    /* always call named(), because it marks the word as found even if another filter leaves the
-     * message out */
+    /* named() is called always, because it marks the word as found even if another filter leaves the message out */
     bool is_named = !o->args.n_words || ((!m->bad || m->id[0]) && named(o, m));
     if (!ops_lane_matches(o, m->lane)) return false;
     if (m->id[0] && !dead_matches(o, m)) return false;
@@ -264,8 +263,7 @@ bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
         bool asked = a->topic || a->n_where || a->partition >= 0 || a->older_ms >= 0 || a->n_keys;
         return !asked && (a->attempts < 0 || m->attempts >= a->attempts) && is_named;
     }
-    /* a record of a topic that the application does not consume: the reader has already applied
-     * the other filters */
+    /* the record is from a topic that the application does not consume, and the reader has already applied the other filters */
     if (m->foreign) return payload_matches(o, m->e.payload);
     if (!common(o, m->e.topic, m->e.partition, m->e.first_ms, m->attempts)) return false;
     return is_named && payload_matches(o, m->e.payload);

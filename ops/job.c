@@ -38,7 +38,7 @@ static char *words_of(const struct ops *o) {
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
-    return text ? text : lw_strdup("{}"); /* words that are not UTF-8 cannot be written as JSON */
+    return text ? text : lw_strdup("{}"); /* the result is empty if words are not UTF-8, because such words cannot be written as JSON */
 }
 
 void ops_who(const struct ops *o, char *out, size_t size) {
@@ -48,7 +48,7 @@ void ops_who(const struct ops *o, char *out, size_t size) {
         lw_who(out, size);
 }
 
-/* The audit is in the first shard, like the jobs. */
+/* Adds an entry to the audit, which is in the first shard, like the jobs. */
 int ops_audit(struct ops *o, const char *did, int64_t n) {
     char user[256], *words = words_of(o);
     ops_who(o, user, sizeof user);
@@ -193,7 +193,8 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     return tell_number(j);
 }
 
-/* Returns the number of messages that were put, dropped, sent or tried; in a dry run, the number of those that would have been. */
+/* Returns the number of messages that were put, dropped, sent or tried. In a dry run, returns the number of messages for which that would
+ * have been done. */
 static int64_t done_count(const struct ops_job *j) { return j->count['P'] + j->count['X'] + j->count['T'] + j->count['R']; }
 
 static int record(struct ops_job *j, const char *what, const char *state) {
@@ -285,8 +286,8 @@ static const char *did_word(const struct ops_job *j) {
     return j->what != OPS_PUT ? "dropped" : j->o->args.try_handler ? "tried" : j->o->args.to_topic ? "sent" : "put";
 }
 
-/* Returns the progress of the job, from 0 to 1: the part of the messages that was read, or the part of
- * --limit that was reached, whichever is larger. */
+/* Returns the progress of the job, from 0 to 1. The progress is the part of the messages that was read, or the part of --limit that was
+ * reached, whichever is larger. */
 static double part_done(const struct ops_job *j) {
     const struct ops *o = j->o;
     double read = o->to_scan > 0 ? (double)o->scanned / (double)o->to_scan : 0;
@@ -407,7 +408,7 @@ static int send_script(struct ops_job *j, struct ops_shard *sh, int n) {
     return bad;
 }
 
-/* Deletes dead letters one by one, because XDEL then says for each whether it existed. */
+/* Deletes dead letters one by one, because XDEL then says for each dead letter whether it existed. */
 static int send_remove(struct ops_job *j, struct ops_shard *sh) {
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
@@ -429,8 +430,7 @@ static void pace(struct ops_job *j) {
     }
 }
 
-/* Writes the backup lines of the items with this letter (0: all), and waits until they are on
- * the disk. */
+/* Writes the backup lines of the items with this letter (0: of all items), and waits until the lines are on the disk. */
 static int put_backup(struct ops_job *j, char letter) {
     bool ok = true;
     for (int i = 0; i < j->n; i++)
@@ -563,8 +563,8 @@ static void summary(struct ops_job *j, const char *state) {
     if (j->backup) printf("what was dropped: %s\n", j->backup_name);
 }
 
-/* Reports the messages that the command line names and that were not found. It must be called only after everything was read: after a limit
- * or an error, the search may not have reached a message. */
+/* Reports the messages that the command line names and that were not found. Call it only after everything was read: after a limit or an
+ * error, the search may not have reached a message. */
 static void tell_missing(struct ops_job *j) {
     bool dead = strcmp(j->o->noun, "dead") == 0, kafka = j->what == OPS_PUT && !dead;
     int n = ops_tell_missing(j->o, dead ? OPS_NO_LETTER : kafka ? OPS_NO_RECORD : OPS_NOT_WAITING);

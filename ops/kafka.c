@@ -16,8 +16,8 @@ enum { ASK_MS = 10000, SHORT_MS = 2000, SILENCE_MS = 30000, POLL_MS = 100, DESTR
 struct span {
     char topic[256];
     int32_t partition;
-    int64_t from, to; /* offsets to read: from the first up to, not including, the second */
-    int64_t next;     /* next offset to read */
+    int64_t from, to; /* range of the offsets to read: `from` is the first offset, and `to` is the first offset behind the range */
+    int64_t next;     /* offset of the next record to read */
     bool over;
 };
 
@@ -65,7 +65,7 @@ static struct span *add_span(struct reading *r, const char *topic, int32_t parti
     return s;
 }
 
-/* Asks for the first offset whose record is at or after a time. The offset becomes RD_KAFKA_OFFSET_END if no record is that late. */
+/* Asks Kafka for the first offset whose record is at or after a time. If no record is that late, the offset becomes RD_KAFKA_OFFSET_END. */
 static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t *offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, s->topic, s->partition)->offset = ms;
@@ -76,9 +76,8 @@ static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t
     return code ? lw_fail(&r->o->err, "%s/%d: can't ask for offsets at a time: %s", s->topic, s->partition, rd_kafka_err2str(code)) : 0;
 }
 
-/* Handles the answer that no record is later than `from`. A broker that keeps no times (the dev
- * broker) finds no record even for 1970. Then everything is read, and the records' own times
- * decide. */
+/* Handles the answer that no record is later than `from`. A broker that keeps no times (such as the dev broker) finds no record even for
+ * 1970. With such a broker everything is read, and the records' own times decide. */
 static int all_of_it(struct reading *r, const struct span *s, int64_t low, int64_t *out) {
     int64_t first;
     if (ask_time(r, s, 0, &first)) return -1;
@@ -105,14 +104,14 @@ static int limit_span(struct reading *r, struct span *s) {
     const struct ops_args *a = &r->o->args;
     rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(r->rk, s->topic, s->partition, &low, &high, ASK_MS);
     if (code) return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_err2str(code));
-    if (s->to > 0) { /* the range is a single record, named by its identity */
+    if (s->to > 0) { /* the range consists of a single record, which the command names by its identity */
         if (s->from >= low && s->to <= high) return 0;
         char identity[320];
         snprintf(identity, sizeof identity, "%s/%d/%" PRId64, s->topic, s->partition, s->from);
         fprintf(stderr, "latchwork %s %s: %s is not in the log, which holds the offsets %" PRId64 " to %" PRId64 "\n", r->o->noun,
                 r->o->verb, identity, low, high - 1);
         ops_mark_word(r->o, identity, OPS_TOLD);
-        s->to = s->from; /* makes the range empty */
+        s->to = s->from; /* this makes the range empty */
         return 0;
     }
     s->from = low;
@@ -181,14 +180,14 @@ static bool is_consumed(const struct lw_config *c, const char *topic) {
     return false;
 }
 
-/* Returns the index of the last header that names where a message came from, or the number of headers if none does. */
+/* Returns the index of the last header that names where a message came from; if there is no such header, returns the number of headers. */
 static size_t origin_of(const struct lw_envelope *e) {
     size_t i = e->n_headers;
     while (i > 0 && !lw_bytes_eq(e->headers[i - 1].name, lw_bytes_of("latchwork-origin"))) i--;
     return i ? i - 1 : e->n_headers;
 }
 
-/* Removes, from index `from` on, the headers whose names are those that a dead letter adds. */
+/* Removes those headers whose names are the ones that a dead letter adds, beginning at index `from`. */
 static void remove_added(struct lw_envelope *e, size_t from) {
     size_t n = from;
     for (size_t i = from; i < e->n_headers; i++)
@@ -200,8 +199,8 @@ static void remove_added(struct lw_envelope *e, size_t from) {
     e->n_headers = n;
 }
 
-/* Gives a dead letter that was read from a topic the identity of its original, and removes the headers that
- * were added when it was sent there. */
+/* Gives a dead letter that was read from a topic the identity of its original, and removes the headers that were added when the dead letter
+ * was sent to the topic. */
 static void take_origin(struct ops_message *m, char origin[256]) {
     size_t at = origin_of(&m->e);
     if (at == m->e.n_headers) return;
@@ -280,7 +279,7 @@ static int take(struct reading *r, struct span *s, const rd_kafka_message_t *k) 
         return 0;
     }
     if (k->err) return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_message_errstr(k));
-    if (s->over || k->offset >= s->to) { /* past the end: compaction may have removed the last record of the range */
+    if (s->over || k->offset >= s->to) { /* this record is behind the range, whose last record may have been removed by compaction */
         over(r, s);
         return 0;
     }
@@ -314,9 +313,8 @@ static int poll_until_over(struct reading *r, struct span *first, size_t n) {
     return stop;
 }
 
-/* Reads all ranges. Records that are named by their identities are read one after the other,
- * because several ranges may lie in one partition; otherwise each partition has one range, and
- * all are read together. */
+/* Reads all ranges. Records that the command names by their identities are read one after the other, because several of them may lie in one
+ * partition. Otherwise each partition has one range, and all partitions are read together. */
 static int read_all(struct reading *r) {
     int stop = 0;
     for (size_t i = 0; i < r->n && !stop;) {

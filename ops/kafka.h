@@ -6,18 +6,17 @@
 
 #include "ops/ops.h"
 
-/* Calls fn for each record that the options name, in the order of the offsets within a partition.
- * The options name records by their identities behind the verb, or by --topic and --partition, from
- * --from to --to (each a time or @OFFSET; default: everything). Filters apply as for waiting messages.
- * fn's message has the record's lane, whose p is NULL for a record without a key. Returns 1 if fn stopped the
- * reading; -1 on failure, or if an offset is no longer in the log. */
+/* Calls fn for each record that the command line names, in the order of the offsets within a partition. The command line names records by
+ * their identities behind the verb, or by --topic and --partition, and by the range --from to --to (each limit is a time or @OFFSET;
+ * default: everything). Filters apply as for waiting messages. fn's message has the record's lane, whose p is NULL for a record without a
+ * key. Returns 1 if fn stopped the reading; -1 on failure, or if an offset is no longer in the log. */
 int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* Adds up the end offsets of all partitions of the application's topics. The difference between
  * two calls is the number of records that arrived. Returns -1 if Kafka does not answer within
  * some seconds. */
 struct ops_log;
-struct ops_log *ops_log_open(struct ops *o); /* returns NULL on failure, with o->err */
+struct ops_log *ops_log_open(struct ops *o); /* returns NULL on failure, and then fills o->err */
 int ops_log_ends(struct ops_log *l, int64_t *sum);
 void ops_log_close(struct ops_log *l);
 

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CURSOR = 64 }; /* maximum number of lane names per step */
+enum { CURSOR = 64 }; /* maximum number of lane names that one step of the cursor requests */
 
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence) {
     *worker = (struct lw_bytes){0};
     *fence = 0;
-    /* a backoff's value may end with its length in ms, which older versions did not write */
+    /* the value of a backoff's lock may end with the length of the backoff in ms, which older versions did not write */
     bool timed = l->lock.n > 8 && !memcmp(l->lock.p, "backoff:", 8);
     if (!l->lock.n || timed || lw_bytes_eq(l->lock, lw_bytes_of("backoff"))) return false;
     const char *dot = memrchr(l->lock.p, '.', l->lock.n), *colon = memrchr(l->lock.p, ':', l->lock.n);
@@ -36,8 +36,8 @@ static void read_line(struct ops_lane *l, const char *line) {
     ops_identity(&e, l->head, sizeof l->head);
 }
 
-/* Asks for several lanes and calls fn for those that the answer holds, which may be fewer.
- * Returns their number, or 0 if *stop is set: to -1 after a failure, to 1 if fn stopped the reading. */
+/* Asks for several lanes and calls fn for the lanes that the answer holds, which may be fewer. Returns the number of lanes in the answer.
+ * Returns 0 if the reading ends: *stop becomes -1 after a failure, and 1 if fn stopped the reading. */
 static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx,
                            int *stop) {
     if ((*stop = ops_tick(o))) return 0;
@@ -75,7 +75,7 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 /* ---- all lanes ---- */
 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step, ops_lane_fn *fn, void *ctx) {
-    struct lw_bytes names[OPS_PAGE]; /* a small page: at eight commands per lane it takes Redis about half a millisecond */
+    struct lw_bytes names[OPS_PAGE]; /* the page is small, because eight commands per lane take Redis about half a millisecond for a page */
     size_t n = 0;
     for (size_t i = 0; i < page->elements; i += step) {
         struct lw_bytes name = lw_bytes(page->element[i]->str, page->element[i]->len);
@@ -88,8 +88,8 @@ static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *pag
     return 0;
 }
 
-/* Passes on only paused lanes without waiting messages. A lane with waiting messages is in the set `lanes`,
- * so the cursor over that set finds it. */
+/* Passes on only paused lanes without waiting messages. A lane with waiting messages is in the set `lanes`, so the cursor over that set
+ * finds the lane. */
 struct idle {
     ops_lane_fn *fn;
     void *ctx;
@@ -99,7 +99,7 @@ static int only_idle(struct ops *o, const struct ops_lane *l, void *ctx) {
     return l->has_head ? 0 : i->fn(o, l, i->ctx);
 }
 
-/* Reads the next page of a cursor over `lanes` (names and scores) or `paused` (names). */
+/* Reads the next page of a cursor over the set `lanes` (names and scores) or the set `paused` (names). */
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx) {
     const char *command = idle ? "SSCAN" : "ZSCAN";
     struct idle only = {fn, ctx};
@@ -145,14 +145,14 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx) {
 /* ---- what waits ---- */
 
 struct pages {
-    int64_t at;         /* number of elements before the next page, from the oldest */
-    int64_t size;       /* size of the next page */
+    int64_t at;         /* number of elements in front of the next page, counted from the oldest */
+    int64_t size;       /* number of elements of the next page */
     struct lw_buf last; /* the envelope that was last passed to fn */
     bool any;
 };
 
-/* Returns the index of the first element of a page that stands behind the last message passed to
- * fn; -1 if that message is not in this page. */
+/* Returns the index of the first element of a page that stands behind the last message passed to fn; returns -1 if that message is not in
+ * this page. */
 static long behind_last(const struct pages *p, const redisReply *r) {
     if (!p->any) return 0;
     for (size_t i = (r->elements - 1) / 4; i-- > 0;) {
@@ -189,10 +189,10 @@ static size_t reply_bytes(const redisReply *r) {
     return n;
 }
 
-/* Workers remove the oldest messages while we read, so the others move toward the oldest end.
- * Each page therefore begins with the last message that was passed to fn. If that message is not
- * in the page, we go back and look for it, to the oldest end if necessary. If it is not in the list
- * any more, all older messages are gone, too, and reading continues at the oldest end. */
+/* Workers remove the oldest messages while the list is read, so all other messages move toward the oldest end. Each page therefore begins
+ * with the last message that was passed to fn. If that message is not in the page, the reading goes back and looks for the message, to the
+ * oldest end if necessary. If the message is not in the list any more, all older messages have been removed, too, and the reading continues
+ * at the oldest end. */
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx) {
     struct pages p = {.size = OPS_PAGE_FIRST};
     int stop = 0;
@@ -271,7 +271,8 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx) {
         bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name); /* a cursor may return a name twice */
         int64_t before = o->scanned;
         if (!stop && !twice) stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
-        if (!stop) o->scanned = before + a.lanes[i].n; /* count the messages that keep_lane() counted, whatever came or went since */
+        /* the progress counts the messages that keep_lane() has counted, whatever was added or removed since */
+        if (!stop) o->scanned = before + a.lanes[i].n;
     }
     for (size_t i = 0; i < a.n; i++) free((void *)(uintptr_t)a.lanes[i].name.p);
     free(a.lanes);

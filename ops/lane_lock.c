@@ -19,15 +19,16 @@ struct lw_lane_lock {
     const struct lw_config *c;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
-    struct lw_lock_ops ops; /* the lock library's functions, except our own acquire */
+    struct lw_lock_ops ops; /* the lock library's functions, except that this lock has an acquire function of its own */
     char tag[LW_SHARD_PREFIX], room[64];
     int shard;
-    int64_t asked_ttl_ms, schema_ttl_ms; /* the lock's TTL is the smaller of the two */
+    /* the TTL that was requested, and that of the schema; the lock's TTL is the smaller of the two */
+    int64_t asked_ttl_ms, schema_ttl_ms;
     struct lw_bytes lane;
     char *own; /* name of the lock's key, an owned copy */
     bool paused_too;
-    int64_t unsure_ms; /* boot clock when enter began to answer UNVOUCHED: no worker has vouched for the data of the lane's slot;
-                          0: enter's last answer was another */
+    int64_t unsure_ms; /* boot clock when enter began to answer UNVOUCHED, because no worker has vouched for the data of the lane's slot; 0:
+                          enter's last answer was another */
 };
 
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l) {
@@ -47,22 +48,23 @@ static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, con
 
 /* --- one try ---------------------------------------------------------------------------------------------------------------------- */
 
-/* One acquisition: a sequence of tries on one connection, with one token. */
+/* Describes one acquisition: a sequence of tries on one connection, with one token. */
 struct attempt {
     struct lw_lane_lock *l;
     struct latchwork_hold *hold;
     struct lw_redis *redis;
-    char epoch[EPOCH_MAX];           /* id of the epoch; "": not joined yet */
-    int64_t redis_ms, at_ms;         /* Redis' time when it answered enter, and the boot clock at that moment */
-    int64_t quiet_until_ms, left_ms; /* end of our wait after a jump of Redis' clock; ms until the lock or the quarantine ends */
-    bool cluster;                    /* the server is a node of a cluster */
+    char epoch[EPOCH_MAX];   /* id of the epoch; "": not joined yet */
+    int64_t redis_ms, at_ms; /* redis_ms: Redis' time when it answered enter; at_ms: the boot clock at that moment */
+    /* quiet_until_ms: end of the wait after a jump of Redis' clock; left_ms: ms until the lock or the quarantine ends */
+    int64_t quiet_until_ms, left_ms;
+    bool cluster; /* the server is a node of a cluster */
 };
 
 static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latchwork_error *error) {
     struct lw_turn turn;
     redisReply *r = lw_call_on(a->l->client, a->redis, call, error);
     if (r && r->type == REDIS_REPLY_ERROR && lw_peer_turned(a->l->client, a->redis, r->str, a->l->client->slot, &turn))
-        lw_redis_break(a->redis, LW_REDIS_BROKEN, "the slot is elsewhere"); /* the next attempt asks the slot's master */
+        lw_redis_break(a->redis, LW_REDIS_BROKEN, "the slot is elsewhere"); /* the next attempt asks the master of the slot */
     return r ? lw_take_reply(a->l->client, r, error) : NULL;
 }
 
@@ -107,9 +109,9 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
     return false;
 }
 
-/* Shortens the TTL to that of the schema, which is the largest that the epoch knows. After Redis
- * is wiped, the quarantine lasts as long as the longest TTL of the workers, even if ours is longer. So a
- * command with a longer lock.ttl_ms uses the schema's TTL instead of raising it. */
+/* Shortens the TTL to the TTL of the schema, which is the largest that the epoch knows. After Redis is wiped, the quarantine lasts as long
+ * as the longest TTL of the workers, even if this command has a longer one. So a command with a longer lock.ttl_ms uses the schema's TTL
+ * instead of raising it. */
 static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
     char epoch[192];
@@ -147,14 +149,15 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
     return false;
 }
 
-/* Only a worker that used the old node of a slot can tell whether all of the slot's data came along. Returns true while the command waits
- * for such a worker, for at most a quarter of the TTL. */
+/* Returns true while the command waits for a worker to vouch for a moved slot, for at most a quarter of the TTL. Only a worker that used
+ * the old node of the slot can tell whether all of the slot's data came along. */
 static bool is_patient(const struct attempt *a) {
     return a->cluster && (!a->l->unsure_ms || lw_boot_ms() - a->l->unsure_ms < a->l->schema_ttl_ms / 4);
 }
 
 /* Joins the shard's epoch. After Redis was wiped or replaced, the call starts a new epoch, as a worker would, and nobody may lock before
- * the quarantine is over. It also sends the schema, so that a configuration with another number of shards does not lock another lane. */
+ * the quarantine is over. The call also sends the schema, so that a configuration with another number of shards does not lock another lane.
+ */
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
     struct lw_life life;
@@ -171,11 +174,11 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, candidate);
     lw_call_text(&c, life.id);
     lw_call_number(&c, l->schema_ttl_ms);
-    lw_call_text(&c, "0"); /* grace_ms of enter.lua: none */
-    lw_call_text(&c, "");  /* the epoch in which the clock jumped: none */
+    lw_call_text(&c, "0"); /* grace_ms of enter.lua: the caller needs no grace */
+    lw_call_text(&c, "");  /* the epoch in which the clock jumped: the caller knows of no jump */
     lw_call_text(&c, host);
     lw_call_number(&c, distance_ms);
-    lw_call_text(&c, "0"); /* the highest fence that the caller has seen: none */
+    lw_call_text(&c, "0"); /* the highest fence that the caller has seen: the caller has seen no fence */
     lw_call_text(&c, life.history);
     lw_call_text(&c, "0"); /* old_ms of enter.lua: the caller knew no epoch before */
     lw_call_text(&c, "");  /* life of the node that had the slot before: unknown */
@@ -203,7 +206,8 @@ static enum latchwork_result granted(struct attempt *a, const char *fence, int64
     if (lw_boot_ms() < atomic_load(&a->hold->deadline_ms)) return LATCHWORK_LOCK_OK;
     struct latchwork_error ignored;
     lw_one_release(a->hold, &ignored);
-    if (!lw_hold_token(a->hold, error)) return LATCHWORK_LOCK_ERROR; /* a new token, because a token names one acquisition */
+    /* the next try needs a new token, because a token names one acquisition */
+    if (!lw_hold_token(a->hold, error)) return LATCHWORK_LOCK_ERROR;
     atomic_store(&a->hold->loss, 0);
     return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "Redis answers too slowly for this TTL");
 }

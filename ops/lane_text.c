@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a lane for people and for programs. */
+/* Formats a lane for people and for programs. */
 #include "base/clock.h"
 #include "ops/ops.h"
 

@@ -54,7 +54,7 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
     struct lw_bytes k;
     const struct lw_record_at at = {e->topic, e->partition, e->offset};
     int bad = lw_key_of(o->c, &r, &at, &found, &k, err) != LW_KEY_OK ? -1 : 0;
-    if (!bad) { /* copies the key and then the lane's name into scratch; *key and *lane point there */
+    if (!bad) { /* the key and then the lane's name are copied into `scratch`, to which *key and *lane point */
         char room[LW_LANE_ROOM];
         struct lw_bytes l = lw_lane_id(k, room, sizeof room);
         size_t n = k.n;
@@ -87,7 +87,7 @@ static json_t *bytes_json(struct lw_bytes b, bool text) {
     return s;
 }
 
-/* Sets the headers in the form of kcat: name, value, name, value… */
+/* Sets the headers in the form that kcat uses: name, value, name, value… */
 static void set_headers(json_t *o, const struct lw_envelope *e) {
     if (!e->n_headers) return;
     bool text = all_text(e);
@@ -170,14 +170,14 @@ static int add_base64(const char *s, size_t n, struct lw_buf *out) {
     return 0;
 }
 
-/* Copies the bytes of a string into `own`. The buffer must already have room for them, because growing would move it and
- * earlier pointers into it would become invalid. */
+/* Copies the bytes of a string into `own`. The buffer must already have room for the bytes: growing would move the buffer, and earlier
+ * pointers into it would become invalid. */
 static int take_text(const json_t *v, bool is_base64, struct lw_buf *own, struct lw_bytes *out) {
     *out = (struct lw_bytes){0};
     if (!v || json_is_null(v)) return 0;
     if (!json_is_string(v)) return -1;
     size_t at = own->n, n = json_string_length(v);
-    lw_buf_add(own, "", 1); /* the pointer is not NULL even if the text is empty */
+    lw_buf_add(own, "", 1); /* a byte is added so that the pointer is not NULL even if the text is empty */
     own->n--;
     if (is_base64 && add_base64(json_string_value(v), n, own)) return -1;
     if (!is_base64) lw_buf_add(own, json_string_value(v), n);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `latchwork queue` and `latchwork dead` share: their options, the connections to the
- * shards, filters, messages in forms for people and programs, and jobs (bulk commands: one at a
- * time, numbered, recorded).
+/* Declares what `latchwork queue` and `latchwork dead` share: their options, the connections to the
+ * shards, filters, messages in forms for people and programs, and jobs (bulk commands, which run one at a time, and are numbered and
+ * recorded).
  *
- * A struct ops belongs to one thread. The functions may block, but every wait has a limit. None blocks Redis for
- * long, because they use cursors, pages and small scripts. Functions return 0, or -1 with `err`
- * filled. */
+ * A struct ops belongs to one thread. The functions may block, but every wait has a limit. No function blocks Redis for long, because the
+ * functions use cursors, pages and small scripts. Functions return 0, or -1 with `err` filled. */
 #ifndef LW_OPS_OPS_H
 #define LW_OPS_OPS_H
 
@@ -30,70 +29,72 @@ enum {
     OPS_BATCH = 16,
     OPS_PAGE = 32,
     OPS_PAGE_FIRST = 2,
-    OPS_AHEAD = 64 /* the same number as AHEAD_MAX of consumer/worker/limits.h */
+    OPS_AHEAD = 64 /* this is the same number as AHEAD_MAX of consumer/worker/limits.h */
 };
 
 /* ---- what is asked for ---- */
 
 struct ops_args {
     bool json, raw, execute, again, stop_on_error, reverse;
-    int64_t limit; /* -1: not given */
-    double rate;   /* messages per second; 0: no limit */
+    int64_t limit; /* value of --limit; -1: not given */
+    double rate;   /* maximum rate in messages per second; 0: no limit */
     const char *sort;
-    /* The filters that the options name. */
+    /* The following fields hold the filters that the options name. */
     const char *keys[OPS_LIST_MAX], *where[OPS_LIST_MAX];
     size_t n_keys, n_where;
     const char *match, *topic, *reason, *error;
-    int64_t partition, attempts, older_ms; /* -1: not given */
-    const char *from, *to;                 /* each is a time, or @OFFSET */
+    int64_t partition, attempts, older_ms; /* values of the filters; -1: not given */
+    const char *from, *to;                 /* limits of the range to read; each is a time, or @OFFSET */
     const char *to_topic, *backup;
-    int64_t over_ms; /* 0: not given */
+    int64_t over_ms; /* value of --over in ms; 0: not given */
     int64_t resume;  /* number of the job to resume; 0: none */
     bool try_handler;
     char **words; /* the arguments behind the verb */
     int n_words;
 };
 
-/* What is known so far about a message that the command line names: not found yet, found, or reported as missing. */
-enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* not found, and reported as such */ };
+/* Says what is known so far about a message that the command line names: not found yet, found, or reported as missing. */
+enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* OPS_TOLD: not found, and reported as missing */ };
 
 struct ops_shard {
     int index;
-    char prefix[LW_SHARD_PREFIX]; /* prefix of the shard's keys */
+    char prefix[LW_SHARD_PREFIX]; /* prefix of the names of the shard's keys */
     struct lw_redis *redis;
-    bool shares;  /* uses the connection of another shard on the same server */
-    bool in_scan; /* a cursor of this server is in use, which another server would not know */
+    bool shares;  /* the shard uses the connection of another shard on the same server */
+    bool in_scan; /* a cursor of this server is in use; another server would not know the cursor */
 };
 
 struct ops {
-    const char *noun, *verb; /* words of the command, as in "queue", "ls" */
+    const char *noun, *verb; /* words of the command, such as "queue" and "ls" */
     struct ops_args args;
     struct lw_config *c;
     struct ops_shard *shards;
     struct lw_commands cmd;         /* the command that is being built */
     const struct lw_script *script; /* the script that this command calls, or NULL */
     struct lw_err err;
-    unsigned char *met;       /* enum ops_met of each word; NULL: not tracked */
-    json_t *resumed;          /* the words of the resumed job, if the command line has none */
-    struct ops_job *job;      /* the job in progress (ops/job.h); NULL: none */
-    bool terminal;            /* true if stdout is a terminal */
-    int64_t asked_ms;         /* wall time from which a time such as "1h" (ago) counts: the start of the command, or of the resumed job */
-    int64_t scanned, to_scan; /* progress of a job: number of elements read, and to read; to_scan 0: unknown */
-    /* Only for commands that run inside another program (the API, top): */
-    bool quiet;                    /* take no signals and write nothing to stderr; write JSON to the buffer of ops_out_to() */
-    const char *who;               /* name of the operator, for the audit; NULL: the user of this process */
-    int64_t connect_ms, answer_ms; /* limits for connecting and for an answer; 0: the usual ones */
-    int64_t deadline_ms;           /* time after which nothing is sent, ms on the boot clock; 0: no limit */
+    unsigned char *met;  /* one element of enum ops_met per word; NULL: words are not tracked */
+    json_t *resumed;     /* the words of the resumed job, if the command line has none */
+    struct ops_job *job; /* the job in progress (ops/job.h); NULL: there is none */
+    bool terminal;       /* true if stdout is a terminal */
+    int64_t asked_ms; /* wall time from which a time such as "1h" (ago) counts: the start of the command or, for a resumed job, the start of
+                         that job */
+    /* progress of a job: number of elements that were read, and number of elements to read; to_scan is 0 if the number is unknown */
+    int64_t scanned, to_scan;
+    /* The following fields are only for commands that run inside another program (the API, top). */
+    bool quiet;      /* true if the command takes no signals, writes nothing to stderr, and writes JSON to the buffer of ops_out_to() */
+    const char *who; /* name of the operator, for the audit; NULL: the user of this process */
+    int64_t connect_ms, answer_ms; /* limits of the time for connecting and for an answer; 0: the default limits */
+    int64_t deadline_ms;           /* time after which nothing more is sent, ms on the boot clock; 0: no limit */
 };
 
-/* Renews the lease of the current job, if there is one. Functions that read call it regularly,
- * so that a job which searches for long keeps its lease. */
+/* Renews the lease of the current job, if there is one. Functions that read call it regularly, so that a job which searches for a long time
+ * keeps its lease. */
 int ops_tick(struct ops *o);
 
 /* Records in the audit what an operator did without a job: `did` names the action, n the number
  * of lanes or messages. */
 int ops_audit(struct ops *o, const char *did, int64_t n);
-void ops_who(const struct ops *o, char *out, size_t size); /* writes "USER@HOST" */
+void ops_who(const struct ops *o, char *out, size_t size); /* writes the operator's name as "USER@HOST" */
 
 /* ---- shards (ops/shard.c) ---- */
 
@@ -101,11 +102,10 @@ int ops_connect(struct ops *o);
 void ops_disconnect(struct ops *o);
 struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane);
 /* To send a command, build it with ops_begin() or ops_script() and lw_arg…(&o->cmd, …);
- * ops_ask() sends it and returns the reply. It returns NULL on failure, and also for an error
- * reply. */
+ * ops_ask() sends the command and returns the reply. If the request fails, or the reply is an error, ops_ask() returns NULL. */
 void ops_begin(struct ops *o, const char *name);
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys);
-/* Appends PREFIX, name and rest as one argument. */
+/* Appends the shard's prefix, `name` and `rest` to the command as one argument. */
 void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct lw_bytes rest);
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
 /* Works like ops_ask(), but fails if the reply is of another type. */
@@ -117,7 +117,7 @@ int64_t ops_page_size(int64_t asked, size_t bytes);
 
 /* ---- messages (ops/message.c) ---- */
 
-/* A message in a waiting list or among the dead letters, decoded. */
+/* Holds a message of a waiting list or of the dead letters, decoded. */
 struct ops_message {
     struct lw_bytes raw; /* the envelope as it was stored */
     struct lw_envelope e;
@@ -125,28 +125,27 @@ struct ops_message {
     bool bad;     /* the envelope could not be read, so e is empty */
     bool foreign; /* the message was read from a topic that the application does not consume, so its state is unknown */
     int shard;
-    char state; /* state of a waiting message: 'w', 'f' or '?' as in page.lua */
+    char state; /* state of a waiting message: 'w', 'f' or '?', as page.lua answers it */
     int64_t attempts, due_ms;
-    /* Set only for dead letters: */
-    char id[64]; /* id of the dead letter: "SHARD:STREAM-ID" */
+    /* The following fields are set only for dead letters. */
+    char id[64]; /* id of the dead letter, as "SHARD:STREAM-ID" */
     struct lw_bytes reason, original, edited_by;
     int64_t first_ms, last_ms, edited_ms;
 };
 
 void ops_identity(const struct lw_envelope *e, char *out, size_t size);
-/* Parses an identity: "orders/3/1042" or "orders/3/1042#1". */
+/* Parses an identity, such as "orders/3/1042" or "orders/3/1042#1". */
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset, int64_t *replay);
 bool ops_message_read(struct ops_message *m, struct lw_bytes raw); /* borrows raw; free it with ops_message_clear() */
 void ops_message_clear(struct ops_message *m);
-/* Returns the message as JSON: first the members that kcat -J writes, then our own. payload_max is the
+/* Returns the message as JSON: first the members that kcat -J writes, then members that only Latchwork has. payload_max is the
  * maximum of payload bytes (SIZE_MAX: no limit); if the payload is cut, "payload_size" tells its
  * full size. */
 json_t *ops_message_json(const struct ops_message *m, size_t payload_max);
 /* For import: converts a message in the form of ops_message_json() to an envelope and appends it to out. */
 int ops_message_from_json(const json_t *o, int64_t now_ms, struct lw_buf *out, struct lw_err *err);
-/* Finds a record's primary key by the configured rule (*key), and the name of its lane (*lane).
- * Both point into `e` or scratch. Returns -1 if the rule finds no key; a message without a key
- * has no lane. */
+/* Finds a record's primary key by the configured rule (*key), and the name of its lane (*lane). Both results point into `e` or `scratch`.
+ * Returns -1 if the rule finds no key; a message without a key has no lane. */
 int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf *scratch, struct lw_bytes *key, struct lw_bytes *lane,
                 struct lw_err *err);
 
@@ -155,13 +154,13 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
 struct ops_lane {
     struct lw_bytes name;
     int shard;
-    int64_t n;       /* number of elements in the lane's list, finished ones included; -1: the list's name holds another type */
-    bool has_head;   /* true if a message waits; the members from `head` to `due_ms` describe the oldest one */
+    int64_t n;       /* number of elements in the lane's list, finished messages included; -1: the list's name holds another type */
+    bool has_head;   /* true if a message waits; the members from `head` to `due_ms` describe the oldest waiting message */
     char head[320];  /* identity of the oldest message */
-    char topic[256]; /* topic of the oldest message; filters compare it, and partition, first_ms and attempts */
+    char topic[256]; /* topic of the oldest message; filters compare the topic, partition, first_ms and attempts */
     int64_t partition, first_ms, attempts, due_ms;
-    struct lw_bytes lock; /* value of the lock; empty: nobody holds it */
-    int64_t left_ms;      /* ms until the lock ends; -1: never */
+    struct lw_bytes lock; /* value of the lock; empty if nobody holds the lane */
+    int64_t left_ms;      /* ms until the lock ends; -1: the lock never ends */
     int64_t now_ms;       /* time of the answer by Redis' clock */
     bool paused;
 };
@@ -173,8 +172,8 @@ bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *
 json_t *ops_lane_json(const struct ops_lane *l);
 int64_t ops_lane_age(const struct ops_lane *l); /* age of the lane's oldest message, in ms; -1: no message waits */
 void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
-/* Pause or resume the lane of this name (ops/pause.c). *changed becomes false if the lane
- * was already paused, or already running. */
+/* ops_pause() pauses the lane of this name, and ops_resume() resumes it (ops/pause.c). *changed becomes false if the lane was in that state
+ * before. */
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 
@@ -182,12 +181,11 @@ int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *
 typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx); /* returns 0 to continue, 1 to stop, -1 on failure */
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx);
 /* Calls fn for each lane that has waiting messages or is paused, and whose name passes the
- * filters. The lanes are those that --key names. Without --key they are all lanes, and a
- * lane may come twice, because cursors are used. Returns 1 if fn stopped the reading. */
+ * filters. The lanes are those that --key names. Without --key the lanes are all lanes, and fn may be called twice for a lane, because
+ * cursors are used. Returns 1 if fn stopped the reading. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
-/* Reads some lanes of one shard: those with waiting messages or, if `idle`, the paused lanes
- * without any. Begin with the cursor "0"; it is "0" again after the last lane. A call reads
- * about `count` names, or more if the set is small. */
+/* Reads some lanes of one shard: the lanes with waiting messages or, if `idle` is true, the paused lanes without waiting messages. Begin
+ * with the cursor "0"; the cursor is "0" again after the last lane. A call reads about `count` names, or more if the set is small. */
 enum { OPS_CURSOR = 32 };
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx);
 /* Calls fn for every message that waits in a lane, oldest first, while workers continue. A
@@ -201,15 +199,15 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx);
 
 int ops_filter_check(struct ops *o, struct lw_err *err); /* returns -1 if a filter's text is malformed */
 bool ops_lane_matches(const struct ops *o, struct lw_bytes lane);
-/* Applies the filters for topic, partition, age and attempts to a lane's oldest message, and returns true if it passes them all. */
+/* Applies the filters for topic, partition, age and attempts to a lane's oldest message. Returns true if the message passes all of these
+ * filters. */
 bool ops_lane_head_matches(const struct ops *o, const struct ops_lane *l);
 bool ops_message_matches(const struct ops *o, const struct ops_message *m);
 bool ops_has_filter(const struct ops *o); /* true if any filter is set */
-/* For commands whose words are IDs of messages. ops_message_matches() marks each word whose message it
- * meets, whatever the other filters say. After all messages were read, ops_tell_missing() reports each
- * unmarked word on stderr with the reason `why` ("no dead letter has this id") and returns their number.
- * For a resumed job ops_tell_missing() returns 0, because the job's first run has already handled the
- * messages that are gone. */
+/* These functions are for commands whose words are IDs of messages. ops_message_matches() marks each word whose message it finds, whatever
+ * the other filters say. After all messages were read, ops_tell_missing() reports each unmarked word on stderr with the reason `why` ("no
+ * dead letter has this id") and returns their number. For a resumed job ops_tell_missing() returns 0, because the messages that are missing
+ * were handled by the job's first run. */
 #define OPS_NO_LETTER "no dead letter has this id or identity"
 #define OPS_NO_RECORD "no record has this identity"
 #define OPS_NOT_WAITING "no waiting message has this identity"
@@ -218,19 +216,19 @@ int ops_tell_missing(struct ops *o, const char *why);
 
 /* ---- output (ops/out.c) ---- */
 
-void ops_put_json(json_t *o);      /* prints one line; takes over the reference */
-void ops_out_to(struct lw_buf *b); /* sets where the lines of this thread go from now on; NULL: stdout */
-void ops_set_bytes(json_t *o, const char *name,
-                   struct lw_bytes b); /* sets name, or name_base64 if b is not UTF-8, or null if there are no bytes */
+void ops_put_json(json_t *o);      /* prints a JSON value in one line, and takes over the caller's reference */
+void ops_out_to(struct lw_buf *b); /* sets where this thread prints its lines from now on; NULL: stdout */
+/* sets the member `name`, or `name`_base64 if b is not UTF-8; the value is null if there are no bytes */
+void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b);
 /* Appends b in printable form, in at most `most` columns; control characters become '?'. A text that is cut ends with "…". */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);
-const char *ops_age(int64_t ms, char out[16]); /* formats an age: "3 m"; "-" if it is negative */
+const char *ops_age(int64_t ms, char out[16]); /* formats an age, such as "3 m"; writes "-" if the age is negative */
 const char *ops_when(int64_t wall_ms, char out[32]);
 struct ops_column {
     const char *name;
     bool right;
 };
-/* An aligned table. Initialize it, add cells in order, then print it, which also frees it. */
+/* Holds an aligned table. Initialize it, add cells in order, then print it; printing also frees the table. */
 struct ops_table {
     const struct ops_column *columns;
     size_t n_columns, n_cells, cap;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints for people and for programs. */
+/* Prints results for people and for programs. */
 #include "handlers/json_text.h"
 #include "ops/ops.h"
 
@@ -27,7 +27,7 @@ void ops_put_json(json_t *o) {
 static json_t *base64(struct lw_bytes b) {
     struct lw_buf text = {0};
     lw_json_base64(&text, b);
-    json_t *s = json_stringn(text.p + 1, text.n - 2); /* leaves out the quotes */
+    json_t *s = json_stringn(text.p + 1, text.n - 2); /* the quotes around the text are left out */
     lw_buf_free(&text);
     return s;
 }
@@ -49,11 +49,11 @@ void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b) {
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most) {
     size_t n = b.n <= most ? b.n : most > 1 ? most - 1 : 0;
     bool utf8 = lw_utf8_ok(b);
-    while (utf8 && n > 0 && n < b.n && ((unsigned char)b.p[n] & 0xc0) == 0x80) n--; /* do not cut within a character */
+    while (utf8 && n > 0 && n < b.n && ((unsigned char)b.p[n] & 0xc0) == 0x80) n--; /* the text is not cut within a character */
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)b.p[i];
         bool control = c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8);
-        if (utf8 && c == 0xc2 && i + 1 < n && (unsigned char)b.p[i + 1] < 0xa0) { /* replace C1 control characters */
+        if (utf8 && c == 0xc2 && i + 1 < n && (unsigned char)b.p[i + 1] < 0xa0) { /* C1 control characters are replaced */
             lw_buf_add(out, "?", 1);
             i++;
             continue;
@@ -112,7 +112,7 @@ void ops_cell_bytes(struct ops_table *t, struct lw_bytes b, size_t most) {
     add_cell(t, text.p);
 }
 
-/* Returns the width in columns: the number of bytes that begin a UTF-8 character. */
+/* Returns the width of a text in columns, which is the number of bytes that begin a UTF-8 character. */
 static size_t width(const char *s) {
     size_t n = 0;
     for (; *s; s++) n += ((unsigned char)*s & 0xc0) != 0x80;

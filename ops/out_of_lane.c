@@ -73,7 +73,7 @@ int ops_to_topic(struct ops *o, ops_each_fn *each) {
     int stop = j.dry || s.sink ? each(o, send_one, &s) : -1;
     if (s.sink) {
         wait_for(&s, 0);
-        lw_sink_close(s.sink, CLOSE_MS); /* waits until the outstanding answers have come */
+        lw_sink_close(s.sink, CLOSE_MS); /* closing waits until the outstanding answers have come */
     }
     return ops_job_end(&j, stop);
 }

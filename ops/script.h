@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scripts of operators' commands, embedded from ops/lua/; the top of each file lists its
- * arguments and result. Workers never load them. The exporter uses `heads`, the ledger `lines`,
- * and `check --connect` `rights`. */
+/* Declares the scripts of operators' commands, which are embedded from ops/lua/; the top of each script lists its arguments and result.
+ * Workers never load these scripts. The exporter uses `heads`, the ledger `lines`, and `check --connect` `rights`. */
 #ifndef LW_OPS_SCRIPT_H
 #define LW_OPS_SCRIPT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections to the shards of an application. Each carries one command at a time. */
+/* Opens connections to the shards of an application. Each connection carries one command at a time. */
 #include "base/clock.h"
 #include "base/redis/servers.h"
 #include "config/shard.h"
@@ -13,8 +13,8 @@
 enum {
     CONNECT_MS = 3000,
     ANSWER_MS = 10000,
-    MOVE_MS = 10000, /* maximum wait for a slot that is being moved, or whose master is away */
-    PAUSE_MS = 50,   /* time between two attempts during this wait */
+    MOVE_MS = 10000, /* maximum wait for a slot that is being moved, or whose master does not answer */
+    PAUSE_MS = 50,   /* time between two attempts during the wait for a slot */
 };
 
 static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) {
@@ -89,8 +89,8 @@ static redisReply *send(struct ops *o, struct ops_shard *sh) {
 
 static bool is_unknown_script(const redisReply *r) { return r && r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0; }
 
-/* Sends the command. If the server does not know the command's script, loads the script and sends the command again. EVAL would carry the
- * whole text each time. */
+/* Sends the command. If the server does not know the command's script, loads the script and sends the command again. EVAL is not used,
+ * because it would carry the whole text each time. */
 static redisReply *send_script(struct ops *o, struct ops_shard *sh) {
     redisReply *r = send(o, sh);
     if (!o->script || !is_unknown_script(r)) return r;
@@ -109,7 +109,7 @@ static bool is_turned_away(const struct ops *o, const redisReply *r) {
 }
 
 /* Waits until the slot of the shard has an owner that executes the command, and returns its reply. The wait follows no ASK redirection,
- * because the scripts of a shard need all keys of the shard on one node. Returns NULL with the error if that takes too long. */
+ * because the scripts of a shard need all keys of the shard on one node. If the wait takes too long, returns NULL with the error. */
 static redisReply *wait_for_owner(struct ops *o, struct ops_shard *sh, redisReply *r) {
     int64_t until_ms = lw_boot_ms() + MOVE_MS;
     if (o->deadline_ms && o->deadline_ms < until_ms) until_ms = o->deadline_ms;

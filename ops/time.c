@@ -12,7 +12,7 @@ static const struct {
     const char *unit;
     int64_t ms;
 } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {"", 1000}, {"min", 60000}};
-/* UNITS: number of all units. UNITS_SHOWN: number of those used for output, counted from the smallest. */
+/* UNITS: number of all units. UNITS_SHOWN: number of units used for output, counted from the smallest. */
 enum { UNITS = sizeof units / sizeof *units, UNITS_SHOWN = 5 };
 
 int64_t ops_duration_ms(const char *text) {
@@ -48,7 +48,7 @@ int64_t ops_time_ms(const char *text, int64_t now_ms) {
     }
     char *end;
     long long ms = strtoll(text, &end, 10);
-    if (end - text >= 12 && !*end) return ms; /* too large for seconds, so the number is ms since 1970 */
+    if (end - text >= 12 && !*end) return ms; /* the number is too large for seconds, so it is taken as ms since 1970 */
     int64_t ago = ops_duration_ms(text);
     return ago < 0 ? -1 : now_ms - ago;
 }

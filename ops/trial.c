@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `replay --try`: this process runs the configured handler once on a message, under the lock of its
- * lane.
+/* Implements `replay --try`: this process runs the configured handler once on a message, under the lock of the message's lane.
  *
- * The lease is an ordinary lease of the lane (ops/lane_lock.h): it is taken in the current epoch, lasts at most as long as the schema's
+ * The lease is an ordinary lease of the lane (ops/lane_lock.h), which is taken in the current epoch, lasts at most as long as the schema's
  * TTL, and is renewed by the lock library's thread while the handler runs. A guard thread passes the deadline to the handler and cancels
  * the handler when the lease is lost. If the handler still runs at the lease's deadline, this process exits, which ends the handler. Until
  * then nobody else can run the key, because a quarantine lasts as long as the longest lease. */
@@ -37,8 +36,7 @@ struct guard {
     pthread_t thread;
 };
 
-/* Called if the handler did not stop in time. Ends this process, and with it the handler's subprocesses
- * (handlers/exec/warden.h). */
+/* Ends this process if the handler did not stop in time. The handler's subprocesses end with this process (handlers/exec/warden.h). */
 static _Noreturn void end_all(const struct guard *g, const char *why) {
     fprintf(stderr, "%s: %s, but the handler still runs; exiting to end it; the effect of the handler is unknown\n", g->job->identity, why);
     _exit(OPS_FAILED);
@@ -199,7 +197,7 @@ static int open_handler(struct trial *t, struct ops *o) {
 int ops_try(struct ops *o, ops_each_fn *each) {
     static struct ops_job j;
     if (take_schema_ttl(o) || ops_job_begin(o, &j, OPS_PUT)) return OPS_FAILED;
-    signal(SIGPIPE, SIG_IGN); /* a handler's process may end while we write to it */
+    signal(SIGPIPE, SIG_IGN); /* SIGPIPE is ignored, because a handler's process may end while this process writes to it */
     struct trial t = {.j = &j};
     int bad = j.dry ? 0 : open_handler(&t, o);
     int stop = bad ? -1 : each(o, try_one, &t);

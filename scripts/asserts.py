@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts assertions per function in the worker's logic and in queue/: one line per file, and the sum. It sets no limit.
+"""Counts assertions per function in the worker's logic and in queue/: prints one line per file, and the sum. The script sets no
+limit.
 
-It prints two figures: the assertions that are written, and those that hold at a call. The invariants of a struct are
+The script prints two figures: the assertions that are written, and those that hold at a call. The invariants of a struct are
 written once, in a checker: `static inline void check_NAME(…)`, a function of nothing but assertions and calls of other
-checkers (this script refuses any other statement in it). A function that calls a checker asserts all of it, as if the
-lines stood there, so a call counts as all assertions of the checker. A checker does not count as a function.
+checkers (this script refuses any other statement in it). A function that calls a checker makes all assertions of the checker, so a
+call counts as all of them. A checker does not count as a function.
 usage: asserts.py [FOLDER...]   (from the top of the tree)"""
 import glob, re, sys
 
@@ -27,7 +28,7 @@ def pure(name, body):
 
 
 def weights(bodies):
-    """Returns the number of assertions that one call of each checker makes."""
+    """Returns, for each checker, the number of assertions that one call of the checker makes."""
     known = {}
 
     def weigh(name):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Definitions of the loops of uthash and jansson for cppcheck, which does not read these libraries' headers. `make lint` includes
- * this file everywhere. */
+/* Defines the loops of uthash and jansson for cppcheck, which does not read the headers of these libraries. `make lint` includes this file
+ * everywhere. */
 #ifndef LW_SCRIPTS_CPPCHECK_H
 #define LW_SCRIPTS_CPPCHECK_H
 

@@ -3,8 +3,9 @@
 # Installs the packages that scripts/packages.txt lists and this machine lacks.
 # usage: deps.sh build|test|lint|bench|matrix
 #
-# On Debian and its relatives it uses apt-get, with sudo only if not root. If nothing is missing, it does nothing and needs no password.
-# On other systems it looks for the programs, headers and libraries themselves, names what is missing, and stops.
+# On Debian and its relatives the script uses apt-get, with sudo only if the user is not root. If nothing is missing, the script does
+# nothing and needs no password. On other systems the script looks for the programs, headers and libraries themselves, names what is
+# missing, and stops.
 # exit: 0 everything is installed, 1 something is missing, 2 usage error
 set -eu
 group=${1:-build}
@@ -17,11 +18,11 @@ build | test | lint | bench | matrix) ;;
 esac
 list=$(dirname "$0")/packages.txt
 
-# Prints the packages of the requested groups, one per line: "PACKAGE HOW"
+# Prints the packages of the requested groups, one package per line as "PACKAGE HOW".
 wanted() { awk -v g="$group" '/^[a-z]/ && ($1 == "build" || $1 == g) {print $2, $3}' "$list"; }
 
 # Succeeds if the package is on this machine, whoever installed it.
-found() { # usage: found HOW, as in packages.txt
+found() { # usage: found HOW; packages.txt lists the values of HOW
     case $1 in
     cmd:* | any:*) command -v "${1#*:}" >/dev/null 2>&1 ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
@@ -32,7 +33,7 @@ found() { # usage: found HOW, as in packages.txt
     esac
 }
 
-missing_here() { # lists the missing packages on a system without dpkg and apt-get
+missing_here() { # prints the missing packages on a system without dpkg and apt-get
     wanted | while read -r package how; do
         found "$how" || printf ' %s (%s)' "$package" "$how"
     done
@@ -60,8 +61,8 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=sudo
 fi
 
-# The package redis-server would start a server on port 6379. Latchwork uses only private servers, so this file tells apt
-# to start none.
+# The package redis-server would start a server on port 6379. Latchwork uses only private servers, so this file tells apt not to start a
+# server.
 guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d} # tests/cli/test_deps.sh sets LW_POLICY_RC to another path
 guarded=
 if [ ! -e "$guard" ]; then

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks the Python scripts with ruff, which is installed once into BUILD_DIR/lint. If it cannot be installed, the script uses
-# pyflakes, which finds less, and says so. usage: lint-python.sh BUILD_DIR RUFF_VERSION
+# Checks the Python scripts with ruff, which is installed once into BUILD_DIR/lint. If ruff cannot be installed, the script uses pyflakes,
+# which finds less, and says so. usage: lint-python.sh BUILD_DIR RUFF_VERSION
 set -eu
 cd "$(dirname "$0")/.."
 env=$1/lint/ruff-$2

@@ -22,8 +22,7 @@ def text(s):
 
 
 def words(s):
-    """Converts Markdown within a line: `code` and *words* become bold and italic, and a link
-    becomes its text."""
+    """Converts the Markdown within a line: `code` and *words* become bold and italic, and a link becomes its text."""
     s = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", s).replace("\\|", "|")
     out = []
     for i, part in enumerate(re.split(r"(?<!`)`(?!`)([^`]+)`", s)):
@@ -49,7 +48,7 @@ def see_also(pages):
 # --- latchwork.json(5), from the table of keys
 
 def configuration():
-    """Converts the page of `check --reference`, which has paragraphs and a table of keys."""
+    """Converts the page of `check --reference`, which consists of paragraphs and a table of keys."""
     page = subprocess.run([PROGRAM, "check", "--reference"], check=True, stdout=subprocess.PIPE, text=True).stdout
     out = title("latchwork.json", 5, "File Formats")
     out += ".SH NAME\nlatchwork.json \\- configuration of Latchwork\n.SH DESCRIPTION\n"
@@ -76,7 +75,7 @@ def configuration():
 # --- pages of headers
 
 def prose(comment):
-    """Converts a comment: its sentences become paragraphs, and its indented lines examples."""
+    """Converts a comment to roff: sentences become paragraphs, and indented lines become examples."""
     out, par, code = "", [], []
     for line in comment + [""]:
         indented = line.startswith("    ")
@@ -104,8 +103,7 @@ def comment_lines(block):
 
 
 def blocks(source):
-    """Returns (comment, code) pairs of the header's interface, in order. If code is None, the
-    comment is a heading."""
+    """Returns the (comment, code) pairs of the header's interface, in order. If code is None, the comment is a heading."""
     for block in re.split(r"\n\s*\n(?=\S)", source):
         block = block.strip("\n")
         heading = re.match(r"/\* --- (.*?) -+ \*/", block)

@@ -3,8 +3,9 @@
 """Draws comments of the tracked C, Lua, Python and shell files at random, to be judged by a reader who does not know the code.
 usage: sample-comments.py [--seed N] [--number N] [--all] [FILE...]   (from the top of the tree; default: every such file that git
                                                                       knows)
-Each is shown as FILE:LINE, its text, and the line of code if it stands beside code. The same seed and tree give the same sample.
-A comment is a block of whole lines, what stands behind code on one line, or a docstring. Licence lines, directives to tools and
+Each comment is shown as FILE:LINE, its text, and the line of code if the comment stands beside code. The same seed and tree give
+the same sample.
+A comment is a block of whole lines, a text behind code on one line, or a docstring. Licence lines, directives to tools and
 headings made of dashes are left out."""
 import argparse, io, random, re, subprocess, sys, tokenize
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks C files with clang-tidy, and only those that changed since they were last found clean.
-usage: tidy.py BUILD_DIR [--analyze] [--include HEADER] [--flags "FLAGS"] [FILE...]   (from the top of the tree; default: every .c file that git knows)
+"""Checks C files with clang-tidy. A file that was found clean before is checked only if it has changed since.
+usage: tidy.py BUILD_DIR [--analyze] [--include HEADER] [--flags "FLAGS"] [FILE...]   (from the top of the tree; default: every .c
+file that git knows)
   --analyze   run the static analyzer too, which takes fifteen times as long
   --include   a header that is included before each file
 A clean file leaves a stamp below BUILD_DIR/lint/tidy: the hash of its text, of the project's headers that it includes, of
-.clang-tidy, of the flags and of clang-tidy's version. Headers of the system are not in the hash: `rm -r BUILD_DIR/lint/tidy`
-after an upgrade of libraries.
+.clang-tidy, of the flags and of clang-tidy's version. Headers of the system are not in the hash, so after an upgrade of libraries
+run `rm -r BUILD_DIR/lint/tidy`.
 exit: 0 every file is clean, 1 there are findings, 2 usage error or no clang-tidy"""
 import argparse, concurrent.futures, hashlib, os, re, shlex, subprocess, sys
 

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no page, comment or text of the program uses a phrase that was retired in favour of a plainer
-one.
+"""Checks that no page, comment or text of the program uses a phrase that was retired because a plainer phrase exists.
 usage: words.py [FILE...]   (default: every file that git knows, from the top of the tree)
-exit: 0 there is none, 1 there are some, which are printed"""
+exit: 0 no such phrase was found, 1 some phrases were found, which are printed"""
 import re, subprocess, sys
 
-# retired phrase: what to say instead
+# maps each retired phrase to what should be said instead
 RETIRED = {
     r'time-outs?': 'timeout, one word',
     r'trying on': 'retrying',

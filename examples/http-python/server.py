@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that Latchwork calls for each message: CloudEvents over HTTP, in binary mode. A server with Express or
-FastAPI would look much the same.
+"""This server is the handler of the example: Latchwork calls it for each message, with CloudEvents over HTTP, in binary mode. A
+server with Express or FastAPI would look much the same.
 GET / returns the numbers of customers and orders. Usage: server.py [PORT]"""
 import json
 import sys
@@ -8,25 +8,25 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 lock = threading.Lock()
-accounts = {}  # customer: (fence, sum, identities)
+accounts = {}  # per customer: the last fence, the sum, and the identities of the orders
 
 
 def add(identity, fence, order):
     """Adds an order to the customer's account. Returns the HTTP status and the text of the answer."""
     if "amount" not in order:
-        return 422, "the order has no amount"  # this status makes a dead letter
+        return 422, "the order has no amount"  # for this status, Latchwork makes a dead letter of the message
     with lock:
         last, amount, seen = accounts.get(order["customer"], (0, 0, set()))
         if identity in seen:
             return 200, "known"
         if fence < last:
-            return 409, "a stale fence"  # the message goes back to whoever holds the key now
+            return 409, "a stale fence"  # for this status, Latchwork gives the message back, to whoever holds the key now
         accounts[order["customer"]] = (fence, amount + order["amount"], seen | {identity})
     return 200, "added"
 
 
 class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # keeps connections open between requests
+    protocol_version = "HTTP/1.1"  # connections stay open between requests
     disable_nagle_algorithm = True
 
     def answer(self, status, text):

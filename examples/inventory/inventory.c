@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inventory: 1,000 customers want one of 100 items each, all at once. Exactly 100 get one.
+/* The inventory example: 1,000 customers want one of 100 items each, all at once. Exactly 100 customers get an item.
  *
  *     make && ./inventory redis://127.0.0.1:6379/0             # sold 100 of 100, 0 left
  *     ./inventory --no-lock redis://127.0.0.1:6379/0           # sold more than there were: the stock goes below zero
  *
- * Each customer looks at the stock and, if any is left, pays and takes one item. Between the look and the purchase other customers look, so
- * each of them acts on an old number. The lock makes the two steps one: latchwork_lock_acquire() … latchwork_hold_release(), with the name
- * of the item, across threads, processes and machines. (For a number in Redis, DECR alone would do. The stock here stands for a row in a
- * database, a file, or a supplier's web service, which have no DECR.)
+ * Each customer looks at the stock and, if any is left, pays and takes one item. Between the look and the purchase of one customer other
+ * customers look, too, so several customers act on the same number. The lock makes the two steps one: latchwork_lock_acquire() …
+ * latchwork_hold_release(), with the name of the item, across threads, processes and machines. (For a number in Redis, DECR alone would do.
+ * The stock here stands for a row in a database, a file, or a supplier's web service, which have no DECR.)
  *
  * The customers are threads in 8 processes, and each process has one pool of connections for all its locks. The release of one customer
- * wakes the next, so nobody asks Redis again and again. The program uses the keys inventory:stock and lwl:{inventory}:…; it sets the first
- * at the start and deletes it at the end. Options: --no-lock, --clients N, --stock N, --processes N. Exit status: 0 no more was sold than
- * existed, 1 more was sold, 2 something else went wrong. */
+ * wakes the next, so nobody asks Redis again and again. The program uses the keys inventory:stock and lwl:{inventory}:…; the program sets
+ * inventory:stock at the start and deletes it at the end. Options: --no-lock, --clients N, --stock N, --processes N. Exit status: 0 no more
+ * was sold than existed, 1 more was sold, 2 something else went wrong. */
 #include <latchwork/lock.h>
 
 #include <hiredis/hiredis.h>
@@ -29,16 +29,16 @@
 
 enum { PROCESSES_MAX = 8, CLIENTS_MAX = 4000, PAY_MS = 2, WAIT_MS = 60000 };
 
-struct figures { /* figures of one run, in memory that the processes share */
+struct figures { /* holds the figures of one run, in memory that the processes share */
     atomic_int sold, refused, failed, lowest;
 };
 
-struct shop { /* state that the threads of one process share */
+struct shop { /* holds the state that the threads of one process share */
     const char *url;
     struct figures *figures;
     struct latchwork_client *client;
-    struct latchwork_lock *lock; /* NULL with --no-lock */
-    redisContext *store;         /* connection to the stock; one per thread, because hiredis' connections are not thread-safe */
+    struct latchwork_lock *lock; /* the lock of the item; NULL with --no-lock */
+    redisContext *store;         /* connection to the stock; each thread has its own, because connections of hiredis are not thread-safe */
     pthread_mutex_t store_mutex;
 };
 

@@ -12,7 +12,7 @@ log = logging.getLogger("billing")
 
 
 async def post(path, body, idempotency_key):
-    """Returns status and body of the answer. A program with dependencies would use aiohttp or httpx here."""
+    """Sends a POST request and returns status and body of the answer. A program with dependencies would use aiohttp or httpx here."""
     reader, writer = await asyncio.open_connection(HOST, int(PORT))
     try:
         head = "POST %s HTTP/1.0\r\ncontent-length: %d\r\nidempotency-key: %s\r\n\r\n" % (path, len(body), idempotency_key)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service of this example: it takes 20 ms for a bill, remembers idempotency keys, and answers 422 to an order without an amount.
+"""The service that this example calls: it takes 20 ms for a bill, remembers idempotency keys, and answers 422 to an order without
+an amount.
 GET / returns the number of bills, of repeated requests, and of requests that were under way at once. Usage: service.py [PORT]"""
 import asyncio
 import json

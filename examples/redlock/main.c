@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lock on several independent Redis servers: any number of these programs raise a counter in a file.
+/* This example uses a lock on several independent Redis servers: any number of processes of this program raise a counter in a file.
  *
  *     redlock ROUNDS FILE URL URL URL…
  *
  * FILE contains two numbers: the counter, and the largest fence so far. A holder that was paused past its lease comes with a smaller fence
  * and is refused. This check, not the majority, keeps the counter right whatever happens. (A database would check in its UPDATE … WHERE
- * fence < ?. A file would need a lock of its own for that; this program assumes that nobody is paused between pread and pwrite.) */
+ * fence < ?. For a check in a file, the file would need a lock of its own; this program assumes instead that no process is paused between
+ * pread and pwrite.) */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows (table, id) under one lock: any number of these programs transfer money between accounts.
+/* This example holds several rows (table, id) under one lock: any number of processes of this program transfer money between accounts.
  *
  *     rowlock redis://127.0.0.1:6379 ROUNDS FILE
  *
@@ -20,7 +20,7 @@ static void transfer(int file, int from, int to, long amount) {
     for (int i = 0; i < 2; i++) {
         int account = i ? to : from;
         off_t at = (off_t)(account * sizeof(long));
-        /* an account that is not in the file yet begins with START */
+        /* an account that is not in the file yet begins with the balance START */
         if (pread(file, &balance[account], sizeof(long), at) != sizeof(long)) balance[account] = START;
         balance[account] += i ? amount : -amount;
         if (pwrite(file, &balance[account], sizeof(long), at) != sizeof(long)) exit(1);

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- drop: discard waiting messages. Their state becomes done, so the next holder of the lane skips them. If nobody holds the lane,
--- those at the oldest end of the list are removed at once.
+-- drop: discard waiting messages. Their state becomes done, so the next holder of the lane skips them. If nobody holds the lane, the
+-- discarded messages at the oldest end of the list are removed at once.
 -- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>
 -- ARGV 1 maximum number of messages that a lane's holder may have been granted, 2 'dry': only answer what would be done; then per message:
 --      topic:partition[#replay], offset
 -- Result: 'NOEPOCH', 'QUARANTINE', or one letter per message:
---      X dropped   D it was finished before   N it is not waiting   H not dropped: the holder of its lane may have it
---      - not examined, because the call was long enough: ask again
+--      X dropped   D finished before   N not waiting   H not dropped, because the holder of the lane may have the message
+--      - not examined, because the call was long enough; the caller asks again
 -- @locks @heads
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)
@@ -15,8 +15,8 @@ if why then return why end
 local HELD_MAX = 2 -- maximum number of held lanes that one call reads
 local ahead, dry, out, held, n_held, dropped = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0, {}
 
--- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished ones, of at most lane_bytes. Without a holder there are
--- none. Returns nil if the call has read enough lanes.
+-- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished messages, of at most lane_bytes. If the lane has no
+-- holder, there are no such messages. Returns nil if the call has read enough lanes.
 local function granted(lock)
     local g = held[lock]
     if g then return g end
@@ -40,7 +40,7 @@ local function granted(lock)
             local name = tp and tp .. ':' .. text(offset)
             if tp and not g[name] and not finished(tp, offset) then -- a message that is in the list twice counts once
                 bytes = bytes + #list[k]
-                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- no holder is ever granted more than this at once
+                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- a holder is never granted more than this at once
                 g[name] = true
                 n = n + 1
             end
@@ -55,7 +55,7 @@ for i = 1, #KEYS - 3 do
     local state = offset < floor_of(tp) and LW_STATE_DONE or state_of(tp, offset)
     if state >= LW_STATE_DONE then
         out[i] = 'D'
-    elseif state == LW_STATE_UNSEEN and not find(tp, '#', 1, true) then -- a replay's mark may have expired, but the message was seen in the list
+    elseif state == LW_STATE_UNSEEN and not find(tp, '#', 1, true) then -- the mark of a replay may have expired, but the replay was seen in the list
         out[i] = 'N'
     else
         local g = granted(lock)

@@ -4,7 +4,7 @@
 -- keeps the first envelope as `original`. The new entry names who edited the letter last, and when.
 -- KEYS 1 epoch, 2 dead
 -- ARGV 1 id in the stream, 2 envelope as the caller read it, 3 new envelope, 4 who, 5 wall time ms
--- Result: the new id, or 0: the dead letter is gone or was changed since it was read
+-- Result: the new id; 0 if the dead letter was removed or changed since the caller read it
 -- @epoch
 local found = call('XRANGE', KEYS[2], ARGV[1], ARGV[1])
 if #found == 0 then return 0 end

@@ -10,8 +10,8 @@
 --      renew within ttl_ms may still continue as long as no other job has begun.
 -- @states
 local what, token, ttl = ARGV[1], ARGV[2], ARGV[3]
--- The record expires before the marks of the messages that the job put. If the job could be continued
--- without these marks, it would put everything again.
+-- The record expires before the marks of the messages that the job put. If the job could be continued without these marks, the job would
+-- put every message again.
 local KEEP_S, AUDIT_MAX = REPLAY_MARK_S - 86400, 10000
 local function record(job, from)
     for i = from, #ARGV, 2 do call('HSET', job, ARGV[i], ARGV[i + 1]) end

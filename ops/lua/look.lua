@@ -12,9 +12,10 @@
 --      5 '1' if the lane is paused
 --      6 attempts of the oldest message so far
 --      7 when that message is due, 0: now
---      If messages are large, the answer covers fewer lanes than requested, but at least one: ask again for the others.
+--      If messages are large, the answer covers fewer lanes than requested, but at least one; the caller asks again for the others.
 -- @tries @envelopes @lanes
--- Reads one byte of a segment per message, not the segment: the messages of many lanes lie in many segments, which together may be megabytes.
+-- The script reads one byte of a segment per message, not the whole segment: the messages of many lanes lie in many segments, which
+-- together may be megabytes.
 local function is_over(tp, offset)
     if offset < floor_of(tp) then return true end
     local index = offset % LW_SEGMENT
@@ -26,8 +27,8 @@ end
 local BYTES_MAX = 131072
 local out, read = {text(now)}, 0
 
--- Returns the oldest unfinished message. A few finished ones may still stand before it. They are read one
--- at a time, because payloads may be large.
+-- Returns the oldest unfinished message. A few finished messages may still stand in front of it. Messages are read one at a time, because
+-- payloads may be large.
 local function oldest(wait, n)
     local enough = read + 8 * BYTES_MAX
     for k = 1, math.min(n, 16) do

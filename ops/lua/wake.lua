@@ -3,7 +3,7 @@
 -- wake: resume paused lanes.
 -- KEYS 1 epoch, 2 lanes, 3 ready, 4 paused, then the lock of each lane; its list is wait:<lane>
 -- ARGV 1 handoff_ms
--- Result: one letter per lane: R: resumed; N: it was not paused
+-- Result: one letter per lane: R: the lane was resumed; N: the lane was not paused
 -- @lanes @hints
 local handoff, out = tonumber(ARGV[1]), {}
 for i = 1, #KEYS - 4 do
