@@ -12,6 +12,8 @@ static const struct words words = {
     .not_null = "null value in column \"amount\" of relation \"orders\" violates not-null constraint",
     .failed_check = "violates check constraint \"orders_amount_check\"",
     .strict = "DROP TABLE orders; CREATE TABLE orders(id bigint PRIMARY KEY, amount integer NOT NULL CHECK(amount > 0), extra jsonb)",
+    .many = 12000,
+    .replays = "SELECT group_concat(replay) FROM latchwork_seen WHERE replay > 0",
 };
 
 /* --- the database: a server for all tests, emptied for each ------------------------------------------------------------------------ */
@@ -53,10 +55,27 @@ static const char *ask(const struct fx *x, const char *sql) {
 static const char *seen(const struct fx *x, const char *where) {
     char sql[600];
     snprintf(sql, sizeof sql,
-             "WITH s AS (SELECT \"offset\" AS o, row_number() OVER (ORDER BY app, topic, partition, \"offset\") AS n FROM latchwork_seen"
-             " %s) SELECT count(*) || ':' || coalesce(string_agg(CASE WHEN n <= 4 THEN ' ' || o END, '' ORDER BY n), '') FROM s",
+             "WITH s AS (SELECT \"offset\" AS o, row_number() OVER (ORDER BY app, topic, partition, \"offset\") AS n"
+             " FROM (SELECT * FROM latchwork_seen WHERE replay = 0) AS first %s) SELECT count(*) || ':' || coalesce(string_agg(CASE WHEN n "
+             "<= 4 THEN ' ' || o END, '' ORDER BY n), '') FROM s",
              where);
     return ask(x, sql);
+}
+
+static void add_seen(const struct fx *x) {
+    char sql[400];
+    snprintf(sql, sizeof sql,
+             "INSERT INTO latchwork_seen SELECT app, 't', p, i, 0, %lld FROM generate_series(0, %lld) AS i,"
+             " (VALUES ('app', 0), ('app', 1), ('other', 0)) AS a(app, p)",
+             (long long)lw_wall_ms() * 1000, (long long)words.many - 1);
+    run_sql(x, sql);
+}
+
+static void add_replays(const struct fx *x) {
+    char sql[200];
+    snprintf(sql, sizeof sql, "INSERT INTO latchwork_seen VALUES ('app', 't', 0, 3, 1, %lld), ('app', 't', 0, 3, 2, 1)",
+             (long long)lw_wall_ms() * 1000);
+    run_sql(x, sql);
 }
 
 static void expect_sound(const struct fx *x) {
@@ -445,53 +464,12 @@ static void test_trigger_may_refuse(void **state) {
     struct fx_job j[3];
     static const char *const payloads[] = {"{\"id\":9}", "{\"id\":8}", "{\"id\":1}"}, *const keys[] = {"a", "b", "c"};
     struct lw_job *jobs[3];
-    for (int i = 0; i < 3; i++) jobs[i] = live_job(&j[i], i, keys[i], payloads[i]);
+    live_jobs(jobs, j, 3, keys, payloads);
     lw_handler_insert.run(x.h, x.s, jobs, 3);
     assert_int_equal(jobs[0]->outcome, LW_DEAD);
     assert_contains(jobs[0]->reason, "the table refuses the row: no nines (SQLSTATE P0001)");
     assert_int_equal(jobs[1]->outcome, LW_DEAD);
     assert_int_equal(jobs[2]->outcome, LW_DONE);
-    close_fx(&x);
-}
-
-/* --- clean-up ------------------------------------------------------------------------------------------------------------------- */
-
-static void test_passed_identities_are_cleaned(void **state) {
-    (void)state;
-    struct fx x;
-    open_fx(&x, "");
-    char sql[900];
-    long long now = (long long)lw_wall_ms() * 1000;
-    snprintf(sql, sizeof sql,
-             "INSERT INTO latchwork_seen SELECT 'app', 't', p, i, 0, %lld FROM generate_series(0, 11999) AS i, generate_series(0, 1) AS p;"
-             "INSERT INTO latchwork_seen SELECT 'other', 't', 0, i, 0, %lld FROM generate_series(0, 99) AS i;"
-             "INSERT INTO latchwork_seen VALUES ('app', 't', 0, 3, 1, %lld), ('app', 't', 0, 3, 2, 1)",
-             now, now, now);
-    run_sql(&x, sql);
-    lw_handler_insert.passed(x.h, "t", 0, 11950);
-    lw_handler_insert.passed(x.h, "t", 0, 11949); /* a lower watermark changes nothing */
-    wait_for(strcmp(seen(&x, "WHERE app = 'app' AND partition = 0 AND replay = 0"), "50: 11950 11951 11952 11953") == 0);
-    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen WHERE partition = 1 OR app = 'other'"), "12100");
-    wait_for(strcmp(ask(&x, "SELECT group_concat(replay) FROM latchwork_seen WHERE replay > 0"), "1") == 0); /* the old replay is deleted */
-    lw_handler_insert.passed(x.h, "t", 0, 12000);
-    lw_handler_insert.passed(x.h, "t", 1, 1);
-    close_handler(&x); /* closing cleans up to the last watermarks that passed() was given */
-    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen WHERE app = 'app' AND partition = 0 AND replay = 0"), "0");
-    assert_string_equal(seen(&x, "WHERE app = 'app' AND partition = 1"), "11999: 1 2 3 4");
-    drop_database(&x);
-}
-
-static void test_old_fences_are_cleaned(void **state) {
-    (void)state;
-    struct fx x;
-    open_fx(&x, "");
-    char sql[300];
-    long long now = (long long)lw_wall_ms() * 1000, hour = 3600LL * 1000000;
-    snprintf(sql, sizeof sql,
-             "INSERT INTO latchwork_fences SELECT (i - 400) * 12345678901, %lld - (i %% 2) * %lld FROM generate_series(1, 800) AS i",
-             now - 23 * hour, 2 * hour);
-    run_sql(&x, sql);
-    wait_for(strcmp(ask(&x, "SELECT count(*) FROM latchwork_fences"), "400") == 0);
     close_fx(&x);
 }
 
@@ -548,13 +526,9 @@ static void test_open_errors(void **state) {
              "{\"store\":\"postgres://nobody@/postgres?host=/no/such\",\"table\":\"orders\",\"columns\":{\"id\":\"/"
              "id\"},\"primary_key\":[\"id\"]}");
     expect_open_fails(section, "cannot connect: ");
-    struct lw_config *c =
-        fx_config("{\"store\":\"%s\",\"table\":\"s.Or\\\"ders\",\"columns\":{\"id\":\"/id\"},\"primary_key\":[\"id\"]}", x.store);
-    struct lw_err err = {0};
-    struct lw_handler *h = lw_handler_insert.open(c, 0, &err);
-    if (!h) fail_msg("%s", err.text);
-    lw_handler_insert.close(h);
-    fx_config_free(c);
+    snprintf(section, sizeof section, "{\"store\":\"%s\",\"table\":\"s.Or\\\"ders\",\"columns\":{\"id\":\"/id\"},\"primary_key\":[\"id\"]}",
+             x.store);
+    expect_opens(section);
     run_sql(&x, "DROP SCHEMA s CASCADE");
 }
 
@@ -574,12 +548,7 @@ static void test_rights(void **state) {
     run_sql(&x, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchwork_seen, latchwork_fences, latchwork_count TO clerk");
     expect_open_fails(section, "cannot write to the tables: permission denied for table orders");
     run_sql(&x, "GRANT INSERT ON orders TO clerk");
-    struct lw_config *c = fx_config("%s", section);
-    struct lw_err err = {0};
-    struct lw_handler *h = lw_handler_insert.open(c, 0, &err);
-    if (!h) fail_msg("%s", err.text);
-    lw_handler_insert.close(h);
-    fx_config_free(c);
+    expect_opens(section);
 }
 
 /* --- all of them ---------------------------------------------------------------------------------------------------------------- */
@@ -621,8 +590,6 @@ int main(void) {
         cmocka_unit_test(test_silent_server_is_left),
         cmocka_unit_test(test_lost_table_is_an_outage),
         cmocka_unit_test(test_trigger_may_refuse),
-        cmocka_unit_test(test_passed_identities_are_cleaned),
-        cmocka_unit_test(test_old_fences_are_cleaned),
         cmocka_unit_test(test_urls),
         cmocka_unit_test(test_open_errors),
         cmocka_unit_test(test_rights),

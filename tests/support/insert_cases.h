@@ -28,6 +28,8 @@ struct words {
     const char *not_null;     /* part of the reason for a missing amount in `strict` */
     const char *failed_check; /* part of the reason for a negative amount in `strict` */
     const char *strict;       /* SQL that makes a table whose amount is a positive integer */
+    int64_t many;             /* number of offsets that add_seen() adds: more than the cleaner deletes in one transaction */
+    const char *replays;      /* SQL that asks for the numbers of all recorded replays, separated by commas */
 };
 static const struct words words;
 
@@ -41,6 +43,11 @@ static const char *ask(const struct fx *x, const char *sql);
 static void run_sql(const struct fx *x, const char *sql);
 /* Returns the number of identities in latchwork_seen and the offsets of the first few, as "2: 0 7". `where` limits the rows. */
 static const char *seen(const struct fx *x, const char *where);
+/* Adds the offsets from 0 to words.many - 1 to the identities in latchwork_seen: to those of partitions 0 and 1 of topic t of the
+ * application "app", and to those of partition 0 of the application "other". */
+static void add_seen(const struct fx *x);
+/* Adds two replays of message t/0/3 to the recorded identities: replay 1 of now, and replay 2 of long ago. */
+static void add_replays(const struct fx *x);
 /* Fails unless the database and Latchwork's tables are as they should be. */
 static void expect_sound(const struct fx *x);
 
@@ -54,6 +61,10 @@ static struct lw_job *live_job(struct fx_job *j, int64_t offset, const char *key
     struct lw_job *job = fx_job(j, offset, key, payload);
     job->fence = recent(job->fence);
     return job;
+}
+
+static void live_jobs(struct lw_job **jobs, struct fx_job *j, int n, const char *const *keys, const char *const *payloads) {
+    for (int i = 0; i < n; i++) jobs[i] = live_job(&j[i], i, keys[i], payloads[i]);
 }
 
 static const char columns[] = "\"columns\":{\"id\":\"/id\",\"amount\":\"/amount\",\"extra\":\"/a~1b/1\"},\"primary_key\":[\"id\"]";
@@ -204,7 +215,7 @@ static void test_ended_leases_are_left_out(void **state) {
     struct fx_job j[3];
     struct lw_job *jobs[3];
     static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"}, *const keys[] = {"a", "b", "c"};
-    for (int i = 0; i < 3; i++) jobs[i] = live_job(&j[i], i, keys[i], payloads[i]);
+    live_jobs(jobs, j, 3, keys, payloads);
     jobs[0]->lease->cancelled = true;
     jobs[2]->lease->deadline_ms = lw_boot_ms() - 1;
     lw_handler_insert.run(x.h, x.s, jobs, 3);
@@ -350,6 +361,62 @@ static void test_passed_to_the_end_leaves_nothing(void **state) {
     drop_database(&x);
 }
 
+/* Writes what seen() returns for n offsets that begin with `first`. */
+static void seen_from(char out[100], int64_t n, int64_t first) {
+    snprintf(out, 100, "%lld: %lld %lld %lld %lld", (long long)n, (long long)first, (long long)first + 1, (long long)first + 2,
+             (long long)first + 3);
+}
+
+static void test_passed_identities_are_cleaned(void **state) {
+    (void)state;
+    struct fx x;
+    char want[100];
+    int64_t left = 2035, first = words.many - left;
+    open_fx(&x, "");
+    close_handler(&x);
+    add_seen(&x);
+    open_at(&x, "");
+    add_replays(&x);
+    lw_handler_insert.passed(x.h, "t", 0, first);
+    lw_handler_insert.passed(x.h, "t", 0, first - left); /* a lower watermark changes nothing */
+    seen_from(want, left, first);
+    wait_for(strcmp(seen(&x, "WHERE app = 'app' AND partition = 0"), want) == 0);
+    seen_from(want, 2 * words.many, 0);
+    assert_string_equal(seen(&x, "WHERE partition = 1 OR app = 'other'"), want);
+    wait_for(strcmp(ask(&x, words.replays), "1") == 0); /* the old replay is deleted */
+    lw_handler_insert.passed(x.h, "t", 0, words.many);
+    lw_handler_insert.passed(x.h, "t", 1, 1);
+    close_handler(&x); /* closing cleans up to the last watermarks that passed() was given */
+    assert_string_equal(seen(&x, "WHERE app = 'app' AND partition = 0"), "0:");
+    seen_from(want, words.many - 1, 1);
+    assert_string_equal(seen(&x, "WHERE app = 'app' AND partition = 1"), want);
+    drop_database(&x);
+}
+
+static void test_old_fences_are_cleaned(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "");
+    char sql[300];
+    long long now = (long long)lw_wall_ms() * 1000, hour = 3600LL * 1000000;
+    snprintf(sql, sizeof sql,
+             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)"
+             "INSERT INTO latchwork_fences SELECT (i - 750) * 12345678901, %lld - (i %% 2) * %lld FROM n",
+             now - 23 * hour, 2 * hour);
+    run_sql(&x, sql);
+    wait_for(strcmp(ask(&x, "SELECT count(*) FROM latchwork_fences"), "750") == 0);
+    close_fx(&x);
+}
+
+static UNUSED void expect_opens(const char *section) {
+    struct lw_config *c = fx_config("%s", section);
+    struct lw_err err = {0};
+    struct lw_handler *h = lw_handler_insert.open(c, 0, &err);
+    if (!h) fail_msg("%s", err.text);
+    lw_handler_insert.close(h);
+    fx_config_free(c);
+}
+
 static void expect_open_fails(const char *section, const char *why) {
     struct lw_config *c = fx_config("%s", section);
     struct lw_err err = {0};
@@ -358,12 +425,13 @@ static void expect_open_fails(const char *section, const char *why) {
     fx_config_free(c);
 }
 
-#define SHARED_CASES                                                                                         \
-    cmocka_unit_test(test_bad_rows_are_dead_alone), cmocka_unit_test(test_user_constraint_is_dead_alone),    \
-        cmocka_unit_test(test_conflicts), cmocka_unit_test(test_known_identity_comes_first),                 \
-        cmocka_unit_test(test_stale_fence_writes_nothing), cmocka_unit_test(test_ended_leases_are_left_out), \
-        cmocka_unit_test(test_fences_of_others_are_seen), cmocka_unit_test(test_two_processes_one_database), \
-        cmocka_unit_test(test_kill_9_in_the_middle), cmocka_unit_test(test_passed_to_the_end_leaves_nothing)
+#define SHARED_CASES                                                                                          \
+    cmocka_unit_test(test_bad_rows_are_dead_alone), cmocka_unit_test(test_user_constraint_is_dead_alone),     \
+        cmocka_unit_test(test_conflicts), cmocka_unit_test(test_known_identity_comes_first),                  \
+        cmocka_unit_test(test_stale_fence_writes_nothing), cmocka_unit_test(test_ended_leases_are_left_out),  \
+        cmocka_unit_test(test_fences_of_others_are_seen), cmocka_unit_test(test_two_processes_one_database),  \
+        cmocka_unit_test(test_kill_9_in_the_middle), cmocka_unit_test(test_passed_to_the_end_leaves_nothing), \
+        cmocka_unit_test(test_passed_identities_are_cleaned), cmocka_unit_test(test_old_fences_are_cleaned)
 
 static UNUSED void begin_insert_cases(void) {
     first_fence = (uint64_t)lw_wall_ms() * 1000;

@@ -12,6 +12,8 @@ static const struct words words = {
     .not_null = "NOT NULL constraint failed: orders.amount",
     .failed_check = "CHECK constraint failed",
     .strict = "DROP TABLE orders; CREATE TABLE orders(id PRIMARY KEY, amount INTEGER NOT NULL CHECK(amount > 0), extra)",
+    .many = 3000 * LW_SEEN_OFFSETS,
+    .replays = "SELECT group_concat(replay) FROM latchwork_replayed",
 };
 
 static const char *path_of(const struct fx *x) { return x->store + strlen("sqlite:"); }
@@ -73,6 +75,23 @@ static const char *seen(const struct fx *x, const char *where) {
     lw_buf_free(&sql);
     snprintf(out, sizeof out, "%d:%s", n, list);
     return out;
+}
+
+static void add_seen(const struct fx *x) {
+    char ones[LW_SEEN_OFFSETS / 4 + 1] = "", sql[LW_SEEN_OFFSETS / 4 + 400];
+    memset(ones, 'f', sizeof ones - 1);
+    snprintf(sql, sizeof sql,
+             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < %lld), a(app, p) AS (VALUES ('app', 0), ('app', 1),"
+             " ('other', 0)) INSERT INTO latchwork_seen SELECT app, 't', p, i, x'%s' FROM n, a",
+             (long long)words.many / LW_SEEN_OFFSETS - 1, ones);
+    run_sql(x, sql);
+}
+
+static void add_replays(const struct fx *x) {
+    char sql[200];
+    snprintf(sql, sizeof sql, "INSERT INTO latchwork_replayed VALUES ('app', 't', 0, 3, 1, %lld), ('app', 't', 0, 3, 2, 1)",
+             (long long)lw_wall_ms() * 1000);
+    run_sql(x, sql);
 }
 
 static void expect_sound(const struct fx *x) {
@@ -169,7 +188,7 @@ static void test_lease_that_ends_inside_is_rolled_back(void **state) {
     struct fx_job j[3];
     struct lw_job *jobs[3];
     static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"}, *const keys[] = {"a", "b", "c"};
-    for (int i = 0; i < 3; i++) jobs[i] = live_job(&j[i], i, keys[i], payloads[i]);
+    live_jobs(jobs, j, 3, keys, payloads);
     to_cancel = jobs[0]->lease;
     pthread_mutex_t writer = PTHREAD_MUTEX_INITIALIZER;
     lw_sqlite_run(&in, &s, &writer, jobs, 3);
@@ -230,53 +249,6 @@ static void test_busy_is_bounded_by_the_leases(void **state) {
     sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(other);
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
-    close_fx(&x);
-}
-
-/* --- clean-up ------------------------------------------------------------------------------------------------------------------- */
-
-static void test_passed_identities_are_cleaned(void **state) {
-    (void)state;
-    struct fx x;
-    open_fx(&x, "");
-    close_handler(&x);
-    char ones[LW_SEEN_OFFSETS / 4 + 1] = "", fill[600];
-    memset(ones, 'f', sizeof ones - 1);
-    snprintf(fill, sizeof fill, "CREATE TABLE ones(bits); INSERT INTO ones VALUES (x'%s')", ones);
-    run_sql(&x, fill);
-    run_sql(&x, "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 2999)"
-                "INSERT INTO latchwork_seen SELECT 'app', 't', 0, i, bits FROM n, ones UNION ALL SELECT 'app', 't', 1, i, bits FROM n, ones"
-                " UNION ALL SELECT 'other', 't', 0, i, bits FROM n, ones");
-    open_at(&x, "");
-    char sql[200];
-    snprintf(sql, sizeof sql, "INSERT INTO latchwork_replayed VALUES ('app', 't', 0, 3, 1, %lld), ('app', 't', 0, 3, 2, 1)",
-             (long long)lw_wall_ms() * 1000);
-    run_sql(&x, sql);
-    lw_handler_insert.passed(x.h, "t", 0, 2998 * LW_SEEN_OFFSETS + 13);
-    lw_handler_insert.passed(x.h, "t", 0, 2998 * LW_SEEN_OFFSETS - 1); /* a lower watermark changes nothing */
-    wait_for(strcmp(seen(&x, "WHERE app = 'app' AND partition = 0"), "2035: 3069965 3069966 3069967 3069968") == 0);
-    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen WHERE partition = 1 OR app = 'other'"), "6000");
-    wait_for(strcmp(ask(&x, "SELECT group_concat(replay) FROM latchwork_replayed"), "1") == 0); /* the old replay was deleted */
-    lw_handler_insert.passed(x.h, "t", 0, 3000 * LW_SEEN_OFFSETS);
-    lw_handler_insert.passed(x.h, "t", 1, 1);
-    close_handler(&x); /* closing cleans up to the last watermarks that passed() was given */
-    assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen WHERE app = 'app' AND partition = 0"), "0");
-    assert_string_equal(seen(&x, "WHERE app = 'app' AND segment = 0"), "1023: 1 2 3 4");
-    drop_database(&x);
-}
-
-static void test_old_fences_are_cleaned(void **state) {
-    (void)state;
-    struct fx x;
-    open_fx(&x, "");
-    char sql[300];
-    long long now = (long long)lw_wall_ms() * 1000, hour = 3600LL * 1000000;
-    snprintf(sql, sizeof sql,
-             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)"
-             "INSERT INTO latchwork_fences SELECT (i - 750) * 12345678901, %lld - (i %% 2) * %lld FROM n",
-             now - 23 * hour, 2 * hour);
-    run_sql(&x, sql);
-    wait_for(strcmp(ask(&x, "SELECT count(*) FROM latchwork_fences"), "750") == 0);
     close_fx(&x);
 }
 
@@ -343,8 +315,6 @@ int main(void) {
         cmocka_unit_test(test_lease_that_ends_inside_is_rolled_back),
         cmocka_unit_test(test_full_disk_has_no_partial_effect),
         cmocka_unit_test(test_busy_is_bounded_by_the_leases),
-        cmocka_unit_test(test_passed_identities_are_cleaned),
-        cmocka_unit_test(test_old_fences_are_cleaned),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_open_errors),
     };
