@@ -33,7 +33,7 @@ $(B)/tests/lock/test_redlock $(B)/tests/lock/test_redlock_chaos: | $(B)/tests/pr
 $(TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LIBS)
-$(SIM): $(B)/%: $(B)/%.o $(SIMLIB) $(B)/tests/support/redis_server.o $(LIB)
+$(SIM): $(B)/%: $(B)/%.o $(SIMLIB) $(B)/tests/support/redis_server.o $(B)/tests/support/server_process.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
 # without debug information: valgrind 3.19 can't read clang's, and functions have their names all the same

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/pg_server.h"
 
+#include "tests/support/server_process.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -11,16 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { READY_TRIES = 3000, READY_PAUSE_MS = 10, PATH_SIZE = 100, ARGS_MAX = 24 };
+enum { READY_TRIES = 3000, READY_PAUSE_MS = 10 };
 
 struct lw_test_pg {
-    char dir[PATH_SIZE];
+    char dir[LW_TEST_DIR];
     char bin[256]; /* folder of PostgreSQL's programs */
     char url[256], bouncer_url[256];
     uid_t uid; /* PostgreSQL refuses to run as root, so this is another user if the test runs as root */
@@ -38,31 +39,14 @@ static bool fail(const char *what, const char *why) {
 static pid_t start(const struct lw_test_pg *pg, const char *log, char *const *argv) {
     pid_t parent = getpid(), pid = fork();
     if (pid) return pid;
-    char path[PATH_SIZE + 32];
+    char path[LW_TEST_DIR + 32];
     snprintf(path, sizeof path, "%s/%s", pg->dir, log);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
     if (geteuid() == 0 && (setgroups(0, NULL) || setgid(pg->gid) || setuid(pg->uid))) _exit(126);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     dup2(fd, 1);
     dup2(fd, 2);
-    prctl(PR_SET_PDEATHSIG, SIGQUIT);
-    if (getppid() != parent || chdir(pg->dir)) _exit(127);
-    execvp(argv[0], argv);
-    fprintf(stderr, "%s: %s\n", argv[0], strerror(errno));
-    _exit(127);
-}
-
-static void show_log(const struct lw_test_pg *pg, const char *log) {
-    char path[PATH_SIZE + 32], tail[4096];
-    snprintf(path, sizeof path, "%s/%s", pg->dir, log);
-    FILE *f = fopen(path, "r");
-    if (!f) return;
-    if (fseek(f, -(long)sizeof tail, SEEK_END) != 0) rewind(f);
-    size_t n = fread(tail, 1, sizeof tail, f);
-    fwrite(tail, 1, n, stderr);
-    fclose(f);
+    if (chdir(pg->dir)) _exit(127);
+    lw_test_exec(parent, SIGQUIT, argv[0], argv);
 }
 
 /* Finds the folder of PostgreSQL's programs, which distributions keep out of PATH: the newest below /usr/lib/postgresql, or PATH. */
@@ -84,10 +68,7 @@ static bool find_user(struct lw_test_pg *pg) {
 }
 
 static bool make_dir(struct lw_test_pg *pg) {
-    const char *tmp = getenv("TMPDIR");
-    int n = snprintf(pg->dir, sizeof pg->dir, "%s/lw-pg-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (n < 0 || (size_t)n > sizeof pg->dir - 32) return fail("TMPDIR", "too long for a socket's path");
-    if (!mkdtemp(pg->dir)) return fail(pg->dir, strerror(errno));
+    if (!lw_test_dir_make(pg->dir, "pg")) return false;
     if (geteuid() == 0 && chown(pg->dir, pg->uid, pg->gid)) return fail(pg->dir, strerror(errno));
     snprintf(pg->url, sizeof pg->url, "postgres://%s@/postgres?host=%s", pg->user, pg->dir);
     snprintf(pg->bouncer_url, sizeof pg->bouncer_url, "postgres://%s@/postgres?host=%s&port=6432", pg->user, pg->dir);
@@ -95,7 +76,7 @@ static bool make_dir(struct lw_test_pg *pg) {
 }
 
 static bool run_initdb(const struct lw_test_pg *pg) {
-    char program[300], data[PATH_SIZE + 8];
+    char program[300], data[LW_TEST_DIR + 8];
     snprintf(program, sizeof program, "%sinitdb", pg->bin);
     snprintf(data, sizeof data, "%s/data", pg->dir);
     char *argv[] = {program,         (char *)"-D", data,           (char *)"-N",         (char *)"-A",
@@ -104,7 +85,7 @@ static bool run_initdb(const struct lw_test_pg *pg) {
     int status = -1;
     if (pid > 0) waitpid(pid, &status, 0);
     if (status == 0) return true;
-    show_log(pg, "initdb.log");
+    lw_test_log_show(pg->dir, "initdb.log");
     return fail("initdb", "failed");
 }
 
@@ -121,7 +102,7 @@ static bool wait_ready(const char *url, pid_t pid) {
 }
 
 bool lw_test_pg_launch(struct lw_test_pg *pg) {
-    char program[300], data[PATH_SIZE + 8];
+    char program[300], data[LW_TEST_DIR + 8];
     snprintf(program, sizeof program, "%spostgres", pg->bin);
     snprintf(data, sizeof data, "%s/data", pg->dir);
     char *argv[] = {program,
@@ -142,7 +123,7 @@ bool lw_test_pg_launch(struct lw_test_pg *pg) {
                     NULL};
     pg->pid = start(pg, "postgres.log", argv);
     if (pg->pid > 0 && wait_ready(pg->url, pg->pid)) return true;
-    show_log(pg, "postgres.log");
+    lw_test_log_show(pg->dir, "postgres.log");
     return fail("server", "does not answer");
 }
 
@@ -169,9 +150,7 @@ void lw_test_pg_stop(struct lw_test_pg *pg) {
     if (!pg) return;
     end(&pg->bouncer, SIGKILL);
     end(&pg->pid, SIGQUIT);
-    char command[PATH_SIZE + 16];
-    snprintf(command, sizeof command, "rm -rf '%s'", pg->dir);
-    if (pg->dir[0] && system(command)) fail(pg->dir, "is left");
+    lw_test_dir_remove(pg->dir);
     free(pg);
 }
 
@@ -179,7 +158,7 @@ const char *lw_test_pg_url(const struct lw_test_pg *pg, bool bouncer) { return b
 pid_t lw_test_pg_pid(const struct lw_test_pg *pg) { return pg->pid; }
 
 bool lw_test_pg_bouncer(struct lw_test_pg *pg) {
-    char ini[PATH_SIZE + 32];
+    char ini[LW_TEST_DIR + 32];
     snprintf(ini, sizeof ini, "%s/pgbouncer.ini", pg->dir);
     FILE *f = fopen(ini, "w");
     if (!f) return fail(ini, strerror(errno));
@@ -194,6 +173,6 @@ bool lw_test_pg_bouncer(struct lw_test_pg *pg) {
     char *argv[] = {(char *)"/usr/sbin/pgbouncer", ini, NULL};
     pg->bouncer = start(pg, "pgbouncer.log", argv);
     if (pg->bouncer > 0 && wait_ready(pg->bouncer_url, pg->bouncer)) return true;
-    show_log(pg, "pgbouncer.log");
+    lw_test_log_show(pg->dir, "pgbouncer.log");
     return fail("PgBouncer", "does not answer");
 }

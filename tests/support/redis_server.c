@@ -1,30 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/support/redis_server.h"
 
+#include "tests/support/server_process.h"
+
 #include <errno.h>
-#include <ftw.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { FIXED_ARGS = 14, EXTRA_ARGS_MAX = 60, READY_TRIES = 2000, READY_PAUSE_MS = 5, PATH_SIZE = 100, LOG_TAIL = 4096 };
+enum { FIXED_ARGS = 14, EXTRA_ARGS_MAX = 60, READY_TRIES = 2000, READY_PAUSE_MS = 5 };
 
 struct lw_test_redis {
-    char dir[PATH_SIZE];
-    char path[PATH_SIZE + 8]; /* short enough for a socket's address, which has 108 bytes */
+    char dir[LW_TEST_DIR];
+    char path[LW_TEST_DIR + 8]; /* short enough for a socket's address, which has 108 bytes */
     char *extra[EXTRA_ARGS_MAX + 1];
     pid_t pid;
 };
 
-/* Returns the program of every server that tests start, because tests/matrix runs them with
- * other releases. */
-static const char *server_program(void) {
+const char *lw_test_redis_program(void) {
     const char *named = getenv("LW_REDIS_SERVER");
     return named && *named ? named : "redis-server";
 }
@@ -37,14 +34,7 @@ static void run_server(struct lw_test_redis *r, pid_t parent) {
     size_t n = 0;
     while (argv[n]) n++;
     for (size_t i = 0; r->extra[i]; i++) argv[n++] = r->extra[i];
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127);
-    execvp(server_program(), argv);
-    fprintf(stderr, "%s: cannot be run: %s\n", server_program(), strerror(errno));
-    _exit(127);
+    lw_test_exec(parent, SIGKILL, lw_test_redis_program(), argv);
 }
 
 static bool answers(const char *path) {
@@ -58,17 +48,6 @@ static bool answers(const char *path) {
     }
     if (c) redisFree(c);
     return ok;
-}
-
-static void show_log(const struct lw_test_redis *r) {
-    char path[PATH_SIZE + 16], tail[LOG_TAIL];
-    snprintf(path, sizeof path, "%s/redis.log", r->dir);
-    FILE *f = fopen(path, "r");
-    if (!f) return;
-    if (fseek(f, -(long)sizeof tail, SEEK_END) != 0) rewind(f);
-    size_t n = fread(tail, 1, sizeof tail, f);
-    fwrite(tail, 1, n, stderr);
-    fclose(f);
 }
 
 static bool wait_ready(struct lw_test_redis *r) {
@@ -97,7 +76,7 @@ static bool launch(struct lw_test_redis *r) {
         return false;
     }
     if (wait_ready(r)) return true;
-    show_log(r);
+    lw_test_log_show(r->dir, "redis.log");
     lw_test_redis_kill(r);
     return false;
 }
@@ -115,18 +94,7 @@ static bool copy_args(struct lw_test_redis *r, const char *const *extra_args) {
 }
 
 static bool make_dir(struct lw_test_redis *r) {
-    const char *tmp = getenv("TMPDIR");
-    int n = snprintf(r->dir, sizeof r->dir, "%s/lw-redis-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (n < 0 || (size_t)n >= sizeof r->dir - 1) {
-        fprintf(stderr, "redis-server: TMPDIR is too long for a socket's path\n");
-        r->dir[0] = '\0';
-        return false;
-    }
-    if (!mkdtemp(r->dir)) {
-        fprintf(stderr, "redis-server: %s: %s\n", r->dir, strerror(errno));
-        r->dir[0] = '\0';
-        return false;
-    }
+    if (!lw_test_dir_make(r->dir, "redis")) return false;
     snprintf(r->path, sizeof r->path, "%s/s", r->dir);
     return true;
 }
@@ -176,15 +144,10 @@ bool lw_test_redis_restart(struct lw_test_redis *r) {
     return launch(r);
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at) {
-    (void)st, (void)kind, (void)at;
-    return remove(path);
-}
-
 void lw_test_redis_stop(struct lw_test_redis *r) {
     if (!r) return;
     lw_test_redis_kill(r);
-    if (r->dir[0]) nftw(r->dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    lw_test_dir_remove(r->dir);
     for (size_t i = 0; r->extra[i]; i++) free(r->extra[i]);
     free(r);
 }

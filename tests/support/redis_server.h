@@ -15,6 +15,10 @@
 
 struct lw_test_redis;
 
+/* Returns the program that every test starts as its server: LW_REDIS_SERVER, by which tests/matrix names other releases, or redis-server.
+ */
+const char *lw_test_redis_program(void);
+
 /* Starts a server, and returns when it answers PING. extra_args: at most 60 more arguments for redis-server, ended by NULL, or
  * NULL; they are copied, and a restart uses them again. Returns NULL, with the reason and the server's log on stderr, if it does
  * not answer within 10 s. */
