@@ -5,9 +5,8 @@
 
 #include "base/redis/slot.h"
 #include "tests/lock/fixture.h"
+#include "tests/support/server_process.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { MASTERS = 3, NODES = 2 * MASTERS, LIMIT_MS = 30000, ARGS_MAX = 32 };
@@ -16,15 +15,6 @@ static struct lw_test_redis *node[NODES];
 static int port[NODES], bus[NODES];
 static char id[NODES][64], address[NODES][32];
 static const char *addresses[NODES];
-
-static inline int free_port(void) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0 && !bind(fd, (struct sockaddr *)&a, n) && !getsockname(fd, (struct sockaddr *)&a, &n));
-    close(fd);
-    return ntohs(a.sin_port);
-}
 
 static inline bool alive(int i) { return node[i] && lw_test_redis_pid(node[i]) > 0; }
 
@@ -67,8 +57,8 @@ static inline bool start_cluster_node(int i, const char *const *more) {
                                   "--cluster-port"};
     size_t n = 0;
     while (args[n]) n++;
-    snprintf(number[0], sizeof number[0], "%d", bus[i] = free_port());
-    snprintf(number[1], sizeof number[1], "%d", port[i] = free_port());
+    snprintf(number[0], sizeof number[0], "%d", bus[i] = lw_test_free_port());
+    snprintf(number[1], sizeof number[1], "%d", port[i] = lw_test_free_port());
     args[n++] = number[0];
     args[n++] = more ? "--tls-port" : "--port";
     args[n++] = number[1];

@@ -6,12 +6,11 @@
  * or end in an error other than MEMORY. The program is linked with a static hiredis and --wrap, so that hiredis' allocations fail as well.
  */
 #include "fixture.h"
+#include "tests/support/server_process.h"
 
-#include <arpa/inet.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 void *__real_malloc(size_t n);
@@ -352,19 +351,11 @@ static void redlock(void **state) {
     live_under_failures(&(struct life){NULL, live_with_redlock}, "redlock");
 }
 
-static int free_port(void) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && !bind(fd, (struct sockaddr *)&a, size) && !getsockname(fd, (struct sockaddr *)&a, &size));
-    close(fd);
-    return ntohs(a.sin_port);
-}
 static void clusters(void **state) {
     (void)state;
     char number[12], bus[12];
-    snprintf(number, sizeof number, "%d", cluster_port = free_port());
-    snprintf(bus, sizeof bus, "%d", free_port());
+    snprintf(number, sizeof number, "%d", cluster_port = lw_test_free_port());
+    snprintf(bus, sizeof bus, "%d", lw_test_free_port());
     cluster = lw_test_redis_start(
         (const char *[]){"--bind", "127.0.0.1", "--port", number, "--cluster-enabled", "yes", "--cluster-port", bus, NULL});
     assert_non_null(cluster);

@@ -7,8 +7,8 @@
  * Each scene is tried with each of its keys moved alone, with all of them but one moved, and with random sets moved (LW_SEED).
  */
 #include "tests/support/lanes_build.h"
+#include "tests/support/server_process.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,16 +37,6 @@ struct scene {
 };
 
 /* --- two nodes ----------------------------------------------------------------------------------------------------------------- */
-
-static int free_port(void) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t n = sizeof a;
-    int s = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(s, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(s, (struct sockaddr *)&a, &n), 0);
-    close(s);
-    return ntohs(a.sin_port);
-}
 
 static struct lw_test_redis *start_node(int port, int bus) {
     char text[2][12];
@@ -95,9 +85,9 @@ static int slot_of(redisContext *c, const char *name) {
 static int start(void **state) {
     struct nodes *n = calloc(1, sizeof *n);
     *state = n;
-    n->source_port = free_port(), n->target_port = free_port();
-    int bus = free_port();
-    n->l = lt_open(start_node(n->source_port, free_port()));
+    n->source_port = lw_test_free_port(), n->target_port = lw_test_free_port();
+    int bus = lw_test_free_port();
+    n->l = lt_open(start_node(n->source_port, lw_test_free_port()));
     n->target = start_node(n->target_port, bus);
     n->to = n->target ? lw_test_redis_connect(n->target) : NULL;
     if (!n->l || !n->to) return -1;

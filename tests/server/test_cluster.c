@@ -7,15 +7,14 @@
 #include "base/redis/slot.h"
 #include "base/redis/wire.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/server_process.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,15 +27,6 @@ static struct lw_test_redis *node[NODES], *single;
 static int port[NODES], single_port;
 static char id[NODES][64], key[NODES][80]; /* the id of node i; a key of shard i, whose slot node i has at first */
 static int slot[NODES];
-
-static int free_port(void) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0 && !bind(fd, (struct sockaddr *)&a, n) && !getsockname(fd, (struct sockaddr *)&a, &n));
-    close(fd);
-    return ntohs(a.sin_port);
-}
 
 static void pause_ms(int ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
 
@@ -59,7 +49,7 @@ static const char *say(int i, const char *format, ...) {
 static struct lw_test_redis *start_node(int p) {
     char at[12], bus[12];
     snprintf(at, sizeof at, "%d", p);
-    snprintf(bus, sizeof bus, "%d", free_port());
+    snprintf(bus, sizeof bus, "%d", lw_test_free_port());
     const char *args[] = {"--port",
                           at,
                           "--bind",
@@ -93,7 +83,7 @@ static void wait_ok(void) {
 static int start(void **state) {
     (void)state;
     for (int i = 0; i < NODES; i++) {
-        node[i] = start_node(port[i] = free_port());
+        node[i] = start_node(port[i] = lw_test_free_port());
         assert_non_null(node[i]);
         snprintf(id[i], sizeof id[i], "%s", say(i, "CLUSTER MYID"));
         say(i, "CLUSTER SET-CONFIG-EPOCH %d", i + 1);
@@ -106,7 +96,7 @@ static int start(void **state) {
     say(0, "CLUSTER MEET 127.0.0.1 %d %d", port[1], atoi(bus));
     wait_ok();
     char at[12];
-    snprintf(at, sizeof at, "%d", single_port = free_port());
+    snprintf(at, sizeof at, "%d", single_port = lw_test_free_port());
     single = lw_test_redis_start(
         (const char *[]){"--port", at, "--bind", "127.0.0.1", "--user", "u", "on", ">" PASSWORD, "~*", "&*", "+@all", NULL});
     return single ? 0 : -1;
@@ -167,7 +157,7 @@ static void any_node_names_the_owner(void **state) {
 static void what_is_no_node_is_named(void **state) {
     (void)state;
     char refused[64];
-    int nobody = free_port();
+    int nobody = lw_test_free_port();
     snprintf(refused, sizeof refused, "127.0.0.1:%d: Connection refused", nobody);
     refuse(port[0], "guess", "correct redis.username and redis.password");
     refuse(single_port, PASSWORD, "it is no cluster node; write redis.url");
@@ -176,7 +166,7 @@ static void what_is_no_node_is_named(void **state) {
 
 static void a_dead_node_before_a_live_one(void **state) {
     (void)state;
-    struct lw_redis_servers s = cluster_of((int[]){free_port(), port[1]}, 2, PASSWORD);
+    struct lw_redis_servers s = cluster_of((int[]){lw_test_free_port(), port[1]}, 2, PASSWORD);
     find(&s, 0, port[0]);
     lw_redis_servers_doubt(&s);
     find(&s, 1, port[1]);

@@ -3,15 +3,14 @@
 #include "base/clock.h"
 #include "queue/life.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/server_process.h"
 
-#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -23,18 +22,8 @@ struct node {
     char port[8];
 };
 
-static void free_port(char out[8]) {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
-    snprintf(out, 8, "%d", ntohs(a.sin_port));
-    close(fd);
-}
-
 static void start(struct node *n) {
-    free_port(n->port);
+    snprintf(n->port, sizeof n->port, "%d", lw_test_free_port());
     const char *const args[] = {"--port", n->port, "--bind", "127.0.0.1", "--repl-backlog-ttl", "1", "--repl-diskless-sync-delay",
                                 "0",      NULL};
     n->server = lw_test_redis_start(args);

@@ -7,6 +7,7 @@
 #include "base/redis/wire.h"
 #include "lock/client.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/server_process.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -34,23 +34,6 @@ static struct lw_test_redis *server[2]; /* when a test begins, the Sentinel moni
 static pid_t sentinel_pid;
 
 /* --- servers -------------------------------------------------------------------------------------------------------------------- */
-
-/* Returns a socket bound to a free port, and sets *port. */
-static int bound(int *port) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &size), 0);
-    *port = ntohs(a.sin_port);
-    return fd;
-}
-
-static int free_port(void) {
-    int port;
-    close(bound(&port));
-    return port;
-}
 
 static struct lw_test_redis *start_server(int port) {
     char number[12];
@@ -78,14 +61,8 @@ static void say(int port, const char *const *words) {
 #define SAY(port, ...) say(port, (const char *const[]){__VA_ARGS__, NULL})
 
 static void run_sentinel(const char *file, pid_t parent) {
-    const char *named = getenv("LW_REDIS_SERVER");
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127);
-    execlp(named && *named ? named : "redis-server", "redis-server", file, "--sentinel", (char *)NULL);
-    _exit(127);
+    char *argv[] = {"redis-server", (char *)(uintptr_t)file, "--sentinel", NULL};
+    lw_test_exec(parent, SIGKILL, lw_test_redis_program(), argv);
 }
 
 static void pause_ms(long ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
@@ -130,8 +107,8 @@ static pid_t plain_sentinel(int port) {
 static int start(void **state) {
     (void)state;
     if (!mkdtemp(folder)) return -1;
-    for (int i = 0; i < 2; i++) server[i] = start_server(server_port[i] = free_port());
-    sentinel_pid = plain_sentinel(sentinel_port = free_port());
+    for (int i = 0; i < 2; i++) server[i] = start_server(server_port[i] = lw_test_free_port());
+    sentinel_pid = plain_sentinel(sentinel_port = lw_test_free_port());
     return 0;
 }
 
@@ -222,9 +199,9 @@ static void a_name_that_is_unknown(void **state) {
  * ask both of them last. */
 static void dead_sentinels_before_a_live_one(void **state) {
     (void)state;
-    int silent_port, silent = bound(&silent_port);
+    int silent_port, silent = lw_test_bound(&silent_port);
     assert_int_equal(listen(silent, 8), 0);
-    struct lw_redis_servers s = sentinels("m", (int[]){free_port(), silent_port, sentinel_port}, 3);
+    struct lw_redis_servers s = sentinels("m", (int[]){lw_test_free_port(), silent_port, sentinel_port}, 3);
     struct lw_redis_url at;
     assert_int_equal(lw_redis_servers_find(&s, 0, HURRIED_MS, &at, NULL), 0);
     lw_redis_url_free(&at);
@@ -239,7 +216,7 @@ static void dead_sentinels_before_a_live_one(void **state) {
 static void each_failure_is_named(void **state) {
     (void)state;
     char first[32], second[32];
-    int ports[] = {free_port(), free_port()};
+    int ports[] = {lw_test_free_port(), lw_test_free_port()};
     struct lw_redis_servers s = sentinels("m", ports, 2);
     snprintf(first, sizeof first, "127.0.0.1:%d: Connection refused", ports[0]);
     snprintf(second, sizeof second, "127.0.0.1:%d: Connection refused", ports[1]);
@@ -251,7 +228,7 @@ static void each_failure_is_named(void **state) {
 static void a_sentinel_with_a_password(void **state) {
     (void)state;
     char more[128];
-    int port = free_port();
+    int port = lw_test_free_port();
     snprintf(more, sizeof more, "port %d\nrequirepass secret", port);
     pid_t pid = start_sentinel(port, more);
     struct lw_redis_servers s = sentinels("m", &port, 1);
@@ -270,7 +247,7 @@ static void a_sentinel_with_a_password(void **state) {
 static void a_sentinel_with_tls(void **state) {
     (void)state;
     char command[128], more[600];
-    int port = free_port();
+    int port = lw_test_free_port();
     snprintf(command, sizeof command, "tests/support/certs.sh %s", folder);
     assert_int_equal(system(command), 0);
     snprintf(
@@ -314,7 +291,7 @@ static struct lw_redis_url ask_finder(struct lw_redis_servers servers, struct lw
 static void the_finder_resolves_names(void **state) {
     (void)state;
     char more[128], port_text[12];
-    int port = free_port();
+    int port = lw_test_free_port();
     snprintf(more, sizeof more, "port %d\nsentinel resolve-hostnames yes\nsentinel announce-hostnames yes", port);
     pid_t pid = start_sentinel(port, more);
     snprintf(port_text, sizeof port_text, "%d", server_port[0]);
@@ -436,7 +413,7 @@ static void a_replica_is_no_master(void **state) {
 static void no_sentinel_answers(void **state) {
     (void)state;
     struct seen s;
-    open_wire(&s, sentinels("m", (int[]){free_port()}, 1));
+    open_wire(&s, sentinels("m", (int[]){lw_test_free_port()}, 1));
     UNTIL(&s, lw_wire_trouble(s.wire));
     assert_non_null(strstr(lw_wire_trouble(s.wire), "no Sentinel names the master"));
     close_wire(&s);
@@ -446,7 +423,7 @@ static void no_sentinel_answers(void **state) {
 static void closed_in_a_search(void **state) {
     (void)state;
     struct seen s;
-    int port, silent = bound(&port);
+    int port, silent = lw_test_bound(&port);
     assert_int_equal(listen(silent, 8), 0);
     open_wire(&s, sentinels("m", &port, 1));
     for (int i = 0; i < 3; i++) turn(&s);
@@ -525,7 +502,7 @@ static struct latchwork_client *open_by_sentinels(const struct latchwork_sentine
     char at[2][32];
     const char *const addresses[] = {at[0], at[1]};
     struct latchwork_sentinels s = more ? *more : (struct latchwork_sentinels){LATCHWORK_SENTINELS_INIT};
-    snprintf(at[0], sizeof at[0], "127.0.0.1:%d", free_port()); /* nobody listens on this port */
+    snprintf(at[0], sizeof at[0], "127.0.0.1:%d", lw_test_free_port()); /* nobody listens on this port */
     snprintf(at[1], sizeof at[1], "127.0.0.1:%d", sentinel_port);
     s.addresses = addresses;
     s.n_addresses = 2;

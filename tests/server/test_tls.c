@@ -22,22 +22,13 @@
 #include "base/redis/connection.h"
 #include "base/redis/wire.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/server_process.h"
 
 enum { WAIT_MS = 10000, SHORT_MS = 300, BIG = 3 << 20 };
 
 static char folder[] = "/tmp/lw-tls-XXXXXX";
 static struct lw_test_redis *server;
 static int port;
-
-static int free_port(void) {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &size), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
 
 static const char *in_folder(const char *name, char out[64]) {
     snprintf(out, 64, "%s/%s", folder, name);
@@ -50,7 +41,7 @@ static int start(void **state) {
     if (!mkdtemp(folder)) return -1;
     snprintf(command, sizeof command, "tests/support/certs.sh %s", folder);
     if (system(command)) return -1;
-    port = free_port();
+    port = lw_test_free_port();
     snprintf(number, sizeof number, "%d", port);
     server = lw_test_redis_start((const char *[]){"--tls-port", number, "--tls-ca-cert-file", in_folder("ca.pem", ca), "--tls-cert-file",
                                                   in_folder("server.pem", cert), "--tls-key-file", in_folder("server.key", key),
@@ -181,7 +172,7 @@ static void test_not_tls(void **state) {
     (void)state;
     char number[12];
     int tls = port;
-    port = free_port();
+    port = lw_test_free_port();
     snprintf(number, sizeof number, "%d", port);
     configure("port", number);
     try(&(struct way){.ca = "ca.pem", .wait_ms = SHORT_MS}, "speak TLS on this port");
@@ -302,13 +293,8 @@ static void test_replaced(void **state) {
 /* A server that accepts the connection and stays silent delays no caller for longer than the limit. */
 static void test_silent(void **state) {
     (void)state;
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM, 0), tls = port;
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, size), 0);
+    int tls = port, fd = lw_test_bound(&port);
     assert_int_equal(listen(fd, 5), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &size), 0);
-    port = ntohs(a.sin_port);
     struct way way = {.host = "127.0.0.1", .ca = "ca.pem"};
     struct lw_redis_url at = place(&way);
     struct lw_err why = {0};

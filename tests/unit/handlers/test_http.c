@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the http handler with a real server in Python. The payload says what the server answers. */
 #include "tests/support/feed_fixture.h"
+#include "tests/support/server_process.h"
 
 #include "handlers/http/breaker.h"
 
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 
 /* The server has one thread per connection. It notes each connection, request and broken transfer in files. */
@@ -79,12 +79,12 @@ static void start_server(struct fx *x) {
     snprintf(path, sizeof path, "%s/server.py", x->folder);
     snprintf(port, sizeof port, "%d", server.port);
     fx_write(path, script);
+    pid_t parent = getpid();
     server.pid = fork();
     assert_true(server.pid >= 0);
     if (server.pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no server behind */
-        execlp("python3", "python3", "-S", path, x->folder, port, (char *)NULL);
-        _exit(127);
+        char *argv[] = {"python3", "-S", path, x->folder, port, NULL};
+        lw_test_exec(parent, SIGKILL, argv[0], argv);
     }
     snprintf(path, sizeof path, "%s/port", x->folder);
     unlink(path);
