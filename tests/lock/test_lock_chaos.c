@@ -202,6 +202,23 @@ static void live_with_rows(void) {
 }
 static void hold_a_row(void) { redis_says("SET lwl:{row:t:2}:lock me/00:1 PX 30"); }
 
+/* Waits for a lock that another client holds, and keeps it long enough for a renewal to begin. */
+static struct latchwork_hold *wait_and_renew(struct latchwork_lock *lock) {
+    struct latchwork_error e = {0};
+    struct latchwork_hold *hold = NULL;
+    is_good("acquire", latchwork_lock_acquire(lock, 3000, &hold, &e), &e);
+    lw_sleep_ms(hold ? 30 : 0);
+    return hold;
+}
+
+/* Releases a hold after the time in which its renewal should begin. The lease may be lost if an allocation failed, because then it was not
+ * renewed. */
+static void release_late(struct latchwork_hold *hold) {
+    struct latchwork_error e = {0};
+    enum latchwork_result result = latchwork_hold_release(hold, &e);
+    if (result != LATCHWORK_LOCK_LOST || !atomic_load(&failed)) is_gone("release", result, &e);
+}
+
 /* Waits for a lock that nobody releases, until its TTL ends. */
 static void live_by_waiting(void) {
     struct latchwork_error e = {0};
@@ -209,14 +226,8 @@ static void live_by_waiting(void) {
     if (!client) return;
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = 60};
     struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, "waited", &o, &e), &e);
-    struct latchwork_hold *hold = NULL;
-    if (lock) is_good("acquire", latchwork_lock_acquire(lock, 3000, &hold, &e), &e);
-    lw_sleep_ms(hold ? 30 : 0); /* long enough for a renewal to begin */
-    if (hold) {
-        enum latchwork_result result = latchwork_hold_release(hold, &e);
-        bool late = result == LATCHWORK_LOCK_LOST && atomic_load(&failed); /* a failed allocation kept the lease from being renewed */
-        if (!late) is_gone("release", result, &e);
-    }
+    struct latchwork_hold *hold = lock ? wait_and_renew(lock) : NULL;
+    if (hold) release_late(hold);
     latchwork_lock_close(lock);
     latchwork_client_close(client);
 }
@@ -254,17 +265,11 @@ static void live_with_a_cluster(void) {
     if (!client) return;
     struct latchwork_lock_options with = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = 60};
     struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, "waited", &with, &e), &e);
-    struct latchwork_hold *hold = NULL;
     int n = 0;
     is_good("ping", latchwork_client_ping(client, &e), &e);
-    if (lock) is_good("acquire", latchwork_lock_acquire(lock, 3000, &hold, &e), &e);
-    lw_sleep_ms(hold ? 30 : 0); /* long enough for a renewal to begin */
+    struct latchwork_hold *hold = lock ? wait_and_renew(lock) : NULL;
     is_good("list", latchwork_lock_list(client, NULL, 0, see, &n, &e), &e);
-    if (hold) {
-        enum latchwork_result result = latchwork_hold_release(hold, &e);
-        bool late = result == LATCHWORK_LOCK_LOST && atomic_load(&failed); /* a failed allocation kept the lease from being renewed */
-        if (!late) is_gone("release", result, &e);
-    }
+    if (hold) release_late(hold);
     latchwork_lock_close(lock);
     latchwork_client_close(client);
 }
