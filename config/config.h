@@ -23,6 +23,8 @@ enum lw_key_missing { LW_MISSING_DEAD, LW_MISSING_SKIP, LW_MISSING_OWN };
 enum lw_on_busy { LW_BUSY_PARK, LW_BUSY_DROP };
 enum lw_retry_order { LW_ORDER_BLOCK, LW_ORDER_SKIP };
 enum lw_log_keys { LW_KEYS_HASH, LW_KEYS_PLAIN, LW_KEYS_NONE };
+/* What the HTTP API shows of payloads. */
+enum lw_payloads { LW_PAYLOADS_SHOW, LW_PAYLOADS_MASK, LW_PAYLOADS_HIDE };
 enum lw_dead_to { LW_DEAD_REDIS, LW_DEAD_TOPIC };
 
 /* The place of a value in a record: the message key, a header by name, or a JSON pointer into the payload. */
@@ -34,6 +36,12 @@ struct lw_rule {
 struct lw_property {
     char *name, *value;
     bool secret; /* the value is never shown */
+};
+
+/* A secret that HTTP requests carry, and the name under which the audit records who sent it. */
+struct lw_token {
+    char *name, *secret;
+    bool write; /* the token may change things, and not only read */
 };
 
 struct lw_config {
@@ -113,10 +121,16 @@ struct lw_config {
         int64_t revoke_ms; /* maximum time that a rebalance waits for handlers: grace_ms, but less than max.poll.interval.ms */
     } shutdown;
     struct {
-        char *listen; /* http.listen as written */
-        char *host;   /* numeric address to listen on; NULL: nothing is served ("off") */
-        int port;     /* port to listen on; 0: any free port */
-        char *token;  /* token that requests must carry to change anything; NULL: no request may */
+        char *listen;            /* http.listen as written */
+        char *host;              /* numeric address to listen on; NULL: nothing is served ("off") */
+        int port;                /* port to listen on; 0: any free port */
+        struct lw_token *tokens; /* all tokens; http.token is the write token named "token" */
+        size_t n_tokens;
+        char **hosts; /* names that a request's Host may have beside those of this machine */
+        size_t n_hosts;
+        enum lw_payloads payloads;
+        char **mask; /* JSON pointers to the values that LW_PAYLOADS_MASK hides */
+        size_t n_mask;
     } http;
     struct {
         enum lw_log_level level;

@@ -100,17 +100,6 @@ static void finish_handler(struct lw_loader *l) {
                         "shutdown.grace_ms: shorter than handler.timeout_ms: a slow handler is cut off at shutdown and runs again");
 }
 
-static void finish_http(struct lw_loader *l) {
-    const struct lw_config *c = l->c;
-    if (!c->http.token || !c->http.listen) return;
-    if (!c->http.host)
-        lw_problem_warn(l->problems, "http.token: no effect while http.listen is \"off\"");
-    else if (strncmp(c->http.host, "127.", 4) && strcmp(c->http.host, "::1"))
-        lw_problem_warn(
-            l->problems,
-            "http.token: http.listen is not loopback and there is no TLS: the token can be read on the way; put a proxy in front");
-}
-
 void lw_finish(struct lw_loader *l) {
     lw_finish_kafka(l);
     finish_redis(l);
@@ -118,7 +107,7 @@ void lw_finish(struct lw_loader *l) {
     finish_dead(l);
     finish_dedup(l);
     finish_handler(l);
-    finish_http(l);
+    lw_finish_http(l);
     if (l->c->queue.on_busy == LW_BUSY_DROP)
         lw_problem_warn(l->problems, "queue.on_busy: with \"drop\", a message whose key is busy is discarded");
 }

@@ -15,6 +15,7 @@ static const char *const stop_words[] = {"leave", "stay", NULL};
 static const char *const order_words[] = {"block", "skip", NULL};
 static const char *const level_words[] = {"debug", "info", "warn", "error", "off", NULL};
 static const char *const log_key_words[] = {"hash", "plain", "none", NULL};
+static const char *const payload_words[] = {"show", "mask", "hide", NULL};
 static const char *const format_words[] = {"text", "json", NULL};
 
 const struct lw_option lw_options[] = {
@@ -375,16 +376,55 @@ const struct lw_option lw_options[] = {
      .dflt = "\"127.0.0.1:9464\"",
      .help =
          "Where metrics and health are served: a numeric address or `localhost`. Port 0: any free one, named in the log. Where the port is "
-         "taken the run goes on without. There is no password: beyond loopback, let only those near it who may read it."},
+         "taken the run goes on without. There is no TLS, and without `http.read_tokens` no password: beyond loopback, put a "
+         "[proxy](../how-to/monitor.md#put-the-page-behind-tls) in front."},
     {.path = "http.token",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_http_token,
      .show = lw_show_http_token,
      .form = "string of 16 to 256 printable characters",
      .dflt_text = "none",
-     .help = "Who sends it (`Authorization: Bearer TOKEN`) may also change things by the [HTTP API](http.md): pause and resume lanes, "
-             "break locks, replay "
-             "dead letters. None: nothing can be changed. Put it in with `${VAR}` or `${file:PATH}`; it is never shown."},
+     .help = "Who sends it (`Authorization: Bearer TOKEN`) may also change things by the [HTTP API](http.md) and its page: pause and "
+             "resume lanes, break locks, replay dead letters. It is the write token named `token`. Without a write token nothing can be "
+             "changed. Put it in with `${VAR}` or `${file:PATH}`; it is never shown."},
+    {.path = "http.read_tokens",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_http_read_tokens,
+     .show = lw_show_http_read_tokens,
+     .form = "object NAME → token of at most 32, each as `http.token`",
+     .dflt_text = "none",
+     .help = "Tokens that may read. If there is one, everything below `/api/v1` needs a token; metrics, health and the files of the page "
+             "do not. A name has 1 to 64 of A–Z a–z 0–9 . _ -."},
+    {.path = "http.write_tokens",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_http_write_tokens,
+     .show = lw_show_http_write_tokens,
+     .form = "object NAME → token of at most 32, each as `http.token`",
+     .dflt_text = "none",
+     .help = "Tokens that may read and change things. The audit records the name, so give each person or program a token of its own."},
+    {.path = "http.hosts",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_http_hosts,
+     .show = lw_show_http_hosts,
+     .form = "list of at most 16 host names",
+     .dflt_text = "none",
+     .help = "Names that a request's `Host` may have beside an address, `localhost` and the machine's name: those of a reverse proxy. "
+             "Without port."},
+    {.path = "http.payloads",
+     .kind = LW_OPT_WORD,
+     .at = AT(http.payloads),
+     .words = payload_words,
+     .dflt = "\"show\"",
+     .help = "What the HTTP API shows of payloads: everything (`show`), JSON without the values that `http.mask` names (`mask`; a payload "
+             "that is no JSON is hidden), or nothing (`hide`). With `mask` and `hide` payloads cannot be edited over HTTP. Commands show "
+             "payloads always."},
+    {.path = "http.mask",
+     .kind = LW_OPT_CUSTOM,
+     .take = lw_take_http_mask,
+     .show = lw_show_http_mask,
+     .form = "list of at most 64 JSON pointers",
+     .dflt_text = "none",
+     .help = "The values of payloads that `http.payloads` `mask` hides, as `/customer/card`; with all that they contain."},
     {.path = "log.level",
      .kind = LW_OPT_WORD,
      .at = AT(log.level),

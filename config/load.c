@@ -193,7 +193,11 @@ void lw_config_free(struct lw_config *c) {
     free(c->key.from_text);
     free(c->dead.topic);
     free(c->dedup.id.arg);
-    free(c->http.listen), free(c->http.host), free(c->http.token);
+    free(c->http.listen), free(c->http.host);
+    for (size_t i = 0; i < c->http.n_tokens; i++) free(c->http.tokens[i].name), free(c->http.tokens[i].secret);
+    free(c->http.tokens);
+    free_strings(c->http.hosts, c->http.n_hosts);
+    free_strings(c->http.mask, c->http.n_mask);
     free(c->handler.type);
     json_decref(c->handler.json);
     json_decref(c->handler.shown);

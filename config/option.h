@@ -70,6 +70,9 @@ const struct lw_option *lw_option_find(const char *path);
 bool lw_option_section(const char *path);
 void lw_option_nearest(const char *path, char *out, size_t size); /* finds the key most similar to `path`; "" if none is */
 
+/* The characters allowed in names of Kafka topics, applications, tokens and hosts. */
+#define LW_PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+
 /* The next functions are in take.c, which reads and checks the values of keys. */
 void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *value);
 void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -84,14 +87,24 @@ void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v)
 void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v);
+/* http.c: reads and checks the section http */
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_http_read_tokens(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_http_write_tokens(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_http_hosts(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_http_mask(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_finish_http(struct lw_loader *l);
+
 /* Maximum size of the short form in which reported problems show a value. The short form never contains a secret. */
 enum { LW_SHOWN_MAX = 160 };
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
 const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);
 /* Returns a string of 1 to max bytes, or NULL after reporting a problem. */
 const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max);
+
+/* Returns true after reporting a problem if the text is not a JSON pointer. The problem shows the example. */
+bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *pointer, const char *example);
 
 bool lw_unusable(const struct lw_loader *l, const json_t *v);
 
@@ -135,5 +148,9 @@ json_t *lw_show_dead_to(const struct lw_config *c);
 json_t *lw_show_handler(const struct lw_config *c);
 json_t *lw_show_http_listen(const struct lw_config *c);
 json_t *lw_show_http_token(const struct lw_config *c);
+json_t *lw_show_http_read_tokens(const struct lw_config *c);
+json_t *lw_show_http_write_tokens(const struct lw_config *c);
+json_t *lw_show_http_hosts(const struct lw_config *c);
+json_t *lw_show_http_mask(const struct lw_config *c);
 
 #endif

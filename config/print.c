@@ -73,7 +73,27 @@ json_t *lw_show_dedup_id(const struct lw_config *c) {
 }
 
 json_t *lw_show_http_listen(const struct lw_config *c) { return json_string(c->http.listen); }
-json_t *lw_show_http_token(const struct lw_config *c) { return c->http.token ? json_string("***") : NULL; }
+json_t *lw_show_http_hosts(const struct lw_config *c) { return show_list(c->http.hosts, c->http.n_hosts); }
+json_t *lw_show_http_mask(const struct lw_config *c) { return show_list(c->http.mask, c->http.n_mask); }
+
+json_t *lw_show_http_token(const struct lw_config *c) {
+    for (size_t i = 0; i < c->http.n_tokens; i++)
+        if (!strcmp(c->http.tokens[i].name, "token")) return json_string("***");
+    return NULL;
+}
+
+static json_t *show_tokens(const struct lw_config *c, bool write) {
+    json_t *object = json_object();
+    for (size_t i = 0; i < c->http.n_tokens; i++)
+        if (c->http.tokens[i].write == write && strcmp(c->http.tokens[i].name, "token"))
+            json_object_set_new(object, c->http.tokens[i].name, json_string("***"));
+    if (json_object_size(object)) return object;
+    json_decref(object);
+    return NULL;
+}
+
+json_t *lw_show_http_read_tokens(const struct lw_config *c) { return show_tokens(c, false); }
+json_t *lw_show_http_write_tokens(const struct lw_config *c) { return show_tokens(c, true); }
 
 json_t *lw_show_handler(const struct lw_config *c) {
     json_t *v = json_deep_copy(c->handler.shown);

@@ -4,7 +4,6 @@
 #include "base/redis/url.h"
 #include "config/option.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,8 +110,7 @@ const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_
     return json_string_value(v);
 }
 
-/* The characters allowed in names of Kafka topics and of applications. */
-static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+static const char plain[] = LW_PLAIN;
 
 void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
@@ -284,8 +282,8 @@ void lw_take_tls_verify(struct lw_loader *l, const struct lw_option *o, json_t *
 
 /* ---- rules ---- */
 
-static bool pointer_problem(struct lw_loader *l, const char *path, const char *pointer) {
-    if (*pointer && *pointer != '/') return lw_problem(l->problems, "%s: a JSON pointer begins with \"/\", as json:/order/id", path), true;
+bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *pointer, const char *example) {
+    if (*pointer && *pointer != '/') return lw_problem(l->problems, "%s: a JSON pointer begins with \"/\", as %s", path, example), true;
     for (const char *p = pointer; (p = strchr(p, '~')); p++)
         if (p[1] != '0' && p[1] != '1')
             return lw_problem(l->problems, "%s: in a JSON pointer \"~\" is written ~0 and \"/\" ~1 (RFC 6901)", path), true;
@@ -301,7 +299,7 @@ static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const ch
     if (!strncmp(text, "header:", 7) && text[7]) {
         rule = (struct lw_rule){LW_KEY_HEADER, lw_strdup(text + 7)};
     } else if (!strncmp(text, "json:", 5)) {
-        if (pointer_problem(l, path, text + 5)) return false;
+        if (lw_pointer_problem(l, path, text + 5, "json:/order/id")) return false;
         rule = (struct lw_rule){LW_KEY_JSON, lw_strdup(text + 5)};
     } else if (strcmp(text, word)) {
         lw_problem(l->problems, "%s: must be \"%s\", \"header:NAME\" or \"json:/pointer\", is %s", path, word, lw_shown(l, v, buf));
@@ -335,7 +333,7 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) 
     }
 }
 
-/* ---- handler, http ---- */
+/* ---- handler ---- */
 
 /* Accepts any name, because only the registry knows which types exist (lw_handler_find()). */
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v) {
@@ -343,50 +341,4 @@ void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t
     if (!text) return;
     free(l->c->handler.type);
     l->c->handler.type = lw_strdup(text);
-}
-
-/* Splits HOST:PORT; `host` must have room for 64 bytes. Returns true if the text has another form. */
-static bool listen_problem(const char *text, char *host, int *port) {
-    unsigned char address[16];
-    bool v6 = *text == '[';
-    const char *end = v6 ? strchr(text, ']') : strchr(text, ':'), *colon = end && v6 ? end + 1 : end;
-    if (!end || *colon != ':' || end - text > 60) return true;
-    snprintf(host, 64, "%.*s", (int)(end - text) - (v6 ? 1 : 0), text + (v6 ? 1 : 0));
-    if (!v6 && !strcmp(host, "localhost")) snprintf(host, 64, "127.0.0.1");
-    size_t digits = strspn(colon + 1, "0123456789");
-    if (!digits || digits > 5 || colon[1 + digits]) return true;
-    *port = atoi(colon + 1);
-    return *port > 65535 || inet_pton(v6 ? AF_INET6 : AF_INET, host, address) != 1;
-}
-
-void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v) {
-    char buf[LW_SHOWN_MAX], host[64];
-    const char *text = lw_take_text(l, o->path, v, 64);
-    if (!text) return;
-    int port = 0;
-    bool off = !strcmp(text, "off");
-    if (!off && listen_problem(text, host, &port)) {
-        lw_problem(l->problems, "%s: must be \"address:port\" with a numeric address or localhost, \"[address]:port\" or \"off\", is %s",
-                   o->path, lw_shown(l, v, buf));
-        return;
-    }
-    free(l->c->http.listen), free(l->c->http.host);
-    l->c->http.listen = lw_strdup(text);
-    l->c->http.host = off ? NULL : lw_strdup(host);
-    l->c->http.port = port;
-}
-
-/* Reads http.token. No reported problem shows its value, not even if it is invalid. */
-void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v) {
-    const char *text = json_string_value(v);
-    size_t n = json_string_length(v);
-    bool good = text && n >= 16 && n <= 256;
-    for (size_t i = 0; good && i < n; i++) good = text[i] > ' ' && text[i] < 0x7f;
-    if (!good) {
-        lw_problem(l->problems, "%s: must be a string of 16 to 256 printable characters without spaces; `openssl rand -hex 32` makes one",
-                   o->path);
-        return;
-    }
-    free(l->c->http.token);
-    l->c->http.token = lw_strdup(text);
 }

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "monitor/access.h"
 #include "monitor/metrics.h"
 #include "monitor/page.h"
 
@@ -63,6 +64,16 @@ static bool answer_page(const char *path, struct lw_http_answer *a) {
     return true;
 }
 
+static const char *const payload_words[] = {[LW_PAYLOADS_SHOW] = "show", [LW_PAYLOADS_MASK] = "mask", [LW_PAYLOADS_HIDE] = "hide"};
+
+/* Says what the sender may do. It is answered without a token, too, so that the page knows whether to ask for one. */
+static json_t *session(const struct lw_config *c, const struct lw_http_request *q) {
+    struct lw_access access = lw_access_of(c, q->authorization);
+    return json_pack("{s:s?,s:b,s:b,s:b,s:s,s:s,s:s}", "name", access.name, "read", (int)access.read, "write", (int)access.write,
+                     "needs_token", (int)!lw_access_of(c, NULL).read, "payloads", payload_words[c->http.payloads], "version", LW_VERSION,
+                     "application", c->name);
+}
+
 static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, const char *path, struct lw_http_answer *a) {
     if (!strcmp(path, "/metrics")) {
         a->type = LW_METRICS_TYPE;
@@ -80,11 +91,14 @@ static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, c
     return true;
 }
 
-static bool answer_quick(struct exporter *e, const char *path, struct lw_http_answer *a) {
+static bool answer_quick(struct exporter *e, const struct lw_http_request *q, struct lw_http_answer *a) {
     struct lw_metrics_source m = {e->c, e->board, e->shards, lw_boot_ms()};
+    const char *path = q->path;
     if (answer_text(e, &m, path, a)) return true;
+    if (!strcmp(path, "/api/v1/session")) return put_json(a, session(e->c, q)), true;
     for (size_t i = 0; i < sizeof board_paths / sizeof *board_paths; i++) {
         if (strcmp(path, board_paths[i].path)) continue;
+        if (!strncmp(path, "/api/", 5) && !lw_access_allowed(e->c, q, false, a)) return true;
         pthread_mutex_lock(&e->lock);
         put_json(a, board_paths[i].fn(&m));
         pthread_mutex_unlock(&e->lock);
@@ -96,7 +110,7 @@ static bool answer_quick(struct exporter *e, const char *path, struct lw_http_an
 static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
     struct exporter *e = ctx;
     bool api = !strncmp(q->path, "/api/", 5);
-    if (answer_quick(e, q->path, a)) {
+    if (answer_quick(e, q, a)) {
         if (!q->post) return true;
         lw_buf_free(&a->body);
         *a = (struct lw_http_answer){.status = 405};
@@ -129,7 +143,7 @@ static struct lw_http *serve(struct exporter *e) {
     bool told = false;
     for (;;) {
         struct lw_err err = {0};
-        struct lw_http_handler handler = {e, quick, slow};
+        struct lw_http_handler handler = {e, quick, slow, e->c->http.hosts, e->c->http.n_hosts};
         struct lw_http *h = lw_http_open(e->c->http.host, e->c->http.port, &handler, &err);
         if (h) return h;
         if (!told) lw_warn("%s; the run goes on without metrics, and tries again; choose another http.listen, or \"off\"", err.text);

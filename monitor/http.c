@@ -234,12 +234,23 @@ static void *be_slow(void *ctx) {
 
 /* --- answering ---------------------------------------------------------------------------------------------------------------------- */
 
+static const char *header(const struct pending *p, const char *name) {
+    return MHD_lookup_connection_value(p->connection, MHD_HEADER_KIND, name);
+}
+
+static bool host_ok(const struct lw_http *h, const struct pending *p) {
+    const char *host = header(p, MHD_HTTP_HEADER_HOST);
+    return lw_http_host_ok(host, h->machine) || lw_http_host_named(host, h->handler.hosts, h->handler.n_hosts);
+}
+
 static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *method) {
     bool reads = !strcmp(method, MHD_HTTP_METHOD_GET) || !strcmp(method, MHD_HTTP_METHOD_HEAD);
     p->asked = true;
     p->q.until_ms = lw_boot_ms() + LW_HTTP_LIMIT_MS;
-    if (!lw_http_host_ok(MHD_lookup_connection_value(p->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST), h->machine))
-        refuse(p, 421, "this Host is not served here: use an address, localhost or the machine's name");
+    if (!host_ok(h, p))
+        refuse(p, 421, "this Host is not served here: use an address, localhost, the machine's name or one of http.hosts");
+    else if (!lw_http_origin_ok(header(p, MHD_HTTP_HEADER_ORIGIN), header(p, MHD_HTTP_HEADER_HOST)))
+        refuse(p, MHD_HTTP_FORBIDDEN, "pages of another site may not call this server: Origin differs from Host");
     else if (p->large)
         refuse(p, 413, "the body is too large");
     else if (p->bad)

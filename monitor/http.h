@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A small HTTP server for what the exporter shows, with limits on connections, sizes and time. It answers only requests whose Host
- * header names an address, "localhost" or this machine. So a web page cannot make a browser call the server under a foreign domain name
- * that leads to this machine.
+ * header names an address, "localhost", this machine or one of the handler's `hosts`. So a web page cannot make a browser call the server
+ * under a foreign domain name that leads to this machine. Requests from pages of other sites (Origin) are refused.
  *
  * There are two threads. The first takes all requests, and answers those whose answer is at hand. It passes a request that may have to
  * wait for Redis to the second thread, which answers one after the other, so that a slow Redis does not hold up the first. At most
@@ -61,6 +61,8 @@ struct lw_http_handler {
      * `slow` from another. */
     bool (*quick)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a);
     void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a); /* may be NULL if quick never returns false */
+    char *const *hosts; /* names that a Host header may have beside this machine's; they must outlive the server */
+    size_t n_hosts;
 };
 
 /* Starts the server. host is a numeric address; port 0 means any free port. Copies *h. */
@@ -72,6 +74,11 @@ void lw_http_close(struct lw_http *h); /* waits for a slow answer that is in pro
 
 /* Returns true if a request with this Host header (NULL: none) may be answered. `machine` is this machine's name. */
 bool lw_http_host_ok(const char *host, const char *machine);
+/* Returns true if the Host header (NULL: none) is one of these names, with any port or none. */
+bool lw_http_host_named(const char *host, char *const *names, size_t n);
+/* Returns true if a request with this Origin header (NULL: none) comes from a page of the host in its Host header, or from no page. A
+ * browser sends Origin with each request that a page makes to another site, and "null" if it conceals the page. */
+bool lw_http_origin_ok(const char *origin, const char *host);
 /* Decodes %XX and appends the text to out. Returns false if a %XX is incomplete or stands for a
  * NUL. */
 bool lw_http_decode(struct lw_bytes text, struct lw_buf *out);

@@ -35,6 +35,20 @@ bool lw_http_host_ok(const char *host, const char *machine) {
     return inet_pton(AF_INET, name, address) == 1 || strcasecmp(name, "localhost") == 0 || is_machine(name, n, machine);
 }
 
+bool lw_http_host_named(const char *host, char *const *names, size_t n) {
+    size_t len = host ? strcspn(host, ":") : 0;
+    if (!len || !is_port(host + len)) return false;
+    for (size_t i = 0; i < n; i++)
+        if (strlen(names[i]) == len && !strncasecmp(host, names[i], len)) return true;
+    return false;
+}
+
+bool lw_http_origin_ok(const char *origin, const char *host) {
+    if (!origin) return true;
+    const char *behind = strstr(origin, "://");
+    return host && behind && !strcasecmp(behind + 3, host);
+}
+
 /* --- texts -------------------------------------------------------------------------------------------------------------------------- */
 
 static int hex(char c) {

@@ -202,6 +202,11 @@ _latchwork_paths() {
         shutdown.grace_ms \
         http.listen \
         http.token \
+        http.read_tokens \
+        http.write_tokens \
+        http.hosts \
+        http.payloads \
+        http.mask \
         log.level \
         log.format \
         log.keys

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "monitor/access.h"
 #include "ops/time.h"
 
 #include <stdlib.h>
@@ -21,7 +22,7 @@ int api_index(struct api_call *k) {
     for (size_t i = 0; i < api_n_routes; i++)
         if (api_routes[i].path[0]) json_array_append_new(paths[api_routes[i].post], json_sprintf("/api/v1/%s", api_routes[i].path));
     api_put(k, json_pack("{s:s,s:s,s:o,s:o,s:b}", "name", k->c->name, "version", LW_VERSION, "get", paths[0], "post", paths[1], "writable",
-                         (int)(k->c->http.token != NULL)));
+                         (int)lw_access_writable(k->c)));
     return 0;
 }
 
@@ -124,17 +125,7 @@ static bool good_query(struct api_call *k) {
     return api_filter_ok(k);
 }
 
-/* ---- who may write, and what stands in the body ---- */
-
-static bool may_write(struct api_call *k) {
-    if (!k->c->http.token)
-        lw_http_error(k->a, 403, "read-only: http.token is not set in the configuration");
-    else if (!lw_http_bearer_ok(k->q->authorization, k->c->http.token))
-        lw_http_error(k->a, 401, "the header Authorization: Bearer TOKEN is wanted, with the token of the configuration");
-    else
-        return true;
-    return false;
-}
+/* ---- the body ---- */
 
 static bool good_body(struct api_call *k) {
     const struct lw_buf *b = &k->q->body;
@@ -186,7 +177,7 @@ static void reset(struct ops *o, const struct lw_http_request *q) {
 }
 
 static void run(struct api_call *k) {
-    if (k->route->post && (!may_write(k) || !good_body(k))) return;
+    if (!lw_access_allowed(k->c, k->q, k->route->post, k->a) || (k->route->post && !good_body(k))) return;
     if (!good_query(k)) return;
     bool asked = k->route->offline || connected(k->o);
     if (!asked || k->route->fn(k) < 0) lw_http_error(k->a, k->a->status >= 400 ? k->a->status : 503, "%s", k->o->err.text);

@@ -47,7 +47,7 @@ static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answ
 
 static void open_world(struct world *w) {
     struct lw_err err = {0};
-    struct lw_http_handler handler = {w, quick, slow};
+    struct lw_http_handler handler = {.ctx = w, .quick = quick, .slow = slow};
     *w = (struct world){0};
     w->h = lw_http_open("127.0.0.1", 0, &handler, &err);
     if (!w->h) fail_msg("%s", err.text);
