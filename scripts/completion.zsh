@@ -42,7 +42,7 @@ _latchwork() {
 _latchwork_options() {
     case "$1 $2" in
     "run "*) echo "-c --config --workers --drain --set --json --help" ;;
-    "dev "*) echo "--workers --rate --keep --demo --help" ;;
+    "dev "*) echo "--workers --rate --keep --faults --demo --help" ;;
     "check "*) echo "-c --config --connect --acl --for --set --json --reference --reference-metrics --metric-names --help" ;;
     "queue ls") echo "-c --config --set --json -k --key --match --topic --partition --older-than --attempts --sort --reverse --limit --help" ;;
     "queue show") echo "-c --config --set --json --limit --raw --help" ;;

@@ -20,6 +20,8 @@ enum { TICK_MS = 5, READY_MS = 30000, DEMO_MS = 120000, FLEET_END_MS = 15000, CH
 enum {
     DEFAULT_WORKERS = 4,
     DEFAULT_RATE = 500,
+    FAULTS_WORKERS = 2,
+    FAULTS_RATE = 100,
     BURST_MS = 100,
     RATE_MAX = 20000,
     DEMO_MESSAGES = 20000,
@@ -33,7 +35,7 @@ struct dev {
     struct dev_shared *shared;
     struct dev_view view;
     struct dev_demo demo;
-    struct dev_child redis, broker, traffic, fleet;
+    struct dev_child redis, broker, service, traffic, fleet;
     sigset_t signals;
     bool stop; /* a signal has asked us to end */
 };
@@ -43,7 +45,7 @@ struct dev {
 struct dev_args {
     struct cli_args cli;
     int64_t workers, rate; /* as given on the command line; 0: not given */
-    bool keep, demo;
+    bool keep, demo, faults;
 };
 
 static const struct cli_option options[] = {
@@ -64,6 +66,11 @@ static const struct cli_option options[] = {
      .min = 1,
      .max = RATE_MAX},
     {.name = "keep", .kind = CLI_FLAG, .help = "keep the folder", .at = offsetof(struct dev_args, keep)},
+    {.name = "faults",
+     .kind = CLI_FLAG,
+     .help = "try to operate: the workers call a service that never answers one order, refuses ten, and is slow at times; 2 workers and "
+             "100 orders per second unless you say otherwise",
+     .at = offsetof(struct dev_args, faults)},
     {.name = "demo",
      .kind = CLI_FLAG,
      .help = "run 20,000 messages of 2,000 primary keys, kill one worker half-way, exit by itself with a table of figures, and with 0 only "
@@ -72,8 +79,8 @@ static const struct cli_option options[] = {
     {0},
 };
 
-static const char *const usage[] = {"[--workers\1N] [--rate\1N] [--keep]", "--demo [--keep]", NULL};
-static const char *const examples[] = {"", "--demo", NULL};
+static const char *const usage[] = {"[--workers\1N] [--rate\1N] [--faults] [--keep]", "--demo [--keep]", NULL};
+static const char *const examples[] = {"", "--faults", "--demo", NULL};
 
 static const struct cli_status statuses[] = {
     {"0", "ended by Ctrl-C; with --demo: the figures are right", 0},
@@ -119,7 +126,7 @@ static int share(struct dev *d, struct lw_err *err) {
 
 static int configure(struct dev *d, char **text, struct lw_err *err) {
     if (d->o.demo && setenv("LATCHWORK_JOURNAL", d->home.journal, 1)) return lw_fail(err, "setenv: %s", strerror(errno));
-    return dev_home_configure(&d->home, &d->o, d->shared->brokers, text, err);
+    return dev_home_configure(&d->home, &d->o, d->shared, text, err);
 }
 
 /* Waits until all workers are ready. Returns 0 when they are, or when we are asked to stop before; -1 if a child has failed or it takes too
@@ -141,6 +148,7 @@ static int start_all(struct dev *d, struct lw_err *err) {
     char *config = NULL;
     int r = dev_redis_start(&d->redis, &d->home, err);
     if (!r) r = dev_broker_start(&d->broker, &d->home, d->shared, err);
+    if (!r && d->o.faults) r = dev_service_start(&d->service, &d->home, d->shared, err);
     if (!r) r = configure(d, &config, err);
     if (!r) r = dev_fleet_start(&d->fleet, &d->home, d->shared, err);
     if (!r) r = dev_traffic_start(&d->traffic, &d->home, &d->o, d->shared, err);
@@ -157,7 +165,7 @@ static int start_all(struct dev *d, struct lw_err *err) {
 /* --- running -------------------------------------------------------------------------------------------------------------------- */
 
 static int look_after(struct dev *d, struct lw_err *err) {
-    struct dev_child *all[] = {&d->redis, &d->broker, &d->traffic, &d->fleet};
+    struct dev_child *all[] = {&d->redis, &d->broker, &d->service, &d->traffic, &d->fleet};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (!dev_child_ended(all[i])) continue;
         char how[160];
@@ -191,6 +199,7 @@ static void end_fleet(struct dev *d) { dev_child_end(&d->fleet, FLEET_END_MS); }
 static void end_all(struct dev *d) {
     end_fleet(d);
     dev_child_end(&d->traffic, CHILD_END_MS);
+    dev_child_end(&d->service, CHILD_END_MS);
     dev_child_end(&d->broker, CHILD_END_MS);
     dev_child_end(&d->redis, CHILD_END_MS);
 }
@@ -240,13 +249,19 @@ static int run(struct dev *d) {
 static int run_args(void *args) {
     const struct dev_args *a = args;
     if (a->demo && (a->workers || a->rate)) return cli_misuse(&a->cli, "--demo has its own number of workers and rate");
+    if (a->demo && a->faults) return cli_misuse(&a->cli, "--demo and --faults: one of them");
     struct dev *d = lw_alloc(sizeof *d);
-    d->o = (struct dev_options){.workers = a->workers ? (int)a->workers : DEFAULT_WORKERS,
-                                .rate = a->rate ? a->rate : DEFAULT_RATE,
+    d->o = (struct dev_options){.workers = a->workers  ? (int)a->workers
+                                           : a->faults ? FAULTS_WORKERS
+                                                       : DEFAULT_WORKERS,
+                                .rate = a->rate     ? a->rate
+                                        : a->faults ? FAULTS_RATE
+                                                    : DEFAULT_RATE,
                                 .every = 10,
                                 .burst_ms = BURST_MS,
                                 .keep = a->keep,
-                                .demo = a->demo};
+                                .demo = a->demo,
+                                .faults = a->faults};
     if (d->o.demo) set_demo(&d->o);
     hold_signals(d);
     int status = run(d);

@@ -4,15 +4,18 @@
 
 #include "base/bytes.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <ftw.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-enum { OPEN_FOLDERS = 8 };
+enum { OPEN_FOLDERS = 8, PAGE_PORT = 9464 };
 
 const char *const dev_topics[DEV_TOPICS] = {"orders-web", "orders-shop"};
 
@@ -24,7 +27,29 @@ static const char *place(void) {
     return tmp && *tmp == '/' && strlen(tmp) < 32 && !strpbrk(tmp, "\"\\$%?@#") ? tmp : "/tmp";
 }
 
+/* Returns `port` if it is free, or another free port; 0 if there is none. Another program may take it before we do, but only if it
+ * chooses among thousands at that moment. */
+static int free_port(int port) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1, found = 0;
+    setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (s >= 0 && !bind(s, (struct sockaddr *)&at, sizeof at) && !listen(s, 1) && !getsockname(s, (struct sockaddr *)&at, &size))
+        found = ntohs(at.sin_port);
+    if (s >= 0) close(s);
+    return found || !port ? found : free_port(0);
+}
+
+static int make_token(char out[33], struct lw_err *err) {
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return lw_fail(err, "no random numbers: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof bytes; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
 int dev_home_make(struct dev_home *h, struct lw_err *err) {
+    h->page_port = free_port(PAGE_PORT);
+    if (make_token(h->token, err)) return -1;
     snprintf(h->folder, sizeof h->folder, "%s/latchwork-dev-XXXXXX", place());
     if (!mkdtemp(h->folder)) return lw_fail(err, "%s: no folder can be made: %s", place(), strerror(errno));
     snprintf(h->socket, sizeof h->socket, "%s/redis.sock", h->folder);
@@ -46,30 +71,40 @@ void dev_home_remove(const struct dev_home *h) { nftw(h->folder, remove_one, OPE
 /* The group notices a dead worker after session.timeout.ms, for which the dev broker accepts no less
  * than 6 s. The leases of a dead worker end after lock.ttl_ms. fetch.wait.max.ms is short, because the dev
  * broker answers a fetch that finds nothing only when that time is over, even if records come meanwhile. */
-static const char format[] =
-    "{\n"
-    "  \"name\": \"" DEV_NAME "\",\n"
-    "  \"workers\": %d,\n"
-    "  \"kafka\": {\n"
-    "    \"topics\": [\"%s\", \"%s\"],\n"
-    "    \"properties\": { \"bootstrap.servers\": \"%s\", \"session.timeout.ms\": \"6000\",\n"
-    "                    \"heartbeat.interval.ms\": \"500\", \"fetch.wait.max.ms\": \"50\" }\n"
-    "  },\n"
-    "  \"redis\": { \"url\": \"unix://%s\" },\n"
+static const char common[] = "{\n"
+                             "  \"name\": \"" DEV_NAME "\",\n"
+                             "  \"workers\": %d,\n"
+                             "  \"http\": { \"listen\": \"127.0.0.1:%d\", \"token\": \"%s\" },\n"
+                             "  \"kafka\": {\n"
+                             "    \"topics\": [\"%s\", \"%s\"],\n"
+                             "    \"properties\": { \"bootstrap.servers\": \"%s\", \"session.timeout.ms\": \"6000\",\n"
+                             "                    \"heartbeat.interval.ms\": \"500\", \"fetch.wait.max.ms\": \"50\" }\n"
+                             "  },\n"
+                             "  \"redis\": { \"url\": \"unix://%s\" },\n"
+                             "  \"lock\": { \"ttl_ms\": 3000 },\n";
+static const char inserting[] =
     "  \"key\": { \"from\": \"json:/id\" },\n"
-    "  \"lock\": { \"ttl_ms\": 3000 },\n"
     "  \"handler\": {\n"
     "    \"type\": \"insert\", \"store\": \"sqlite:%s\", \"table\": \"orders\", \"create\": true, \"threads\": 2,\n"
     "    \"columns\": { \"id\": \"/id\", \"customer\": \"/customer\", \"amount\": \"/amount\" },\n"
     "    \"primary_key\": [\"id\"], \"on_conflict\": \"ignore\"\n"
-    "  },\n"
-    "  \"shutdown\": { \"grace_ms\": 3000 }\n"
-    "}\n";
+    "  },\n";
+/* The time-out is long, so that an order that hangs is ended by people only. */
+static const char calling[] =
+    "  \"key\": { \"from\": \"json:/customer\" },\n"
+    "  \"handler\": { \"type\": \"http\", \"url\": \"http://127.0.0.1:%d/orders\", \"in_flight\": 16, \"timeout_ms\": 3600000 },\n";
+static const char end[] = "  \"shutdown\": { \"grace_ms\": 3000 }\n"
+                          "}\n";
 
-int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const char *brokers, char **text, struct lw_err *err) {
+int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const struct dev_shared *shared, char **text,
+                       struct lw_err *err) {
     struct lw_buf b = {0};
-    lw_buf_addf(&b, format, o->workers, dev_topics[0], dev_topics[1], brokers, h->socket, h->database);
-    lw_buf_add(&b, "", 1);
+    lw_buf_addf(&b, common, o->workers, h->page_port, h->token, dev_topics[0], dev_topics[1], shared->brokers, h->socket);
+    if (o->faults)
+        lw_buf_addf(&b, calling, shared->service_port);
+    else
+        lw_buf_addf(&b, inserting, h->database);
+    lw_buf_add(&b, end, sizeof end);
     *text = b.p;
     FILE *f = fopen(h->config, "w");
     bool written = f && fputs(b.p, f) >= 0;

@@ -5,6 +5,7 @@
  *     cmd_dev ──┬── redis-server          dev_redis      on a unix socket in the folder, nothing saved
  *               ├── broker                dev_broker     the mock Kafka lives in threads, so in a process of its own
  *               ├── traffic               dev_traffic    produces the orders and reads the group's commits
+ *               ├── service               dev_service    with --faults only: what the workers call for each order
  *               └── supervisor ── workers dev_fleet      the same code as in `run`
  *
  * Each child ends when its parent ends, for whatever reason. It has its own process group, so that Ctrl-C reaches only the
@@ -20,6 +21,8 @@
 #include <sys/types.h>
 
 enum { DEV_TOPICS = 2, DEV_PARTITIONS = 4, DEV_WORKERS = 64 };
+enum { DEV_ODD_ORDERS = 10 }; /* orders that the service of --faults refuses */
+#define DEV_STUCK_CUSTOMER "customer-7"
 #define DEV_NAME "dev" /* name of the application and of its group */
 extern const char *const dev_topics[DEV_TOPICS];
 
@@ -29,6 +32,7 @@ struct dev_options {
     int64_t messages, every; /* number of messages (0: no end); one in `every` is a new order, the others repeat an earlier one */
     int64_t burst_ms;        /* time between bursts; messages come in bursts, so that several workers meet at one key */
     bool keep, demo;
+    bool faults; /* the workers call a service that misbehaves on purpose */
 };
 
 struct dev_worker {
@@ -39,6 +43,7 @@ struct dev_worker {
 /* Shared memory in which the children report to the coordinator. */
 struct dev_shared {
     char brokers[128];
+    int service_port; /* port of the service on 127.0.0.1, with --faults */
     atomic_bool go;   /* set by the coordinator: traffic may begin */
     atomic_bool last; /* set by the demo: produce the last burst, too */
     /* The traffic process writes these. */
@@ -54,11 +59,14 @@ struct dev_shared {
 struct dev_home {
     char folder[64];
     char socket[96], database[96], config[96], log[96], journal[96];
+    int page_port;  /* port of the page on 127.0.0.1 */
+    char token[33]; /* with it the page may change something */
 };
 int dev_home_make(struct dev_home *h, struct lw_err *err);
 void dev_home_remove(const struct dev_home *h);
 /* Writes the configuration of the workers to its file. *text becomes a copy of the configuration's text, which the caller frees. */
-int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const char *brokers, char **text, struct lw_err *err);
+int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const struct dev_shared *shared, char **text,
+                       struct lw_err *err);
 
 /* --- children ------------------------------------------------------------------------------------------------------------------- */
 
@@ -83,6 +91,7 @@ void dev_child_end(struct dev_child *c, int64_t limit_ms);
 
 int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err *err);
 int dev_broker_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err);
+int dev_service_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err);
 int dev_traffic_start(struct dev_child *c, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared,
                       struct lw_err *err);
 int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err);

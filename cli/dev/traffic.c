@@ -19,6 +19,7 @@
 #include <string.h>
 
 enum { POLL_MS = 20, COMMITS_EVERY_MS = 300, COMMITS_MS = 2000, CUSTOMERS = 300, QUEUE_FULL_MS = 100 };
+enum { FAULTS_CUSTOMERS = 60, ODD_EVERY = 50 }; /* with --faults: one order in ODD_EVERY is odd, until there are DEV_ODD_ORDERS */
 
 struct traffic {
     const struct dev_home *home;
@@ -91,12 +92,24 @@ static int64_t choose(struct traffic *t) {
     return back >= t->orders ? 0 : t->orders - back;
 }
 
+/* Writes an order that the service of --faults refuses. Each is of a customer of its own; the amount of one is no number. */
+static int write_odd(char *text, size_t size, int i) {
+    const char *amount = i == DEV_ODD_ORDERS / 2 ? "\"12,50\"" : "1250";
+    return snprintf(text, size, "{\"id\":\"order-chf-%d\",\"customer\":\"customer-ch-%d\",\"amount\":%s,\"currency\":\"CHF\"}", i, i,
+                    amount);
+}
+
+static int write_order(struct traffic *t, char *text, size_t size) {
+    int64_t order = choose(t), odd = t->sent / ODD_EVERY;
+    if (t->o->faults && t->sent % ODD_EVERY == 0 && odd >= 1 && odd <= DEV_ODD_ORDERS) return write_odd(text, size, (int)odd);
+    return snprintf(text, size, "{\"id\":\"order-%" PRId64 "\",\"customer\":\"customer-%d\",\"amount\":%d}", order,
+                    (int)(order * 7 % (t->o->faults ? FAULTS_CUSTOMERS : CUSTOMERS)), (int)(order * 7919 % 100000));
+}
+
 static void send_one(struct traffic *t) {
-    int64_t order = choose(t);
+    char text[160];
+    int n = write_order(t, text, sizeof text);
     uint64_t dice = draw(t);
-    char text[128];
-    int n = snprintf(text, sizeof text, "{\"id\":\"order-%" PRId64 "\",\"customer\":\"customer-%d\",\"amount\":%d}", order,
-                     (int)(order * 7 % CUSTOMERS), (int)(order * 7919 % 100000));
     rd_kafka_topic_t *topic = t->topics[dice % DEV_TOPICS];
     int32_t partition = (int32_t)(dice / DEV_TOPICS % DEV_PARTITIONS);
     while (rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, text, (size_t)n, NULL, 0, NULL)) {

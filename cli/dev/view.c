@@ -40,13 +40,24 @@ static void list_pids(const struct dev_view *v) {
 
 static void places(const struct dev_view *v) {
     const struct dev_home *h = v->home;
+    printf("  page      http://127.0.0.1:%d/#/?token=%s\n", h->page_port, h->token);
     printf("  config    %s\n", h->config);
     printf("  broker    %s   topics %s and %s, %d partitions each\n", v->shared->brokers, dev_topics[0], dev_topics[1], DEV_PARTITIONS);
     printf("  redis     unix://%s\n", h->socket);
-    printf("  rows      %s   table orders\n", h->database);
+    if (v->o->faults)
+        printf("  service   http://127.0.0.1:%d/orders\n", v->shared->service_port);
+    else
+        printf("  rows      %s   table orders\n", h->database);
     printf("  log       %s\n", h->log);
     printf("  workers  ");
     list_pids(v);
+}
+
+static void faults(void) {
+    printf("\nSomething is wrong here, and the page shows what; doc/how-to/operate.md leads through it:\n\n");
+    printf("  one key is stuck; find it, see who holds it, and break its lock\n");
+    printf("  %d orders are dead letters; see why, correct the payload of one, and replay all at 5 per second\n", DEV_ODD_ORDERS);
+    printf("  the service is slow for ten seconds of each ninety; the charts show when\n");
 }
 
 static void hints(const struct dev_view *v) {
@@ -77,7 +88,10 @@ void dev_view_welcome(const struct dev_view *v, const char *config) {
                (int)v->o->every, v->o->keep ? "" : " and leaves nothing behind");
         places(v);
         printf("\n%s", config);
-        hints(v);
+        if (v->o->faults)
+            faults();
+        else
+            hints(v);
     }
     putchar('\n');
     fflush(stdout);
@@ -92,6 +106,7 @@ static int alive(const struct dev_view *v) {
 /* Returns the number of rows inserted or ignored, as the database's transactions counted them. The workers' own counts
  * are too low, because a killed worker may not have seen the end of its last transaction. */
 static int64_t written(struct dev_view *v) {
+    if (v->o->faults) return (int64_t)atomic_load(&v->shared->done);
     struct dev_rows rows;
     if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* if reading fails, keep the figures of the last successful reading */
     return v->rows.inserted + v->rows.ignored;
@@ -114,6 +129,11 @@ static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
     dev_count(atomic_load(&v->shared->produced), n[0]), dev_count(done, n[1]), dev_count(v->rate, n[2]);
     dev_count(v->rows.rows, n[3]), dev_count(v->rows.ignored, n[4]);
     dev_count((int64_t)atomic_load(&v->shared->parked), n[5]), dev_count((int64_t)atomic_load(&v->shared->drained), n[6]);
+    if (v->o->faults) {
+        snprintf(out, size, "%3d s  %s of %s done, %s/s  workers %d/%d  waiting %s  dead %" PRIu64, (int)((now - v->start_ms) / 1000), n[1],
+                 n[0], n[2], alive(v), v->o->workers, waiting, atomic_load(&v->shared->dead));
+        return;
+    }
     snprintf(out, size, "%3d s  %s of %s done, %s/s  workers %d/%d  rows %s  duplicates ignored %s  waiting %s  parked %s  drained %s",
              (int)((now - v->start_ms) / 1000), n[1], n[0], n[2], alive(v), v->o->workers, n[3], n[4], waiting, n[5], n[6]);
 }

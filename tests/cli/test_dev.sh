@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests `latchwork dev`, end to end, on servers that the command starts itself. Usage: tests/cli/test_dev.sh
 # [BUILD_DIR] The demo must exit with 0, and its database and journal must confirm the figures of its table.
+# With --faults there must be ten dead letters and a stuck key.
 # `dev` must show rows of figures, survive a kill -9 of a worker, and after SIGINT leave no process and no
 # folder.
 # No test asserts a time. Waits have limits only to make a hang a failure.
@@ -56,7 +57,7 @@ descendants() { # PID: prints the pids of all descendants of the process
 # --- usage ----------------------------------------------------------------------------------------
 "$program" dev --help >"$dir/out" 2>"$dir/err"
 equal "dev --help" $? 0
-for wrong in "--workers 0" "--workers x" "--rate 0" "--demo --workers 2" "--nonsense" "word" "--rate"; do
+for wrong in "--workers 0" "--workers x" "--rate 0" "--demo --workers 2" "--demo --faults" "--nonsense" "word" "--rate"; do
     # shellcheck disable=SC2086
     "$program" dev $wrong >"$dir/out" 2>"$dir/err"
     equal "dev $wrong" $? 2
@@ -89,6 +90,8 @@ equal "processes that ran handlers, by the journal" "$(awk '{print $3}' "$home/j
 equal "processes left behind" "$(left_behind $(awk '{print $3}' "$home/journal" | sort -u))" ""
 rm -rf "$home"
 
+# the shell empties the file only when the command in the background begins
+: >"$dir/out"
 # --- dev, and Ctrl-C ------------------------------------------------------------------------------
 "$program" dev --workers 2 --rate 300 >"$dir/out" 2>"$dir/err" &
 running=$!
@@ -121,6 +124,7 @@ equal "folders left behind by dev" "$(folders)" ""
 [ ! -s "$dir/err" ]
 ok "dev has nothing to complain about" $?
 
+: >"$dir/out"
 # --- if the coordinator is killed, its children must end, too -------------------------------------
 "$program" dev --workers 2 >"$dir/out" 2>"$dir/err" &
 running=$!
@@ -136,6 +140,24 @@ i=0
 while [ -n "$(left_behind $everyone)" ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i + 1)); done
 # shellcheck disable=SC2086
 equal "processes that outlive their coordinator" "$(left_behind $everyone)" ""
+
+: >"$dir/out"
+# --- dev with faults ------------------------------------------------------------------------------
+"$program" dev --faults >"$dir/out" 2>"$dir/err" &
+running=$!
+wait_for 60 'waiting [1-9].* dead 10$'
+ok "ten dead letters, and messages that wait" $?
+page=$(sed -n 's,^  page  *\(http.*\)/#/?token=.*,\1,p' "$dir/out")
+key=$(curl -sS "$page/api/v1/lanes/customer-7")
+echo "$key" | grep -q '"key":"customer-7".*"holder":"'
+ok "the stuck key has a holder: $key" $?
+everyone=$(descendants $running)
+kill -INT $running
+wait $running
+equal "dev --faults after SIGINT" $? 0
+running=
+# shellcheck disable=SC2086
+equal "processes left behind by dev --faults" "$(left_behind $everyone)" ""
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
