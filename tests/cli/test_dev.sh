@@ -46,6 +46,11 @@ wait_for() { # SECONDS PATTERN: waits at most SECONDS until a line of the output
     done
     return 1
 }
+start() { # OPTION…: starts dev in the background, with an empty file of output from the first moment on
+    : >"$dir/out"
+    "$program" dev "$@" >>"$dir/out" 2>"$dir/err" &
+    running=$!
+}
 descendants() { # PID: prints the pids of all descendants of the process
     # shellcheck disable=SC2013 # the list is words on one line
     for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
@@ -90,11 +95,8 @@ equal "processes that ran handlers, by the journal" "$(awk '{print $3}' "$home/j
 equal "processes left behind" "$(left_behind $(awk '{print $3}' "$home/journal" | sort -u))" ""
 rm -rf "$home"
 
-# the shell empties the file only when the command in the background begins
-: >"$dir/out"
 # --- dev, and Ctrl-C ------------------------------------------------------------------------------
-"$program" dev --workers 2 --rate 300 >"$dir/out" 2>"$dir/err" &
-running=$!
+start --workers 2 --rate 300
 wait_for 40 'rows [1-9]'
 ok "dev shows rows" $?
 home=$(folders)
@@ -124,10 +126,8 @@ equal "folders left behind by dev" "$(folders)" ""
 [ ! -s "$dir/err" ]
 ok "dev has nothing to complain about" $?
 
-: >"$dir/out"
 # --- if the coordinator is killed, its children must end, too -------------------------------------
-"$program" dev --workers 2 >"$dir/out" 2>"$dir/err" &
-running=$!
+start --workers 2
 wait_for 40 '^  workers '
 ok "dev has started" $?
 everyone=$(descendants $running)
@@ -141,10 +141,8 @@ while [ -n "$(left_behind $everyone)" ] && [ $i -lt 100 ]; do sleep 0.1; i=$((i 
 # shellcheck disable=SC2086
 equal "processes that outlive their coordinator" "$(left_behind $everyone)" ""
 
-: >"$dir/out"
 # --- dev with faults ------------------------------------------------------------------------------
-"$program" dev --faults >"$dir/out" 2>"$dir/err" &
-running=$!
+start --faults
 wait_for 60 'waiting [1-9].* dead 10$'
 ok "ten dead letters, and messages that wait" $?
 page=$(sed -n 's,^  page  *\(http.*\)/#/?token=.*,\1,p' "$dir/out")
