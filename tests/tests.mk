@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests. check = all; check-pure = those without servers of their own beyond redis-server (for the sanitizers).
+# Builds and runs the tests. The target check runs all of them. The target check-pure runs those that start no server but
+# redis-server; the sanitizers use it.
 TESTLIBS = -lcmocka
 LUA51_CFLAGS = $(shell pkg-config --cflags lua5.1)
 LUA51_LIBS = $(shell pkg-config --libs lua5.1)
@@ -11,7 +12,7 @@ LOCKTEST := $(patsubst %.c,$(B)/%,$(wildcard tests/lock/test_*.c))
 TESTSUP := $(patsubst %.c,$(B)/%.o,$(wildcard tests/support/*.c))
 TOOLS := $(patsubst %.c,$(B)/%,$(wildcard tests/tools/*.c))
 SIMOBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c tests/sim/*/*.c))
-# programs with a main() of their own in tests/sim: sim_*.c; the rest is shared by them
+# In tests/sim, each sim_*.c has a main() and becomes a program. The programs share the other sources.
 SIMMAIN := $(filter $(B)/tests/sim/sim_%.o,$(SIMOBJ))
 SIMLIB := $(filter-out $(SIMMAIN),$(SIMOBJ))
 SIM := $(SIMMAIN:.o=)
@@ -22,12 +23,12 @@ $(SIMOBJ): LW_CFLAGS += $(LUA51_CFLAGS)
 $(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST): $(B)/%: $(B)/%.o $(TESTSUP) $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(TESTLIBS) $(LIBS)
-# libraries that tests preload into servers; never with sanitizers
+# Tests preload these libraries into servers. The libraries are never built with sanitizers.
 $(B)/tests/preload/%.so: tests/preload/%.c $(B)/flags.mk
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) -std=c17 $(WARN) $(WERROR) -D_GNU_SOURCE -O1 -shared -fPIC -fvisibility=hidden -o $@ $<
-# its allocations fail, and so do those of hiredis, which therefore is linked statically
+# This program makes allocations fail, also those of hiredis. Therefore hiredis is linked statically.
 $(B)/tests/lock/test_lock_chaos: TESTLIBS = -lcmocka -l:libhiredis.a -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=strdup,--wrap=strndup
 $(B)/tests/lock/test_redlock $(B)/tests/lock/test_redlock_chaos: | $(B)/tests/preload/jumping_clock.so
 $(TOOLS): $(B)/%: $(B)/%.o $(LIB)
@@ -36,7 +37,7 @@ $(TOOLS): $(B)/%: $(B)/%.o $(LIB)
 $(SIM): $(B)/%: $(B)/%.o $(SIMLIB) $(B)/tests/support/redis_server.o $(B)/tests/support/server_process.o $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
-# without debug information: valgrind 3.19 can't read clang's, and functions have their names all the same
+# The guard is built without debug information, because valgrind 3.19 can't read that of clang. Functions keep their names.
 $(GUARD): $(GUARDOBJ) $(filter $(B)/tests/sim/redis/%,$(SIMLIB)) $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -Wl,-S,--wrap=malloc,--wrap=calloc,--wrap=realloc -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
@@ -64,7 +65,7 @@ check-tsan: tests
 ## check-live: run tests/live: the program on Apache Kafka and Redis, with faults
 check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live: check-%: tests
 	tests/run.sh $* $(B)
-# each needs what a distribution may not have, so neither is part of check
+# Each of the next two targets needs what a distribution may not have, so neither is part of check.
 .PHONY: live-security live-new-protocol
 ## live-security: run the live tests of every kind of secured Kafka (check-live runs some)
 live-security: tests
@@ -82,7 +83,7 @@ soak: tests
 scale: all
 	tests/scale/scale.py $(B)
 
-# a line without "bad {}" broke a promise (tests/model/README.md)
+# In the output of the models, a line without "bad {}" shows a broken promise (tests/model/README.md).
 ## model: run the executable models of the protocol with few seeds
 .PHONY: model
 model:

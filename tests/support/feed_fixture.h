@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A handler with `serve` on a thread of its own, fed as the worker feeds it, for the tests of exec and http. The test plays the main
- * thread: it submits jobs and reaps them. The folder is for the files of the handler's process or server. */
+/* A handler with `serve` on a thread of its own, for the tests of exec and http. The test plays
+ * the worker's main thread: it submits jobs and reaps them. The handler's process or server has
+ * its files in a folder. */
 #ifndef LW_TESTS_SUPPORT_FEED_FIXTURE_H
 #define LW_TESTS_SUPPORT_FEED_FIXTURE_H
 
@@ -36,7 +37,8 @@ static UNUSED void make_folder(struct fx *x) {
     x->folder = fx_folder();
 }
 
-/* Opens the handler, as x->c says, and its thread. Its folder was made by make_folder(). */
+/* Opens the handler with the configuration x->c, and starts its thread. make_folder() must have
+ * made the folder before. */
 static UNUSED void start_handler(struct fx *x, const struct lw_handler_type *type) {
     struct lw_err err = {0};
     x->type = type;
@@ -80,7 +82,8 @@ static UNUSED void await(struct fx *x, size_t n) {
 
 static UNUSED enum lw_outcome outcome(const struct fx *x, int i) { return x->j[i].job.outcome; }
 
-/* Returns the text of a file in the folder, or "" if there is none; the caller frees it. */
+/* Returns the text of a file in the folder, or "" if there is no such file. The caller frees the
+ * text. */
 static UNUSED char *slurp(const struct fx *x, const char *name) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", x->folder, name);

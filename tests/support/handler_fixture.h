@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers that the tests of handlers and of the pool share: configurations from a JSON section, jobs, temporary folders,
- * captured logs. */
+/* Helpers that the tests of handlers and of the pool share. They make configurations from a JSON
+ * section, jobs, and temporary folders, and capture the log. */
 #ifndef LW_TESTS_SUPPORT_HANDLER_FIXTURE_H
 #define LW_TESTS_SUPPORT_HANDLER_FIXTURE_H
 
@@ -52,7 +52,8 @@ static UNUSED void fx_config_free(struct lw_config *c) {
     free(c);
 }
 
-/* Returns the problems that check() reports, as one text, which the caller frees. */
+/* Returns the problems that the handler type's check() reports, as one text. The caller frees
+ * the text. */
 static UNUSED char *fx_check(const struct lw_handler_type *t, const char *section) {
     struct lw_config *c = fx_config("%s", section);
     struct lw_problems p = {0};
@@ -76,7 +77,7 @@ struct fx_job {
     char key[64];
 };
 
-/* Makes a job of topic t, partition 0, with a live lease. It borrows the payload. */
+/* Makes a job of topic t, partition 0, with a live lease. The job borrows the payload. */
 static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char *key, const char *payload) {
     memset(j, 0, sizeof *j);
     snprintf(j->key, sizeof j->key, "%s", key);
@@ -95,8 +96,8 @@ static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char
     return &j->job;
 }
 
-/* Runs one job and returns its outcome. If the type has serve(), that function gets the job, otherwise it runs on slot s.
- */
+/* Runs one job and returns its outcome. If the handler type has serve(), that function gets the
+ * job; otherwise the job runs on slot s. */
 static UNUSED enum lw_outcome fx_run(const struct lw_handler_type *t, struct lw_handler *h, struct lw_slot *s, struct lw_job *job) {
     struct lw_err err = {0};
     if (!t->serve)
@@ -126,7 +127,7 @@ static UNUSED void fx_write(const char *path, const char *text) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* Returns the file's text, or "" if there is no file; the caller frees it. */
+/* Returns the file's text, or "" if there is no file. The caller frees the text. */
 static UNUSED char *fx_read(const char *path) {
     struct lw_buf b = {0};
     char chunk[4096];
@@ -147,7 +148,8 @@ static UNUSED char *fx_read(const char *path) {
         }                                                                             \
     } while (0)
 
-/* fx_capture() redirects stderr, where the log goes, to a file; fx_release() ends that. */
+/* fx_capture() redirects stderr, to which the log is written, to a file. fx_release() ends the
+ * redirection. */
 static UNUSED int fx_capture(const char *path) {
     int keep = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
     assert_true(keep >= 0 && fd >= 0);

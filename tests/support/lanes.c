@@ -78,8 +78,8 @@ static redisReply *evalsha(struct lt *l, const char *sha) {
 
 static void config_maxmemory(struct lt *l, const char *bytes) { lt_text(l, "CONFIG SET maxmemory %s", bytes); }
 
-/* Sends the call once. In the variant with a full memory, only gate gets enough memory, because Redis would refuse it otherwise. test_gate
- * tests that refusal. */
+/* Sends the call once. In the variant with a full memory, gate alone gets enough memory, because
+ * Redis would refuse it otherwise; test_gate tests the refusal. */
 static redisReply *send_once(struct lt *l) {
     char sha[41];
     load(l, l->script, sha);
@@ -118,8 +118,8 @@ static void copy_letters(const redisReply *r, char *out, int want) {
     out[want] = '\0';
 }
 
-/* Numbers the grants of gate's answer. Returns their number; *most becomes the largest number of
- * grants in one lane. */
+/* Numbers the grants in the answer of gate. Returns how many there are. Sets *most to the
+ * largest number of grants in one lane. */
 static int grants_of_gate(struct lt *l, int *most) {
     int at = 0, n = 0;
     for (int i = 0; i < l->n_items; i++) {
@@ -229,15 +229,16 @@ static void send_and_take(struct lt *l) {
     }
 }
 
-/* Returns the answer that the same call must get when it is sent again, as protocol.md says under "Rules of the wire". */
+/* Returns the answer that the same call must get if it is sent again, as protocol.md says under
+ * "Rules of the wire". */
 static char answer_again(const struct lt *l, char first) {
     if (is_gate(l) && strchr("UX", first)) return 'D';
     if (is_settle(l) && strchr("LB", first)) return 'S';
     return first;
 }
 
-/* Checks that both answers have the same heads, oldest first. One answer may have more heads than the other, because finished messages
- * count against what a call may read. */
+/* Checks that both answers have the same heads, oldest first. One answer may have more heads
+ * than the other, because finished messages count against what a call may read. */
 static void assert_same_heads(const struct lt *l, const redisReply *first) {
     const redisReply *was = heads_in(l, first), *now = heads_in(l, l->reply);
     int at = 0;
@@ -252,8 +253,9 @@ static void assert_same_heads(const struct lt *l, const redisReply *first) {
     }
 }
 
-/* Sends the call again, as after a lost reply. The test then sees the letters of the first answer and the fences of the second, which are
- * those in the locks now. */
+/* Sends the call again, as after a lost reply. The test then sees the letters of the first
+ * answer and the fences of the second. The fences of the second answer are those in the locks
+ * now. */
 static void twice(struct lt *l) {
     static char first[sizeof l->answers], named[sizeof l->named];
     memcpy(first, l->answers, sizeof first);
@@ -280,8 +282,9 @@ static void twice(struct lt *l) {
 const char *lt_run(struct lt *l) {
     send_and_take(l);
     bool more = l->script == &lw_script_floor &&
-                !strcmp(l->answers, "0"); /* floor answers 0 when it has more to do, and then the second call continues */
-    if (l->variant == LT_TWICE && l->script != &lw_script_hints && !more) twice(l); /* hints pops hints, so a second call would pop more */
+                !strcmp(l->answers, "0"); /* floor answers 0 when it has more to do; then the second call continues */
+    /* The script hints pops hints, so a second call would pop more. */
+    if (l->variant == LT_TWICE && l->script != &lw_script_hints && !more) twice(l);
     return l->answers;
 }
 

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of the lane scripts on a private redis-server, built so that a test reads like the protocol.
+/* Calls the lane scripts on a private redis-server. The functions are made so that a test reads
+ * like the protocol.
  *
- * Calling sequence: main calls lt_run_tests() with tests made by LT(); each test gets a struct lt whose server was flushed, and whose
- * epoch was entered and has no quarantine. lt_gate(), lt_settle()… return the answer's letters, as in "RWD", or the word that refused
- * the whole call ("LOST"), or the first word of an error with a minus ("-OOM"). The text is valid until the next call.
+ * Calling sequence: main calls lt_run_tests() with tests made by LT(). Each test gets a struct
+ * lt whose server was flushed, and whose epoch was entered and has no quarantine. lt_gate(),
+ * lt_settle()… return the answer's letters, as in "RWD"; if the whole call was refused, the word
+ * that says so ("LOST"); after an error, its first word with a minus ("-OOM"). The text is valid
+ * until the next call.
  *
- * The scripts are called as a user whose ACL knows only keys of the shard's tag, so a script that touches any other name fails its
- * test. Every call is also checked: its fences are above all fences of earlier calls, the last of them is stored, no lane is granted
- * more messages than there are fences, and the answer has the right form (number of letters, heads, attempts).
+ * The scripts are called as a user whose ACL knows only keys of the shard's tag, so a script
+ * that touches any other name fails its test. Every call is also checked: its fences are above
+ * all fences of earlier calls, the last of them is stored, no lane is granted more messages than
+ * there are fences, and the answer has the right form (number of letters, heads, attempts).
  *
- * The same tests run in variants: each script forgotten before each call (SCRIPT FLUSH), each call but gate at maxmemory, and each
- * call sent twice with the same arguments, as after a lost reply: the second call must answer as the protocol says and change
- * nothing. */
+ * The same tests run in three more variants. In the first, each script is forgotten before each
+ * call (SCRIPT FLUSH). In the second, each call except gate is made at maxmemory. In the third,
+ * each call is sent twice with the same arguments, as after a lost reply: the second call must
+ * answer as the protocol says, and change nothing. */
 #ifndef LW_TEST_LANES_H
 #define LW_TEST_LANES_H
 
@@ -44,7 +49,7 @@ struct lt {
     redisContext *admin, *user; /* user: the connection on which scripts are called */
     unsigned variant;
 
-    /* arguments of the next calls, which lt_setup() resets */
+    /* arguments of the next calls; lt_setup() resets them */
     char epoch[64];
     int64_t off_ms; /* added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
@@ -57,7 +62,7 @@ struct lt {
     char bounds[64];  /* for claim and settle: bounds in bytes, "LANE CALL MET" as in claim.lua */
     int narrow;       /* which bytes of a segment are read at once: 0 those of all its messages, 1 that of the first message, 2 none */
 
-    /* The last call and its answer: */
+    /* The following members describe the last call and its answer. */
     const struct lw_script *script;
     struct lt_args keys, args;
     char token[64]; /* token of the last gate or claim */
@@ -85,7 +90,7 @@ struct lt_msg {
     int64_t offset;
     struct lw_bytes lane;
     const char *token, *dedup;
-    bool bare;   /* gate gets no envelope of this message */
+    bool bare;   /* true if gate gets no envelope of this message */
     size_t size; /* size of the payload; 0: a short payload */
     bool behind; /* for gate with drop: the caller already runs a message of the lane */
     /* Only settle uses the members below. */
@@ -94,8 +99,9 @@ struct lt_msg {
     int64_t backoff_ms;
 };
 
-/* An item of settle: the finished messages of a lane and the messages that the item names. All finished messages are done, except that the
- * last one may have another outcome. The item has the lane and the token of the first message. */
+/* An item of settle: the finished messages of a lane, and the messages that the item names. All
+ * finished messages have the outcome done, except the last one, which may have another outcome.
+ * The item has the lane and the token of the first message. */
 struct lt_item {
     const struct lt_msg *done;
     size_t n_done;
@@ -112,22 +118,24 @@ struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes la
 /* Returns the same message with another outcome and mode. */
 struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode);
 
-/* Fills m with messages of LT_BATCH_MAX lanes ("lane 0" and so on), `each` per lane, all with token t1. They are in eight partitions,
- * and in each partition a segment ends among them. */
+/* Fills m with messages of LT_BATCH_MAX lanes ("lane 0" and so on), `each` per lane, all with
+ * token t1. The messages are in eight partitions, and in each partition a segment ends among
+ * them. */
 void lt_full_batch(struct lt_msg *m, int each);
 
-/* Calls gate with the token of the first message. Neighbours of the same lane become one item, which has no envelopes if its first message
- * is `bare`. */
+/* Calls gate with the token of the first message. Neighbours of the same lane become one item.
+ * If the first message of an item is `bare`, the item has no envelopes. */
 const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n);
-/* Calls settle with one item per message, each of which wants one head. */
+/* Calls settle with one item per message. Each item asks for one head. */
 const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n);
-const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n); /* uses the lane of each message, and the token of the first */
+/* Claims the lane of each message, with the token of the first message. */
+const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_tend(struct lt *l);  /* returns the number of lanes as text */
 const char *lt_hints(struct lt *l); /* returns lanes, joined by spaces */
-/* lt_floor() and lt_repair() pass on what the scripts expect: topic:partition, the offsets `committed` and `from`, and for repair the
- * ranges of offsets from lo to hi. */
+/* lt_floor() and lt_repair() pass on what the scripts expect: topic:partition, the offsets
+ * `committed` and `from`, and for repair the ranges of offsets from lo to hi. */
 const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t from);
 struct lt_range {
     const char *tp;
@@ -135,7 +143,7 @@ struct lt_range {
 };
 const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from, const struct lt_range *ranges, size_t n);
 
-/* Names the bytes from `first` to `last` of a segment; each byte holds four states. */
+/* Names the bytes from `first` to `last` of a segment. Each byte holds four states. */
 struct lt_look {
     const char *tp;
     int64_t segment;
@@ -159,38 +167,39 @@ struct lt_entered {
     int64_t now_ms, not_before_ms, ttl_ms;
     bool first; /* true while no commit of the group is known */
 };
-/* Returns "OK", "REFUSED" or "UNVOUCHED". */
+/* Calls enter. Returns "OK", "REFUSED" or "UNVOUCHED". */
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);
 
-/* Values of the last answer: for gate those of message i; for settle those of the first grant of item i;
- * for claim those of lane i. */
+/* lt_fence() and lt_attempts() return values of the last answer: for gate those of message i;
+ * for settle those of the first grant of item i; for claim those of lane i. */
 uint64_t lt_fence(const struct lt *l, int i);
 int lt_attempts(const struct lt *l, int i);
 int lt_attempts_of(const struct lt *l, int i, int k); /* attempts of grant k (from 0) of item i */
-/* Returns "PARTITION/OFFSET" of the envelopes that item i was given, oldest first; "" if none. */
+/* Returns "PARTITION/OFFSET" of the envelopes that item i was given, oldest first, or "" if it
+ * was given none. */
 const char *lt_heads(struct lt *l, int i);
 struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k);
 int64_t lt_duplicates(const struct lt *l); /* returns how many duplicates the last settle or claim dropped */
 
-/* These functions read Redis as the administrator. If a command fails, the test fails. */
+/* The following functions read Redis as the administrator. If a command fails, the test fails. */
 int64_t lt_int(struct lt *l, const char *fmt, ...);
-const char *lt_text(struct lt *l, const char *fmt, ...); /* returns "(nil)" if there is nothing */
+const char *lt_text(struct lt *l, const char *fmt, ...); /* returns "(nil)" if Redis has no value */
 int lt_state(struct lt *l, struct lt_msg m);
 void lt_set_state(struct lt *l, struct lt_msg m, int state);
-const char *lt_waiting(struct lt *l, struct lt_msg m); /* PARTITION/OFFSET of the messages in its lane's list, oldest first */
-const char *lt_lock(struct lt *l, struct lt_msg m);    /* token of its lane's lock; "(nil)" if the lane is free */
+const char *lt_waiting(struct lt *l, struct lt_msg m); /* returns PARTITION/OFFSET of the messages in its lane's list, oldest first */
+const char *lt_lock(struct lt *l, struct lt_msg m);    /* returns the token of its lane's lock; "(nil)" if the lane is free */
 void lt_free_lock(struct lt *l, struct lt_msg m);      /* removes the lock, as if the lease had ended */
 int64_t lt_now_ms(struct lt *l);
-/* Returns all keys and values as text, which the caller frees. exact: includes fences, scores and stream ids, which change when a
- * call is repeated. */
+/* Returns all keys and values as text, which the caller frees. exact: also includes fences,
+ * scores and stream ids, which change when a call is repeated. */
 char *lt_dump(struct lt *l, bool exact);
-void lt_assert_unchanged(struct lt *l, char *before, bool exact); /* compares with a dump, and frees it */
+void lt_assert_unchanged(struct lt *l, char *before, bool exact); /* compares the data with a dump, and frees the dump */
 void lt_encode(const struct lt_msg *m, struct lw_buf *out);
 /* Sends the last call again, exactly as it was built. */
 const char *lt_call_again(struct lt *l);
 
-/* For tests that start their own server. lt_open() takes over the server, and returns NULL if it cannot connect. lt_close() ends the
- * server, too. */
+/* Functions for tests that start their own server. lt_open() takes over the server, and returns
+ * NULL if it cannot connect. lt_close() ends the server, too. */
 struct lt *lt_open(struct lw_test_redis *server);
 void lt_close(struct lt *l);
 

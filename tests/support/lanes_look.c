@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads Redis for a test. */
+/* Reads what the lane scripts left in Redis, for a test. */
 #include "tests/support/lanes.h"
 
 #include "queue/codes.h"

@@ -24,7 +24,7 @@ struct lw_test_pg {
     char dir[LW_TEST_DIR];
     char bin[256]; /* folder of PostgreSQL's programs */
     char url[256], bouncer_url[256];
-    uid_t uid; /* PostgreSQL refuses to run as root, so this is another user if the test runs as root */
+    uid_t uid; /* another user than root if the test runs as root, because PostgreSQL refuses to run as root */
     gid_t gid;
     char user[64];
     pid_t pid, bouncer;
@@ -35,7 +35,7 @@ static bool fail(const char *what, const char *why) {
     return false;
 }
 
-/* Starts a program as the server's user, with its output in a file of the folder. */
+/* Starts a program as the server's user. Its output goes to a file in the server's folder. */
 static pid_t start(const struct lw_test_pg *pg, const char *log, char *const *argv) {
     pid_t parent = getpid(), pid = fork();
     if (pid) return pid;
@@ -49,7 +49,8 @@ static pid_t start(const struct lw_test_pg *pg, const char *log, char *const *ar
     lw_test_exec(parent, SIGQUIT, argv[0], argv);
 }
 
-/* Finds the folder of PostgreSQL's programs, which distributions keep out of PATH: the newest below /usr/lib/postgresql, or PATH. */
+/* Finds the folder of PostgreSQL's programs, which distributions keep out of PATH: the newest
+ * below /usr/lib/postgresql, or else PATH. */
 static void find_programs(struct lw_test_pg *pg) {
     glob_t g;
     if (glob("/usr/lib/postgresql/*/bin/postgres", 0, NULL, &g) == 0 && g.gl_pathc)
@@ -162,7 +163,7 @@ bool lw_test_pg_bouncer(struct lw_test_pg *pg) {
     snprintf(ini, sizeof ini, "%s/pgbouncer.ini", pg->dir);
     FILE *f = fopen(ini, "w");
     if (!f) return fail(ini, strerror(errno));
-    /* with auth_type any, PgBouncer takes the user from the line of the database */
+    /* With auth_type any, PgBouncer takes the user from the configuration line of the database. */
     fprintf(
         f,
         "[databases]\npostgres = host=%s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\nlisten_port = 6432\nauth_type = any\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A handler that does what each payload says, a pool with it, and a function that reaps jobs as
- * the worker does. */
+/* For tests of the pool: a handler that does what each payload says, a pool with this handler,
+ * and a function that reaps jobs as the worker does. */
 #ifndef LW_TESTS_SUPPORT_POOL_FIXTURE_H
 #define LW_TESTS_SUPPORT_POOL_FIXTURE_H
 
@@ -45,8 +45,9 @@ static UNUSED size_t batch_max(const struct lw_handler *h) { return h->batch_max
 
 static UNUSED enum lw_batch_of batch_of(const struct lw_handler *h) { return h->batch_of; }
 
-/* Returns true if the seat names this identity. Other threads may change their own seats meanwhile, but only the calling thread's own seats
- * can match, and those do not change during the call. */
+/* Returns true if the seat names this identity. Other threads may change their own seats
+ * meanwhile. But only the calling thread's own seats can match, and these do not change during
+ * the call. */
 __attribute__((noinline, no_sanitize("thread"))) static UNUSED bool names(const struct lw_seat *s, const char *identity) {
     size_t i = 0;
     while (s->identity[i] && s->identity[i] == identity[i]) i++;
@@ -124,7 +125,7 @@ static UNUSED void close_fx(struct fx *x) {
     close(x->fd);
 }
 
-/* Reaps jobs only when the eventfd says so, as the worker does, so that a lost signal makes the
+/* Reaps jobs only when the eventfd signals them, as the worker does. So a lost signal makes the
  * test hang. */
 static UNUSED void reap(struct fx *x, struct lw_job **out, size_t want) {
     size_t got = 0;

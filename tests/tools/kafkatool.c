@@ -348,7 +348,7 @@ struct stream {
     int64_t sent, start_us;
 };
 
-static uint64_t draw(struct stream *s) { /* next random number, by splitmix64 */
+static uint64_t draw(struct stream *s) { /* returns the next random number, by splitmix64 */
     uint64_t z = s->state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -374,8 +374,8 @@ static int64_t monotonic_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* Waits until the next message is due, and returns the time at which it is due. Latency counts from that time, even if the message is sent
- * late. */
+/* Waits until the next message is due, and returns the time at which it is due. Latency counts
+ * from this time, even if the message is sent late. */
 static int64_t keep_rate(struct stream *s) {
     if (!s->o->rate) return monotonic_us();
     int64_t due_us = s->start_us + s->sent * 1000000 / s->o->rate, ahead_us;
@@ -386,7 +386,8 @@ static int64_t keep_rate(struct stream *s) {
     return due_us;
 }
 
-/* Returns the headers that --header asks for, or NULL if there are none. The message becomes their owner. */
+/* Returns the headers that --header asks for, or NULL if there are none. The message becomes the
+ * owner of the headers. */
 static rd_kafka_headers_t *headers_of(const struct options *o) {
     if (!o->n_headers) return NULL;
     rd_kafka_headers_t *all = rd_kafka_headers_new(HEADERS_MAX);
@@ -400,7 +401,7 @@ static rd_kafka_headers_t *headers_of(const struct options *o) {
 
 static void send_one(struct stream *s, int32_t partition, const char *key, size_t key_n, const char *payload, size_t n) {
     if (partition >= s->partitions) die("no partition %d", (int)partition);
-    void *due_us = (void *)(intptr_t)keep_rate(s); /* the due time, which comes back with the delivery report */
+    void *due_us = (void *)(intptr_t)keep_rate(s); /* the time at which the message is due; the delivery report returns it */
     rd_kafka_headers_t *headers = headers_of(s->o);
     rd_kafka_resp_err_t error;
     while (
@@ -463,7 +464,8 @@ static void produce(const char *topic, const struct options *o) {
     close_stream(&s);
 }
 
-/* Returns the running sums of the weights 1/(r+1)^zipf. With a random number, a key is found in them by bisection. */
+/* Returns the running sums of the weights 1/(r+1)^zipf. To draw a key, a bisection finds the
+ * place of a random number among these sums. */
 static double *weights(const struct options *o) {
     double *sum = lw_alloc((size_t)o->keys * sizeof *sum), all = 0;
     for (int64_t r = 0; r < o->keys; r++) sum[r] = all += pow((double)(r + 1), -o->zipf);
@@ -494,8 +496,8 @@ enum { RECENT = 1000 };
 
 static double chance(struct stream *s) { return (double)(draw(s) >> 11) / 9007199254740992.0; }
 
-/* Chooses the next content. Draws random numbers only for options that are given, so that a new
- * option does not change the messages of a seed. */
+/* Chooses the content of the next message. Draws random numbers only for options that are given.
+ * So a new option does not change the messages that a seed produces. */
 static struct content next_content(struct stream *s, const double *sum, struct content *recent, int64_t i) {
     const struct options *o = s->o;
     struct content c = {.seq = o->first + i};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of a consumer group, for source_test.c. Each member checks the records that its source delivers. Topics have no gaps, so
- * the offsets of a partition must be contiguous, and a record that is skipped, doubled or misplaced is noticed. */
+/* Members of a consumer group, for source_test.c. Each member checks the records that its source
+ * delivers. Topics have no gaps, so the offsets of a partition must be contiguous, and a member
+ * notices each record that is skipped, doubled or misplaced. */
 #ifndef LW_TESTS_MEMBER_H
 #define LW_TESTS_MEMBER_H
 
@@ -99,8 +100,10 @@ struct member {
     int n_owned;
     int64_t records;
     int assigns, revokes, revoked_parts, losts, commits_ok, commits_bad, stale;
-    int64_t seek_every, seeks; /* seek_every: number of records between seeks in the record callback (0: no seeks); seeks: number so far */
-    bool bare;                 /* this member neither checks nor commits anything, because the case looks at the source itself */
+    /* The first is the number of records between seeks in the record callback (0: no seeks), the second the
+     * number of seeks so far. */
+    int64_t seek_every, seeks;
+    bool bare; /* the member neither checks nor commits anything, because the test case does so itself */
     char fatal[1024];
     char topic[64], group[64], reset[16];
 };
@@ -213,7 +216,7 @@ static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};
     snprintf(m->topic, sizeof m->topic, "%s", topic);
     snprintf(m->group, sizeof m->group, "%s", group);
-    static char *topics[8]; /* one element per live member, of which there are never more than eight; the last texts are not freed */
+    static char *topics[8]; /* one element per live member, at most eight; the last texts are not freed */
     static int used;
     char **slot = &topics[used++ % 8];
     free(*slot);
@@ -268,7 +271,7 @@ static void turn(struct member **all, int n) {
         if (!(condition)) problem("line %d: waited in vain for %s", __LINE__, #condition);                \
     } while (0)
 
-/* Polls the members for this time, whatever happens. */
+/* Polls the members for this time, whatever happens meanwhile. */
 #define DURING(ms, ...)                                                                                                          \
     do {                                                                                                                         \
         struct member *these[] = {__VA_ARGS__};                                                                                  \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dev broker as a program: it prints its bootstrap servers and runs until its standard input
- * ends.
+/* Runs the dev broker as a program of its own. The program prints its bootstrap servers and runs
+ * until its standard input ends.
  *
  *   mockcluster [TOPIC:PARTITIONS]... */
 #include "cli/dev/devbroker.h"

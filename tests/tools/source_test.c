@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the source with a real Kafka; tests/live/test_source.sh runs it.
+/* Tests the source, which is the code in kafka/, with a real Kafka. tests/live/test_source.sh
+ * runs this program.
  *
  *   source_test BROKERS KAFKA_DIR            all cases; KAFKA_DIR is the folder in which kafka.sh runs Kafka (which
  *                                            is restarted and killed)
  *   source_test BROKERS KAFKA_DIR measure    speed of lw_source_poll(), which gives one record per call
  *   source_test BROKERS KAFKA_DIR CASE       one case by name
  *
- * All members are in one thread, which polls them in turn. */
+ * All members of the consumer group are in one thread, which polls them in turn. */
 #include "tests/tools/member.h"
 
 #include <signal.h>
@@ -15,8 +16,8 @@ enum { LIMIT_S = 180 }; /* time limit of one case */
 
 /* --- cases ------------------------------------------------------------------------------------------------------------------ */
 
-/* Members join and leave while messages are produced. Every record must come once, and contiguously
- * within each assignment. */
+/* Members join and leave while messages are produced. Every record must come once, and the
+ * records of each assignment must be contiguous. */
 static void rebalances(const char *topic, const char *strategy, int64_t messages) {
     static struct member a, b;
     struct member *two[] = {&a, &b};
@@ -50,7 +51,7 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
     finish(producing);
     UNTIL(all_at_end(&a, messages / PARTS), &a);
     CHECK(distinct() == messages);
-    CHECK(doubled() == 0); /* no record came twice, because all were committed at each revoke */
+    CHECK(doubled() == 0); /* no record came twice, because all records were committed at each revoke */
     CHECK(shared == 3 && !*a.fatal && a.commits_bad == 0);
     if (!strategy) CHECK(a.revokes == 6 && a.revoked_parts == 3 * (PARTS + PARTS / 2) && a.losts == 0);
     leave(&a);
@@ -59,8 +60,8 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
 static void case_rebalances(void) { rebalances("rebalances", NULL, 200000); }
 static void case_cooperative(void) { rebalances("cooperative", "cooperative-sticky", 280000); }
 
-/* Seeks from the callback and from outside, with the partition held back or not. The next record must be the one at the offset of
- * the seek. */
+/* Seeks from the record callback and from outside, while the partition is held back or not. The
+ * next record must be the one at the offset of the seek. */
 static void case_seek(void) {
     static struct member m;
     make_topic("seek", 40000);
@@ -206,8 +207,8 @@ static void case_fatal(void) {
     leave(&m);
 }
 
-/* Holding back partitions for a long time does not end the membership. If the member does not poll, it is removed from the group,
- * and then its commit is refused. */
+/* Holding back partitions for a long time must not end the membership. A member that does not
+ * poll must be removed from the group, and then its commit must be refused. */
 static void case_max_poll(void) {
     static struct member m;
     make_topic("maxpoll", 40000);
@@ -238,9 +239,10 @@ static void case_max_poll(void) {
 
 /* --- the broker goes away --------------------------------------------------------------------------------------------------- */
 
-/* The broker stops and comes back within the session: the member stays in the group, reads on, and its next commit is accepted at
- * once. After a restart that takes longer than the session, the member would have been removed, and Kafka would rightly refuse its
- * commits until it has joined again. So the session is longer here than a restart on a busy machine. */
+/* The broker stops and comes back within the session. The member must stay in the group and read
+ * on, and its next commit must be accepted at once. After a restart that takes longer than the
+ * session, the member would have been removed, and Kafka would rightly refuse its commits until
+ * it has joined again. So the session is longer here than a restart on a busy machine. */
 static void case_restart(void) {
     static struct member m;
     make_topic("restart", 40000);
@@ -259,8 +261,8 @@ static void case_restart(void) {
     leave(&m);
 }
 
-/* Closing a source ends although no broker answers, and every partition is revoked. This case is the last, because no broker is
- * left after it. */
+/* Closing a source must end although no broker answers, and every partition must be revoked.
+ * This case is the last, because no broker is left after it. */
 static void case_close_alone(void) {
     static struct member m;
     make_topic("alone", 4000);
@@ -276,7 +278,8 @@ static void case_close_alone(void) {
     CHECK(m.revokes == 1 && m.revoked_parts == PARTS);
 }
 
-/* An assignment comes while the member leaves: no partition is assigned, and the closing Kafka handle gets no call about it. */
+/* An assignment comes while the member leaves. No partition may be assigned, and the closing
+ * Kafka handle may get no call about the assignment. */
 static void case_declined(void) {
     static struct member a, b;
     make_topic("declined", 400);
@@ -293,15 +296,16 @@ static void case_declined(void) {
         CHECK(a.assigns == 0 && !*a.fatal);
         CHECK(lw_boot_ms() - since_ms < 3000);
     }
-    setup(&b, "declined", "declined"); /* another member can join, so the group still works */
+    setup(&b, "declined", "declined"); /* another member can join, which shows that the group still works */
     join(&b);
     UNTIL(n_current(&b) == PARTS, &b);
     leave(&b);
 }
 
-/* If a static member keeps its place when it leaves for a restart, the next member under its id gets the same partitions at once,
- * and no partition of the other member is revoked. If the static member gives up its place, the other members get its partitions
- * without waiting for its session to end. */
+/* If a static member keeps its place when it leaves for a restart, the next member with its id
+ * must get the same partitions at once, and no partition of the other member may be revoked. If
+ * the static member gives up its place, the other members must get its partitions without
+ * waiting for its session to end. */
 static void case_static(void) {
     enum { ROUNDS = 150 };
     static struct member a, b, c;
@@ -477,7 +481,8 @@ static const struct {
     {"measure", case_measure, true},
 };
 
-/* Ends a test that hangs, and says which command it started last. To find the cause, run the case again and attach gdb(1). */
+/* Ends a test that hangs, and prints the command that the test started last. To find the cause,
+ * run the case again and attach gdb(1). */
 static void hangs(int sig) {
     (void)sig;
     static const char text[] = "      no end in time; the command started last: ";

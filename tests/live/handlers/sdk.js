@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A handler made with the Node SDK, for the live tests: it sleeps, and journals its runs in the form of work.py. A payload {"do": "exit"}
+/* A handler made with the Node SDK, for the live tests. It sleeps, and writes its runs to a journal in the form of work.py. A payload {"do": "exit"}
  * ends the process, at the first attempt only. */
 "use strict";
 

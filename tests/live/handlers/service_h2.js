@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A service for the live tests of the http handler: HTTP/2 over TLS, and HTTP/1.1 for those that ask for it.
-// Arguments: port, log, certificate, key. Each request leaves a line in the log: {"id","version","connection","trace","body"}.
+// A service for the live tests of the http handler: HTTP/2 over TLS, and HTTP/1.1 for clients that ask for HTTP/1.1.
+// Arguments: port, log, certificate, key. For each request the service writes a line to the log: {"id","version","connection","trace","body"}.
 "use strict";
 const fs = require("fs");
 const http2 = require("http2");

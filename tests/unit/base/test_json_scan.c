@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the scanner for several pointers with jansson: which texts are JSON, which pointers lead to a value,
- * and the values. */
+/* Compares the JSON scanner, which reads the values of several pointers in one pass, with
+ * jansson: which texts are JSON, which pointers lead to a value, and the values. */
 #include "base/json_scan.h"
 
 #include <jansson.h>
@@ -102,7 +102,8 @@ static void test_depth_as_jansson(void **state) {
     free(json);
 }
 
-/* The scanner reads strings by whole machine words. Scans strings with one special byte, at every place of such a word. */
+/* The scanner reads strings by whole machine words. The test scans strings with one special
+ * byte, at every place of such a word. */
 static void test_every_place_in_a_word(void **state) {
     (void)state;
     static const char *const odd[] = {"\x1f", "\x7f", "\x80", "ä", "\\n", "\\", "\"", "\xff", "!", "]"};
@@ -198,7 +199,7 @@ static void put_value(struct lw_buf *b, unsigned depth) {
     lw_buf_addf(b, "%s", spaces[below(6)]);
 }
 
-/* Returns the value that a pointer leads to in jansson's document. */
+/* Returns the value to which a pointer leads in jansson's document. */
 static const json_t *walk(const json_t *v, const char *pointer) {
     while (v && *pointer) {
         char step[64];
@@ -244,8 +245,8 @@ static bool same(const struct lw_json_value *got, const json_t *want) {
 
 static struct { int accepted, refused, found; } seen;
 
-/* Scans a copy in a buffer of exactly its length, so that the sanitizer sees a read past the end,
- * and compares with jansson. */
+/* Scans a copy in a buffer of exactly its length, so that the sanitizer notices a read past the
+ * end. Compares the result with jansson's. */
 static void compare(struct lw_bytes given) {
     static const char *const all[] = {"",     "/a",   "/b",    "/a/a",   "/a/b", "/b/a", "/0",     "/1",   "/a/0",
                                       "/0/a", "/1/1", "/a~1b", "/a/a/a", "/",    "/0/0", "/b/b/0", "/2/a", "/a/01"};
@@ -287,7 +288,7 @@ static void test_random_documents_as_jansson(void **state) {
     assert_true(seen.accepted > 20000 && seen.refused > 1000 && seen.found > 10000);
 }
 
-/* The damage contains no NUL, because jansson ignores a NUL behind a number. */
+/* The damage to the text contains no NUL, because jansson ignores a NUL behind a number. */
 static void test_damaged_documents_as_jansson(void **state) {
     (void)state;
     static const char likely[] = "{}[]\",:\\u0019eE+-. \n\x80\xc3\xed\xf4tfn";

@@ -15,7 +15,8 @@
 
 static int slot(const char *name) { return lw_slot(name, strlen(name)); }
 
-/* Checks the example of the cluster specification, and slots that a server gave for CLUSTER KEYSLOT. */
+/* Checks the example of the Redis Cluster specification, and slots that a real server gave for
+ * CLUSTER KEYSLOT. */
 static void slots_are_those_of_the_specification(void **state) {
     (void)state;
     assert_int_equal(lw_crc16("123456789", 9), 0x31c3);
@@ -35,8 +36,8 @@ static int slot_of_shard(const char *name, int shard, int shards) {
     return slot(tag);
 }
 
-/* If the slots are divided evenly among the masters, and the number of shards is a multiple of the number of masters, each master gets the
- * same number of shards. */
+/* If the slots are divided evenly among the masters, and the number of shards is a multiple of
+ * the number of masters, each master must get the same number of shards. */
 static void shards_spread_over_masters(void **state) {
     (void)state;
     for (int masters = 1; masters <= 32; masters++)
@@ -51,7 +52,7 @@ static void shards_spread_over_masters(void **state) {
         }
 }
 
-/* Workers that differ in the number of shards meet in shard 0, and are refused there. */
+/* Workers with different numbers of shards must meet in shard 0, because they are refused there. */
 static void shard_0_is_the_same_for_any_number(void **state) {
     (void)state;
     int k = lw_slot_suffix("orders", 0, 1);
@@ -121,7 +122,8 @@ static void expect_host(const char *node, const char *host, int port) {
     lw_slot_map_free(&m);
 }
 
-/* Some nodes do not know their own address, and some have no name although names are preferred. */
+/* Some nodes do not know their own address, and some have no name although the server prefers
+ * names. */
 static void a_node_without_a_host(void **state) {
     (void)state;
     expect_host("*3\r\n$-1\r\n:7003\r\n$1\r\na\r\n", "10.0.0.1", 7003);

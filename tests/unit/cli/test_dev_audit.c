@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the demo's audit on journals written by hand: it must find each fault, and nothing else. */
+/* Tests the audit of `latchwork dev` on journals written by hand: the audit must find each
+ * fault, and nothing else. */
 #include "cli/dev/audit.h"
 
 #include <setjmp.h>
@@ -58,7 +59,7 @@ static void test_two_at_one_key(void **state) {
     expect(2, 0, 1, 0, 0, 0);
 }
 
-/* An overlap is found with the run that ends last, even if another one started later. */
+/* An overlap must be found with the run that ends last, even if another run started later. */
 static void test_one_inside_a_long_one(void **state) {
     (void)state;
     assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 12 8 t/0/1 aa 2 1\nend 13 8 t/0/1 aa 2 1 done\nstart 14 8 t/0/2 aa 3 1\n"
@@ -94,14 +95,14 @@ static void test_out_of_order(void **state) {
     assert_int_equal(
         judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 done\nstart 12 7 t/0/0 aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n", nobody, 2), 0);
     expect(2, 0, 0, 1, 0, 0);
-    /* a message is done, then done again after a later one: only the first time counts for the
-     * order */
+    /* A message is done, and then done again after a later message. Only its first time counts
+     * for the order. */
     assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nend 11 7 t/0/0 aa 1 1 done\nstart 12 7 t/0/1 aa 2 1\nend 13 7 t/0/1 aa 2 1 done\n"
                            "start 14 7 t/0/0 aa 3 1\nend 15 7 t/0/0 aa 3 1 done\n",
                            nobody, 2),
                      0);
     expect(3, 1, 0, 0, 0, 0);
-    /* a run that ended as retry does not count for the order */
+    /* A run that ended as retry does not count for the order. */
     assert_int_equal(judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 retry\nstart 12 7 t/0/0 aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n"
                            "start 14 7 t/0/1 aa 3 2\nend 15 7 t/0/1 aa 3 2 done\n",
                            nobody, 2),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the parser of command lines (cli/options.h): every kind of value, verbs and words, and random command
- * lines. */
+/* Tests the parser of command lines (cli/options.h): every kind of value, subcommands and plain
+ * words, and random command lines. */
 #include "cli/commands.h"
 #include "ops/time.h"
 
@@ -53,7 +53,7 @@ static const struct cli_verb verbs[] = {
 static const struct cli_command command = {
     .name = "thing", .about = "About it.", .verbs = verbs, .n_verbs = 3, .options = options, .args_size = sizeof(struct values)};
 
-/* Buffers of the current line: its text, and what was printed on stderr. */
+/* Buffers for the command line under test: its text, and what was printed on stderr. */
 static char words[4096], said[8192];
 static char *argv[64]; /* words of the line; the parsed values point to them */
 
@@ -143,7 +143,8 @@ static void test_misuse(void **state) {
     }
 }
 
-/* Any command line is parsed, or refused with a reason, and never fills more of an array than there is room for. */
+/* Any command line must be parsed, or be refused with a reason. The parser must never write more
+ * values to an array than fit. */
 static void test_random_lines(void **state) {
     (void)state;
     static const char *const parts[] = {"ay",     "bee",      "exec",       "--",     "-",     "-c",  "-f",      "-ft",

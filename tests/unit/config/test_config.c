@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the configuration. Each folder of tests/config/cases has input.json and either error or effective.json, and may have
- * env, set and warnings. */
+/* Tests the configuration. Each folder of tests/config/cases has input.json and either error or
+ * effective.json, and may have env, set and warnings. */
 #include "base/nearest.h"
 #include "config/config.h"
 
@@ -64,7 +64,7 @@ static bool same_json(const struct lw_config *c, const char *want) {
     return same;
 }
 
-/* Finds a secret in the text: every secret in a case begins with "hunter". */
+/* Returns true if the text contains a secret: every secret in a case begins with "hunter". */
 static bool holds_secret(const struct lw_buf *b) { return b->n && memmem(b->p, b->n, "hunter", 6); }
 
 static bool run_case(const char *name) {
@@ -272,7 +272,7 @@ static void test_problems_are_bounded(void **state) {
     lw_problems_free(&p);
 }
 
-/* However a document is damaged, it is refused with an error, or is still valid. */
+/* However a document is damaged, it must be refused with an error, or must still be valid. */
 static void test_damaged_documents(void **state) {
     (void)state;
     char *good = slurp(CASES "/good-everything", "input.json");

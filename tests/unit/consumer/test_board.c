@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the board: the contents of a seat outlive the worker, messages become suspects and are blamed by the rules, and full tables replace
- * their oldest entries. */
+/* Tests the board: the contents of a seat outlive the worker, messages become suspects and are
+ * blamed by the rules, and full tables replace their oldest entries. */
 #include "base/clock.h"
 #include "consumer/board.h"
 
@@ -78,7 +78,7 @@ static void test_only_alone_and_crashed_is_blamed(void **state) {
     die(0, "t/0/1", true, true);
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
     assert_int_equal(board->n_suspects, 2);
-    die(1, "t/0/1", false, false); /* the message stays blamed after a later death that would make it only a suspect */
+    die(1, "t/0/1", false, false); /* the message must stay blamed after a later death that would make it only a suspect */
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
     assert_int_equal(board->n_suspects, 2);
 }
@@ -88,7 +88,7 @@ static void test_life_of_a_suspicion(void **state) {
     die(0, "t/0/1", true, true);
     lw_board_counted(board, "t/0/1");
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
-    lw_board_counted(board, "t/0/1"); /* a second call changes nothing, because the attempt was counted already */
+    lw_board_counted(board, "t/0/1"); /* a second call must change nothing, because the attempt was counted already */
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
     lw_board_counted(board, "t/9/9");
     die(2, "t/0/1", true, true);
@@ -102,8 +102,8 @@ static void test_life_of_a_suspicion(void **state) {
     assert_int_equal(board->n_suspects, 0);
 }
 
-/* Suspicion also ends by time, because a worker of another supervisor may finish the message,
- * and this board does not hear of it. */
+/* A suspicion also ends after a time, because a worker of another supervisor may finish the
+ * message without telling this board. */
 static void test_suspicions_end(void **state) {
     (void)state;
     die(0, "a/0/1", false, true);
@@ -123,7 +123,7 @@ static void test_full_table_replaces_the_oldest_suspect(void **state) {
     char id[LW_IDENTITY_MAX];
     for (int i = 0; i < LW_BOARD_SUSPECTS; i++) {
         snprintf(id, sizeof id, "t/0/%d", i);
-        die(0, id, i == 0, true); /* only t/0/0 is blamed */
+        die(0, id, i == 0, true); /* only message t/0/0 is blamed */
     }
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
     die(0, "new/0/1", false, true);
@@ -132,7 +132,7 @@ static void test_full_table_replaces_the_oldest_suspect(void **state) {
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/1", NULL), LW_SUSPECT);
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
-    lw_board_forget(board, "t/0/700"); /* makes one entry free, which is used before a suspect is replaced */
+    lw_board_forget(board, "t/0/700"); /* makes one entry free, which must be used before a suspect is replaced */
     die(0, "new/0/2", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/2", NULL), LW_SUSPECT);
@@ -155,7 +155,7 @@ static void test_all_seats_busy(void **state) {
     lw_board_blame(board, 1, true, "x");
     assert_int_equal(board->n_suspects, LW_BOARD_SEATS);
     assert_int_equal(lw_board_ask(board, "t/1/255", NULL), LW_SUSPECT);
-    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT); /* the message sits in a seat of another worker */
+    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT); /* the message is in the seat of another worker */
 }
 
 static void test_long_texts_are_cut(void **state) {
@@ -164,14 +164,14 @@ static void test_long_texts_are_cut(void **state) {
     memset(id, 'i', sizeof id), id[sizeof id - 1] = 0;
     memset(why, 'w', sizeof why), why[sizeof why - 1] = 0;
     lw_seat_take(&board->workers[0].seats[0], id, lw_bytes_of("k"), true, 1);
-    memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX); /* as if a crash had overwritten the NUL */
+    memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX); /* as if a crash had overwritten the NUL at the end of the text */
     lw_board_blame(board, 0, true, why);
     id[LW_IDENTITY_MAX - 1] = 0;
     assert_int_equal(lw_board_ask(board, id, reason), LW_BLAMED);
     assert_int_equal(strlen(reason), LW_REASON_MAX - 1);
 }
 
-/* Asks again and again for the oldest suspects, which are the next to be replaced. */
+/* Asks again and again about the oldest suspects, which are the next to be replaced. */
 static int ask_the_oldest(int forget_every) {
     char id[LW_IDENTITY_MAX], want[LW_REASON_MAX], reason[LW_REASON_MAX];
     for (uint64_t n = 0; !atomic_load(&board->quick); n++) {
@@ -184,8 +184,9 @@ static int ask_the_oldest(int forget_every) {
     return 0;
 }
 
-/* Workers ask for suspects and remove them while the supervisor replaces others. The reason that is read must belong to the identity
- * that was asked for, and the count must be right. */
+/* Workers ask about suspects and remove them while the supervisor replaces others. The reason
+ * that is read must belong to the identity about which the worker asked, and the count must be
+ * right. */
 static void test_readers_against_the_writer(void **state) {
     (void)state;
     pid_t pid[2];
@@ -230,15 +231,17 @@ static void test_drained(void **state) {
     lw_board_committed(board, "c", 1, 99);
     lw_board_committed(board, "b", 0, 99);
     assert_false(lw_board_drained(board));
-    lw_board_committed(board, "b", 1, 25); /* the commit is above the end at the start, because more records may have come since */
+    /* The commit is above the end that was read at the start, because more records may have come
+     * since. */
+    lw_board_committed(board, "b", 1, 25);
     assert_true(lw_board_drained(board));
-    lw_board_committed(board, "b", 1, 3); /* the recorded commit never goes down, although a new owner may report an older one */
+    lw_board_committed(board, "b", 1, 3); /* the recorded commit must never go down, although a new owner may report an older commit */
     assert_true(lw_board_drained(board));
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, open_board, close_board)
-/* An outcome of which a worker was unsure when it died is owed, and is counted once. An outcome
- * that the worker had counted is not owed. */
+/* An outcome of which a worker was unsure when it died must be owed, and be counted once. An
+ * outcome that the worker had counted must not be owed. */
 static void test_owed(void **state) {
     (void)state;
     struct lw_err err = {0};
@@ -248,7 +251,7 @@ static void test_owed(void **state) {
     for (uint64_t i = 0; i < LW_UNSURE; i++) {
         atomic_store(&b->workers[1].unsure[0][i], lw_owed_id(1000 + (i << 8), i % 2));
         atomic_store(&b->workers[1].unsure[63][i],
-                     lw_owed_id(1000 + (i << 8), i % 2)); /* the same messages in the row of another shard: each is owed once */
+                     lw_owed_id(1000 + (i << 8), i % 2)); /* the same messages in the row of another shard: each must be owed once */
     }
     atomic_store(&b->workers[1].unsure[0][3], LW_UNSURE_COUNTED);
     atomic_store(&b->workers[1].unsure[63][3], LW_UNSURE_COUNTED);
@@ -267,8 +270,8 @@ static void test_owed(void **state) {
     lw_board_close(b);
 }
 
-/* If more outcomes are owed than the table can hold, some are forgotten, none is invented, and
- * nothing hangs. */
+/* If more outcomes are owed than the table can hold, some must be forgotten, none invented, and
+ * nothing may hang. */
 static void test_owed_is_bounded(void **state) {
     (void)state;
     struct lw_err err = {0};

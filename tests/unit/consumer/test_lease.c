@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the table of leases: whatever the order of grants, extensions and renewals, each lease is renewed and cancelled by its own
- * deadline. */
+/* Tests the table of leases: whatever the order of grants, extensions and renewals, each lease
+ * must be renewed and cancelled by its own deadline. */
 #include "consumer/worker/lease.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka.h needs the four headers above */
+/* The header cmocka.h needs the four headers above. */
 #include <cmocka.h>
 
 enum { TTL_MS = 9000, MANY = 300, STEPS = 20000 };
@@ -47,8 +47,8 @@ static void check_fence(struct world *w) {
             fail_msg("lease %d ends in %lld ms and is not cancelled", i, (long long)left_ms(w, i));
 }
 
-/* Renews some of the leases that are due, as if the request had been sent a while ago. The answer 0 says
- * that a lease is lost. */
+/* Renews some of the leases that are due, as if the request had been sent a while ago. The
+ * answer 0 says that a lease is lost. */
 static void renew_some(struct world *w) {
     static struct lw_due due[LW_RENEW_BATCH];
     char answers[LW_RENEW_BATCH];
@@ -91,7 +91,8 @@ static void leases_are_looked_at_by_deadline(void **state) {
     lw_leases_close(w.table);
 }
 
-/* The answer that grants a lease waits in the main loop while other leases are renewed. The new lease must still be renewed in time. */
+/* The answer that grants a lease waits in the main loop while other leases are renewed. The new
+ * lease must still be renewed in time. */
 static void a_late_grant_is_renewed(void **state) {
     (void)state;
     struct lw_leases *t = lw_leases_open(1, TTL_MS);
@@ -110,8 +111,8 @@ static void a_late_grant_is_renewed(void **state) {
     lw_leases_close(t);
 }
 
-/* A lost lease is not renewed again. Otherwise a batch of lost leases would keep the renewer busy and
- * away from the others. */
+/* A lost lease must not be renewed again. Otherwise a batch of lost leases would take the
+ * renewer's time from the other leases. */
 static void a_lost_lease_is_not_asked_for_again(void **state) {
     (void)state;
     struct lw_leases *t = lw_leases_open(1, TTL_MS);
@@ -129,7 +130,7 @@ static void a_lost_lease_is_not_asked_for_again(void **state) {
     assert_int_equal(lw_leases_renewed(t, due, LW_RENEW_BATCH, answers, 4000), LW_RENEW_BATCH);
     assert_int_equal(lw_leases_due(t, 0, 4001, due, LW_RENEW_BATCH), 1);
     assert_ptr_equal(due[0].lease, &other);
-    lw_leases_extend(t, &lost[0], 4001 + TTL_MS); /* settle reports that the lease is still ours */
+    lw_leases_extend(t, &lost[0], 4001 + TTL_MS); /* settle reports that the worker still has the lease */
     assert_int_equal(lw_leases_due(t, 0, 8000, due, LW_RENEW_BATCH), 2);
     lw_leases_close(t);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the ids of static members: what they consist of, and that supervisors on one host never share
- * one. */
+/* Tests the ids of static members: what they consist of, and that supervisors on one host never
+ * share an id. */
 #include "consumer/process/member.h"
 
 #include "base/log.h"
@@ -20,7 +20,7 @@ static struct lw_config config;
 static int setup(void **state) {
     (void)state;
     snprintf(name, sizeof name, "test-member-%d",
-             (int)getpid()); /* a name of this process, because other tests run on this host at the same time */
+             (int)getpid()); /* the name belongs to this process, because other tests run on this host at the same time */
     config = (struct lw_config){.name = name};
     config.kafka.group_id = name;
     config.kafka.topics = two;
@@ -119,7 +119,7 @@ static void test_id_of_ones_own(void **state) {
     config.kafka.n_properties = 1;
     assert_string_not_equal(made, id(0, 0));
     assert_int_equal(strncmp(id(0, 3), "shop-7-3-", strlen("shop-7-3-")), 0);
-    assert_string_equal(id(0, 3), id(-1, 3)); /* the slot is no part of an id that is made from the user's own */
+    assert_string_equal(id(0, 3), id(-1, 3)); /* the slot must not be part of an id that is made from the user's own */
     assert_string_not_equal(id(0, 0), id(0, 1));
     const char *was = id(0, 0);
     config.kafka.n_topics = 1;

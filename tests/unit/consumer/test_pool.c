@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the pool with its own handlers: order, stealing, batches, seats, leases, the journal, closing with a stuck thread, and speed. */
+/* Tests the pool with handlers of its own: order, stealing, batches, seats, leases, the journal,
+ * closing with a stuck thread, and speed. */
 #include "tests/support/pool_fixture.h"
 
 #include "consumer/process/journal.h"
@@ -48,8 +49,8 @@ static void test_one_thread_keeps_the_order(void **state) {
     close_fx(&x);
 }
 
-/* If a handler is fast, a thread takes several jobs at once. If the first of them then blocks, the jobs behind it must
- * still run. */
+/* If a handler is fast, a thread takes several jobs at once. If the first of these jobs then
+ * blocks, the jobs behind it must still run. */
 static void test_blocked_job_delays_nobody(void **state) {
     (void)state;
     struct fx x;
@@ -159,7 +160,7 @@ static void test_seats(void **state) {
     lw_pool_submit(x.p, m.jobs, 4);
     reap(&x, m.out, 4);
     for (int i = 0; i < 4; i++)
-        assert_true(x.h.seen_busy[i]); /* seats are set even for handlers that blame nobody, because a hung message is named by its seat */
+        assert_true(x.h.seen_busy[i]); /* seats are set even for handlers that blame nobody, because the seat tells which message hangs */
     free_many(&m);
     close_fx(&x);
     free(board);
@@ -176,7 +177,7 @@ static void test_journal(void **state) {
     m.jobs[1]->payload = lw_bytes_of("retry");
     m.jobs[1]->key = lw_bytes("\x00\xff", 2);
     m.jobs[1]->attempt = 3;
-    m.jobs[2]->lease->cancelled = true; /* a job whose lease is cancelled is not run, and has no line in the journal */
+    m.jobs[2]->lease->cancelled = true; /* a job whose lease is cancelled must not run, and must have no line in the journal */
     lw_pool_submit(x.p, m.jobs, 3);
     reap(&x, m.out, 3);
     close_fx(&x);
@@ -219,17 +220,18 @@ static void test_close(void **state) {
     struct many m = make_many(3, "wait");
     lw_pool_submit(x.p, m.jobs, 3);
     wait_for(x.h.waiting == 1);
-    pid_t pid = fork(); /* the child's copy of a waiting thread never continues, so it counts as stuck */
+    pid_t pid = fork(); /* in the child, the copy of a waiting thread never continues, so it counts as stuck */
     if (pid == 0) _exit(lw_pool_close(x.p, 50) ? 1 : 0);
     int status;
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
     x.h.gate = true;
-    close_fx(&x); /* the two other jobs may have begun or not, but nothing hangs, and the slot is closed */
+    close_fx(&x); /* the two other jobs may have begun or not, but nothing may hang, and the slot must be closed */
     free_many(&m);
 }
 
-/* Submits 300,000 jobs that do nothing, in the way in which the worker submits jobs. It prints the speed and asserts none. */
+/* Submits 300,000 jobs that do nothing, in the way in which the worker submits jobs. Prints the
+ * speed, and asserts none. */
 static void test_speed(void **state) {
     (void)state;
     struct fx x;
@@ -240,7 +242,7 @@ static void test_speed(void **state) {
     int64_t t = lw_boot_us();
     getrusage(RUSAGE_SELF, &a);
     for (int done = 0; done < N; done += BURST) {
-        for (int i = 0; i < BURST; i++) m.jobs[i]->then = NULL; /* unlink the job, because it is submitted again */
+        for (int i = 0; i < BURST; i++) m.jobs[i]->then = NULL; /* unlinks the job from its chain, because the job is submitted again */
         lw_pool_submit(x.p, m.jobs, BURST);
         reap(&x, m.out, BURST);
     }

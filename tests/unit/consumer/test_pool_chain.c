@@ -5,9 +5,9 @@
 
 #include <time.h>
 
-enum { UNTOUCHED = 99 }; /* outcome that fx_job() gives a job, which stays if the job is not run */
+enum { UNTOUCHED = 99 }; /* fx_job() gives a job this outcome, which stays if the job does not run */
 
-/* Makes one chain of all jobs, under the lease of the first. */
+/* Makes one chain of all jobs, under the lease of the first job. */
 static void chain(struct lw_job **jobs, size_t n) {
     for (size_t i = 1; i < n; i++) {
         jobs[i]->lease = jobs[0]->lease;
@@ -15,8 +15,8 @@ static void chain(struct lw_job **jobs, size_t n) {
     }
 }
 
-/* Checks that the n jobs from `first` on were reaped in this order, whatever jobs were reaped
- * between them. */
+/* Checks that n jobs, the first of which is `first`, were reaped in this order, whatever other
+ * jobs were reaped between them. */
 static void assert_in_order(struct lw_job **out, size_t n_out, int64_t first, int64_t n) {
     int64_t next = first;
     for (size_t i = 0; i < n_out; i++)
@@ -94,7 +94,7 @@ static void test_too_late_to_link(void **state) {
         m.jobs[1]->lease->cancelled = false;
         lw_pool_submit(x.p, m.jobs, 1);
         struct pollfd pf = {.fd = x.fd, .events = POLLIN};
-        assert_int_equal(poll(&pf, 1, 20000), 1); /* the job has ended and is not reaped yet */
+        assert_int_equal(poll(&pf, 1, 20000), 1); /* the job has ended and has not been reaped yet */
         assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
         reap(&x, m.out, 1);
         assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
@@ -106,7 +106,7 @@ static void test_too_late_to_link(void **state) {
     }
 }
 
-/* A job behind one that was not done is not changed in any way. */
+/* If a job was not done, the job behind it in the chain must not be changed in any way. */
 static void test_not_done_ends_the_chain(void **state) {
     (void)state;
     for (size_t batch = 1; batch <= 4; batch += 3) {
@@ -122,7 +122,7 @@ static void test_not_done_ends_the_chain(void **state) {
         assert_int_equal(m.jobs[0]->outcome, LW_DONE);
         assert_int_equal(m.jobs[1]->outcome, LW_RETRY);
         lw_pool_submit(x.p, m.jobs + 4, 1);
-        reap(&x, m.out, 1); /* the only thread has run another job, so it is done with the chain */
+        reap(&x, m.out, 1); /* the only thread has run another job, so it has finished the chain */
         assert_ptr_equal(m.out[0], m.jobs[4]);
         assert_memory_equal(m.j + 2, before, sizeof before);
         close_fx(&x);
@@ -200,13 +200,13 @@ static void note_batch(struct lw_handler *h, int slot, struct lw_job **jobs, siz
     struct batches *b = h->ctx;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < i; k++)
-            assert_int_not_equal(jobs[i]->offset / LONG, jobs[k]->offset / LONG); /* all jobs of a batch have different keys */
+            assert_int_not_equal(jobs[i]->offset / LONG, jobs[k]->offset / LONG); /* all jobs of a batch must have different keys */
     b->size[b->n] = n;
     b->first[b->n++] = jobs[0]->offset;
 }
 
-/* The queue holds six chains, and single jobs behind them. Each batch of eight jobs must consist of the next job of each chain and two
- * single jobs. */
+/* The queue holds six chains, and single jobs behind them. Each batch of eight jobs must consist
+ * of the next job of each chain and two single jobs. */
 static void test_followers_come_first_in_the_next_batch(void **state) {
     (void)state;
     struct fx x;
@@ -224,7 +224,7 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     }
     lw_pool_submit(x.p, heads, ROWS);
     lw_pool_submit(x.p, more.jobs, 10);
-    x.h.saw = note_batch; /* the only thread still waits for x.h.gate, and reads x.h.saw only after that */
+    x.h.saw = note_batch; /* the only thread still waits for x.h.gate, and reads x.h.saw only after the wait */
     x.h.ctx = &b;
     atomic_store(&x.h.gate, true);
     reap(&x, out, sizeof out / sizeof *out);
@@ -251,8 +251,8 @@ static void note_shape(struct lw_handler *h, int slot, struct lw_job **jobs, siz
     *at = '\0';
 }
 
-/* Runs three chains of five jobs that are in the queue before the only thread is free, and returns the batches. `retry` is the job
- * that fails, -1: none. */
+/* Runs three chains of five jobs, which are in the queue before the only thread is free. Returns
+ * the batches. `retry` is the job that fails; -1: none. */
 static void see_shape(enum lw_batch_of of, size_t batch, int retry, char *out, size_t expected) {
     struct fx x;
     open_fx_of(&x, &type, 1, batch, of, NULL);
@@ -278,7 +278,7 @@ static void see_shape(enum lw_batch_of of, size_t batch, int retry, char *out, s
         assert_in_order(reaped, 1 + expected, (int64_t)i * LONG, n);
     }
     struct lw_job *more;
-    assert_int_equal(lw_pool_reap(x.p, &more, 1), 0); /* nothing else is reported */
+    assert_int_equal(lw_pool_reap(x.p, &more, 1), 0); /* no other job may be reported */
     for (size_t i = 0; i <= expected; i++) assert_int_equal(reaped[i]->outcome, reaped[i]->offset == retry ? LW_RETRY : LW_DONE);
     for (int i = retry + 1; retry >= 0 && i % LONG; i++) assert_int_equal(m.jobs[i]->took_us, 0);
     free_many(&w);
@@ -293,15 +293,16 @@ static void test_several_jobs_of_a_key_in_a_batch(void **state) {
     assert_string_equal(shape, "a0b0c0 a1b1c1 a2b2c2 a3b3c3 a4b4c4 ");
     see_shape(LW_BATCH_ONE_KEY, 8, -1, shape, 15);
     assert_string_equal(shape, "a0a1a2a3a4 b0b1b2b3b4 c0c1c2c3c4 ");
-    see_shape(LW_BATCH_ONE_KEY, 3, -1, shape, 15); /* the rest of a chain that is longer than a batch runs before other chains */
+    see_shape(LW_BATCH_ONE_KEY, 3, -1, shape, 15); /* the rest of a chain that is longer than a batch must run before other chains */
     assert_string_equal(shape, "a0a1a2 a3a4 b0b1b2 b3b4 c0c1c2 c3c4 ");
     see_shape(LW_BATCH_ANY, 32, -1, shape, 15);
     assert_string_equal(shape, "a0a1a2a3a4b0b1b2b3b4c0c1c2c3c4 ");
-    see_shape(LW_BATCH_ANY, 8, -1, shape, 15); /* each key gets at least one place in the batch */
+    see_shape(LW_BATCH_ANY, 8, -1, shape, 15); /* each key must get at least one place in the batch */
     assert_string_equal(shape, "a0a1a2a3a4b0b1c0 b2b3b4c1c2c3c4 ");
 }
 
-/* If a job is not done, the jobs behind it in its chain are not reported. Jobs of other keys in the batch are not affected. */
+/* If a job is not done, the jobs behind it in its chain must not be reported. Jobs of other keys
+ * in the batch must not be affected. */
 static void test_a_batch_is_done_in_part(void **state) {
     (void)state;
     char shape[400];
@@ -317,8 +318,8 @@ static void test_a_batch_is_done_in_part(void **state) {
 
 /* --- others' share ---------------------------------------------------------------------------------------------------------------- */
 
-/* Each thread has chains that last far longer than CHAIN_US. Jobs that wait behind them, in the queue or already taken by the thread,
- * must run before the chains end. */
+/* Each thread has chains that last far longer than CHAIN_US. Jobs that wait behind the chains,
+ * in the queue or already taken by the thread, must run before the chains end. */
 static void test_chains_do_not_starve_others(void **state) {
     (void)state;
     enum { N = 150, CHAINS = 2 };
@@ -354,7 +355,7 @@ static void test_chains_do_not_starve_others(void **state) {
 
 struct pace {
     int64_t began_us, last_us,
-        longest_us; /* start of the chain; start of its last job; longest time from the start of one of its jobs to the next */
+        longest_us; /* in this order: start of the chain; start of its last job; longest time between the starts of two of its jobs */
 };
 static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot, (void)n;
@@ -367,9 +368,11 @@ static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) 
     nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
-/* A chain of short jobs delays the jobs that its thread has already taken, as one long job would, so another thread must steal them.
- * A round does not count if they may have run early for another reason: a single job was long, or the chain was so long that it gave
- * way. Under load a round may also fail to set up this situation, so only most rounds must show it. */
+/* A chain of short jobs delays the jobs that its thread has already taken, as one long job
+ * would, so another thread must steal these jobs. A round does not count if the jobs may have
+ * run early for another reason: a single job was long, or the chain was so long that it gave way
+ * to them. Under load a round may also fail to set up this situation, so only most rounds must
+ * show the steal. */
 static void test_the_hand_behind_a_chain_is_stolen(void **state) {
     (void)state;
     enum { N = 40, OTHERS = 6 };
@@ -429,11 +432,11 @@ struct lane {
     struct many m;
     int submitted;   /* jobs below this index were given to the pool, or linked behind another job */
     int reaped;      /* jobs below this index are done */
-    int64_t effects; /* changed by the handler without a lock: only the chain orders the threads */
+    int64_t effects; /* the handler changes it without a lock: only the chain orders the threads */
 };
 
-/* Counts the effects of each key. A job that does not run in the order of its chain is a fault, and TSan reports two runs of a key that are
- * not ordered by a happens-before relation. */
+/* Counts the effects of each key. Marks a job that does not run in the order of its chain. Two
+ * runs of a key without a happens-before relation are a data race here, which TSan reports. */
 static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot;
     struct lane *lanes = h->ctx;
@@ -444,23 +447,26 @@ static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t 
         retry = jobs[i]->payload.p[0] == 'r';
         if (l->effects != jobs[i]->offset) jobs[i]->payload = lw_bytes_of("out of order");
         if (!retry) l->effects++;
-        if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true); /* the jobs behind this one must come back unrun */
+        /* The jobs behind this one must come back without having run. */
+        if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true);
     }
 }
 
-/* Gives the pool the lane's next jobs: linked behind the last one, or submitted. */
+/* Gives the pool the next jobs of a lane: links them behind the lane's last job, or submits
+ * them. */
 static void go_on(struct fx *x, struct lane *l, int want) {
     while (want-- > 0 && l->submitted < EACH && l->submitted - l->reaped < AHEAD) {
         struct lw_job *job = l->m.jobs[l->submitted];
         bool first = l->submitted == l->reaped;
-        if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return; /* too late to link: go on when that job is reaped */
+        /* Too late to link: the job is submitted when that job is reaped. */
+        if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return;
         l->submitted++;
         if (first) lw_pool_submit(x->p, &job, 1);
     }
 }
 
 static void take_back(struct lane *l, struct lw_job *job) {
-    for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL; /* none of these jobs was started, except the first */
+    for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL; /* of these jobs, only the first was started */
     l->submitted = l->reaped;
     atomic_store(&job->lease->cancelled, false);
     if (job->outcome == LW_RETRY) job->payload = lw_bytes_of("go");
@@ -496,7 +502,7 @@ static void links_at_random(int threads, size_t batch, enum lw_batch_of of) {
         }
         for (size_t i = 0; i < n; i++) {
             struct lane *l = &lanes[out[i]->partition];
-            assert_int_equal(out[i]->offset, l->reaped); /* no job is left out, and none comes twice */
+            assert_int_equal(out[i]->offset, l->reaped); /* no job may be left out, and none may come twice */
             assert_string_not_equal(out[i]->payload.p, "out of order");
             if (out[i]->outcome == LW_DONE) {
                 l->reaped++, left--;
@@ -506,7 +512,7 @@ static void links_at_random(int threads, size_t batch, enum lw_batch_of of) {
                 backs += out[i]->outcome == LW_BACK;
                 take_back(l, out[i]);
             }
-            go_on(&x, l, l->submitted == l->reaped ? 1 : 0); /* each lane always has a job in the pool */
+            go_on(&x, l, l->submitted == l->reaped ? 1 : 0); /* each lane must always have a job in the pool */
         }
         for (int i = 0; i < 8; i++) go_on(&x, &lanes[rand_r(&chance) % LANES], rand_r(&chance) % 3);
     }

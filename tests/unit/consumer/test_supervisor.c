@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests every cell of the supervisor's table, with stand-ins for fork, kill and the clock. */
+/* Tests every cell of the supervisor's table of states and events, with stand-ins for fork, kill
+ * and the clock. */
 #include "consumer/fleet/table.h"
 
 #include "base/log.h"
@@ -72,7 +73,8 @@ struct expected {
     enum lw_sup_state next;
     int effects;
 };
-/* Cells that are not named change nothing: the zero value stands for "stays, does nothing". */
+/* In the table of expectations, cells that are not named expect no change: the zero value stands
+ * for the same state and no effect. */
 #define C(next, effects) \
     { LW_SUP_##next, (effects) }
 /* clang-format off */
@@ -152,7 +154,7 @@ static void test_backoff_doubles_to_its_bound_and_resets(void **state) {
         assert_int_equal(w->deadline_ms - fake_now, want[i]);
         fake_now = w->deadline_ms;
         lw_sup_step(sup, w, LW_SUP_TIMER);
-        fake_now += 29999; /* 1 ms less than it takes to reset the backoff */
+        fake_now += 29999; /* 1 ms less than is needed to reset the backoff */
     }
     fake_now += 1;
     lw_sup_step(sup, w, LW_SUP_EXIT_FAILED);
@@ -222,7 +224,8 @@ static void test_killed_after_a_second_signal_is_no_failure(void **state) {
     assert_false(sup->failed);
 }
 
-/* Returns true if the run fails when a worker that was asked to stop ends by `end`; `fenced` is what the worker had reported before. */
+/* Asks a worker to stop, and lets it end by the event `end`. `fenced` is what the worker had
+ * reported before. Returns true if the whole run has failed then. */
 static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event end) {
     open_sup(state);
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
@@ -238,18 +241,20 @@ static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event e
     return failed;
 }
 
-/* A worker that stops is fenced because another member has joined under its id: the run has not failed, unless the worker crashes. */
+/* While a worker stops, another member joins under its id, so the worker is fenced. The run must
+ * not count as failed, unless the worker crashes. */
 static void test_fenced_while_it_stops_is_no_failure(void **state) {
     static const enum lw_sup_event ends[] = {LW_SUP_EXIT_FAILED, LW_SUP_KILLED};
     for (size_t i = 0; i < 2; i++) {
         assert_false(fails_after(state, LW_FENCED_NOW, ends[i]));
-        assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i])); /* an earlier process of the worker was fenced, and not this one */
+        assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i])); /* an earlier process of the worker was fenced, not this one */
         assert_true(fails_after(state, LW_FENCED_NO, ends[i]));
     }
     assert_true(fails_after(state, LW_FENCED_NOW, LW_SUP_CRASHED));
 }
 
-/* Returns the number of ticks until the worker is taken for hung; -1 if 1,000 are not enough. */
+/* Returns the number of ticks until the worker is taken for hung, or -1 if 1,000 ticks are not
+ * enough. */
 static int ticks_until_hung(struct lw_sup_worker *w, bool beats) {
     for (int i = 1; i <= 1000; i++) {
         if (beats) atomic_fetch_add(&board->workers[0].heartbeat_ms, 1);
@@ -278,7 +283,7 @@ static void test_hung_handler(void **state) {
         lw_seat_take(seat, "t/0/1", lw_bytes_of("k"), true, i);
         assert_false(lw_sup_stands_still(sup, w));
     }
-    assert_int_equal(ticks_until_hung(w, true), 8); /* hung after 2 × the timeout of 1 s + 5 s; seen one tick later */
+    assert_int_equal(ticks_until_hung(w, true), 8); /* hung after 2 × the timeout of 1 s + 5 s; the supervisor notices one tick later */
     assert_non_null(strstr(w->why, "handler that hung"));
     lw_sup_step(sup, w, LW_SUP_HUNG);
     last_signal = 0;
@@ -310,7 +315,8 @@ static void printed_summary(const struct lw_sup_report *r, int64_t now_ms, char 
     close(file), close(was);
 }
 
-/* A run has ten seconds of quarantine and then 500 messages in one second: its rate is 500 per second. */
+/* A run has ten seconds of quarantine and then 500 messages in one second. Its rate must be 500
+ * per second. */
 static void test_rate_leaves_the_quarantine_out(void **state) {
     (void)state;
     static struct lw_supervise_options drain = {.drain = true};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the supervisor with real processes: workers that crash, exit, hang and are killed; signals, reload and
- * drain. */
+/* Tests the supervisor with real processes: workers that crash, exit, hang and are killed;
+ * signals, reload and drain. */
 #include "consumer/fleet/supervisor.h"
 
 #include "base/clock.h"
@@ -24,12 +24,12 @@
 
 enum { PATIENCE_MS = 20000, WORKERS = 3 };
 
-/* Shared memory in which the test, the supervisor and the workers report to each other. */
+/* The shared memory in which the test, the supervisor and the workers report to each other. */
 struct shared {
     atomic_int starts[WORKERS], terms, said[WORKERS], max_away, away, quick_seen, go, reloads, wanted;
     _Atomic int32_t pids[WORKERS];
     char reason[LW_REASON_MAX];
-    char names[WORKERS][32]; /* config.name in the last process of each worker */
+    char names[WORKERS][32]; /* config.name, as the last process of each worker saw it */
 };
 static struct shared *shared;
 static struct lw_board *in_worker;
@@ -41,7 +41,7 @@ static void listen_for_term(void) {
     sigaction(SIGTERM, &sa, NULL);
 }
 
-/* Behaves as a healthy worker: it is ready, beats, and ends on SIGTERM. */
+/* Behaves as a healthy worker: reports that it is ready, sends heartbeats, and ends on SIGTERM. */
 static int live_until_term(struct lw_board *b, int i) {
     atomic_store(&b->workers[i].ready, true);
     while (!got_term) {
@@ -65,8 +65,8 @@ static int good_worker(const struct lw_config *c, struct lw_board *b, int i) {
     return live_until_term(b, i);
 }
 
-/* The first process of this worker dies by `death` while it has a message. The second one reports what the
- * board says of that message. */
+/* The first process of this worker dies by `death` while it has a message. The second process
+ * reports what the board says of the message. */
 static void (*death)(void);
 static bool death_alone;
 static int dying_worker(const struct lw_config *c, struct lw_board *b, int i) {
@@ -101,7 +101,7 @@ static int refusing_worker(const struct lw_config *c, struct lw_board *b, int i)
     return i == 1 ? LW_EXIT_REFUSED : live_until_term(b, i);
 }
 
-/* Counts each SIGTERM and does not end. */
+/* Behaves as a worker that counts each SIGTERM and does not end. */
 static int stubborn_worker(const struct lw_config *c, struct lw_board *b, int i) {
     begin(c, b, i);
     atomic_store(&b->workers[i].ready, true);
@@ -246,7 +246,7 @@ static void test_refusal_ends_the_run(void **state) {
     (void)state;
     live.worker_main = refusing_worker;
     launch();
-    assert_int_equal(end_status(), 78); /* EX_CONFIG of sysexits.h, which is RestartPreventExitStatus of the systemd unit */
+    assert_int_equal(end_status(), 78); /* EX_CONFIG of sysexits.h, after which the systemd unit does not restart the program */
     assert_int_equal(shared->starts[1], 1);
     assert_true(says(child.log, "worker 1 refused"));
 }
@@ -272,7 +272,7 @@ static void test_second_signal_ends_at_once(void **state) {
     kill(child.pid, SIGTERM);
     wait_until(&shared->terms, WORKERS);
     kill(child.pid, SIGINT);
-    assert_int_equal(end_status(), 0); /* the grace period is a minute, so only the second signal can have ended them */
+    assert_int_equal(end_status(), 0); /* the grace period is a minute, so only the second signal can have ended the workers */
     assert_int_equal(shared->quick_seen, 1);
 }
 
@@ -343,8 +343,8 @@ static void test_reload_rolls_one_at_a_time(void **state) {
     assert_int_equal(end_status(), 0);
 }
 
-/* A worker that records the reason for which the supervisor ends it (enum lw_ending). This reason decides whether the worker keeps its
- * place in the group. */
+/* A worker that records the reason for which the supervisor ends it (enum lw_ending). This
+ * reason decides whether the worker keeps its place in the group. */
 static int ending_worker(const struct lw_config *c, struct lw_board *b, int i) {
     begin(c, b, i);
     int status = live_until_term(b, i);
@@ -359,8 +359,8 @@ static void reload_to(int workers) {
     wait_until(&shared->reloads, before + 1);
 }
 
-/* A reload adds and removes workers. A removed worker gives up its place in the group; a worker that is only
- * restarted keeps it. */
+/* A reload adds and removes workers. A removed worker must give up its place in the group; a
+ * worker that is only restarted must keep it. */
 static void test_reload_changes_the_number_of_workers(void **state) {
     (void)state;
     live.worker_main = ending_worker;
@@ -446,7 +446,7 @@ static void test_drain_ends_with_a_summary(void **state) {
         launch_drain(json);
         wait_for_starts(1 + json);
         lw_sleep_ms(50);
-        assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0); /* the run goes on, because one partition is not committed yet */
+        assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0); /* the run continues, because one partition is not committed yet */
         atomic_store(&shared->go, 1);
         assert_int_equal(end_status(), 0);
         assert_true(says(child.out, json ? "{\"done\":14,\"dead\":1,\"dropped\":0,"
@@ -454,7 +454,8 @@ static void test_drain_ends_with_a_summary(void **state) {
     }
 }
 
-/* Stands in for the process that reads the group's commits. The first such process dies, so the supervisor must start another. */
+/* Stands in for the process that reads the group's commits. The first such process dies, so the
+ * supervisor must start another. */
 static int follow_group(const struct lw_config *c, struct lw_board *b) {
     (void)c;
     if (atomic_fetch_add(&shared->reloads, 1) == 0) return 1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests exec with real processes. One script plays every kind of handler; the payload says which. */
+/* Tests exec with real processes. One script plays every kind of handler; the payload says
+ * which. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/exec/line.h"
@@ -234,7 +235,8 @@ static void test_word_out_of_turn_costs_no_message(void **state) {
     close_fx(&x);
 }
 
-/* Node prints its version below an uncaught error. The reason must be the error, and not the version. */
+/* Node prints its version below an uncaught error. The reason must be the error, and not the
+ * version. */
 static void test_error_above_the_version_of_node(void **state) {
     (void)state;
     struct fx x;
@@ -252,8 +254,8 @@ static void test_error_above_the_version_of_node(void **state) {
     close_fx(&x);
 }
 
-/* If a process dies before it has answered anything and before it has read its request, no attempt is counted, whatever earlier processes
- * did. */
+/* If a process dies before it has answered anything and before it has read its request, no
+ * attempt may be counted, whatever earlier processes did. */
 static void test_command_that_dies_at_its_start(void **state) {
     (void)state;
     struct fx x;
@@ -264,7 +266,7 @@ static void test_command_that_dies_at_its_start(void **state) {
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_WELL);
     path_of(&x, "handler.py", path);
     fx_write(path, "import sys\nsys.stderr.write('first\\nNo module named zebra\\n\\n')\nsys.exit(3)\n"); /* a broken version is deployed */
-    assert_int_equal(play(&x, "exit"), LW_RETRY); /* this process had answered before, so its death counts */
+    assert_int_equal(play(&x, "exit"), LW_RETRY); /* this process had answered before, so its death counts as an attempt */
     assert_int_equal(play(&x, "ok"), LW_BACK);
     assert_string_equal(x.j.job.reason, "");
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
@@ -281,8 +283,8 @@ static void test_command_that_dies_at_its_start(void **state) {
     close_fx(&x);
 }
 
-/* A process reads its request and dies. That is the command's fault until a process has answered. Afterwards it is the message's fault,
- * until too many processes have died in a row. */
+/* A process reads its request and dies. Until a process of the command has answered, the command
+ * is at fault. Afterwards the message is at fault, until too many processes have died in a row. */
 static void test_whose_fault_a_death_is(void **state) {
     (void)state;
     struct fx x;
@@ -293,8 +295,9 @@ static void test_whose_fault_a_death_is(void **state) {
         wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
     }
     assert_int_equal(play(&x, "ok"), LW_DONE);
-    assert_int_equal(play(&x, "exit"), LW_RETRY);                             /* a process that has answered before is not on trial */
-    for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY); /* retry.max_attempts processes that never answered */
+    assert_int_equal(play(&x, "exit"), LW_RETRY); /* a process that has answered before is not on trial */
+    /* These are retry.max_attempts processes that never answered. */
+    for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY);
     assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
     assert_int_equal(play(&x, "exit"), LW_BACK); /* too many processes have died in a row, so the command is at fault, not the message */
     close_fx(&x);
@@ -467,7 +470,7 @@ static void test_cancel(void **state) {
     char *id = slurp(&x, "cancelled");
     assert_string_equal(id, "t/0/1");
     free(id);
-    assert_int_equal(cancelled_run(&x, "polite-retry"), LW_BACK); /* a retry after a cancellation counts no attempt */
+    assert_int_equal(cancelled_run(&x, "polite-retry"), LW_BACK); /* a retry after a cancellation must count no attempt */
     assert_int_equal(cancelled_run(&x, "hang"), LW_BACK);
     assert_false(fx_alive(grandchild(&x)));
     close_fx(&x);

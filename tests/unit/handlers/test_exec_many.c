@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests exec with many messages at a time, with real processes. One script plays every kind of handler; the payload says which. */
+/* Tests exec with many messages at a time, with real processes. One script plays every kind of
+ * handler; the payload says which. */
 #include "tests/support/feed_fixture.h"
 
-/* The script answers no message while further ones come. After 100 ms without input, it answers its messages, newest first, except those
- * with the payload "keep" or "polite". */
+/* The script answers no message while further messages come. After 100 ms without input, it
+ * answers its messages, newest first, except those with the payload "keep" or "polite". */
 static const char script[] =
     "import sys, json, os, select\n"
     "here, mode = sys.argv[1], sys.argv[2]\n"
@@ -86,7 +87,7 @@ static void test_as_many_as_in_flight_in_any_order(void **state) {
     close_fx(&x);
 }
 
-/* Jobs go to the process that has the fewest messages in flight. */
+/* Jobs must go to the process that has the fewest messages in flight. */
 static void test_processes_share(void **state) {
     (void)state;
     struct fx x;
@@ -103,7 +104,8 @@ static void test_processes_share(void **state) {
     close_fx(&x);
 }
 
-/* One message among 64 kills the process. No attempt is counted until that message has run alone. */
+/* One message among 64 kills the process. No attempt may be counted until that message has run
+ * alone. */
 static void test_a_death_in_company_charges_nobody(void **state) {
     (void)state;
     struct fx x;
@@ -135,7 +137,8 @@ static void test_a_death_in_company_charges_nobody(void **state) {
     close_fx(&x);
 }
 
-/* An answer that is incomplete or wrong, but contains the id of its message, counts an attempt for that message alone. */
+/* If an answer is incomplete or wrong, but contains the id of its message, an attempt must be
+ * counted for that message alone. */
 static void test_the_one_that_is_named_is_charged(void **state) {
     (void)state;
     static const struct {
@@ -179,7 +182,7 @@ static void test_cancel_one_of_many(void **state) {
     await(&x, 1);
     assert_int_equal(outcome(&x, 1), LW_BACK);
     assert_int_equal(count(&x, "cancelled", "t/0/1\n"), 1);
-    submit(&x, 3, "ok"); /* the same process goes on, and still has message 2 */
+    submit(&x, 3, "ok"); /* the same process continues, and still has message 2 */
     await(&x, 1);
     assert_int_equal(outcome(&x, 3), LW_DONE);
     atomic_store(&x.j[2].lease.cancelled, true); /* message 2 ignores its cancellation, so its process is killed */
@@ -200,7 +203,7 @@ static void test_time_of_one_of_many_is_over(void **state) {
     jobs[0]->give_up_ms = lw_boot_ms() + 300;
     lw_feed_submit(x.feed, jobs, 2);
     await(&x, 1);
-    assert_int_equal(outcome(&x, 1), LW_RETRY); /* message 1 was asked to stop, and message 2 goes on */
+    assert_int_equal(outcome(&x, 1), LW_RETRY); /* message 1 was asked to stop, and message 2 continues */
     assert_contains(x.j[1].job.reason, "timed out");
     struct lw_job *deaf = job(&x, 3, "keep");
     deaf->give_up_ms = lw_boot_ms() + 300;
@@ -211,7 +214,8 @@ static void test_time_of_one_of_many_is_over(void **state) {
     close_fx(&x);
 }
 
-/* A batch has five messages of one key. The fourth is not done, so the fifth is neither run nor reported. */
+/* A batch has five messages of one key. The fourth is not done, so the fifth must be neither run
+ * nor reported. */
 static void test_a_batch_of_one_key(void **state) {
     (void)state;
     static const char *const modes[] = {"lines", "-"};
@@ -232,7 +236,8 @@ static void test_a_batch_of_one_key(void **state) {
     }
 }
 
-/* If a process dies with a batch, no attempt is counted for any of its messages, and each runs alone from then on. */
+/* If a process dies with a batch, no attempt may be counted for any of its messages, and each
+ * message must run alone from then on. */
 static void test_a_batch_that_kills(void **state) {
     (void)state;
     struct fx x;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the part of the feed that the handlers' loops share: which job is next, which may start, and how a job is given back. */
+/* Tests the part of the feed that the loops of handlers share: which job is next, which job may
+ * start, and how a job is given back. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/job_queue.h"
@@ -34,7 +35,7 @@ static void test_margin(void **state) {
     (void)state;
     assert_int_equal(lw_feed_margin_ms(10000), 1000);
     assert_int_equal(lw_feed_margin_ms(501), 50);
-    assert_int_equal(lw_feed_margin_ms(100), 50); /* a tenth of a short lease is too little time to kill a process */
+    assert_int_equal(lw_feed_margin_ms(100), 50); /* a tenth of a short lease would be too little time to kill a process */
 }
 
 static void test_first_keeps_the_order(void **state) {
@@ -66,7 +67,8 @@ static void test_startable_until_the_margin(void **state) {
     lw_feed_close(x.feed);
 }
 
-/* Of a batch, lw_job_gather() has closed all jobs but the last. Each is closed exactly once. */
+/* When lw_job_gather() collects a batch, it closes all jobs but the last. Each job must be
+ * closed exactly once. */
 static void test_give_back_closes_a_job_once(void **state) {
     (void)state;
     struct fx x;
@@ -82,7 +84,7 @@ static void test_give_back_closes_a_job_once(void **state) {
     assert_ptr_equal(x.ended[1], x.jobs[2]);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(x.ended[i]->outcome, LW_BACK);
-        assert_int_equal(x.ended[i]->took_us, 0); /* it did not run */
+        assert_int_equal(x.ended[i]->took_us, 0); /* the job did not run */
     }
     lw_feed_close(x.feed);
 }

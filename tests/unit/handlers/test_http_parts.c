@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the parts of the http handler that need no server: events, signatures, answers, the circuit breaker, the configuration. */
+/* Tests the parts of the http handler that need no server: events, signatures, answers, the
+ * circuit breaker, the configuration. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/http/answer.h"
@@ -62,7 +63,8 @@ static void binary_event_without_values(void **state) {
     free(text);
 }
 
-/* The headers of the record are sent, except those that could split the request, break its framing, or be taken for one of ours. */
+/* The headers of the record must be sent, except those that could split the request, break its
+ * framing, or be taken for Latchwork's own. */
 static void record_headers(void **state) {
     (void)state;
     char long_value[9000], *line = (char *)"Authorization: Bearer ours";
@@ -114,7 +116,7 @@ static void record_headers_are_bounded(void **state) {
     head_free(&head);
 }
 
-/* Returns the event as a parsed document. */
+/* Returns the CloudEvents event of a message as a parsed document. */
 static json_t *event(struct lw_job *job, bool all_headers) {
     struct lw_buf text = {0};
     json_error_t bad;
@@ -188,7 +190,7 @@ static void attributes_in_a_batch(void **state) {
 
 /* --- signatures ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Checks the example that the specification of Standard Webhooks and its libraries give. */
+/* Checks the example that the specification "Standard Webhooks" and its libraries give. */
 static void signature(void **state) {
     (void)state;
     struct signer s = {0};
@@ -338,7 +340,7 @@ static struct breaker made(int percent, int row_max) {
     return b;
 }
 
-/* Reports a request that fails in the moment in which it is sent. */
+/* Reports to the circuit breaker a request that fails in the moment in which it is sent. */
 static bool fails(struct breaker *b, enum breaker_failure how, bool trial, int64_t now_ms, const char *why) {
     return breaker_failed(b, &(struct breaker_request){now_ms, trial}, how, now_ms, why);
 }
@@ -373,7 +375,8 @@ static void failures_in_a_row_open_it(void **state) {
     breaker_close(&b);
 }
 
-/* A connection that breaks ends many requests at once. Together they count as one failure in a row. */
+/* A connection that breaks ends many requests at once. Together these must count as one failure
+ * in a row. */
 static void failures_together_are_one(void **state) {
     (void)state;
     struct breaker b = made(0, 3);
@@ -384,7 +387,8 @@ static void failures_together_are_one(void **state) {
     breaker_close(&b);
 }
 
-/* Every second request fails, so half of the requests in the window fail, and the breaker opens when there are enough of them. */
+/* Every second request fails, so half of the requests in the window fail. The circuit breaker
+ * must open when the window has enough requests. */
 static void a_rate_opens_it(void **state) {
     (void)state;
     struct breaker b = made(50, 1000);
@@ -404,7 +408,7 @@ static void a_rate_opens_it(void **state) {
 static void old_requests_do_not_count(void **state) {
     (void)state;
     struct breaker b = made(50, 1000);
-    for (int i = 0; i < 40; i++) /* one request per 600 ms, of which half fail: never 20 in a window of 10 s */
+    for (int i = 0; i < 40; i++) /* one request per 600 ms, of which half fail: there are never 20 requests in a window of 10 s */
         assert_false(i % 2 && fails(&b, BREAKER_FAILED, false, (int64_t)i * 600, "500"));
     breaker_close(&b);
 }
@@ -421,8 +425,8 @@ static void trials(void **state) {
         assert_true(fails(&b, BREAKER_FAILED, true, now, "503"));
         pause = 2 * pause < BREAKER_PAUSE_MAX_MS ? 2 * pause : BREAKER_PAUSE_MAX_MS;
     }
-    assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503")); /* a request from before the pause does not extend it */
-    answers(&b, false, now + 5);                                   /* an answer to such a request does not close the breaker */
+    assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503")); /* a request from before the pause must not extend it */
+    answers(&b, false, now + 5);                                   /* an answer to such a request must not close the breaker */
     assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
     now += pause;
     assert_int_equal(breaker_state(&b, now), LW_HTTP_HALF_OPEN);

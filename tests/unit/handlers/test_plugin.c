@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests plugins that are built as their authors build them: from the header installed in a folder of its own, found by pkg-config. The test
- * runs in the source folder. */
+/* Tests plugins that are built as their authors build them: from the header installed in a
+ * folder of its own, which pkg-config finds. The test runs in the source folder. */
 #include "tests/support/handler_fixture.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-static char *prefix; /* folder of the installed header, the plugins and what they write */
+static char *prefix; /* the folder has the installed header, the plugins and what the plugins write */
 
 static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void shell(const char *format, ...) {
@@ -24,7 +24,8 @@ static int install(void **state) {
     prefix = fx_folder();
     shell("mkdir -p %s/include/latchwork %s/pc && cp include/latchwork/handler.h %s/include/latchwork/", prefix, prefix, prefix);
     shell("sed -e 's|@PREFIX@|%s|' -e 's|@VERSION@|1|' scripts/latchwork.pc.in > %s/pc/latchwork.pc", prefix, prefix);
-    /* The plugins are copied, so that they find only the installed header. They are built without our flags, which may ask for ASan. */
+    /* The plugins are copied, so that they find only the installed header. They are built
+     * without the flags of this program, which may ask for ASan. */
     shell("cp -r handlers/examples/count handlers/examples/tail handlers/examples/tally tests/plugins/crash %s/", prefix);
     shell("cd %s && for d in count tail tally crash; do env -u CPPFLAGS -u CFLAGS -u MAKEFLAGS -u MAKELEVEL CXXFLAGS=-Werror "
           "PKG_CONFIG_PATH=%s/pc "
@@ -122,7 +123,7 @@ static void test_tail(void **state) {
     free(text);
 }
 
-/* tally is written in C++17. */
+/* Tests the example plugin `tally`, which is written in C++17. */
 static void test_tally(void **state) {
     (void)state;
     expect_open_fails("tally", "null", "config.file is missing");
@@ -256,7 +257,7 @@ static void test_outcomes(void **state) {
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_RETRY);
     assert_string_equal(j.job.reason, "timed out");
     job = fx_job(&j, 1, "k", "hang");
-    job->lease->cancelled = true; /* the lease is lost, so no attempt is counted */
+    job->lease->cancelled = true; /* the lease is lost, so no attempt may be counted */
     job->give_up_ms = lw_boot_ms();
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_BACK);
     static const struct {
@@ -313,7 +314,8 @@ static void test_refusals(void **state) {
     expect_open_fails("single", "null", "has batch_of but no batch_max");
 }
 
-/* A plugin built with a header that had no batch_of yet takes batches of different keys. */
+/* A plugin that was built with an older header, without batch_of, must get batches of different
+ * keys. */
 static void test_which_batches(void **state) {
     (void)state;
     static const char batches[] =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests anchors in commit metadata: the anchor that was added to a text is removed again, and
- * nothing else is. */
+/* Tests anchors in commit metadata: if an anchor was added to a text, exactly this anchor must
+ * be removed again. */
 #include "kafka/anchor.h"
 
 #include <setjmp.h>
@@ -35,7 +35,7 @@ static void test_round_trip(void **state) {
     }
 }
 
-/* Metadata of other programs is no anchor, and keeps its length. */
+/* Metadata of other programs must not be taken for an anchor, and must keep its length. */
 static void test_foreign(void **state) {
     (void)state;
     static const char *const foreign[] = {
@@ -48,7 +48,8 @@ static void test_foreign(void **state) {
     }
 }
 
-/* Records that differ in any way have different anchors; a null value differs from an empty one. */
+/* Records that differ in any way must have different anchors. A null value differs from an empty
+ * one. */
 static void test_differs(void **state) {
     (void)state;
     char a[] = "a", b[] = "b";

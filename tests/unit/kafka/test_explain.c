@@ -30,7 +30,7 @@ static void test_principal(void **state) {
     char out[LW_PRINCIPAL_MAX];
     with("sasl_ssl", "sasl.username", "orders", false);
     assert_string_equal(lw_kafka_principal(&config, out), "user \"orders\"");
-    with("SASL_PLAINTEXT", "sasl.username", "hunter2", true); /* the user's name came from a file of secrets, so it is not shown */
+    with("SASL_PLAINTEXT", "sasl.username", "hunter2", true); /* the user's name came from a file of secrets, so it must not be shown */
     assert_string_equal(lw_kafka_principal(&config, out), "this user");
     with("ssl", "ssl.certificate.location", "/etc/me.pem", false);
     assert_string_equal(lw_kafka_principal(&config, out), "the user of the certificate in /etc/me.pem");
@@ -78,7 +78,7 @@ static void test_tls(void **state) {
     assert_non_null(strstr(out, "Perhaps this listener has no TLS"));
     lw_kafka_explain(&config, RD_KAFKA_RESP_ERR__TRANSPORT, "alert bad certificate: SSL alert number 42", "READ", NULL, out);
     assert_non_null(strstr(out, "does not accept this client's certificate"));
-    /* no certificate was checked, so no reason is added */
+    /* No certificate was checked, so no reason may be added. */
     said(RD_KAFKA_RESP_ERR__SSL, "certificate verify failed", NULL, "certificate verify failed");
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the HTTP server: slow requests hold up nothing else, are bounded, and end in order. test_metrics.c tests the texts of requests. */
+/* Tests the HTTP server: slow requests hold up nothing else, are bounded, and end in order.
+ * test_metrics.c tests the texts of requests. */
 #include "base/clock.h"
 #include "monitor/http.h"
 
@@ -21,7 +22,7 @@ enum { CLIENTS = 30, WAIT_MS = 20000 };
 
 struct world {
     struct lw_http *h;
-    atomic_bool gate; /* true: slow answers wait */
+    atomic_bool gate; /* while it is true, slow answers wait */
     atomic_int begun, slow;
 };
 
@@ -110,7 +111,8 @@ static void test_quick(void **state) {
     lw_http_close(w.h);
 }
 
-/* Of the slow requests, one is under way and fifteen wait; all others are refused. Quick requests are answered meanwhile. */
+/* Of the slow requests, one is under way and fifteen wait; all others must be refused. Quick
+ * requests must be answered meanwhile. */
 static void test_slow_ones_are_bounded(void **state) {
     struct world w;
     char body[1024];
@@ -166,7 +168,7 @@ static void test_crowd_of_slow_clients(void **state) {
     (void)state;
     open_world(&w);
     atomic_store(&w.gate, true);
-    int kept = begin(&w, "GET /api/slow" HOST "\r\n"); /* the oldest connection, whose request is complete */
+    int kept = begin(&w, "GET /api/slow" HOST "\r\n"); /* this is the oldest connection, whose request is complete */
     wait_for(&w.begun, 1);
     for (size_t i = 0; i < n; i++) crowd.fd[i] = begin(&w, "GET /a HTTP/1.1\r\nHost: localhost\r\nX: ");
     pthread_create(&t, NULL, drip, &crowd);
@@ -180,7 +182,8 @@ static void test_crowd_of_slow_clients(void **state) {
     lw_http_close(w.h);
 }
 
-/* Closes the server while requests are under way, two of them from clients that have gone away. */
+/* Closes the server while requests are under way. The clients of two of these requests have gone
+ * away. */
 static void test_close_under_way(void **state) {
     struct world w;
     pthread_t t;

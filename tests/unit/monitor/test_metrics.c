@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests metrics, health and the Host header. A scrape tells what is on the board, in the form that Prometheus reads. */
+/* Tests metrics, health and the Host header. A scrape must tell what is on the board, in the
+ * form that Prometheus reads. */
 #include "monitor/http.h"
 #include "monitor/metrics.h"
 #include "kafka/source.h"
@@ -41,7 +42,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* Returns the value of a sample as it is written, or NULL if there is none. The text is valid until the next call. */
+/* Returns the value of a sample as its text shows it, or NULL if there is none. The returned
+ * text is valid until the next call. */
 static const char *value(const char *text, const char *sample) {
     static char out[64];
     size_t n = strlen(sample);
@@ -79,7 +81,7 @@ static const char *skip_name(const char *p) {
     return p;
 }
 
-/* Skips {name="value",…}. In a value only \\, \" and \n are escapes. */
+/* Skips the labels {name="value",…} of a sample. In a value only \\, \" and \n are escapes. */
 static const char *skip_labels(const char *p) {
     do {
         if (!(p = skip_name(p + 1)) || *p++ != '=' || *p++ != '"') return NULL;
@@ -194,8 +196,9 @@ static void test_bounds_rise(void **state) {
     }
 }
 
-/* Adds durations while the test reads the histogram. Within one reading no bucket is smaller than the one before it, and no reading has a
- * smaller total than the one before it. */
+/* Another thread adds durations while the test reads the histogram. Within one reading no bucket
+ * may be smaller than the one before it, and no reading may have a smaller total than the one
+ * before it. */
 static void *adds(void *arg) {
     for (int64_t i = 0; i < 200000; i++) lw_hist_add(arg, &lw_bounds_redis, i * 37 % 7000000);
     return NULL;
@@ -234,8 +237,8 @@ static void test_requests_of_each_process(void **state) {
     assert_sample(w, "latchwork_handler_process_requests{worker=\"1\",process=\"1\"}", "64");
 }
 
-/* The metrics of the http handler exist only if the workers have such a handler. The state of a breaker counts only while its worker lives.
- */
+/* The metrics of the http handler must exist only if the workers have such a handler. The state
+ * of a circuit breaker must count only while its worker lives. */
 static void test_requests_of_http(void **state) {
     struct world *w = *state;
     struct lw_board_worker *k = w->board->workers;
@@ -370,7 +373,8 @@ static void expect_unready(struct world *w, const char *want) {
     free(why);
 }
 
-/* A worker is ready if it said so in its last turn and still takes turns. Otherwise the text says why not. */
+/* A worker must count as ready if it said so in its last turn and still takes turns. Otherwise
+ * the text must say why it does not. */
 static void test_ready_says_why(void **state) {
     struct world *w = *state;
     for (int i = 0; i < 3; i++) {
@@ -382,7 +386,7 @@ static void test_ready_says_why(void **state) {
     expect_unready(w, "");
     assert_sample(w, "latchwork_kafka_workers{state=\"joined\"}", "3");
     lw_note_set(&w->board->workers[1].why, "kafka: no broker reachable for 7 s");
-    expect_unready(w, ""); /* a note alone does not make a worker unready */
+    expect_unready(w, ""); /* a note alone must not make a worker unready */
     atomic_store(&w->board->workers[1].ready, false);
     atomic_store(&w->board->workers[1].kafka, LW_KAFKA_UNREACHABLE + 1);
     expect_unready(w, "worker 1 is not ready: kafka: no broker reachable for 7 s\n");
@@ -397,7 +401,8 @@ static void test_ready_says_why(void **state) {
     free(why);
 }
 
-/* A note that its writer left half-written is not read, and the next writer replaces it. */
+/* If the writer of a note died in the middle of writing, the note must not be read, and the next
+ * writer must replace it. */
 static void test_note(void **state) {
     struct world *w = *state;
     struct lw_note *n = &w->board->workers[0].why;

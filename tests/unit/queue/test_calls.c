@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the arguments of gate, settle and claim, one by one. */
+/* Tests the arguments of the scripts gate, settle and claim, one by one. */
 #include "queue/calls.h"
 
 #include <setjmp.h>
@@ -136,8 +136,8 @@ static void gate_drops_and_carries(void **state) {
     assert_args(want);
 }
 
-/* If a batch has few messages that lie far apart, only the part of the segment around each is
- * read. */
+/* If a batch has few messages that lie far apart, the script must read only the part of the
+ * segment around each message. */
 static void far_messages_are_not_read_at_once(void **state) {
     (void)state;
     struct lw_call c = call_of();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests commit metadata: decoding gives back what was encoded, ranges that do not fit are left out, highest first, and any other text is
- * rejected. */
+/* Tests commit metadata: decoding must give back what was encoded, ranges that do not fit must
+ * be left out, highest first, and any other text must be rejected. */
 #include "queue/commit_meta.h"
 
 #include <inttypes.h>
@@ -67,19 +67,20 @@ static void test_limits(void **state) {
     size_t len = lw_meta_encode(0, in, 1, LW_META_MAX, "", text);
     assert_int_equal(decode(0, text, len, &err), 1);
     assert_memory_equal(in, out, sizeof *in);
-    /* Ranges that touch become one. */
+    /* Ranges that touch must be encoded as one range. */
     in[0] = (struct lw_range){10, 12}, in[1] = (struct lw_range){12, 13}, in[2] = (struct lw_range){15, 16};
     len = lw_meta_encode(9, in, 3, LW_META_MAX, "", text);
     assert_int_equal(decode(9, text, len, &err), 2);
     assert_true(out[0].lo == 10 && out[0].hi == 13 && out[1].lo == 15 && out[1].hi == 16);
-    /* An array that is too small gets the lowest ranges. */
+    /* An array that is too small must get the lowest ranges. */
     struct lw_range one[1];
     assert_int_equal(lw_meta_decode(9, text, len, one, 1, &err), 1);
     assert_true(one[0].lo == 10 && one[0].hi == 13);
 }
 
-/* The metadata names the fleet, with ranges and without, also if the caller allows only as many bytes as that name needs. If the checksum
- * is wrong, neither the ranges nor the fleet's name are accepted. */
+/* The metadata must name the fleet, with ranges and without, even if the caller allows only as
+ * many bytes as the fleet's name needs. If the checksum is wrong, neither the ranges nor the
+ * fleet's name may be accepted. */
 static void test_fleet(void **state) {
     (void)state;
     static const char fleet[] = "0123456789abcdef";
@@ -108,7 +109,8 @@ static void test_fleet(void **state) {
     assert_false(lw_meta_fleet(777, text, len, who));
 }
 
-/* A broker may accept less text: then only the lowest ranges are encoded, in no more bytes than the caller allows. */
+/* A broker may accept only a shorter text. Then only the lowest ranges must be encoded, in no
+ * more bytes than the caller allows. */
 static void test_less_room(void **state) {
     (void)state;
     rng = 44;
@@ -124,7 +126,8 @@ static void test_less_room(void **state) {
     }
 }
 
-/* Later versions must still read this text, because earlier versions have stored such texts in Kafka. */
+/* Later versions of Latchwork must still read this text, because earlier versions have stored
+ * such texts in Kafka. */
 static void test_form_is_fixed(void **state) {
     (void)state;
     in[0] = (struct lw_range){1044, 1050}, in[1] = (struct lw_range){1400, 1401};
@@ -155,7 +158,7 @@ static void test_truncated_or_grown(void **state) {
     size_t len = lw_meta_encode(777, in, make_ranges(777, 25, 50), LW_META_MAX, "", text);
     struct lw_err err;
     for (size_t n = 1; n < len; n++) {
-        char *exact = malloc(n); /* a read past the end is seen by ASan */
+        char *exact = malloc(n); /* a buffer of exactly this length, so that ASan notices a read past the end */
         memcpy(exact, text, n);
         assert_int_equal(decode(777, exact, n, &err), -1);
         assert_true(err.text[0]);
@@ -201,7 +204,7 @@ static void test_impossible_content(void **state) {
         "AgYAAQ",           /* a second range that touches the first */
         "Ag",               /* a gap without a length */
         "AgYC",             /* a second gap without a length */
-        "AoA",              /* the varint goes on past the end */
+        "AoA",              /* the varint has no last byte */
         "Av___________wE",  /* length 2^64 - 1 */
         "Av7_________fw",   /* length 2^63 - 2: ends just past the largest offset */
         "gICAgICAgICAAQE",  /* gap 2^63: begins past the largest offset */
@@ -219,7 +222,8 @@ static void test_impossible_content(void **state) {
     }
 }
 
-/* Decodes random bytes with a correct checksum: the ranges are always sorted, disjoint and above the committed offset. */
+/* Decodes random bytes with a correct checksum. The ranges must always be sorted, disjoint and
+ * above the committed offset. */
 static void test_random_content(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 20000; seed++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the envelope: random messages survive a round trip, and every truncation and mutation is
- * handled. */
+/* Tests the envelope: random messages must survive a round trip, and every truncation and
+ * mutation must be handled. */
 #include "queue/envelope.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static unsigned seed;
 
 static unsigned below(unsigned n) { return (unsigned)rand_r(&seed) % n; }
 
-/* Returns random bytes of a random length, sometimes empty, sometimes null. */
+/* Returns random bytes of a random length. The bytes are sometimes empty, and sometimes null. */
 static struct lw_bytes some_bytes(char *pool, bool may_be_null) {
     if (may_be_null && below(5) == 0) return (struct lw_bytes){0};
     size_t n = below(4) == 0 ? 0 : below(40);
@@ -73,7 +73,8 @@ static void assert_equal(const struct lw_envelope *a, const struct lw_envelope *
     }
 }
 
-/* Decodes a copy in a buffer of exactly its length, so that the sanitizer sees a read past the end. */
+/* Decodes a copy in a buffer of exactly its length, so that the sanitizer notices a read past
+ * the end. */
 static int decode_copy(const char *p, size_t n, struct lw_buf *again) {
     char *copy = malloc(n ? n : 1);
     assert_non_null(copy);
@@ -123,8 +124,8 @@ static void test_every_truncation_is_refused(void **state) {
     }
 }
 
-/* A changed envelope that is still accepted encodes to the same bytes again, so each content has
- * only one form. */
+/* If a changed envelope is still accepted, encoding its content must give the same bytes again.
+ * So each content has only one form. */
 static void test_mutations(void **state) {
     (void)state;
     char pool[16][256];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the key rule with jansson: which texts are JSON, and which values they hold. */
+/* Compares the code for the key rule with jansson: which texts are JSON, and which values they
+ * hold. */
 #include "queue/key.h"
 
 #include <setjmp.h>
@@ -235,12 +236,13 @@ static void put_document(struct lw_buf *b, unsigned depth) {
     lw_buf_addf(b, "%s", spaces[below(6)]);
 }
 
-/* Returns true if only jansson has a reason to refuse the text: a number beyond its types, or a NUL in a name. */
+/* Returns true if only jansson has a reason to refuse the text: a number too large for jansson,
+ * or a NUL in a name. */
 static bool jansson_only(const json_error_t *e) {
     return json_error_code(e) == json_error_numeric_overflow || json_error_code(e) == json_error_null_byte_in_key;
 }
 
-/* Follows a pointer without escapes through jansson's document. */
+/* Returns the value to which a pointer without escapes leads in jansson's document, or NULL. */
 static json_t *walk(json_t *v, const char *pointer) {
     while (v && *pointer) {
         char step[64];
@@ -272,7 +274,8 @@ static bool agree(struct lw_bytes text, json_t *root, const char *pointer) {
     return same;
 }
 
-/* Compares with jansson on a copy of exactly the text's length, so that the sanitizer sees a read past the end. */
+/* Compares the results with jansson's, on a copy of exactly the text's length, so that the
+ * sanitizer notices a read past the end. */
 static int compare(struct lw_bytes text) {
     json_error_t e;
     if (text.n && !text.p[text.n - 1]) text.n--; /* a NUL behind the document is left out, because jansson would take it for the end */
@@ -327,7 +330,8 @@ static void test_damaged_documents_as_jansson(void **state) {
     assert_true(accepted > 500 && refused > 10000);
 }
 
-/* Tries every first byte, with second to fourth bytes at the edges of what UTF-8 allows. */
+/* Tries every first byte of a character, with second to fourth bytes at the edges of what UTF-8
+ * allows. */
 static void test_utf8_as_jansson(void **state) {
     (void)state;
     static const unsigned char edges[] = {0x22, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0};

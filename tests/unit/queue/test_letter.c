@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the headers that a dead letter adds. */
+/* Tests the headers that a dead letter gets in addition to those of its message. */
 #include "queue/letter.h"
 
 #include <setjmp.h>

@@ -38,8 +38,8 @@ static void test_whose_a_slot_is(void **state) {
     assert_int_equal(at(seen_by_a, 99), LW_SLOT_WHOLE);
     assert_int_equal(at(seen_by_a, 100), LW_SLOT_ELSEWHERE);
     assert_int_equal(at(seen_by_a, 7000), LW_SLOT_LEAVING);
-    assert_int_equal(at(seen_by_a, 7001), LW_SLOT_ELSEWHERE); /* this slot belongs to the node in another line */
-    assert_int_equal(at(seen_by_a, 7002), LW_SLOT_ELSEWHERE); /* the slot is on its way to this node, and not complete */
+    assert_int_equal(at(seen_by_a, 7001), LW_SLOT_ELSEWHERE); /* another line says that this slot belongs to another node */
+    assert_int_equal(at(seen_by_a, 7002), LW_SLOT_ELSEWHERE); /* the slot is moving to this node, and has not moved completely */
 }
 
 static void test_who_is_a_master(void **state) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares the offsets tracker with a simple model, which has one cell per offset and computes everything anew each time. */
+/* Compares the offsets tracker with a simple model, which has one cell per offset and computes
+ * everything anew each time. */
 #include "queue/offsets.h"
 
 #include <setjmp.h>
@@ -13,7 +14,7 @@ enum { SPAN = 300, BASE = 1000, ROUNDS = 3000, STEPS = 150 };
 
 struct model {
     enum lw_offset_state state[SPAN]; /* states of the delivered records; UNKNOWN: not delivered */
-    bool ahead[SPAN];                 /* for offsets from `next` on: known to be done */
+    bool ahead[SPAN];                 /* for offsets from `next` on: true if the record is known to be done */
     int next;
 };
 
@@ -51,8 +52,8 @@ static bool model_mark(struct model *m, int i, enum lw_offset_state s) {
     return true;
 }
 
-/* Returns the ranges that must be reported. A range continues from one DONE record to the next across offsets without a record. Ranges that
- * touch are one range. */
+/* Returns the ranges that the tracker must report. A range continues from one DONE record to the
+ * next across offsets without a record. Ranges that touch are one range. */
 static size_t model_finished(const struct model *m, struct lw_range *out) {
     bool in[SPAN + 1] = {false};
     int last_done = -1;
@@ -220,8 +221,8 @@ static void test_random_against_model(void **state) {
     }
 }
 
-/* Finishes records in random orders: the watermark is the lowest unfinished offset at each step, and the end of the span after the last
- * record. */
+/* Finishes records in random orders. At each step the watermark must be the lowest unfinished
+ * offset, and after the last record the end of the span. */
 static void test_random_orders(void **state) {
     (void)state;
     enum { N = 5000 };
@@ -266,7 +267,7 @@ static void test_states_never_go_down(void **state) {
     assert_false(lw_offsets_mark(t, 1, LW_OFF_WAITING));
     assert_int_equal(lw_offsets_waiting(t), 0);
     assert_int_equal(lw_offsets_watermark(t), 0);
-    assert_false(lw_offsets_mark(t, 2, LW_OFF_DONE)); /* a mark of a record that was not delivered is not kept */
+    assert_false(lw_offsets_mark(t, 2, LW_OFF_DONE)); /* a mark of a record that was not delivered must not be kept */
     assert_int_equal(lw_offsets_deliver(t, 2, (uint32_t)(2)), LW_OFF_UNKNOWN);
     lw_offsets_free(t);
 }
@@ -278,8 +279,8 @@ static bool mark_three_fn(void *ctx, int64_t offset, uint32_t tag) {
     return true;
 }
 
-/* The callback may mark records as done during the walk. The walk leaves out the marked ones that it has not reached, and visits all
- * others. */
+/* The callback may mark records as done during the walk. The walk must leave out the marked
+ * records that it has not reached, and visit all others. */
 static void test_each_may_mark(void **state) {
     (void)state;
     struct lw_offsets *t = lw_offsets_open(0);
@@ -290,8 +291,8 @@ static void test_each_may_mark(void **state) {
     lw_offsets_free(t);
 }
 
-/* A search examines a limited number of records, and the next call goes on behind them. Together the calls find each record of a state
- * once, across gaps of any size. */
+/* A search examines a limited number of records, and the next call continues behind them.
+ * Together the calls must find each record of a state once, across gaps of any size. */
 static void test_find_walks_all(void **state) {
     (void)state;
     for (size_t most = 1; most < 40; most += 3) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how the server's program is recognized from INFO. The texts are those of real servers. */
+/* Tests how a server's program, such as Redis or Valkey, is recognized from its reply to INFO.
+ * The texts are those of real servers. */
 #include "queue/server.h"
 
 #include <setjmp.h>
