@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of insert that every kind of store passes. A program includes this file once, and then defines the functions and words below for
- * its store; its list of tests begins with SHARED_CASES. */
+/* Tests of the handler `insert` that must pass with every kind of store. A program includes this
+ * file once, and then defines the functions and words below for its store; its list of tests
+ * begins with SHARED_CASES. */
 #ifndef LW_TESTS_SUPPORT_INSERT_CASES_H
 #define LW_TESTS_SUPPORT_INSERT_CASES_H
 
@@ -22,7 +23,8 @@ struct fx {
 
 /* --- what the program defines --------------------------------------------------------------------------------------------------- */
 
-/* Texts that differ between the stores. A reason is what the handler reports when the store refuses a row. */
+/* Texts that differ between the stores. A reason is what the handler reports when the store
+ * refuses a row. `strict` is a table whose columns have constraints. */
 struct words {
     const char *too_big;      /* part of the reason for the id 99999999999999999999 */
     const char *not_null;     /* part of the reason for a missing amount in `strict` */
@@ -35,26 +37,29 @@ static const struct words words;
 
 /* Sets x->store to a database in which nobody has written. */
 static void new_database(struct fx *x);
-/* Makes the table `orders` in the new database, if the store needs types for its columns. */
+/* If the store needs types for columns, makes the table `orders` in the new database. */
 static void make_orders(struct fx *x);
 static void drop_database(struct fx *x);
-/* Runs the query and returns the first column of its first row as text, or "" if it has no row. The text is valid until the next call. */
+/* Runs the query and returns the first column of its first row as text, or "" if the query finds
+ * no row. The text is valid until the next call. */
 static const char *ask(const struct fx *x, const char *sql);
 static void run_sql(const struct fx *x, const char *sql);
-/* Returns the number of identities in latchwork_seen and the offsets of the first few, as "2: 0 7". `where` limits the rows. */
+/* Returns how many identities latchwork_seen has, and the offsets of the first few, as "2: 0 7".
+ * `where` limits the rows. */
 static const char *seen(const struct fx *x, const char *where);
 /* Adds the offsets from 0 to words.many - 1 to the identities in latchwork_seen: to those of partitions 0 and 1 of topic t of the
  * application "app", and to those of partition 0 of the application "other". */
 static void add_seen(const struct fx *x);
 /* Adds two replays of message t/0/3 to the recorded identities: replay 1 of now, and replay 2 of long ago. */
 static void add_replays(const struct fx *x);
-/* Fails unless the database and Latchwork's tables are as they should be. */
+/* Fails the test unless the database and Latchwork's tables are consistent. */
 static void expect_sound(const struct fx *x);
 
 /* --- a handler ------------------------------------------------------------------------------------------------------------------ */
 
-/* Every second the cleaner deletes fences that are more than a day old. A fence is the time in µs, so the tests use fences of this
- * minute, which the cleaner leaves however long a test takes. */
+/* Every second the cleaner deletes fences that are more than a day old. A fence is the time in
+ * µs. So the tests use fences of this minute, which the cleaner leaves however long a test
+ * takes. */
 static uint64_t first_fence;
 static uint64_t recent(uint64_t n) { return first_fence + n; }
 static struct lw_job *live_job(struct fx_job *j, int64_t offset, const char *key, const char *payload) {
@@ -179,7 +184,7 @@ static void test_known_identity_comes_first(void **state) {
     open_fx(&x, ",\"on_conflict\":\"update\"");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
     assert_int_equal(put(&x, &j, 9, "a", "{\"id\":1,\"amount\":9}"), LW_DONE);
-    struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}"); /* the same message under a stale fence is still done */
+    struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}"); /* the same message under an outdated fence must still be done */
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     job->payload = lw_bytes_of("not JSON any more");
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
@@ -226,8 +231,8 @@ static void test_ended_leases_are_left_out(void **state) {
     close_fx(&x);
 }
 
-/* Two workers take turns with the same keys, for so many messages that stored fences are merged several times. Each worker must know the
- * fences that the other one wrote. */
+/* Two workers take turns with the same keys, for so many messages that stored fences are merged
+ * several times. Each worker must notice the fences that the other one wrote. */
 static void test_fences_of_others_are_seen(void **state) {
     (void)state;
     struct fx x;
@@ -248,7 +253,7 @@ static void test_fences_of_others_are_seen(void **state) {
         job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
         job->fence = recent((uint64_t)(999 + i));
         assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
-        for (int k = 0; k < 7; k++) { /* older fences are refused for every key, in merged rows and in others */
+        for (int k = 0; k < 7; k++) { /* older fences must be refused for every key, in merged rows and in others */
             snprintf(key, sizeof key, "k%d", k);
             job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
             job->fence = recent((uint64_t)(1000 + i - 7));
@@ -261,7 +266,7 @@ static void test_fences_of_others_are_seen(void **state) {
     close_handler(&y);
     close_handler(&x);
     open_at(&x, "");
-    struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}"); /* a new process reads the fences of all keys */
+    struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}"); /* a new process must read the fences of all keys */
     job->fence = recent(1390);
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
     close_fx(&x);
@@ -271,7 +276,7 @@ static void test_fences_of_others_are_seen(void **state) {
 
 enum { ROWS = 2000, BATCH = 50 };
 
-/* Inserts the same ROWS messages as every other process does, in batches. */
+/* Inserts, in batches, the same ROWS messages that every other process inserts. */
 static void insert_all(struct fx *x, uint64_t fence) {
     open_at(x, "");
     static struct fx_job j[BATCH];
@@ -346,8 +351,9 @@ static void test_kill_9_in_the_middle(void **state) {
 
 /* --- clean-up and configuration ------------------------------------------------------------------------------------------------- */
 
-/* When everything in a partition is done and committed, insert deletes the identities of the partition's messages. So the messages of a
- * topic that is created again are not taken for messages already seen. */
+/* When everything in a partition is done and committed, `insert` deletes the identities of the
+ * partition's messages. So the messages of a topic that is created again are not taken for
+ * messages already seen. */
 static void test_passed_to_the_end_leaves_nothing(void **state) {
     (void)state;
     struct fx x;
@@ -378,7 +384,7 @@ static void test_passed_identities_are_cleaned(void **state) {
     open_at(&x, "");
     add_replays(&x);
     lw_handler_insert.passed(x.h, "t", 0, first);
-    lw_handler_insert.passed(x.h, "t", 0, first - left); /* a lower watermark changes nothing */
+    lw_handler_insert.passed(x.h, "t", 0, first - left); /* a lower watermark must change nothing */
     seen_from(want, left, first);
     wait_for(strcmp(seen(&x, "WHERE app = 'app' AND partition = 0"), want) == 0);
     seen_from(want, 2 * words.many, 0);

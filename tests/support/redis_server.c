@@ -16,7 +16,7 @@ enum { FIXED_ARGS = 14, EXTRA_ARGS_MAX = 60, READY_TRIES = 2000, READY_PAUSE_MS 
 
 struct lw_test_redis {
     char dir[LW_TEST_DIR];
-    char path[LW_TEST_DIR + 8]; /* short enough for a socket's address, which has 108 bytes */
+    char path[LW_TEST_DIR + 8]; /* short enough for the address of a unix socket, which has 108 bytes */
     char *extra[EXTRA_ARGS_MAX + 1];
     pid_t pid;
 };
@@ -43,7 +43,7 @@ static bool answers(const char *path) {
     bool ok = false;
     if (c && !c->err && redisSetTimeout(c, wait) == REDIS_OK) {
         redisReply *reply = redisCommand(c, "PING");
-        ok = reply && reply->type == REDIS_REPLY_STATUS; /* LOADING is an error reply, after which the loop keeps waiting */
+        ok = reply && reply->type == REDIS_REPLY_STATUS; /* LOADING is an error reply; after it the loop continues to wait */
         if (reply) freeReplyObject(reply);
     }
     if (c) redisFree(c);
@@ -134,7 +134,7 @@ bool lw_test_redis_flush(struct lw_test_redis *r) {
 
 void lw_test_redis_kill(struct lw_test_redis *r) {
     if (r->pid <= 0) return;
-    kill(r->pid, SIGKILL); /* SIGKILL, because it also ends a stopped server */
+    kill(r->pid, SIGKILL); /* SIGKILL, because it also ends a server that SIGSTOP has stopped */
     while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR) {}
     r->pid = -1;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A private redis-server for one test: on a unix socket in a temporary folder of its own, never on a TCP port.
+/* A private redis-server for one test: on a unix socket in a temporary folder of its own, never
+ * on a TCP port.
  *
- * Start it, ask for its path or connect to it as often as needed, perhaps kill, restart or flush it, and stop it; that also
- * removes the folder. A server dies with the thread that started it (PR_SET_PDEATHSIG), so that a test which crashes leaves
- * none behind. Nothing is saved unless the test asks for it (SAVE, or arguments such as "--appendonly", "yes"). Every wait is
- * bounded. */
+ * Start a server, ask for its path or connect to it as often as needed, perhaps kill, restart or
+ * flush it, and stop it; the stop also removes the folder. A server dies with the thread that
+ * started it (PR_SET_PDEATHSIG), so that a test which crashes leaves no server behind. Nothing
+ * is saved unless the test asks for it (SAVE, or arguments such as "--appendonly", "yes"). Every
+ * wait is bounded. */
 #ifndef LW_TEST_REDIS_SERVER_H
 #define LW_TEST_REDIS_SERVER_H
 
@@ -19,28 +21,30 @@ struct lw_test_redis;
  */
 const char *lw_test_redis_program(void);
 
-/* Starts a server, and returns when it answers PING. extra_args: at most 60 more arguments for redis-server, ended by NULL, or
- * NULL; they are copied, and a restart uses them again. Returns NULL, with the reason and the server's log on stderr, if it does
- * not answer within 10 s. */
+/* Starts a server, and returns when the server answers PING. extra_args: at most 60 more
+ * arguments for redis-server, ended by NULL, or NULL. The arguments are copied, and a restart
+ * uses them again. If the server does not answer within 10 s, returns NULL, with the reason and
+ * the server's log on stderr. */
 struct lw_test_redis *lw_test_redis_start(const char *const *extra_args);
 
-/* Return the path of the socket, and that of the folder that holds the socket, dump.rdb and other files. Both texts are valid until the
- * server is stopped. */
+/* lw_test_redis_path() returns the path of the socket, lw_test_redis_dir() that of the folder
+ * that holds the socket, dump.rdb and other files. Both texts are valid until the server is
+ * stopped. */
 const char *lw_test_redis_path(const struct lw_test_redis *r);
 const char *lw_test_redis_dir(const struct lw_test_redis *r);
-/* Returns the server's process id, which changes at a restart; -1 while it is down. */
+/* Returns the server's process id, or -1 while the server is down. A restart changes the id. */
 pid_t lw_test_redis_pid(const struct lw_test_redis *r);
 
-/* Opens a connection with a timeout of 10 s per command, which the caller frees. Returns NULL with the
- * reason on stderr. */
+/* Opens a connection with a timeout of 10 s per command. The caller frees the connection.
+ * Returns NULL, with the reason on stderr, if the connection fails. */
 redisContext *lw_test_redis_connect(const struct lw_test_redis *r);
 
-/* Runs FLUSHALL. Returns false, with the reason on stderr, if the server refuses. */
+/* Runs FLUSHALL. Returns false, with the reason on stderr, if the server refuses the command. */
 bool lw_test_redis_flush(struct lw_test_redis *r);
 /* Kills the server with kill -9 and reaps it. */
 void lw_test_redis_kill(struct lw_test_redis *r);
-/* Kills the server with kill -9 if it is up, then starts it in the same folder with the same arguments. It loads only what it had
- * saved. Returns false if it does not start. */
+/* Kills the server with kill -9 if it is up, then starts it in the same folder with the same
+ * arguments. The server loads only what it had saved. Returns false if it does not start. */
 bool lw_test_redis_restart(struct lw_test_redis *r);
 /* Ends the server, removes the folder, and frees r. Ignores NULL. */
 void lw_test_redis_stop(struct lw_test_redis *r);

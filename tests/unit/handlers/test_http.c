@@ -8,7 +8,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-/* The server has one thread per connection. It notes each connection, request and broken transfer in files. */
+/* A server with one thread per connection. It notes each connection, request and broken transfer
+ * in files. */
 static const char script[] =
     "import sys, json, os, time\n"
     "from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer\n"
@@ -96,7 +97,8 @@ static void stop_server(void) {
     waitpid(server.pid, NULL, 0);
 }
 
-/* `more`: further keys of the section, each after a comma. */
+/* Starts the server and opens the handler. `more` has further keys for the configuration
+ * section, each after a comma. */
 static void open_fx(struct fx *x, int in_flight, const char *more) {
     make_folder(x);
     server.port = 0;
@@ -148,7 +150,8 @@ static void test_outcomes(void **state) {
     close_fx(&x);
 }
 
-/* A message whose answer is not complete, or too long, is tried again, and the handler goes on. */
+/* If an answer is incomplete or too long, the message must be tried again, and the handler must
+ * keep working. */
 static void test_malformed_answers(void **state) {
     (void)state;
     struct fx x;
@@ -186,7 +189,7 @@ static void test_as_many_as_in_flight(void **state) {
     close_fx(&x);
 }
 
-/* Messages of one key run one after the other, up to the first that is not done. */
+/* Messages of one key must run one after the other, up to the first that is not done. */
 static void test_followers(void **state) {
     (void)state;
     struct fx x;
@@ -210,7 +213,8 @@ static void submit_chain(struct fx *x, const char *const *payloads, int n) {
     lw_feed_submit(x->feed, &first, 1);
 }
 
-/* A batch that is refused as a whole is sent again one by one: only the bad message is dead. */
+/* If a batch is refused as a whole, its messages must be sent again one by one, and only the bad
+ * message must be dead. */
 static void test_batches(void **state) {
     (void)state;
     struct fx x;
@@ -272,7 +276,7 @@ static void test_timeout(void **state) {
     close_fx(&x);
 }
 
-/* A job whose lease is over is not sent. */
+/* A job whose lease is over must not be sent. */
 static void test_no_late_start(void **state) {
     (void)state;
     struct fx x;
@@ -304,8 +308,9 @@ static void test_stop_with_requests_under_way(void **state) {
 
 static enum lw_health health(struct fx *x, char *why, size_t size) { return lw_handler_http.health(x->h, why, size); }
 
-/* While nothing listens, the first two messages count an attempt, and all others are given back without one. A message that is answered
- * closes the breaker. */
+/* While nothing listens, an attempt must be counted for the first two messages, and all others
+ * must be given back without an attempt. A message that is answered must close the circuit
+ * breaker. */
 static void test_service_down(void **state) {
     (void)state;
     struct fx x;
@@ -328,7 +333,7 @@ static void test_service_down(void **state) {
     assert_contains(why, "Connection refused");
     assert_int_equal(atomic_load(&x.counts.openings), 1);
     wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
-    assert_int_equal(run(&x, 1, "ok"), LW_BACK); /* the breaker is half open, and the one request that it lets through fails */
+    assert_int_equal(run(&x, 1, "ok"), LW_BACK); /* the breaker is half open, and the only request that it lets through fails */
     assert_true(x.j[1].job.wait_ms > BREAKER_PAUSE_MS);
     assert_int_equal(health(&x, NULL, 0), LW_UNABLE);
     start_server(&x);
@@ -339,7 +344,8 @@ static void test_service_down(void **state) {
     close_fx(&x);
 }
 
-/* While the breaker is half open, one request at a time is under way, however many jobs there are. */
+/* While the circuit breaker is half open, one request at a time may be under way, however many
+ * jobs there are. */
 static void test_one_at_a_time_on_trial(void **state) {
     (void)state;
     struct fx x;

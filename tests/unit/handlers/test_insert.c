@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests insert with real SQLite files: one writer, several processes, kill -9 in the middle, a full disk. */
+/* Tests the handler `insert` with real SQLite files: one writer, several processes, kill -9 in
+ * the middle, a full disk. */
 #include "tests/support/insert_cases.h"
 
 #include "handlers/insert/sqlite/sqlite.h"
@@ -113,10 +114,10 @@ static void test_values(void **state) {
     assert_string_equal(ask(&x, "SELECT hex(id) || '|' || amount || '|' || ifnull(extra, 'null') FROM orders WHERE typeof(id) = 'text'"),
                         "620063|1|null");
     assert_int_equal(put(&x, &j, 3, "c", "{\"id\":\"1\"}"), LW_DONE);
-    assert_int_equal(put(&x, &j, 4, "d", "{\"id\":1}"), LW_DONE); /* the number 1 is not the text "1": columns have no type */
+    assert_int_equal(put(&x, &j, 4, "d", "{\"id\":1}"), LW_DONE); /* the number 1 is not the text "1", because columns have no type here */
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "4");
     const char *escaped = "{ \"id\" : \"\\u00e4b\", \"amount\":\"c\\n\\/\", \"a\\/b\":[0, {\"k\" : 1, \"k\" : [ 2.50, \"\\u0061\" ]}] }";
-    assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE); /* escapes stand in names and in values */
+    assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE); /* the names and the values contain escapes */
     assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id = 'äb'"), "äb|c\n/|{\"k\":[2.5,\"a\"]}");
     assert_int_equal(put(&x, &j, 6, "f", "{\"id\":-9223372036854775808,\"amount\":1e-3,\"a/b\":[0,false]}"), LW_DONE);
     assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id < 0"), "-9223372036854775808|0.001|0");
@@ -148,7 +149,7 @@ static void test_duplicates_in_one_batch_share_a_fate(void **state) {
     close_fx(&x);
 }
 
-/* The fence of a transaction that was rolled back does not count as written. */
+/* After a transaction was rolled back, its fence must not count as written. */
 static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     (void)state;
     struct fx x;
@@ -165,7 +166,8 @@ static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     close_fx(&x);
 }
 
-/* The lease ends between the first row and the commit, because a trigger's function cancels it. */
+/* The lease ends between the first row and the commit, because the function of a trigger cancels
+ * the lease. */
 static struct lw_job_lease *to_cancel;
 static void cancel_it(sqlite3_context *ctx, int n, sqlite3_value **v) {
     (void)n, (void)v;
