@@ -72,7 +72,7 @@ static inline bool start_cluster_node(int i, const char *const *more) {
     return true;
 }
 
-/* Waits until each live node of the first n says that the cluster is ok and knows all of them. */
+/* Waits until each live node of the first n says that the cluster is ok and knows all n nodes. */
 static inline void wait_ok(int n) {
     char known[40];
     snprintf(known, sizeof known, "cluster_known_nodes:%d", n);
@@ -87,7 +87,7 @@ static inline void wait_ok(int n) {
     }
 }
 
-/* Starts three masters, and a replica of each if `replicas`. */
+/* Starts three masters and, if `replicas` is true, a replica of each master. */
 static inline bool start_masters(bool replicas, const char *const *more) {
     int n = replicas ? NODES : MASTERS;
     for (int i = 0; i < n; i++)
@@ -112,7 +112,7 @@ static inline void stop_nodes(void) {
     }
 }
 
-/* Returns the slot of a lock of the library. */
+/* Returns the slot to which the key of a lock of the library belongs. */
 static inline int slot_of(const char *name) {
     char key[256];
     return lw_slot(key, (size_t)snprintf(key, sizeof key, "lwl:{%s}:lock", name));
@@ -141,7 +141,7 @@ static inline void begin_move(int slot, int from, int to) {
     assert_string_equal(say(from, "CLUSTER SETSLOT %d MIGRATING %s", slot, id[to]), "OK");
 }
 
-/* Moves all keys of the slot, one by one. Returns how many. */
+/* Moves all keys of the slot, one by one. Returns the number of keys moved. */
 static inline int move_keys(int slot, int from, int to) {
     int moved = 0;
     redisContext *c = lw_test_redis_connect(node[from]);

@@ -96,7 +96,7 @@ static inline int setup(void **state) {
     return 0;
 }
 
-/* node_ms is generous, for a busy machine. A server that must be slow in a test is frozen instead. */
+/* node_ms is long enough for a busy machine. A test that needs a slow server freezes a server instead. */
 #define QUICK LATCHWORK_REDLOCK_INIT, .node_ms = 300, .retry_min_ms = 5, .retry_max_ms = 30, .restart_ms = -1
 static inline struct latchwork_redlock *open_urls(const char *const *which, size_t n, int64_t restart_ms) {
     struct latchwork_redlock_options o = {QUICK};
@@ -114,9 +114,10 @@ static inline struct latchwork_lock *open_red(struct latchwork_redlock *r, int64
 }
 
 #define KEY "lwl:{a}:lock"
-enum { MAJORITY = NODES / 2 + 1, COMES_MS = 10000 }; /* COMES_MS: maximum wait; shorter than the TTL of a lock that must be released */
+/* COMES_MS: maximum wait, which is shorter than the TTL of a lock that must be released */
+enum { MAJORITY = NODES / 2 + 1, COMES_MS = 10000 };
 
-/* Returns the number of running servers on which the key has the token. */
+/* Returns on how many of the running servers the key has the token. */
 static inline int holding_key(const char *key, const char *token) {
     int n = 0;
     for (int i = 0; i < NODES; i++)

@@ -46,7 +46,7 @@ static inline int flush(void **state) {
     return lw_test_redis_flush(server) ? 0 : -1;
 }
 
-/* Sends a command and returns its answer as text: nil, a number or a string. */
+/* Sends a command and returns its answer, which is nil, a number or a string, as text. */
 __attribute__((format(printf, 1, 2))) static inline const char *redis_says(const char *fmt, ...) {
     static char text[16384];
     va_list ap;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A proxy in front of Redis that cuts a connection instead of passing on a reply: the command has run, and its answer is lost.
+/* This proxy in front of Redis cuts a connection instead of passing on a reply: the command has run, and its answer is lost.
  *
- * One thread relays whole reads between unix sockets. After lw_proxy_lose(n) the n-th reply from then on is lost (1: the next). */
+ * One thread relays whole reads between unix sockets. After lw_proxy_lose(n) the n-th reply from then on is lost; with n = 1 the next reply
+ * is lost. */
 #ifndef LW_TEST_LOCK_PROXY_H
 #define LW_TEST_LOCK_PROXY_H
 
@@ -22,7 +23,7 @@ struct lw_proxy {
     int listen_fd;
     pthread_t thread;
     atomic_bool stop;
-    atomic_int lose; /* number of replies up to the one that is lost; 0: none */
+    atomic_int lose; /* number of the reply that is lost, counted from the next one; 0: no reply is lost */
     int n, client[LW_PROXY_MAX], server[LW_PROXY_MAX];
 };
 
@@ -47,7 +48,7 @@ static inline void lw_proxy_close_pair(struct lw_proxy *p, int i) {
     p->server[i] = p->server[p->n];
 }
 
-/* Passes on one read. Returns false if both connections must be closed. */
+/* Passes on what one read has returned. Returns false if both connections must be closed. */
 static inline bool lw_proxy_relay(struct lw_proxy *p, int from, int to, bool is_reply) {
     char bytes[65536];
     ssize_t n = recv(from, bytes, sizeof bytes, 0);

@@ -43,7 +43,7 @@ static void mutex_excludes_and_names_its_holder(void **state) {
     latchwork_lock_close(l);
 }
 
-/* A hold whose lock was broken, expired or wiped is lost, and calls with it do not change the new holder's lock. */
+/* A hold whose lock was broken, expired or wiped is lost. Calls with such a hold do not change the new holder's lock. */
 static void every_kind_knows_when_it_is_not_its_own(void **state) {
     (void)state;
     for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
@@ -186,7 +186,7 @@ static void plain_is_what_other_clients_write(void **state) {
         assert_ok(latchwork_hold_release(h, &error));
         assert_string_equal(redis_says("SET shop:lock foreign NX PX 60"), "OK");
         assert_taken(l);
-        h = take(l, 5000); /* nobody announces the release, so the waiter looks by itself */
+        h = take(l, 5000); /* nobody announces the release, so the waiter must look at the lock by itself */
         assert_ok(latchwork_hold_renew(h, 20000, &error));
         assert_true(redis_number("PTTL shop:lock") > 15000);
         redis_says("SET shop:lock foreign PX 1000");
@@ -221,7 +221,7 @@ static void custom_names_and_the_hint(void **state) {
         assert_ok(latchwork_hold_release(take(l, 0), &error));
         assert_string_equal(redis_says("LRANGE lw:{o.0}:ready 0 -1"), "");
         assert_string_equal(redis_says("LPOP lw:{o.0}:ready"), "k");
-        assert_string_equal(redis_says("DBSIZE"), "2"); /* two keys are left: the fence and the zset of lanes */
+        assert_string_equal(redis_says("DBSIZE"), "2"); /* two keys are left in Redis: the fence and the zset of lanes */
         latchwork_lock_close(l);
         latchwork_client_close(c);
         lw_test_redis_flush(server);
@@ -258,7 +258,8 @@ static void without_scripts(void **state) {
     struct latchwork_lock *l = open_lock(c, "a", &o);
     struct latchwork_hold *h = take(l, 0), *other;
     assert_string_equal(redis_says("GET lwl:{a}:lock"), latchwork_hold_token(h));
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2500, &other, &error)); /* the lease of 1 s was renewed meanwhile */
+    /* the lease of 1 s was renewed while the other client waited */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2500, &other, &error));
     assert_ok(latchwork_hold_check(h, &error));
     uint64_t fence = latchwork_hold_fence(h);
     assert_ok(latchwork_hold_release(h, &error));
@@ -275,7 +276,8 @@ static void without_scripts(void **state) {
     latchwork_client_close(c);
 }
 
-/* The automatic renewals of 200 ms come before, during and after each renewal by hand. None of them may shorten its lease of 8 s. */
+/* Automatic renewals of 200 ms come before, during and after each renewal by hand. No automatic renewal may shorten the lease of 8 s that
+ * the renewal by hand gave. */
 static void a_lease_extended_by_hand_is_not_shortened(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
@@ -283,7 +285,7 @@ static void a_lease_extended_by_hand_is_not_shortened(void **state) {
     struct latchwork_lock *l = open_lock(c, "a", &o);
     for (int i = 0; i < 200; i++) {
         struct latchwork_hold *h = take(l, 0);
-        if (i % 2) lw_sleep_ms(195 + i % 10); /* the first automatic renewal is under way */
+        if (i % 2) lw_sleep_ms(195 + i % 10); /* the first automatic renewal is under way at this moment */
         int64_t before_ms = lw_boot_ms();
         assert_ok(latchwork_hold_renew(h, 8000, &error));
         int64_t spent_ms = lw_boot_ms() - before_ms;
@@ -383,7 +385,7 @@ static void wrong_calls_say_so(void **state) {
     latchwork_client_close(c);
 }
 
-/* Checks which code and which advice the caller gets for each error reply of Redis. */
+/* Checks which error code and which advice the caller gets for each error reply of Redis. */
 static void error_replies_have_a_meaning(void **state) {
     (void)state;
     static const struct {
@@ -409,7 +411,7 @@ static void error_replies_have_a_meaning(void **state) {
     }
 }
 
-/* Valkey from 9.1 on has Lua in a module, which can be unloaded. On any other server Lua stays, and the lock is taken. */
+/* In Valkey from version 9.1 on, Lua is a module that can be unloaded. On any other server Lua stays, and the lock is taken. */
 static void a_server_without_lua(void **state) {
     (void)state;
     struct lw_test_redis *own = lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
@@ -492,8 +494,8 @@ static void an_interrupted_client_waits_no_more(void **state) {
     latchwork_client_close(c);
 }
 
-/* Calls every public function with each of its pointers NULL: the function returns an error that says so, or does nothing, and never
- * crashes. Functions that only ask about a hold treat NULL as a lost hold. */
+/* Calls every public function several times, each time with another of its pointers NULL: the function returns an error that says so, or
+ * does nothing, and never crashes. Functions that only ask about a hold treat NULL as a lost hold. */
 static int seen_none(void *ctx, const struct latchwork_lock_info *info) {
     (void)ctx, (void)info;
     return 0;
@@ -571,7 +573,7 @@ static void null_locks_and_holds(void **state) {
     latchwork_lock_close(mutex), latchwork_lock_close(again), latchwork_client_close(c);
 }
 
-/* The list skips a key of another type under a lock's name, and goes on with the locks behind it. */
+/* A key under a lock's name has another type: the list skips this key, and goes on with the locks behind it. */
 static int count_seen(void *ctx, const struct latchwork_lock_info *info) {
     (void)info;
     ++*(int *)ctx;
@@ -590,7 +592,7 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
         h[i] = take(l[i], 0);
     }
     for (size_t i = 0; i < 4; i++) redis_says("LPUSH lwl:{foreign}:%s x", foreign[i]);
-    redis_says("LPUSH lwl:{mine0}:wait x"); /* a list instead of the zset of waiters, so they cannot be counted */
+    redis_says("LPUSH lwl:{mine0}:wait x"); /* the key of the waiters is a list instead of a zset, so the waiters cannot be counted */
     int n = 0;
     assert_ok(latchwork_lock_list(c, NULL, 0, count_seen, &n, &error));
     assert_true(n >= 7);
@@ -651,7 +653,7 @@ static void *look_always(void *arg) {
     return NULL;
 }
 
-/* If renewals of 60 s and of 20 s overlap, the hold's deadline is never later than the lease in Redis, whichever of them came last. */
+/* If renewals of 60 s and of 20 s overlap, the hold's deadline is never later than the lease in Redis, whichever renewal came last. */
 static void one_hold_in_many_threads(void **state) {
     (void)state;
     struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_KIND_MUTEX, 20000);

@@ -2,8 +2,9 @@
 /* Tests what happens if memory runs out: the n-th allocation fails, for every n, during the life of a client, of each kind of lock, of
  * Redlock, and of clients of a cluster and of Sentinels.
  *
- * For each n there are two runs: in one only the n-th allocation fails, in the other also all later ones. No run may crash, leak a block,
- * or end in an error other than MEMORY. The program is linked with a static hiredis and --wrap, so that hiredis' allocations fail as well.
+ * For each n there are two runs: in one run only the n-th allocation fails, in the other run all later allocations fail, too. No run may
+ * crash, leak a block, or end in an error other than MEMORY. The program is linked with a static hiredis and --wrap, so that hiredis'
+ * allocations fail as well.
  */
 #include "fixture.h"
 #include "tests/support/server_process.h"
@@ -25,8 +26,9 @@ char *__wrap_strndup(const char *s, size_t n);
 void __wrap_free(void *p);
 
 static atomic_bool armed;
-static atomic_long asked, failed, blocks; /* allocations since the run began: all, those that failed, those not freed yet */
-static long first, last;                  /* numbers of the first and the last allocation that fail */
+/* numbers of allocations since the run began: of all, of those that failed, and of those not freed yet */
+static atomic_long asked, failed, blocks;
+static long first, last; /* numbers of the first and the last allocation that fail */
 
 static bool fails(void) {
     if (!atomic_load(&armed)) return false;
@@ -62,7 +64,7 @@ char *__wrap_strdup(const char *s) { return __wrap_strndup(s, strlen(s)); }
 
 /* --- what a call may say ---------------------------------------------------------------------------------------------------------- */
 
-static char wrong[1024]; /* the first thing that went wrong, printed when allocations work again */
+static char wrong[1024]; /* the first thing that went wrong, which is printed when allocations work again */
 
 static void complain(const char *what, int code, const char *text) {
     if (!wrong[0])
@@ -70,7 +72,7 @@ static void complain(const char *what, int code, const char *text) {
                  last);
 }
 
-/* Checks a result: it must be OK, or MEMORY if an allocation has failed. Returns true if it is OK. */
+/* Checks a result: it must be OK, or MEMORY if an allocation has failed. Returns true if the result is OK. */
 static bool is_good(const char *what, enum latchwork_result result, const struct latchwork_error *e) {
     if (result == LATCHWORK_LOCK_OK) return true;
     bool memory = atomic_load(&failed) && result == LATCHWORK_LOCK_ERROR && e->code == LATCHWORK_E_MEMORY;
@@ -81,8 +83,8 @@ static void *opened(const char *what, void *object, const struct latchwork_error
     is_good(what, object ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_ERROR, e);
     return object;
 }
-/* Checks the result of a release. If an allocation has failed, it may be UNKNOWN, because a release that is sent twice may find nothing the
- * second time. */
+/* Checks the result of a release. If an allocation has failed, the result may be UNKNOWN, because a release that is sent twice may find
+ * nothing the second time. */
 static void is_gone(const char *what, enum latchwork_result result, const struct latchwork_error *e) {
     if (!atomic_load(&failed) || result == LATCHWORK_LOCK_ERROR || e->code != LATCHWORK_E_UNKNOWN) is_good(what, result, e);
 }
@@ -183,7 +185,7 @@ static void hold_forty(void) {
 }
 
 /* Uses a row lock whose middle row another client holds for a while. Meanwhile the acquire waits for that row and renews the rows that it
- * has. */
+ * has already. */
 static void live_with_rows(void) {
     struct latchwork_error e = {0};
     const struct latchwork_row rows[] = {{"t", "1"}, {"t", "2"}, {"t", "3"}};
@@ -251,7 +253,7 @@ static void live_with_redlock(void) {
     latchwork_redlock_close(redlock);
 }
 
-/* A cluster of one node, which has all slots. A second client holds the lock for a while, so that the client under test waits for it. */
+/* This cluster has one node, which has all slots. A second client holds the lock for a while, so that the client under test has to wait. */
 static struct lw_test_redis *cluster;
 static int cluster_port;
 
@@ -296,7 +298,7 @@ static void live_behind_sentinels(void) {
 /* --- every n ---------------------------------------------------------------------------------------------------------------------- */
 
 struct life {
-    void (*before)(void); /* sets up Redis; may be NULL */
+    void (*before)(void); /* prepares Redis for the test; may be NULL */
     void (*live)(void);
 };
 

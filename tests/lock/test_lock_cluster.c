@@ -18,11 +18,11 @@ static int clean(void **state) {
     (void)state;
     for (int i = 0; i < NODES; i++)
         if (alive(i) && owner_of(0) >= 0)
-            say(i, "FLUSHALL"); /* a replica refuses this command, and deletes its data when its master does */
+            say(i, "FLUSHALL"); /* only a master accepts this command; a replica deletes its data when its master does */
     return 0;
 }
 
-/* Moves the slot of a lock to the next of the masters that are up. Pauses for first_ms before the keys move, and for last_ms before the new
+/* Moves the slot of a lock to the next running master. Pauses for first_ms before the keys move, and for last_ms before the new
  * master becomes the owner. */
 static void move_slowly(int slot, int first_ms, int last_ms) {
     int from = owner_of(slot), to = (from + 1) % MASTERS;
@@ -209,7 +209,7 @@ static void a_crowd(void **state) {
 
 /* --- waiting -------------------------------------------------------------------------------------------------------------------------- */
 
-/* A thread that waits for a lock, on a client of its own. */
+/* Describes a thread that waits for a lock, with a client of its own. */
 struct waiter {
     struct latchwork_client *client;
     struct latchwork_lock *lock;
@@ -253,13 +253,13 @@ static bool has_channel(int i) {
 
 static void wait_for_channel(int i, bool wanted) {
     for (int64_t until = lw_boot_ms() + LIMIT_MS; has_channel(i) != wanted; lw_sleep_ms(5)) assert_true(lw_boot_ms() < until);
-    lw_sleep_ms(wanted ? 100 : 0); /* the waiter attempts once more, by which Redis learns whom to tell */
+    lw_sleep_ms(wanted ? 100 : 0); /* the waiter attempts once more; by this attempt, Redis learns whom to tell of the release */
 }
 
-/* Each of these limits is less than the time after which a waiter looks by itself. */
+/* Each of these limits is shorter than the time after which a waiter looks at the lock by itself. */
 enum { SOON_MS = 2500, SOON_QUEUE_MS = 700 };
 
-/* The release of a lock wakes the waiter by a message in the lock's slot. */
+/* Checks that the release of a lock wakes the waiter by a message in the lock's slot. */
 static void wakes(enum latchwork_kind kind, const char *name, const struct latchwork_client_options *o) {
     struct latchwork_client *c = open_cluster(o);
     struct latchwork_lock *l = open_kind(c, name, kind, 20000);
@@ -300,7 +300,7 @@ static void a_subscription_ends_with_its_line(void **state) {
     latchwork_client_close(c);
 }
 
-/* A waiter whose user has no right to sharded channels is woken through a plain channel, whose messages go to all nodes of the cluster. */
+/* A user has no right to sharded channels. Its waiter is woken through a plain channel, whose messages go to all nodes of the cluster. */
 static void a_user_without_sharded_channels(void **state) {
     (void)state;
     for (int i = 0; i < NODES; i++) say(i, "ACL SETUSER plain on >secret ~* &* +@all -ssubscribe");
@@ -330,7 +330,7 @@ static struct latchwork_lock *renewed(struct latchwork_client *c, const char *na
     return open_lock(c, name, &o);
 }
 
-/* A hold survives three moves of its slot, although each move takes longer than a hold may go without renewal. */
+/* A hold survives three moves of its slot, although each move takes longer than the time for which a hold may go without renewal. */
 static void held_while_its_slot_moves(void **state) {
     (void)state;
     struct latchwork_client *c = open_cluster(NULL);
@@ -347,7 +347,7 @@ static void held_while_its_slot_moves(void **state) {
     latchwork_client_close(c);
 }
 
-/* While a client waits for a lock, the slot of the lock moves to another node. The release at that node wakes the waiter. */
+/* While a client waits for a lock, the slot of the lock moves to another node. The release at the new node wakes the waiter. */
 static void waited_for_while_its_slot_moves(void **state) {
     (void)state;
     const char *name = "moved";
@@ -363,7 +363,8 @@ static void waited_for_while_its_slot_moves(void **state) {
         move_slowly(slot_of(name), 50, 50);
         int64_t moved_ms = lw_boot_ms();
         wait_for_channel(owner_of(slot_of(name)), true);
-        assert_true(lw_boot_ms() - moved_ms < SOON_MS); /* the old node said that the subscription has ended */
+        /* the waiter was fast, because the old node told it that the subscription had ended */
+        assert_true(lw_boot_ms() - moved_ms < SOON_MS);
         wait_for_channel(from, false);
     }
     lw_sleep_ms(200);
@@ -486,7 +487,7 @@ static void its_master_is_killed(void **state) {
     assert_false(latchwork_hold_lost(kept));
     assert_ok(latchwork_hold_check(kept, &error));
     assert_ok(latchwork_hold_release(kept, &error));
-    latchwork_hold_release(struck, &error); /* whether this hold was lost or not, the next one has a larger fence */
+    latchwork_hold_release(struck, &error); /* this hold may have been lost or not, but the next hold has a larger fence */
     struck = take(same, 5000);
     assert_true(latchwork_hold_fence(struck) > struck_fence);
     assert_ok(latchwork_hold_release(struck, &error));

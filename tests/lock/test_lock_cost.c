@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts exactly what a lock costs Redis: commands that are sent, and commands inside of scripts. Each command sent is a round trip. Each
- * command inside takes about a microsecond of the one thread that all clients share. */
+/* Counts exactly what a lock costs Redis: commands that clients send, and commands that scripts execute. Each command sent is a round trip.
+ * Each command of a script takes about a microsecond of the one thread that all clients share. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
 
 struct cost {
-    int64_t evalsha, eval, publish, other; /* other: all commands inside of scripts except PUBLISH */
+    int64_t evalsha, eval, publish, other; /* other: all commands that scripts execute, except PUBLISH */
 };
 
 static struct cost cost(void) {
@@ -48,7 +48,7 @@ static void an_uncontended_pair(void **state) {
     static const struct {
         enum latchwork_kind kind;
         const char *name;
-        int inside; /* number of commands inside of the scripts, for acquire + release */
+        int inside; /* number of commands that the scripts of acquire and release execute */
     } kinds[] = {
         {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},         /* acquire: TIME GET SET SET; release: GET DEL ZPOPMIN */
         {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3}, /* the same commands as for a mutex */
@@ -60,7 +60,7 @@ static void an_uncontended_pair(void **state) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         lw_test_redis_flush(server);
         struct latchwork_lock *l = open_kind(c, "a", kinds[i].kind, 10000);
-        assert_ok(latchwork_hold_release(take(l, 0), &error)); /* this loads the scripts */
+        assert_ok(latchwork_hold_release(take(l, 0), &error)); /* this acquire and release load the scripts */
         cost();
         for (int n = 0; n < 100; n++) assert_ok(latchwork_hold_release(take(l, 1000), &error));
         assert_cost(kinds[i].name, cost(), 200, 100 * kinds[i].inside);
@@ -88,7 +88,7 @@ static void renewals_and_nesting(void **state) {
     latchwork_client_close(c);
 }
 
-/* After SCRIPT FLUSH each script costs one EVALSHA that fails and one EVAL. Nothing else is lost. */
+/* After SCRIPT FLUSH, the next call of each script costs one EVALSHA that fails and one EVAL. Nothing else is lost. */
 static void scripts_flushed(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
@@ -125,8 +125,8 @@ static void *turns(void *arg) {
     return NULL;
 }
 
-/* However many waiters there are, a hand-over costs a release, a PUBLISH and an attempt, and a second attempt that fails if two waiters
- * try at once. The TTL is long and waiters seldom look by themselves, so a lost wake-up would show as a wait of seconds. */
+/* However many waiters there are, a hand-over costs a release, a PUBLISH and an attempt; if two waiters try at once, it also costs a second
+ * attempt, which fails. The TTL is long, and waiters seldom look by themselves, so a lost wake-up would show as a wait of seconds. */
 static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     struct latchwork_client *c[2] = {open_client(NULL), open_client(NULL)};
     struct latchwork_lock *l[2] = {open_kind(c[0], "a", kind, 60000), open_kind(c[1], "a", kind, 60000)};
@@ -135,7 +135,7 @@ static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     pthread_barrier_init(&start, NULL, THREADS + 1);
     for (int i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, turns, l[i % 2]);
     pthread_barrier_wait(&start);
-    lw_sleep_ms(300); /* long enough for all to stand in line and subscribe */
+    lw_sleep_ms(300); /* this time is long enough for all waiters to stand in line and subscribe */
     cost();
     assert_ok(latchwork_hold_release(h, &error));
     for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
@@ -162,7 +162,7 @@ static void hand_overs_of_a_fair_lock(void **state) {
     hand_overs(LATCHWORK_KIND_FAIR, 6);
 }
 
-/* While all sleep, waiting costs only the rare attempts of the first in line. */
+/* While all waiters sleep, waiting costs only the rare attempts of the first waiter in line. */
 static void sleepers_send_nothing(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);

@@ -25,7 +25,8 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags,
                                        .permits = kind == LATCHWORK_KIND_SEMAPHORE ? 3 : 0};
     struct latchwork_lock *l = open_lock(c, "a", &o);
-    assert_ok(latchwork_hold_release(take(l, 0), &error)); /* this loads the scripts, so that only an answer can be lost from now on */
+    /* this acquire and release load the scripts, so that from now on only the tested answer can be lost */
+    assert_ok(latchwork_hold_release(take(l, 0), &error));
     struct latchwork_hold *h;
 
     lw_proxy_lose(&proxy, lost);
@@ -57,7 +58,7 @@ static void a_lost_reply_changes_nothing(void **state) {
 }
 static void nor_does_one_without_scripts(void **state) {
     (void)state;
-    lost_replies(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, 2); /* loses the answer to EXEC */
+    lost_replies(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, 2); /* the answer to EXEC is lost */
 }
 
 /* --- losing a lease ------------------------------------------------------------------------------------------------------------------- */
@@ -84,7 +85,7 @@ static void wait_until_told(struct told *t) {
     assert_int_equal(t->times, 1);
 }
 
-/* A lease is given up if its renewal is late by a third of the TTL, so these TTLs are long enough for a busy machine. */
+/* A lease is given up if its renewal is late by a third of the TTL, so these TTLs must be long enough for a busy machine. */
 enum { RENEWED_TTL_MS = 1500, FROZEN_TTL_MS = 4500 };
 
 static void renewal_keeps_it_and_never_takes_it_again(void **state) {
@@ -121,7 +122,7 @@ static void the_longest_hold(void **state) {
     wait_until_told(&told);
     assert_int_equal(told.why, LATCHWORK_LOSS_MAX_HOLD);
     assert_true(latchwork_hold_deadline_ms(h) <= most);
-    struct latchwork_hold *next = take(l, 10000); /* the lease expires */
+    struct latchwork_hold *next = take(l, 10000); /* this acquire waits until the lease expires */
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     assert_ok(latchwork_hold_release(next, &error));
     latchwork_lock_close(l);
@@ -196,7 +197,8 @@ static void waiters_outlive_a_restart(void **state) {
     latchwork_client_close(c);
 }
 
-/* The connection on which the client hears of releases is cut again and again. Meanwhile its waiters look at the lock by themselves. */
+/* The connection on which the client hears of releases is cut again and again. Meanwhile the client's waiters look at the lock by
+ * themselves. */
 static void wakings_are_cut(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL), *other = open_client(NULL);
@@ -228,7 +230,7 @@ static void wakings_are_cut(void **state) {
 
 /* --- a holder frozen past its lease --------------------------------------------------------------------------------------------------- */
 
-struct store { /* a store that refuses fences smaller than the largest it has seen */
+struct store { /* this store refuses fences smaller than the largest fence that it has seen */
     _Atomic uint64_t fence;
     atomic_int refused, writes, stage;
 };

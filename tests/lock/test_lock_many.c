@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many threads of several processes use a few locks, and a file is the witness: it shows if two were inside at once. */
+/* Many threads of several processes use a few locks. A file shows whether two threads had the same lock at once. */
 #include "tests/lock/fixture.h"
 
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 enum { PROCESSES = 4, THREADS = 6, TURNS = 25, NAMES = 2, PERMITS = 3 };
 
-/* Memory that all processes share. */
+/* Holds memory that all processes share. */
 struct shared {
     _Atomic int inside[NAMES], writers[NAMES], overlaps, failures, arrivals;
     _Atomic uint64_t last_fence[NAMES];
@@ -142,8 +142,8 @@ static void semaphore(void **state) { (void)state, everybody(LATCHWORK_KIND_SEMA
 
 /* --- kill -9 of holders --------------------------------------------------------------------------------------------------------------- */
 
-/* Takes the lock over and over until it is killed. inside[0] is the pid of the holder; if the holder dies, its pid stays until the next
- * holder comes. */
+/* Takes the lock over and over until this process is killed. inside[0] is the pid of the holder; if the holder dies, inside[0] keeps this
+ * pid until there is another holder. */
 static void victim(enum latchwork_kind kind) {
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = 300, .flags = LATCHWORK_FLAG_RENEW};
@@ -162,7 +162,7 @@ static void victim(enum latchwork_kind kind) {
     }
 }
 
-/* Kills the holder and reaps it before its lease can have ended. The others go on. */
+/* Kills the holder and reaps it before its lease can have ended. The other processes go on. */
 static void holders_killed(enum latchwork_kind kind) {
     enum { VICTIMS = 3, KILLS = 6 };
     pid_t pid[VICTIMS];

@@ -28,7 +28,7 @@ struct waiter {
     bool once;
 };
 
-/* Takes the lock again and again, each time behind those that wait, until every thread has had it. */
+/* Takes the lock again and again, each time behind the threads that wait, until every thread has had the lock. */
 static void *wait_and_wait(void *arg) {
     const struct waiter *w = arg;
     struct latchwork_error why;
@@ -92,8 +92,8 @@ static int64_t calls_of(const char *command) {
     return at ? strtoll(at + strlen(field), NULL, 10) : 0;
 }
 
-/* Waits until all threads are about to wait and Redis knows that each process waits. Most of them sleep by then. The test does not need all
- * of them to sleep, but then its figures vary less. */
+/* Waits until all threads are about to wait and Redis knows that each process waits. By then, most threads sleep. The test does not need
+ * this, but its figures vary less if most threads sleep. */
 static void wait_until_all_wait(void) {
     int64_t until = lw_boot_ms() + 120000;
     while ((shared->waiting < WAITERS || redis_number("ZCARD lwl:{a}:wait") < PROCESSES) && lw_boot_ms() < until) lw_sleep_ms(5);
@@ -119,22 +119,22 @@ static void nobody_storms_and_nobody_starves(void **state) {
     wait_until_all_wait();
     assert_ok(latchwork_hold_release(h, &error));
     wait_for_all(pid);
-    /* The last round counts as well: each waiter gets the lock once more, and then leaves. */
+    /* The last round counts as well: in it each waiter gets the lock once more, and then leaves. */
     int64_t n = shared->hand_overs + WAITERS, evalsha = calls_of("evalsha"), publish = calls_of("publish");
     int most = 0;
     for (int i = 0; i < WAITERS; i++) most = shared->turns[i] > most ? shared->turns[i] : most;
     print_message("%d waiters: all had it after %d hand-overs, nobody more than %d times; %.2f EVALSHA and %.2f PUBLISH each\n", WAITERS,
                   shared->hand_overs, most, (double)evalsha / (double)n, (double)publish / (double)n);
     assert_int_equal(shared->served, WAITERS);
-    assert_true(shared->hand_overs <= 2 * WAITERS); /* there is no promised order, but nobody is passed over round after round */
+    assert_true(shared->hand_overs <= 2 * WAITERS); /* no order is promised, but no waiter is passed over round after round */
     assert_true(evalsha <= EVALSHA_MOST * n);
     assert_true(publish <= PUBLISH_MOST * n);
     latchwork_lock_close(l);
     latchwork_client_close(c);
 }
 
-/* The holder dies, so no waiter is told of a release. Only one waiter of each process attempts now and then, and again when the lease must
- * have ended. */
+/* The holder dies, so no waiter is told of a release. Only one waiter of each process attempts now and then, and again at the time when the
+ * lease must have ended. */
 static void a_lease_that_ends_wakes_few(void **state) {
     (void)state;
     pid_t pid[PROCESSES];
@@ -144,7 +144,7 @@ static void a_lease_that_ends_wakes_few(void **state) {
     start_all(pid, true);
     wait_until_all_wait();
     latchwork_hold_forget(h);
-    redis_says("PEXPIRE lwl:{a}:lock 7000"); /* each waiter looks at the lock every five seconds, and then sees this TTL */
+    redis_says("PEXPIRE lwl:{a}:lock 7000"); /* each waiter looks at the lock every five seconds, so it finds out this TTL */
     int64_t until = lw_boot_ms() + 120000;
     while (!shared->inside && lw_boot_ms() < until) lw_sleep_ms(2);
     assert_int_equal(shared->inside, 1);

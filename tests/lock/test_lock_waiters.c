@@ -26,7 +26,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void ghost_listens(void) { /* subscribes as the ghost, on a connection that works but never acts, like that of a frozen process */
+/* subscribes as the ghost: the connection works but never answers, like the connection of a frozen process */
+static void ghost_listens(void) {
     ghost_ears = lw_test_redis_connect(server);
     freeReplyObject(redisCommand(ghost_ears, "SUBSCRIBE lwl:wake:ghost"));
 }
@@ -78,7 +79,7 @@ static void the_frozen_hold_up_until_the_next_look(void **state) {
     assert_waiter(&w, LATCHWORK_LOCK_OK);
 }
 
-/* A client that was told of the release and gives up at that moment tells the next one. */
+/* A client gives up at the moment when it is told of the release. It then tells the next waiter. */
 static void who_leaves_passes_it_on(void **state) {
     (void)state;
     struct waiter w;
@@ -92,8 +93,8 @@ static void who_leaves_passes_it_on(void **state) {
     int64_t before = redis_number("ZCARD lwl:{a}:wait"), until = lw_boot_ms() + 10000;
     pthread_create(&t, NULL, wait_for_it, &leaver);
     while (redis_number("ZCARD lwl:{a}:wait") <= before && lw_boot_ms() < until) lw_sleep_ms(1);
-    /* make the state after a release of which only the leaving client was told: the lock is free, and that client is no longer in the list
-     * of waiters */
+    /* this makes the state after a release of which only the leaving client was told: the lock is free, and that client is no longer in the
+     * list of waiters */
     redisReply *r = redisCommand(admin, "ZRANGE lwl:{a}:wait -1 -1");
     redis_says("ZREM lwl:{a}:wait %s", r->element[0]->str);
     freeReplyObject(r);
@@ -138,7 +139,7 @@ static void readers_and_writers_go_in_the_order_they_came(void **state) {
     assert_try(LATCHWORK_LOCK_BUSY, r);
     assert_try(LATCHWORK_LOCK_BUSY, w);
     redis_says("ZREM lwl:{a}:queue ghost:1");
-    redis_says("ZADD lwl:{a}:read-queue 1 ghost:1"); /* while a reader waits, a writer that comes later lets it go first */
+    redis_says("ZADD lwl:{a}:read-queue 1 ghost:1"); /* while a reader waits, a writer that comes later lets the reader go first */
     assert_try(LATCHWORK_LOCK_BUSY, w);
     assert_try(LATCHWORK_LOCK_OK, r);
     ghost_lives_for(-1);

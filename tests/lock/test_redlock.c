@@ -28,7 +28,7 @@ static void one_value_on_all(void **state) {
         assert_in_range(deadline, before + 20000 - 202, lw_boot_ms() + 20000 - 202);
         assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l2, &h2, &error));
         assert_int_equal(error.code, LATCHWORK_E_BUSY);
-        assert_int_equal(holding(latchwork_hold_token(h)), NODES); /* the failed try changed nothing on any server */
+        assert_int_equal(holding(latchwork_hold_token(h)), NODES); /* the attempt that failed changed nothing on any server */
         assert_true(latchwork_hold_fence(h) > last);
         last = latchwork_hold_fence(h);
         assert_ok(latchwork_hold_check(h, &error));
@@ -44,20 +44,20 @@ static void one_value_on_all(void **state) {
     latchwork_redlock_close(other);
 }
 
-/* Each server counts fences by itself, and a number that only one of them knows must not be lost when the majority changes. */
+/* Each server counts fences by itself. A number that only one server knows must not be lost when the majority changes. */
 static void fences_grow_over_changing_majorities(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all();
     struct latchwork_lock *l = open_red(r, 20000, 0);
     on_node(0, "SET lwl:{a}:fence 4000000000000000");
     uint64_t last = 4000000000000000;
-    freeze(3), freeze(4); /* while servers 3 and 4 are frozen, every majority contains server 0 */
+    freeze(3), freeze(4); /* while servers 3 and 4 are frozen, every majority includes server 0 */
     struct latchwork_hold *h = take(l, 20000);
     assert_true(latchwork_hold_fence(h) > last);
     last = latchwork_hold_fence(h);
     assert_ok(latchwork_hold_release(h, &error));
     thaw(3), thaw(4);
-    for (int i = 0; i < NODES; i++) { /* in each round two other servers are frozen, and a new client has seen no fence */
+    for (int i = 0; i < NODES; i++) { /* each round freezes two other servers and uses a new client, which has seen no fence */
         struct latchwork_redlock *anew = open_all();
         struct latchwork_lock *l2 = open_red(anew, 20000, 0);
         freeze(i), freeze((i + 1) % NODES);
@@ -127,7 +127,7 @@ static void a_majority_may_not(void **state) {
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(l, 100, &h, &error));
     wait_for_keys(0);
     restart_node(2);
-    assert_ok(latchwork_hold_release(take(l, 20000), &error)); /* the client connects again by itself */
+    assert_ok(latchwork_hold_release(take(l, 20000), &error)); /* the client connects to the servers again by itself */
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
 }
@@ -148,7 +148,7 @@ static void slow_servers(void **state) {
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
     for (int i = 0; i < 3; i++) thaw(i);
-    wait_for_keys(0); /* the servers get each lock and its release in order, so nothing is left */
+    wait_for_keys(0); /* each server gets the lock and then its release, in this order, so no server keeps the lock */
     h = take(l, 20000);
     wait_for_keys(NODES);
     assert_ok(latchwork_hold_release(h, &error));
@@ -169,7 +169,7 @@ static void a_slow_server_costs_little(void **state) {
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
     latchwork_hold_forget(h);
-    int have = 0; /* number of servers that have the lock; the frozen one is left out, because it would not answer */
+    int have = 0; /* number of servers that have the lock; the frozen server is left out, because it would not answer */
     for (int i = 0; i < 4; i++) have += (int)number_on(i, "EXISTS " KEY);
     assert_true(have >= MAJORITY);
     thaw(4);
@@ -178,7 +178,7 @@ static void a_slow_server_costs_little(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* A release goes to all servers, also to one whose answer to the acquire was lost, and to one that answered with an error. */
+/* A release goes to all servers: also to a server whose answer to the acquire was lost, and to a server that answered with an error. */
 static void released_everywhere(void **state) {
     (void)state;
     struct lw_proxy proxy;
@@ -189,7 +189,7 @@ static void released_everywhere(void **state) {
     struct latchwork_redlock *r = open_urls(which, NODES, -1);
     struct latchwork_lock *l = open_red(r, 60000, 0);
     on_node(1, "CONFIG SET maxmemory 1");
-    lw_proxy_lose(&proxy, 2); /* loses the second reply, that to the acquire; the acquire is not sent again */
+    lw_proxy_lose(&proxy, 2); /* the second reply is lost, which is the reply to the acquire; the acquire is not sent again */
     struct latchwork_hold *h = take(l, 0);
     wait_for_keys(4);
     assert_int_equal(number_on(1, "EXISTS " KEY), 0);

@@ -21,7 +21,7 @@ static void a_minority_of_clocks_may_jump(void **state) {
     wait_for_keys(NODES);
     jump_clock(0, 3600);
     jump_clock(1, 3600);
-    wait_for_keys(3); /* on the two servers whose clocks jumped, the lock expired */
+    wait_for_keys(3); /* two servers have lost the lock, because it expired when their clocks jumped */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l2, 300, &h2, &error));
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
@@ -32,7 +32,7 @@ static void a_minority_of_clocks_may_jump(void **state) {
     latchwork_redlock_close(other);
 }
 
-/* No Redlock can prevent this, as the header says: the clocks of a majority jump, and two clients hold the lock. The fence tells the store
+/* The clocks of a majority jump, and two clients hold the lock. No Redlock can prevent this, as the header says. The fence tells the store
  * which hold is the later one. */
 static void where_most_jump_the_fence_decides(void **state) {
     (void)state;
@@ -45,7 +45,7 @@ static void where_most_jump_the_fence_decides(void **state) {
     assert_false(latchwork_hold_lost(h)); /* the holder cannot know that another client has the lock */
     assert_true(latchwork_hold_fence(h2) > latchwork_hold_fence(h));
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_check(h, &error));
-    for (int i = 0; i < 3; i++) jump_clock(i, 0); /* the clocks go back, and fences still grow */
+    for (int i = 0; i < 3; i++) jump_clock(i, 0); /* the clocks go back, but fences still grow */
     uint64_t last = latchwork_hold_fence(h2);
     assert_ok(latchwork_hold_release(h2, &error));
     latchwork_hold_forget(h);
@@ -77,21 +77,21 @@ static void a_restarted_server_is_kept_out(void **state) {
     for (int i = 0; i < NODES; i++) wait_for_age(i, TTL / 1000 + 1);
     struct latchwork_redlock *a = open_urls(partitioned, NODES, 0), *b = open_urls(all_urls, NODES, 0), *c, *careless;
     struct latchwork_lock *la = open_red(a, TTL, LATCHWORK_FLAG_RENEW), *lb = open_red(b, TTL, 0);
-    assert_ok(latchwork_hold_release(take(lb, 0), &error)); /* client b saw the servers before the restart */
+    assert_ok(latchwork_hold_release(take(lb, 0), &error)); /* client b connects to the servers before the restart */
     struct latchwork_hold *ha = take(la, 0), *h;
     restart_node(2);
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lb, &h, &error)); /* b recognizes the restart by the new run_id */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lb, &h, &error)); /* client b recognizes the restart by the new run_id */
     c = open_urls(all_urls, NODES, 0);
     struct latchwork_lock *lc = open_red(c, TTL, 0);
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lc, &h, &error)); /* client c recognizes the restart by the uptime */
     careless = open_urls(all_urls, NODES, -1);
     struct latchwork_lock *ld = open_red(careless, TTL, 0);
-    h = take(ld, 0); /* a client without restart_ms gets a second hold */
+    h = take(ld, 0); /* a client that does not set restart_ms gets a second hold */
     assert_true(latchwork_hold_fence(h) > latchwork_hold_fence(ha));
     assert_ok(latchwork_hold_release(h, &error));
 
     latchwork_hold_forget(ha);
-    kill_node(0), kill_node(1); /* after a TTL server 2 counts again, and without it there would be no majority */
+    kill_node(0), kill_node(1); /* after a TTL server 2 counts again; with servers 0 and 1 dead, there is no majority without server 2 */
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(lb, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
     assert_ok(latchwork_hold_release(take(lb, 60000), &error));
@@ -125,7 +125,7 @@ static void *work(void *arg) {
             atomic_fetch_sub(&shared->inside, 1);
             r = latchwork_hold_release(h, &why);
         }
-        /* if servers freeze, too few of them may answer a release, and the lock then expires */
+        /* if servers are frozen, too few servers may answer a release; the lock then expires */
         if (r != LATCHWORK_LOCK_OK && why.code != LATCHWORK_E_MAJORITY) {
             fprintf(stderr, "redlock: %s: %s\n", latchwork_result_name(r), why.text);
             shared->failures++;

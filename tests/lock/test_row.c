@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests row locks: all or none, in one order, with one fence; dead holders, lost rows, rows without a TTL; many processes on a few rows. */
+/* Tests row locks: either all rows are locked or none, in one order, with one fence. The tests also cover dead holders, lost rows, rows
+ * without a TTL, and many processes on a few rows. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"
 
@@ -81,8 +82,8 @@ static void all_or_none(void **state) {
     latchwork_lock_close(two);
 }
 
-/* The counter of one row may be ahead of the others and of the clock. Then the fence of the hold is larger than all counters, and the next
- * fence of each row is larger still. */
+/* The counter of one row may be ahead of the other counters and of the clock. Then the fence of the hold is larger than all counters, and
+ * the next fence of each row is larger than this fence. */
 static void one_fence_for_all(void **state) {
     (void)state;
     redis_says("SET lwl:{row:t:2}:fence 4000000000000000");
@@ -116,7 +117,8 @@ static void the_most_rows(unsigned flags, size_t n) {
     for (size_t i = 0; i < n; i += 51) { /* every row, even one taken early, stores the fence of the hold */
         assert_int_equal(redis_number("GET lwl:{row:many:%s}:fence", ids[i]), (int64_t)fence);
     }
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 3000, &other, &error)); /* the lease was renewed meanwhile */
+    /* the lease was renewed while the other client waited */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 3000, &other, &error));
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 5000, &error));
     assert_true(latchwork_hold_left_ms(h) > 1500);
@@ -162,7 +164,7 @@ static void wait_until_there(const char *key) {
     assert_int_equal(redis_number("EXISTS %s", key), 1);
 }
 
-/* The first row stays ours while the second is waited for, even if that takes longer than the TTL. */
+/* The client keeps the first row while it waits for the second, even if that takes longer than the TTL. */
 static void rows_are_kept_while_one_is_waited_for(void **state) {
     (void)state;
     const struct latchwork_row rows[] = {ROW("t", "2"), ROW("t", "1"), ROW("t", "3")};
@@ -178,7 +180,8 @@ static void rows_are_kept_while_one_is_waited_for(void **state) {
     for (int64_t until = lw_boot_ms() + 4500; lw_boot_ms() < until;) {
         lw_sleep_ms(60);
         assert_string_equal(redis_says("GET lwl:{row:t:1}:lock"), value);
-        assert_int_equal(redis_number("EXISTS lwl:{row:t:3}:lock"), 0); /* a larger row is never held while a smaller one is waited for */
+        /* a client that waits for a smaller row never holds a larger row */
+        assert_int_equal(redis_number("EXISTS lwl:{row:t:3}:lock"), 0);
     }
     assert_ok(latchwork_hold_release(h, &error));
     pthread_join(t, NULL);
@@ -257,7 +260,7 @@ static void rows_without_ttl(void **state) {
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN};
     struct latchwork_lock *l = open_rows(rows, 2, &o);
     struct latchwork_hold *h;
-    redis_says("SETNX row:t:2 1"); /* a lock as it is left by a client that died before EXPIRE */
+    redis_says("SETNX row:t:2 1"); /* such a lock is left by a client that died before EXPIRE */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
     assert_non_null(strstr(error.text, "row:t:2 "));
@@ -280,7 +283,8 @@ static void rows_without_ttl(void **state) {
     redis_says("SETNX row:t:2 1");
     assert_ok(latchwork_hold_release(take(l, 20000), &error));
     redis_says("SETNX row:t:2 1");
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error)); /* the error names the missing TTL, and the row gets one */
+    /* the error says that the TTL is missing, and this attempt gives the row a TTL */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
     assert_true(redis_number("PTTL row:t:2") != -1);
     latchwork_lock_close(l);
@@ -365,7 +369,7 @@ static void wrong_calls(void **state) {
 struct shared {
     _Atomic int inside[ROWS], overlaps, failures;
     _Atomic uint64_t fence[ROWS];
-    long count[ROWS]; /* not atomic, so an update is lost if two processes are inside at once */
+    long count[ROWS]; /* these counts are not atomic, so an update is lost if two processes hold a row at once */
     _Atomic long entered;
 };
 static struct shared *shared;
@@ -457,7 +461,7 @@ static void many_processes_in_any_order(void **state) {
     munmap(shared, sizeof *shared);
 }
 
-/* Four processes, one after the other, are killed while they hold rows. The next one gets the rows when the lease has ended. */
+/* Four processes, one after the other, are killed while they hold rows. The next process gets the rows when the lease has ended. */
 static void killed_holders(void **state) {
     (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -479,7 +483,7 @@ static void killed_holders(void **state) {
         while (!atomic_load(&shared->fence[0]) && lw_boot_ms() < until) lw_sleep_ms(1);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        assert_true(atomic_load(&shared->fence[0]) > last); /* the next process got the rows that the killed one never released */
+        assert_true(atomic_load(&shared->fence[0]) > last); /* the next process got the rows that the killed process never released */
         last = atomic_load(&shared->fence[0]);
     }
     munmap(shared, sizeof *shared);

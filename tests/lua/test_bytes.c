@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that no call to a script keeps Redis busy for long, whatever waits: 64 lanes with messages of half a megabyte, partitions with
  * thousands of segments, and more. The simulation bounds exactly what a call reads and hands over (tests/sim/world/bytes.c); here a real
- * Redis shows how long it takes. Other programs share the machine, so of several runs the shortest counts, and of each run the smaller of
- * two times: the one that Redis measured and the CPU time of the server. */
+ * Redis shows how long a call takes. Other programs share the machine, so of several runs only the shortest counts, and of each run only
+ * the smaller of two times: the time that Redis measured, and the CPU time of the server. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -27,7 +27,7 @@ static void eval(struct lt *l, const char *script) {
     freeReplyObject(r);
 }
 
-/* Fills lists as if gate had parked the messages: message m of lane k is orders/1 at offset 8k + m. */
+/* Fills lists as if gate had parked the messages: message m of lane k has the identity orders/1 with offset 8k + m. */
 static void fill(struct lt *l) {
     eval(l, "local body = string.rep('x', 500000)\n"
             "for k = 0, 63 do\n"
@@ -105,7 +105,7 @@ static void claim_all(struct lt *l) {
     l->want = 64, l->reserve = 64;
     lt_claim(l, m, LANES);
     assert_non_null(strchr(l->answers, 'N'));
-    assert_non_null(strchr(l->answers, 'B')); /* lanes that do not fit into the call get a new hint */
+    assert_non_null(strchr(l->answers, 'B')); /* the lanes that do not fit into the call get a new hint */
     assert_true(lt_int(l, "LLEN " LT_TAG "ready") > 0);
 }
 static void none_due(struct lt *l) {
@@ -212,7 +212,7 @@ static void floors(struct lt *l) {
     key(l, "epoch"), key(l, "floor");
     arg(l, l->epoch);
     for (int p = 1; p <= 3; p++) lt_addf(&l->args, "orders:%d", p), arg(l, "67108864"), arg(l, "0");
-    assert_string_equal(lt_run(l), "1"); /* only the first of the three partitions is finished */
+    assert_string_equal(lt_run(l), "1"); /* only the first of the three partitions is complete after this call */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:2:4095"), 1);
     assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* the next call goes on from this segment */
@@ -221,7 +221,8 @@ static void quarantine(struct lt *l) {
     eval(l, "for s = 0, 63 do redis.call('SETRANGE', '" LT_TAG "state:orders:1:' .. s, 4095, '\\0') end");
     lt_int(l, "HSET " LT_TAG "epoch not_before 99999999999999");
 }
-/* Calls repair with as much as one call may carry: 1,024 ranges with 4,096 offsets in all, each range in a page (64 bytes) of its own. */
+/* Calls repair with as much as one call may carry: 1,024 ranges with 4,096 offsets in all, where each range lies in another page (64
+ * bytes). */
 static void repair(struct lt *l) {
     struct lt_range ranges[1024];
     for (int i = 0; i < 1024; i++) ranges[i] = (struct lt_range){"orders:1", i * 1024, i * 1024 + 4};
@@ -253,7 +254,8 @@ static void page(struct lt *l) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor"), key(l, "wait:160");
     arg(l, "0"), arg(l, "32");
     lt_run(l);
-    assert_int_equal(l->reply->elements, 1 + 4 * 3); /* the third message exceeds 1 MiB, so it is the last one in the reply */
+    /* with the third message the reply exceeds 1 MiB, so this message is the last one in the reply */
+    assert_int_equal(l->reply->elements, 1 + 4 * 3);
 }
 static void look(struct lt *l) {
     lt_begin(l, &lw_op_look);

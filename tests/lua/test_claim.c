@@ -13,7 +13,7 @@ static const char *claim1(struct lt *l, const char *lane, const char *token) {
     struct lt_msg m = lt_msg(0, 0, lane, token);
     return lt_claim(l, &m, 1);
 }
-/* Parks a message in a lane that nobody holds. */
+/* Parks a message in a lane whose lock nobody holds. */
 static void park(struct lt *l, struct lt_msg m) {
     lt_text(l, "SET " LT_TAG "lock:%b other:1", m.lane.p, m.lane.n);
     assert_string_equal(lt_gate(l, &m, 1), "W");
@@ -85,7 +85,7 @@ static void my_own_claim_is_handed_over_again(void **state) {
     assert_string_equal(lt_waiting(l, message(1)), "0/1");
 }
 
-/* If the only head of a lane is finished already, and the caller itself holds the lane, claim frees the lane. */
+/* If all messages of a lane are finished already, and the caller itself holds the lane, claim frees the lane. */
 static void my_own_empty_lane_is_let_go(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -102,7 +102,7 @@ static void an_empty_lane_is_no_more(void **state) {
     assert_string_equal(claim1(l, "k", "t1"), "E");
     assert_false(in_lanes(l));
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "fence"), 0); /* no fence was used up */
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "fence"), 0); /* this call has not used up a fence */
 }
 
 static void finished_heads_are_dropped(void **state) {
@@ -132,7 +132,7 @@ static void waiting_duplicates_are_dropped_and_counted(void **state) {
     park(l, a);
     park(l, b);
     park(l, c);
-    lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2"); /* b is the message that recorded the id, so it is not a duplicate */
+    lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2"); /* message b has recorded the id itself, so b is not a duplicate */
     struct lt_msg claims[] = {message(0), c};
     assert_string_equal(lt_claim(l, claims, 2), "NE");
     assert_string_equal(lt_heads(l, 0), "0/2");
@@ -184,14 +184,14 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     assert_true(left > 200000 && left <= 300000);
     assert_int_equal(score(l), earliest);
     assert_string_equal(lt_waiting(l, message(1)), "0/1 0/2");
-    l->skip = false; /* retry.order block ignores due times */
+    l->skip = false; /* with retry.order block, due times are ignored */
     lt_free_lock(l, message(1));
     assert_string_equal(claim1(l, "k", "t1"), "N");
     assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
-/* A due time that lies too far ahead, because Redis' clock went back after it was set, is ignored. The stored length of the backoff tells
- * whether the due time is too far ahead. */
+/* A due time may lie too far ahead, because Redis' clock went back after the time was set. Such a due time is ignored. The stored length of
+ * the backoff shows whether a due time is too far ahead. */
 static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt *l = *state;
     l->skip = true;
@@ -206,10 +206,11 @@ static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt_msg m = lt_with(message(2), "done", "next");
     m.token = "t1";
     lt_settle(l, &m, 1);
-    assert_int_equal(lt_int(l, "HLEN " LT_TAG "tries:orders:0:0"), 2); /* the tries of the finished head were removed with it */
+    /* the attempts of the finished head were removed together with the head */
+    assert_int_equal(lt_int(l, "HLEN " LT_TAG "tries:orders:0:0"), 2);
 }
 
-/* If there are more finished heads than a call may remove, the others wait for the next hint. */
+/* If there are more finished heads than a call may remove, the rest waits for the next hint. */
 static void dropping_has_a_bound(void **state) {
     struct lt *l = *state;
     struct lt_msg m = message(5);
@@ -232,7 +233,7 @@ static void hints_leave_claimed(void **state) {
     struct lt *l = *state;
     lt_int(l, "RPUSH " LT_TAG "claimed:w new mid old1 old2");
     park(l, message(1));
-    l->taken = 2; /* the two oldest hints are at the right end of the list */
+    l->taken = 2; /* the two oldest hints, which are at the right end of the list, were taken */
     claim1(l, "k", "t1");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 2);
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w 1"), "mid");
@@ -270,8 +271,8 @@ static void a_full_batch(void **state) {
     }
 }
 
-/* A worker never names a lane twice in a call. Should that happen all the same, claim finds the caller's own lock the second time, and
- * grants the same head again, as after a lost reply. */
+/* A worker never names a lane twice in a call. If a call names a lane twice all the same, claim finds the caller's own lock the second
+ * time, and grants the same head again, as after a lost reply. */
 static void a_doubled_hint_is_harmless(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -345,8 +346,8 @@ int main(void) {
         LT(a_broken_name_is_busy_for_that_lane_only),
         LT(is_refused_as_a_whole),
     };
-    /* A repeated call continues where a limit stopped the first one, and removes other hints. That is harmless, because tend makes lost
-     * hints again. */
+    /* A repeated call continues at the point where a limit stopped the first call, and removes other hints. Removing other hints is
+     * harmless, because tend makes lost hints again. */
     const struct CMUnitTest once[] = {LT(dropping_has_a_bound), LT(hints_leave_claimed)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 enum { BATCH = 64, PARTITIONS = 4, EACH = 8, LANES = BATCH / EACH };
-/* The most commands that a call may execute: a fixed cost, plus a number per message or per lane. */
+/* Each limit is the most commands that a call may execute: a fixed cost, plus a number per message or per lane. */
 enum {
     CALL_MOST = 20,
     GATE_MOST = BATCH + CALL_MOST,
@@ -22,12 +22,12 @@ enum {
     LAST_MOST = 5 * LANES + CALL_MOST,
 };
 
-/* Returns how often a command was called since RESETSTAT, from a line of INFO commandstats: cmdstat_NAME:calls=N,… */
+/* Returns how often a command was called since CONFIG RESETSTAT, from a line of INFO commandstats: cmdstat_NAME:calls=N,… */
 static int64_t calls_of(const char *line) {
     const char *calls = strstr(line, ":calls=");
     return calls ? atoll(calls + 7) : 0;
 }
-/* Returns true for commands that tests and workers send themselves; scripts called all others. */
+/* Returns true for commands that tests and workers send themselves; all other commands were called by scripts. */
 static bool from_outside(const char *line) {
     static const char *const names[] = {"evalsha", "script|load", "script|flush", "config|", "info", "time"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -35,7 +35,7 @@ static bool from_outside(const char *line) {
     return false;
 }
 /* Returns how many commands scripts executed. TIME is not counted, because the tests call it as well; instead 1 is added, because each
- * script counted here calls it once. */
+ * script that is counted here calls TIME once. */
 static int64_t commands_in_script(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "INFO commandstats");
     assert_non_null(r);
@@ -60,7 +60,7 @@ static void assert_at_most(const char *what, int64_t n, int n_messages, int64_t 
     print_message("%s: %" PRId64 " commands for %d messages, %.2f a message\n", what, n, n_messages, (double)n / n_messages);
     if (n > most) fail_msg("%s: %" PRId64 " commands, more than %" PRId64, what, n, most);
 }
-static int64_t counted(struct lt *l) { return commands_in_script(l) - 1; } /* minus one, because the test support reads the fence */
+static int64_t counted(struct lt *l) { return commands_in_script(l) - 1; } /* subtracts 1, because the test support reads the fence */
 
 static void answered(const struct lt *l, const char *cycle, int n) {
     for (int i = 0; i < n; i++) assert_int_equal(l->answers[i], cycle[i % (int)strlen(cycle)]);
@@ -81,12 +81,12 @@ static void gate_and_settle_without_waiters(void **state) {
     lt_settle(l, m, BATCH);
     int64_t settle = commands_in_script(l);
     answered(l, "L", BATCH);
-    assert_true(gate > BATCH); /* proves that the commands are counted */
+    assert_true(gate > BATCH); /* this shows that commands of scripts are counted at all */
     assert_at_most("gate", gate, BATCH, GATE_MOST);
     assert_at_most("settle", settle, BATCH, SETTLE_MOST);
 }
 
-/* Several messages of one lane in a row cost one SET together. */
+/* Several messages of one lane in a row cost one SET in all. */
 static void several_messages_of_a_lane(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];
@@ -105,7 +105,7 @@ static void several_messages_of_a_lane(void **state) {
     assert_at_most("settle, 8 of a lane", settle, BATCH, SETTLE_MOST);
 }
 
-/* Messages are parked, claimed, and drained eight at a time. */
+/* Counts the cost of messages that are parked, claimed, and then handed over eight at a time. */
 static void parked_and_drained(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[2 * BATCH], claims[LANES];

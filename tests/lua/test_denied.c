@@ -10,7 +10,7 @@
 
 static void take(struct lt *l, const char *right) { assert_string_equal(lt_text(l, "ACL SETUSER lane %s", right), "OK"); }
 
-/* Makes the call without the right, which must fail, and then with it. */
+/* Makes the call without the right, which must fail, and then with the right. */
 #define DENIED(l, command, call, answer)      \
     do {                                      \
         take(l, "-" command);                 \

@@ -53,7 +53,7 @@ static void joins_an_epoch(void **state) {
     assert_true(b.first);
 }
 
-/* Makes a caller whose node got the slot from another node; `from` is the life of that other node. */
+/* Makes a caller whose node got the slot from another node; `from` is the life of the data on that other node. */
 static struct lt_enter mover(const char *candidate, const char *life, const char *from) {
     struct lt_enter e = caller(candidate);
     e.life = life;
@@ -71,7 +71,7 @@ static void moved_whole_keeps_the_epoch(void **state) {
     assert_int_equal(b.not_before_ms, 5);
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "there");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch history"), "b/7");
-    assert_string_equal(entered(l, mover("c", "there", "")).id, "a"); /* later callers need not know of the move */
+    assert_string_equal(entered(l, mover("c", "there", "")).id, "a"); /* callers that come later need not know of the move */
 }
 
 static void moved_whole_by_the_history(void **state) {
@@ -117,14 +117,14 @@ static void the_patient_change_nothing(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* The clock of the node that had the slot before may have been behind. So a quarantine that began there must end later by the clock of the
- * new node. */
+/* The clock of the node that had the slot before may have been behind. So a quarantine that began at that node must end later by the clock
+ * of the new node. */
 static void a_quarantine_moves_along(void **state) {
     struct lt *l = *state;
     struct lt_entered a = fresh(l), b = entered(l, mover("b", "there", "life"));
     assert_string_equal(b.id, "a");
     assert_true(b.not_before_ms > a.not_before_ms &&
-                b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4)); /* leaves room for a variant that sends the call twice */
+                b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4)); /* leaves room for a test that sends the call twice */
 }
 
 static void another_life_is_another_epoch(void **state) {
@@ -144,7 +144,7 @@ static void another_life_is_another_epoch(void **state) {
 }
 
 /* A replica was attached to the same process, which was never a replica itself. The life of the data goes on, and the new name of this life
- * is stored. */
+ * (its replication id) is stored. */
 static void another_name_of_the_same_life_is_joined(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -155,14 +155,14 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e.life = "attached", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "a");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "attached");
-    e.history = ""; /* older versions, and servers that hide their history, report none */
+    e.history = ""; /* older versions, and servers that hide their history, report no history */
     assert_string_equal(entered(l, e).id, "a");
     e.life = "other";
     assert_string_equal(entered(l, e).id, "b"); /* an unknown history is not the same history */
     e = caller("c");
     e.life = "other", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "b");
-    e.life = "back", e.history = "run/517"; /* the server was a replica meanwhile */
+    e.life = "back", e.history = "run/517"; /* the server was a replica in the meantime */
     assert_string_equal(entered(l, e).id, "c");
     e = caller("d");
     e.life = "back again", e.history = "run2/517";
@@ -187,7 +187,7 @@ static void a_moved_clock_is_another_epoch(void **state) {
     fresh(l);
     struct lt_enter e = caller("b");
     e.host = "h2";
-    e.offset_ms = LT_TTL_MS / 4; /* a clock that is off by no more than this has not jumped */
+    e.offset_ms = LT_TTL_MS / 4; /* a clock has not jumped if it is off by no more than this */
     assert_string_equal(entered(l, e).id, "a");
     e = caller("c");
     e.offset_ms = -LT_TTL_MS / 4;
@@ -196,7 +196,7 @@ static void a_moved_clock_is_another_epoch(void **state) {
     struct lt_entered c = entered(l, e);
     assert_string_equal(c.id, "c");
     assert_quarantine(&c, LT_TTL_MS);
-    /* h2 measured its difference to the clock of Redis before the jump, so the difference is forgotten */
+    /* h2 measured its difference to the clock of Redis before the jump, so this difference is deleted */
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)");
     assert_string_equal(entered(l, caller("d")).id, "d"); /* the clock has jumped back */
     e.candidate = "x";
@@ -237,7 +237,7 @@ static void another_schema_is_refused(void **state) {
     e.life = "another";
     assert_refused(l, e, "shards", "1");
     e = caller("b");
-    e.field = "group"; /* a new field of the schema is added */
+    e.field = "group"; /* a caller adds a new field to the schema */
     e.value = "g";
     assert_string_equal(entered(l, e).id, "a");
     e.value = "h";
@@ -268,7 +268,7 @@ static void a_quarantine_too_long_is_cut(void **state) {
 }
 
 /* A wiped Redis has forgotten longer leases of which a caller still knows. The quarantine that this caller begins lasts as long as those
- * leases, but later ones do not. */
+ * leases, but later quarantines do not. */
 static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -277,7 +277,7 @@ static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt_entered a = entered(l, e);
     assert_quarantine(&a, 5 * LT_TTL_MS);
     assert_int_equal(a.ttl_ms, LT_TTL_MS);
-    assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms); /* joining never shortens a quarantine */
+    assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms); /* joining an epoch never shortens its quarantine */
     lt_text(l, "FLUSHALL");
     struct lt_entered c = entered(l, caller("c"));
     assert_quarantine(&c, LT_TTL_MS);
@@ -294,12 +294,12 @@ static void a_quarantine_under_way_grows(void **state) {
     assert_string_equal(b.id, "a");
     assert_int_equal(b.not_before_ms, a.not_before_ms + 2 * LT_TTL_MS);
     assert_int_equal(entered(l, e).not_before_ms, b.not_before_ms);
-    lt_int(l, "HSET " LT_TAG "epoch not_before 5"); /* the quarantine is over, and leases are granted */
+    lt_int(l, "HSET " LT_TAG "epoch not_before 5"); /* the quarantine is over, and leases can be granted */
     e.old_ms = 9 * LT_TTL_MS;
     assert_int_equal(entered(l, e).not_before_ms, 5);
 }
 
-/* Redis restarts during a long quarantine, and the first caller knows of no earlier leases: the rest of the quarantine still counts. */
+/* Redis restarts during a long quarantine, and the first caller knows of no earlier leases. The rest of the old quarantine still counts. */
 static void the_rest_of_a_quarantine_counts_in_the_next(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -318,7 +318,8 @@ static void scores_too_far_ahead_are_cut(void **state) {
     struct lt_entered a = fresh(l);
     lt_text(l, "ZADD " LT_TAG "lanes 5 early %lld late", (long long)a.now_ms + 3600000);
     entered(l, caller("b"));
-    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000); /* joining an epoch does not change the score */
+    /* joining an epoch does not change the score of a lane */
+    assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes late")) == a.now_ms + 3600000);
     struct lt_enter e = caller("b");
     e.life = "another";
     struct lt_entered b = entered(l, e);
@@ -353,7 +354,7 @@ static void fences_rise_over_a_wipe(void **state) {
     snprintf(l->epoch, sizeof l->epoch, "b");
     assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE");
     lt_int(l, "HSET " LT_TAG "epoch not_before 0");
-    assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE"); /* no commit of the group is known */
+    assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE"); /* nobody has reported a commit of the group */
     lt_int(l, "HDEL " LT_TAG "epoch first");
     assert_string_equal(lt_gate(l, &m, 1), "R");
 }

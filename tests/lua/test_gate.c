@@ -33,7 +33,8 @@ static void the_fence_is_the_time_in_us_at_least(void **state) {
     uint64_t before_us = (uint64_t)lt_now_ms(l) * 1000;
     gate1(l, lt_msg(0, 1, "k", "t1"));
     assert_true(l->fence >= before_us);
-    lt_text(l, "SET " LT_TAG "fence 8000000000000000"); /* the next fence exceeds the last one, even if the clock is behind it */
+    /* the next fence exceeds the last fence, even if the clock is behind the last fence */
+    lt_text(l, "SET " LT_TAG "fence 8000000000000000");
     l->reserve = 5;
     gate1(l, lt_msg(0, 2, "j", "t2"));
     assert_true(l->fence == UINT64_C(8000000000000000) + (l->variant == LT_TWICE ? 6 : 1));
@@ -73,7 +74,7 @@ static void a_paused_lane_parks(void **state) {
     assert_string_equal(gate1(l, m), "W");
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_true(in_lanes(l, "k"));
-    l->drop = true; /* with on_busy drop a busy lane drops its messages, a paused one parks them */
+    l->drop = true; /* with on_busy `drop`, messages of a busy lane are dropped, and messages of a paused lane are parked */
     assert_string_equal(gate1(l, lt_msg(0, 2, "k", "t2")), "W");
     assert_string_equal(gate1(l, lt_msg(0, 3, "j", "t3")), "R");
 }
@@ -96,7 +97,7 @@ static void my_own_lock_runs_again(void **state) {
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 100000");
     assert_string_equal(gate1(l, m), "R");
     assert_true(lt_int(l, "PTTL " LT_TAG "lock:k") > 100000);
-    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* t1 is only a prefix of the holder's token */
+    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* the caller's token t1 is only a prefix of the holder's token */
     assert_string_equal(lt_lock(l, m), "t12");
 }
 
@@ -121,7 +122,7 @@ static void what_lost_its_list_is_new(void **state) {
     assert_true(lt_int(l, "XLEN " LT_TAG "vanished") >= 1);
 }
 
-/* The caller believed that the lane has waiters, but this message is alone in its list, so gate reports the list as vanished. */
+/* The caller believed that the lane has waiting messages, but this message is alone in the list, so gate reports that the list vanished. */
 static void a_list_made_anew_is_told(void **state) {
     struct lt *l = *state;
     gate1(l, lt_msg(0, 1, "c", "t1"));
@@ -139,7 +140,7 @@ static void below_the_floor_is_finished(void **state) {
     lt_int(l, "HSET " LT_TAG "floor orders:0 1000 orders:1 %" PRId64, far_offset);
     const struct lt_msg m[] = {lt_msg(0, 999, "a", "t1"), lt_msg(0, 1000, "b", "t1"), lt_msg(1, far_offset - 1, "c", "t1"),
                                lt_msg(1, far_offset, "d", "t1"), lt_msg(2, 0, "e", "t1")};
-    gate1(l, lt_msg(3, 1, "a", "x1")); /* even while its lane is busy, a message below the floor is not parked */
+    gate1(l, lt_msg(3, 1, "a", "x1")); /* a message below the floor is not parked even while its lane is busy */
     assert_string_equal(lt_gate(l, m, 5), "DRDRR");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }
@@ -157,9 +158,9 @@ static void attempts_are_told(void **state) {
 static void a_recorded_business_id_is_a_duplicate(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:5");
-    lt_int(l, "LPUSH " LT_TAG "dedup:broken x"); /* a key of another Redis type counts as no record */
+    lt_int(l, "LPUSH " LT_TAG "dedup:broken x"); /* a key of another Redis type counts as if no message had recorded the id */
     struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 8, "d", "t1")};
-    m[0].dedup = m[1].dedup = "id-1"; /* m[1] is the message that recorded the id */
+    m[0].dedup = m[1].dedup = "id-1"; /* m[1] has recorded the id itself */
     m[2].dedup = "id-2";
     m[3].dedup = "broken";
     assert_string_equal(lt_gate(l, m, 4), "URRR");
@@ -286,7 +287,7 @@ static void the_quarantine_admits_nothing(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
     assert_refused(l, "QUARANTINE");
-    l->off_ms = LT_TTL_MS; /* JUMP comes first, even during the quarantine */
+    l->off_ms = LT_TTL_MS; /* JUMP is answered first, even during the quarantine */
     assert_refused(l, "JUMP");
     l->off_ms = 0;
     lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l));
@@ -325,7 +326,7 @@ int main(void) {
         LT(the_quarantine_admits_nothing),
         LT(maxmemory_refuses_all_of_it),
     };
-    const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)}; /* a repeated call reports the list once more */
+    const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)}; /* a repeated call would report the list once more */
     return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE) +
            LT_RUN(once, LT_PLAIN | LT_FLUSHED); /* at maxmemory gate is refused, which only the last test expects */
 }

@@ -105,7 +105,7 @@ static void one_that_waits_sends_the_rest_behind_it(void **state) {
     busy(l, "k");
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "W");
-    lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "lanes"); /* now the lane looks free, but message 1 still waits */
+    lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "lanes"); /* the lane looks free now, but message 1 still waits */
     assert_string_equal(lt_gate(l, m, 3), "WWW");
     assert_string_equal(lt_waiting(l, m[0]), "0/1 0/2 0/3");
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
@@ -127,13 +127,13 @@ static void without_envelopes_the_first_asks_for_them(void **state) {
     assert_int_equal(lt_state(l, m[1]), 0);
     assert_false(in_lanes(l, "k"));
     const struct lt_msg mixed[] = {bare(message(2)), bare(message(6)), lt_msg(0, 4, "j", "t1"), lt_msg(0, 5, "j", "t1")};
-    assert_string_equal(lt_gate(l, mixed, 4), "EGRA"); /* one lane comes with envelopes, the other without */
+    assert_string_equal(lt_gate(l, mixed, 4), "EGRA"); /* in one call, one lane comes with envelopes and the other without */
     const struct lt_msg again[] = {message(2), message(6)};
     assert_string_equal(lt_gate(l, again, 2), "WW");
     assert_string_equal(lt_waiting(l, again[0]), "0/2 0/6");
 }
 
-/* Makes the usual call, which has one message per lane, and neither envelopes nor counts. */
+/* Makes the usual call, with one message per lane, and with neither envelopes nor counts. */
 static void one_each_without_envelopes(void **state) {
     struct lt *l = *state;
     busy(l, "k");
@@ -180,7 +180,7 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     l->drop = true;
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
-    lt_free_lock(l, m[0]); /* the worker of message 1 died */
+    lt_free_lock(l, m[0]); /* the lock of message 1 is gone, as after the death of its worker */
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
     assert_string_equal(lt_gate(l, again, 3), "RGX"); /* message 1 stays with its worker, behind message 7, which runs */
@@ -188,11 +188,11 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* in a call without message 7, message 1 is parked */
     assert_string_equal(lt_waiting(l, m[0]), "0/1");
     assert_int_equal(lt_state(l, m[0]), 1);
-    assert_string_equal(lt_gate(l, m + 1, 2), "XX"); /* the messages behind message 1 are dropped */
+    assert_string_equal(lt_gate(l, m + 1, 2), "XX"); /* the messages behind message 1 in the same call are dropped */
 }
 
-/* Messages older than the epoch may have been granted in an earlier one, so they are not dropped. When a call has told Redis from which
- * offset all messages are new, later calls need not repeat that. */
+/* Messages older than the epoch may have been granted in an earlier epoch, so they are not dropped. When a call has told Redis from which
+ * offset on all messages are new, later calls need not repeat this offset. */
 static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     struct lt *l = *state;
     busy(l, "k");
@@ -217,7 +217,7 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
     lt_free_lock(l, m[0]);
-    assert_string_equal(lt_gate(l, m + 1, 1), "R"); /* message 2 runs now; message 1 was granted before */
+    assert_string_equal(lt_gate(l, m + 1, 1), "R"); /* message 2 runs now, because message 1 was granted before */
     struct lt_msg ask[] = {bare(message(1)), bare(message(3)), bare(message(4))};
     for (int i = 0; i < 3; i++) ask[i].token = "t9", ask[i].behind = true;
     assert_string_equal(lt_gate(l, ask, 2), "GX");
@@ -243,14 +243,14 @@ static void my_own_lane_with_waiters_runs_again(void **state) {
     char value[64];
     snprintf(value, sizeof value, "t1:%" PRIu64, l->fence);
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
-    lt_int(l, "SADD " LT_TAG "paused k"); /* a pause in the meantime makes no difference */
+    lt_int(l, "SADD " LT_TAG "paused k"); /* a pause between the two calls makes no difference */
     assert_string_equal(lt_gate(l, m, 2), "RA");
     assert_string_equal(lt_gate(l, other, 2), "WW");
     assert_string_equal(lt_waiting(l, m[0]), "0/7 0/8");
 }
 
 /* A new owner of the partition parked the second message before the first call was sent again. The repeated call still grants that message,
- * in its order. */
+ * in its place. */
 static void mine_is_granted_though_another_parked_it(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2), message(3)}, parked = message(2);
@@ -311,12 +311,13 @@ static void a_broken_name_is_bad_for_that_lane_only(void **state) {
     assert_string_equal(lt_gate(l, m, 7), "RABGBBR");
     for (int i = 0; i < 7; i++) assert_int_equal(lt_state(l, m[i]), 0);
     assert_false(in_lanes(l, "c"));
-    lt_int(l, "ZADD " LT_TAG "lanes 5 b"); /* gate has other code for a lane that stands in `lanes`, so lane b is tried there as well */
+    /* gate has other code for a lane that stands in `lanes`, so this test also uses such a lane, b */
+    lt_int(l, "ZADD " LT_TAG "lanes 5 b");
     assert_string_equal(lt_gate(l, m + 2, 2), "BG");
 }
 
-/* Calls gate with the largest batch, in which every lane has several messages. Envelopes and ids of one lane must not be taken for those of
- * the next. */
+/* Calls gate with the largest batch, in which every lane has several messages. Envelopes and ids of one lane must not be taken for
+ * envelopes and ids of the next lane. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 4, N = LT_BATCH_MAX * EACH };
@@ -384,7 +385,7 @@ static void a_wiped_server_goes_on_above(void **state) {
     for (int i = 0; i < 3; i++) {
         lt_text(l, "FLUSHALL");
         lt_int(l, "HSET " LT_TAG "epoch id %s not_before 0", l->epoch);
-        assert_string_equal(lt_gate(l, &m, 1), "R"); /* lt_gate() checks that the fence is above the earlier ones */
+        assert_string_equal(lt_gate(l, &m, 1), "R"); /* lt_gate() checks that the fence is above all earlier fences */
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hold and break: how a command takes a lane's lock, and how an operator ends one (`latchwork lock exec -c`, `lock break -c`). */
+/* Tests the scripts hold and break: how a command takes a lane's lock, and how an operator ends a lock (`latchwork lock exec -c`, `lock
+ * break -c`). */
 #include "tests/support/lanes_build.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* A fence larger than any clock time, so that the next fence can only be the last one + 1. */
+/* This fence is larger than any clock time, so that the next fence can only be larger by 1. */
 #define FENCE_FAR 8000000000000000
 enum { MOST_FENCES = 64 };
 
@@ -17,7 +18,8 @@ enum { MOST_FENCES = 64 };
 
 static bool paused_too;
 
-/* Calls hold. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. The fence of H must be above all that were reserved before. */
+/* Calls hold. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. With H, checks that the fence is above all fences that were reserved
+ * before. */
 static const char *hold(struct lt *l, struct lt_msg m) {
     lt_begin(l, &lw_script_hold);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "fence");
@@ -44,7 +46,7 @@ static int64_t number_in(const struct lt *l) {
     return l->reply->element[1]->integer;
 }
 
-/* Breaks a lock. Returns the value that was there, or "" if nobody held it. */
+/* Breaks a lock. Returns the value that the lock had, or "" if nobody held it. */
 static const char *break_lock(struct lt *l, const char *lane, const char *by) {
     static const char *const names[] = {"epoch", "lanes", "fence", "ready", "audit"};
     lt_begin(l, &lw_script_break);
@@ -101,7 +103,7 @@ static void its_fence_is_above_all_that_a_call_reserved(void **state) {
     assert_string_equal(hold(l, b), "H");
     assert_int_equal(l->fence, reserved + 1);
     uint64_t mine = l->fence;
-    assert_string_equal(lt_gate(l, &c, 1), "R"); /* the fences that the worker gets next are above the command's */
+    assert_string_equal(lt_gate(l, &c, 1), "R"); /* the worker's next fences are above the fence of the command */
     assert_true(lt_fence(l, 0) > mine);
 }
 
@@ -113,12 +115,12 @@ static void a_held_lane_is_busy(void **state) {
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) > 1000 && number_in(l) <= LT_TTL_MS);
     lt_assert_unchanged(l, before, true);
-    lt_text(l, "SET " LT_TAG "lock:k backoff PX 60000"); /* a message waits for its retry, and until then nobody holds the lane */
+    lt_text(l, "SET " LT_TAG "lock:k backoff PX 60000"); /* a message waits for its retry, and nobody holds the lane until then */
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) <= 60000);
     lt_text(l, "SET " LT_TAG "lock:k left-behind");
     assert_string_equal(hold(l, me), "B");
-    assert_int_equal(number_in(l), -1); /* no TTL: the lock never ends by itself */
+    assert_int_equal(number_in(l), -1); /* the lock has no TTL, so it never ends by itself */
 }
 
 static void the_other_way_round_messages_wait(void **state) {
@@ -129,7 +131,7 @@ static void the_other_way_round_messages_wait(void **state) {
     assert_string_equal(lt_claim(l, &m, 1), "B");
     assert_holds(l, me);
     lt_free_lock(l, me);
-    assert_string_equal(hold(l, me), "H"); /* a command does not wait behind messages */
+    assert_string_equal(hold(l, me), "H"); /* a command does not wait behind messages in the lane */
     assert_string_equal(lt_waiting(l, m), "0/1");
     lt_free_lock(l, me);
     assert_string_equal(lt_claim(l, &m, 1), "N");
@@ -146,14 +148,14 @@ static void mine_already_is_held_anew(void **state) {
     assert_string_equal(hold(l, m), "H");
     assert_true(l->fence > first);
     assert_holds(l, m);
-    assert_string_equal(hold(l, like_mine), "B"); /* the token is only a prefix of the holder's */
+    assert_string_equal(hold(l, like_mine), "B"); /* the caller's token is only a prefix of the holder's token */
 }
 
 static void another_epoch_is_lost(void **state) {
     struct lt *l = *state;
     struct lt_msg m = lt_msg(0, 1, "k", "me");
     snprintf(l->epoch, sizeof l->epoch, "other");
-    l->off_ms = 10 * LT_TTL_MS; /* the epoch is checked first */
+    l->off_ms = 10 * LT_TTL_MS; /* the check of the epoch comes first */
     char *before = lt_dump(l, true);
     assert_string_equal(hold(l, m), "LOST");
     lt_assert_unchanged(l, before, true);
@@ -235,7 +237,7 @@ static void the_holder_is_stale_from_then_on(void **state) {
     char value[96];
     lt_value(l, "worker", value, sizeof value);
     assert_string_equal(break_lock(l, "k", "anna"), value);
-    assert_int_equal(l->fence, reserved + 1); /* the fence is above all that the worker may use under its lease */
+    assert_int_equal(l->fence, reserved + 1); /* the new fence is above all fences that the worker may use under its lease */
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_lock(l, other), "worker");
     assert_string_equal(lt_renew(l, &m, 1), "0");
@@ -253,7 +255,8 @@ static void what_waits_goes_on(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 1);
     int64_t score = strtoll(lt_text(l, "ZSCORE " LT_TAG "lanes k"), NULL, 10);
-    assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000); /* tend looks again if nobody claims the lane */
+    /* if nobody claims the lane, tend looks at it again after this time */
+    assert_true(score >= now + LT_HANDOFF_MS && score <= now + LT_HANDOFF_MS + 60000);
     assert_string_equal(lt_claim(l, &wait, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
 }
@@ -288,7 +291,7 @@ static void a_backoff_ends(void **state) {
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     m.token = "worker2";
-    assert_string_equal(lt_claim(l, &m, 1), "N"); /* the next claim gets the message at once, with its attempt counted */
+    assert_string_equal(lt_claim(l, &m, 1), "N"); /* the next claim gets the message at once, and its attempt is counted */
     assert_int_equal(lt_attempts(l, 0), 1);
 }
 
@@ -308,7 +311,7 @@ static void the_audit_says_who_and_what(void **state) {
     lt_text(l, "SET " LT_TAG "lock:k worker:17");
     break_lock(l, "k", "anna@example");
     redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "audit - +");
-    assert_int_equal(r->elements, 1); /* one entry, even if the call was sent twice */
+    assert_int_equal(r->elements, 1); /* the audit has one entry, even if the call was sent twice */
     const redisReply *f = r->element[0]->element[1];
     char fence[24];
     snprintf(fence, sizeof fence, "%" PRIu64, l->fence);
@@ -355,6 +358,6 @@ int main(void) {
         T(the_audit_says_who_and_what),
         T(the_audit_is_bounded_and_never_in_the_way),
     };
-    int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE); /* at maxmemory no new lock is given; another test covers that */
+    int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE); /* at maxmemory hold is refused, which another test checks */
     return failed + LT_RUN(of_break, LT_ALL);
 }

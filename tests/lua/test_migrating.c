@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the scripts on two nodes of a real cluster, while a slot migrates from one to the other key by key. A script that runs at the
  * source during that time either gives the answer that it would give with all keys in place, or fails. It never takes a key that has moved
- * for one that never existed. When all keys are together again, the same call has the effect that it would have had, whatever its first
- * attempt has written.
+ * for one that never existed. When all keys are together again, a repetition of the call has the effect that the call would have had
+ * without the move, whatever the first attempt has written.
  *
- * Each scene is tried with each of its keys moved alone, with all of them but one moved, and with random sets moved (LW_SEED).
+ * Each scene is tried with each of its keys moved alone, with all keys but one moved, and with random sets of keys moved (LW_SEED).
  */
 #include "tests/support/lanes_build.h"
 #include "tests/support/server_process.h"
@@ -21,7 +21,7 @@
 enum { KEYS_MAX = 64, BY_CHANCE = 8, OK_TRIES = 400, NODE_ID = 41 };
 
 struct nodes {
-    struct lt *l; /* the server in `l` is the source, which owns all slots */
+    struct lt *l; /* the source node of the move, which owns all slots at first */
     struct lw_test_redis *target;
     redisContext *to;
     int source_port, target_port;
@@ -133,7 +133,7 @@ static void set_up(struct nodes *n, const struct scene *s) {
     s->before(n->l);
 }
 
-/* Returns everything that is stored, with each time replaced by '#'. */
+/* Returns everything that the nodes store, with each time replaced by '#'. */
 static char *stored(struct nodes *n) {
     char *text = lt_dump(n->l, false), *to = text;
     for (const char *p = text; *p;) {
@@ -149,7 +149,7 @@ static char *stored(struct nodes *n) {
 
 static char *copy(const char *text) { return lw_memdup(text, strlen(text) + 1); }
 
-/* Calls the script with all keys in place and returns its answer. Sets *after to what is stored after the call. */
+/* Calls the script with all keys in place and returns its answer. Sets *after to what the nodes store after the call. */
 static char *expected(struct nodes *n, const struct scene *s, char **after, size_t *n_keys) {
     set_up(n, s);
     redisReply *keys = keys_of(n, n->l->admin);
@@ -163,7 +163,7 @@ static char *expected(struct nodes *n, const struct scene *s, char **after, size
 
 static bool is_of_the_cluster(const char *text) {
     return !strncmp(text, "TRYAGAIN ", 9) || !strncmp(text, "ASK ", 4) || strstr(text, "access a non local key") ||
-           strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* Valkey's text of this error */
+           strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* this is Valkey's text of the error */
 }
 
 /* Calls the script after the keys in `which` have moved. */
@@ -220,7 +220,7 @@ static void settle_one(struct lt *l, struct lt_msg m, const char *outcome) {
 }
 
 /* Lane a is held, one of its messages is done and two wait. Lane b is free, two messages wait in it, and its hint was popped. Lane c has a
- * message that was tried once. Keys that seldom exist are there as well, because a script that asks for a missing key fails, and so would
+ * message that was tried once. The scene also has keys that seldom exist, because a script that asks for a missing key fails, and so would
  * never do what the scene is about. */
 static void busy(struct lt *l) {
     const struct lt_msg c = lt_msg(1, 9, "c", "t3"), c_again = lt_with(c, "retry", "next");

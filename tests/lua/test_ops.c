@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests edit, hold, job, look, page and wake, which are scripts of operators: every answer, and what is left afterwards. test_ops_move.c
- * tests put and drop. */
+/* Tests edit, hold, job, look, page and wake, which are scripts of operators: every answer, and what each script leaves in Redis.
+ * test_ops_move.c tests put and drop. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -82,7 +82,8 @@ static void an_edit_of_what_is_no_more(void **state) {
     snprintf(id, sizeof id, "%s", lt_text(l, "XADD " LT_TAG "dead * reason r envelope e1"));
     char *before = lt_dump(l, true);
     assert_string_equal(edit(l, "1-1", "e1", "e2", "me", "11"), "0");
-    assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0"); /* another operator edited the letter first */
+    /* another operator has edited the letter first, so this edit changes nothing */
+    assert_string_equal(edit(l, id, "e0", "e2", "me", "11"), "0");
     lt_assert_unchanged(l, before, true);
 }
 
@@ -110,7 +111,7 @@ static const char *go_on(struct lt *l, const char *what, const char *token, cons
 static void jobs_are_numbered_and_run_alone(void **state) {
     struct lt *l = *state;
     assert_string_equal(begin(l, "a", "1", ""), "1");
-    assert_string_equal(begin(l, "a", "1", ""), "1"); /* the same call again, because its answer was lost */
+    assert_string_equal(begin(l, "a", "1", ""), "1"); /* the same call is sent again, as after a lost answer */
     assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");
     assert_string_equal(go_on(l, "renew", "a", "1"), "1");
     assert_string_equal(go_on(l, "renew", "b", "1"), "0");
@@ -120,9 +121,9 @@ static void jobs_are_numbered_and_run_alone(void **state) {
     assert_string_equal(lt_text(l, "HGET " LT_TAG "job:1 state"), "end");
     assert_string_equal(begin(l, "b", "1", ""), "2");
     go_on(l, "end", "b", "2");
-    assert_string_equal(begin(l, "c", "9", ""), "9"); /* another shard knows of higher numbers */
+    assert_string_equal(begin(l, "c", "9", ""), "9"); /* another shard knows of higher job numbers */
     assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
-    assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6); /* jobs began four times and ended twice */
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6); /* the audit has six entries, because jobs began four times and ended twice */
 }
 
 static void a_job_goes_on(void **state) {
@@ -152,8 +153,8 @@ static void a_job_that_was_silent(void **state) {
     assert_true(left > 20000 && left <= 30000);
 }
 
-/* The record of a job must expire before the marks of its replays. Otherwise the job could be resumed without these marks, and would put
- * the messages once more. */
+/* The record of a job must expire before the marks of its replays. If the job could be resumed without these marks, it would put the
+ * messages once more. */
 static void a_record_goes_before_the_marks(void **state) {
     struct lt *l = *state;
     enum { MARKS_S = 604800 };
@@ -164,7 +165,7 @@ static void a_record_goes_before_the_marks(void **state) {
     go_on(l, "renew", "a", "1");
     go_on(l, "end", "a", "1");
     begin(l, "a", "1", "1");
-    assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100); /* the time counts from the beginning of the job */
+    assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100); /* the TTL counts from the beginning of the job */
 }
 
 /* --- look, page ----------------------------------------------------------------------------------------------------------------------- */
@@ -174,7 +175,7 @@ static const char *look(struct lt *l, int n, const char *const *lanes) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor");
     for (int i = 0; i < n; i++) arg(l, lanes[i]);
     lt_run(l);
-    return strchr(joined(l), '|') + 1; /* leaves out the time, which comes first */
+    return strchr(joined(l), '|') + 1; /* the result leaves out the time, which comes first */
 }
 static const char *look_at_k(struct lt *l) { return look(l, 1, (const char *const[]){"k"}); }
 
@@ -183,7 +184,7 @@ static void look_tells_of_lanes(void **state) {
     assert_string_equal(look(l, 2, (const char *const[]){"k", "x"}), "0|||0||0|0|0|||0||0|0");
     park(l, 1, 3);
     assert_string_equal(look_at_k(l), "3|1 orders 0 1 0 5 5 1 0 0 2||0||0|0");
-    lt_set_state(l, message(1), 2); /* a finished message in the list still counts */
+    lt_set_state(l, message(1), 2); /* a finished message that is still in the list counts as an element */
     lt_text(l, "SET " LT_TAG "lock:k w.1:5");
     lt_int(l, "SADD " LT_TAG "paused k");
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "4 5 77");
@@ -262,7 +263,7 @@ static void wake_hints_where_something_may_run(void **state) {
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > 5);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "paused"), 0);
     lt_int(l, "SADD " LT_TAG "paused k");
-    lt_text(l, "SET " LT_TAG "lock:k w.1:5"); /* the holder goes on by itself, so there is no hint */
+    lt_text(l, "SET " LT_TAG "lock:k w.1:5"); /* the holder goes on by itself, so the script makes no hint */
     assert_string_equal(wake(l), "RN");
     assert_int_equal(hints(l), 1);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests put and drop, which are scripts of operators that move messages: every answer, and what is left afterwards. */
+/* Tests put and drop, which are scripts of operators that move messages: every answer, and what each script leaves in Redis. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -14,8 +14,8 @@
 struct put {
     const char *lane;
     int64_t offset, replay;
-    const char *original, *entry; /* NULL stands for an empty argument */
-    const char *text;             /* text that is used instead of an envelope; NULL: none */
+    const char *original, *entry; /* NULL stands for an empty argument of the script */
+    const char *text;             /* text that is sent instead of an envelope; NULL: an envelope is sent */
 };
 
 static const char *envelope(int64_t offset, int64_t replay) {
@@ -62,7 +62,7 @@ static const char *drop(struct lt *l, const struct drop *m, size_t n, int ahead,
     }
     return lt_run(l);
 }
-/* Drops offsets first to last of lane k. */
+/* Drops the offsets from `first` to `last` of lane k. */
 static const char *drop_range(struct lt *l, int first, int last, int ahead, const char *dry) {
     struct drop m[64];
     for (int i = 0; i <= last - first; i++) m[i] = (struct drop){"k", NULL, first + i};
@@ -106,7 +106,7 @@ static void put_into_a_free_lane_hints(void **state) {
     assert_int_equal(hints(l), 1);
     assert_true(score(l) >= from + LT_HANDOFF_MS && score(l) <= lt_now_ms(l) + LT_HANDOFF_MS);
     char *before = lt_dump(l, true);
-    assert_string_equal(lt_call_again(l), "A"); /* the same call again, as after a lost answer or when a job is resumed */
+    assert_string_equal(lt_call_again(l), "A"); /* the same call is sent again, as after a lost answer or when a job is resumed */
     lt_assert_unchanged(l, before, true);
 }
 
@@ -117,11 +117,12 @@ static void put_stands_behind_those_that_wait(void **state) {
         {.lane = "k", .offset = 9, .replay = 7}, {.lane = "k", .offset = 8, .replay = 7}, {.lane = "other", .offset = 20000}};
     assert_string_equal(put(l, m, 3, "any", ""), "PPP");
     assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/9 0/8");
-    assert_int_equal(score(l), 5); /* the time at which tend looks has not changed */
-    assert_int_equal(hints(l), 1); /* the only hint is that of the other lane */
+    assert_int_equal(score(l), 5); /* the time at which tend will look at the lane has not changed */
+    assert_int_equal(hints(l), 1); /* the only hint is the hint of the other lane */
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "other");
     assert_int_equal(lt_state(l, message(20000)), 1);
-    assert_int_equal(lt_int(l, "TTL " LT_TAG "state:orders:0:1"), -1); /* the state of a Kafka record does not expire */
+    /* unlike a replay's mark, the state of a Kafka record does not expire */
+    assert_int_equal(lt_int(l, "TTL " LT_TAG "state:orders:0:1"), -1);
 }
 
 static void put_into_a_held_lane_leaves_it_to_the_holder(void **state) {
@@ -150,12 +151,12 @@ static void put_leaves_out_what_is_known(void **state) {
     struct lt *l = *state;
     for (int s = 1; s <= 3; s++) {
         lt_set_state(l, message(s), s);
-        assert_string_equal(put1(l, s, 0), "A"); /* put leaves out an import that already waits or is finished */
+        assert_string_equal(put1(l, s, 0), "A"); /* put leaves out an import that waits already or is finished */
     }
     lt_int(l, "HSET " LT_TAG "floor orders:0 100");
     assert_string_equal(put1(l, 99, 0), "A");
     assert_string_equal(put1(l, 100, 0), "P");
-    assert_string_equal(put1(l, 99, 7), "P"); /* replays have no floor */
+    assert_string_equal(put1(l, 99, 7), "P"); /* a floor of the original partition does not apply to replays */
 }
 
 static void put_of_what_is_read_again_looks_at_the_original(void **state) {
@@ -242,7 +243,7 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
     char *before = lt_dump(l, true);
     assert_string_equal(drop_range(l, 1, 3, 64, ""), "DDD");
     lt_assert_unchanged(l, before, true);
-    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* the message stays in the list, and is passed over later */
+    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* the message stays in the list, and a later claim or settle passes over it */
     assert_string_equal(lt_waiting(l, message(0)), "0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 4, 6, 64, ""), "XDX");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lanes"), 0);
@@ -251,18 +252,20 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
 static void drop_leaves_what_the_holder_may_have(void **state) {
     struct lt *l = *state;
     park(l, 1, 6);
-    lt_set_state(l, message(2), 2); /* a finished message does not count */
+    lt_set_state(l, message(2), 2); /* a finished message does not count as one that the holder may have */
     hold(l, "w.1:5");
     assert_string_equal(drop_range(l, 1, 5, 2, ""), "HDHXX");
-    assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/3 0/4 0/5 0/6"); /* the holder's heads keep their places in the list */
+    /* the heads that the holder has keep their places in the list */
+    assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/3 0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 1, 6, 2, ""), "HDHDDX");
-    assert_string_equal(drop(l, (struct drop[]){{"other", NULL, 1}}, 1, 2, ""), "X"); /* nobody holds the lane that the caller names */
+    /* nobody holds the lane `other`, which the caller names */
+    assert_string_equal(drop(l, (struct drop[]){{"other", NULL, 1}}, 1, 2, ""), "X");
 }
 
 static void one_that_stands_twice_is_one(void **state) {
     struct lt *l = *state;
     park(l, 1, 1);
-    park(l, 1, 3); /* one owner put the message back, and the next one parked it */
+    park(l, 1, 3); /* the message is in the list twice, because one owner put it back and the next owner parked it */
     hold(l, "w.1:5");
     assert_string_equal(drop_range(l, 1, 3, 2, ""), "HHX");
 }
@@ -303,7 +306,7 @@ static void drop_of_replays(void **state) {
     struct lt *l = *state;
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(put1(l, 4, 7), "P");
-    lt_int(l, "DEL " LT_TAG "state:orders:0#7:0"); /* the replay waited longer than its mark lives */
+    lt_int(l, "DEL " LT_TAG "state:orders:0#7:0"); /* the replay has waited for longer than the lifetime of its mark */
     const struct drop m[] = {{"k", "orders:0#7", 4}};
     assert_string_equal(drop(l, m, 1, 64, ""), "X");
     assert_int_equal(replay_state(l, 4, 7), 2);
@@ -361,7 +364,7 @@ static void at_maxmemory(void **state) {
     struct lt *l = *state;
     park(l, 1, 2);
     lt_text(l, "CONFIG SET maxmemory 1");
-    assert_string_equal(put1(l, 3, 7), "-OOM"); /* at maxmemory put is refused, as gate is */
+    assert_string_equal(put1(l, 3, 7), "-OOM"); /* at maxmemory Redis refuses put, as it refuses gate */
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
     lt_text(l, "CONFIG SET maxmemory 0");
     assert_string_equal(lt_waiting(l, message(0)), "0/2");

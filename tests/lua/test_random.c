@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares random calls of gate, settle, claim and floor, expired leases, pauses and wiped servers with a small model of a lane: its
- * list, its lock and the states of its messages. After each call the answers, lists, locks and states must equal the model's. Three
- * promises must hold whatever the model says: a state never goes down, a waiting message is in its lane's list, and no finished message
- * is granted.
+/* Makes random calls of gate, settle, claim and floor, lets leases expire, pauses lanes and wipes servers, and compares the results with a
+ * small model of a lane: its list, its lock and the states of its messages. After each call the answers, lists, locks and states must equal
+ * those of the model. Three promises must hold whatever the model says: a state never goes down, a waiting message is in its lane's list,
+ * and no finished message is granted.
  *
- * LW_SEED: the one seed to run; a failed run prints its seed. */
+ * LW_SEED: the only seed to run; a failed run prints its seed. */
 #include "queue/codes.h"
 #include "tests/support/lanes.h"
 
@@ -33,7 +33,7 @@ static int64_t offset_of(int o) { return o < 30 ? FIRST + o : 16384 + (int64_t)(
 struct id {
     int part, o;
 };
-struct hold { /* what a worker knows of one hold */
+struct hold { /* holds what a worker knows of one hold */
     int token, n;
     bool of_heads;
     struct id msg[256];
@@ -70,7 +70,7 @@ static const char *token_name(int token) {
     return token_names[token];
 }
 static int lane_of(struct id m) { return (m.o + m.part) % LANES; }
-/* A message shares its business id with one message of the other partition, in the same lane, and with no other. */
+/* A message shares its business id with one message of the other partition, which is in the same lane, and with no other message. */
 static int dedup_of(struct id m) { return m.part == 0 ? m.o : (m.o + 1) % OFFSETS; }
 static struct lt_msg message(struct world *w, struct id m, int token) {
     struct lt_msg out = lt_msg(m.part, offset_of(m.o), lane_names[lane_of(m)], token_name(token));
@@ -97,7 +97,7 @@ static void drop_first(struct lane *k, int n) {
     k->n -= n;
 }
 
-/* Predicts the heads as heads.lua finds them. Returns their number; -1: there are none, and the lane has ended. */
+/* Predicts the heads that heads.lua finds. Returns their number; -1 if the lane has no heads and has ended. */
 static int take_heads(struct world *w, struct lane *k, int want, int before, const struct id *after, struct id *out) {
     for (int size = before + want;; size = 16) {
         int n = 0, drop = 0, looked = k->n < size ? k->n : size;
@@ -136,7 +136,7 @@ static int take_heads(struct world *w, struct lane *k, int want, int before, con
     }
 }
 
-/* A message that was granted before is never dropped. */
+/* Returns true if drop may discard the message. A message that was granted before is never dropped. */
 static bool may_drop(const struct world *w, struct id m) { return w->state[m.part][m.o] == 0 && !w->noted[m.part][m.o]; }
 
 static void expect_gate(struct world *w, struct lane *k, const struct id *m, int n, int token, bool bare, bool drop_busy, char *out) {
@@ -303,7 +303,7 @@ static void check_lane(struct world *w, int i) {
     CHECK(w, listed == k->listed, "%s %s in lanes", lane_names[i], listed ? "is" : "is not");
 }
 
-/* Reads the states of all offsets, like lt_state(), with one read per segment. */
+/* Reads the states of all offsets as lt_state() does, but with one read per segment. */
 static void read_states(struct world *w, int p, int *out) {
     memset(out, 0, OFFSETS * sizeof *out);
     for (int segment = 0; segment < 2; segment++) {
@@ -355,11 +355,11 @@ static void forget_hold(struct lane *k) {
     k->hold.n = 0;
 }
 static void take_hold(struct world *w, struct lane *k, int token, bool of_heads) {
-    forget_hold(k); /* the lease of the former hold has ended */
+    forget_hold(k); /* the former hold is forgotten, because its lease has ended */
     k->hold.token = token;
     k->hold.of_heads = of_heads;
     snprintf(k->hold.value, sizeof k->hold.value, "%s:%" PRIu64, token_name(token),
-             w->l->fence - (w->l->variant == LT_TWICE ? 3 : 0)); /* a call that is sent twice uses up another set of fences */
+             w->l->fence - (w->l->variant == LT_TWICE ? 3 : 0)); /* if the call was sent twice, it has used up a second set of fences */
 }
 static void hold_add(struct hold *h, struct id m) {
     assert_true(h->n < 256);
@@ -368,7 +368,7 @@ static void hold_add(struct hold *h, struct id m) {
 
 static struct id some_message(struct world *w, int lane) {
     struct id m;
-    do m = (struct id){pick(w, PARTS), w->step * (OFFSETS - 24) / STEPS + pick(w, 24)}; /* offsets come roughly in order */
+    do m = (struct id){pick(w, PARTS), w->step * (OFFSETS - 24) / STEPS + pick(w, 24)}; /* offsets come roughly in ascending order */
     while (lane_of(m) != lane);
     return m;
 }

@@ -20,10 +20,10 @@ static void only_what_is_mine(void **state) {
     for (size_t i = 0; i < 5; i++) shorten(l, m[i]);
     lt_free_lock(l, m[1]);
     m[2].token = "other";
-    m[3].token = "t"; /* a prefix of the holder's token */
+    m[3].token = "t"; /* the caller's token is only a prefix of the holder's token */
     assert_string_equal(lt_renew(l, m, 5), "10001");
     assert_true(left(l, m[0]) > 1000 && left(l, m[0]) <= LT_TTL_MS);
-    assert_int_equal(left(l, m[1]), -2); /* an ended lease is not taken again */
+    assert_int_equal(left(l, m[1]), -2); /* renew does not take an ended lease again */
     assert_true(left(l, m[2]) <= 1000);
     assert_true(left(l, m[3]) <= 1000);
     assert_true(left(l, m[4]) > 1000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests repair, which writes back what is known to be done, and floor, which raises floors to committed offsets and deletes the segments
- * below. */
+/* Tests repair and floor. repair writes back what is known to be done; floor raises floors to committed offsets and deletes the segments
+ * below them. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -110,7 +110,7 @@ static void another_epoch_is_lost(void **state) {
 static void floors_rise_and_never_sink(void **state) {
     struct lt *l = *state;
     assert_string_equal(lt_floor(l, tp, 0, 0), "OK");
-    assert_string_equal(floor_now(l), "0"); /* Redis knows the floor from now on */
+    assert_string_equal(floor_now(l), "0"); /* from now on Redis knows the floor */
     assert_string_equal(lt_floor(l, tp, 100, 0), "OK");
     assert_string_equal(lt_floor(l, tp, 99, 0), "OK");
     assert_string_equal(floor_now(l), "100");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests settle: what becomes of a message: done, retried, given back, dead. test_settle_next.c tests how its lane goes on. */
+/* Tests settle: what becomes of a message that is done, retried, given back or dead. test_settle_next.c tests how the message's lane goes
+ * on. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -45,7 +46,7 @@ static void done_counts_without_the_lease(void **state) {
     assert_int_equal(lt_state(l, m), 2);
     assert_string_equal(lt_lock(l, m), "t2");
     lt_free_lock(l, m);
-    assert_string_equal(settle1(l, other), "S"); /* nobody holds the lane */
+    assert_string_equal(settle1(l, other), "S"); /* settle finds that nobody holds the lane */
     assert_int_equal(lt_state(l, other), 2);
 }
 
@@ -74,13 +75,13 @@ static void done_forgets_the_tries(void **state) {
     lt_claim(l, &again, 1);
     assert_string_equal(settle1(l, again), "L");
     assert_idle(l);
-    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* a lost lease makes no difference */
+    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* the lost lease makes no difference to the answer */
     run1(l, late);
     settle1(l, late);
     lt_free_lock(l, late);
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
-    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0"); /* tries that remain because another worker finished the message */
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0"); /* these tries remain because another worker finished the message */
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
 }
@@ -133,7 +134,7 @@ static void retries_keep_their_first_failure(void **state) {
     m.token = "t2";
     assert_string_equal(lt_claim(l, &m, 1), "N");
     assert_int_equal(lt_attempts(l, 0), 3);
-    assert_string_equal(settle1(l, m), "L"); /* the head is still in its list */
+    assert_string_equal(settle1(l, m), "L"); /* the head that was given back is still in its list */
     assert_string_equal(lt_waiting(l, m), "0/1");
     assert_string_equal(tries(l, 1), "4 12345 0");
 }
@@ -161,8 +162,8 @@ static void back_counts_no_try(void **state) {
     assert_int_equal(n_hints(l), 1);
 }
 
-/* If a handler gives its message back under a live lease, the lane rests. This also holds with retry.order skip, which lets later messages
- * pass only a message that failed. */
+/* If a handler gives its message back under a live lease, the lane rests. The lane rests even with retry.order skip, which lets later
+ * messages pass only if a message has failed. */
 static void back_may_wait(void **state) {
     struct lt *l = *state;
     for (int skip = 0; skip < 2; skip++) {
@@ -231,7 +232,7 @@ static void sent_is_dead_elsewhere(void **state) {
     assert_idle(l);
 }
 
-/* Checks that a done message stays done, whatever a later settle reports of it, because a state never goes down. */
+/* Checks that a done message stays done, whatever a later settle reports of this message, because a state never goes down. */
 static void assert_counts_as_done(struct lt *l, const char *outcome, int as, int want) {
     struct lt_msg m = lt_with(lt_msg(0, 50, "k", "t1"), outcome, "next");
     m.backoff_ms = 1000;
@@ -281,7 +282,8 @@ static void no_window_no_business_id(void **state) {
     settle1(l, m);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dedup:id-1"), 0);
     l->window_s = 1000;
-    m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next"); /* a dead message has no effect, so a later one may run */
+    /* a dead message has had no effect, so a later message with the same id may run */
+    m = lt_with(lt_msg(0, 2, "k", "t2"), "dead", "next");
     m.dedup = "id-2";
     run1(l, m);
     settle1(l, m);
@@ -314,7 +316,7 @@ static void offsets_come_in_any_order(void **state) {
     assert_int_equal(n_dead(l), 1);
 }
 
-/* Calls settle with the largest batch: 256 lanes of 8 partitions, with two segments each, and every outcome. */
+/* Calls settle with the largest batch: 256 lanes of 8 partitions, with two segments each, and with every outcome. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};

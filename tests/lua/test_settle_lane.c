@@ -17,7 +17,7 @@ static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "l
 static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
 
 enum { MOST = 80 };
-/* run_of() makes messages of n offsets from `first`, in an array that the next call with the same `slot` overwrites. */
+/* run_of() makes messages of n offsets, beginning at `first`, in an array that the next call with the same `slot` overwrites. */
 enum { DONE, NAMED, CALLED };
 static struct lt_msg runs[3][MOST];
 static struct lt_msg *run_of(int slot, int64_t first, int n) {
@@ -30,7 +30,7 @@ static void gate_run(struct lt *l, int64_t first, int n) {
     lt_gate(l, m, (size_t)n);
     assert_int_equal(l->answers[0], 'R');
     assert_int_equal(strspn(l->answers, "RA"), n);
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* a short TTL, so that an extension can be seen */
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* the TTL is short, so that an extension can be seen */
 }
 static void park_run(struct lt *l, int64_t first, int n) {
     struct lt_msg *m = run_of(CALLED, first, n);
@@ -101,7 +101,7 @@ static void the_last_of_the_heads_fails(void **state) {
     struct lt_item it = item(1, 2, "retry", 'n');
     runs[DONE][1].backoff_ms = 100000;
     assert_string_equal(settle(l, it), "L");
-    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4"); /* the message was put back once, and in its place */
+    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4"); /* the message was put back once, and at its old place */
     assert_string_equal(lt_lock(l, message(1)), "backoff");
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_int_equal(lt_state(l, message(3)), 1);
@@ -116,15 +116,15 @@ static void the_last_one_is_finished_already(void **state) {
         lt_set_state(l, message(2), 2);
         lt_set_state(l, message(1), 3);
         assert_string_equal(settle(l, item(1, 2, outcomes[i], 'n')), "L");
-        assert_int_equal(lt_state(l, message(1)), 3); /* states neither go down nor change from dead to done */
+        assert_int_equal(lt_state(l, message(1)), 3); /* a state neither goes down nor changes from dead to done */
         assert_int_equal(lt_state(l, message(2)), 2);
         assert_string_equal(lt_waiting(l, message(1)), "");
         assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead " LT_TAG "tries:orders:0:0"), 0);
     }
 }
 
-/* A lost lease: only the first message is recorded as done. The present holder runs the others again, in order, because an older effect
- * must not be a key's last one. */
+/* If the lease is lost, only the first message is recorded as done. The present holder runs the other messages again, in order, because an
+ * older effect must not be the last effect of a key. */
 static void without_the_lease_only_the_first_is_recorded(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -152,8 +152,8 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead"), 0);
 }
 
-/* A lock that differs only in its fence belongs to the same hold, whose gate was sent twice. A lock with any other value belongs to another
- * hold. */
+/* A lock whose value differs only in its fence belongs to the same hold, whose gate was sent twice. A lock with any other value belongs to
+ * another hold. */
 static void the_value_of_the_lock_decides(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -171,7 +171,7 @@ static void the_value_of_the_lock_decides(void **state) {
         it.value = cases[i].value;
         lt_text(l, "SET " LT_TAG "lock:k %s", cases[i].lock);
         assert_string_equal(settle(l, it), *cases[i].answer == 'L' ? "K" : "S");
-        assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock); /* the value of the lock is not changed */
+        assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock); /* settle has not changed the value of the lock */
     }
 }
 
@@ -266,7 +266,7 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
         assert_string_equal(lt_waiting(l, message(1)), "0/1");
     }
     for (int waiters = 0; waiters < 2; waiters++)
-        for (int i = 0; i < 2; i++) { /* a settle in mode keep whose answer was lost is sent again in mode drop */
+        for (int i = 0; i < 2; i++) { /* the answer to a settle in mode keep was lost, so the settle is sent again in mode drop */
             lt_setup(state);
             gate_run(l, 1, 1);
             if (waiters) park_run(l, 9, 1);
@@ -276,7 +276,7 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
             assert_string_equal(lt_settle_items(l, items, 2), waiters && i ? "NL" : "LL");
             assert_string_equal(l->named, "GG");
             assert_int_equal(lt_state(l, message(2)), 0);
-            assert_int_equal(lt_state(l, other), 2); /* the next item's places are read correctly */
+            assert_int_equal(lt_state(l, other), 2); /* the places of the next item are still read correctly */
         }
 }
 
@@ -302,7 +302,7 @@ static void more_never_releases(void **state) {
         }
 }
 
-/* No message has finished: the call only asks for more messages behind the one that runs. */
+/* Although no message has finished, settle is called, to ask for more messages behind the one that runs. */
 static void more_without_any_finished(void **state) {
     struct lt *l = *state;
     gate_run(l, 1, 1);
@@ -337,7 +337,8 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_true(score(l) > lt_now_ms(l) + LT_TTL_MS - 60000);
     assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 6, 1), 5, 4)), "K");
     assert_string_equal(lt_heads(l, 0), "0/7 0/8");
-    assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K"); /* no head is left behind the named one */
+    /* behind the named message, no head is left to hand over */
+    assert_string_equal(settle(l, wanting(naming(item(3, 3, "done", 'h'), 8, 1), 5, 6)), "K");
     assert_string_equal(lt_heads(l, 0), "");
     assert_true(in_lanes(l));
     assert_string_equal(settle(l, wanting(item(6, 3, "done", 'n'), 5, 3)), "L");
@@ -345,7 +346,8 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lock:k"), 0);
 }
 
-/* A repeated call, or one of a worker that stops, asks for no heads. It gets none, and the lease is extended for the messages that run. */
+/* A repeated call, or a call of a worker that stops, asks for no heads. Such a call gets no heads, and its lease is extended for the
+ * messages that run. */
 static void no_heads_where_none_is_wanted(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -370,7 +372,8 @@ static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     assert_string_equal(lt_heads(l, 0), "");
     assert_string_equal(lt_lock(l, message(1)), "t1");
     assert_false(in_lanes(l));
-    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K"); /* no message is marked as waiting either */
+    /* not even a mark says that a message waits */
+    assert_string_equal(settle(l, wanting(naming(item(0, 0, "done", 'h'), 2, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "");
 }
 
@@ -417,8 +420,8 @@ static void next_hands_many_heads_over(void **state) {
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
 }
 
-/* The caller guesses how many finished messages stand at the front of the list. If its guess is too low, it gets fewer heads, but never
- * wrong ones, and at least one if there is any. */
+/* The caller guesses how many finished messages stand at the front of the list. If the guess is too low, the caller gets fewer heads, but
+ * never wrong heads, and at least one if there is any. */
 static void how_many_stand_before_is_a_guess(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -435,8 +438,8 @@ static void how_many_stand_before_is_a_guess(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/41");
 }
 
-/* A message may stand in the list several times, because one owner of its partition put it back and the next one parked it. It is handed
- * over only once. */
+/* A message may stand in the list several times, because one owner of its partition put the message back and the next owner parked it. Such
+ * a message is handed over only once. */
 static void a_head_that_stands_twice_is_handed_over_once(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -505,7 +508,7 @@ static void more_finished_than_the_bound(void **state) {
         assert_string_equal(settle(l, it), kept ? "K" : "L");
         if (kept && modes[i] != 'h') assert_string_equal(l->named, "A");
         assert_string_equal(lt_lock(l, message(1)), kept ? "t1" : "(nil)");
-        assert_int_equal(n_hints(l), !kept); /* a kept lane needs no hint */
+        assert_int_equal(n_hints(l), !kept); /* the lane gets a hint only if it is not kept */
         assert_true(in_lanes(l));
         int64_t left = lt_int(l, "LLEN " LT_TAG "wait:k");
         assert_true(left > 0 && left <= 4800 - 4096);
@@ -524,7 +527,7 @@ static void ids_of_all_that_is_done_are_recorded(void **state) {
     done[2].reason = "why";
     named[0].dedup = "a", named[1].dedup = "c";
     assert_string_equal(settle(l, it), "K");
-    assert_string_equal(l->named, "PAA"); /* a dead message leaves no business id, and an empty id is none */
+    assert_string_equal(l->named, "PAA"); /* a dead message leaves no business id, and an empty id does not count as an id */
     assert_int_equal(lt_duplicates(l), 1);
     assert_int_equal(lt_state(l, message(4)), 2);
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:a"), "orders:0:1");
@@ -549,7 +552,7 @@ static void a_waiting_duplicate_of_what_was_just_done(void **state) {
 /* --- many of everything ------------------------------------------------------------------------------------------------------- */
 
 /* Calls settle with the largest batch: 256 lanes whose items use everything an item can have. Arguments and places of one item must not be
- * taken for those of the next. */
+ * taken for arguments and places of the next item. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 3 };
@@ -632,6 +635,7 @@ int main(void) {
         LT(a_waiting_duplicate_of_what_was_just_done),
         LT(a_full_batch),
     };
-    const struct CMUnitTest once[] = {LT(more_finished_than_the_bound)}; /* a repeated call continues where the limit stopped the first */
+    /* a repeated call continues at the point where the limit stopped the first call */
+    const struct CMUnitTest once[] = {LT(more_finished_than_the_bound)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests settle: how the lane goes on when its message is settled: kept, handed over, released. */
+/* Tests how a lane goes on when settle records a message: the lane is kept, handed over, or released. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -16,11 +16,11 @@ static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready");
 static bool in_lanes(struct lt *l) { return lt_int(l, "ZCARD " LT_TAG "lanes") > 0; }
 static int64_t lease_left(struct lt *l) { return lt_int(l, "PTTL " LT_TAG "lock:k"); }
 
-/* Message 1 runs under t1. The others wait behind it, in the given order. */
+/* Message 1 runs under the token t1. The other messages wait behind it, in the given order. */
 static void run_with_waiters(struct lt *l, const int64_t *offsets, size_t n) {
     assert_string_equal(gate1(l, message(1)), "R");
     for (size_t i = 0; i < n; i++) assert_string_equal(gate1(l, lt_msg(0, offsets[i], "k", "x1")), "W");
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* short times, so that later changes can be seen */
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* the times are short, so that later changes can be seen */
     lt_int(l, "ZADD " LT_TAG "lanes XX 5 k");
 }
 #define WAITERS(l, ...) run_with_waiters(l, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
@@ -69,7 +69,7 @@ static void drop_releases_and_hints(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
 }
 
-/* The reply of a settle was lost, so it is sent again in mode drop, and the head that it handed over gets a hint. */
+/* The reply of a settle was lost. So the settle is sent again in mode drop, and the head that the first settle handed over gets a hint. */
 static void a_lost_next_is_dropped(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2);
@@ -104,7 +104,7 @@ static void a_head_of_another_version_is_put_aside(void **state) {
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "dead"), 1);
 }
 
-/* The business id follows the envelope's first line, and may contain anything, even line feeds. */
+/* The business id stands behind the envelope's first line, and may contain any bytes, even line feeds. */
 static void a_waiting_duplicate_is_dropped(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -157,7 +157,7 @@ static void keep_extends_for_the_chain(void **state) {
     kept(l, message(1), &second, "A");
     assert_true(lt_fence(l, 0) > fence);
     assert_int_equal(lt_attempts(l, 0), 0);
-    /* the lock's value names the hold, so the value stays as it is when the lane is kept */
+    /* the lock's value names the hold, so the value does not change when the lane is kept */
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
     assert_true(lease_left(l) > 60000);
     assert_int_equal(lt_state(l, message(1)), 2);
@@ -206,7 +206,7 @@ static void a_duplicate_next_is_skipped_and_counted(void **state) {
     assert_int_equal(lt_state(l, second), 2);
 }
 
-/* The message that is done may record the business id of the next one in the same call. */
+/* A message that is done may record the business id of the next message in the same call. */
 static void a_next_with_the_id_of_this_one_is_skipped(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -229,7 +229,7 @@ static void a_paused_lane_stops(void **state) {
         m.mode = modes[i];
         assert_string_equal(settle1(l, m), "L");
         assert_int_equal(lt_state(l, m), 2);
-        assert_released(l, 0); /* there is no hint, because resume makes one */
+        assert_released(l, 0); /* settle makes no hint, because the command resume makes one */
         assert_string_equal(lt_waiting(l, m), "0/9");
         assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
     }
@@ -264,7 +264,7 @@ static void skip_sends_the_failed_one_to_the_tail(void **state) {
     assert_int_equal(sscanf(lt_text(l, "HGET " LT_TAG "tries:orders:0:0 1"), "%d %" SCNd64 " %" SCNd64, &n, &first, &due), 3);
     assert_int_equal(n, 1);
     assert_true(due >= from + 200000 && due <= lt_now_ms(l) + 200000);
-    struct lt_msg claim = message(2); /* message 2 runs and fails as well, then message 3 */
+    struct lt_msg claim = message(2); /* message 2 runs and fails as well, and then message 3 */
     assert_string_equal(lt_claim(l, &claim, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
     m.offset = 2;

@@ -19,7 +19,7 @@ static void park(struct lt *l, struct lt_msg m) {
     lt_free_lock(l, m);
 }
 
-/* Reads and writes in one call the states at both ends of segments and of pages (64 bytes), for small and for very large offsets. The
+/* Reads and writes in one call the states at both ends of segments and of pages (64 bytes), both for small and for very large offsets. The
  * result must not depend on which bytes of a segment the script reads at once. */
 static void both_ends_of_a_segment(void **state) {
     struct lt *l = *state;
@@ -65,7 +65,7 @@ static void both_ends_of_a_segment(void **state) {
         }
         static const int64_t segments[] = {0, 1, 67108862, 67108863, 67108864, 67108865};
         for (size_t i = 0; i < 6; i++) ones -= lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:%" PRId64, segments[i]);
-        assert_int_equal(ones, 0); /* no other bit was written */
+        assert_int_equal(ones, 0); /* the call has written no other bit */
         assert_string_equal(lt_gate(l, m, N), want);
     }
 }
@@ -75,7 +75,7 @@ static void neighbours_in_a_byte_stay(void **state) {
     struct lt *l = *state;
     for (int mine = 0; mine < 4; mine++)
         for (int others = 0; others < 4; others++)
-            for (int way = 0; way < 3; way++) { /* three ways: parked, done, dead */
+            for (int way = 0; way < 3; way++) { /* the loop tries three ways: parked, done, dead */
                 lt_setup(state);
                 struct lt_msg m = lt_msg(0, 400 + mine, "k", "t1");
                 for (int i = 0; i < 4; i++)
@@ -165,13 +165,13 @@ static void heads_of_any_segment_and_topic(void **state) {
     assert_int_equal(lt_state(l, k), 2);
 }
 
-/* The call writes to a segment, reads more of it, and writes again: nothing is lost or undone. */
+/* The call writes to a segment, reads more of the segment, and writes again: no write is lost or undone. */
 static void a_window_is_widened_after_it_was_written(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
     lt_text(l, "SET " LT_TAG "dedup:id orders:5:5");
     struct lt_msg w[3];
-    const int64_t at[] = {16383, 8000, 0}; /* offsets in pages of their own, in the same segment as offset 4000 */
+    const int64_t at[] = {16383, 8000, 0}; /* these offsets lie in pages of their own, in the same segment as offset 4000 */
     for (int i = 0; i < 3; i++) {
         w[i] = lt_msg(0, at[i], "k", "x1");
         park(l, w[i]);
@@ -200,7 +200,8 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     assert_int_equal(lt_state(l, w[0]), 2);
     assert_int_equal(lt_state(l, w[1]), 2);
     assert_int_equal(lt_state(l, w[2]), 1);
-    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16); /* bits set for m, for w and by earlier calls */
+    /* the bits are set for m, for w and by earlier calls */
+    assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16);
 }
 
 static void claim_looks_at_its_heads_wherever_they_are(void **state) {
@@ -218,7 +219,7 @@ static void claim_looks_at_its_heads_wherever_they_are(void **state) {
     }
 }
 
-/* Everything below the floor is finished, and nothing is written there, because its segments get deleted. */
+/* Every message below the floor is finished, and no state is written below the floor, because the segments there get deleted. */
 static void nothing_is_written_below_the_floor(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {lt_msg(0, 16383, "a", "t1"), lt_msg(0, 16384, "b", "t1"), lt_msg(0, 20000, "c", "t1"), lt_msg(0, 20001, "d", "t1"),
@@ -229,7 +230,7 @@ static void nothing_is_written_below_the_floor(void **state) {
     assert_string_equal(lt_settle(l, m, 5), "LLLLL");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0 " LT_TAG "dead " LT_TAG "tries:orders:0:1"), 0);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:1"), 1);
-    struct lt_msg late = lt_msg(0, 100, "a", "t7"); /* a missing lease makes no difference */
+    struct lt_msg late = lt_msg(0, 100, "a", "t7"); /* the lease is missing, which makes no difference */
     assert_string_equal(lt_settle(l, &late, 1), "S");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }

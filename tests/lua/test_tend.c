@@ -53,7 +53,7 @@ static void a_locked_lane_is_looked_at_when_the_lease_ends(void **state) {
     }
     waiter(l, "c");
     score(l, "c", 5);
-    lt_text(l, "SET " LT_TAG "lock:c foreign"); /* a lock without a TTL */
+    lt_text(l, "SET " LT_TAG "lock:c foreign"); /* this lock has no TTL */
     int64_t from = lt_now_ms(l);
     assert_string_equal(lt_tend(l), "3");
     assert_int_equal(n_hints(l), 0);
@@ -63,7 +63,8 @@ static void a_locked_lane_is_looked_at_when_the_lease_ends(void **state) {
     assert_again_in(l, "c", from, LT_TTL_MS);
 }
 
-/* If Redis' clock went back, a lock may have more time left than it was set for. Then tend shortens that time. */
+/* If Redis' clock went back, a lock may have more time left than the time for which it was set. Then tend shortens the time that is left.
+ */
 static void a_lock_that_lasts_too_long_is_cut(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -72,7 +73,7 @@ static void a_lock_that_lasts_too_long_is_cut(void **state) {
     } cases[] = {{"a", "t.1:1", LT_TTL_MS},
                  {"b", "backoff:70000", 70000},
                  {"c", "backoff:90000000", 90000000}, /* this backoff is meant to be long */
-                 {"d", "backoff", 90000000},          /* an older version sets a backoff without its length */
+                 {"d", "backoff", 90000000},          /* an older version sets the lock of a backoff without its length */
                  {"e", "backoff-host.1:5", LT_TTL_MS}};
     enum { CASES = sizeof cases / sizeof cases[0] };
     for (size_t i = 0; i < CASES; i++) {
@@ -138,13 +139,13 @@ static void a_call_has_a_bound(void **state) {
     for (int i = 0; i < 25; i++) {
         snprintf(lane, sizeof lane, "l%02d", i);
         waiter(l, lane);
-        score(l, lane, 100 - i); /* the last one has been due for the longest time */
+        score(l, lane, 100 - i); /* the last lane has been due for the longest time */
     }
     l->most = 10;
     assert_string_equal(lt_tend(l), "10");
     assert_string_equal(hint_at(l, -1), "l24");
     assert_string_equal(lt_tend(l), "10");
-    assert_string_equal(lt_tend(l), "5"); /* fewer than the 10 of a full call, because no lane is left */
+    assert_string_equal(lt_tend(l), "5"); /* the call handles fewer lanes than the 10 of a full call, because no other lane is left */
     assert_int_equal(n_hints(l), 25);
     assert_string_equal(lt_tend(l), "0");
 }
@@ -233,6 +234,6 @@ int main(void) {
         LT(lanes_are_any_bytes),
         LT(is_refused_as_a_whole),
     };
-    const struct CMUnitTest once[] = {LT(a_call_has_a_bound)}; /* a repeated call takes the next lanes */
+    const struct CMUnitTest once[] = {LT(a_call_has_a_bound)}; /* a repeated call would take the next lanes */
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests waiting lists that vanish: which scripts add an entry to the stream `vanished`, and which do not; and the script unpark. */
+/* Tests waiting lists that vanish: which scripts add an entry to the stream `vanished`, and which scripts do not. Also tests the script
+ * unpark. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -26,7 +27,7 @@ static void assert_one_sign(struct lt *l) {
 }
 static void assert_lane_is_gone(struct lt *l) { assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes " LT_TAG "wait:k"), 0); }
 
-/* Parks messages 1 to n in lane k, which nobody holds afterwards. */
+/* Parks messages 1 to n in lane k, and leaves the lane without a holder. */
 static void park(struct lt *l, int n) {
     struct lt_msg m[16];
     lt_text(l, "SET " LT_TAG "lock:k other:1");
@@ -41,7 +42,7 @@ static void claim(struct lt *l, int n, int want) {
     l->want = want;
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
 }
-/* Settles the first n heads: the last one with this outcome, the others as done. The lane goes on as `mode` says. */
+/* Settles the first n heads: the last head with this outcome, all other heads as done. The lane goes on as `mode` says. */
 static const char *settle(struct lt *l, int n, char mode, int want, const char *outcome) {
     static struct lt_msg m[16];
     for (int i = 0; i < n; i++) m[i] = message(i + 1);
@@ -123,8 +124,8 @@ static void put_beside_a_deleted_list_is_told(void **state) {
 
 /* --- no signs ----------------------------------------------------------------------------------------------------------------- */
 
-/* In each round two jobs put messages into a lane, and all of these are done before the next round. So the lane's list is deleted and made
- * again, which must not be reported as a list that vanished. */
+/* In each round two jobs put messages into a lane, and all of these messages are done before the next round. So the lane's list is deleted
+ * and made again, which must not be reported as a list that vanished. */
 static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
     struct lt *l = *state;
     for (int round = 1; round <= 3; round++) {
@@ -160,7 +161,7 @@ static void lanes_that_are_drained_are_not_told(void **state) {
     }
 }
 
-/* The reply of a settle was lost, so it is sent again. The heads that it reports are no longer in the list. */
+/* The reply of a settle was lost, so the settle is sent again. The heads that the settle reports are no longer in the list. */
 static void a_settle_sent_again_is_not_told(void **state) {
     struct lt *l = *state;
     claim(l, 2, 2);
@@ -184,21 +185,21 @@ static void only_what_waits_is_unparked(void **state) {
     struct lt *l = *state;
     static const int64_t offsets[] = {5, 6, 7, 8, 9, 16383, 16384};
     lt_int(l, "HSET " LT_TAG "floor orders:0 6");
-    lt_set_state(l, message(5), 1); /* an offset below the floor */
+    lt_set_state(l, message(5), 1); /* this offset is below the floor */
     lt_set_state(l, message(6), 1);
     lt_set_state(l, message(7), 2);
     lt_set_state(l, message(8), 3);
-    lt_set_state(l, message(10), 1); /* an offset that the call does not name */
+    lt_set_state(l, message(10), 1); /* the call does not name this offset */
     lt_set_state(l, message(16383), 1);
     lt_set_state(l, message(16384), 1);
-    lt_set_state(l, lt_msg(1, 6, "k", "t1"), 1); /* a message of another partition */
+    lt_set_state(l, lt_msg(1, 6, "k", "t1"), 1); /* this message belongs to another partition */
     assert_string_equal(unpark(l, "orders:0", offsets, 7), "3");
     static const int64_t of[] = {5, 6, 7, 8, 9, 10, 16383, 16384};
     static const int want[] = {1, 0, 2, 3, 0, 1, 0, 0};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) assert_int_equal(lt_state(l, message(of[i])), want[i]);
     assert_int_equal(lt_state(l, lt_msg(1, 6, "k", "t1")), 1);
     char *before = lt_dump(l, true);
-    assert_string_equal(lt_call_again(l), "0"); /* the same call again, because its answer was lost */
+    assert_string_equal(lt_call_again(l), "0"); /* the same call is sent again, as after a lost answer */
     lt_assert_unchanged(l, before, true);
 }
 
@@ -242,7 +243,7 @@ int main(void) {
         LT(unpark_of_another_epoch_is_lost),
     };
     const struct CMUnitTest once[] = {
-        /* in these tests a repeated call has another answer than the first */
+        /* in these tests a repeated call gets another answer than the first call */
         LT(only_what_waits_is_unparked),
         LT(what_is_unparked_comes_as_new),
         LT(unpark_goes_on_in_the_quarantine),
