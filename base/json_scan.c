@@ -13,7 +13,7 @@ struct scan {
     struct lw_json_value *values;
     struct lw_buf *scratch; /* buffer for decoded names */
     struct lw_err *err;
-    int depth;     /* number of containers that are open */
+    int depth;     /* number of objects and arrays that the scan is inside of */
     bool nul_seen; /* the string just scanned has an escape \u0000 */
 };
 
@@ -315,7 +315,7 @@ static bool is_step(const char *next, struct lw_bytes name) {
     return i == name.n;
 }
 
-/* Returns true if the step is this index, written without a leading zero. */
+/* Returns true if the pointer's step is the number `index`, written without a leading zero. */
 static bool is_index(const char *next, size_t index) {
     const char *p = next + 1;
     if (p[0] == '0' && is_digit((unsigned char)p[1])) return false;

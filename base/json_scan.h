@@ -64,7 +64,7 @@ int lw_json_scan(struct lw_bytes text, struct lw_json_rules rules, struct lw_jso
 
 /* Returns a string's text: the slice itself or, if it has escapes, its decoded form in scratch, which is emptied first. */
 struct lw_bytes lw_json_text(const struct lw_json_value *v, struct lw_buf *scratch);
-/* Converts a scanned number. Returns false if it does not fit the type (a double that underflows
+/* Converts a scanned number. Returns false if the number does not fit the type (a double that underflows
  * becomes 0). */
 bool lw_json_integer(struct lw_bytes raw, int64_t *out);
 bool lw_json_real(struct lw_bytes raw, double *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tells a service manager such as systemd how this process stands, by the protocol of sd_notify(3): datagrams of NAME=VALUE lines to the
- * socket that $NOTIFY_SOCKET names. It is written out here because it is a few lines, and libsystemd would be one more library. Without
- * that variable nobody listens, and nothing is sent. Only one thread may use a struct lw_notify. */
+ * socket that $NOTIFY_SOCKET names. The protocol is written out here because it takes a few lines, and libsystemd would be one more
+ * library. Without that variable nobody listens, and nothing is sent. Only one thread may use a struct lw_notify. */
 #ifndef LW_BASE_NOTIFY_H
 #define LW_BASE_NOTIFY_H
 
@@ -11,10 +11,10 @@
 #include <sys/un.h>
 
 struct lw_notify {
-    int fd; /* -1: nobody listens */
+    int fd; /* socket to the manager; -1: nobody listens */
     struct sockaddr_un to;
     socklen_t n_to;
-    int64_t watchdog_ms; /* the manager acts if WATCHDOG=1 does not come for this long; 0: it does not watch */
+    int64_t watchdog_ms; /* the manager acts if WATCHDOG=1 does not come for this long; 0: the manager does not watch */
     bool failing;        /* the last message could not be sent, which was logged */
 };
 

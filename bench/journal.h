@@ -9,7 +9,7 @@
  * don't. A process also keeps `PID.progress` there, 24 bytes of shared memory (struct bench_progress), which tells the bench how far a
  * process is if it does not end by itself after a number of messages.
  *
- *     bench_journal_open(&j, dir, journal)   once per process; if dir is NULL, only counts are kept, in memory
+ *     bench_journal_open(&j, dir, lines)     once per process; if dir is NULL, only counts are kept, in memory
  *     bench_handle(&j, ...)                  from any thread: sleeps for the work, and writes the line
  *     bench_journal_close(&j)                after the last bench_handle(); writes the buffers out
  *

@@ -12,9 +12,10 @@
  *   first_us, last_us    first start, last end
  *   mean_us              mean time of a handling; busiest: the key with the most handlings, their count and mean duration (count × mean
  *                        is the shortest time in which one handler per key can finish)
- *   latency_us           with --produced, a file of lines `PARTITION OFFSET PRODUCED_US`: the time from PRODUCED_US to the start and to the
- * end of the first handling of each of these messages; n, p50, p90, p99, max. missing: number of messages never handled Exit status 1 if a
- * line has another form or a file cannot be read. */
+ *   latency_us           with --produced, a file of lines `PARTITION OFFSET PRODUCED_US`: the time from PRODUCED_US to the start and to
+ *                        the end of the first handling of each of these messages; n, p50, p90, p99, max. missing: number of messages
+ *                        never handled
+ * Exit status 1 if a line has another form or a file cannot be read. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

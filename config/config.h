@@ -55,9 +55,9 @@ struct lw_config {
         size_t n_properties;
         char *group_id;
         char *member_id;   /* name of this supervisor in the group; NULL: the host's name */
-        bool dynamic;      /* kafka.member_id "off": workers are dynamic members */
-        bool stay;         /* kafka.on_stop "stay": workers keep their place in the group when they stop in good order */
-        bool new_protocol; /* group.protocol "consumer": the new group protocol of KIP-848 */
+        bool dynamic;      /* kafka.member_id is "off": workers are dynamic members */
+        bool stay;         /* kafka.on_stop is "stay": workers keep their place in the group when they stop in good order */
+        bool new_protocol; /* group.protocol is "consumer", the new group protocol of KIP-848 */
         bool reset_latest; /* auto.offset.reset is "latest": a group without commits begins at the end */
     } kafka;
     struct {
@@ -65,8 +65,9 @@ struct lw_config {
         size_t n_urls;
         int shards;
         char *username, *password; /* login for URLs that have none; NULL: none */
-        struct lw_tls tls; /* for rediss:// URLs; if `on` (the section is given), also for servers found by Sentinels or in a cluster */
-        int db;            /* database number on a server that Sentinels name */
+        /* TLS settings for rediss:// URLs; if `on` (the section is given), also for servers found by Sentinels or in a cluster. */
+        struct lw_tls tls;
+        int db; /* database number on a server that Sentinels name */
         struct {
             bool on;          /* the section redis.sentinel is given */
             char **addresses; /* addresses of Sentinels, host[:port], as written */

@@ -27,7 +27,7 @@ bool lw_librdkafka_judge(const struct lw_librdkafka *k, const char *name, const 
 void lw_librdkafka_judge_all(const struct lw_librdkafka *k, struct lw_problems *problems);
 /* Appends every limit of this library to `out`, one per line, with `before` in front of each. */
 void lw_librdkafka_limits(const struct lw_librdkafka *k, const char *before, struct lw_buf *out);
-/* Returns true if the library must not push client metrics to the brokers, because it would abort: 2.5.0 does. */
+/* Returns true if the library must not push client metrics to the brokers, because the library would abort, as 2.5.0 does. */
 bool lw_librdkafka_mute(const struct lw_librdkafka *k);
 
 #endif

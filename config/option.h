@@ -20,7 +20,7 @@ enum {
     LW_MEMBER_ID_MAX = 100
 };
 
-/* A string with ${…}, as it was in the file, so that reported problems never show the expanded value. */
+/* A string with ${…}, kept as it was in the file, so that reported problems never show the expanded value. */
 struct lw_expanded {
     json_t *string;
     char *raw;

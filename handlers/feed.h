@@ -79,7 +79,7 @@ int64_t lw_feed_margin_ms(int64_t ttl_ms);
 int64_t lw_feed_lease_end(const struct lw_job *job, int64_t margin_ms);
 /* Returns true if a job may start, because more than margin_ms is left of its lease. Otherwise the caller must give the job back. */
 bool lw_feed_startable(struct lw_job *job, int64_t now_ms, int64_t margin_ms);
-/* Ends a job that does not start, with LW_BACK, so that no attempt is counted. Closes it, unless lw_job_gather() has. */
+/* Ends a job that does not start, with LW_BACK, so that no attempt is counted. Closes the job, unless lw_job_gather() has closed it. */
 void lw_feed_give_back(struct lw_feed *f, struct lw_job *job);
 /* Gives back those jobs of a queue that can no longer start; every job if `all` is true. */
 void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms, int64_t margin_ms, bool all);

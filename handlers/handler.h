@@ -48,14 +48,14 @@ struct lw_job {
     struct lw_job_lease *lease;
     int64_t give_up_ms;  /* boot clock; handler.timeout_ms after the start of this job, set by the pool; INT64_MAX: no limit */
     struct lw_job *next; /* next job in a list of the pool, between submit and reap */
-    /* The follower: the job of the same key and lease that runs after this one without the main thread in between. The field is NULL when
-     * the job is made (whoever makes the job sets the field, and not the submit, since a whole chain may be linked before its first job is
-     * submitted). The field is LW_JOB_CLOSED once the job is over, before the job is reported. The main thread links a follower at most
-     * once (lw_job_then), and the thread that ran the job closes the field once (lw_job_end). A follower that was linked in time has one of
-     * three fates: job done, lease live        it runs at once on the same thread, or from the end of the queue if others have waited for
-     * long job done, lease not live    it is reported unrun, as LW_BACK; its own follower is not touched any other outcome           it is
-     * neither run nor reported nor written to, and belongs again to the reaper of the job A job is always reported before its follower.
-     * Suspects (`alone`) have no followers and follow nobody. */
+    /* The follower: the job of the same key and lease that runs after this one without the main thread in between. Whoever makes the job
+     * sets the field to NULL. A submit does not, since a whole chain may be linked before its first job is submitted. The field is
+     * LW_JOB_CLOSED once the job is over, before the job is reported. The main thread links a follower at most once (lw_job_then), and the
+     * thread that ran the job closes the field once (lw_job_end). A follower that was linked in time has one of three fates:
+     *     job done, lease live        it runs at once on the same thread, or from the end of the queue if others have waited for long
+     *     job done, lease not live    it is reported unrun, as LW_BACK; its own follower is not touched
+     *     any other outcome           it is neither run nor reported nor written to, and belongs again to the reaper of the job
+     * A job is always reported before its follower. Suspects (`alone`) have no followers and follow nobody. */
     _Atomic(struct lw_job *) then;
     int64_t took_us; /* time in the handler (of a batch: its share), µs, set by the pool; 0: the job was not run */
     /* `run` sets the fields below. */
@@ -125,7 +125,7 @@ struct lw_slot;
 
 struct lw_handler_type {
     const char *name;
-    bool blames_worker; /* runs inside the worker's process, so a message may be the cause of a crash */
+    bool blames_worker; /* true: the handler runs inside the worker's process, so a message may be the cause of a crash */
     /* Appends problems of the handler section to `problems`. Asks no server and has no side effect. The function must know every key of the
      * section. */
     void (*check)(const struct lw_config *c, struct lw_problems *problems);

@@ -3,9 +3,9 @@
  * soon the same offsets.
  *
  * An anchor describes one record: its offset, its timestamp, and a hash of its key and payload. While a
- * partition is ours, an inspector (a thread with its own client) reads that record again every few
- * seconds and compares. The anchor is stored in the commit metadata, so that the next owner compares
- * too. Anchors work with every supported version of the broker and of librdkafka. */
+ * partition is ours, an inspector (a thread with its own client) reads that record again every few seconds and compares it with the anchor.
+ * The anchor is stored in the commit metadata, so that the next owner compares too. Anchors work with every supported version of the broker
+ * and of librdkafka. */
 #ifndef LW_KAFKA_ANCHOR_H
 #define LW_KAFKA_ANCHOR_H
 

@@ -17,7 +17,7 @@ struct lw_sent {
     struct lw_sent *next;
     struct lw_source *source;
     bool sync, answered, abandoned;
-    bool *ok; /* array of n elements that belongs to the waiting caller; NULL: nobody waits */
+    bool *ok; /* array of n elements, which commits were accepted; belongs to the waiting caller; NULL: nobody waits */
     size_t n;
     rd_kafka_resp_err_t code;
     uint32_t gens[];

@@ -67,7 +67,7 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
                            : level <= LOG_WARNING ? LW_LOG_WARN
                            : level <= LOG_INFO    ? LW_LOG_INFO
                                                   : LW_LOG_DEBUG;
-    /* A warning is enough, because librdkafka keeps trying to reach a broker. */
+    /* A failed connection is worth a warning only, because librdkafka keeps trying to reach the broker. */
     if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR"))) to = LW_LOG_WARN;
     if (!strcmp(facility, "SSLCERTVRFY"))
         to = LW_LOG_DEBUG; /* librdkafka repeats this line with each attempt, and kafka/explain.c gives the reason */

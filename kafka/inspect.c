@@ -41,7 +41,7 @@ static bool ending(struct lw_inspector *i) {
     return is;
 }
 
-/* Compares a record with the anchor. With `learning` it makes the last record before `begin` the anchor. */
+/* Compares a record with the anchor. If `learning` is true, makes the last record before `begin` the anchor. */
 static void judge(struct lw_looked *k, const rd_kafka_message_t *m, bool learning) {
     struct lw_anchor is = lw_anchor_of(m);
     if (learning) {

@@ -2,7 +2,7 @@
 /* Reads all commits of the group, including those for partitions of other members. A thread asks, with a client
  * of its own that does not join the group.
  *
- * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 it fails an assertion and ends the process if
+ * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 that request fails an assertion and ends the process if
  * the coordinator goes away during the request (rd_kafka_enq_once_del_source_return);
  * tests/live/test_kafka.py:broker_killed has shown this failure. */
 #include "kafka/private.h"

@@ -2,9 +2,9 @@
 /* The source opens, polls, seeks and closes. Rebalances are in kafka/assign.c, commits in kafka/commit.c.
  *
  * No record can be skipped or overtake another, for this reason: the forwarding of a partition's fetch queue is switched off *before*
- * rd_kafka_assign() (kafka/assign.c). librdkafka remembers that and leaves the queue alone when it starts to fetch, so the records of a
- * partition come only through its own queue, in the order of offsets. A seek or a new assignment raises librdkafka's version barrier before
- * it returns, so that records fetched earlier count as outdated. */
+ * rd_kafka_assign() (kafka/assign.c). librdkafka remembers the switch and leaves the queue alone when it starts to fetch, so the records of
+ * a partition come only through its own queue, in the order of offsets. A seek or a new assignment raises librdkafka's version barrier
+ * before it returns, so that records fetched earlier count as outdated. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -127,7 +127,7 @@ static void on_error(rd_kafka_t *rk, int code, const char *text, void *source) {
 
 void lw_source_wake(struct lw_source *s) {
     uint64_t one = 1;
-    ssize_t r = write(s->fd, &one, sizeof one); /* fails only if the counter is full, and then the fd is readable anyway */
+    ssize_t r = write(s->fd, &one, sizeof one); /* the write fails only if the counter is full, and then the fd is readable anyway */
     (void)r;
 }
 

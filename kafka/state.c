@@ -78,8 +78,8 @@ static void take_stats(struct lw_kafka_look *k, json_t *brokers, const json_t *g
     if (!k->brokers_up && !k->down_ms) k->down_ms = k->stats_ms;
 }
 
-/* Parses one object of the statistics. The text between the objects that we need grows with the number of
- * partitions, so it is skipped. */
+/* Parses one object of the statistics. The text between the objects that we need grows with the number of partitions, so that text is
+ * skipped. */
 static json_t *object_after(const char *text, const char *name) {
     const char *p = text ? strstr(text, name) : NULL;
     return p ? json_loads(p + strlen(name), JSON_DISABLE_EOF_CHECK, NULL) : NULL;

@@ -166,7 +166,7 @@ void latchwork_client_close(struct latchwork_client *c) {
         pthread_cond_destroy(&c->freed);
         pthread_mutex_destroy(&c->mutex);
         pthread_mutex_destroy(&c->start);
-    } /* in a child of fork() the threads do not exist, and a mutex may be held for ever, so they are left alone */
+    } /* in a child of fork() the threads do not exist, and a mutex may be held for ever, so both are left alone */
     free_client(c, child);
 }
 

@@ -31,8 +31,9 @@ struct lw_keeper;
 struct lw_waking;
 
 struct latchwork_client {
-    struct lw_redis_url url;          /* the server; in a cluster the login for all nodes */
-    struct lw_redis_servers *servers; /* owned; asked for the address of `shard` before each connection; NULL: the server is at `url` */
+    struct lw_redis_url url; /* the server; in a cluster the login for all nodes */
+    /* Servers of an application, owned, which are asked for the address of `shard` before each connection; NULL: the server is at `url`. */
+    struct lw_redis_servers *servers;
     int shard;
     char *where; /* the URL without its password, for errors */
     unsigned flags;
@@ -40,7 +41,7 @@ struct latchwork_client {
     int64_t connect_ms, command_ms;
     char label[LATCHWORK_MAX_LABEL + 1];
     char name[LATCHWORK_MAX_LABEL + 32]; /* name of the connections in CLIENT LIST */
-    char id[LW_CLIENT_ID + 1];           /* random; the client is woken through the channel lwl:wake:ID */
+    char id[LW_CLIENT_ID + 1];           /* the client's random id: the client is woken through the channel lwl:wake:ID */
     char sharded_id[LW_CLIENT_ID + 2];   /* 's' and id: the client's name in the scripts if it is woken through sharded channels */
     unsigned forks;                      /* lw_forks() when the client was opened, to notice a child process */
     atomic_bool interrupted;
@@ -50,7 +51,7 @@ struct latchwork_client {
     struct lw_peer **peer; /* array of peers; unused places are NULL */
     size_t n_peers;
     uint64_t peer_ids;           /* number of peers made so far */
-    struct lw_slot_table *table; /* NULL: there is one server, which is peer[0] */
+    struct lw_slot_table *table; /* owners of all slots; NULL: there is one server, which is peer[0] */
     int slot;                    /* in a cluster, the slot whose owner gets the calls that name no key; LW_ANY_SLOT: any node gets them */
 
     pthread_mutex_t start; /* guards the start of the threads, which are started when first needed */
@@ -61,7 +62,7 @@ struct latchwork_client {
 struct lw_call {
     const struct lw_script *script; /* the script to call; NULL: arg[] is a whole command */
     int n;
-    const char *arg[LW_CALL_ARGS]; /* borrowed; valid until the call has ended */
+    const char *arg[LW_CALL_ARGS]; /* the arguments, borrowed; valid until the call has ended */
     size_t size[LW_CALL_ARGS];
     int slot; /* slot of the first key; LW_ANY_SLOT: the call names no key */
     int n_numbers;

@@ -13,7 +13,7 @@ enum {
     LW_LOCK_TOKEN_MAX = LATCHWORK_MAX_LABEL + 1 + 32, /* a token is LABEL/HEX */
     LW_LOCK_VALUE_MAX = LW_LOCK_TOKEN_MAX + 24,       /* a value is TOKEN:FENCE */
     LW_LOCK_KEYS = 6,
-    /* Redis forgets a fence counter that was not used for this time, and its clock must not be set back by more. */
+    /* Redis forgets a fence counter that was not used for this time, and Redis' clock must not be set back by more than this time. */
     LW_FENCE_KEEP_MS = 7 * 24 * 3600 * 1000,
 };
 

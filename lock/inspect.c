@@ -76,7 +76,7 @@ static bool show_string(struct look *k, struct latchwork_lock_info *info, struct
     return good;
 }
 
-/* Asks the server that has the key for its time. */
+/* Asks the server that has the key for the server's time. */
 static bool now_ms(struct look *k, struct lw_bytes key, int64_t *out) {
     struct lw_call call;
     lw_call_script(&call, NULL, 0);

@@ -71,7 +71,7 @@ static int64_t next_event_ms(struct lw_keeper *k, bool with_renewals) {
     return at;
 }
 
-/* Calls the callback without holding the mutex, so that it may inspect locks and acquire others. */
+/* Calls the callback without holding the mutex, so that the callback may inspect locks and acquire others. */
 static void give_up(struct lw_keeper *k, struct latchwork_hold *h, enum latchwork_loss why) {
     lw_hold_ref(h);
     take_out(k, h);
@@ -268,8 +268,8 @@ static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size
     for (size_t i = 0; i < n; i++) lw_hold_renew_end(r[i].hold);
 }
 
-/* Finds the servers of all renewals. After a search has failed, it uses only the owners that are known already, so that the other renewals
- * do not wait. */
+/* Finds the servers of all renewals. After a search has failed, the keeper uses only the owners that are known already, so that the other
+ * renewals do not wait. */
 static void find_peers(struct lw_keeper *k, struct renewal *r, size_t n) {
     struct latchwork_error error;
     bool searches = true;

@@ -22,7 +22,7 @@ struct lw_ear;
 struct lw_line {
     struct lw_line *next; /* next line in the same bucket of the hash table */
     struct lw_waiter *first, *last;
-    int64_t look_ms; /* boot clock; when the first in line attempts although nothing was announced; 0: at once */
+    int64_t look_ms; /* boot clock; when the first in line tries to take the lock although nothing was announced; 0: at once */
     /* The next fields are for a cluster. Only the listening thread uses them, except `up` and empty_ms. */
     int slot;
     bool up;                     /* the subscription works, so messages come */

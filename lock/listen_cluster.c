@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    EARS_MAX = 256,   /* maximum number of nodes listened to; at any other node the waiters attempt at intervals */
+    EARS_MAX = 256,   /* maximum number of nodes listened to; waiters for locks on further nodes try at intervals */
     LINGER_MS = 1000, /* how long a line without waiters keeps its subscription, in case a thread waits again */
     RETRY_MS = 100,   /* pause after a node has refused a subscription */
     REST_MS = 50,     /* bounds of the pause after a connection broke */
@@ -110,7 +110,7 @@ static struct lw_line *pop_asked(struct lw_ear *ear) {
     return line;
 }
 
-/* Takes the line away from its ear. No SSUBSCRIBE for the line may be unanswered there. */
+/* Takes the line away from its ear. No SSUBSCRIBE for the line may be unanswered at that ear. */
 static void detach(struct lw_line *line, int64_t retry_ms) {
     if (line->ear) line->ear->lines--;
     line->ear = NULL;
@@ -258,7 +258,7 @@ static void dial(struct ears *e, struct lw_ear *ear) {
     add_command(&ear->out, "SUBSCRIBE", channel, (size_t)n);
 }
 
-/* Opens an ear at a peer. If that is impossible, the lines that want it try again later. */
+/* Opens an ear at a peer. If the ear cannot be opened, the lines that need it try again later. */
 static void open_ear(struct ears *e, uint64_t peer) {
     struct lw_ear *ear = ear_at(e, peer);
     if (!ear) {
@@ -274,7 +274,7 @@ static void open_ear(struct ears *e, uint64_t peer) {
     dial(e, ear);
 }
 
-/* Gives each line an ear, and removes the lines that are empty. Returns the boot clock at which to do so again. */
+/* Gives each line an ear, and removes the lines that are empty. Returns the time (boot clock) at which to do so again. */
 static int64_t look_after_lines(struct ears *e) {
     struct lw_waking *k = e->waking;
     struct pass p = {.ears = e};

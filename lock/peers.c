@@ -266,7 +266,7 @@ bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, co
     int peer = moved || ask ? take_address(c, redis, text, moved) : -1;
     if (ask && peer >= 0) turn->ask = c->peer[peer]->id;
     turn->wait = !moved && !turn->ask;
-    /* another node may have taken over the slot from a replica, or from a node that is cut off from the others */
+    /* forget the owner: another node may have taken over from a replica, or from a node that is cut off from the others */
     if (!moved && !ask && !lw_redis_moved(text) && slot != LW_ANY_SLOT) c->table->owner[slot] = 0;
     pthread_mutex_unlock(&c->mutex);
     return true;

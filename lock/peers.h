@@ -20,9 +20,9 @@
 enum { LW_ANY_SLOT = -1, LW_PEERS_MAX = 512 };
 
 struct lw_peer {
-    uint64_t id;            /* never used again for another peer */
+    uint64_t id;            /* number of the peer, never used again for another one */
     struct lw_redis_url at; /* the node and the login for it; empty in a client of one server */
-    bool owns;              /* the table names it as the owner of a slot */
+    bool owns;              /* the table names this peer as the owner of a slot */
     int n_open;             /* number of connections, idle or in use */
     int n_waiting;          /* number of threads that wait for a connection */
     int n_idle;

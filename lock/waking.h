@@ -19,7 +19,7 @@ struct lw_waiter {
     struct lw_line *line;
     struct lw_waiter *prev, *next;
     pthread_cond_t changed;
-    bool woken;    /* the waiter should attempt at once */
+    bool woken;    /* the waiter should try at once */
     double ticket; /* the waiter's place in the line; smaller goes first */
 };
 
@@ -37,12 +37,13 @@ bool lw_wait_has_line(struct lw_waking *k, struct lw_bytes name);
 /* Appends the waiter to the line. Returns false if an allocation failed; the waiter is then in no line. */
 bool lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name);
 void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket); /* moves the waiter to the place of its ticket */
-/* Sleeps until it is the waiter's turn. Returns true if the waiter is first in line and was woken, or if its time to attempt has come.
+/* Sleeps until it is the waiter's turn. Returns true if the waiter is first in line and was woken, or if its time to try has come.
  * Returns false if until_ms has passed or the client is interrupted. *more tells whether others stand behind it. */
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);
-void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms); /* sets when the first in line attempts next */
-/* Takes the waiter, which has the lock if `won`, out of the line. The next becomes first, and attempts at look_ms if this one
- * won, otherwise at once. Returns true if the line is empty now. */
+/* Sets when the waiter tries next, if it is first in line. */
+void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms);
+/* Takes the waiter, which has the lock if `won`, out of the line. The next becomes first, and tries at look_ms if `won` is true, otherwise
+ * at once. Returns true if the line is empty now. */
 bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t look_ms);
 
 #endif

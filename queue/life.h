@@ -21,13 +21,13 @@
 struct lw_life {
     char id[128];       /* run_id/master_replid */
     char history[96];   /* run_id/number of bytes read as a replica; "": the server is a replica now, or INFO lacks the number */
-    bool never_replica; /* a master that, as far as INFO tells, was never a replica since its process began */
+    bool never_replica; /* true: the server is a master that, as far as INFO tells, was never a replica since its process began */
 };
 
 void lw_life_read(struct lw_life *life, const char *info);
 bool lw_life_same(const struct lw_life *a, const struct lw_life *b);
 
-/* Copies the value of one field of INFO. Returns false, with an empty `out`, if it is missing. */
+/* Copies the value of one field of INFO. Returns false, with an empty `out`, if the field is missing. */
 bool lw_info_field(const char *info, const char *name, char *out, int size);
 
 #endif

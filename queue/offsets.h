@@ -30,8 +30,8 @@ void lw_offsets_free(struct lw_offsets *t);
 
 /* Notes a delivered record. Returns LW_OFF_UNKNOWN if it is new (it becomes IN), LW_OFF_DONE if
  * it is known done (ahead, or below the watermark), otherwise its present state: the record was
- * delivered twice and must be ignored. `tag` is a hash of the key; each() and rewind() pass it
- * back. A record at or above `next` moves next to offset + 1; the offsets between are a gap. */
+ * delivered twice and must be ignored. `tag` is a hash of the key; lw_offsets_each() and lw_offsets_rewind() pass it back. A record at or
+ * above `next` moves next to offset + 1; the offsets between are a gap. */
 enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag);
 /* Notes that the partition ends at `offset`: everything below was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);

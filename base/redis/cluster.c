@@ -157,8 +157,8 @@ static size_t index_of(const struct lw_cluster *c, const char *host, int port) {
     return i;
 }
 
-/* Replaces the nodes of earlier maps by those of this one. A node for which there is no memory is left out, since the next map names it
- * again. */
+/* Replaces the nodes that earlier maps named by those that this map names. A node for which there is no memory is left out, since the next
+ * map names it again. */
 static void learn(struct lw_cluster *c, const struct lw_slot_map *m, const struct lw_redis_url *asked) {
     pthread_mutex_lock(&c->mutex);
     for (; c->n > c->n_given; c->n--) lw_redis_url_free(&c->node[c->n - 1]);

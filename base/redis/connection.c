@@ -24,7 +24,7 @@ static struct lw_redis *new_connection(struct lw_err *err) {
     if (c) c->stream.fd = -1;
     if (c) c->reader = redisReaderCreate();
     if (c && c->reader) {
-        c->reader->maxbuf = 0; /* keep the buffer: if hiredis replaces it by a smaller one, it asserts that the allocation succeeds */
+        c->reader->maxbuf = 0; /* keep the buffer, because hiredis asserts that the allocation of a smaller one succeeds */
         return c;
     }
     free(c);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 enum lw_denied {
-    LW_DENIED_NOTHING, /* not a denial but another error */
+    LW_DENIED_NOTHING, /* the error is no denial */
     LW_DENIED_COMMAND,
     LW_DENIED_KEY,
     LW_DENIED_LOGIN, /* the login is missing or wrong: NOAUTH, WRONGPASS */

@@ -5,7 +5,7 @@
  *
  * Each wire has a finding, and asks before each attempt to connect. One search answers all findings that asked for the same server before
  * the search began. A later question waits for the next search, so no answer is older than its question. The thread sleeps until somebody
- * asks; the backoff of the wires limits how often that is. Servers from a list need no thread. */
+ * asks; the backoff of the wires limits how often they ask. Servers from a list need no thread. */
 #ifndef LW_BASE_REDIS_FINDER_H
 #define LW_BASE_REDIS_FINDER_H
 
@@ -14,7 +14,7 @@
 struct lw_finder;
 struct lw_finding;
 
-/* Starts a finder. Takes over *servers, also if it fails, and leaves it empty. Returns NULL with *err. */
+/* Starts a finder. Takes over *servers, even if the start fails, and leaves *servers empty. Returns NULL with *err. */
 struct lw_finder *lw_finder_open(struct lw_redis_servers *servers, struct lw_err *err);
 /* Ends the finder, after all its findings are closed. Waits at most 2 s for the thread; a thread that searches longer is left to end by
  * itself. Ignores NULL. */

@@ -20,8 +20,8 @@
 
 enum lw_redis_kind { LW_REDIS_LIST, LW_REDIS_SENTINEL, LW_REDIS_CLUSTER };
 
-/* The servers of an application. The structure owns what its fields point to; begin with {0}. Once it is filled
- * in, threads may share it. */
+/* The servers of an application. The structure owns what its fields point to; the caller initializes it with {0}. Once the structure is
+ * filled in, threads may share it. */
 struct lw_redis_servers {
     enum lw_redis_kind kind;
     struct lw_redis_url *at; /* the list, the cluster nodes that the user gave, or the Sentinels with their own login and TLS */

@@ -22,7 +22,8 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    UNACKNOWLEDGED_MS = 25000, /* a peer that acknowledges nothing for this long counts as gone; keepalive probes take as long to notice */
+    /* A peer that acknowledges nothing for this long counts as gone; keepalive probes take as long to notice a dead peer. */
+    UNACKNOWLEDGED_MS = 25000,
 };
 
 void lw_stream_close(struct lw_stream *s) {

@@ -34,7 +34,7 @@ struct lw_stream {
 int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt, unsigned *addresses, struct lw_err *err);
 /* Sets at->address to the address that lw_stream_start() would choose, for a thread that must not block. Returns -1 with *err. */
 int lw_stream_resolve(struct lw_redis_url *at, unsigned attempt, struct lw_err *err);
-/* Goes on with connecting as far as it can without waiting. Returns 1 if the stream is READY, 0 if the caller must wait for
+/* Goes on with connecting as far as possible without waiting. Returns 1 if the stream is READY, 0 if the caller must wait for
  * lw_stream_events(), -1 with *err and a closed stream. */
 int lw_stream_go_on(struct lw_stream *s, const struct lw_redis_url *at, struct lw_err *err);
 /* Connects to the first address that answers, within timeout_ms for all of them. The stream is READY and does not block. Returns -1 with

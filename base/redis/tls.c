@@ -155,7 +155,7 @@ SSL *lw_tls_open(const struct lw_tls *t, const char *host, int fd, struct lw_err
     SSL_CTX *ctx = open_context(t, err);
     if (!ctx) return NULL;
     SSL *ssl = SSL_new(ctx);
-    SSL_CTX_free(ctx); /* the SSL has a reference of its own */
+    SSL_CTX_free(ctx); /* the SSL object keeps a reference of its own to the context */
     const char *name = t->server_name ? t->server_name : host;
     if (ssl && (!name || expect_name(ssl, name)) && put_on_socket(ssl, fd)) return ssl;
     if (ssl) SSL_free(ssl);
@@ -235,7 +235,8 @@ static int fail_protocol(SSL *ssl, unsigned long code, struct lw_err *err) {
 
 int lw_tls_fail(SSL *ssl, int result, struct lw_err *err) {
     int error = errno, kind = SSL_get_error(ssl, result);
-    unsigned long code = ERR_peek_last_error(); /* the last error, because an expired chain leaves others before it */
+    /* Take the last error, because an expired chain of certificates leaves other errors before that one. */
+    unsigned long code = ERR_peek_last_error();
     ERR_clear_error();
     if (code) return fail_protocol(ssl, code, err);
     if (kind == SSL_ERROR_ZERO_RETURN || (kind == SSL_ERROR_SYSCALL && !error)) return lw_fail(err, "closed by the server");

@@ -14,7 +14,7 @@ struct ssl_st; /* the type SSL of OpenSSL */
 
 struct lw_tls {
     bool on;
-    bool no_verify;    /* accepts any certificate */
+    bool no_verify;    /* true: accept any certificate */
     char *ca_file;     /* PEM file of the trusted CAs; NULL: those of the system */
     char *cert_file;   /* PEM file of the client's certificate; NULL: none */
     char *key_file;    /* PEM file of the client's key; NULL: the key is in cert_file */

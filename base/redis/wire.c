@@ -31,7 +31,7 @@ struct lw_wire {
     struct lw_wire_setup set;
     char *name, *client_name;
     enum state state;
-    struct lw_finding *finding;    /* NULL: the server's address is known */
+    struct lw_finding *finding;    /* asks the finder for the server; NULL: the server's address is known */
     struct lw_redis_url found;     /* the server that the finding last named */
     const struct lw_redis_url *at; /* the server to which the attempt goes */
     struct lw_stream stream;

@@ -32,9 +32,8 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _At
 /* Returns true if the child itself has ended, and describes how in `text` ("exited with status 3", "was killed
  * by signal 11 (Segmentation fault)"). Does not reap the child. */
 bool lw_child_ended(const struct lw_child *c, char *text, size_t size);
-/* Closes stdin, gives the child until `until_ms` (boot clock) to end, then kills the group, waits
- * for it and closes the pipes. `text` (may be NULL) then says how the child ended. Does nothing if there
- * is no child. */
+/* Closes stdin, gives the child until `until_ms` (boot clock) to end, then kills the group, waits for the group's end and closes the pipes.
+ * `text` (may be NULL) then says how the child ended. Does nothing if there is no child. */
 void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size);
 
 #endif

@@ -27,11 +27,11 @@ struct request {
     struct request *same;        /* next request in the same bucket of proc.table */
     int64_t chain_ms;            /* boot clock; when the first message of this chain of followers started */
     int64_t begun_us;            /* boot clock in µs; start of the message at jobs[at] */
-    int64_t grace_ms;            /* boot clock; the process was asked to stop this message and may answer until then; 0: it was not asked */
-    bool late;                   /* the message has timed out; if false and the message was cancelled, its lease was about to end */
-    uint64_t place;              /* position of this line in the bytes sent to the process since its start */
-    int n, at, upto;             /* number of jobs; index of the one to be answered next; index behind the last one in the line */
-    struct lw_job *jobs[];       /* room for handler.batch jobs */
+    int64_t grace_ms; /* boot clock; the process was asked to stop this message and may answer until then; 0: the process was not asked */
+    bool late;        /* the message has timed out; if false and the message was cancelled, its lease was about to end */
+    uint64_t place;   /* position of this line in the bytes sent to the process since its start */
+    int n, at, upto;  /* number of jobs; index of the one to be answered next; index behind the last one in the line */
+    struct lw_job *jobs[]; /* room for handler.batch jobs */
 };
 
 enum proc_state { PROC_NONE, PROC_STARTING, PROC_UP, PROC_ENDING };
@@ -99,7 +99,7 @@ struct proc {
 
 /* Starts the process on this thread. */
 int proc_spawn(struct proc *p, struct lw_err *err);
-/* The next two functions begin an errand. When it is over, lw_handler.errands becomes readable, and proc_errand_over()
+/* The next two functions begin an errand. When the errand is over, lw_handler.errands becomes readable, and proc_errand_over()
  * returns true. */
 void proc_start(struct proc *p);
 void proc_end(struct proc *p, int64_t until_ms);

@@ -180,7 +180,7 @@ static void *run(void *arg) {
         bool read_any = false;
         for (int i = 0; i < n; i++) {
             struct stream *s = ev[i].data.ptr;
-            if (!s) continue; /* the wake-up descriptor, which is no stream */
+            if (!s) continue; /* the event concerns the wake-up descriptor, which is no stream */
             read_any = true;
             if (!read_some(s)) drop(l, s);
         }

@@ -14,7 +14,7 @@
 #include <pthread.h>
 
 struct trouble {
-    int doubt;     /* processes in a row that ended without ever answering */
+    int doubt;     /* number of processes in a row that ended without ever answering */
     int doubt_max; /* how many such ends in a row are blamed on messages; further ones are blamed on the command */
     /* True from when the command is found at fault until a process answers. The lock guards the members below. */
     atomic_bool unable;

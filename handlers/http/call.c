@@ -156,7 +156,7 @@ void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms,
         prepare_message(c, s, deadline_ms);
     struct lw_bytes body = s->mode == HTTP_BINARY ? job->payload : lw_bytes(c->body.p, c->body.n);
     sign(c, s, body, wall_ms / 1000);
-    head_add_line(&c->head, "Expect:"); /* otherwise libcurl asks the service before it sends a long body */
+    head_add_line(&c->head, "Expect:"); /* without this line libcurl asks the service before it sends a long body */
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, head_list(&c->head));
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body.n ? body.p : "");
@@ -171,7 +171,7 @@ static enum call_end kind_of(const struct call *c, CURLcode code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
-    case CURLE_OPERATION_TIMEDOUT: return CALL_UNREACHED; /* we give libcurl a time limit for connecting only */
+    case CURLE_OPERATION_TIMEDOUT: return CALL_UNREACHED; /* no connection was made in time: libcurl has a time limit for connecting only */
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CIPHER:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* event: a message as a CloudEvent 1.0. In binary mode the attributes are headers and the body is the payload; in structured mode the
- * whole event is a JSON object, in batch mode an array of them. Nothing here does I/O. */
+ * whole event is a JSON object, in batch mode the body is an array of such objects. Nothing here does I/O. */
 #ifndef LW_HANDLERS_HTTP_EVENT_H
 #define LW_HANDLERS_HTTP_EVENT_H
 
@@ -27,7 +27,8 @@ void event_head_own(struct http_head *head, const struct lw_job *job, int64_t de
 /* Adds the record's headers that can be headers of HTTP, up to HEAD_MAX bytes in all. */
 void event_head_record(struct http_head *head, const struct lw_job *job, const struct event_fixed *fixed);
 
-/* Appends the event as a JSON object. If `all_headers`, it contains also those record headers whose names can be names of attributes. */
+/* Appends the event as a JSON object. If `all_headers` is true, the object also contains those record headers whose names can be names of
+ * attributes. */
 void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_type, bool all_headers);
 
 #endif

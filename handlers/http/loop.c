@@ -122,7 +122,7 @@ void http_send(struct call *c) {
     call_prepare(c, &h->set, h->now_ms, h->wall_ms);
     limit_sharing(c);
     enter(c);
-    if (curl_multi_add_handle(h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL); /* this fails only without memory */
+    if (curl_multi_add_handle(h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL); /* adding fails only if memory runs out */
     h->look_ms = lw_earlier(h->look_ms, lw_earlier(lw_feed_lease_end(job, h->margin_ms), job->give_up_ms));
 }
 

@@ -21,13 +21,13 @@ struct lw_handler {
     /* The fields below belong to the thread of serve(). */
     CURLM *multi;
     int epoll;
-    int64_t timer_ms; /* boot clock; when libcurl wants to be called again; INT64_MAX: not by a timer */
+    int64_t timer_ms; /* boot clock; when libcurl wants to be called again; INT64_MAX: libcurl has no timer */
     struct lw_feed *feed;
     struct lw_http_counts *counts; /* counts of this worker; NULL: nothing is counted */
     struct lw_job_queue line;      /* jobs that wait for a free call */
     struct call *first, *last;     /* calls under way, oldest first */
     struct call *free;
-    int n_shared;           /* number of requests sent since a connection was last marked to be closed after its request */
+    int n_shared;           /* number of requests sent since a request last got the order to close its connection afterwards */
     int n_calls;            /* number of calls under way */
     int64_t now_us, now_ms; /* boot clock; time of this turn of the loop */
     int64_t wall_ms;        /* wall clock, ms since 1970; time of this turn of the loop */

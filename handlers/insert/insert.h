@@ -74,19 +74,19 @@ struct lw_store_kind {
     /* Reports what is wrong with handler.store and with the name of the table. Asks no server. `table` may be NULL. */
     void (*check)(const char *address, const char *table, struct lw_problems *problems);
     /* Connects, makes Latchwork's tables and, if configured, the user's table, and reports the errors of the configuration that only the
-     * database can show. `in` must outlive the store. Called on the main thread, like the three below. */
+     * database can show. `in` must outlive the store. Called on the main thread, like the next three functions. */
     struct lw_store *(*open)(const struct lw_insert *in, struct lw_err *err);
     void (*close)(struct lw_store *store);
     struct lw_writer *(*writer_open)(struct lw_store *store, struct lw_err *err);
     void (*writer_close)(struct lw_writer *w);
-    /* Runs at most LW_INSERT_BATCH jobs and answers each. Called on the slot's thread. Ends by itself: see `run` of
-     * struct lw_handler_type. */
+    /* Runs at most LW_INSERT_BATCH jobs and answers each. Called on the slot's thread. Must end by itself, as `run` of struct
+     * lw_handler_type must. */
     void (*write)(struct lw_writer *w, struct lw_job **jobs, size_t n);
-    /* The same as `health` of struct lw_handler_type. NULL: the store always works. */
+    /* Does what `health` of struct lw_handler_type does. NULL: the store always works. */
     enum lw_health (*health)(struct lw_store *store, char *why, size_t size);
     struct lw_sweeper *(*sweeper_open)(struct lw_store *store, struct lw_err *err);
     void (*sweeper_close)(struct lw_sweeper *w);
-    /* Deletes at most a slice of identities, in one short transaction. Called on the cleaner's thread, like the one below. */
+    /* Deletes at most a slice of identities, in one short transaction. Called on the cleaner's thread, like the next function. */
     enum lw_swept (*sweep_seen)(struct lw_sweeper *w, const struct lw_sweep *what);
     /* Deletes at most a slice of old fences, and in some rounds old identities of replays. Rounds count from 0. */
     void (*sweep_old)(struct lw_sweeper *w, unsigned round);

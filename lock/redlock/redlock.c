@@ -318,7 +318,7 @@ void latchwork_redlock_close(struct latchwork_redlock *r) {
         pthread_cond_destroy(&r->roused);
         pthread_mutex_destroy(&r->mutex);
         pthread_mutex_destroy(&r->start);
-    } /* in a child of fork() the threads do not exist, and a mutex may be held for ever, so they are left alone */
+    } /* in a child of fork() the threads do not exist, and a mutex may be held for ever, so both are left alone */
     lw_redlock_hang_up(r);
     for (int i = 0; i < r->n; i++) latchwork_client_close(r->node[i].client);
     free(r);

@@ -25,10 +25,10 @@ enum lw_vote {
 
 /* One connection of a bundle. */
 struct lw_link {
-    struct lw_redis *redis; /* NULL: not connected */
+    struct lw_redis *redis; /* connection to the server; NULL: not connected */
     int greetings;          /* number of answers to the greeting that must come before the server may be asked */
     int owed;               /* number of answers to earlier rounds that have not come */
-    int64_t since_ms;       /* boot clock; since when those answers are owed */
+    int64_t since_ms;       /* boot clock; since when answers are owed */
     bool fresh;             /* the connection was made during this round */
     bool asked;             /* the question of this round was sent */
     bool whole;             /* the question carried the script's text, so its answer cannot be NOSCRIPT */
@@ -68,7 +68,7 @@ struct lw_ask {
     struct latchwork_redlock *redlock;
     int bundle; /* number of the bundle to use if it is free; -1: any */
     struct lw_call *call;
-    bool taking;   /* the lock is asked for: recently started servers are left out, and each grant is a fence */
+    bool taking;   /* the lock is asked for: recently started servers are left out, and each grant carries a fence */
     bool dropping; /* the lock is released: every server that is not silent is waited for, and a no does not count if an answer was lost */
     bool keeping;  /* a hold is renewed: use the bundle that is reserved for renewals */
     int64_t restart_ms; /* if `taking`: time after its start for which a server is left out */

@@ -90,7 +90,7 @@ elseif not_before > now and old_ms + grace > length then -- extend the quarantin
 end
 if known_life ~= life or known_history ~= history then redis.call('HSET', epoch_key, 'life', life, 'history', history) end
 -- After a jump of Redis' clock, the recorded differences from the clocks of other hosts ("offset:HOST") are wrong. They are deleted only
--- after the new epoch has begun. So if this call fails before that and is sent again, it notices the same jump.
+-- after the new epoch has begun. So if this call fails before and is sent again, the second call notices the same jump.
 if moved and mine then
     for _, f in ipairs(redis.call('HKEYS', epoch_key)) do
         if string.sub(f, 1, 7) == 'offset:' and f ~= 'offset:' .. host then redis.call('HDEL', epoch_key, f) end

@@ -71,7 +71,7 @@ struct lw_pg {
 
 /* Says when to stop waiting for the server. */
 struct lw_pg_wait {
-    int64_t until_ms;        /* boot clock */
+    int64_t until_ms;        /* boot clock; end of the wait */
     bool (*over)(void *ctx); /* called every LW_PG_LOOK_MS; true: nobody needs the answer any more. NULL: the answer is always needed */
     void *ctx;
 };
@@ -108,7 +108,7 @@ struct lw_pg_column {
 
 /* The table as slots and cleaner see it; constant after open. */
 struct lw_pg_table {
-    char *name;                   /* quoted, with its schema if configured; owned */
+    char *name;                   /* name of the table, quoted, with its schema if configured; owned */
     struct lw_pg_column *columns; /* array with an element per column of the configuration; owned */
     char *sql;                    /* the statement of a transaction; owned */
 };
@@ -133,13 +133,13 @@ enum {
     LW_PG_P_PARTITIONS,
     LW_PG_P_OFFSETS,
     LW_PG_P_REPLAYS,
-    LW_PG_P_BAD, /* 't': there is no row; the statement only answers whether the message is known or stale */
+    LW_PG_P_BAD, /* 't' for a message without a row, for which the statement only answers whether the message is known or stale */
     LW_PG_P_COLUMNS,
 };
 
 /* Says what became of a message. The statement returns one of these letters per message. */
 enum lw_pg_fate {
-    LW_PG_KNOWN = 'k',     /* an earlier transaction has done it */
+    LW_PG_KNOWN = 'k',     /* an earlier transaction has done the message */
     LW_PG_STALE = 's',     /* the key was written with a larger fence */
     LW_PG_BAD = 'b',       /* the message is neither known nor stale, but it has no row */
     LW_PG_DUPLICATE = 'd', /* neither known nor stale, but its primary key is there already (on_conflict "dead") */

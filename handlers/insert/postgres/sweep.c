@@ -14,7 +14,7 @@ enum {
     SLICE = 5000, /* maximum number of identities per transaction */
     FENCE_SLICE = 1000,
     WAIT_MS = 5000,
-    CLOSING_WAIT_MS = 1000, /* WAIT_MS of the last round, before the worker ends */
+    CLOSING_WAIT_MS = 1000, /* used instead of WAIT_MS in the last round, before the worker ends */
     OLD_ROUNDS = 10,        /* number of rounds between two slices of old fences */
     REPLAY_ROUNDS = 60,     /* number of rounds between two looks at old replays */
 };
@@ -45,7 +45,8 @@ void lw_pg_sweeper_close(struct lw_sweeper *w) {
 static PGresult *ask(struct lw_sweeper *w, const char *sql, int n, const char *const *values, int64_t wait_ms) {
     struct lw_pg_error error;
     struct lw_pg_wait wait = {.until_ms = lw_boot_ms() + wait_ms};
-    if (lw_outage_pauses(&w->store->outage, lw_boot_ms())) return NULL; /* the slots, not the cleaner, find out when the pause may end */
+    /* The cleaner waits during a pause; the slots find out when the pause may end. */
+    if (lw_outage_pauses(&w->store->outage, lw_boot_ms())) return NULL;
     PGresult *result = lw_pg_connect(&w->pg, &wait, &error) ? NULL : lw_pg_query(&w->pg, sql, n, values, &wait, &error);
     if (!result) lw_debug("insert: %s: clean-up comes later: %s", w->store->name, error.text);
     return result;

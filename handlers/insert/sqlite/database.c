@@ -121,7 +121,7 @@ static char *row_sql(const struct lw_insert *in) {
     sqlite3_str_appendall(sql, ") VALUES (");
     for (size_t i = 0; i < in->n_columns; i++) sqlite3_str_appendall(sql, i ? ", ?" : "?");
     sqlite3_str_appendall(sql, ")");
-    /* unlike INSERT OR IGNORE, this ignores only duplicates */
+    /* ON CONFLICT ignores only duplicates, while INSERT OR IGNORE would ignore other errors, too */
     if (in->on_conflict == LW_CONFLICT_IGNORE) sqlite3_str_appendall(sql, " ON CONFLICT DO NOTHING");
     if (in->on_conflict == LW_CONFLICT_UPDATE) add_update(sql, in);
     return sqlite3_str_finish(sql);

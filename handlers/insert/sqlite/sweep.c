@@ -11,7 +11,7 @@
 enum {
     SLICE = 1000,           /* maximum number of rows per transaction */
     BUSY_MS = 250,          /* limit of the wait for writers in other processes; short, because the slots of this process wait meanwhile */
-    CLOSING_BUSY_MS = 1000, /* BUSY_MS of the last round, before the worker ends */
+    CLOSING_BUSY_MS = 1000, /* used instead of BUSY_MS in the last round, before the worker ends */
     REPLAY_ROUNDS = 60,     /* number of rounds between two looks at old replays */
 };
 

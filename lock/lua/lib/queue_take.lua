@@ -44,7 +44,7 @@ if held then
         return granted(sub(held, #token + 2))
     end
     local left = call('PTTL', lock)
-    return enqueue(left == 0 and 1 or left) -- 0 would mean that it is not this waiter's turn
+    return enqueue(left == 0 and 1 or left) -- returns no 0, because 0 means that it is not this waiter's turn
 end
 if reading and again then
     local value, fence = fence_of_share(readers, token)

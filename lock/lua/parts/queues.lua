@@ -14,7 +14,7 @@ local function first_of(queue, alive)
     end
 end
 -- Wakes the first waiter whose client can be reached. A waiter whose client has no connection is removed from the
--- queue until that client attempts again.
+-- queue until that client tries again.
 local function tell_first(queue)
     while true do
         local first = call('ZRANGE', queue, 0, 0)

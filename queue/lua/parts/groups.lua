@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @states
 -- The segments of a batch, as gate and settle name them. KEYS from first_key on: of each segment its states and its
--- tries. ARGV from `at` on: of each segment topic:partition, its number, first and last byte to read at once. These
--- are 1 and 0 if the segment's messages are few and far apart; then only the page of each message is read. A message's
+-- tries. ARGV from `at` on: of each segment topic:partition, its number, first and last byte to read at once. These two are 1 and 0 if the
+-- segment's messages are few and far apart; then only the page of each message is read. A message's
 -- place is three bytes: one for its segment, from 1, and two for its index in the segment.
 local groups = {}
 local function take_groups(n, first_key, at)

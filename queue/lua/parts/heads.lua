@@ -59,7 +59,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
                 duplicates = duplicates + 1
                 over = true
             end
-            if not tp and not any then -- not an envelope, or only a part of one: it is moved to the dead letters, where people find it
+            if not tp and not any then -- the element is no envelope, or only a part of one: it is moved to the dead letters, where people find it
                 pcall_('XADD', P .. 'dead', '*', 'envelope', envelope, 'reason', 'not an envelope of this version', 'attempts', '0')
                 over = true
             end
