@@ -28,9 +28,9 @@ struct rec {
     int key_number, runs;
 };
 
-struct log { /* the log of one partition */
+struct log { /* holds the log of one partition */
     struct rec *rec;
-    int n, next; /* next: index of the record to deliver next */
+    int n, next; /* next: index of the next record to deliver */
     int ran;
     int *after; /* per key, a lower bound for the index of the record that must run next */
     uint32_t gen;
@@ -46,7 +46,7 @@ struct member {
     char ready[64], claimed[96];
     redisReply *reply[REPLIES];
     int n_replies;
-    struct lw_job *job[JOBS]; /* jobs that the handler has; they are done in the next round */
+    struct lw_job *job[JOBS]; /* jobs that the handler has, which are done in the next round */
     int n_jobs;
     struct lw_commit commit[FLEET_PARTITIONS];
     int n_commit;
@@ -112,7 +112,7 @@ static void io_connect(void *ctx, int shard) {
     ((struct member *)ctx)->connecting = true;
 }
 
-/* Executes the commands at once; they are answered in the next round. */
+/* Executes the commands at once; the worker gets the answers in the next round. */
 static void io_send(void *ctx, int shard, const struct lw_commands *c) {
     struct member *me = ctx;
     (void)shard;
@@ -144,7 +144,7 @@ static void serve_redis(struct member *me) {
     redisReply *reply[REPLIES];
     int n = me->n_replies;
     memcpy(reply, me->reply, sizeof reply);
-    me->n_replies = 0; /* reset first, because the last answer may make the worker send its next pipeline */
+    me->n_replies = 0; /* the counter is reset first, because the last answer may make the worker send its next pipeline */
     for (int i = 0; i < n; i++) {
         meter_enter();
         lw_worker_reply(me->lw, 0, reply[i]);
@@ -153,7 +153,7 @@ static void serve_redis(struct member *me) {
     }
 }
 
-/* Takes one hint per command, because in real life a blocking pop costs one command per hint. */
+/* Takes one hint per command, because a blocking pop costs one command per hint. */
 static void serve_hints(struct member *me) {
     struct fleet *f = me->fleet;
     if (!me->wants_hints || !store_length(f->store, me->ready, strlen(me->ready))) return;
@@ -307,7 +307,7 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .passed = io_passed,
                                 .stop = io_stop};
 
-/* A setting that is not named here has its default, as it does for users. */
+/* Makes the configuration of a worker. A setting that the shape does not name has its default, as for users. */
 static struct lw_config *configure(const struct fleet_shape *shape) {
     static const char text[] = "{\"name\": \"guard\", \"kafka\": {\"topics\": [\"work\"]}, \"lock\": {\"ttl_ms\": 10000},"
                                " \"handler\": {\"type\": \"exec\", \"command\": [\"none\"], \"processes\": 4}}";
@@ -372,7 +372,7 @@ static void leave(struct fleet *f) {
     lw_config_free(f->config);
 }
 
-/* Runs one round. In the quarantine of a fresh Redis nothing can run, so no records are delivered, and the clock goes faster. */
+/* Runs one round. In the quarantine of a fresh Redis nothing can run, so no records are delivered, and the clock advances faster. */
 static void one_round(struct fleet *f) {
     bool quiet = f->now_ms < START_MS + 2 * TTL_MS;
     for (int i = 0; i < f->shape->workers; i++) {
@@ -389,7 +389,7 @@ static void one_round(struct fleet *f) {
     f->rounds++;
 }
 
-/* Returns how many commands the store has run, including those of scripts. */
+/* Returns how many commands the store has run, including the commands of scripts. */
 static uint64_t all_runs(void) {
     uint64_t n = 0;
     for (size_t i = 0; store_command(i); i++) n += store_command_runs(i);
@@ -433,8 +433,8 @@ static void rounds_until(struct fleet *f, uint64_t n) {
     }
 }
 
-/* Runs rounds until all records of the other partitions are done, and the worker holds back the partition with the record that
- * stays. By then the worker has taken as many records of it as it may remember, or at most one round more. */
+/* Runs rounds until all records of the other partitions are done, and the worker holds back the partition with the record that stays. By
+ * then the worker has taken as many records of this partition as it may remember, or more by at most one round. */
 static void until_full(struct fleet *f) {
     uint64_t most = (uint64_t)f->shape->part_records, others = (uint64_t)(f->shape->records - f->log[0].n);
     rounds_until(f, others + most / 2);

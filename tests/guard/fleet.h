@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small fleet in this process: the real worker logic and the real scripts on the fake Redis of the simulation
+/* Runs a small fleet in this process: the real worker logic and the real scripts on the fake Redis of the simulation
  * (tests/sim/redis/store.h), with a fake Kafka and a handler that is done at once, under a clock that advances 2 ms per round. There are
  * no faults, no threads and no real randomness: the same shape makes the same calls every time, so their cost can be bounded without a
  * stopwatch.
@@ -15,20 +15,20 @@ enum { FLEET_WORKERS = 2, FLEET_PARTITIONS = 8 };
 
 struct fleet_shape {
     const char *name;
-    int workers;      /* number of workers, which share the partitions */
-    int keys;         /* number of keys, drawn uniformly */
-    int records;      /* number of records delivered in all, of 200 bytes, each to a random partition */
-    int ahead;        /* maximum number of records that a worker has taken and not run yet; new ones arrive only as these are run */
-    int stride;       /* distance between two offsets; 0 means 1 */
+    int workers; /* number of workers, which share the partitions */
+    int keys;    /* number of keys, drawn uniformly */
+    int records; /* number of records that are delivered in all; each has 200 bytes and goes to a random partition */
+    int ahead;   /* maximum number of records that a worker has taken and not run yet; new records arrive only as the worker runs these */
+    int stride;  /* distance between two offsets; 0 means 1 */
     int max_waiting;  /* queue.max_waiting; 0 means the default */
     int part_records; /* maximum number of records of a partition that are remembered; 0 means the default */
     int stays;        /* number of early records of partition 0 whose own key stays paused until all other records are done */
-    bool paused;      /* all lanes are paused until the measurement ends; a message counts when it is parked, not when it is done */
-    int from;         /* the measurement begins when this many messages have been counted */
-    int to;           /* the measurement ends when this many have been counted */
+    bool paused;      /* all lanes are paused until the measurement ends; a message counts when it is parked, instead of when it is done */
+    int from;         /* number of counted messages at which the measurement begins */
+    int to;           /* number of counted messages at which the measurement ends */
 };
 
-struct fleet_figures { /* totals of the rounds that were measured */
+struct fleet_figures { /* holds the totals of the rounds that were measured */
     uint64_t messages;
     uint64_t rounds;
     uint64_t commands, bytes; /* commands sent to Redis, and their bytes on the wire */
@@ -37,8 +37,8 @@ struct fleet_figures { /* totals of the rounds that were measured */
     uint64_t parked, drained;
 };
 
-/* Runs the whole shape. Ends the program if a message did not run exactly once, or not in the order of its partition and key, because
- * the cost of a wrong worker is of no interest. */
+/* Runs the whole shape. If a message did not run exactly once, or not in the order of its partition and key, ends the program, because the
+ * cost of a wrong worker is of no interest. */
 void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out);
 
 #endif

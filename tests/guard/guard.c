@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The deterministic guard: it counts what a message costs and compares each figure with a bound, so that a regression fails without a
- * clock.
+/* The deterministic guard counts what a message costs and compares each figure with a bound, so that a regression is found without a clock.
  *
  *     NAME figure bound         one line per figure; exit 1 if a figure is above its bound
  *
- * Bounds are about 15 % above what was counted when they were set. A commit that makes a message dearer on purpose raises the bound; one
- * that makes it cheaper lowers it. callgrind counts the instructions of a second run of this program: `guard --run SHAPE` runs one shape
- * and prints nothing. The number of instructions depends on the compiler, so it has a bound only in optimised builds for x86-64. */
+ * Bounds are about 15 % above the figures that were counted when the bounds were set. A commit that makes a message dearer on purpose
+ * raises the bound; a commit that makes a message cheaper lowers the bound. callgrind counts the instructions of a second run of this
+ * program: `guard --run SHAPE` runs one shape and prints nothing. The number of instructions depends on the compiler, so it has a bound
+ * only in optimised builds for x86-64. */
 #include "tests/guard/fleet.h"
 
 #include "base/bytes.h"
@@ -29,7 +29,7 @@
 #endif
 #endif
 #ifdef SANITIZED
-enum { HAS_CALLGRIND = 0 }; /* callgrind and sanitizers exclude each other */
+enum { HAS_CALLGRIND = 0 }; /* callgrind cannot be used together with sanitizers */
 #else
 enum { HAS_CALLGRIND = 1 };
 #endif
@@ -39,28 +39,28 @@ enum { JUDGES_INSTRUCTIONS = 1 };
 enum { JUDGES_INSTRUCTIONS = 0 };
 #endif
 
-struct bounds { /* upper bounds of a message's cost */
+struct bounds { /* holds upper bounds of a message's cost */
     double commands, bytes, inside, allocations, instructions;
 };
 
 static const struct {
     struct fleet_shape shape;
     struct bounds most;
-    double least_parked; /* minimum share of messages that are parked and drained; proves that the shape does what it should */
+    double least_parked; /* minimum share of messages that are parked and drained, which shows that the shape tests what it should */
 } guards[] = {
-    /* as in the benchmark's W1: many keys, so nearly no message finds its lane busy */
+    /* this shape is like the benchmark's W1: there are many keys, so nearly no message finds its lane busy */
     {{.name = "uniform", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000},
      {0.009, 96, 1.28, 0.02, 4400},
      0},
-    /* one key whose messages reach two workers: by turns, one worker runs its messages and the other parks its own */
+    /* this shape has one key, whose messages reach two workers: by turns, one worker runs its messages and the other parks its own */
     {{.name = "one-key", .workers = 2, .keys = 1, .records = 4000, .ahead = 200, .from = 1000, .to = 3500},
      {0.0553, 321, 0.87, 1.19, 16950},
      0.3},
-    /* some keys in the partitions of two workers: messages are parked, lanes are released with a hint, and claimed */
+    /* this shape has some keys in the partitions of two workers: messages are parked, lanes are released with a hint, and claimed */
     {{.name = "some-keys", .workers = 2, .keys = 200, .records = 4000, .ahead = 100, .from = 1000, .to = 3500},
      {0.067, 308, 4.71, 0.427, 12320},
      0.1},
-    /* every lane is paused: all messages are parked, so calls are not limited by the number of free handlers */
+    /* in this shape every lane is paused: all messages are parked, so calls are not limited by the number of free handlers */
     {{.name = "parked", .workers = 1, .keys = 2000, .records = 9000, .ahead = 9000, .paused = true, .from = 2000, .to = 8000},
      {0.0053, 317, 2.41, 0.02, 11430},
      0},
@@ -102,7 +102,7 @@ static struct lw_buf read_all(int fd) {
     return b;
 }
 
-struct count { /* a run under callgrind: its process, and the pipe from which its number of instructions is read */
+struct count { /* describes a run under callgrind: its process, and the pipe from which its number of instructions is read */
     pid_t child;
     int fd;
 };
@@ -123,7 +123,8 @@ static struct count count_instructions(const char *shape) {
     return (struct count){child, fds[0]};
 }
 
-/* Returns how many instructions of the worker's code one run of the shape executes. Ends the program if they cannot be counted. */
+/* Returns how many instructions of the worker's code one run of the shape executes. If the instructions cannot be counted, ends the
+ * program. */
 static double counted(const char *shape, const struct count *c) {
     int status = -1;
     struct lw_buf said = read_all(c->fd);
@@ -192,7 +193,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     far();
-    struct count counts[GUARDS]; /* the runs under callgrind, which all run at the same time */
+    struct count counts[GUARDS]; /* describes the runs under callgrind, which all run at the same time */
     for (size_t g = 0; g < GUARDS && HAS_CALLGRIND; g++) counts[g] = count_instructions(guards[g].shape.name);
     for (size_t g = 0; g < GUARDS; g++) guard(g, HAS_CALLGRIND ? &counts[g] : NULL);
     return above ? 1 : 0;

@@ -12,13 +12,13 @@ static uint64_t allocations;
 void meter_turn(bool on) {
     assert(!inside);
     is_on = on;
-    if (on) /* callgrind is slow, so it instruments only the code that is measured */
+    if (on) /* callgrind is slow, so only the code that is measured is instrumented */
         CALLGRIND_START_INSTRUMENTATION;
     else
         CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-/* Collecting starts directly before the worker's code and stops directly after it. */
+/* Starts collecting directly before the worker's code runs. meter_leave() stops it directly after the code. */
 void meter_enter(void) {
     assert(!inside);
     inside = true;

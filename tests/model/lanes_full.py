@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Extends lanes_sim.py by what happens on the wire and on several shards: shards with an epoch each, pipelines whose calls execute one
-by one, lost replies and resends, ghost calls (calls of a broken connection that execute after the resend), several messages of one
-key per call, settle and gate in one pipeline, floors and segments, workers that learn late of what they lost, handlers that outlive
-a lost epoch, dead letters, a store that checks fence and identity, split brain after a failover, clock jumps, and running ahead:
-several messages are granted to a hold at once. RULES holds the rules of the protocol; each can be switched off to see what breaks
-without it. usage: lanes_full.py SEEDS [mode,mode] [rule=value ...]"""
+"""Extends lanes_sim.py by what happens on the wire and on several shards. The model has shards with an epoch each, pipelines whose
+calls execute one by one, lost replies and resends, ghost calls (calls of a broken connection that execute after the resend),
+several messages of one key per call, settle and gate in one pipeline, floors and segments, workers that learn late of what they
+lost, handlers that outlive a lost epoch, dead letters, a store that checks fence and identity, split brain after a failover, clock
+jumps, and running ahead: several messages are granted to a hold at once. RULES holds the rules of the protocol; each rule can be
+switched off to see what breaks without the rule. usage: lanes_full.py SEEDS [mode,mode] [rule=value ...]"""
 import copy, random, sys, time
 from collections import deque, defaultdict
 class Bad(Exception): pass
@@ -12,42 +12,43 @@ class Bad(Exception): pass
 RULES = dict(
   gate_idem=1,      # if gate finds the lock with its own token, it answers RUN again and extends the lease
   claim_idem=1,     # if claim finds the lock with its own token, it hands the head over again
-  resend='more',    # how a settle is sent again after a lost reply. 'more': in mode more, without asking for messages, if the hold has other messages, else in mode drop
-                    # other values: 'drop': always in mode drop; 'same': the same bytes; 'rebuild': made again from the states of the runs
+  resend='more',    # how a settle is sent again after a lost reply. 'more': in mode more without asking for messages, if the hold has other messages, otherwise in mode drop
+                    # other values of `resend`: 'drop': always in mode drop; 'same': the same bytes; 'rebuild': made again from the states
+                    # of the runs
   ghost=1,          # fault: calls of a broken connection may still execute later
   hold=1,           # at most one unanswered call names a key, and a call has one message of a key
-  hold_pipe=1,      # 0: a newer message is sent to gate in the same pipeline as the settle of its key
-  floor_prune=1,    # every check for finished messages looks at the floor, not only that of gate
+  hold_pipe=1,      # if 0, a newer message is sent to gate in the same pipeline as the settle of its key
+  floor_prune=1,    # every check for finished messages looks at the floor, as gate does
   floor_settle=1,   # settle writes no state below the floor
   floor_repair=1,   # enter writes back the committed offset as the floor
   repair=1, closure=1,   # repair and rewind keep a done message only if all earlier messages of its key and partition are finished
   chain_check=1,    # a settle in mode keep names the next message; if that message is finished, the answer is SKIP
-  per_shard=1,      # 1: only the lost shard's leases are forgotten, and all partitions are rewound
-  ident=1,          # with per_shard: a message whose identity runs here is not admitted again
+  per_shard=1,      # if 1, only the lost shard's leases are forgotten, and all partitions are rewound
+  ident=1,          # with per_shard: a message whose identity runs in this worker is not admitted again
   stale_outcome=1,  # a run whose fence the store refuses is not reported as done
   stale_local=1,    # a handler that outlived its epoch still blocks its key in its worker
   late_grant=1,     # a grant whose deadline has passed when it arrives is not started
   kept_empty=1,     # a lane that was kept or granted is given back if nothing is left to run
   retry_guard=1, dead_pop=0, retry_first=0,
-  confirm=1,        # after an epoch loss, Kafka must accept a commit of the watermark before the worker gates again
-  grace=0, jump=1, tries_repair=0, late_repair=1, meta=2,   # meta, the commit metadata: 0: none, 1: believed as it is, 2: used only if Redis agrees, or to repair in a quarantine
+  confirm=1,        # after an epoch loss, the worker gates again only when Kafka has accepted a commit of the watermark
+  grace=0, jump=1, tries_repair=0, late_repair=1, meta=2,   # meta: how commit metadata is used; 0: not at all, 1: believed as it is, 2: only if Redis agrees, or to repair in a quarantine
   assign_read=1, repair_quar=1, tries_seg=1,
-  # running ahead
-  ahead=3,          # how many messages of a hold may be granted or running; 1: no running ahead
-  stale_first=1,    # if the lease is gone, settle records only the first done of its list; after STALE the worker counts none of them
+  # the rules of running ahead
+  ahead=3,          # how many messages of a hold may be granted or running; with 1, no message runs ahead
+  stale_first=1,    # if the lease has ended, settle records only the first done of its list; after STALE the worker counts none of these dones
   redo_first=1,     # messages whose done does not count after STALE are sent to gate again, before the message that was still running
-  gate_mine=1,      # if gate is sent again, it also grants what was parked meanwhile (0: that message waits, and those behind it stay in the chain)
+  gate_mine=1,      # a gate that is sent again also grants what was parked meanwhile (if 0, that message waits, and those behind it stay in the chain)
   take_back=1,      # after the first outcome that is not done, messages that are granted and not started are taken back
   take_front=1,     # messages that are taken back go to the front of the chain
   ahead_live=1,     # the next message of a grant starts only under a live lease
   ahead_wait=1,     # the next message of a grant starts only when the handler of the one before it has ended
   retry_prune=1,    # settle removes finished heads before it checks that the message to retry is the head
-  distinct=1,       # heads that are handed over differ from each other and from those granted before
-  in_place=1,       # further heads come only from behind the last granted head; if that one is not found, none come
+  distinct=1,       # heads that are handed over differ from each other and from heads granted before
+  in_place=1,       # further heads come only from behind the last granted head; if the list does not have this head, none come
   more_extend=1,    # a settle in mode more extends the lease
   over=1,           # after MAXRUN messages a hold of the fast path ends if other messages wait
-  more_late=1,      # when messages are taken back, so are the grants of the unanswered settle, whose messages come later
-  orphan='keep',    # what becomes of a granted message that has not started when its partition is revoked: 'keep' runs it under the lease, 'drop' does not start it
+  more_late=1,      # when messages are taken back, later messages that the unanswered settle grants are taken back, too
+  orphan='keep',    # what becomes of a granted message that has not started when its partition is revoked: 'keep': it runs under the lease; 'drop': it does not start
   orphan_hold=1,    # if a revoked partition comes back while a hold has a message of it, that message waits until the hold has ended
 )
 TTL, HANDOFF, BACKOFF, NPART, NKEY, MAXRUN, SH, SEG, B, MAXTRY = 20, 15, 7, 3, 4, 3, 2, 4, 4, 4
@@ -89,7 +90,7 @@ class Redis:
         for k in [k for k in s.state if k[0] == p and was <= k[1] < low]: del s.state[k]
         if R.tries_seg:
             for k in [k for k in s.tries if k[1] == p and k[2] < low]: del s.tries[k]
-    def gate1(s, ms, tok, t):      # ms: messages of one key, in order
+    def gate1(s, ms, tok, t):      # ms: the messages of one key, in order
         pk = ms[0][0]; l = s.alive(pk, t); mine = l and l[0] == tok and R.gate_idem; closed = not mine and (l or s.wait.get(pk)); out = []; base = None; parked = False
         for m in ms:
             _, p, o = m; st = s.state.get((p, o), 0)
@@ -109,7 +110,7 @@ class Redis:
         while w and s.fin(w[-1][1], w[-1][2], R.floor_prune): w.pop()
         if not w: s.wait.pop(pk, None); s.lanes.pop(pk, None); return None
         return w[-1]
-    def heads(s, pk, k, t, after=None):       # returns up to k waiting heads; with `after`, those behind that message
+    def heads(s, pk, k, t, after=None):       # returns up to k waiting heads; if `after` is given, heads behind that message
         out = []; seen = set(); ahead = after is not None
         for i, m in enumerate(reversed(s.wait.get(pk, ()))):
             if len(out) == k or i > 4 * R.ahead: break
@@ -124,8 +125,8 @@ class Redis:
         base = s.fence(t, len(ms)) if ms else 0
         return [('SKIP',) if R.chain_check and s.fin(m[1], m[2]) else ('RUN', base + i, s.tries.get(m, 0)) for i, m in enumerate(ms)]
     def settle1(s, pk, fs, tok, mode, nxt, over, t):
-        """fs: the finished runs in order, each (message, outcome). nxt: the messages of the chain that are asked for (modes keep and
-        more), or (the last granted head, how many more heads are asked for)."""
+        """fs: the finished runs in order, as pairs (message, outcome). nxt: in modes keep and more, the messages of the chain that
+        the call names, or a pair (the last granted head, the number of further heads wanted)."""
         l = s.alive(pk, t); mine = l and l[0] == tok; fins = [s.fin(m[1], m[2]) for m, _ in fs]
         for i, (m, v) in enumerate(fs):
             if v != 'OK' or (not mine and i and R.stale_first): continue
@@ -189,17 +190,17 @@ class Redis:
 
 sh = lambda pk: pk % SH
 SIM = None
-class Hold:                           # one acquisition of a lane
+class Hold:                           # describes one acquisition of a lane
     def __init__(h, w, pk, tok, kind, dl):
         h.w = w; h.pk = pk; h.tok = tok; h.kind = kind; h.dl = dl; h.n = 0; h.busy = False
         h.sent = []; h.items = []             # sent: the runs in the unanswered settle; items: the runs behind them, in this order: finished, running, granted
-        h.chain = deque(); h.asked = []       # chain: messages in memory behind the granted ones; asked: those that the unanswered settle names
+        h.chain = deque(); h.asked = []       # chain: messages in memory behind the granted messages; asked: the messages that the unanswered settle names
         h.redo = []                           # messages whose done does not count after STALE; they are sent to gate again before all other messages
-        h.last = None; h.lost = h.void = False   # last: the message settled last, and its outcome; lost: the answer was STALE; void: grants of the unanswered settle do not count
+        h.last = None; h.lost = h.void = False   # last: the message settled last, and its outcome; lost: true after the answer STALE; void: true if grants of the unanswered settle do not count
     def grant(h, gs):
         for m, f, tries in gs: h.items.append(Run(h, m, f, tries)); h.n += 1
     def find(h, m): return next((r for r in h.sent + h.items if r.m == m), None)
-class Run:                            # one message of a hold; its states are granted, run, fin
+class Run:                            # describes one message of a hold, whose state is granted, run or fin
     def __init__(r, h, m, fence, tries): r.hold = h; r.m = m; r.fence = fence; r.tries = tries; r.state = 'granted'; r.verdict = None; r.own = True
     w = property(lambda r: r.hold.w); dl = property(lambda r: r.hold.dl)
 class Pipe:
@@ -255,7 +256,7 @@ class Sim:
         return o
     # --- handlers
     def giveback(s, h, r): r.state = 'fin'; r.verdict = 'BACK'; h.items.append(r)
-    def takeback(s, h):               # takes back messages that are granted and not started: they do not run under this hold
+    def takeback(s, h):               # takes back messages that are granted and not started, so that they do not run under this hold
         back = [r for r in h.items if r.state == 'granted']; h.items = [r for r in h.items if r.state != 'granted']
         ms = [r.m for r in back if r.own and h.kind == 'fast' and s.tracked(h.w, r.m)]
         if R.more_late: h.void = h.busy; h.chain.extendleft(reversed(h.asked)); h.asked = []
@@ -414,7 +415,7 @@ class Sim:
             if w.ep[h] is None:
                 c = w.conn[h]; off = c.skew
                 w.ep[h] = c.enter(s.now + c.skew, off, w.jumped[h]); w.exp[h] = c.skew; w.jumped[h] = None
-                if R.confirm: s.learn(w)          # asks Kafka to commit the watermark and waits for the answer: if Kafka refuses, the worker is no longer the owner
+                if R.confirm: s.learn(w)          # the worker asks Kafka to commit the watermark and waits for the answer: if Kafka refuses, the worker is no longer the owner
                 if R.repair:
                     done = [(p, q) for p, t in w.tracker.items() for q, v in t.items() if v == 'done' and sh(s.log[p][q]) == h]
                     ok = c.repair(w.ep[h], done, {p: s.commit[p] for p in w.tracker if s.owner[p] == (w.id, w.gen[p])} if R.floor_repair else {}, s.now + c.skew)
@@ -509,7 +510,7 @@ class Sim:
             pk = m[0]; hold = w.run.get(pk)
             if sh(pk) != h or pk in held or count >= B: rest.append(m); held.add(pk); continue
             run = hold and hold.find(m)
-            if R.ident and run:              # the message already runs in this worker: it is not sent to gate, and the settle of that run will set its mark
+            if R.ident and run:              # the message already runs in this worker: it is not sent to gate, and the settle of the present run will set its mark
                 if hold.kind == 'lane': s.mark(w, m, 'waiting')
                 elif run.state == 'granted' and not run.own and R.orphan_hold: rest.append(m); held.add(pk)
                 continue
@@ -604,7 +605,7 @@ class Sim:
         else:
             if over and not (v[1] and v[1][0][0] == 'AGAIN'): hold.n = 0
             for m, a in zip(nxt, v[1]):
-                if not hold.chain or hold.chain[0] != m: continue        # the message's partition was revoked meanwhile
+                if not hold.chain or hold.chain[0] != m: continue        # the message's partition was revoked while the message waited
                 if a[0] == 'SKIP': s.mark(w, hold.chain.popleft(), 'done')
                 elif a[0] == 'RUN': hold.chain.popleft(); hold.grant([(m, a[1], a[2])])
                 else: break

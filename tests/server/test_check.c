@@ -77,7 +77,7 @@ static void say(const char *command) {
     redisFree(ctx);
 }
 
-/* Checks the Redis at `url`. `want` is a part of the only problem that is expected; NULL: no problem is expected. */
+/* Checks the Redis at `url`. `want` is a part of the text of the only problem that is expected; NULL: no problem is expected. */
 static void expect_problems(const char *url, const char *want, size_t n) {
     struct lw_config *c = config("127.0.0.1:1", url, "redis");
     struct lw_check_report r = {.wait_ms = WAIT_MS};
@@ -98,7 +98,7 @@ static void test_redis_fine(void **state) {
     expect_redis(socket_url, NULL);
 }
 
-/* Only Valkey from 9.1 on can lack Lua, because it has Lua in a module. */
+/* Only Valkey from version 9.1 on can lack Lua, because there Lua is a module. */
 static void test_redis_without_lua(void **state) {
     (void)state;
     struct lw_test_redis *own = lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
@@ -234,7 +234,8 @@ static rd_kafka_resp_err_t commit_as(struct group *g, int64_t offset, const char
     rd_kafka_topic_partition_t *p = rd_kafka_topic_partition_list_add(list, "orders", 1);
     p->offset = offset;
     p->metadata_size = lw_meta_encode(offset, NULL, 0, LW_META_MAX, fleet, meta);
-    struct lw_anchor anchor = {.offset = offset - 1, .timestamp_ms = 1700000000000, .hash = 7}; /* the anchor behind a commit's metadata */
+    /* the anchor that stands behind a commit's metadata */
+    struct lw_anchor anchor = {.offset = offset - 1, .timestamp_ms = 1700000000000, .hash = 7};
     assert_true(p->metadata_size + LW_ANCHOR_TEXT <= sizeof meta);
     p->metadata_size += lw_anchor_encode(&anchor, meta + p->metadata_size);
     p->metadata = strdup(meta);
@@ -249,7 +250,8 @@ static void *goes_on(void *arg) {
     return NULL;
 }
 
-/* Checks with a Redis that belongs to the fleet `ours` ("": to none; NULL: Redis is not asked), and returns the report. */
+/* Makes the check with a Redis that belongs to the fleet `ours`, and returns the report. If `ours` is "", Redis belongs to no fleet; if it
+ * is NULL, Redis is not asked. */
 static struct lw_check_report check_fleet(struct group *g, const char *ours) {
     struct lw_config *c = config(rd_kafka_mock_cluster_bootstraps(g->mock), "unix:///r", "redis");
     struct lw_check_report r = {.wait_ms = 10000, .fleet_known = ours};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a real cluster of two masters: connections find the owner of a slot, and leave it when the slot moves. */
+/* Tests a real cluster of two masters: connections find the owner of a slot, and go to the new owner when the slot moves. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/connection.h"
@@ -25,12 +25,12 @@ enum { LIMIT_MS = 20000, FIND_MS = 6000, NODES = 2 };
 
 static struct lw_test_redis *node[NODES], *single;
 static int port[NODES], single_port;
-static char id[NODES][64], key[NODES][80]; /* the id of node i; a key of shard i, whose slot node i has at first */
+static char id[NODES][64], key[NODES][80]; /* per node i: its id, and a key of shard i, whose slot node i has at first */
 static int slot[NODES];
 
 static void pause_ms(int ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
 
-/* Sends node i a command as an administrator, and returns the answer as text. */
+/* Sends a command to node i as an administrator, and returns the answer as text. */
 static const char *say(int i, const char *format, ...) {
     static char text[4096];
     va_list ap;
@@ -173,7 +173,7 @@ static void a_dead_node_before_a_live_one(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* The only configured node is down. While it was up, it named the other node, which knows the owners as well. */
+/* The only configured node is down. While it was up, it named the other node, which also knows the owners of the slots. */
 static void a_node_that_was_learned(void **state) {
     (void)state;
     struct lw_redis_servers s = cluster_of(&port[0], 1, PASSWORD);
@@ -295,7 +295,7 @@ static void a_slot_on_its_way(void **state) {
     say(0, "DEL %s", key[0]);
 }
 
-/* While the other master is down, the cluster serves nothing. */
+/* While the other master is down, the cluster serves no requests at all. */
 static void a_cluster_that_is_down(void **state) {
     (void)state;
     struct seen s;

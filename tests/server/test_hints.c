@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hints against a private redis-server: they arrive, are recovered after a lost connection, and arrive at maxmemory as well. */
+/* Tests hints against a private redis-server: hints arrive, are recovered after a lost connection, and arrive at maxmemory as well. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/hints.h"
@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-/* cmocka needs the four headers above first */
+/* cmocka.h must be included after the four headers above */
 #include <cmocka.h>
 
 #define READY "lw:{t.0}:ready"
@@ -126,7 +126,7 @@ static void a_broken_pop_loses_nothing(void **state) {
     begin(&s, NULL);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
-    ask(&s, "RPUSH " CLAIMED " new old"); /* adds hints as after a pop whose answer was lost */
+    ask(&s, "RPUSH " CLAIMED " new old"); /* these hints are as after a pop whose answer was lost */
     ask(&s, "CLIENT KILL TYPE normal SKIPME yes");
     until(&s, 2);
     assert_string_equal(s.text[0], "old");
@@ -172,7 +172,7 @@ static void a_refusal_is_no_spin(void **state) {
     (void)state;
     struct seen s;
     begin(&s, NULL);
-    ask(&s, "SET " READY " x"); /* makes each pop answer WRONGTYPE */
+    ask(&s, "SET " READY " x"); /* because of this value, each pop is answered with WRONGTYPE */
     lw_hints_want(s.hints, READY, CLAIMED, true);
     turn_for(&s, 300);
     redisReply *r = redisCommand(s.c, "INFO commandstats");

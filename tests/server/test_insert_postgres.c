@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests insert with a real PostgreSQL: what every kind of store passes, and what only this one does. */
+/* Tests the insert handler with a real PostgreSQL: the tests that every kind of store passes, and the tests for PostgreSQL alone. */
 #include "tests/support/insert_cases.h"
 
 #include "handlers/insert/postgres/postgres.h"
@@ -86,7 +86,7 @@ static void expect_sound(const struct fx *x) {
 static void new_database(struct fx *x) {
     *x = (struct fx){.folder = NULL};
     snprintf(x->store, sizeof x->store, "%s", lw_test_pg_url(server, through_bouncer));
-    /* defines group_concat, which is SQLite's name for string_agg and which the shared tests use */
+    /* the script defines group_concat, which is SQLite's name for string_agg, because the shared tests use this name */
     run_sql(x, "SET client_min_messages = error; DROP SCHEMA public CASCADE; CREATE SCHEMA public;"
                "CREATE FUNCTION join_step(text, anyelement) RETURNS text IMMUTABLE LANGUAGE sql AS"
                " 'SELECT CASE WHEN $1 IS NULL THEN $2::text ELSE $1 || '','' || $2::text END';"
@@ -182,7 +182,8 @@ static void test_bad_rows_of_a_large_batch(void **state) {
     close_fx(&x);
 }
 
-/* A message that is done already stays done, and a stale one is given back, even if PostgreSQL cannot read the payload as a row. */
+/* A message that is done already stays done, and a message with an outdated fence is given back, even if PostgreSQL cannot read the payload
+ * as a row. */
 static void test_bad_row_of_a_known_or_stale_message(void **state) {
     (void)state;
     struct fx x;
@@ -238,7 +239,7 @@ static void test_one_key_several_times(void **state) {
     close_fx(&x);
 }
 
-/* Sends payloads that fill more than one statement, and more than the socket takes at once. */
+/* Sends payloads that fill more than one statement, and more than a socket takes at once. */
 static void test_large_rows(void **state) {
     (void)state;
     struct fx x;
@@ -282,7 +283,7 @@ static void *race(void *arg) {
     return NULL;
 }
 
-/* Waits until n backends wait for locks. */
+/* Waits until n backends of PostgreSQL wait for locks. */
 static void wait_blocked(const struct fx *x, int n) {
     char want[8];
     snprintf(want, sizeof want, "%d", n);
@@ -290,7 +291,8 @@ static void wait_blocked(const struct fx *x, int n) {
 }
 
 /* The same message is delivered twice at the same time: the second transaction waits for the first one at the row with the key's fence.
- * Then it finds the identity, although its snapshot does not contain it. A third delivery has an older fence, and is stale. */
+ * Then the second transaction finds the identity, although its snapshot does not contain the identity. A third delivery has an older fence,
+ * and is given back. */
 static void test_two_deliveries_at_the_same_time(void **state) {
     (void)state;
     static const char *const modes[] = {"", ",\"on_conflict\":\"update\"", ",\"on_conflict\":\"dead\""};
@@ -302,7 +304,8 @@ static void test_two_deliveries_at_the_same_time(void **state) {
             open_at(&y[i], modes[m]);
         }
         struct fx_job j[3];
-        assert_int_equal(put(&x, &j[0], 1, "a", "{\"id\":7,\"amount\":1}"), LW_DONE); /* writes the fence of the key */
+        /* this message makes the row with the fence of the key */
+        assert_int_equal(put(&x, &j[0], 1, "a", "{\"id\":7,\"amount\":1}"), LW_DONE);
         PGconn *other = connect_to();
         execute(other, "BEGIN; INSERT INTO orders VALUES (1, 0, NULL)"); /* the insert of row 1 waits until this transaction ends */
         struct lw_job *jobs[3] = {live_job(&j[0], 5, "a", "{\"id\":1,\"amount\":5}"), live_job(&j[1], 5, "a", "{\"id\":1,\"amount\":5}"),
@@ -326,7 +329,7 @@ static void test_two_deliveries_at_the_same_time(void **state) {
     }
 }
 
-/* Another client locks two rows in the opposite order. PostgreSQL ends our transaction, and the handler repeats it. */
+/* Another client locks two rows in the opposite order. PostgreSQL ends the transaction of the handler, and the handler repeats it. */
 static void test_deadlock_is_repeated(void **state) {
     (void)state;
     struct fx x;
@@ -339,7 +342,8 @@ static void test_deadlock_is_repeated(void **state) {
     struct racer r = {.x = &x, .jobs = jobs, .n = 2};
     pthread_create(&r.thread, NULL, race, &r);
     wait_blocked(&x, 1);
-    execute(other, "UPDATE orders SET amount = -1 WHERE id = 1"); /* returns when PostgreSQL has ended our transaction */
+    /* this statement returns when PostgreSQL has ended the handler's transaction */
+    execute(other, "UPDATE orders SET amount = -1 WHERE id = 1");
     execute(other, "COMMIT");
     PQfinish(other);
     pthread_join(r.thread, NULL);
@@ -384,7 +388,7 @@ static void test_outage_gives_back(void **state) {
     close_fx(&x);
 }
 
-/* While another session has locked the table of fences, PostgreSQL does not answer. The handler waits until the lease ends, and no
+/* While another session has locked the table of fences, PostgreSQL does not answer. The handler waits until the lease ends, and not for
  * longer. */
 static void test_silence_is_bounded_by_the_lease(void **state) {
     (void)state;
@@ -404,26 +408,27 @@ static void test_silence_is_bounded_by_the_lease(void **state) {
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
     execute(other, "ROLLBACK");
     PQfinish(other);
-    assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_WELL); /* to wait for a lock is no outage */
+    /* the handler is healthy, because waiting for a lock is no outage */
+    assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_WELL);
     assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2}"), LW_DONE);
     close_fx(&x);
 }
 
-/* Sends a signal to processes, whose ids are separated by commas. Returns how many there are. */
+/* Sends a signal to the processes whose ids `pids` lists, separated by commas. Returns the number of processes. */
 static int signal_all(const char *pids, int sig) {
     int n = 0;
     for (const char *p = pids; *p; p += strcspn(p, ","), p += *p == ',', n++) assert_int_equal(kill((pid_t)atoi(p), sig), 0);
     return n;
 }
 
-/* The whole server is stopped, so it answers nothing. The handler gives the message back when the lease ends. */
+/* The whole server is stopped, so it answers no request. The handler gives the message back when the lease ends. */
 static void test_silent_server_is_left(void **state) {
     (void)state;
     struct fx x;
     struct fx_job j;
     open_fx(&x, "");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
-    char backends[256]; /* process ids of the backends of the slot and perhaps of the cleaner */
+    char backends[256]; /* process ids of the backends that serve the slot and perhaps the cleaner */
     snprintf(backends, sizeof backends, "%s",
              ask(&x, "SELECT group_concat(pid) FROM pg_stat_activity WHERE application_name = 'latchwork'"));
     kill(lw_test_pg_pid(server), SIGSTOP);
@@ -436,7 +441,8 @@ static void test_silent_server_is_left(void **state) {
     kill(lw_test_pg_pid(server), SIGCONT);
     assert_int_equal(outcome, LW_BACK);
     assert_true(lw_boot_ms() - begun < 3000);
-    wait_for(put(&x, &j, 2, "a", "{\"id\":2}") == LW_DONE); /* done, whether the stopped server wrote the row or this delivery does */
+    /* the message is done, whether the stopped server wrote the row or this delivery writes it */
+    wait_for(put(&x, &j, 2, "a", "{\"id\":2}") == LW_DONE);
     assert_string_equal(ask(&x, "SELECT group_concat(id) FROM orders"), "1,2");
     close_fx(&x);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what a real redis-server tells of itself when replicas come and go, when it is promoted, and when it starts again. */
+/* Tests what a real redis-server says about itself when replicas come and go, when it is promoted, and when it starts again. */
 #include "base/clock.h"
 #include "queue/life.h"
 #include "tests/support/redis_server.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lw_paused_lanes() on a private redis-server: the function finds out if only paused lanes have messages left. */
+/* Tests lw_paused_lanes() on a private redis-server: the function finds out whether only paused lanes have waiting messages. */
 #include "cli/queue/paused_lanes.h"
 
 #include "tests/support/redis_server.h"
@@ -68,9 +68,9 @@ static void test_only_paused(void **state) {
     assert_int_equal(ask(), 0);
     wait_in(0, "c-17", true);
     wait_in(1, "c\n18", true);
-    do_("SADD lw:{a[b]*.0}:paused idle");         /* a paused lane without waiting messages */
-    do_("ZADD lw:{a[b]*.0}:lanes 1 left-behind"); /* a lane without waiting messages that is still in the set `lanes` */
-    do_("SET lw:{a.0}:lock:c-17 x");              /* a lock of another application */
+    do_("SADD lw:{a[b]*.0}:paused idle");         /* this lane is paused and has no waiting messages */
+    do_("ZADD lw:{a[b]*.0}:lanes 1 left-behind"); /* this lane has no waiting messages, but is still in the set `lanes` */
+    do_("SET lw:{a.0}:lock:c-17 x");              /* this lock belongs to another application */
     assert_int_equal(ask(), 2);
     lw_buf_add(&names, "", 1);
     assert_string_equal(names.p, "c-17, c?18");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the renewer against a private redis-server: it keeps leases, and reports those that are lost. */
+/* Tests the renewer against a private redis-server: the renewer keeps leases, and reports leases that are lost. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/renewer.h"
@@ -10,11 +10,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-/* cmocka needs the four headers above first */
+/* cmocka.h must be included after the four headers above */
 #include <cmocka.h>
 
-/* A lease is renewed from a third of its TTL on and cancelled at two thirds, so on a busy machine the renewer may be late
- * by TTL_MS / 3. The tests wait for renewals, and never for a fixed time. */
+/* A lease is renewed after a third of its TTL and cancelled after two thirds, so on a busy machine the renewer may be late by TTL_MS / 3.
+ * The tests wait for renewals, and never for a fixed time. */
 enum { LIMIT_MS = 60000, TTL_MS = 3600, MANY = 300 };
 
 struct seen {
@@ -158,7 +158,7 @@ static void a_lock_that_is_gone_or_anothers(void **state) {
     begin(&s);
     for (int i = 0; i < 3; i++) take(&s, i);
     DO(&s, "DEL lw:{t.0}:lock:k0");
-    DO(&s, "SET lw:{t.0}:lock:k1 w.22:101 PX 100000"); /* "w.2" is the beginning of this token, but not the token */
+    DO(&s, "SET lw:{t.0}:lock:k1 w.22:101 PX 100000"); /* "w.2" is the beginning of this token, but not the whole token */
     until_cancelled(&s, 0);
     until_cancelled(&s, 1);
     until_renewed(&s, 2, 3); /* the third lease is still renewed */
@@ -166,10 +166,10 @@ static void a_lock_that_is_gone_or_anothers(void **state) {
     assert_true(is_held(&s, 2));
     assert_int_equal(lost(&s), 2);
     redisReply *r = ask(&s, "PTTL lw:{t.0}:lock:k1");
-    assert_true(r->integer > 10000); /* the other holder's lock is unchanged */
+    assert_true(r->integer > 10000); /* the lock of the other holder is unchanged */
     freeReplyObject(r);
     r = ask(&s, "EXISTS lw:{t.0}:lock:k0");
-    assert_int_equal(r->integer, 0); /* the deleted lock is not taken again */
+    assert_int_equal(r->integer, 0); /* the renewer does not take the deleted lock again */
     freeReplyObject(r);
     for (int i = 0; i < 3; i++) lw_leases_remove(s.leases, &s.lease[i]);
     end(&s);
@@ -200,7 +200,8 @@ static void another_epoch_cancels(void **state) {
     take(&s, 0);
     DO(&s, "HSET lw:{t.0}:epoch id F");
     until_cancelled(&s, 0);
-    assert_int_equal(lost(&s), 0); /* the answer LOST cancelled the lease, and this number counts only self-fences */
+    /* the lease was cancelled by the answer LOST, but this number counts only leases that the self-fence cancelled */
+    assert_int_equal(lost(&s), 0);
     lw_leases_remove(s.leases, &s.lease[0]);
     end(&s);
 }

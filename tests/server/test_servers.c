@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests servers that Sentinels name, with real Sentinels, masters and replicas on the loopback. */
+/* Tests connections to servers that Sentinels name, with real Sentinels, masters and replicas on the loopback interface. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/connection.h"
@@ -23,14 +23,14 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-/* cmocka needs the headers above first */
+/* cmocka.h must be included after the headers above */
 #include <cmocka.h>
 
 enum { LIMIT_MS = 30000, FIND_MS = 10000, HURRIED_MS = 1500 };
 
 static char folder[] = "/tmp/lw-servers-XXXXXX";
 static int server_port[2], sentinel_port;
-static struct lw_test_redis *server[2]; /* when a test begins, the Sentinel monitors the first one as "m" */
+static struct lw_test_redis *server[2]; /* when a test begins, the Sentinel monitors the first server under the name "m" */
 static pid_t sentinel_pid;
 
 /* --- servers -------------------------------------------------------------------------------------------------------------------- */
@@ -45,7 +45,7 @@ static struct lw_test_redis *start_server(int port) {
 
 static struct lw_redis_url place(int port) { return (struct lw_redis_url){.host = (char *)(uintptr_t) "127.0.0.1", .port = port}; }
 
-/* Sends one command to a port, as words, and expects no error. */
+/* Sends one command, given as words, to the server at a port, and expects no error. */
 static void say(int port, const char *const *words) {
     struct lw_redis_url at = place(port);
     struct lw_err err = {0};
@@ -75,7 +75,7 @@ static bool listens(int port) {
     return up;
 }
 
-/* Starts a Sentinel with further lines of configuration. It monitors the first server as "m". */
+/* Starts a Sentinel with further lines of configuration. The Sentinel monitors the first server as "m". */
 static pid_t start_sentinel(int port, const char *more) {
     char file[100];
     snprintf(file, sizeof file, "%s/%d.conf", folder, port);
@@ -129,7 +129,7 @@ static void name_master(int i) {
     SAY(sentinel_port, "SENTINEL", "MONITOR", "m", "127.0.0.1", port, "1");
 }
 
-/* Makes the old master follow the new one, as after a failover, but without closing the clients' connections. */
+/* Makes the old master a replica of the new one, as after a failover, but without closing the clients' connections. */
 static void demote(int i) {
     char port[12];
     snprintf(port, sizeof port, "%d", server_port[!i]);
@@ -195,8 +195,8 @@ static void a_name_that_is_unknown(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* One Sentinel refuses connections, another accepts them and stays silent. Neither may use up the time of the search, and later searches
- * ask both of them last. */
+/* One Sentinel refuses connections, another accepts connections and stays silent. Neither of the two may use up the time of the search, and
+ * later searches ask both of them last. */
 static void dead_sentinels_before_a_live_one(void **state) {
     (void)state;
     int silent_port, silent = lw_test_bound(&silent_port);
@@ -238,7 +238,7 @@ static void a_sentinel_with_a_password(void **state) {
     free(s.at[0].password);
     s.at[0].password = lw_strdup("secret");
     find(&s, server_port[0]);
-    s.at[0].port = sentinel_port; /* this Sentinel has no password */
+    s.at[0].port = sentinel_port; /* the Sentinel at this port has no password */
     refuse(&s, "its default user has no password; name another user, or leave the password out: redis.sentinel.username and");
     lw_redis_servers_free(&s);
     end_sentinel(pid);
@@ -264,8 +264,8 @@ static void a_sentinel_with_tls(void **state) {
     end_sentinel(pid);
 }
 
-/* If the caller gives an address beside the host's name, the name is not resolved, because resolving it might block. It is still used for
- * the certificate and in errors. */
+/* If the caller gives an address beside the host's name, the name is not resolved, because resolving might block. The name is still used
+ * for the certificate and in errors. */
 static void an_address_needs_no_resolver(void **state) {
     (void)state;
     struct lw_stream s;
@@ -287,7 +287,7 @@ static struct lw_redis_url ask_finder(struct lw_redis_servers servers, struct lw
     return at;
 }
 
-/* A Sentinel with announce-hostnames names the master by its host. */
+/* If announce-hostnames is set, a Sentinel names the master by its host name. */
 static void the_finder_resolves_names(void **state) {
     (void)state;
     char more[128], port_text[12];
@@ -372,8 +372,8 @@ static void expect_on(int i, const char *value) {
     lw_redis_close(c);
 }
 
-/* The old master became a replica while the wire was up. It refuses the write; that refusal is not passed on as a reply, and the write goes
- * to the new master. */
+/* The old master became a replica while the wire was up. It refuses the write; the wire does not pass on the refusal as a reply, and the
+ * write goes to the new master. */
 static void a_master_that_was_demoted(void **state) {
     (void)state;
     struct seen s;
@@ -446,14 +446,14 @@ static bool knows_the_replica(void) {
     return known;
 }
 
-/* A real failover: the master is killed, and its replica takes over. */
+/* In this test a real failover happens: the master is killed, and its replica takes over. */
 static void a_master_that_is_killed(void **state) {
     (void)state;
     struct seen s;
     demote(1);
     for (int64_t until = lw_boot_ms() + LIMIT_MS; !knows_the_replica(); pause_ms(300)) {
         assert_true(lw_boot_ms() < until);
-        name_master(0); /* a Sentinel asks a new master for its replicas at once, but an old one only every ten seconds */
+        name_master(0); /* a Sentinel asks a new master for its replicas at once, but asks an old master only every ten seconds */
     }
     SAY(sentinel_port, "SENTINEL", "SET", "m", "down-after-milliseconds", "300");
     open_wire(&s, one_sentinel());
@@ -523,7 +523,7 @@ static void a_sentinel_that_knows_no_such_master(void **state) {
     latchwork_client_close(c);
 }
 
-/* Checks the hold again and again until a master answers. Returns the result of that check. */
+/* Checks the hold again and again until a master answers. Returns the result of the last check. */
 static enum latchwork_result check(struct latchwork_hold *hold, struct latchwork_error *error) {
     for (int64_t until = lw_boot_ms() + LIMIT_MS;; pause_ms(20)) {
         enum latchwork_result result = latchwork_hold_check(hold, error);
@@ -532,7 +532,7 @@ static enum latchwork_result check(struct latchwork_hold *hold, struct latchwork
     }
 }
 
-/* The master of a held lock is killed. The lock is kept or lost, and whoever gets it next has a larger fence. */
+/* The master of a held lock is killed. The lock may be kept or lost, but the next holder gets a larger fence. */
 static void a_lock_whose_master_is_killed(void **state) {
     (void)state;
     struct latchwork_error error = {0};

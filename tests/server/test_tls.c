@@ -77,9 +77,9 @@ static void present(const char *name) {
     redisFree(c);
 }
 
-/* The settings with which a client connects. The files are names in the test's folder. */
+/* Holds the settings with which a client connects. Files are given by their names in the test's folder. */
 struct way {
-    const char *host; /* NULL: localhost */
+    const char *host; /* name of the host; NULL stands for localhost */
     const char *ca, *cert, *key, *name;
     bool no_verify, plain;
     int wait_ms;
@@ -101,7 +101,7 @@ static struct lw_redis_url place(const struct way *w) {
     return at;
 }
 
-/* Tries to connect. `want` is a part of the expected error; NULL: the connection must work. */
+/* Tries to connect. `want` is a part of the text of the expected error; NULL: the connection must work. */
 static void try(const struct way *w, const char *want) {
     struct lw_redis_url at = place(w);
     struct lw_err why = {0};
@@ -247,7 +247,7 @@ static void test_wire(void **state) {
     serve_until(&s, &s.replies, 8);
     assert_int_equal(s.bytes, (size_t)4 * BIG);
     lw_wire_send(s.wire, &c);
-    kill_clients(); /* cuts the connection in the middle of a pipeline */
+    kill_clients(); /* the connection is cut in the middle of a pipeline */
     serve_until(&s, &s.downs, 1);
     serve_until(&s, &s.ups, 2);
     assert_true(s.replies < 16);

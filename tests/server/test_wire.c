@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the wire against a private redis-server: long pipelines, servers that die, freeze and come back, and logins. */
+/* Tests the wire against a private redis-server: long pipelines; servers that die, freeze and come back; and logins. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/redis/wire.h"
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-/* cmocka needs the four headers above first */
+/* cmocka.h must be included after the four headers above */
 #include <cmocka.h>
 
 enum { LIMIT_MS = 20000, KEEP = 16, TEXT = 64, QUICK_MS = 300 };
@@ -21,9 +21,9 @@ struct seen {
     struct lw_redis_url url;
     int ups, downs;
     char why[256];
-    size_t n, errors; /* number of replies, and of errors among them */
+    size_t n, errors; /* number of replies, and number of errors among them */
     char text[KEEP][TEXT];
-    size_t big_size; /* each reply must have this size and contain its number */
+    size_t big_size; /* each large reply must have this size and contain its number */
     bool wrong;
 };
 
@@ -89,7 +89,7 @@ static void turn_for(struct seen *s, int64_t ms) {
     for (int64_t until = lw_boot_ms() + ms; lw_boot_ms() < until;) turn(s);
 }
 
-/* Sends commands, given as a list of words in which "" ends each command, and NULL the list. */
+/* Sends commands. They are given as a list of words, in which "" ends each command, and NULL ends the list. */
 static void send_words(struct seen *s, const char *const *words) {
     struct lw_commands c = {0};
     bool first = true;
@@ -132,7 +132,7 @@ static void send_echoes(struct seen *s, size_t n, size_t size) {
         p[lw_decimal((int64_t)i, p)] = ' ';
     }
     lw_wire_send(s->wire, &c);
-    lw_commands_free(&c); /* the wire has its own copy of the bytes */
+    lw_commands_free(&c); /* the commands can be freed, because the wire has its own copy of the bytes */
 }
 
 static void long_pipelines_come_back_in_order(void **state) {
@@ -142,7 +142,7 @@ static void long_pipelines_come_back_in_order(void **state) {
     open_to(&s, r, "", "", 0);
     UNTIL(&s, s.ups == 1);
     s.big_size = 100 * 1000;
-    send_echoes(&s, 200, s.big_size); /* 20 MB, which no socket takes at once */
+    send_echoes(&s, 200, s.big_size); /* this pipeline has 20 MB, which no socket takes at once */
     UNTIL(&s, s.n == 200);
     assert_false(s.wrong);
     s.n = 0;
@@ -170,7 +170,7 @@ static void a_server_killed_in_the_middle(void **state) {
     UNTIL(&s, s.downs == 1);
     assert_int_equal(s.n, 1);
     assert_string_equal(s.text[0], "one");
-    turn_for(&s, 300); /* attempts to connect fail, without a call of `down` */
+    turn_for(&s, 300); /* while the server is down, attempts to connect fail without a call of `down` */
     assert_int_equal(s.downs, 1);
     assert_int_equal(s.ups, 1);
     assert_true(lw_test_redis_restart(r));
@@ -189,7 +189,7 @@ static void a_frozen_server_is_given_up(void **state) {
     struct seen s;
     open_to(&s, r, "", "", QUICK_MS);
     UNTIL(&s, s.ups == 1);
-    turn_for(&s, 2 * QUICK_MS); /* silence is no fault while no answer is expected */
+    turn_for(&s, 2 * QUICK_MS); /* a silent server is no fault while the wire expects no answer */
     assert_int_equal(s.downs, 0);
     kill(lw_test_redis_pid(r), SIGSTOP);
     SEND(&s, "ECHO", "lost");
@@ -211,12 +211,13 @@ static void a_frozen_server_in_the_middle_of_a_long_pipeline(void **state) {
     open_to(&s, r, "", "", QUICK_MS);
     UNTIL(&s, s.ups == 1);
     kill(lw_test_redis_pid(r), SIGSTOP);
-    send_echoes(&s, 7, 100 * 1000); /* 700 kB: more than the socket takes, but not so much that the wire frees its buffer afterwards */
+    /* this pipeline has 700 kB: more than the socket takes, but not so much that the wire frees its buffer afterwards */
+    send_echoes(&s, 7, 100 * 1000);
     assert_true(lw_wire_poll(s.wire).events & POLLOUT);
     UNTIL(&s, s.downs == 1);
     kill(lw_test_redis_pid(r), SIGCONT);
     UNTIL(&s, s.ups == 2);
-    SEND(&s, "ECHO", "whole"); /* the first bytes are this command, and not the rest of the pipeline that was cut */
+    SEND(&s, "ECHO", "whole"); /* the first bytes on the new connection are this command, and not the rest of the pipeline that was cut */
     UNTIL(&s, s.n == 1);
     assert_string_equal(s.text[0], "whole");
     close_wire(&s);
@@ -261,7 +262,7 @@ static void a_wrong_password_is_never_up(void **state) {
     assert_int_equal(s.ups, 0);
     assert_int_equal(s.downs, 0);
     close_wire(&s);
-    open_to(&s, r, "", "", 0); /* without a login the wire is up, and the first command is refused */
+    open_to(&s, r, "", "", 0); /* without a login the wire is up, but the first command is refused */
     UNTIL(&s, s.ups == 1);
     SEND(&s, "PING");
     UNTIL(&s, s.errors == 1);
@@ -296,7 +297,7 @@ static void what_is_not_redis_is_dropped(void **state) {
     struct seen s;
     open_to(&s, r, "", "", 0);
     UNTIL(&s, s.ups == 1);
-    SEND(&s, "SUBSCRIBE", "c"); /* a published text comes without a request */
+    SEND(&s, "SUBSCRIBE", "c"); /* a published text comes although no request was sent for it */
     UNTIL(&s, s.n == 1);
     tell_server(r, "PUBLISH c hello");
     UNTIL(&s, s.downs == 1);
