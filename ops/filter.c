@@ -238,7 +238,7 @@ int ops_tell_missing(struct ops *o, const char *why) {
     for (int i = 0; o->met && !o->args.resume && i < o->args.n_words; i++) {
         if (o->met[i] == OPS_MET) continue;
         n++;
-        if (o->met[i] == OPS_TOLD) continue;
+        if (o->met[i] == OPS_TOLD || o->quiet) continue;
         fprintf(stderr, "latchwork %s %s: %s: %s\n", o->noun, o->verb, o->args.words[i], why);
         o->met[i] = OPS_TOLD;
     }

@@ -21,6 +21,9 @@ static void on_signal(int sig) {
 
 static const struct lw_bytes none = {"", 0};
 
+static bool is_cancelled(const struct ops *o) { return o->watch && atomic_load(&o->watch->cancel); }
+static bool is_interrupted(const struct ops_job *j) { return interrupted || is_cancelled(j->o); }
+
 /* ---- its record ---- */
 
 /* Returns the command's options as one canonical text, because a job may be continued only with
@@ -213,8 +216,30 @@ static int record(struct ops_job *j, const char *what, const char *state) {
                           j->number);
 }
 
+static void publish(const struct ops *o) {
+    struct ops_watch *w = o->watch;
+    atomic_store(&w->scanned, o->scanned);
+    atomic_store(&w->to_scan, o->to_scan);
+    if (!o->job) return;
+    atomic_store(&w->number, o->job->number);
+    atomic_store(&w->taken, o->job->taken);
+    atomic_store(&w->done, done_count(o->job));
+    atomic_store(&w->problems, o->job->problems);
+}
+
+/* Tells the watch how far the command is. Returns -1 if the command shall stop. */
+static int heed_watch(struct ops *o) {
+    struct ops_watch *w = o->watch;
+    publish(o);
+    if (is_cancelled(o)) return lw_fail(&o->err, "cancelled");
+    w->ran_out = w->until_ms && lw_boot_ms() >= w->until_ms;
+    return w->ran_out ? lw_fail(&o->err, "it takes too long; ask for less") : 0;
+}
+
 int ops_tick(struct ops *o) {
     struct ops_job *j = o->job;
+    if (o->watch && heed_watch(o)) return -1;
+    if (j && j->dry) return 0;
     return j && lw_boot_ms() > j->renewed_ms + RENEW_MS ? record(j, "renew", "running") : 0;
 }
 
@@ -242,12 +267,18 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     j->number = o->args.resume ? o->args.resume : last + 1;
     j->words = words_of(o);
     int bad = j->dry ? 0 : start(j, j->words, last);
+    if (o->watch && !bad) o->job = j; /* the watch reads the counts of a dry run, too */
     struct sigaction act = {.sa_handler = on_signal};
     if (!o->quiet) {
         sigaction(SIGINT, &act, NULL);
         sigaction(SIGTERM, &act, NULL);
     }
-    if (!bad && !j->dry && what != OPS_PUT && (bad = open_backup(j))) record(j, "end", "failed");
+    bool backup = what != OPS_PUT && !o->args.no_backup;
+    if (!bad && !j->dry && backup && (bad = open_backup(j))) record(j, "end", "failed");
+    if (!bad) return 0;
+    o->job = NULL;
+    free(j->words);
+    j->words = NULL;
     return bad;
 }
 
@@ -272,8 +303,11 @@ static const char *word(const struct ops_job *j, char letter) {
 
 static bool is_problem(char letter) { return letter == 'B' || letter == 'H'; }
 
-static void tell(struct ops_job *j, const char *identity, const char *what, bool line) {
-    if (j->o->args.json) {
+static void tell(struct ops_job *j, const char *identity, const char *what, bool line, bool problem) {
+    const struct ops_watch *w = j->o->watch;
+    if (w) {
+        if (w->told) w->told(w->ctx, identity, what, problem);
+    } else if (j->o->args.json) {
         json_t *o = json_pack("{ss ss}", "identity", identity, "result", what);
         if (o && !j->dry) json_object_set_new(o, "job", json_integer(j->number));
         if (o) ops_put_json(o);
@@ -312,11 +346,10 @@ static void progress(struct ops_job *j, bool last) {
 }
 
 static int count(struct ops_job *j, const struct ops_item *it, char letter) {
-    static int lines;
     j->count[(unsigned char)letter & 127]++;
-    bool line = j->dry ? lines < LINES_MAX : letter != 'P' && letter != 'X' && lines < LINES_MAX;
-    if (line && ++lines == LINES_MAX && !j->o->args.json) puts("... (--json tells of each)");
-    tell(j, it->identity, word(j, letter), line && lines < LINES_MAX);
+    bool line = j->dry ? j->lines < LINES_MAX : letter != 'P' && letter != 'X' && j->lines < LINES_MAX;
+    if (line && ++j->lines == LINES_MAX && !j->o->args.json) puts("... (--json tells of each)");
+    tell(j, it->identity, word(j, letter), line && j->lines < LINES_MAX, is_problem(letter));
     if (!is_problem(letter)) return 0;
     j->problems++;
     if (j->o->args.stop_on_error) j->stopped = true;
@@ -326,7 +359,7 @@ static int count(struct ops_job *j, const struct ops_item *it, char letter) {
 int ops_job_problem(struct ops_job *j, const char *identity, const char *why) {
     j->problems++;
     if (j->o->args.json)
-        tell(j, identity, why, true);
+        tell(j, identity, why, true, true);
     else
         fprintf(stderr, "%s: %s\n", identity, why);
     return j->o->args.stop_on_error ? 1 : 0;
@@ -336,9 +369,9 @@ int ops_job_done(struct ops_job *j, const char *identity, char letter, const cha
     char text[800];
     snprintf(text, sizeof text, "%s%s%s", word(j, letter), more[0] ? ": " : "", more);
     j->count[(unsigned char)letter & 127]++;
-    tell(j, identity, text, true);
+    tell(j, identity, text, true, false);
     progress(j, false);
-    return j->stopped || interrupted;
+    return j->stopped || is_interrupted(j);
 }
 
 /* ---- batches ---- */
@@ -423,7 +456,7 @@ static int send_remove(struct ops_job *j, struct ops_shard *sh) {
 static void pace(struct ops_job *j) {
     if (j->o->args.rate <= 0 || j->dry) return;
     int64_t due = j->begun_ms + (int64_t)((double)j->taken / j->o->args.rate * 1000);
-    while (lw_boot_ms() < due && !interrupted) {
+    while (lw_boot_ms() < due && !is_interrupted(j)) {
         int64_t left = due - lw_boot_ms();
         lw_sleep_ms(left < 100 ? left : 100);
         if (ops_tick(j->o)) return;
@@ -477,7 +510,7 @@ static int flush(struct ops_job *j) {
     if (!bad) bad = ops_tick(j->o);
     if (!bad) pace(j);
     if (!bad && j->o->err.text[0]) bad = -1;
-    return bad ? bad : j->stopped || interrupted;
+    return bad ? bad : j->stopped || is_interrupted(j);
 }
 
 static struct ops_item *new_item(struct ops_job *j, struct lw_bytes lane) {
@@ -489,7 +522,7 @@ static struct ops_item *new_item(struct ops_job *j, struct lw_bytes lane) {
 
 static int taken(struct ops_job *j) {
     bool enough = j->o->args.limit > 0 && j->taken >= j->o->args.limit;
-    int stop = j->n == j->batch || j->bytes > BATCH_BYTES || enough || interrupted ? flush(j) : 0;
+    int stop = j->n == j->batch || j->bytes > BATCH_BYTES || enough || is_interrupted(j) ? flush(j) : 0;
     return stop ? stop : enough;
 }
 
@@ -497,7 +530,7 @@ int ops_job_take(struct ops_job *j) {
     j->taken++;
     pace(j);
     if (ops_tick(j->o) || j->o->err.text[0]) return -1;
-    return (j->o->args.limit > 0 && j->taken >= j->o->args.limit) || interrupted;
+    return (j->o->args.limit > 0 && j->taken >= j->o->args.limit) || is_interrupted(j);
 }
 
 static void name_part(const struct lw_envelope *e, bool with_replay, char *out, size_t size) {
@@ -543,6 +576,7 @@ int ops_job_drop(struct ops_job *j, const struct ops_message *m) {
 
 static void summary(struct ops_job *j, const char *state) {
     static const char all[] = "PXTRADUGNHB";
+    if (j->o->watch) return;
     if (j->o->args.json) {
         json_t *counts = json_object();
         for (const char *p = all; *p; p++)
@@ -570,15 +604,20 @@ static void tell_missing(struct ops_job *j) {
     int n = ops_tell_missing(j->o, dead ? OPS_NO_LETTER : kafka ? OPS_NO_RECORD : OPS_NOT_WAITING);
     j->problems += n;
     for (int i = 0; n && j->o->args.json && i < j->o->args.n_words; i++)
-        if (j->o->met[i] != OPS_MET) tell(j, j->o->args.words[i], "not found", false);
+        if (j->o->met[i] != OPS_MET) tell(j, j->o->args.words[i], "not found", false, true);
 }
 
 int ops_job_end(struct ops_job *j, int failed) {
     if (failed >= 0 && j->n) failed = flush(j) < 0 ? -1 : failed;
     free_items(j);
-    if (failed == 0 && !interrupted && !j->stopped) tell_missing(j);
+    if (failed == 0 && !is_interrupted(j) && !j->stopped) tell_missing(j);
+    if (j->o->watch) publish(j->o);
     j->o->job = NULL;
-    const char *state = failed < 0 ? "failed" : interrupted ? "interrupted" : j->stopped ? "stopped at an error" : "finished";
+    const char *state = is_cancelled(j->o) ? "cancelled"
+                        : failed < 0       ? "failed"
+                        : interrupted      ? "interrupted"
+                        : j->stopped       ? "stopped at an error"
+                                           : "finished";
     if (j->taken && j->progress) progress(j, true);
     if (!j->dry && !(failed < 0 && strstr(j->o->err.text, "another one began"))) {
         struct lw_err first = j->o->err;
@@ -591,5 +630,5 @@ int ops_job_end(struct ops_job *j, int failed) {
         fprintf(stderr, "what is left: the same command with --resume %" PRId64 "\n", j->number);
     if (j->backup && fclose(j->backup)) failed = -1;
     free(j->words);
-    return failed < 0 || j->problems || interrupted ? OPS_FAILED : 0;
+    return failed < 0 || j->problems || is_interrupted(j) ? OPS_FAILED : 0;
 }

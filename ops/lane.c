@@ -77,6 +77,7 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step, ops_lane_fn *fn, void *ctx) {
     struct lw_bytes names[OPS_PAGE]; /* the page is small, because eight commands per lane take Redis about half a millisecond for a page */
     size_t n = 0;
+    o->names += (int64_t)(page->elements / step);
     for (size_t i = 0; i < page->elements; i += step) {
         struct lw_bytes name = lw_bytes(page->element[i]->str, page->element[i]->len);
         if (ops_lane_matches(o, name)) names[n++] = name;
@@ -103,6 +104,7 @@ static int only_idle(struct ops *o, const struct ops_lane *l, void *ctx) {
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx) {
     const char *command = idle ? "SSCAN" : "ZSCAN";
     struct idle only = {fn, ctx};
+    if (ops_tick(o)) return -1;
     ops_begin(o, command);
     ops_key(o, sh, idle ? "paused" : "lanes", lw_bytes("", 0));
     lw_arg_text(&o->cmd, cursor), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/api/private.h"
+#include "cli/api/job.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -10,9 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { RETRY_MS = 3 * API_ANSWER_MS }; /* a request is tried again only if this time is left */
+
 struct api {
     const struct lw_config *c;
     struct ops *o;
+    struct api_jobs *jobs;
 };
 
 /* ---- paths ---- */
@@ -129,13 +132,13 @@ static bool good_query(struct api_call *k) {
 
 static bool good_body(struct api_call *k) {
     const struct lw_buf *b = &k->q->body;
-    const char *shape = k->route->body ? k->route->body : "{}";
     struct lw_err err = {0};
+    json_t *schema = api_body_schema(k->route);
     k->body = b->n ? json_loadb(b->p, b->n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL) : json_object();
-    bool good = api_fits(shape, k->body, &err);
+    bool good = api_fits(schema, k->body, &err);
     k->execute = good && json_is_true(json_object_get(k->body, "execute"));
-    if (!good)
-        lw_http_error(k->a, 400, "the body: nothing, or JSON of the form %s: %s", shape, k->body ? err.text : "this is no JSON object");
+    json_decref(schema);
+    if (!good) lw_http_error(k->a, 400, "the body: %s", k->body ? err.text : "JSON is wanted, an object");
     return good;
 }
 
@@ -158,10 +161,14 @@ void api_put(struct api_call *k, json_t *v) {
     k->a->type = "application/json";
 }
 
+static bool sound(const struct ops *o) {
+    bool all = o->shards;
+    for (int s = 0; all && s < o->c->redis.shards; s++) all = o->shards[s].redis && !o->shards[s].redis->err;
+    return all;
+}
+
 static bool connected(struct ops *o) {
-    bool sound = o->shards;
-    for (int s = 0; sound && s < o->c->redis.shards; s++) sound = o->shards[s].redis && !o->shards[s].redis->err;
-    if (sound) return true;
+    if (sound(o)) return true;
     ops_disconnect(o);
     if (ops_connect(o) == 0) return true;
     ops_disconnect(o);
@@ -176,22 +183,33 @@ static void reset(struct ops *o, const struct lw_http_request *q) {
     o->scanned = o->to_scan = 0;
 }
 
+/* Calls the route's function. If a connection broke, which may have happened long before, a request that only reads is tried once more. */
+static int call(struct api_call *k) {
+    if (k->route->offline) return k->route->fn(k);
+    if (!connected(k->o)) return -1;
+    int bad = k->route->fn(k);
+    if (bad >= 0 || k->q->post || sound(k->o) || lw_boot_ms() + RETRY_MS > k->q->until_ms) return bad;
+    k->o->err = (struct lw_err){0};
+    return connected(k->o) ? k->route->fn(k) : -1;
+}
+
 static void run(struct api_call *k) {
     if (!lw_access_allowed(k->c, k->q, k->route->post, k->a) || (k->route->post && !good_body(k))) return;
     if (!good_query(k)) return;
-    bool asked = k->route->offline || connected(k->o);
-    if (!asked || k->route->fn(k) < 0) lw_http_error(k->a, k->a->status >= 400 ? k->a->status : 503, "%s", k->o->err.text);
-    if (k->route->post && k->a->status == 200)
-        lw_info("api: %s of %s, asked for by %s: %s", k->segment[2], k->segment[0], k->q->from, k->execute ? "done" : "see the answer");
+    if (call(k) < 0) lw_http_error(k->a, k->a->status >= 400 ? k->a->status : 503, "%s", k->o->err.text);
+    if (k->route->post && k->a->status < 300)
+        lw_info("api: %s of %s, asked for by %s: %s", k->segment[k->n_segments - 1], k->segment[0], k->q->from,
+                k->execute ? "done" : "see the answer");
 }
 
 static void answer(void *self, const struct lw_http_request *q, struct lw_http_answer *a) {
     struct api *api = self;
     struct lw_buf room[API_SEGMENTS] = {0};
-    struct api_call k = {.c = api->c, .o = api->o, .q = q, .a = a, .limit = API_LIMIT};
+    struct api_call k = {.c = api->c, .o = api->o, .q = q, .a = a, .limit = API_LIMIT, .jobs = api->jobs};
     bool other_method;
     reset(k.o, q);
-    k.route = find(&k, split(&k, q->path, room), &other_method);
+    k.n_segments = split(&k, q->path, room);
+    k.route = find(&k, k.n_segments, &other_method);
     if (k.route) {
         run(&k);
     } else if (other_method) {
@@ -201,6 +219,7 @@ static void answer(void *self, const struct lw_http_request *q, struct lw_http_a
         lw_http_error(a, 404, "no such path; GET /api/v1 lists them");
     }
     json_decref(k.body);
+    free(k.words);
     for (int i = 0; i < API_SEGMENTS; i++) lw_buf_free(&room[i]);
 }
 
@@ -209,6 +228,7 @@ static void answer(void *self, const struct lw_http_request *q, struct lw_http_a
 static void *open_api(const struct lw_config *c) {
     struct api *api = lw_alloc(sizeof *api);
     api->c = c;
+    api->jobs = api_jobs_open(c);
     api->o = lw_alloc(sizeof *api->o);
     *api->o = (struct ops){
         .noun = "dead", .c = (struct lw_config *)(uintptr_t)c, .quiet = true, .connect_ms = API_ANSWER_MS, .answer_ms = API_ANSWER_MS};

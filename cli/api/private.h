@@ -19,6 +19,8 @@ enum {
 };
 
 struct api_call;
+struct api_jobs;
+struct api_work;
 /* A function that answers one path. It returns -1 if Redis could not be asked; o->err then says why. */
 typedef int api_fn(struct api_call *k);
 
@@ -62,10 +64,12 @@ struct api_route {
     api_fn *fn;       /* NULL: the exporter answers this path itself, from the board */
     const char *help; /* one sentence */
     unsigned params;
-    const char *body;   /* members of the request's body, in the notation of cli/api/schema.c; NULL: there is none */
-    const char *answer; /* the answer of status 200, or of `status`, in the same notation */
-    int status;         /* the status of success; 0: 200 */
-    bool offline;       /* the function asks Redis nothing */
+    unsigned filter;             /* the members that "filter" in the request's body may have; 0: it has no filter */
+    const struct api_work *work; /* what api_bulk() does (cli/api/job.h) */
+    const char *body;            /* members of the request's body, in the notation of cli/api/schema.c; NULL: there is none */
+    const char *answer;          /* the answer of status 200, in the same notation; NULL: there is none */
+    bool job;                    /* it may answer 202 with {"job":ID} */
+    bool offline;                /* the function asks Redis nothing */
 };
 extern const struct api_route api_routes[];
 extern const size_t api_n_routes;
@@ -91,6 +95,9 @@ struct api_call {
     json_t *body; /* the request's body, which has the form that the route names; an empty object if there is none */
     bool execute; /* "execute" in the request's body */
     size_t limit;
+    struct api_jobs *jobs;
+    char **words; /* the array behind o->args.words; freed after the request, unless a job took it */
+    int n_segments;
 };
 
 /* defined in cli/api/api.c */
@@ -99,6 +106,8 @@ api_fn api_index;
 api_fn api_lanes, api_lane, api_dead, api_dead_one;
 /* defined in cli/api/key.c */
 api_fn api_key;
+/* defined in cli/api/count.c, job.c and bulk.c */
+api_fn api_lanes_count, api_dead_count, api_jobs, api_job, api_cancel, api_bulk;
 /* defined in cli/api/write.c */
 api_fn api_pause, api_resume, api_break, api_replay;
 
@@ -129,11 +138,13 @@ int api_waiting(struct api_call *k, int shard, struct lw_bytes lane, json_t **li
 /* ---- shapes of JSON (cli/api/schema.c) ----
  *
  * The notation: s text, i integer, n number, b boolean, o any object, * anything; [T] a list; {name:T,name?:T} an object, whose members
- * with '?' may be missing; T? may be null; a name with a capital is one of api_shapes. An object has no other members. */
+ * with '?' may be missing; T? may be null; T|T either; a name with a capital is one of api_shapes. An object has no other members. */
 
 /* Returns the JSON schema of a text in the notation. The text must be well formed, because it is ours. */
 json_t *api_schema(const char *text);
+/* Returns the JSON schema of the bodies that a route takes. */
+json_t *api_body_schema(const struct api_route *r);
 /* Returns true if v has the shape. Otherwise *err names the member that is wrong. */
-bool api_fits(const char *text, const json_t *v, struct lw_err *err);
+bool api_fits(const json_t *schema, const json_t *v, struct lw_err *err);
 
 #endif

@@ -71,15 +71,26 @@ static json_t *or_null(json_t *v) {
 
 static json_t *parse(const char **p) {
     json_t *v = parse_one(p);
-    if (**p != '?') return v;
-    ++*p;
-    return or_null(v);
+    if (**p == '?') return ++*p, or_null(v);
+    if (**p == '|') return ++*p, json_pack("{s:[o,o]}", "anyOf", v, parse_one(p));
+    return v;
 }
 
 json_t *api_schema(const char *text) {
     const char *p = text;
     json_t *v = parse(&p);
     assert(!*p);
+    return v;
+}
+
+json_t *api_body_schema(const struct api_route *r) {
+    json_t *v = api_schema(r->body ? r->body : "{}"), *filter = r->filter ? api_schema("{}") : NULL;
+    for (size_t i = 0; i < api_n_params && filter; i++) {
+        const char *type = api_params[i].type;
+        if (r->filter & api_params[i].bit)
+            json_object_set_new(json_object_get(filter, "properties"), api_params[i].name, api_schema(type[0] == '[' ? "s|[s]" : type));
+    }
+    if (filter) json_object_set_new(json_object_get(v, "properties"), "filter", filter);
     return v;
 }
 
@@ -125,18 +136,18 @@ static bool members_fit(const json_t *schema, const json_t *v, struct lw_err *er
 }
 
 static bool fits(const json_t *schema, const json_t *v, const char *name, struct lw_err *err) {
-    const json_t *type = json_object_get(schema, "type"), *one;
+    const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf"), *one;
     size_t i;
-    if (!has_type(v, type)) return lw_fail(err, "\"%s\": %s is wanted", name, type_text(type)), false;
+    json_array_foreach(any, i, one) {
+        struct lw_err ignored = {0};
+        if (fits(one, v, name, &ignored)) return true;
+    }
+    if (any || !has_type(v, type))
+        return lw_fail(err, "\"%s\": %s is wanted", name, any ? "a text or a list of texts" : type_text(type)), false;
     if (json_is_object(v) && json_object_get(schema, "properties")) return members_fit(schema, v, err);
     json_array_foreach(v, i, one)
         if (!fits(json_object_get(schema, "items"), one, name, err)) return false;
     return true;
 }
 
-bool api_fits(const char *text, const json_t *v, struct lw_err *err) {
-    json_t *schema = api_schema(text);
-    bool good = fits(schema, v, "body", err);
-    json_decref(schema);
-    return good;
-}
+bool api_fits(const json_t *schema, const json_t *v, struct lw_err *err) { return fits(schema, v, "body", err); }

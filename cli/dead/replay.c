@@ -40,7 +40,7 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 int dead_replay(struct ops *o) {
-    static struct ops_job j;
+    struct ops_job j;
     int status = wants(o);
     if (status) return status;
     if (o->args.try_handler) return ops_try(o, dead_each);
@@ -55,7 +55,7 @@ static int drop(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 int dead_drop(struct ops *o) {
-    static struct ops_job j;
+    struct ops_job j;
     int status = wants(o);
     if (status) return status;
     if (ops_job_begin(o, &j, OPS_REMOVE)) return OPS_FAILED;

@@ -17,7 +17,7 @@ static int drop(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 int queue_drop(struct ops *o) {
-    static struct ops_job j;
+    struct ops_job j;
     if (!ops_has_filter(o)) {
         fputs("latchwork queue drop: which? IDENTITY, --key, --match or another filter is wanted\n", stderr);
         return OPS_USAGE;
@@ -60,7 +60,7 @@ static int import_line(struct ops *o, struct ops_job *j, const char *line, size_
 }
 
 int queue_import(struct ops *o) {
-    static struct ops_job j;
+    struct ops_job j;
     const char *name = o->args.words[0];
     FILE *in = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
     if (!in) {

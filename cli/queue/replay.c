@@ -19,7 +19,7 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 int queue_replay(struct ops *o) {
-    static struct ops_job j;
+    struct ops_job j;
     if (!ops_has_filter(o)) {
         fputs("latchwork queue replay: which? IDENTITY, --key, --topic, or --from and --to, is wanted\n", stderr);
         return OPS_USAGE;

@@ -78,7 +78,7 @@ class ApiCase(unittest.TestCase):
             return text
         v = json.loads(text)
         self.assertEqual(r.headers["Content-Type"], "application/json")
-        if status != 200:
+        if status >= 400:
             self.assertEqual(list(v), ["error"])
             self.assertTrue(v["error"])
         return v
