@@ -17,9 +17,9 @@ $(B)/bench/bench.so $(B)/bench/batch.so: bench/plugin/bench.c bench/journal.c be
 	$(call say,CC)
 	$(Q)$(CC) $(ALLFLAGS) $(BENCH_FLAGS) -shared -fPIC -o $@ bench/plugin/bench.c bench/journal.c -lpthread
 
-# the bare programs, in a folder of their own
+# bench/limits/limits.mk builds the bare programs
 include bench/limits/limits.mk
-# the lock library
+# bench/locks/locks.mk measures the lock library
 include bench/locks/locks.mk
 
 .PHONY: bench bench-full bench-first bench-tools

@@ -9,8 +9,8 @@ fresh Redis costs once, is in no figure.
 What is measured, and by what:
   rate        messages / the time in which Redis saw the lock's SETs (INFO commandstats, sampled every 50 ms): without start, joining, leaving
   whole       messages / the time from the start of the process to its exit
-  sent        commands that a client sent: more than the round trips if several commands share a pipeline (as Latchwork's settle,
-  gate and claim do)
+  sent        commands that a client sent: more than the round trips if several commands share a pipeline (as Latchwork's settle, gate and
+              claim do)
   inside      commands that scripts called
   redis CPU   used_cpu_user + used_cpu_sys; worker CPU: wait4() of the process and all its children, start and end included
   VmHWM       the largest of the worker processes

@@ -120,7 +120,7 @@ enum lw_batch_of {
 };
 
 struct lw_feed;
-struct lw_handler; /* each type of handler defines its own */
+struct lw_handler; /* each type of handler defines this structure for itself */
 struct lw_slot;
 
 struct lw_handler_type {

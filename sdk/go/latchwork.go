@@ -47,7 +47,7 @@ const (
 )
 
 // ErrTakenBack says that Latchwork has taken the message back, because its lease is lost or its time is over. The answer then does not
-// matter. Cause returns it.
+// matter. Cause returns this error.
 var ErrTakenBack = errors.New("latchwork has taken the message back")
 
 // --- messages ------------------------------------------------------------------------------------------------------------------------
@@ -63,17 +63,17 @@ type Message struct {
 	ID        string // "topic/partition/offset", the same at every attempt
 	Key       []byte // the primary key; nil if the record of a null key has none
 	Fence     uint64 // grows with every message of a key, and with every attempt
-	Attempt   int    // 1 at first
+	Attempt   int    // 1 at the first attempt
 	Topic     string
 	Partition int32
 	Offset    int64
-	Timestamp time.Time // Kafka's; zero if it is unknown
-	Deadline  time.Time // when handler.timeout_ms will be over; zero if there is no limit, or it is not known yet (later messages of a batch)
+	Timestamp time.Time // Kafka's timestamp; zero if it is unknown
+	Deadline  time.Time // when handler.timeout_ms will be over; zero if there is no limit, or if the time is not known yet (later messages of a batch)
 	Headers   []Header  // in order; a name may come twice
 	Payload   []byte    // nil for a tombstone
 }
 
-// JSON decodes the payload. If that is not possible it returns Dead, because another attempt would read the same bytes.
+// JSON decodes the payload. If the payload is not JSON, it returns Dead, because another attempt would read the same bytes.
 func (m *Message) JSON(v any) error {
 	if m.Payload == nil {
 		return Dead("the payload is null, so it is no JSON")
@@ -103,7 +103,7 @@ type outcome struct{ word, reason string }
 
 func (o *outcome) Error() string { return o.word + ": " + o.reason }
 
-// Retry returns an error that asks for another attempt, after a backoff. It counts an attempt.
+// Retry returns an error that asks for another attempt, after a backoff. The attempt that ends with this error counts.
 func Retry(reason string) error { return &outcome{"retry", reason} }
 
 // Dead returns an error that makes the message a dead letter: another attempt is pointless.
@@ -133,7 +133,7 @@ func stateOf(ctx context.Context) *state {
 	return s
 }
 
-// FromContext returns the message that is handled, for log lines and trace contexts; nil outside of a handler.
+// FromContext returns the message that the handler with this context handles, for log lines and trace contexts; nil outside of a handler.
 func FromContext(ctx context.Context) *Message {
 	if s := stateOf(ctx); s != nil {
 		return s.message
@@ -315,11 +315,11 @@ func answer(id string, err error) []byte {
 	default:
 		a.Outcome, a.Reason = "retry", err.Error()
 	}
-	line, _ := json.Marshal(a) // strings only, so it cannot fail
+	line, _ := json.Marshal(a) // cannot fail, because there are only strings
 	return append(line, '\n')
 }
 
-// writer writes answers. Those that come during a write are written together by the next one.
+// writer writes answers. Answers that come during a write are written together by the next write.
 type writer struct {
 	mu      sync.Mutex
 	pending bytes.Buffer
@@ -353,7 +353,7 @@ func (w *writer) flush() {
 	w.idle.Broadcast()
 }
 
-// wait returns when everything is written.
+// wait returns when all answers are written.
 func (w *writer) wait() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -365,7 +365,7 @@ func (w *writer) wait() error {
 
 // --- running -------------------------------------------------------------------------------------------------------------------------
 
-// server is one run.
+// server is the state of one call of Run or RunBatch.
 type server struct {
 	batch bool // messages of a batch share a context
 	out   writer
@@ -374,7 +374,7 @@ type server struct {
 	open  map[string]*state
 }
 
-// Run calls the handler for each message, until Latchwork closes its end, and returns when those that are under way are done. If ctx ends
+// Run calls the handler for each message, until Latchwork closes its end, and returns when the messages under way are done. If ctx ends
 // before, the contexts of the handlers end with it, and Run returns its error once the handlers have returned.
 func Run(ctx context.Context, handler func(ctx context.Context, m *Message) error) error {
 	if handler == nil {
@@ -431,7 +431,7 @@ type result struct {
 	err  error
 }
 
-// guard calls a handler, and turns a panic into an error. Errors that say no outcome are logged.
+// guard calls a handler, and turns a panic into an error. Errors that name no outcome are logged.
 func guard(ctx context.Context, call func() (int, error)) (r result) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Tests of the Go SDK: the protocol's vectors, then handlers as processes, with the test in Latchwork's place. The test program is
-// its own handler: TestMain runs the one that LATCHWORK_TEST_HANDLER names.
+// its own handler: TestMain runs the handler that LATCHWORK_TEST_HANDLER names.
 package latchwork
 
 import (
@@ -220,7 +220,7 @@ type process struct {
 	stdout, logs strings.Builder
 }
 
-// start runs this program as a handler. If side, the process is offered descriptors 3 and 4.
+// start runs this program as a handler. If side is true, the process may use descriptors 3 and 4.
 func start(t *testing.T, handler string, side bool) *process {
 	p := &process{t: t, cmd: exec.Command(os.Args[0])}
 	p.cmd.Env = append(os.Environ(), "LATCHWORK_TEST_HANDLER="+handler)

@@ -13,7 +13,7 @@ export class Message {
   readonly key: Text;
   /** Grows with every message of a key, and with every attempt. A bigint only above 2^53. */
   readonly fence: number | bigint;
-  /** 1 at first. */
+  /** 1 at the first attempt. */
   readonly attempt: number;
   readonly topic: string;
   readonly partition: number;
@@ -27,7 +27,7 @@ export class Message {
   readonly headers: Array<[string | Buffer, Text]>;
   /** The W3C trace context of the producer, or null. */
   readonly traceparent: Text;
-  /** When handler.timeout_ms will be over; null if there is no limit, or if it is not known yet (later messages of a batch). */
+  /** When handler.timeout_ms will be over; null if there is no limit, or if the time is not known yet (later messages of a batch). */
   readonly deadline: Date | null;
   /** Aborted once Latchwork has taken the message back. */
   readonly signal: AbortSignal;
@@ -43,7 +43,7 @@ export interface OutcomeOptions {
   /** In runBatches(): how many messages before this one are done. */
   done?: number;
 }
-/** Asks for another attempt, after a backoff. It counts an attempt. */
+/** Asks for another attempt, after a backoff. The attempt that ends with this error counts. */
 export class Retry extends Error {
   constructor(reason?: string, options?: OutcomeOptions);
   readonly done: number;
@@ -59,7 +59,7 @@ export class Cancelled extends Error {}
 export interface Context {
   readonly signal: AbortSignal;
 }
-/** Handles messages until Latchwork closes its end; resolves when those under way are done. */
+/** Handles messages until Latchwork closes its end; resolves when the messages under way are done. */
 export function run(handler: (message: Message, context: Context) => unknown): Promise<void>;
 /** Like run(), with all messages of a request at once: several of one key, in order, if `handler.batch` is above 1. */
 export function runBatches(handler: (messages: Message[], context: Context) => unknown): Promise<void>;

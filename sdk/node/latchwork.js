@@ -25,7 +25,8 @@ const { format } = require("node:util");
 const PROTOCOL = 1;
 const NEWLINE = 10;
 
-/** Asks for another attempt, after a backoff. It counts an attempt. `done`, in runBatches(): how many messages before it are done. */
+/** Asks for another attempt, after a backoff. The attempt that ends with this error counts.
+ * `done`, in runBatches(): how many messages before this one are done. */
 class Retry extends Error {
   constructor(reason = "", { done = 0 } = {}) {
     super(reason);
@@ -43,7 +44,8 @@ class Dead extends Error {
   }
 }
 
-/** Says that Latchwork has taken the message back. It is the reason of the aborted signal. The handler's answer then does not matter. */
+/** Says that Latchwork has taken the message back. This error is the reason of the aborted signal. The answer of the handler then does
+ * not matter. */
 class Cancelled extends Error {
   constructor() {
     super("cancelled");
@@ -67,7 +69,7 @@ class Message {
     this.id = request.id; // "topic/partition/offset", the same at every attempt
     this.key = textOrBytes(request, "key");
     this.fence = request.fence; // grows with every message of a key, and with every attempt
-    this.attempt = request.attempt; // 1 at first
+    this.attempt = request.attempt; // 1 at the first attempt
     this.topic = request.topic;
     this.partition = request.partition;
     this.offset = request.offset;
@@ -107,7 +109,7 @@ class Message {
     return this.header("traceparent");
   }
 
-  /** When handler.timeout_ms will be over, as a Date; null if there is no limit, or if it is not known yet (later messages of a batch). */
+  /** When handler.timeout_ms will be over, as a Date; null if there is no limit, or if the time is not known yet (later messages of a batch). */
   get deadline() {
     const ms = this.#request.deadline_ms;
     return ms === undefined ? null : new Date(ms);
@@ -147,7 +149,7 @@ const openWire = () => {
 };
 const [REQUESTS, ANSWERS] = openWire();
 
-/* JSON.parse() rounds numbers above 2^53. Reads them again from the text, as BigInt. */
+/* JSON.parse() rounds numbers above 2^53. Reads such numbers again from the text, as BigInt. */
 const exactNumbers = (messages, line, name) => {
   if (messages.every((r) => Number.isSafeInteger(r[name]))) return;
   const found = [...line.matchAll(new RegExp(`"${name}":(\\d+)`, "g"))];
@@ -181,7 +183,7 @@ const readLines = (stream, take) =>
     for (const event of ["end", "close", "error"]) stream.on(event, resolve);
   });
 
-/* Collects answers, and writes those of one turn of the event loop together. */
+/* Collects answers, and writes the answers of one turn of the event loop together. */
 class Answers {
   #stream;
   #pending = "";
@@ -308,8 +310,8 @@ const check = (handler) => {
 };
 
 /**
- * Calls `handler(message, { signal })` for each message until Latchwork closes its end, and returns when those that are under way
- * are done. Then close what keeps the process alive, such as a pool of connections: after 2 s it is killed.
+ * Calls `handler(message, { signal })` for each message until Latchwork closes its end, and returns when the messages under way are
+ * done. Then close what keeps the process alive, such as a pool of connections: Latchwork kills the process after 2 s.
  */
 const run = async (handler) => {
   check(handler);
@@ -318,7 +320,7 @@ const run = async (handler) => {
 
 /**
  * Like run(), but calls `handler(messages, { signal })` with all messages of a request: with `handler.batch` above 1, several of one
- * key, in order. Returning means that all are done. If only the first n are, throw Retry or Dead with { done: n }.
+ * key, in order. If the handler returns, all messages are done. If only the first n are, throw Retry or Dead with { done: n }.
  */
 const runBatches = async (handler) => {
   check(handler);

@@ -4,7 +4,8 @@
 //
 //     "handler": {"type": "plugin", "path": "tally.so", "threads": 4, "config": {"file": "sums.txt"}}
 //
-// What differs from C: the table is made by a function, since designated initializers are C only, and no exception leaves the plugin.
+// Two things differ from a plugin in C: a function makes the table, since only C has designated initializers, and no exception may leave
+// the plugin.
 #include <latchwork/handler.h>
 
 #include <charconv>
@@ -70,7 +71,7 @@ int handle(void *self, const latchwork_message *m, char *reason, size_t reason_s
         }
         static_cast<Tally *>(self)->add({static_cast<const char *>(m->key), m->key_len}, amount);
         return LATCHWORK_DONE;
-    } catch (const std::exception &e) { // out of memory, as a rule: it may pass
+    } catch (const std::exception &e) { // usually memory ran out, so another attempt may succeed
         std::snprintf(reason, reason_size, "%s", e.what());
         return LATCHWORK_RETRY;
     }

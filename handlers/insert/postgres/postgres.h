@@ -181,7 +181,7 @@ enum lw_health lw_outage_health(struct lw_outage *o, char *why, size_t size);
 
 struct lw_store {
     const struct lw_insert *in;
-    char name[256]; /* user@host:port/database */
+    char name[256]; /* name of the server for people: user@host:port/database */
     struct lw_pg_table table;
     struct lw_outage outage;
     atomic_uint writers; /* number of writers opened so far */

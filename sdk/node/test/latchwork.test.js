@@ -72,7 +72,7 @@ const done = (id) => ({ id, outcome: "done" });
 const started = [];
 after(() => started.forEach((p) => p.kill("SIGKILL"))); // ends the processes that a failed test has left
 
-/* A handler as a process. If `side`, the process is offered descriptors 3 and 4. */
+/* A handler as a process. If `side` is true, the process may use descriptors 3 and 4. */
 class Handler {
   constructor(code, { side = true } = {}) {
     const env = { ...process.env };

@@ -11,7 +11,7 @@ import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 
-/** How much of the topic the whole group has committed: how several processes learn that all is done. One small request a call. */
+/** Tells how much of the topic the whole group has committed, so that several processes learn that all is done. One small request per call. */
 final class Committed implements AutoCloseable {
     private static final int ASK_S = 20;
 
@@ -25,7 +25,7 @@ final class Committed implements AutoCloseable {
         topic = o.topic;
     }
 
-    /** The sum over the topic's partitions, which begin at 0: with N messages in the topic it is N once all of them are committed. */
+    /** Returns the sum of the committed offsets of all partitions. The partitions begin at 0, so the sum is N once all N messages are committed. */
     long sum() throws InterruptedException {
         Map<TopicPartition, OffsetAndMetadata> all;
         try {

@@ -11,8 +11,8 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * One line a run of the handler, "START_US END_US KEY PARTITION OFFSET", in a file named by the pid. Each handler thread fills a buffer of
- * its own, so that journaling costs a run less than a microsecond; what is in the buffers is written by close(), after the last run.
+ * Writes one line per run of the handler, "START_US END_US KEY PARTITION OFFSET", to a file named by the pid. Each handler thread fills a
+ * buffer of its own, so that the journal costs a run less than a microsecond. close() writes the buffers out after the last run.
  */
 final class Journal implements Closeable {
     private static final int BUFFER_CHARS = 64 * 1024;
@@ -48,7 +48,7 @@ final class Journal implements Closeable {
         b.setLength(0);
     }
 
-    /** Only after the handler threads have ended. */
+    /** Writes the buffers out. May be called only after the handler threads have ended. */
     @Override
     public synchronized void close() throws IOException {
         for (StringBuilder b : buffers) write(b);

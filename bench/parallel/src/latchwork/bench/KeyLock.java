@@ -6,7 +6,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** What is held around a handler: nothing, or a Redisson lock of the key's name. */
+/** The lock around a handler: none, or a Redisson lock with the key's name. */
 interface KeyLock extends AutoCloseable {
     void around(String key, Runnable handler);
 
@@ -33,10 +33,10 @@ final class RedissonLock implements KeyLock {
 
     RedissonLock(int port, int threads) {
         Config config = new Config();
-        config.setUseScriptCache(true); // EVALSHA, not the script's text each time
+        config.setUseScriptCache(true); // send EVALSHA, not the script's text each time
         config.setCheckLockSyncedSlaves(false); // a lone server has no replicas to ask about
-        // A connection a thread, all open before the first message; as many for the channels that waiting threads subscribe to, so that
-        // every thread can wait for another key.
+        // Each thread gets a connection, open before the first message. There are as many connections for the channels to which waiting
+        // threads subscribe, because every thread may wait for another key.
         config.useSingleServer()
                 .setAddress("redis://127.0.0.1:" + port)
                 .setConnectionPoolSize(threads + 1)
@@ -49,7 +49,7 @@ final class RedissonLock implements KeyLock {
     @Override
     public void around(String key, Runnable handler) {
         RLock lock = redis.getLock("bench:" + key);
-        lock.lock(); // waits without end; a watchdog keeps it alive, as no lease is named
+        lock.lock(); // waits without end; Redisson's watchdog renews the lock, because the call names no lease
         try {
             handler.run();
         } finally {

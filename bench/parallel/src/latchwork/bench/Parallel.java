@@ -21,7 +21,7 @@ import sun.misc.Signal;
 
 /** Confluent Parallel Consumer in KEY order as a contender of the benchmark; see README. */
 public final class Parallel {
-    private static final int LOAD_FACTOR = 100; // messages buffered a thread: the library's own maximum, from the start
+    private static final int LOAD_FACTOR = 100; // messages buffered per thread: the library's own maximum, from the start
     private static final int TICK_MS = 20;
     private static final int ASK_EVERY_TICKS = 10;
     private static final int STALL_S = 120;
@@ -58,7 +58,7 @@ public final class Parallel {
         p.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, o.brokers);
         p.put(ConsumerConfig.GROUP_ID_CONFIG, o.group);
         p.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
-        p.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false"); // the library commits, and insists on this
+        p.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, "false"); // the library commits by itself, and refuses a consumer with auto-commit
         return new KafkaConsumer<>(p, new StringDeserializer(), new ByteArrayDeserializer());
     }
 
@@ -71,7 +71,7 @@ public final class Parallel {
         }
     }
 
-    /** Until the end that README describes. */
+    /** Runs until the end that README describes. */
     private void await() throws Exception {
         long last = -1;
         long moved = System.nanoTime();
@@ -117,6 +117,6 @@ public final class Parallel {
             System.err.println("parallel: " + e);
         }
         System.out.flush();
-        Runtime.getRuntime().halt(status); // no thread of a library may keep the process
+        Runtime.getRuntime().halt(status); // no thread of a library may keep the process alive
     }
 }

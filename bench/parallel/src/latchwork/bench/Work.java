@@ -7,7 +7,7 @@ import java.util.concurrent.locks.LockSupport;
 /** The handler: it waits for a fixed time, and remembers when runs began and ended. Called by many threads. */
 final class Work {
     private final long workNs;
-    private final Journal journal; // or null
+    private final Journal journal; // null: no journal is written
     private final AtomicLong handled = new AtomicLong();
     private final AtomicLong firstUs = new AtomicLong(Long.MAX_VALUE);
     private final AtomicLong lastUs = new AtomicLong();
@@ -17,7 +17,7 @@ final class Work {
         this.journal = journal;
     }
 
-    /** CLOCK_MONOTONIC on Linux, as in the other contenders. */
+    /** Returns the time of CLOCK_MONOTONIC, as the other contenders use it. */
     static long nowUs() {
         return System.nanoTime() / 1000;
     }
@@ -32,7 +32,7 @@ final class Work {
         handled.incrementAndGet();
     }
 
-    /** At least so long: parkNanos may come back early. */
+    /** Sleeps for at least the given time: parkNanos may return early. */
     private static void rest(long ns) {
         long until = System.nanoTime() + ns;
         for (long left = ns; left > 0; left = until - System.nanoTime()) LockSupport.parkNanos(left);
