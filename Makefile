@@ -7,10 +7,11 @@ B ?= build
 CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 CFLAGS ?= -O2 -g
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla -Wcast-qual
-# CI sets WERROR=-Werror; a new warning of a newer compiler must not break a user's build
+# CI sets WERROR=-Werror. It is empty by default, because a new warning of a newer compiler must not break a user's build.
 WERROR ?=
 SAN ?=
-# Hardening. The C library checks sizes only in optimised code, and the sanitizers check more; who sets _FORTIFY_SOURCE keeps his value.
+# The next lines harden the program. _FORTIFY_SOURCE is set only in optimised builds, because the C library checks sizes only there, and
+# not with sanitizers, because they check more. If the user sets _FORTIFY_SOURCE, the value is kept.
 OPTIMISED := $(filter-out -O0,$(lastword $(filter -O%,$(CFLAGS))))
 FORTIFY := $(if $(OPTIMISED),$(if $(SAN)$(findstring _FORTIFY_SOURCE,$(CFLAGS) $(CPPFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3))
 HARDEN := $(FORTIFY) -fstack-protector-strong
@@ -20,15 +21,15 @@ CPPFLAGS += -D_GNU_SOURCE -DLW_VERSION='"$(VERSION)"' -I. -Iinclude -I$(B)
 override ALLFLAGS = -std=c17 $(WARN) $(WERROR) $(HARDEN) -fvisibility=hidden $(PIC) $(CFLAGS) $(SAN) $(CPPFLAGS) $(LW_CFLAGS)
 LIBS = $(LW_LIBS) -lpthread -ldl -lm
 
-# V=1 shows the commands
+# V=1 makes the build show its commands.
 Q := $(if $(V),,@)
 say = $(if $(V),,@echo '  $(1) $(if $(2),$(2),$@)')
 
 PKGS := rdkafka hiredis openssl jansson sqlite3 libpq libxxhash libmicrohttpd libcurl ncursesw
-# minimum versions; README.md names the same
+# These are the minimum versions of libraries; README.md names the same versions.
 NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, sqlite3 >= 3.35, libpq >= 13, libxxhash, libmicrohttpd >= 0.9.75, libcurl >= 7.87, ncursesw >= 6
 
-# goals that need no compiler yet
+# These goals need no compiler yet.
 EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts deps deps-test demo test ci debian-13 matrix help clean distclean format
 ifneq ($(filter-out $(EASY),$(or $(MAKECMDGOALS),all)),)
 include $(B)/flags.mk
@@ -47,7 +48,7 @@ LUA := $(sort $(wildcard queue/lua/*.lua lock/lua/*.lua))
 LUA_PARTS := $(wildcard queue/lua/parts/*.lua)
 OPS_LUA := $(sort $(wildcard ops/lua/*.lua))
 OBJ := $(SRC:%.c=$(B)/%.o) $(B)/scripts.gen.o $(B)/ops-scripts.gen.o $(B)/lock-scripts.gen.o $(B)/pages.gen.o $(B)/templates.gen.o $(B)/page.gen.o
-# the lock library: lock/, and what it needs of base/
+# The lock library consists of lock/ and of those files of base/ that lock/ needs.
 LOCKLUA := $(sort $(wildcard lock/lua/lib/*.lua))
 LOCKSRC := $(sort $(shell find lock -name '*.c')) base/clock.c base/err.c base/text.c base/thread.c base/redis/connection.c base/redis/login.c base/redis/servers.c base/redis/search.c base/redis/cluster.c base/redis/slot.c base/redis/stream.c base/redis/tls.c base/redis/url.c
 LOCKOBJ := $(LOCKSRC:%.c=$(B)/%.o) $(B)/lock-scripts.gen.o
@@ -78,12 +79,12 @@ $(B)/lock-scripts.gen.c: $(wildcard lock/lua/parts/*.lua) $(LOCKLUA) scripts/emb
 $(B)/ops-scripts.gen.c: $(LUA_PARTS) $(OPS_LUA) queue/codes.h ops/script.h scripts/embed-lua.sh Makefile
 	@mkdir -p $(@D)
 	@scripts/embed-lua.sh ops/script.h lw_op_ queue/lua/parts queue/codes.h $(OPS_LUA) > $@.tmp && mv $@.tmp $@
-# what the reference of the commands says beyond their tables
+# These pages hold what the reference of the commands says beyond the commands' tables.
 PAGES := $(sort $(wildcard cli/page.md cli/*/page.md))
 $(B)/pages.gen.c: $(PAGES) scripts/embed-pages.sh
 	@mkdir -p $(@D)
 	@scripts/embed-pages.sh $(PAGES) > $@.tmp && mv $@.tmp $@
-# the files of `latchwork handler new`, as LANG:PATH:FILE
+# These are the files that `latchwork handler new` writes, as LANG:PATH:FILE.
 T := cli/handler/templates
 TEMPLATES := $(foreach l,c c++ python node go,$l:README.md:$T/$l/README.md.in $l:@NAME@.json:$T/$l/config.json.in) \
     $(foreach l,c c++,$l:Makefile:$T/$l/Makefile.in $l:messages.jsonl:$T/messages-c.jsonl.in) \
@@ -96,7 +97,7 @@ TEMPLATES := $(foreach l,c c++ python node go,$l:README.md:$T/$l/README.md.in $l
 $(B)/templates.gen.c: $(foreach t,$(TEMPLATES),$(lastword $(subst :, ,$t))) scripts/embed-templates.sh Makefile
 	@mkdir -p $(@D)
 	@scripts/embed-templates.sh $(TEMPLATES) > $@.tmp && mv $@.tmp $@
-# the page that the exporter serves
+# These files are the page that the exporter serves.
 PAGE := $(addprefix monitor/page/,index.html app.js app.css favicon.svg)
 $(B)/page.gen.c: $(PAGE) scripts/embed-files.sh
 	@mkdir -p $(@D)
@@ -154,7 +155,7 @@ asan:
 tsan:
 	@+$(MAKE) --no-print-directory B=$(B)/tsan CFLAGS="-O1 -g" SAN="-fsanitize=thread" check-tsan
 
-# both make chroots, which only root may; CI runs debian-13, and some cells of the matrix
+# Both targets need root, because they make chroots. CI runs debian-13, and some cells of the matrix.
 ## debian-13: build in a Debian 13 chroot and run the tests that need no Kafka (as root)
 debian-13:
 	@tests/matrix/debian.sh trixie sh -c 'make deps-test && make all tests && tests/run.sh plain build'
@@ -173,14 +174,14 @@ examples: $(B)/latchwork
 include bench/bench.mk
 
 
-# tests/cli/test_docs.sh compares the pages with what the program says
+# tests/cli/test_docs.sh compares the generated pages with what the program prints.
 ##@ Upkeep
 ## reference: write again the pages, man pages and completion that are made from tables and headers
 reference: $(B)/latchwork
 	@for f in $$($(B)/latchwork reference); do $(B)/latchwork reference $$f > $$f.tmp && mv $$f.tmp $$f || exit 1; done
 	@python3 scripts/man-pages.py $(B)/latchwork doc/man
 
-# Installation directories. DESTDIR precedes each, for packagers.
+# These are the installation directories. DESTDIR precedes each of them, for packagers.
 BINDIR := $(PREFIX)/bin
 LIBDIR := $(PREFIX)/lib
 DATADIR := $(PREFIX)/share/latchwork
@@ -194,10 +195,10 @@ ZSHDIR := $(PREFIX)/share/zsh/site-functions
 to = $(DESTDIR)$(1)
 install_files = install -d $(call to,$(2)) && install -m 644 $(1) $(call to,$(2))/
 fill_in = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
-# updates the linker's cache if root installs for this machine (no DESTDIR)
+# The linker's cache is updated if root installs on this machine, without DESTDIR.
 refresh_linker = [ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ! PATH="$$PATH:/sbin:/usr/sbin" command -v ldconfig >/dev/null || PATH="$$PATH:/sbin:/usr/sbin" ldconfig
 
-# examples of the lock library; the others in examples/ are of handlers
+# These examples are of the lock library; all others in examples/ are of handlers.
 LOCK_EXAMPLES := $(addprefix examples/,inventory redlock rowlock)
 ##@ Install
 ## install: install below PREFIX (/usr/local), or below DESTDIR/PREFIX for a package

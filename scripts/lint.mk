@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# make lint: what can be found without running anything. It installs its tools: the packages of the group lint in
+# make lint finds faults without running the program. It installs its tools first: the packages of the group lint in
 # scripts/packages.txt, and ruff, which Debian 12 does not have, into $(B)/lint (scripts/lint-python.sh).
 RUFF_VERSION := 0.17.6
 SHELLS = $(shell git ls-files '*.sh' .ci/run)

@@ -2,7 +2,7 @@
 
 // Keeps a file for each customer with the sum of the customer's orders. The file is read, changed and written without any lock: no other
 // handler, on this machine or another that shares the folder, has a message of the same customer meanwhile. The fence in the file
-// stops a process that was frozen past its lease, and the identities in it make a second delivery harmless.
+// stops a process that was frozen past its lease, and the identities in the file make a second delivery harmless.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"latchwork"
 )
 
-const remembered = 100 // identities per customer; only the last few messages of a key come again
+const remembered = 100 // number of identities kept per customer, because only the last few messages of a key come again
 
 type order struct {
 	Customer string `json:"customer"`

@@ -22,9 +22,9 @@ latchwork
   .run(async (m, { signal }) => {
     const order = m.json();
     if (!order.customer) throw new latchwork.Dead("the order has no customer");
-    // the store refuses a fence smaller than the last one of the customer: a process that was frozen cannot overwrite what is newer
+    // the store refuses a fence smaller than the last one of the customer: a process that was frozen cannot overwrite a newer order
     const status = await put(`/customers/${order.customer}`, JSON.stringify(order), { "x-fence": String(m.fence) }, signal);
-    if (status === 412) throw new latchwork.Dead("a newer order of the customer was written"); // nothing to do any more
+    if (status === 412) throw new latchwork.Dead("a newer order of the customer was written"); // the older order must not be written any more
     if (status !== 204) throw new latchwork.Retry(`the store answered ${status}`);
   })
   .then(() => pool.destroy());

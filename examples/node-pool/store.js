@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The store of this example. PUT /customers/ID keeps the newest order of a customer, by its fence. GET / tells what it has. */
+/* The store of this example. PUT /customers/ID keeps the newest order of a customer, by its fence. GET / returns the numbers of customers, writes and connections. */
 "use strict";
 const http = require("node:http");
 const orders = new Map();
