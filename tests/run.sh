@@ -7,9 +7,10 @@
 # tested may not work. Programs run side by side, as many as there are processors (LW_JOBS: another number),
 # because most of them wait most of the time. With `all`, a test of cli or live that fails beside others runs
 # once more by itself, because a broker without CPU for seconds may fail although the code is right. The last
-# lines name these tests; the first output stays in NAME.first.log. More than two of them are a failure.
-# LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak). LW_TEST_LIMIT_S: time limit
-# per program, in seconds.
+# lines of the output name these tests; the first output stays in NAME.first.log. More than two of them are a
+# failure.
+# LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak).
+# LW_TEST_LIMIT_S: time limit per program, in seconds.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 what=${1:?usage: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives a headless Chromium by the WebDriver protocol (W3C), which is JSON over HTTP, so that no package of a language is needed.
-The programs chromium and chromedriver are wanted in PATH."""
+"""Drives a headless Chromium by the WebDriver protocol (W3C), which is JSON over HTTP. So the tests need
+no WebDriver package of Python, but the programs chromium and chromedriver in PATH."""
 import base64
 import http.client
 import json
@@ -15,7 +15,7 @@ KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", "Space": "\ue00d
 
 
 class BrowserError(Exception):
-    """Raised if the driver refuses a command; `kind` is WebDriver's name of the error."""
+    """Raised if the driver refuses a command. `kind` is the name that WebDriver gives to the error."""
 
     def __init__(self, kind, message):
         super().__init__("%s: %s" % (kind, message.split("\n")[0]))
@@ -49,7 +49,8 @@ class Element:
 
 
 class Browser:
-    """One browser with a profile of its own. Every wait has a limit; a limit that passes is a failure that says what was awaited."""
+    """One browser with a profile of its own. Every wait has a limit. If the limit passes, the test fails,
+    and the failure names what was awaited."""
 
     def __init__(self, width=1280, height=900):
         self.folder = tempfile.TemporaryDirectory(prefix="lw-browser-")
@@ -97,7 +98,7 @@ class Browser:
             if self.session:
                 self.do("DELETE", "")
         except (OSError, BrowserError, http.client.HTTPException):
-            pass  # the driver is ended below in any case
+            pass  # the process of the driver is ended below in any case
         self.process.terminate()
         try:
             self.process.wait(10)
@@ -107,7 +108,7 @@ class Browser:
         self.log.close()
         self.folder.cleanup()
 
-    # --- looking ---
+    # --- looking ----------------------------------------------------------------------------------
 
     def go(self, url):
         self.do("POST", "/url", {"url": url})
@@ -119,7 +120,7 @@ class Browser:
         return self.do("POST", "/execute/sync", {"script": script, "args": list(args)})
 
     def run_async(self, script, *args):
-        """Runs a script that calls its last argument with the result."""
+        """Runs a script, which must call its last argument with the result. Returns the result."""
         return self.do("POST", "/execute/async", {"script": script, "args": list(args)})
 
     def devtools(self, command, **params):
@@ -130,20 +131,21 @@ class Browser:
         return [Element(self, e[ELEMENT]) for e in found]
 
     def text(self, selector="body"):
-        """The text of the first element that fits, as people see it; "" if there is none."""
+        """Returns the text, as people see it, of the first element that matches the selector, or "" if no
+        element does."""
         return self.run("const e = document.querySelector(arguments[0]); return e ? e.innerText : ''", selector)
 
     def texts(self, selector):
         return self.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)", selector)
 
     def problems(self):
-        """What the page wrote to the console as an error since the last call."""
+        """Returns the errors that the page has written to the console since the last call."""
         return [e["message"] for e in self.do("POST", "/se/log", {"type": "browser"}) if e["level"] == "SEVERE"]
 
-    # --- waiting and acting ---
+    # --- waiting and acting -----------------------------------------------------------------------
 
     def until(self, what, ready, limit_s=30):
-        """Waits until ready() returns something true, and returns that."""
+        """Waits until ready() returns something true, and returns that value."""
         until = time.monotonic() + limit_s
         while True:
             try:
@@ -165,7 +167,7 @@ class Browser:
         return self.until("%r in %s" % (wanted, selector), lambda: re.search(wanted, self.text(selector), re.S), limit_s)
 
     def button(self, text, within="body"):
-        """The button whose text begins with this."""
+        """Waits for the button whose label begins with `text`, and returns the button."""
         script = "return [...document.querySelectorAll(arguments[0] + ' button')].filter((e) => e.checkVisibility() && e.textContent.startsWith(arguments[1]))[0]"
         return Element(self, self.until("a button %r" % text, lambda: self.run(script, within, text))[ELEMENT])
 
@@ -173,7 +175,7 @@ class Browser:
         self.until("a click on " + selector, lambda: [e.click() or True for e in self.all(selector)[:1]])
 
     def press(self, text, within="body"):
-        """Clicks the button whose text begins with this."""
+        """Clicks the button whose label begins with `text`."""
         self.until("a click on %r" % text, lambda: self.button(text, within).click() or True)
 
     def fill(self, selector, text):
@@ -193,11 +195,12 @@ class Browser:
         self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def media(self, **features):
-        """Emulates media features, as prefers_color_scheme="dark"."""
+        """Emulates media features of CSS, for example prefers_color_scheme="dark"."""
         self.devtools("Emulation.setEmulatedMedia", features=[{"name": k.replace("_", "-"), "value": v} for k, v in features.items()])
 
     def shot(self, path=None, quality_colors=0):
-        """A screenshot of what is visible, as PNG. With a path it is stored there."""
+        """Returns a screenshot of what is visible, as PNG. If there is a path, also stores the screenshot
+        there."""
         png = base64.b64decode(self.do("GET", "/screenshot"))
         if path:
             with open(path, "wb") as f:

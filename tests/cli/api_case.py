@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of /api/v1/ share: a running supervisor on a private Redis and the dev broker, and a client."""
+"""The tests of the HTTP API (/api/v1/) share these parts: a running supervisor on a private Redis and the
+dev broker, and a client."""
 import http.client
 import json
 import os
@@ -29,7 +30,7 @@ def envelope(offset, key, first_ms=None):
 
 
 class ApiCase(unittest.TestCase):
-    """A test with a supervisor that has three dead letters."""
+    """The base of tests that need a supervisor with three dead letters."""
 
     @classmethod
     def setUpClass(cls):

@@ -76,7 +76,8 @@ class Api(ApiCase):
         self.assertEqual((v["waiting"], v["messages"], v["more"]), (0, [], False))
 
     def test_key(self):
-        """One key: its holder, what waits in order, its newest dead letters, and who paused it."""
+        """The page of one key must have its holder, its waiting messages in order, its newest dead
+        letters, and who paused it."""
         self.plant("t-a", 3, 1, 2, first_ms=int(time.time() * 1000) - 60000)
         self.call("SREM", P + "paused", "t-a")
         path = "/api/v1/keys/t-a"

@@ -115,7 +115,8 @@ class Case(unittest.TestCase):
 
 class Projects(Case):
     def project(self, lang, name, old, new):
-        """Makes a project and tests it. Then makes a change that breaks the project, and tests it again."""
+        """Makes a project, builds it and tests it. Then changes the project so that its test must fail,
+        and tests it again."""
         self.new(lang)
         status, out, err = self.try_it()
         self.assertEqual(status, 0, out + err)
@@ -377,7 +378,7 @@ class Insert(Case):
 
 
 class InsertPostgres(Insert):
-    """Runs the tests of Insert, and some more, with PostgreSQL as the store."""
+    """Runs the tests of the class Insert, and some more, with PostgreSQL as the store."""
 
     @classmethod
     def setUpClass(cls):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the lease under which a command holds a lane: the lease is never longer than the TTL in the
-schema, it is renewed as long as the command needs it, and the command notices if it ends. Each command
-runs against a private Redis, while a thread reads the lock from outside. Arguments: build folder
-[test…]"""
+schema, it is renewed as long as the command needs it, and the command notices if its lease ends. Each
+command runs against a private Redis, while a thread reads the lock from outside. Arguments: build
+folder [test…]"""
 import json
 import os
 import subprocess
@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from test_ops import P, World  # noqa: E402
 
 TTL_MS = 1000
-HOLD_S = 3.0  # seconds that a command needs: three TTLs, so a lease that is not renewed ends long before
+HOLD_S = 3.0  # seconds for which a command holds its lane: three TTLs, so a lease that is not renewed ends long before
 tests = []
 
 HANDLER = """

@@ -81,7 +81,7 @@ background() {
     held=$!
     echo $held >"$dir/$name.pid"
 }
-ended() { # NAME STATUS: waits until the last background command ends, which must be with STATUS
+ended() { # NAME STATUS: waits until the last background command ends; its exit status must be STATUS
     # shellcheck disable=SC2086 # a list of processes
     wait $held
     status=$?
@@ -167,7 +167,7 @@ held=$(cat "$dir/holder.pid")
 ended holder 0
 rm -f "$dir/on" "$dir/go"
 
-# The command runs for several leases. Its lock must be renewed all the time.
+# The command runs for several leases. The lock must be renewed in time, again and again.
 t "renewed"               0 "" "" exec k --redis "$url" --ttl 300 -- sleep 1.2
 
 # --- exec: signals --------------------------------------------------------------------------------

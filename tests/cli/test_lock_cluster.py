@@ -33,7 +33,7 @@ def run(*args, status=0, env=None):
 
 
 class Holder:
-    """Runs `lock exec` in the background, which holds the lock until end() is called."""
+    """Runs `lock exec` in the background; the command holds the lock until end() is called."""
 
     def __init__(self, *args, env=None):
         self.p = subprocess.Popen([PROGRAM, "lock", "exec", *args, "--", "sh", "-c", "echo $LATCHWORK_FENCE; cat"], stdin=subprocess.PIPE,
@@ -119,7 +119,7 @@ class OnACluster(Locks, unittest.TestCase):
         source = self.redis.open_slot(slot, target)
         while self.redis.move_keys(slot, source, target):
             pass
-        time.sleep(2)  # longer than the TTL, so the lock must be renewed at the target, by ASKING
+        time.sleep(2)  # longer than the TTL; the lock must be renewed at the node to which the slot moves, by ASKING
         self.redis.close_slot(slot, target)
         wait_until(lambda: target.call("PUBSUB", "SHARDCHANNELS"), 30, "a sharded channel at the new owner")
         holder.end()

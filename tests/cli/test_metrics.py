@@ -116,8 +116,8 @@ class World:
         return done.returncode, done.stdout, done.stderr
 
     def let_wait(self, messages, seed):
-        """Makes messages of two keys wait. To do so, creates the file `gate`: no handler ends while the
-        file exists. Then waits until the output of the ledger no longer changes."""
+        """Makes messages of two keys wait. First creates the file `gate`: no handler ends while that file
+        exists. Returns when the output of the ledger no longer changes."""
         open(self.gate, "w").close()
         self.produce("--messages", messages, "--keys", 2, "--partitioner", "roundrobin", "--seed", seed)
         wait_until(lambda: self.sum("lanes") > 0 and self.sum("waiting_messages") > 0, 60, "messages that wait")
@@ -317,7 +317,7 @@ class Faults(unittest.TestCase):
         self.redis("SETBIT", self.state, self.bit + 1, 1)
 
     def test_state_of_a_message_that_was_never_parked(self):
-        free = 2 * 16000  # an offset that does not exist yet, and so is also beyond the end of the log
+        free = 2 * 16000  # an offset that does not exist yet, because the log ends before it
         self.redis("SETBIT", self.state, free + 1, 1)
         self.differs("missing", "beyond")
         self.redis("SETBIT", self.state, free + 1, 0)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what `latchwork run` tells its service manager, with a socket in place of systemd's, on a private Redis and the dev broker.
+"""Tests what `latchwork run` tells its service manager, with a socket in place of systemd's, on a private
+Redis and the dev broker.
 Usage: test_notify.py [BUILD]
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+No test asserts a time. Waits have limits only to make a hang a failure."""
 import os
 import signal
 import socket
@@ -30,7 +31,7 @@ for line in sys.stdin:
 
 
 class Manager:
-    """The socket on which a service manager listens. Keeps all messages, each as a dict."""
+    """Stands in for a service manager: listens on a socket, and keeps all messages, each as a dict."""
 
     def __init__(self, directory):
         self.path = os.path.join(directory, "notify")
@@ -45,7 +46,7 @@ class Manager:
         return self.messages[-1]
 
     def until(self, name):
-        """Returns the messages up to the first that has this name."""
+        """Receives messages until one has a field of this name. Returns all of them."""
         got = [self.next()]
         while name not in got[-1]:
             got.append(self.next())
@@ -60,7 +61,8 @@ def names(messages):
 
 
 class Notify(unittest.TestCase):
-    """One run of two workers; the tests go on where the one before stopped, in the order of their names."""
+    """Tests one run of two workers. The tests run in the order of their names; each begins in the state in
+    which the one before ended."""
 
     @classmethod
     def setUpClass(cls):
@@ -90,7 +92,8 @@ class Notify(unittest.TestCase):
         cls.broker.wait(10)
 
     def test_1_not_ready_while_redis_is_away(self):
-        # 90 s and the grace of 10 s before a hung worker is replaced, and a minute
+        # The sum of 90 s and the grace period of 10 s, after which a hung worker is replaced, and of one
+        # minute.
         self.assertEqual(self.manager.next(), {"WATCHDOG_USEC": "160000000"})
 
         def says_why():
@@ -136,7 +139,7 @@ class Notify(unittest.TestCase):
         self.manager.until("WATCHDOG")
         send(worker, signal.SIGSTOP)
         try:
-            self.manager.until("STATUS")  # until here a ping may have been under way
+            self.manager.until("STATUS")  # up to this message, a ping of the watchdog may have been under way
             self.manager.until("STATUS")
             self.assertNotIn("WATCHDOG", names(self.manager.until("STATUS")))
         finally:
@@ -145,7 +148,7 @@ class Notify(unittest.TestCase):
 
     def test_7_stop(self):
         self.instance.signal(signal.SIGTERM)
-        # the grace of 10 s, 5 s until a worker is killed, and 10 s
+        # The sum of the grace period of 10 s, of 5 s until a worker is killed, and of another 10 s.
         self.assertEqual(self.manager.until("STOPPING")[-1],
                          {"STOPPING": "1", "EXTEND_TIMEOUT_USEC": "25000000", "STATUS": "stopping: finishing what is in a handler"})
         status, _ = self.instance.wait(LIMIT_S)

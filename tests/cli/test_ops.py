@@ -486,7 +486,7 @@ def a_job_that_was_interrupted_goes_on(w):
     assert 0 < left < 40 and len(w.waiting("a")) == 40 - left
     w.run("dead", "replay", "--key", "a", "--resume", "1", "--execute", status=1)
     assert "under way" in w.err
-    w.call("DEL", P + "job")  # the key `job` expires after 30 s; the test does not wait so long
+    w.call("DEL", P + "job")  # the key `job` would expire after 30 s, and the test does not wait so long
     w.run("dead", "replay", "--key", "b", "--resume", "1", "--execute", status=1)
     assert "another command" in w.err
     w.run("dead", "replay", "--key", "a", "--resume", "9", "--execute", status=1)
@@ -524,7 +524,8 @@ def a_job_goes_on_by_its_number_alone(w):
     assert words["reason"] == "no m*" and words["from"] == "1h", words
     asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
     assert now <= asked <= int(time.time() * 1000)
-    # As if the job had been started two hours later: then no dead letter is from the hour before.
+    # The job now looks as if it had been started two hours later. Then no dead letter is from the hour before
+    # its start.
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked)

@@ -9,11 +9,11 @@ import glob, os, re, sys
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 FOLDER = 'consumer/worker'
 INDEX = r'\[(?:[^][]|\[[^][]*\])*\]'
-# For each struct: names of variables, pattern of other expressions for it, fields not checked, minimum number
-# of fields.
+# For each struct, this table has: the names of variables that point to the struct; a pattern of other
+# expressions for it; the fields that are not checked; the minimum number of fields.
 NOUNS = {
     'shard': (['sh', 'shards'], r'\bshards' + INDEX + r'\.', [], 15),
-    # Scratch is not checked, because any function may use it while that function runs.
+    # The field `scratch` is not checked, because any function may use it while that function runs.
     'lw_worker': (['w'], None, ['scratch', 'scratch2', 'shards'], 15),
     'part': (['p', 'part', 'parts', 'only', 'next', 'tmp', 'assigned', 'idle_parts', 'next_idle'], r'\b(?:parts|assigned)' + INDEX + '->', [], 25),
 }
@@ -21,14 +21,14 @@ COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 
 def assigned(names, more):
-    """Yields patterns that find assignments. Each pattern has two groups: the field, and what follows the
-    field in the expression."""
+    """Yields patterns that find assignments to a field. Each pattern has two groups: the field, and what
+    follows the field in the expression."""
     reached = '(?:' + '|'.join([rf'\b{name}->' for name in names] + ([more] if more else [])) + ')'
     field = reached + r'(\w+)((?:\.\w+|->\w+|' + INDEX + ')*)'
     yield field + r'\s*(?:=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)=)'
     yield r'(?:\+\+|--)' + field
     yield r'\b(?:snprintf|memcpy|memmove|memset|lw_life_read)\(&?' + field
-    # A pointer through which the field can be assigned.
+    # This pattern finds a pointer through which the field can be assigned.
     yield r'(?<!const )\b(?:bool|int|u?int(?:32|64)_t|size_t) \*\w+ = &' + field
 
 
@@ -45,7 +45,7 @@ def own(path):
 
 def foreign_names(struct, names, path, text):
     """Returns an error for each variable that points to the struct and is not listed in `names`, because
-    the patterns would miss it."""
+    the patterns would not find assignments through that variable."""
     found = re.findall(rf'(?<!const )\bstruct {struct} \*\*?(\w+)(?=[ ,;)=])', text)
     return [f'{path}: a {struct} is called {name}; call it {names[0]}' for name in sorted(set(found) - set(names))]
 

@@ -114,7 +114,8 @@ class Rights(unittest.TestCase):
                                    (("--for", "lock"), {"lock"}, ["~lwl:*", "&lwl:*"])):
             only = {"SCRIPT": "script|load", "CLIENT": "client|setname", "CLUSTER": "cluster|slots"}
             wanted = {"+" + only.get(c, c.lower()) for c, who in table().items() if who & roles and c != "AUTH"}
-            if "worker" in roles: wanted.add("+cluster|nodes")  # CLUSTER has two rows, and table() keeps only one of them
+            # The table has two rows for CLUSTER, and table() keeps only one of them.
+            if "worker" in roles: wanted.add("+cluster|nodes")
             rules = self.rules(*args)
             self.assertEqual({r for r in rules if r[0] == "+"}, wanted)
             self.assertEqual([r for r in rules if r[0] != "+"], ["clearselectors", "resetkeys", "resetchannels", "-@all"] + names)
@@ -124,7 +125,8 @@ class Rights(unittest.TestCase):
         self.assertEqual(shown, self.acl("orders", "-c", self.path))
 
     def test_the_line_replaces_rights_and_leaves_passwords(self):
-        """Pipes the line of `check --acl` into redis-cli, twice. The user has too many rights before."""
+        """Pipes the line of `check --acl` into redis-cli, twice. The user has too many rights before,
+        which the line must take away."""
         self.redis.call("ACL", "SETUSER", "orders", "reset", "on", ">secret", "~*", "&*", "+@all", "(~other:* +get)")
         for _ in range(2):
             done = subprocess.run(["redis-cli", "-s", self.redis.path], input=self.acl("orders", "-c", self.path), capture_output=True, text=True,

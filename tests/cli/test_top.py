@@ -363,7 +363,7 @@ class Top(unittest.TestCase):
         t.type("By")
         t.wait("^hot-1: broken; the fence is")
         self.assertIsNone(self.call("GET", P + "lock:hot-1"))
-        t.type("j")  # lane hot-1 is still selected; the key selects the next lane, hot-2
+        t.type("j")  # lane hot-1 is selected; the key selects the next lane, hot-2
         t.type("D")
         t.wait("^Drop what waits in hot-2\\? y/n")
         t.type("\r")

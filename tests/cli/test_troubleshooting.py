@@ -17,7 +17,7 @@ CONVERSION = r"%[-+ 0#]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:ll|l|z|h)?[a-zA-Z]"
 
 
 def calls(text):
-    """Yields (function, arguments) of each call of a function in LEVELS."""
+    """Yields (function, arguments) for each call in C of a function that is listed in LEVELS."""
     for m in re.finditer(r"\b(" + "|".join(LEVELS) + r")\s*\(", text):
         args, now, i, depth = [], "", m.end(), 1
         while depth:
@@ -91,7 +91,7 @@ def quoted(page):
 
 
 def regular(entry):
-    """Returns an entry of the page as a pattern. An … in the entry matches any text, even text that is
+    """Turns an entry of the page into a pattern. An … in the entry matches any text, even text that is
     literal in the code."""
     return re.compile(".*?".join(re.escape(p) for p in entry.split("…")))
 

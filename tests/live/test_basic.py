@@ -3,9 +3,10 @@
 """Tests the whole program with a real Kafka and a private Redis: two topics of four partitions, with the
 same keys in all of them.
 
-Each case checks that no two runs of a key overlap and fences only grow; first runs of a (partition,
-key) come in the order of offsets; nothing is lost; nothing runs twice unless a process died; all is
-committed. Arguments: build folder [case]. The last line is "N passed, N failed"."""
+Each case checks five promises. No two runs of a key overlap, and fences only grow. The first runs of
+the messages of a (partition, key) come in the order of offsets. No message is lost. No message runs
+twice unless a process died. All offsets are committed. Arguments: build folder [case]. The last line is
+"N passed, N failed"."""
 import collections
 import json
 import os

@@ -28,8 +28,8 @@ def high_water_mb(pid):
 
 @scenario
 def large_messages_wait(t):
-    """Messages of 640 MB in all wait in ten waiting lists. A worker that starts must take only a few
-    messages at a time, and run each once, in the order of its key."""
+    """Messages of 640 MB in all wait in ten waiting lists. A new worker must take only a few messages at a
+    time, and run each message once, in the order of its key."""
     t.start_redis()
     t.make_topics(1)
     settings = {"workers": 1, "handler": exec_handler(processes=16), "lock": {"ttl_ms": 4000}}

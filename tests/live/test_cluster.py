@@ -16,7 +16,7 @@ RATE = 250
 KILLS = 20 if SOAK > 1 else 2
 MOVES = 20 if SOAK > 1 else 3
 KILL_S, MOVE_S = 15, 12  # seconds of load per fault
-BACK_S = 2 + 10  # maximum number of seconds after a fault until work continues: lock.ttl_ms, and ten seconds
+BACK_S = 2 + 10  # maximum number of seconds after a fault until messages run again: lock.ttl_ms, and ten seconds
 
 
 def start(t, load_s, tls=False):
@@ -48,13 +48,13 @@ def shard_of(key):
 
 
 def said_of(run, text, begin=0):
-    """Returns the shards about which the log has a line with this text. The search starts at byte `begin`
-    of the log."""
+    """Returns the shards about which the log has a line with the given text. The search starts at byte
+    `begin` of the log."""
     return {int(n) for n in re.findall(r"shard (\d+): [^\n]*" + text, run.log()[begin:])}
 
 
 def back_at_work(t, shard):
-    """Waits until a run of a message of this shard begins. Returns how many seconds passed."""
+    """Waits until a run of a message of the shard begins. Returns how many seconds passed."""
     now_us = boot_us()
     def later():
         return next((r for r in t.runs() if r.start_us > now_us and shard_of(bytes.fromhex(r.key)) == shard), None)
@@ -73,8 +73,8 @@ def finish(t, run, before, pauses, wiped):
 
 @scenario
 def master_killed(t):
-    """The master of a shard is killed by kill -9 under load, each time that of another shard. Only the
-    shards of the killed node may have a quarantine."""
+    """The master of a shard is killed by kill -9 under load, several times, each time the master of
+    another shard. Only the shards of the killed node may have a quarantine."""
     run, before = start(t, KILLS * KILL_S)
     pauses = []
     for i in range(KILLS):

@@ -61,11 +61,11 @@ def plugin_crashes(t):
     t.figure(workers_replaced=run.log().count("started again in"), **counts(run))
     found, done = counts(run), len(bodies) - dead
     t.same(dict(found, done=0), {"done": 0, "dead": dead, "dropped": 0, "skipped": 0}, "the summary")
-    # Two gaps remain, in which an outcome is not counted (doc/how-to/monitor.md). First, a worker may die
+    # Two gaps remain in which an outcome is not counted (doc/how-to/monitor.md). First, a worker may die
     # after it has marked a message as counted and before it counts the message. Second, if Redis recorded a
     # waiting message as finished, its owner may read the state before the supervisor notices that the worker
     # that ran the message is dead. Both gaps are short in the life of a worker, and lose one message in many
-    # deaths. To close the second one, the owner would have to know of the uncounted message before the worker
+    # deaths. To close the second gap, the owner would have to know of the uncounted message before the worker
     # dies.
     t.check(done - 2 <= found["done"] <= done, "done in the summary: %d, not %d" % (found["done"], done))
 

@@ -21,7 +21,7 @@ MESSAGES, CUSTOMERS = 1200, 60
 
 
 class Example:
-    """A copy of an example's folder, and the service that runs in it. `with` ends the service."""
+    """A copy of an example's folder, and the service of the example. `with` ends the service."""
 
     def __init__(self, t, name):
         t.start_redis()
@@ -122,8 +122,8 @@ def node_pool(t):
         after = e.told()
         t.same(after["customers"], CUSTOMERS, "customers in the store")
         t.same(after["writes"] - before["writes"], MESSAGES, "writes")
-        # Two workers have one process each, whose pool opens at most 10 connections. Each e.told() opens one
-        # more.
+        # Two workers have one process each, whose pool opens at most 10 connections. Each call of e.told()
+        # opens one more.
         t.check(after["connections"] - before["connections"] <= 25, "connections: %d" % (after["connections"] - before["connections"]))
 
 

@@ -96,7 +96,7 @@ def answer(status, **more):
 
 
 def metrics(port):
-    """Returns the metrics of the supervisor on this port: {name with labels: value}."""
+    """Returns the metrics of the supervisor that listens on a port: {name with labels: value}."""
     with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as r:
         lines = [line.rsplit(" ", 1) for line in r.read().decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in lines}
@@ -146,7 +146,7 @@ def every_answer(t):
         payload, outcome, attempts, reason = row
         what = "%s of %s" % (payload.decode(), requests[0]["id"])
         seen = [r["attempt"] for r in requests]
-        # If a connection is not new and was closed meanwhile, libcurl itself sends the request again.
+        # If a connection was used before and is closed meanwhile, libcurl itself sends the request again.
         t.same(sorted(set(seen)) if b"hang-up" in payload else seen, attempts, "attempts: " + what)
         t.same(requests[0]["trace"], TRACE, "traceparent: " + what)
         t.check(8000 < requests[0]["left_ms"] <= 10000, "latchwork-deadline-ms: %s" % requests[0]["left_ms"])
@@ -178,8 +178,8 @@ def kept_alive(t):
 
 @scenario
 def slow_calls(t):
-    """Calls that last longer than the lease must be done once, because the lease is renewed. Calls that
-    last longer than the timeout must be aborted and tried again."""
+    """Calls that last longer than the lease must be executed only once, because the lease is renewed.
+    Calls that last longer than the timeout must be aborted and tried again."""
     service = begin(t)
     topic = t.topics[0]
     t.kafka.produce(topic, [(0, b"longer-than-lease", do("sleep", ms=5000)), (1, b"too-long", do("sleep", ms=30000, times=1))])
@@ -252,8 +252,8 @@ def all_answers_are_503(t):
 
 @scenario
 def workers_killed(t):
-    """Workers are killed while they wait for answers. Other workers must take over their messages, with
-    larger fences, and no message may be lost."""
+    """Workers are killed while they wait for answers. Other workers must take over the messages of the
+    killed workers, with larger fences, and no message may be lost."""
     service = begin(t, environment={"LW_TEST_DELAY_MS": "20"}.items())
     run = t.start(handler=service.handler(in_flight=8))
     run.wait_workers(4)

@@ -78,7 +78,7 @@ def revoke_with_backlog(t):
     run.wait_workers(2)
     t.generate(2400, keys=6)
     wait_until(lambda: t.ends_so_far() > 100, 60, "load")
-    time.sleep(2)  # during this time the remaining messages are parked
+    time.sleep(2)  # during the sleep, the remaining messages are parked
     begun = time.monotonic()
     other = t.start(label="other", workers=1, work_ms="0-1", log={"level": "debug"}, **over)
     wait_until(lambda: "partitions assigned" in other.log(), 60, "the new member's assignment: a rebalance waits for a backlog")
@@ -179,9 +179,9 @@ def foreign_metadata(t):
 
 
 def made_anew(t, topic, old, new, late):
-    """Recreates a topic of which `old` records are done, with `new` records. late: some of the old records
-    still run at that time. The run must end as refused, and so must the next run, because a restart
-    must not hide the fault."""
+    """Recreates a topic with `new` records, after its `old` records were done; if `late` is true, some of
+    the old records still run at that time. The run must end as refused, and so must the next run,
+    because a restart must not hide the fault."""
     t.topics = [topic]
     t.kafka.create(topic, 1)
     before = t.ends_so_far()
@@ -213,15 +213,15 @@ def made_anew(t, topic, old, new, late):
 @scenario
 def topic_made_anew(t):
     """Fault 22: a topic is deleted and recreated under a running worker, with more records than before, as
-    many, or fewer. The worker must never skip records without reporting it."""
+    many, or fewer. The worker must never skip records without a report."""
     t.start_redis()
     for old, new, late in ((100, 150, False), (30, 400, False), (60, 60, False), (200, 80, False), (150, 400, True)):
         made_anew(t, "%s-%d-%d%s" % (t.id, old, new, "-late" if late else ""), old, new, late)
 
 
 def any_members(t):
-    """Returns True if the group has members. While it has any, Kafka refuses offsets that a program
-    outside the group sets."""
+    """Returns True if the group has members. While the group has members, Kafka refuses offsets that a
+    program outside the group sets."""
     topic, partition = t.topics[0], 0
     offset = t.kafka.committed(t.id, t.topics)[topic, partition][0]
     try:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests with a Kafka that has SASL PLAIN and ACLs. If a right is missing, `check --connect` and a running
-worker must name the right, its resource and its user. With all rights both must work, and check must
-write nothing. Arguments: build folder."""
+"""Tests a Kafka with SASL PLAIN and ACLs. If a right is missing, `check --connect` and a running worker
+must name the right, its resource and its user. With all rights both must work, and `check` must write
+nothing to Kafka. Arguments: build folder."""
 import json
 import os
 import random
@@ -23,7 +23,8 @@ RIGHTS = {
     "topic": (("read", "topic", TOPIC), 'kafka.topics: .*' + TOPIC + '.*user "%s" (may not (READ|DESCRIBE)|to DESCRIBE)'),
     "dead": (("write", "topic", DEAD), 'dead.to: .*' + DEAD + '.*user "%s" (may not (WRITE|DESCRIBE)|to DESCRIBE)'),
 }
-# For some rights, the log of a running worker has another text than `check` prints: {right: text in the log}.
+# If the log of a running worker has another text for a missing right than `check` prints, this table has it:
+# {right: text in the log}.
 LOGGED = {"topic": 'user "%s" may not READ topic ' + TOPIC, "dead": 'user "%s" may not WRITE topic ' + DEAD}
 
 
@@ -73,7 +74,7 @@ def configure(directory, brokers, redis, user):
 
 
 def logged(directory, brokers, redis, user, said):
-    """Checks that a worker that logs in as this user writes the text to its log."""
+    """Checks that a worker writes the text `said` to its log if it logs in as `user`."""
     path = configure(directory, brokers, redis, user)
     with open(path + ".log", "wb") as log:
         run = subprocess.Popen([BUILD + "/latchwork", "run", "-c", path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)

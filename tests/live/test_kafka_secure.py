@@ -54,8 +54,8 @@ def no_secrets(t, run):
 
 
 def works(t, user, properties, messages=300, seconds=1):
-    """`check` must find no error, and a fleet must handle every message; one without a key must go to the
-    dead-letter topic."""
+    """`check` must find no error, and a fleet must handle every message. A message without a key must go
+    to the dead-letter topic."""
     t.kafka.allow_all(user, t.id, t.topics, t.id + ".dead")
     wait_until(lambda: check(t, properties) == [], 60, "a check without errors: %s" % check(t, properties))
     run = t.start(log={"level": "debug"}, **settings(t, dict(properties, debug="conf,security,broker")))
@@ -70,7 +70,8 @@ def works(t, user, properties, messages=300, seconds=1):
 
 
 def named(t, properties, said, label, errors=None):
-    """Checks that `check` and the log of a running worker name this cause."""
+    """Checks that `check` and the log of a running worker contain the text `said`, which names the cause
+    of an error."""
     found = check(t, properties) if errors is None else errors
     t.check(any(re.search(said, e) for e in found), "check does not name it (%s): %s" % (said, found))
     run = t.start(label=label, **settings(t, properties))
@@ -130,7 +131,7 @@ def oauthbearer(t):
 
 def have_certificate(k, name, **by):
     """Signs a certificate unless an earlier scenario has signed it. The scenarios share a broker, and any
-    of them may be the first."""
+    scenario may be the first."""
     if not os.path.exists(k.certificates.path(name + ".pem")):
         k.certificates.sign(name, "DNS:client", **by)
 

@@ -13,8 +13,8 @@ SUMMARY = re.compile(r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked
 
 @scenario
 def no_faults_drain(t):
-    """O1, O2, O5: each message must run once, in order, and never beside another of its key. --drain must
-    end with status 0, and its counts must be right."""
+    """O1, O2, O5: each message must run once, in order, and never beside another message of its key.
+    --drain must end with status 0, and the counts of its summary must be right."""
     t.start_redis()
     t.make_topics()
     t.generate(12000 * SOAK, keys=300)
@@ -57,8 +57,8 @@ def no_faults_idle(t):
 
 @scenario
 def first_run(t):
-    """If the name was never used before, the first run must not need a quarantine, however long the TTL.
-    After Redis was wiped, the group's commits show that the name was used."""
+    """If the name of the application was never used before, the first run must not need a quarantine,
+    however long the TTL. After Redis was wiped, the group's commits must show that the name was used."""
     t.start_redis()
     t.make_topics()
     t.generate(400, keys=50)

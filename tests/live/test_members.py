@@ -28,7 +28,7 @@ def begin(t, *options, label=None, workers=4, properties=(), **over):
 
 
 def load(t, rate=400, seconds=600):
-    """Produces many keys, so that hardly any of them waits for the lease of a dead worker."""
+    """Produces messages of many keys, so that hardly any message waits for the lease of a dead worker."""
     t.generate(rate * seconds, keys=rate * seconds, rate=rate, zipf=0, partitioner="roundrobin", wait=False)
 
 
@@ -180,7 +180,7 @@ def reloaded(t):
 
 @scenario
 def own_ids(t):
-    """With group.instance.id in kafka.properties, each worker of each fleet must get an id made from that
+    """With group.instance.id in kafka.properties, each worker of each fleet must get an id made from this
     setting, and a rolling restart of both fleets must move no partition."""
     t.start_redis()
     t.make_topics()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests commit metadata: a broker that accepts only little of it, and two fleets that notice each other
-through it. Arguments: build folder [scenario…]."""
+"""Tests commit metadata. A broker accepts only little metadata, and two fleets notice each other through
+it. Arguments: build folder [scenario…]."""
 import os
 import re
 import signal
@@ -82,8 +82,8 @@ def two_fleets(t):
 
 @scenario
 def wiped_is_no_rival(t):
-    """A fleet whose Redis was wiped, and one that moved to another Redis, see commits of fleets that no
-    longer exist. Both must continue."""
+    """A fleet whose Redis was wiped, and a fleet that moved to another Redis, see commits of fleets that
+    no longer exist. Both must continue."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(workers=2)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests settings that change what happens to a message: several shards, business ids, queue.on_busy drop,
-retry.order skip. Each is tested with workers that are killed, too. Arguments: build folder [scenario…]."""
+retry.order skip. Each setting is also tested while workers are killed. Arguments: build folder
+[scenario…]."""
 import json
 import random
 import re
@@ -136,7 +137,7 @@ def shards_all_wiped(t):
 
 
 def duplicates(ids, keys, first):
-    """Returns two records for each id, with the same key, in two partitions."""
+    """Returns two records for each business id, with the same key, in two partitions."""
     out = []
     for n in range(first, first + ids):
         key, body = b"k-%d" % (n % keys), json.dumps({"order": "o-%d" % n}).encode()
@@ -265,8 +266,8 @@ def dedup_window_ends(t):
 
 def judge_dropped(t, runs):
     """Checks three things: no message that ran was dropped afterwards; per key and partition, no older
-    message ran after a newer one; at least one message of each key ran. Returns how many messages were
-    dropped."""
+    message ran after a newer message; at least one message of each key ran. Returns how many messages
+    were dropped."""
     done = finished(runs)
     t.expect(["it ran, and was dropped afterwards: %r" % r for r in runs if r.identity not in done])
     t.expect(["an older one ran after it: %r after %r" % (b, a) for line in oracles.by_order(runs).values()
@@ -418,8 +419,8 @@ def skip(t):
 
 @scenario
 def skip_workers_killed(t):
-    """retry.order skip with workers that die, and with dead letters in a topic: none may be missing, and a
-    death must count no attempt."""
+    """retry.order skip with workers that die, and with dead letters in a topic: no dead letter may be
+    missing, and a death must count no attempt."""
     t.start_redis()
     t.make_topics(1)
     grave = t.id + "-dead"

@@ -28,7 +28,7 @@ def replays(t):
 
 
 def originals(t, *keys):
-    """Returns the identities of the records that have one of these keys."""
+    """Returns the identities of the records whose key is one of `keys`."""
     return ["%s/%d/%d" % (t.topics[0], r["partition"], r["offset"]) for r in t.kafka.dump(t.topics[0]) if not keys or r["key"] in keys]
 
 
@@ -41,7 +41,7 @@ def ended(t):
 
 
 def judge_replays(t, wanted):
-    """Checks that each of these replays ran once, and that no other replay did."""
+    """Checks that each of the given replays ran once, and that no other replay ran."""
     ran = Counter(r.identity for r in replays(t) if r.outcome == "done")
     t.same(sorted(ran.elements()), sorted(wanted), "replays that are done")
 
@@ -90,7 +90,7 @@ def two_jobs_at_once(t):
     t.same(tool(t, *args)[-1]["dry_run"], True, "a dry run beside it")
     t.same(first.poll(), None, "end of the first, which was to be under way")
     t.same(first.wait(60), 0, "status of the first")
-    tool(t, "queue", "pause", "k3")  # from here on, new replays of key k3 wait
+    tool(t, "queue", "pause", "k3")  # from here on, new replays of key k3 must wait
     time.sleep(0.5)
     one = tool(t, "queue", "replay", t.topics[0] + "/3/0", "--again", "--execute")
     t.same(sum(r.get("replays", 0) for r in tool(t, "ledger")), 1, "replays in the ledger")
@@ -167,7 +167,7 @@ def import_killed(t):
     tool(t, "queue", "pause", "k1", "k2")
     wait_until(lambda: len(tool(t, "queue", "export", "--key", "k1")) > 80, 60, "a long lane")
     backup = os.path.join(t.dir, "backup.jsonl")
-    time.sleep(0.5)  # during this time the messages that were granted before the pause are done
+    time.sleep(0.5)  # during the sleep, the messages that were granted before the pause are done
     n = tool(t, "queue", "drop", "--key", "k1", "--key", "k2", "--execute", "--backup", backup)[-1]["results"]["dropped"]
     tool(t, "queue", "resume", "k1", "k2")
     kept = ["%(topic)s/%(partition)d/%(offset)d" % json.loads(line) for line in open(backup)]

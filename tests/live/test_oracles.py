@@ -63,11 +63,11 @@ good = parse(GOOD)
 CASES = [
     ("overlaps", oracles.overlaps(good), [
         oracles.overlaps(changed(("start 210 12 t/0/1", "start 190 12 t/0/1"))),
-        # Two runs of a key overlap although they are from two partitions.
+        # The runs overlap, and are of one key although they are from two partitions.
         oracles.overlaps(changed(("start 310 11 t/1/0", "start 295 11 t/1/0"))),
         # A killed handler still gives signs of life after another run began.
         oracles.overlaps(changed(("beat 650", "beat 710"))),
-        # The time of one run contains those of two other runs.
+        # The time of one run contains the times of two other runs.
         oracles.overlaps(changed(("end 200 11", "end 320 11")))]),
     ("overlaps, a stopped worker", oracles.overlaps(changed(("beat 650", "beat 750")), [(11, 640)]), [
         oracles.overlaps(changed(("beat 650", "beat 750")), [(12, 640)]),

@@ -81,12 +81,13 @@ def handlers_that_misbehave(t):
     t.same(sorted(run.workers()), before, "workers: exec handlers harm none")
     run.stop()
     runs, again = t.judge()
-    counted_twice = DEATHS if not again else where  # if anything ran again, any message may have an attempt number twice
+    # If anything ran again, any message may have run twice with the same attempt number.
+    counted_twice = DEATHS if not again else where
     for key, _ in poison:
         wanted = [1] if key == b"dead" else [1, 2, 3]
         attempts = [r.attempt for r in runs if r.identity == where[key]]
-        # As long as no process of the command has answered, the death of one counts no attempt, because the
-        # command itself may be at fault. Then a message has an attempt number twice.
+        # As long as no process of the command has answered, the death of a process counts no attempt, because
+        # the command itself may be at fault. Then a message runs twice with the same attempt number.
         t.same(attempts, sorted(attempts), "order of attempts of " + key.decode())
         t.same(sorted(set(attempts)) if key in counted_twice else attempts, wanted, "attempts of " + key.decode())
     for key, last in ((b"exit-once", 2), (b"retry-twice", 3), (b"loud", 1), (b"hang-once", 2)):
@@ -105,7 +106,7 @@ def handlers_that_misbehave(t):
 @scenario
 def grandchildren(t):
     """Fault 29: when a handler ends, the processes that it left in its process group must be ended, too,
-    and none of them may write after the lease of its message."""
+    and none of these may write after the lease of its message."""
     t.start_redis()
     t.make_topics()
     poison_and_others(t, [(b"child-%d" % i, do("child-hang", times=1)) for i in range(6)], n=100)
@@ -147,8 +148,9 @@ def plugin_crashes(t):
 
 @scenario
 def plugin_hangs(t):
-    """Fault 28: a handler of a plugin hangs. It must be cancelled, and if it never returns, its worker
-    must be replaced. The message must be dead after its attempts. All other messages must be done."""
+    """Fault 28: a handler of a plugin hangs. The handler must be cancelled, and if it never returns, its
+    worker must be replaced. The message must be dead after its attempts. All other messages must be
+    done."""
     t.start_redis()
     t.make_topics()
     where = poison_and_others(t, [(b"stuck", b"stuck"), (b"hang", b"once:hang")])
@@ -258,8 +260,8 @@ def skipped(t):
 
 @scenario
 def own_lanes(t):
-    """key.missing own: all records without a key must run. Each is a lane of its own, named by the
-    record's identity, so they run side by side, also beside a record that has a key."""
+    """key.missing own: all records without a key must run. Each record is a lane of its own, named by its
+    identity, so these records run side by side, also beside a record that has a key."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]

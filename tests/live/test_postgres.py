@@ -32,7 +32,7 @@ def handler(url, on_conflict="update", key="id", **more):
 
 
 def check_connect(t, section):
-    """Returns what `check --connect` says of the handler."""
+    """Returns what `check --connect` prints about the handler."""
     path = os.path.join(t.dir, "check.json")
     with open(path, "w") as f:
         json.dump(config(t.id, t.kafka.brokers, t.redis.url, t.topics, handler=section), f)
@@ -130,8 +130,8 @@ def same_rows_from_two_groups(t):
 
 @scenario
 def server_restarted(t):
-    """The server crashes twice, and comes back at once or after 4 s. Messages must wait, and no attempt
-    may be counted."""
+    """The server crashes twice; it comes back at once the first time, and after 4 s the second time.
+    Messages must wait, and no attempt may be counted."""
     with Postgres() as pg:
         make_table(pg)
         t.start_redis()

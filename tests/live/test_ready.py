@@ -137,16 +137,16 @@ def spare_member(t):
 
 @scenario
 def wrong_topic(t):
-    """A topic does not exist, alone and beside one that does: /readyz must answer 503 with its name. When
-    the topic has been created, /readyz must answer 200."""
+    """A topic does not exist, alone and beside a topic that does: /readyz must answer 503 with the name of
+    the missing topic. When the topic has been created, /readyz must answer 200."""
     t.start_redis()
     t.make_topics(1)
     existing = list(t.topics)
     for n, beside in enumerate(([], existing)):
         missing = "%s-missing-%d" % (t.id, n)
         t.topics = beside + [missing]
-        # While other topics are read, librdkafka looks for a missing topic only at this interval, which is
-        # five minutes by default.
+        # While other topics are read, librdkafka looks for a missing topic only once per such interval, which
+        # is five minutes by default.
         run, health = start(t, dict(SHORT, **{"topic.metadata.refresh.interval.ms": "3000"}))
         health.wait_unready("no_topic", "is not ready: kafka: topic %s does not exist" % missing)
         t.kafka.create(missing, 1)  # one of two workers gets no partition of the topic

@@ -134,8 +134,8 @@ def redis_killed_empty(t):
 
 @scenario
 def redis_killed_everysec(t):
-    """Fault 6: Redis with appendfsync everysec is killed (kill -9). It comes back with most of its data,
-    but the workers must not trust that data."""
+    """Fault 6: Redis with appendfsync everysec is killed (kill -9). Redis comes back with most of its
+    data, but the workers must not trust the data."""
     t.start_redis("--appendonly", "yes", "--appendfsync", "everysec")
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -201,9 +201,9 @@ def maxmemory(t):
 
 @scenario
 def refused_starts_no_more(t):
-    """A refused worker has jobs in its queue for its four handlers. It must start none of them, however
-    long it takes to leave Kafka: here the broker is stopped. Runs are long, so that hardly any can
-    start between the end of the worker's loop and the reading of the journal."""
+    """A refused worker has jobs in its queue for its four handlers. The worker must start none of these
+    jobs, however long it takes to leave Kafka: here the broker is stopped. Runs are long, so that
+    hardly any can start between the end of the worker's loop and the reading of the journal."""
     t.start_redis("--maxmemory-policy", "noeviction")
     t.make_topics(1)
     t.kafka.produce(t.topics[0], [(i % 4, b"k%d" % i, b"{}") for i in range(400)])
@@ -224,7 +224,7 @@ def refused_starts_no_more(t):
 
 @scenario
 def policy_evicts(t):
-    """If an evicting maxmemory-policy is set during a run, this run and the next one must end with status
+    """If an evicting maxmemory-policy is set during a run, the run and the next run must end with status
     78. After the policy is set back, a new run must do all remaining messages."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1000, keys=20, work_ms="5-20")

@@ -37,8 +37,8 @@ def replays(t):
 
 
 def judge(t, wanted):
-    """Checks that each of these replays was done once, in order, and that no two runs of a key overlapped.
-    wanted: the identities of the replays."""
+    """Checks that each of the replays in `wanted` was done once, in order, and that no two runs of a key
+    overlapped."""
     runs = t.runs()
     t.expect(oracles.overlaps(runs))
     t.expect(oracles.fences(runs))
@@ -59,8 +59,8 @@ def committed(t):
 
 @scenario
 def replay_a_key_from_kafka_while_others_run(t):
-    """A range of one key is read from Kafka again. It must run again, once and in order, while new
-    messages of all keys come. The group's offsets may only advance."""
+    """A range of one key is read from Kafka again. Its messages must run again, once and in order, while
+    new messages of all keys come. The group's offsets may only advance."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
@@ -96,7 +96,7 @@ def replay_a_key_from_kafka_while_others_run(t):
 @scenario
 def replay_of_dead_letters(t):
     """Ten messages become dead letters. One is edited, and all are put back at a limited rate. The edited
-    one must be done, and the others become dead letters again."""
+    message must be done, and the others must become dead letters again."""
     begin(t, payload=lambda i: json.dumps({"do": "dead"}).encode() if i % 200 == 7 else b"{}")
     t.start(work_ms="0-1", retry={"max_attempts": 1})
     t.wait_finished()
@@ -213,8 +213,8 @@ def dead_letters_back_from_their_topic(t):
 
 @scenario
 def drop_and_pause_beside_workers(t):
-    """Lanes are paused, and the waiting messages of one are dropped, while workers drain. Every message
-    must be done or dropped, and none both."""
+    """Lanes are paused, and the waiting messages of one lane are dropped, while workers drain. Every
+    message must be done or dropped, but not both."""
     begin(t, 4000)
     t.start(work_ms="1-3")
     wait_until(lambda: t.ends_so_far() > 200, 30, "a start")

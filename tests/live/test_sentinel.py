@@ -76,7 +76,8 @@ def master_switched(t):
     t.redis.wait_ready()
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
-    # Any status is right, because check runs the handler without the environment that `start` gives to it.
+    # Any exit status is right, because check runs the handler without the environment that `start` gives to
+    # the handler.
     checked = tool(t, "check", "--connect", status=None)
     t.check("1 replica, 3 Sentinels, quorum 2" in str(checked), "check says nothing of the Sentinels: %r" % checked)
     check_names_what_a_replica_lacks(t, checked)
@@ -85,8 +86,8 @@ def master_switched(t):
 
 
 def check_names_what_a_replica_lacks(t, checked):
-    """On the replica, the user first has all rights, then lacks one, then may not log in. `check` must
-    report the second and the third."""
+    """On the replica, the user first has all rights, then lacks one right, then may not log in. `check`
+    must report the second state and the third."""
     t.check("this user" not in str(checked) and "the user" not in str(checked), "check misses a right for no reason: %r" % checked)
     replica = next(server for port, server in t.redis.data.items() if port != t.redis.sentinels[0].master_port())
     for rule, said in (("-zadd", "this user may not run ZADD"), ("off", "it refuses the user or password")):
@@ -96,10 +97,10 @@ def check_names_what_a_replica_lacks(t, checked):
 
 
 def check_lines(t, wanted):
-    """Waits until `check --connect` prints all of these lines about the Sentinels. Returns its output."""
+    """Waits until `check --connect` prints all of the given lines about the Sentinels. Returns its output."""
     def said():
         # The command check may fail, because it runs the handler without the environment that `start` gives
-        # to it.
+        # to the handler.
         text = str(tool(t, "check", "--connect", status=None))
         return all(line in text for line in wanted) and text
     return wait_until(said, 60, "word of `check` about the Sentinels: %s" % wanted, 0.5)

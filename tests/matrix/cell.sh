@@ -6,8 +6,8 @@
 # example: tests/matrix/cell.sh here valkey-8.1 own 3.9.1 live no_faults_drain
 #
 # DISTRIBUTION  bookworm, trixie, noble: in a chroot (tests/matrix/debian.sh, as root) unless this machine
-# runs that distribution;
-#               here: this machine
+# runs that
+#               distribution; here: this machine
 # SERVER        a name of tests/matrix/servers.txt, or own: the installed redis-server
 # LIBRDKAFKA    own: that of the distribution; or a version that tests/matrix/librdkafka.sh can build, which the program then loads
 # KAFKA         a version; none: no part needs Kafka

@@ -8,9 +8,10 @@
 # Packages of Debian come from $LW_DEBIAN_MIRROR, or else from the mirror that this machine's apt uses.
 # Packages of Ubuntu (noble) come from $LW_UBUNTU_MIRROR, or else from debootstrap's own mirror; Ubuntu's keys
 # come from Debian 13. The script needs root, for chroot and mount. It mounts in a namespace of its own, and
-# all processes of the command end with it. $LW_CHROOT_TREE: another name than latchwork below /src, so that
-# two runs can work at the same time. $LW_CHROOT_SHARED: folders that appear inside the chroot at the same
-# paths. exit: that of the command; 2 usage, or no chroot can be made
+# all processes of the command end with it.
+# $LW_CHROOT_TREE: another name than latchwork below /src, which lets two runs work at the same time.
+# $LW_CHROOT_SHARED: folders that appear inside the chroot at the same paths.
+# exit: that of the command; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 2 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }

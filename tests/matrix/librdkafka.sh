@@ -9,11 +9,11 @@
 #                                                        with which the program was built
 # librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all   also compiles the program against the headers of this library
 #
-# The source comes from the npm registry, which has two packages that contain all of it. The archive must have
-# the checksum below. The script needs npm, a C compiler, make and python3. OIDC is compiled in only if
-# libcurl's headers are installed, and SSL only if OpenSSL's are (libssl-dev). The prefix is
-# $LW_LIBRDKAFKA/VERSION (default build/librdkafka/VERSION). exit: that of the command; 2 usage, or the
-# library can't be built
+# The source comes from the npm registry, in which two packages together contain the whole source. The archive
+# must have the checksum below. The script needs npm, a C compiler, make and python3. OIDC is compiled in only
+# if libcurl's headers are installed, and SSL only if OpenSSL's are (libssl-dev). The prefix is
+# $LW_LIBRDKAFKA/VERSION (default build/librdkafka/VERSION).
+# exit: that of the command; 2 usage, or the library can't be built
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 

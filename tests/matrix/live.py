@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The live scenarios that each cell of the matrix runs, on one broker: no faults and a drain, killed
-workers, a wiped Redis, a killed Redis, rebalances, operators' commands. The scenarios check the same
-promises as in their own files. Arguments: build folder [scenario…]."""
+"""Runs the live scenarios of a cell of the matrix on one broker: no faults and a drain, killed workers, a
+wiped Redis, a killed Redis, rebalances, operators' commands. The scenarios check the same promises as
+in their own files. Arguments: build folder [scenario…]."""
 import os
 import sys
 

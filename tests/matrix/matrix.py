@@ -124,7 +124,7 @@ def table(head, rows):
 
 
 def version(results, field, wanted):
-    """Returns the version that cells whose names contain `wanted` reported for `field`."""
+    """Returns the version of `field` that was reported by cells whose names contain `wanted`."""
     seen = sorted({r["versions"][field].replace("_", " ") for name, r in results.items() if r and field in r["versions"] and wanted in name.split("/")})
     return seen[0] if seen else wanted
 
@@ -160,7 +160,7 @@ def page(known):
 
 
 def cpu():
-    """Returns the table of CPU per message that tests/matrix/cpu.py measured."""
+    """Returns the table of CPU time per message that tests/matrix/cpu.py measured."""
     try:
         with open(os.path.join(STORE, "cpu.json")) as f:
             measured = json.load(f)

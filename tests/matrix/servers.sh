@@ -9,8 +9,8 @@
 # libraries are in its folder, so the program runs on every Linux of this processor, also in a chroot. Nothing
 # is installed, and root is not needed. A folder that is complete is used again. Debian's packages come from
 # the mirror that apt uses here, or from $LW_DEBIAN_MIRROR. Redis 7.2 is in no release of Debian, so it is
-# built from the source in $LW_REDIS_SOURCE, a clone of Redis's git repository with its tags. exit: 0 its path
-# was printed, 1 the server cannot be made here (the reason is on stderr), 2 usage
+# built from the source in $LW_REDIS_SOURCE, a clone of Redis's git repository with its tags.
+# exit: 0 its path was printed, 1 the server cannot be made here (the reason is on stderr), 2 usage
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 table=tests/matrix/servers.txt
@@ -52,7 +52,7 @@ fetch_debian() { # SUITE PACKAGE: fetches a server and its libraries from Debian
         echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $url $name main"
     done >"$apt/sources.list"
     suite_apt "$suite" apt-get update >&2 || die "apt can't read $suite"
-    # Fetch the server, the package that has its program, and every library that both need.
+    # This fetches the server, the package that has its program, and every library that both need.
     local wanted
     wanted=$(suite_apt "$suite" apt-get -s --no-install-recommends install "$package" |
         awk -v p="$package" -v t="${package%-server}-tools" '$1 == "Inst" && ($2 == p || $2 == t || $2 ~ /^lib/) {gsub(/[()]/, "", $3); print $2 "=" $3}')
@@ -81,7 +81,7 @@ exec "$here/loader" --argv0 redis-server --library-path "$here/lib" "$here/progr
 EOF
 }
 
-build_source() { # TAG: builds the server from this tag of the source
+build_source() { # TAG: builds the server from the source at this tag of git
     local tag=$1
     [ -n "${LW_REDIS_SOURCE:-}" ] || die "$name is in no release of Debian; set LW_REDIS_SOURCE to a clone of Redis's git repository"
     mkdir -p "$work/source" "$work/bin"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Measures what an operator's reading commands cost a running application. In one run, windows of time
-alternate: in every second window such a command runs again and again. The application's throughput in
-both kinds of windows is compared.
+alternate: in every second window such a command runs again and again. Compares the application's
+throughput in both kinds of windows.
 usage: tests/scale/looking.py BUILD [MESSAGES]      (default: 2,500,000; needs build/bench/bench.so: make build/bench/bench.so)
 
 The handler does nothing; there are two workers and 10,000 keys. The commands have much to read: 20,000

@@ -5,13 +5,13 @@ much memory they need.
 
 usage: tests/scale/scale.py BUILD [LANES] [--watch]        (1,000,000 lanes by default: 1 GB of memory and some minutes; `make scale`)
 
-Each lane has one waiting message, except one lane, which has LANES / 10 of them. There are LANES / 10
-dead letters. For each command the script prints: the time that the command took, its largest memory,
-the number of its calls to Redis, the CPU time of Redis, and how long the longest call took there (on a
-busy machine that includes waiting for a core, so measure on an idle one). --watch: instead, the script
-checks each command that Redis runs (MONITOR) against bounds: commands per call, elements per command,
-and no command that grows with the data. For this check 3,000 lanes are enough; tests/cli/test_scale.py
-runs it."""
+Each lane has one waiting message, except one lane, which has LANES / 10 waiting messages. There are
+LANES / 10 dead letters. For each command the script prints: the time that the command took, its largest
+memory, the number of its calls to Redis, the CPU time of Redis, and how long the longest call took
+there (on a busy machine this time includes waiting for a core, so measure on an idle machine).
+--watch: instead, the script checks each command that Redis runs (MONITOR) against bounds: commands per
+call, elements per command, and no command that grows with the data. For this check 3,000 lanes are
+enough; tests/cli/test_scale.py runs it."""
 import json
 import os
 import re
@@ -97,8 +97,8 @@ def run(build, config, directory, command, lanes):
 
 
 def cpu(redis):
-    """Returns the seconds of CPU time that Redis has used. The duration of a call would also contain the
-    time of other programs."""
+    """Returns the seconds of CPU time that Redis has used. CPU time is measured, because the duration of a
+    call would also contain the time of other programs."""
     info = redis.info("cpu")
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
@@ -116,7 +116,7 @@ def measure(build, redis, config, directory, lanes):
         calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "evalsha", "eval_ro", "evalsha_ro", "zscan", "sscan", "scan", "xrange", "xrevrange"))
         print("%-62s %8.1f %9.1f %9d %12.2f %10.0f %10d%s" % (" ".join(command), seconds, kib / 1024, calls, used, 1e6 * used / max(calls, 1), max([e[2] for e in slow] or [0]),
                                                        "" if status == 0 else "  status %d" % status))
-        # The bound of the command's memory is 32 MiB, and 100 bytes per lane, which is enough for the lane's
+        # The bound of the command's memory is 32 MiB plus 100 bytes per lane, which is enough for the lane's
         # name.
         bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024
         sys.stdout.flush()

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tries mutants of the protocol, each a small wrong change of the real code or of a real script. The
-simulation, or the test that TEST
-names, must catch all of them but those in QUIET. usage: mutants.py BUILD_DIR [--all] [NAME...]   (from
-the top of the source tree; LW_JOBS
-processes side by side, 2 by default) --all: runs those in QUIET as well, to notice when one is caught
-after all
+simulation, or the test that TEST names, must catch all of them but those in QUIET.
+
+usage: mutants.py BUILD_DIR [--all] [NAME...]   (from the top of the source tree; LW_JOBS processes side by side, 2 by default)
+--all: also runs those in QUIET, to notice when one is caught after all
 
 The mutants are those of tests/model/mutants.py, and the rules that break a promise in
 tests/model/lanes_full.py when switched off. If the situation in which a mutant does harm is too rare
@@ -52,7 +51,7 @@ M = {
     'no renewal': [('consumer/worker/lease.c', "    return n;\n}\n\nsize_t lw_leases_renewed", "    return 0;\n}\n\nsize_t lw_leases_renewed")],
     'floors not told again to another life': [('consumer/worker/epoch.c', "    floor_unknown(w, sh);\n", ""), ('consumer/worker/repair.c', "floors += w->assigned[i]->committed >= 0;", "floors += 0;")],
     'repair cut short': [('consumer/worker/connection.c', "shard_to(sh, sh->repair.over ? READY : REPAIRING);", "shard_to(sh, READY);")],
-    # Mutants of running ahead.
+    # The next mutants change how a worker runs ahead.
     'settle without the lease records all': [('queue/lua/settle.lua', "and (is_held or k == 1) then", "then")],
     'a lost hold is settled again': [('consumer/worker/hold.c', "    settle_unlist(&w->shards[h->lease.shard], h);\n    h->stale = true;", "    h->stale = true;")],
     'all of a lost hold counts as done': [('consumer/worker/settle.c', "        hold_drop_runs(w, h, 1);\n    }\n    hold_cut(w, h);", "        hold_drop_runs(w, h, 1);\n    }\n    for (struct run *r = h->first; r && r->state == FINISHED; r = r->next) part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);\n    hold_cut(w, h);")],
@@ -81,15 +80,15 @@ M = {
     'the short way though something still runs': [('queue/lua/settle.lua', "item[o + 2] == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP) and item[o + 4] == 0", "item[o + 2] == LW_DONE and item[o + 4] == 0")],
     'the short way for several messages': [('queue/lua/settle.lua', "if item[o + 1] == 1 and item[o + 2] == LW_DONE", "if item[o + 2] == LW_DONE")],
     'gate sent again parks what waits': [('queue/lua/gate.lua', "elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then", "elseif state == LW_STATE_WAITING and still_waits(i, key) then")],
-    # Mutants of scripts that fail in the middle.
+    # The next mutants change what happens if a script fails in the middle.
     'lists lose what is not recorded yet': [('queue/lua/settle.lua', "save_states()\nfor _, m in ipairs(forgotten)", "for _, m in ipairs(forgotten)")],
     'a try counts before the lock says so': [('queue/lua/settle.lua', "save_states() -- messages that were put back are waiting now\n", "save_states()\nfor _, m in ipairs(tried_again) do set_tries(unpack(m)) end\ntried_again = {}\n")],
     'a list before its lane is listed': [('queue/lua/gate.lua', "    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n", ""), ('queue/lua/gate.lua', "    if listed and not ok then", "    if listed and ok then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n    if listed and not ok then")],
     'said to wait before it stands in its list': [('queue/lua/settle.lua', "        if not (head_tp == tp", "        put_state(s, index, LW_STATE_WAITING)\n        save_states()\n        if not (head_tp == tp")],
-    # Mutants of an operator's trials.
+    # The next mutants change an operator's trials.
     'the lease of a trial is not renewed': [('lock/lua/lib/string_keep.lua', "if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end", "")],
     'a command does not compare the clock': [('tests/sim/world/operator.c', 'lw_arg_text(cmd, "h")', 'lw_arg_text(cmd, "")')],
-    # Mutants of rebalances that wait for handlers.
+    # The next mutants change rebalances, which wait for handlers.
     'a revoke waits for heads too': [('consumer/worker/partition.c', "l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;", "l->hold ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;")],
     'a leaving partition is granted more': [('consumer/worker/partition.c', "    p->leaving = true;\n    p->pass++;", "    p->leaving = true;")],
     'granted, given to no handler yet, and started though it leaves': [('consumer/worker/partition.c', "    run_leave(w, p);\n", "")],
@@ -118,7 +117,7 @@ M = {
     'partitions of replays are never forgotten': [('consumer/worker/msg.c', "if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);", "--m->part->n_msgs;")],
     'the watch looks at the first segments only': [('consumer/worker/watch.c', "lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {", "at < mark + LOOK_BATCH * LW_SEGMENT && lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {")],
     'records above the watermark without a bound': [('consumer/worker/partition.c', "if (held < most) return false;", "if (most) return false;")],
-    # Mutants of bounds in bytes.
+    # The next mutants ignore bounds in bytes.
     'a call reads lists without end': [('queue/lua/parts/heads.lua', "call_left, largest = call_left - read, most_bytes", "largest = most_bytes")],
     'a lane is granted bytes without end': [('queue/lua/parts/heads.lua', "local fits = granted <= lane_bytes", "local fits = true")],
     'pages of large messages': [('queue/lua/parts/heads.lua', "local n = LW_READ_AT_ONCE", "local n = 64"), ('queue/lua/parts/heads.lua', "if largest * n > room then", "if false then")],
@@ -127,7 +126,7 @@ M = {
     'headers take no memory': [('consumer/worker/msg.c', "(m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n)", "0")],
     'records are taken without end': [('consumer/worker/arrive.c', " || w->memory.held >= w->bytes.held) return 0;", ") return 0;"), ('consumer/worker/arrive.c', "size_t fit = (w->bytes.held - w->memory.held) / w->memory.big + 1;", "size_t fit = HELD_MAX;")],
     'what runs takes no memory': [('consumer/worker/lane.c', "    if (l->n_asked) l->n_asked--;\n    w->held--;\n", "    if (l->n_asked) l->n_asked--;\n    w->held--;\n    w->memory.held -= m->bytes;\n    m->bytes = 0;\n")],
-    # Mutants of what is written back during a quarantine.
+    # The next mutants change what is written back during a quarantine.
     'commit metadata written back newest first': [('consumer/worker/repair.c', "sh->repair.item[sh->repair.n++] = sh->repair.meta[i];", "sh->repair.item[sh->repair.n++] = sh->repair.meta[sh->repair.n_meta - 1 - i];"), ('consumer/worker/repair.c', "        meta_drop(sh, metas);", "        sh->repair.n_meta -= metas;")],
     'a repair from commit metadata is lost with its connection': [('consumer/worker/repair.c', "    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;", "    meta_drop(sh, (size_t)sh->repair.n);\n    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;"), ('consumer/worker/repair.c', "        meta_drop(sh, metas);", "        (void)metas;")],
     'metadata believed though some of it ran again': [('consumer/worker/partition.c', "p->watch.n_fresh < w->n_shards || p->claims ||", "p->watch.n_fresh < w->n_shards ||"), ('consumer/worker/commit.c', "mark == p->committed && !p->claims", "mark == p->committed")],
@@ -141,7 +140,7 @@ M = {
     'parked and lost unseen': [('consumer/worker/watch.c', "        x->lost = true;", "        x->lost = false;")],
     'a wiped Redis is not told of longer leases': [('consumer/worker/epoch.c', "    return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;", "    return 0 * left;")],
     'a quarantine under way is cut by who knows less': [('queue/lua/enter.lua', "local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)", "local length = used + grace")],
-    # Mutants of the first run of a name.
+    # The next mutants change the first run of a name.
     'a first run without the look': [('consumer/worker/first.c', "!known ? LOOK_NOT : commits ? LOOK_USED : LOOK_EMPTY", "known || commits ? LOOK_EMPTY : LOOK_NOT")],
     'a look from before the epoch counts': [('consumer/worker/first.c', "sh->first = (struct first){.waits = waits};", "sh->first.waits = waits;")],
     'granted before the first commit': [('queue/lua/parts/epoch.lua', " or epoch[4] and not is_command then", " then"), ('consumer/worker/epoch.c', "return sh->epoch.quiet_until_ms != 0 || sh->first.waits;", "return sh->epoch.quiet_until_ms != 0;"), ('consumer/worker/first.c', "if (!shard_quiet(w, sh, now) || now", "if ((!shard_quiet(w, sh, now) && !sh->first.waits) || now")],
@@ -151,11 +150,11 @@ M = {
     'what is not gated yet is passed over': [('consumer/worker/vanished.c', "    x->to = offset;\n    return false;", "    (void)offset;\n    return true;")],
     'an attached replica ends the epoch': [('queue/life.c', "return !strcmp(a->id, b->id) || (a->history[0] && !strcmp(a->history, b->history));", "return !strcmp(a->id, b->id);")],
     'a server that was a replica goes unseen': [('queue/life.c', '"%s/%s", run_id, bytes);', '"%s/%s", run_id, bytes + strlen(bytes));')],
-    # Mutants of how a worker treats error replies.
+    # The next mutants change how a worker treats error replies.
     'an error reply to settle is taken for an answer': [('consumer/worker/pipe.c', "if (c->kind == CALL_ALIVE) return;", "if (c->kind == CALL_ALIVE || c->kind == CALL_SETTLE) return;")],
     'messages of a gate that is refused at maxmemory are lost': [('consumer/worker/gate.c', "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n    gate_back(w, sh);\n", "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n")],
     'a claim that was refused is forgotten': [('consumer/worker/pipe.c', "    sh->pipe.answered--; ", "    if (c->kind != CALL_CLAIM) sh->pipe.answered--;")],
-    # Mutants of a slot that moves between nodes of a cluster.
+    # The next mutants change what happens to a slot that moves between nodes of a cluster.
     'any life keeps the epoch of a moved slot': [('queue/lua/enter.lua', "not same and from ~= '' and (known_life == from or (from_history ~= '' and known_history == from_history))", "not same")],
     'a target that restarted is vouched for': [('consumer/worker/move.c', "bool kept = m->started_ms <= m->whole_ms;", "bool kept = true;")],
     'a promoted replica is vouched for': [('consumer/worker/move.c', "&& m->left && was_master(m);", ";"), ('consumer/worker/move.c', "bool kept = m->started_ms <= m->whole_ms;", "bool kept = true;")],
@@ -164,8 +163,8 @@ M = {
     'nobody vouches for a slot that moved': [('consumer/worker/move.c', "return knows && kept && direct ?", "return false && knows && kept && direct ?")],
     'keys that have moved are taken for absent': [('queue/lua/parts/epoch.lua', "if type(r) == 'table' and r.err and not find(r.err, 'WRONGTYPE', 1, true) then", "if false then")],
 }
-# For each mutant, the mode of faults that catches it soonest. Mutants that are not named here run in all
-# modes; those with OPERATE run in all modes that have an operator.
+# For each mutant, this table has the mode of faults that catches it soonest. Mutants that are not named here
+# run in all modes; those with OPERATE run in all modes that have an operator.
 OPERATE = '(all with an operator)'
 MODE = {
     'any life keeps the epoch of a moved slot': 'slotslost',
@@ -251,8 +250,8 @@ MODE = {
     'messages of a gate that is refused at maxmemory are lost': 'full',
     'a claim that was refused is forgotten': 'errors',
 }
-# For each of these mutants, the test that catches it with a situation built by hand, because random runs meet
-# that situation too seldom, or because the mutant breaks no promise and only costs more.
+# For each of these mutants, the table has the test that catches it with a situation built by hand, because
+# random runs meet that situation too seldom, or because the mutant breaks no promise and only costs more.
 TEST = {
     'keys that have moved are taken for absent': 'tests/lua/test_migrating',
     'the first epoch tells for all what is new': 'tests/lua/test_gate_lane',
@@ -281,12 +280,12 @@ TEST = {
     'the watch looks at the first segments only': 'tests/guard/guard --far',
     'records above the watermark without a bound': 'tests/guard/guard --far',
 }
-# Mutants that only a run with a topic for dead letters can catch. By default a third of the seeds have such a
-# topic, and the first seeds do not. For these mutants every seed has one.
+# Only a run with a topic for dead letters can catch these mutants. By default a third of the seeds have such
+# a topic, and the first seeds do not. For these mutants every seed has one.
 DEAD_TOPIC = {'a letter that its topic will never take is sent for ever'}
 # These mutants need more seeds than usual to be caught: {mutant: number of seeds}.
 MORE = {'named messages known by their place alone': 300, 'drop asks for nothing behind a run': 300}
-# Mutants that break no promise within the usual seeds. They run only with --all.
+# These mutants break no promise within the usual seeds. They run only with --all.
 QUIET = {
     'a settle that failed in the middle is sent again as it was': 'breaks nothing that was seen: locks are the last writes of a settle, so it failed before it gave any away',
     'no memory of handlers that outlive their epoch': 'rare since the modes changed: missed in 60 seeds of its mode; wants a directed situation',

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the deterministic simulation: each seed, in one of the modes of faults, with all oracles
  * on.
+ *
  * usage: sim_lanes [--seeds N] [--first N] [--mode NAME] [--trace] [--until-bad] [--operate]
- * [--dead-topic] [--mutate SCRIPT FROM TO] --operate: runs the modes with an operator
- * (operator.h), who drops, replays, breaks, pauses and tries during the run. To repeat one seed:
- * sim_lanes --first SEED --seeds 1 --trace */
+ * [--dead-topic]
+ *                  [--mutate SCRIPT FROM TO]
+ *
+ * --operate runs the modes with an operator (operator.h), who drops, replays, breaks, pauses and
+ * tries during the run. To repeat one seed: sim_lanes --first SEED --seeds 1 --trace */
 #include "tests/sim/world/world.h"
 
 #include "base/log.h"
@@ -200,7 +203,7 @@ static const struct faults modes[] = {
     {.name = "unlistkill", .unlist = 2, .crash = 2, .pause = 1, .loss = 3, .churn = 3, .burst = 12, .idle = 5},
     {.name = "unlistskip", .skip = true, .unlist = 2, .crash = 1, .loss = 2, .churn = 2, .burst = 6},
 };
-/* The modes in which an operator is at work (--operate). */
+/* These are the modes in which an operator is at work (--operate). */
 static const struct faults operators[] = {
     {.name = "operator", .operate = 1},
     {.name = "operatorahead", .operate = 2, .churn = 3, .burst = 12, .idle = 5, .pool = true, .big = true, .max_run = 50},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Situations built by hand that random runs of the simulation meet seldom: what is written back
  * during a quarantine, another fleet in the group, first runs. Each case has one partition and
- * one worker at a time, with the real logic and scripts on the fake store. Record 1 (key X)
- * keeps its handler busy, so the watermark stands still. Most cases check which effect of key K
+ * one worker at a time, with the real logic and scripts on the fake store. The handler of record
+ * 1 (key X) does not end, so the watermark stands still. Most cases check which effect of key K
  * is the last. usage: sim_meta [CASE…] */
 #include "base/log.h"
 #include "consumer/worker/pipe.h"
@@ -238,7 +238,7 @@ static void rounds(int n) {
 }
 
 static struct lw_config *config_of(void) {
-    static struct lw_config of[2]; /* two workers can live at once with different TTLs */
+    static struct lw_config of[2]; /* two workers can live at the same time with different TTLs */
     struct lw_config *c = &of[s.ttl_ms > 10000];
     c->name = "t";
     c->redis.shards = 1;
@@ -289,7 +289,7 @@ static void arrive(uint32_t gen, int from, int to) {
     for (int i = from; i < to; i++) arrive_one(gen, i, keys[i]);
 }
 
-enum { QUARANTINE = 5200 }; /* number of rounds that last longer than a quarantine */
+enum { QUARANTINE = 5200 }; /* number of rounds that together last longer than a quarantine */
 
 /* A worker has done records 0, 2, 3 and 4, while record 1 is with its handler. */
 static void first_life(void) {
@@ -349,8 +349,8 @@ static bool a_gap_of_the_key(void) {
     return last_of_k(4);
 }
 
-/* The worker learns of a new epoch only after another worker has entered that epoch and its
- * quarantine is over. The messages that the first worker knows to be done run again, before
+/* A worker learns of a new epoch only after another worker has entered that epoch and its
+ * quarantine is over. The messages that the first worker knows to be done must run again, before
  * record 5. */
 static bool a_repair_that_is_late(void) {
     first_life();
@@ -379,9 +379,9 @@ static bool a_repair_that_is_late(void) {
     return last_of_k(5);
 }
 
-/* The second owner enters after the quarantine and runs record 2 again. Then that worker dies,
- * and Redis is wiped again. The third owner must not believe the metadata of the first, so
- * record 4 must run again after record 2. */
+/* The second owner of a partition enters after the quarantine and runs record 2 again. Then that
+ * worker dies, and Redis is wiped again. The third owner must not believe the commit metadata of
+ * the first, so record 4 must run again after record 2. */
 static bool metadata_that_is_outdated(void) {
     first_life();
     end_worker();
@@ -438,7 +438,8 @@ static bool a_repair_whose_place_moves(void) {
     return several && last_of_k(4);
 }
 
-/* Exchanges the worker of this scene with that of the other scene. The store, the time and the effects stay in this scene. */
+/* Exchanges the worker of this scene with the worker of the other scene. The store, the time and
+ * the effects stay in this scene. */
 static void exchange(struct scene *other) {
     struct scene was = s;
     s = *other;
@@ -608,7 +609,7 @@ static bool no_younger_fleet(void) {
 }
 
 /* The younger of two fleets must stop when it has seen three times, far enough apart, that the
- * commits of the other fleet advance. */
+ * commits of the other fleet have advanced. */
 static bool an_older_fleet(void) {
     begin_worker("a-1");
     rounds(QUARANTINE);

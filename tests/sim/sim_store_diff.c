@@ -66,7 +66,8 @@ static void put_array(FILE *out, const redisReply *r, enum diff_mode mode) {
     free(texts);
 }
 
-/* Writes a reply as text for the comparison. An error is written as its first word, and in mode DIFF_SHAPE only types are written. */
+/* Writes a reply as text for the comparison. Of an error only the first word is written, and in
+ * mode DIFF_SHAPE only types are written. */
 static char *canonical(const redisReply *r, enum diff_mode mode) {
     char *text;
     size_t size;
@@ -412,7 +413,7 @@ static bool check_oom(struct pair *p, struct diff_step *steps) {
     return true;
 }
 
-/* --- the program's scripts: both servers compile them, and answer the same if they get no arguments  */
+/* --- the program's scripts: both servers compile them, and answer the same without arguments -- */
 
 static void check_scripts(struct pair *p) {
     for (size_t i = 0; i < LW_SCRIPTS; i++) {

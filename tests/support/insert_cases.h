@@ -50,7 +50,8 @@ static const char *seen(const struct fx *x, const char *where);
 /* Adds the offsets from 0 to words.many - 1 to the identities in latchwork_seen: to those of partitions 0 and 1 of topic t of the
  * application "app", and to those of partition 0 of the application "other". */
 static void add_seen(const struct fx *x);
-/* Adds two replays of message t/0/3 to the recorded identities: replay 1 of now, and replay 2 of long ago. */
+/* Adds two replays of message t/0/3 to the recorded identities: replay 1 with the present time,
+ * and replay 2 with a time long ago. */
 static void add_replays(const struct fx *x);
 /* Fails the test unless the database and Latchwork's tables are consistent. */
 static void expect_sound(const struct fx *x);

@@ -254,8 +254,8 @@ static void assert_same_heads(const struct lt *l, const redisReply *first) {
 }
 
 /* Sends the call again, as after a lost reply. The test then sees the letters of the first
- * answer and the fences of the second. The fences of the second answer are those in the locks
- * now. */
+ * answer and the fences of the second, because the locks now have the fences of the second
+ * answer. */
 static void twice(struct lt *l) {
     static char first[sizeof l->answers], named[sizeof l->named];
     memcpy(first, l->answers, sizeof first);

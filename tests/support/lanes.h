@@ -54,7 +54,7 @@ struct lt {
     int64_t off_ms; /* added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
     bool skip, drop;  /* settings retry.order: skip, queue.on_busy: drop */
-    int64_t new_from; /* with drop: first offset of every partition that is new in this epoch; -1: unknown */
+    int64_t new_from; /* with queue.on_busy drop: first offset of every partition that is new in this epoch; -1: unknown */
     int taken;        /* number of hints to remove from claimed:w */
     int most;         /* maximum number of lanes per call of tend, or of hints per call of hints */
     int reserve;      /* number of fences that a lane may need */
@@ -80,7 +80,7 @@ struct lt {
     struct {
         char token[64];
         uint64_t fence;
-    } values[LT_TOKENS_MAX]; /* by token: the value that gate or claim last wrote into locks */
+    } values[LT_TOKENS_MAX]; /* for each token, the value that gate or claim last wrote into locks */
     int n_values;
 };
 
@@ -92,7 +92,7 @@ struct lt_msg {
     const char *token, *dedup;
     bool bare;   /* true if gate gets no envelope of this message */
     size_t size; /* size of the payload; 0: a short payload */
-    bool behind; /* for gate with drop: the caller already runs a message of the lane */
+    bool behind; /* for gate with queue.on_busy drop: the caller already runs a message of the lane */
     /* Only settle uses the members below. */
     const char *outcome, *mode, *reason; /* mode: next, drop, keep, Keep, more or heads */
     const struct lt_msg *next;           /* the single message that the item names */

@@ -125,7 +125,8 @@ static const char dump_script[] =
     "end\n"
     "return table.concat(out, '\\n')\n";
 
-/* Makes bytes printable, because states are bytes and lanes may be any bytes. */
+/* Writes bytes as printable text. Values of states are bytes, and names of lanes may be any
+ * bytes. */
 static char *printable(const char *p, size_t n) {
     struct lw_buf b = {0};
     for (size_t i = 0; i < n; i++) {

@@ -17,8 +17,8 @@
 
 struct lw_test_redis;
 
-/* Returns the program that every test starts as its server: LW_REDIS_SERVER, by which tests/matrix names other releases, or redis-server.
- */
+/* Returns the program that all tests start as redis-server. LW_REDIS_SERVER can name another
+ * program; tests/matrix uses it for other releases. */
 const char *lw_test_redis_program(void);
 
 /* Starts a server, and returns when the server answers PING. extra_args: at most 60 more

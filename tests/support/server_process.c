@@ -49,7 +49,7 @@ void lw_test_exec(pid_t parent, int sig, const char *program, char *const *argv)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, sig);
-    if (getppid() != parent) _exit(127); /* the parent died before prctl() */
+    if (getppid() != parent) _exit(127); /* the parent died before the call of prctl() */
     execvp(program, argv);
     fprintf(stderr, "%s: cannot be run: %s\n", program, strerror(errno));
     _exit(127);

@@ -100,8 +100,8 @@ struct member {
     int n_owned;
     int64_t records;
     int assigns, revokes, revoked_parts, losts, commits_ok, commits_bad, stale;
-    /* The first is the number of records between seeks in the record callback (0: no seeks), the second the
-     * number of seeks so far. */
+    /* seek_every is the number of records between seeks in the record callback (0: no seeks);
+     * seeks counts the seeks so far. */
     int64_t seek_every, seeks;
     bool bare; /* the member neither checks nor commits anything, because the test case does so itself */
     char fatal[1024];

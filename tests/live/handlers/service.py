@@ -50,7 +50,8 @@ def signed(headers, body):
 
 
 def orders(headers, body):
-    """Returns what the payload asks for at this attempt, as a dict; {} is an ordinary answer."""
+    """Returns, as a dict, what the payload asks for at this attempt. An empty dict asks for an ordinary
+    answer."""
     if sick:
         return {"do": "answer", "status": 503}
     if b'"do"' not in body[:100]:

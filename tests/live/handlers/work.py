@@ -8,18 +8,22 @@ under test would prove little:
     end   ... <outcome>
 
 The program's own journal has the same form (consumer/process/journal.h). The variable LW_TEST_JOURNAL
-names the file, and LW_TEST_WORK_MS=LO-HI says how long a run takes. A payload {"do": WHAT, "times": N,
-...} asks for a fault at the first N attempts (default: at every attempt). WHAT is one of:
+names the file, and
+LW_TEST_WORK_MS=LO-HI says how long a run takes. A payload {"do": WHAT, "times": N, ...} asks for a
+fault at the first N attempts (default: at every attempt). WHAT is one of these words:
 
-    retry, dead             answers with that outcome
-    sleep (ms)              works for that time
-    exit (status), crash    ends by exit(status), or by SIGSEGV
-    hang                    never answers
-    garbage, foreign, half  answers with text that is no JSON; with another id; with half a line, and ends
-    flood                   answers with a line that has no end
-    child                   leaves a grandchild in this process group that writes beats for ever, and answers done
-    child-hang              the same, but never answers
-    loud                    writes a lot to stderr, and answers done"""
+    retry, dead      answers with that outcome
+    sleep            works for the time in "ms"
+    exit             ends by exit() with the status in "status"
+    crash            ends by SIGSEGV
+    hang             never answers
+    garbage          answers with text that is no JSON
+    foreign          answers with the id of another message
+    half             answers with half a line, and ends
+    flood            answers with a line that has no end
+    child            leaves a grandchild in this process group that writes beats for ever, and answers done
+    child-hang       does the same, but never answers
+    loud             writes a lot to stderr, and answers done"""
 import base64
 import json
 import os

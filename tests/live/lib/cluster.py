@@ -76,8 +76,8 @@ def parsed(line):
 
 
 def listening(port, certs):
-    """Returns the options with which a node listens on this port. If there are certificates, the node
-    accepts only TLS."""
+    """Returns the options with which a node listens on a port. If there are certificates, the node accepts
+    only TLS."""
     if not certs:
         return ["--port", str(port)]
     return ["--port", "0", "--tls-port", str(port), "--tls-cluster", "yes", "--tls-replication", "yes", "--tls-auth-clients", "no",
@@ -100,14 +100,14 @@ class Node(Redis):
         return self.server is not None and self.server.poll() is None
 
     def view(self):
-        """Returns the cluster as this node sees it: the parsed lines of CLUSTER NODES."""
+        """Returns the cluster as this node sees it, which is a list of the parsed lines of CLUSTER NODES."""
         return [parsed(line) for line in self.call("CLUSTER", "NODES").decode().splitlines()]
 
     def ok(self):
         return self.call("CLUSTER", "INFO").decode().startswith("cluster_state:ok")
 
     def follows(self):
-        """Returns True if this node is a healthy replica."""
+        """Returns True if the node is a healthy replica."""
         info = self.info("replication")
         return info["role"] == "slave" and info["master_link_status"] == "up"
 
@@ -189,7 +189,7 @@ class Cluster:
         return self.owner(slot_of(name))
 
     def replica_of(self, node):
-        """Returns a live replica of this master, or None."""
+        """Returns a live replica of the master, or None."""
         mine = [name for name, _, flags, master, _ in self.alive()[0].view() if "slave" in flags and master == node.id]
         return next((n for n in self.alive() if n.id in mine), None)
 

@@ -11,7 +11,9 @@ class Run:
     def __init__(self, at_us, pid, identity, key, fence, attempt):
         self.identity, self.key, self.pid = identity, key, int(pid)
         self.partition, offset = identity.rsplit("/", 1)
-        if "#" in offset:  # the record of a replay counts as of another partition, because replays have an order of their own
+        # The number of a replay becomes part of the partition's name, because replays have an order of their
+        # own.
+        if "#" in offset:
             offset, number = offset.split("#")
             self.partition += "#" + number
         self.offset, self.fence, self.attempt = int(offset), int(fence), int(attempt)

@@ -63,7 +63,7 @@ class Kafka:
 
     def create(self, topic, partitions, *settings):
         """Creates a topic. Waits until the broker knows the topic and leads its partitions, because the
-        broker replies a little earlier."""
+        broker confirms the creation earlier."""
         self.tool("create", topic, partitions, *settings)
 
         def known():
@@ -125,8 +125,8 @@ class CommitSampler(threading.Thread):
 
 
 def wait_finished(kafka, group, topics, limit_s, watch=None):
-    """Waits until every record that the topics have now is committed. Returns what kafka.ends() said of
-    the topics."""
+    """Waits until every record that the topics have now is committed. Returns the ends of the topics'
+    partitions, as ends() does."""
     ends = kafka.ends(topics)
     until = time.monotonic() + limit_s
     while True:

@@ -34,9 +34,9 @@ LATE_US = 30 * 1000000
 
 
 def under_lease(runs, stops):
-    """Returns the runs without late runs of stopped workers. Such a run begins when the stopped handler
-    wakes, because its request was already in the pipe. If another run of the key with a larger fence
-    started before, the late run has no live lease, and its fence makes it harmless."""
+    """Returns all runs except late runs of stopped workers. Such a run begins when the stopped handler
+    continues, because its request was already in the pipe. If another run of the key with a larger
+    fence started before, the late run has no live lease, and its fence makes it harmless."""
     kept = []
     for lane in by_lane(runs).values():
         highest = 0
@@ -107,9 +107,9 @@ AHEAD = 96  # maximum number of messages of a lane that are done, and whose outc
 
 
 def backwards(runs):
-    """O1: unless Redis lost data, a done message runs again only if it is among the last AHEAD messages
-    that were done, because the outcomes of these may not be settled yet. The messages behind it then
-    run again in order."""
+    """O1: unless Redis lost data, a done message runs again only if it is among the last AHEAD messages of
+    its lane that were done, because Redis may not have recorded their outcomes yet. The messages behind
+    it then run again in order."""
     bad = []
     for line in by_order(runs).values():
         done, highest, back = [], None, None  # done: offsets, in the order in which their messages were first done
@@ -180,9 +180,9 @@ def effects(history, messages):
 
 
 def passed(samples, runs, others=()):
-    """O5: when an offset was committed, everything below it was finished. samples: (time of the boot clock
-    in us, (topic, partition), offset). others: identities of messages that end in another way than done
-    (dead, skipped)."""
+    """O5: when an offset was committed, all messages below this offset were finished. samples: (time of
+    the boot clock in us, (topic, partition), offset). others: identities of messages that end in
+    another way than done (dead, skipped)."""
     done_us = {}
     for r in runs:
         if r.outcome == "done":

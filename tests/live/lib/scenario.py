@@ -188,9 +188,9 @@ class Scenario:
         self.figures.update(figures)
 
     def judge(self, wiped=False, samples=None, unordered=()):
-        """Applies the oracles that hold in every scenario. wiped: Redis lost data, so messages that are
-        done may run again, in order. unordered: identities of messages that later messages of their key
-        may overtake (retry.order skip)."""
+        """Applies the oracles that hold in every scenario. If `wiped` is true, Redis lost data, so
+        messages that are done may run again, in order. unordered: identities of messages that later
+        messages of their key may overtake (retry.order skip)."""
         runs, ends = self.runs(), self.kafka.ends(self.topics)
         leased = oracles.under_lease(runs, self.stops)
         self.expect(oracles.overlaps(leased, self.stops))
@@ -211,8 +211,8 @@ class Scenario:
         return runs, again
 
     def left_on(self, i):
-        """Returns the names in Redis server i that should not be there when all is done. Judges the names
-        of the server's shards, and the names that belong to no shard."""
+        """Returns the names in Redis server i that should not be there when all is done. Examines the
+        names of the server's shards, and the names that belong to no shard."""
         mine = [self.prefix(shard) for shard in range(i, self.shards, len(self.servers))]
         names = [name for name in self.servers[i].keys() if not self.expiring(self.servers[i], name)]
         left = [name for name in names if not name.startswith(tuple(mine))]

@@ -64,7 +64,7 @@ def ports(n):
 
 class SecureKafka(Kafka):
     """A Kafka with an open listener, whose clients may do everything, and a listener for each name in
-    LISTENERS. users: the names that can log in with PLAIN and SCRAM."""
+    LISTENERS. `users` are the names that can log in with PLAIN and SCRAM."""
 
     def __init__(self, build, directory, users, *settings):
         os.makedirs(directory)
@@ -125,7 +125,7 @@ class SecureKafka(Kafka):
         self.allow(user, "write", "topic", dead)
 
     def client(self, listener, mechanism=None, user=None, password=PASSWORD, ca="ca", certificate=None):
-        """Returns kafka.properties for a client of that listener."""
+        """Returns the contents of kafka.properties for a client of a listener."""
         out = {"bootstrap.servers": self.at[listener]}
         sasl, tls = listener.startswith("SASL"), listener != "SASL"
         out["security.protocol"] = {(True, False): "sasl_plaintext", (True, True): "sasl_ssl", (False, True): "ssl"}[sasl, tls]

@@ -23,7 +23,8 @@ def free_port():
 
 
 def listening(port, certs):
-    """Returns the settings with which a server listens on the port; if there are certificates, by TLS."""
+    """Returns the settings with which a server listens on a port. If there are certificates, the server
+    uses TLS."""
     if not certs:
         return [("port", str(port))]
     return [("port", "0"), ("tls-port", str(port)), ("tls-replication", "yes"), ("tls-auth-clients", "no"), ("tls-ca-cert-file", certs + "/ca.pem"),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Kafka of the simulation: which worker owns which partition, what workers read, and
- * their commits. A partition can get a new owner before the old owner has heard of its loss. */
+/* The fake Kafka of the simulation. It decides which worker owns which partition and what
+ * workers read, and takes their commits. A partition can get a new owner before the old owner
+ * has heard of its loss. */
 #include "tests/sim/world/rules.h"
 
 #include "tests/sim/world/bytes.h"
@@ -57,9 +58,9 @@ void kafka_assign(struct world *w, struct sim_worker *me, int p) {
                                                    .metadata_len = strlen(part->meta)});
 }
 
-/* First takes partitions away from one worker after the other, while the rest of the world goes
- * on, and then gives them to their new owners. A worker that sleeps learns which partitions it
- * lost when it wakes. */
+/* Makes a rebalance. First takes partitions away from one worker after the other, while the rest
+ * of the world goes on, and then gives the partitions to their new owners. A worker that sleeps
+ * learns which partitions it lost when it wakes. */
 void kafka_rebalance(struct world *w) {
     int live[WORKERS], n = 0, from[PARTS], to[PARTS];
     for (int i = 0; i < WORKERS; i++)

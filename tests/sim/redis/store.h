@@ -51,11 +51,12 @@ void store_forget_scripts(struct store *s);
 /* Sets the server's wall clock, which may jump either way. The clock stands still within a call. */
 void store_set_time_us(struct store *s, int64_t us);
 int64_t store_time_us(const struct store *s);
-/* Sets whether the server is at maxmemory with the policy noeviction. If it is, commands flagged
- * denyoom are refused, and scripts are treated as their shebang says. */
+/* Sets whether the server is at maxmemory with the policy noeviction. At maxmemory, commands
+ * flagged denyoom are refused, and scripts are treated as their shebang says. */
 void store_set_oom(struct store *s, bool oom);
-/* Makes call number `call` of redis.call in the next script fail with this error, if the script
- * makes that many calls; 0: none fails. What the script has written before stays. */
+/* Makes the call of redis.call with number `call` fail in the next script, with the error
+ * `text`, if the script makes so many calls. With 0, no call fails. What the script has written
+ * before stays. */
 void store_fail_script(struct store *s, int call, const char *text);
 /* Sets whether this node of a cluster owns the one slot to which all names belong. With
  * STORE_LEAVING the node owns the slot, but some keys have already left. Then a command that
@@ -77,7 +78,7 @@ void store_set_role(struct store *s, const char *role);
  * caller frees the reply with freeReplyObject(). */
 redisReply *store_call(struct store *s, int argc, const char *const *argv, const size_t *len);
 
-/* The following functions are for oracles: they change nothing and see no expired key. Their
+/* The following functions are for oracles. They change nothing and see no expired key. Their
  * pointers are valid until the next call on the store. */
 size_t store_dbsize(const struct store *s);
 void store_each_key(const struct store *s, void (*fn)(void *ctx, const char *key, size_t key_len, enum store_type type), void *ctx);
@@ -104,7 +105,7 @@ bool store_peek_score(const struct store *s, const char *key, size_t key_len, co
  * NULL past the last one. */
 struct store_command {
     const char *name;
-    int arity; /* counted as in Redis: includes the name, negative for "at least" */
+    int arity; /* counted as in COMMAND INFO of Redis: includes the name, negative for "at least" */
     unsigned flags;
 };
 enum { STORE_WRITE = 1, STORE_DENYOOM = 2, STORE_NOSCRIPT = 4 };

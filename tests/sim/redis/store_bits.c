@@ -17,8 +17,8 @@ struct bit_op {
     long long value;
 };
 
-/* Reads a number of `bits` bits at this offset. Bit 0 is the highest bit of byte 0; bits past
- * the end of the string are 0. */
+/* Reads `bits` bits, as a number, from this offset on. Bit 0 is the highest bit of byte 0; bits
+ * past the end of the string are 0. */
 static uint64_t read_bits(const struct blob *b, uint64_t offset, unsigned bits) {
     uint64_t v = 0;
     for (unsigned i = 0; i < bits; i++, offset++) {

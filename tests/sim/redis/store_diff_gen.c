@@ -157,8 +157,8 @@ static void add_zrange_options(uint64_t *state, struct diff_step *step) {
 }
 
 /* Adds an option to an EXPIRE command by chance. GT and LT compare times of expiry, and the two
- * servers may count a relative time from slightly different moments. Both are sure to agree only
- * if no two times of expiry are close. */
+ * servers may count a relative time from slightly different moments. The two are sure to give
+ * the same reply only if no two times of expiry are close. */
 static void add_expire_option(uint64_t *state, struct diff_step *step) {
     static const char *const options[] = {"NX", "XX", "GT", "LT", "gt"};
     if (!one_in(state, 3)) return;
@@ -170,8 +170,8 @@ static void add_expire_option(uint64_t *state, struct diff_step *step) {
     diff_add(step, option);
 }
 
-/* Adds an argument of the kind that this letter of a form names. A form has one letter per
- * argument, and the letters after '*' repeat one to four times. */
+/* Adds a random argument. A letter says which kind of argument. A form of a command has one
+ * letter per argument, and the letters after '*' repeat one to four times. */
 static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     static const char *const sides[] = {"LEFT", "right"};
     switch (kind) {

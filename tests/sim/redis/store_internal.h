@@ -80,7 +80,7 @@ struct store {
     struct entry *keys;
     int64_t now_us;
     bool oom;
-    int fail_call; /* how many redis.calls of the next script remain until one fails */
+    int fail_call; /* number of calls of redis.call in the next script until one fails */
     const char *fail_text;
     const char *policy, *role;
     char run_id[41], replid[41], replid2[41]; /* replid2: the replid before the last promotion; zeros if there was none */
@@ -103,7 +103,7 @@ struct command {
 /* --- store.c ---------------------------------------------------------------------------------- */
 const struct command *store_find_command(struct slice name);
 redisReply *store_run(struct store *s, const struct command *cmd, int argc, const struct slice *argv);
-/* Returns NULL if this node of a cluster may run the command, or else the error reply, which
+/* Returns NULL if the command may run on this node of a cluster, or else the error reply, which
  * depends on in_script. */
 redisReply *store_redirect(struct store *s, const struct command *cmd, int argc, const struct slice *argv, bool in_script);
 bool store_arity_ok(const struct command *cmd, int argc);

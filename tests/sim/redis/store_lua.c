@@ -23,7 +23,7 @@ struct script {
     unsigned flags;
 };
 
-/* Remembers the SHA-1 of a text. Each worker loads every script on each connection, and
+/* A text and its SHA-1, remembered because each worker loads every script on each connection:
  * computing the SHA-1 each time took half of the simulation's CPU time. */
 struct digest {
     UT_hash_handle hh;
@@ -31,7 +31,7 @@ struct digest {
     char sha[41];
 };
 
-/* A script that a server knows. */
+/* One of the scripts that a server knows. */
 struct script_set {
     UT_hash_handle hh;
     struct script *script;
@@ -131,8 +131,8 @@ static redisReply *parse_flags(struct slice list, unsigned *flags) {
     return NULL;
 }
 
-/* Moves *body past the text of the shebang, but not past the end of its line. So line numbers
- * stay right. */
+/* Moves *body behind the text of a script's shebang, but not behind the end of its line. So line
+ * numbers stay right. */
 static redisReply *parse_shebang(struct slice *body, unsigned *flags) {
     if (body->n < 2 || memcmp(body->p, "#!", 2) != 0) return NULL;
     const char *end = memchr(body->p, '\n', body->n);

@@ -221,7 +221,7 @@ void entry_clear(struct entry *e) {
     case STORE_STREAM: stream_clear(&e->stream); break;
     case STORE_NONE: break;
     }
-    e->stream = (struct stream){0}; /* this is the largest member of the union, so all of the union becomes zero */
+    e->stream = (struct stream){0}; /* the member is the largest of the union, so all of the union becomes zero */
     e->type = STORE_NONE;
 }
 

@@ -56,9 +56,9 @@ static redisReply *zadd_check(const struct zadd *o, int words) {
 
 enum zadded { Z_NOTHING, Z_ADDED, Z_UPDATED, Z_SAME, Z_NAN };
 
-/* Sets the score of a member. *score is the score to set, or with INCR the number to add. *score
- * becomes the member's new score, unless an option (NX, XX, GT, LT) or an invalid sum prevents
- * the change. */
+/* Sets the score of a member. *score is the score to set, or with INCR the number to add.
+ * Afterwards *score is the member's new score, unless an option (NX, XX, GT, LT) or an invalid
+ * sum prevented the change. */
 static enum zadded zadd_one(struct zset *z, const struct zadd *o, struct slice name, double *score) {
     const struct member *m = member_find(z->dict, name);
     if (!m) {
@@ -194,8 +194,8 @@ static redisReply *parse_bounds(struct slice low_text, struct slice high_text, s
     return reply_error("ERR min or max is not a float");
 }
 
-/* Returns the first position whose score is above the limit, or, with or_equal, equal to the
- * limit or above it. */
+/* Returns the first position whose score is above the limit, or, if or_equal is true, equal to
+ * the limit or above it. */
 static size_t first_above(const struct zset *z, double limit, bool or_equal) {
     size_t low = 0, high = z->count;
     while (low < high) {

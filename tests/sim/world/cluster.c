@@ -106,8 +106,8 @@ static void cut_all(struct world *w, const struct server *s) {
     wire_refuse(w, s);
 }
 
-/* The target of a migration restarts while the slot moves. The target loses its locks;
- * everything else was saved. */
+/* The target of a migration restarts while the slot moves. It loses its locks; all its other
+ * data was saved. */
 static void target_restarts(struct world *w, struct server *s) {
     char locks[32];
     struct store *lost = store_open(1);
@@ -177,7 +177,7 @@ bool cluster_fault(struct world *w) {
     return true;
 }
 
-/* Called when faults stop: completes all migrations. */
+/* Completes all migrations. The world calls this function when faults stop. */
 void cluster_rest(struct world *w) {
     for (int s = 0; s < SHARDS; s++) {
         if (!w->slot[s].moving) continue;

@@ -252,7 +252,7 @@ static void dropped(struct world *w, const struct item *it) {
     /* From now on the message must never run. The exception is a message that was done before,
      * because another run of it may have begun already. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
-    p->done[it->index] = p->dead[it->index] = true; /* the message counts as finished for the other oracles */
+    p->done[it->index] = p->dead[it->index] = true; /* the other oracles must take the message for finished */
 }
 
 static void drop(struct world *w) {
@@ -264,7 +264,7 @@ static void drop(struct world *w) {
     if (!n) return;
     script(w, shard, lw_op_drop.text, n, names);
     for (int i = 0; i < n; i++) name_arg(w, shard, "lock:", key);
-    /* The script drop skips as many heads as may be granted to the holder. */
+    /* The script drop.lua skips as many heads as may be granted to the holder. */
     lw_arg_i64(&op->cmd, w->config.lock.run_ahead), lw_arg_text(&op->cmd, "");
     for (int i = 0; i < n; i++) {
         int len = snprintf(tp, sizeof tp, "t:%d", it[i].part);
@@ -273,7 +273,7 @@ static void drop(struct world *w) {
     }
     letters(w, shard, n, got, second);
     for (int i = 0; got[i]; i++) {
-        bool twice = false; /* a message that stands twice in the list is also twice in the call */
+        bool twice = false; /* twice: a message that stands twice in the list is also twice in the call */
         for (int k = 0; k < i; k++) twice |= it[k].part == it[i].part && it[k].index == it[i].index && it[k].number == it[i].number;
         if (second[0] && second[i] == 'X') world_bad(w, "operator: dropped again what it had dropped");
         if (got[i] == 'X' && !twice) dropped(w, &it[i]);

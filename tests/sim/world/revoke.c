@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rebalance that takes partitions away in steps: while their owner waits for the handlers that
- * have started, the rest of the world goes on, handlers end, and connections break. Two things
- * must hold besides the oracles of every run. No message of a leaving partition may start from
- * the fast path. And the wait must end soon after those handlers have ended, however many
- * messages of the partition wait in Redis. */
+/* Simulates a rebalance that takes partitions away in steps: while their owner waits for the
+ * handlers that have started, the rest of the world goes on, handlers end, and connections
+ * break. Two things must hold besides the oracles of every run. No message of a leaving
+ * partition may start from the fast path. And the wait must end soon after those handlers have
+ * ended, however many messages of the partition wait in Redis. */
 #include "tests/sim/world/world.h"
 
 #include "queue/lane.h"
@@ -22,10 +22,10 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
     return r->worker == worker && job->partition >= 0 && job->partition < PARTS && r->part[job->partition] && !operator_replay(job);
 }
 
-/* No message of a leaving partition may start from the fast path. A head is recorded in Redis as
- * waiting (1), while a message of the fast path has no record. The two cannot be told apart if
- * Redis may have lost data, or if a script failed in the middle and a list is reported as
- * vanished, because then a head may have no record. */
+/* Checks that no message of a leaving partition starts from the fast path. A head is recorded in
+ * Redis as waiting (1), while a message of the fast path has no record. The two cannot be told
+ * apart if Redis may have lost data, or if a script failed in the middle and a list is reported
+ * as vanished, because then a head may have no record. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
     if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 || w->f->disaster > 0 || w->f->failover > 0 ||
         w->f->torn > 0 || !leaves(w, worker, job))

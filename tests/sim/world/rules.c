@@ -308,9 +308,9 @@ static bool has_twin(const struct world *w, int part, int index, int shard) {
 
 static bool loses_leases(const struct faults *f) { return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0; }
 
-/* With queue.on_busy drop, a message may arrive while another message of its key runs in the
- * same worker. The worker should then nearly always ask gate about the new message before that
- * run ends. Counts the messages about which the worker did not ask in time. */
+/* Counts the messages about which a worker asked gate too late. With queue.on_busy drop, a
+ * message may arrive while another message of its key runs in the same worker. The worker should
+ * then nearly always ask gate about the new message before that run ends. */
 static void note_behind(struct world *w, const struct exec *x, const struct of_record *r) {
     const struct last *y = &w->rules->last[x->key];
     if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker) return;

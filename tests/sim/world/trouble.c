@@ -72,8 +72,8 @@ bool trouble_cut_repair(struct world *w) {
     return false;
 }
 
-/* Most of the fleet dies and most of Redis is wiped at once, as when a cluster restarts. The
- * next owners know only what Kafka knows. */
+/* Makes a disaster: most of the fleet dies and most of Redis is wiped at once, as when a cluster
+ * restarts. The next owners know only what Kafka knows. */
 bool trouble_disaster(struct world *w) {
     if (rnd_unit(w) >= 0.0005 * w->f->disaster) return false;
     trace(w, "a disaster");

@@ -313,7 +313,9 @@ void step_deliver(struct world *w, struct sim_worker *me) {
         while (p->delivered < p->done && me->conn[s] == conn) {
             bool last = p->delivered + 1 == p->n;
             redisReply *r = p->reply[p->delivered++];
-            if (last) p->live = false; /* set before the answer is delivered, because it may make the worker send its next pipeline */
+            /* Set before the answer is delivered, because the answer may make the worker send
+             * its next pipeline. */
+            if (last) p->live = false;
             p->busy = true;
             lw_worker_reply(me->lw, s, r);
             p->busy = false;
@@ -378,7 +380,7 @@ bool step_wire(struct world *w) {
         return true;
     }
     bool load;
-    do { /* all scripts are loaded in one step, because no other worker sees a difference */
+    do { /* all scripts are loaded in one step, because other workers see no difference */
         load = !strcmp(p->cmd[p->done].argv[0], "SCRIPT");
         p->reply[p->done] = run_command(w, p->srv, &p->cmd[p->done]);
         p->done++;

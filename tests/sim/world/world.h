@@ -23,12 +23,12 @@ struct faults {
     const char *name;
     double crash, pause, wipe, failover, loss, clock;
     double vanish;           /* rate at which a lane loses its list, together with the states of the messages in that list */
-    double unlist;           /* rate at which lanes lose only their list, so that the states still say that messages wait */
+    double unlist;           /* rate at which lanes lose only their list, while the states still say that messages wait */
     double attach, failback; /* rate at which a replica is attached (harmless); rate of failovers to a replica and back */
     bool back;               /* the clock may also jump back */
     int split_ms;
     /* The options of a world. In each of the following fields, 0 stands for the usual value. */
-    int pace;           /* factor by which the clock is faster, so that calls, handlers and renewals take longer, compared with the TTL */
+    int pace;           /* factor by which the clock is faster; calls, handlers and renewals then take longer, compared with the TTL */
     int idle;           /* how many of ten chances to end a handler or to renew a lease are missed */
     int sparse;         /* average difference between the offsets of neighbouring records; if it is large, many segments end */
     double churn;       /* factor by which rebalances are more frequent */
@@ -165,7 +165,7 @@ struct sim_worker {
     } commit[64];
     char commit_meta[64][4200];
     int n_commit;
-    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* how far the worker is with reading all commits of the group */
+    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* how much of the group's commits the worker has read: nothing, requested, read */
     bool look_known;
     size_t listed;
     void *letter[64];

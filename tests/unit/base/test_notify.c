@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests base/notify: which addresses and watchdogs of the environment count, and what happens if nobody reads. */
+/* Tests base/notify, which sends messages to a service manager: which addresses and watchdogs of
+ * the environment count, and what happens if the manager does not read. */
 #include "base/notify.h"
 
 #include <setjmp.h>
@@ -15,7 +16,8 @@
 static int manager = -1;
 static char name[64];
 
-/* Opens the manager's socket. `folder` ends in a slash; "@" is the abstract namespace. */
+/* Opens the socket of a service manager. `folder` ends with a slash, or is "@" for a socket in
+ * the abstract namespace. */
 static void listen_at(const char *folder) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     snprintf(name, sizeof name, "%slw-notify-%d", folder, (int)getpid());
@@ -101,13 +103,14 @@ static void test_watchdog(void **state) {
     snprintf(own, sizeof own, "%d", (int)getpid());
     assert_int_equal(watchdog_of("30000000", NULL), 30000);
     assert_int_equal(watchdog_of("30000000", own), 30000);
-    assert_int_equal(watchdog_of("30000000", "1"), 0); /* meant for another process */
+    assert_int_equal(watchdog_of("30000000", "1"), 0); /* this watchdog is meant for another process */
     assert_int_equal(watchdog_of(NULL, own), 0);
     assert_int_equal(watchdog_of("0", NULL), 0);
     assert_int_equal(watchdog_of("-5000000", NULL), 0);
 }
 
-/* The manager restarts: messages fail in between, and arrive again afterwards at the same address. */
+/* The manager restarts. Meanwhile messages must fail. Afterwards they must arrive again, at the
+ * same address. */
 static void test_manager_goes_and_comes_back(void **state) {
     (void)state;
     struct lw_notify n;
@@ -123,7 +126,8 @@ static void test_manager_goes_and_comes_back(void **state) {
     lw_notify_close(&n);
 }
 
-/* A manager that does not read costs at most the limit of a second per message, and the send fails. */
+/* If the manager does not read, each message may cost at most the limit of one second, and must
+ * then fail. */
 static void test_manager_does_not_read(void **state) {
     (void)state;
     struct lw_notify n;

@@ -95,8 +95,8 @@ static void test_out_of_order(void **state) {
     assert_int_equal(
         judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 done\nstart 12 7 t/0/0 aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n", nobody, 2), 0);
     expect(2, 0, 0, 1, 0, 0);
-    /* A message is done, and then done again after a later message. Only its first time counts
-     * for the order. */
+    /* A message is done, and then done again after a later message. For the order, only the
+     * first time counts. */
     assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nend 11 7 t/0/0 aa 1 1 done\nstart 12 7 t/0/1 aa 2 1\nend 13 7 t/0/1 aa 2 1 done\n"
                            "start 14 7 t/0/0 aa 3 1\nend 15 7 t/0/0 aa 3 1 done\n",
                            nobody, 2),

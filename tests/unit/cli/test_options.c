@@ -165,7 +165,8 @@ static void test_random_lines(void **state) {
     }
 }
 
-/* Checks that the program's own tables have the properties on which the parser and the pages rely. */
+/* Checks that the program's own tables of commands have the properties on which the parser and
+ * the generated pages rely. */
 static void test_tables(void **state) {
     (void)state;
     for (size_t i = 0; i < cli_n_commands; i++) {

@@ -119,7 +119,7 @@ static void test_id_of_ones_own(void **state) {
     config.kafka.n_properties = 1;
     assert_string_not_equal(made, id(0, 0));
     assert_int_equal(strncmp(id(0, 3), "shop-7-3-", strlen("shop-7-3-")), 0);
-    assert_string_equal(id(0, 3), id(-1, 3)); /* the slot must not be part of an id that is made from the user's own */
+    assert_string_equal(id(0, 3), id(-1, 3)); /* the slot must not be part of an id that is made from the user's own id */
     assert_string_not_equal(id(0, 0), id(0, 1));
     const char *was = id(0, 0);
     config.kafka.n_topics = 1;

@@ -226,7 +226,7 @@ static void test_close(void **state) {
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
     x.h.gate = true;
-    close_fx(&x); /* the two other jobs may have begun or not, but nothing may hang, and the slot must be closed */
+    close_fx(&x); /* the other two jobs may or may not have begun, but nothing may hang, and the slot must be closed */
     free_many(&m);
 }
 

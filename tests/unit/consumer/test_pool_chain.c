@@ -447,7 +447,7 @@ static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t 
         retry = jobs[i]->payload.p[0] == 'r';
         if (l->effects != jobs[i]->offset) jobs[i]->payload = lw_bytes_of("out of order");
         if (!retry) l->effects++;
-        /* The jobs behind this one must come back without having run. */
+        /* The jobs behind the job with the cancelled lease must come back without having run. */
         if (jobs[i]->offset % 97 == 96) atomic_store(&jobs[i]->lease->cancelled, true);
     }
 }
@@ -458,7 +458,8 @@ static void go_on(struct fx *x, struct lane *l, int want) {
     while (want-- > 0 && l->submitted < EACH && l->submitted - l->reaped < AHEAD) {
         struct lw_job *job = l->m.jobs[l->submitted];
         bool first = l->submitted == l->reaped;
-        /* Too late to link: the job is submitted when that job is reaped. */
+        /* If the earlier job has ended, nothing can be linked behind it, so the next job is
+         * submitted when the earlier one is reaped. */
         if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return;
         l->submitted++;
         if (first) lw_pool_submit(x->p, &job, 1);

@@ -73,8 +73,8 @@ struct expected {
     enum lw_sup_state next;
     int effects;
 };
-/* In the table of expectations, cells that are not named expect no change: the zero value stands
- * for the same state and no effect. */
+/* In the table of expectations, a cell that is not named expects no change: the zero value
+ * stands for the same state and no effect. */
 #define C(next, effects) \
     { LW_SUP_##next, (effects) }
 /* clang-format off */

@@ -296,7 +296,7 @@ static void test_whose_fault_a_death_is(void **state) {
     }
     assert_int_equal(play(&x, "ok"), LW_DONE);
     assert_int_equal(play(&x, "exit"), LW_RETRY); /* a process that has answered before is not on trial */
-    /* These are retry.max_attempts processes that never answered. */
+    /* Now retry.max_attempts processes die that never answered. */
     for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY);
     assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
     assert_int_equal(play(&x, "exit"), LW_BACK); /* too many processes have died in a row, so the command is at fault, not the message */

@@ -28,8 +28,7 @@ static void each_vector(const char *path, judge_fn *judge, size_t least) {
 
 /* --- requests --------------------------------------------------------------------------------------------------------------------- */
 
-/* Returns the bytes of a JSON string or of {"base64":"…"}. `room` receives the decoded bytes of
- * the latter. */
+/* Returns the bytes of a JSON string, or of {"base64":"…"}, which are decoded into `room`. */
 static struct lw_bytes bytes_of(const json_t *v, char room[256]) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     if (json_is_null(v)) return (struct lw_bytes){0};

@@ -426,7 +426,8 @@ static void trials(void **state) {
         pause = 2 * pause < BREAKER_PAUSE_MAX_MS ? 2 * pause : BREAKER_PAUSE_MAX_MS;
     }
     assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503")); /* a request from before the pause must not extend it */
-    answers(&b, false, now + 5);                                   /* an answer to such a request must not close the breaker */
+    /* An answer to a request from before the pause must not close the breaker. */
+    answers(&b, false, now + 5);
     assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
     now += pause;
     assert_int_equal(breaker_state(&b, now), LW_HTTP_HALF_OPEN);

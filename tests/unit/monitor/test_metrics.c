@@ -373,8 +373,8 @@ static void expect_unready(struct world *w, const char *want) {
     free(why);
 }
 
-/* A worker must count as ready if it said so in its last turn and still takes turns. Otherwise
- * the text must say why it does not. */
+/* A worker must count as ready if it reported so in its last turn and still takes turns.
+ * Otherwise the text of /readyz must give the reason. */
 static void test_ready_says_why(void **state) {
     struct world *w = *state;
     for (int i = 0; i < 3; i++) {

@@ -13,8 +13,8 @@
 
 static char *pointers[] = {"/card", "/customer/e~1mail", "/customer", "/items/0/price", "/"};
 
-/* Checks the view of a payload, and the text that is shown of it. The payload is a copy without NUL behind it, so that a sanitizer notices
- * a read beyond its end. */
+/* Checks how much of a payload may be shown, and the text that is shown. The payload is a copy
+ * without a NUL behind it, so that a sanitizer notices a read beyond its end. */
 static void check(enum lw_payloads mode, struct lw_bytes payload, enum lw_payload_view view, const char *shown) {
     struct lw_config c = {.http = {.payloads = mode, .mask = pointers, .n_mask = sizeof pointers / sizeof *pointers}};
     struct lw_buf out = {0};
@@ -57,7 +57,8 @@ static void test_mask(void **state) {
     masked("{\"customer\":{\"e/mail\":\"a@b\",\"name\":\"Anna\"},\"card\":\"\\\"4111\\\"\"}", "{\"customer\":\"•••\",\"card\":\"•••\"}");
 }
 
-/* What a reader could take for a masked value, or cannot be parsed, must not be shown. */
+/* A payload must not be shown if it cannot be parsed, or if it has a name twice, because then
+ * another value could pass as the masked one. */
 static void test_doubtful_payloads_are_hidden(void **state) {
     (void)state;
     hidden("");
