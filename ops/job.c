@@ -227,7 +227,7 @@ static void publish(const struct ops *o) {
     atomic_store(&w->problems, o->job->problems);
 }
 
-/* Tells the watch how far the command is. Returns -1 if the command shall stop. */
+/* Tells the watch how far the command is. Returns -1 if the command has to stop. */
 static int heed_watch(struct ops *o) {
     struct ops_watch *w = o->watch;
     publish(o);

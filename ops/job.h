@@ -39,7 +39,7 @@ struct ops_job {
     FILE *backup;
     char backup_name[512];
     bool progress;
-    int lines; /* number of lines printed about single messages */
+    int lines; /* number of lines that were printed about single messages */
 };
 
 /* For --resume: takes the options that the command line lacks from the job's record. An option that the command line has must be the same

@@ -37,7 +37,7 @@ enum {
 
 struct ops_args {
     bool json, raw, execute, again, stop_on_error, reverse;
-    bool no_backup; /* drop without a backup; only the API lets one ask for that */
+    bool no_backup; /* the command drops without a backup; only the API can ask for that */
     int64_t limit;  /* value of --limit; -1: not given */
     double rate;    /* maximum rate in messages per second; 0: no limit */
     const char *sort;
@@ -66,16 +66,17 @@ struct ops_shard {
     bool in_scan; /* a cursor of this server is in use; another server would not know the cursor */
 };
 
-/* What another thread may see of a command that runs, and how it stops the command. Only the command's thread writes the numbers. With a
- * watch, a job prints nothing. */
+/* Holds what another thread may see of a command that runs, and how that thread can stop the command. Only the command's thread writes the
+ * numbers. If a command has a watch, its job prints nothing. */
 struct ops_watch {
-    atomic_bool cancel;     /* if another thread sets this, the command stops at its next step, with the error "cancelled" */
-    int64_t until_ms;       /* the command stops at this time, ms on the boot clock; 0: no limit. Not changed while the command runs */
-    bool ran_out;           /* the command stopped because of until_ms; read it after the command has ended */
-    _Atomic int64_t number; /* number of the job; 0: none yet */
-    _Atomic int64_t scanned, to_scan;      /* rows read, and rows to read (0: unknown) */
-    _Atomic int64_t taken, done, problems; /* rows chosen, those of them that were changed, and those that could not be */
-    /* Called for each row in place of a printed line; may be NULL. The texts are borrowed. `problem` is true if the row could not be
+    atomic_bool cancel;               /* if another thread sets this, the command stops at its next step, with the error "cancelled" */
+    int64_t until_ms;                 /* the command stops at this time, ms on the boot clock; 0: no limit; fixed while the command runs */
+    bool ran_out;                     /* true if the command stopped because of until_ms; read it after the command has ended */
+    _Atomic int64_t number;           /* number of the job; 0: the job has no number yet */
+    _Atomic int64_t scanned, to_scan; /* number of rows that were read, and of rows to read (0: unknown) */
+    /* number of rows that were chosen, of chosen rows that were changed, and of chosen rows that could not be changed */
+    _Atomic int64_t taken, done, problems;
+    /* Called for each row, instead of printing a line; may be NULL. The texts are borrowed. `problem` is true if the row could not be
      * changed. */
     void (*told)(void *ctx, const char *name, const char *result, bool problem);
     void *ctx;
@@ -102,12 +103,12 @@ struct ops {
     bool quiet;      /* true if the command takes no signals, writes nothing to stderr, and writes JSON to the buffer of ops_out_to() */
     const char *who; /* name of the operator, for the audit; NULL: the user of this process */
     int64_t connect_ms, answer_ms; /* limits of the time for connecting and for an answer; 0: the default limits */
-    struct ops_watch *watch;       /* NULL: nobody watches */
+    struct ops_watch *watch;       /* the watch of this command; NULL: no thread watches the command */
     int64_t deadline_ms;           /* time after which nothing more is sent, ms on the boot clock; 0: no limit */
 };
 
 /* Renews the lease of the current job, if there is one, and tells the watch how far the command is. Functions that read call it regularly,
- * so that a job which searches for a long time keeps its lease. Returns -1 if the watch says that the command shall stop. */
+ * so that a job which searches for a long time keeps its lease. Returns -1 if the watch says that the command has to stop. */
 int ops_tick(struct ops *o);
 
 /* Records in the audit what an operator did without a job: `did` names the action, n the number

@@ -10,14 +10,15 @@
 
 enum { DEPTH_MAX = 256 };
 
-/* The scan takes the last of several values with one name, so the others would not be masked. */
+/* Returns false if an object has two values of one name. The scan finds only the last of these values, so the others would not be masked.
+ */
 static bool unambiguous(struct lw_bytes text) {
     json_t *v = json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
     json_decref(v);
     return v;
 }
 
-/* Returns the whole value, with the quotes of a string, which `raw` leaves out. */
+/* Returns the whole value: if it is a string, with its quotes, which `raw` leaves out. */
 static struct lw_bytes whole(const struct lw_json_value *v) {
     return v->kind == LW_JSON_STRING ? lw_bytes(v->raw.p - 1, v->raw.n + 2) : v->raw;
 }
@@ -25,14 +26,14 @@ static struct lw_bytes whole(const struct lw_json_value *v) {
 static int by_place(const void *a, const void *b) {
     const struct lw_bytes *x = a, *y = b;
     if (x->p != y->p) return x->p < y->p ? -1 : 1;
-    return x->n > y->n ? -1 : x->n < y->n; /* the value that contains the other comes first */
+    return x->n > y->n ? -1 : x->n < y->n; /* a value that contains another value comes first */
 }
 
 static void copy_masked(struct lw_bytes text, struct lw_bytes *hide, size_t n, struct lw_buf *out) {
     const char *at = text.p;
     qsort(hide, n, sizeof *hide, by_place);
     for (size_t i = 0; i < n; i++) {
-        if (hide[i].p < at) continue; /* lies in a value that is masked already */
+        if (hide[i].p < at) continue; /* this value lies in a value that is masked already */
         lw_buf_add(out, at, (size_t)(hide[i].p - at));
         lw_buf_add(out, MASKED, sizeof MASKED - 1);
         at = hide[i].p + hide[i].n;

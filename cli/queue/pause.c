@@ -8,7 +8,7 @@
 
 struct change {
     bool resume, execute;
-    int64_t lanes, changed; /* lanes: number of lanes met */
+    int64_t lanes, changed; /* lanes: number of lanes that passed the filters */
 };
 
 static void tell(struct ops *o, struct lw_bytes name, const char *what) {
@@ -43,8 +43,8 @@ static void count(struct ops *o, struct change *ch, bool changed) {
     atomic_store(&o->watch->done, ch->execute ? ch->changed : ch->lanes);
 }
 
-/* Changes one lane at once. The names are not collected first, because there may be a million, and a change moves no lane from one
- * cursor to the other. */
+/* Changes one lane at once, instead of first collecting all names: there may be a million names, and a change moves no lane from one cursor
+ * to the other. */
 static int change_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct change *ch = ctx;
     struct ops_shard *sh = &o->shards[l->shard];

@@ -10,10 +10,12 @@
 #include <time.h>
 
 enum {
-    STATUS_EVERY_MS = 5000,     /* the counts change all the time, and each message wakes the manager and those who watch it */
-    WATCHDOG_MARGIN_MS = 60000, /* beyond the time after which the supervisor replaces a hung worker */
-    STOP_MARGIN_MS = 10000,     /* beyond the time after which the supervisor kills a worker that does not end */
-    RELOAD_STEP_MS = 30000      /* during a reload the manager is asked at each tick to wait at least this much longer */
+    /* STATUS is sent only this often, because its counts change all the time, and each message wakes the service manager and those who
+       watch it */
+    STATUS_EVERY_MS = 5000,
+    WATCHDOG_MARGIN_MS = 60000, /* time that is added to the time after which the supervisor replaces a hung worker */
+    STOP_MARGIN_MS = 10000,     /* time that is added to the time after which the supervisor kills a worker that does not end */
+    RELOAD_STEP_MS = 30000      /* at each tick of a reload, the service manager is asked to wait for at least this time longer */
 };
 
 void lw_service_open(struct lw_service *v, const struct lw_sup *s) {
@@ -47,7 +49,7 @@ static bool all_turn(const struct lw_sup *s) {
     return true;
 }
 
-/* Writes why the first worker that is not ready is not; "" if it has given no reason. */
+/* Writes why the first worker that is not ready is not ready; "" if the worker has given no reason. */
 static void reason(const struct lw_sup *s, char *out, size_t size) {
     char why[320];
     int worker = 0;
@@ -55,7 +57,7 @@ static void reason(const struct lw_sup *s, char *out, size_t size) {
     while (worker < s->board->n_wanted && is_ready(s, worker)) worker++;
     if (worker == s->board->n_wanted || !lw_note_get(&s->board->workers[worker].why, why, sizeof why) || !*why) return;
     for (char *p = why; *p; p++)
-        if (iscntrl((unsigned char)*p)) *p = ' '; /* a line break would begin another NAME=VALUE */
+        if (iscntrl((unsigned char)*p)) *p = ' '; /* line breaks are replaced, because a line break would begin another NAME=VALUE */
     snprintf(out, size, "; worker %d: %s", worker, why);
 }
 
@@ -97,7 +99,8 @@ void lw_service_tick(struct lw_service *v, const struct lw_sup *s, int64_t now_m
 void lw_service_reloading(struct lw_service *v) {
     struct timespec t;
     if (v->state == LW_SERVICE_STOPPING) return;
-    clock_gettime(CLOCK_MONOTONIC, &t); /* the manager's own clock, so that it can tell this reload from one it asked for later */
+    /* this is the service manager's own clock, so that the manager can tell this reload from a reload that it asked for later */
+    clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t us = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
     lw_notify_send(&v->notify,
                    "RELOADING=1\nMONOTONIC_USEC=%" PRId64 "\nSTATUS=reloading: reading the configuration, then replacing worker by worker",

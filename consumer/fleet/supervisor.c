@@ -250,7 +250,7 @@ static void resize(struct run *r, int n) {
     for (int i = n; i < was; i++) lw_sup_step(s, &s->workers[i], LW_SUP_STOP);
 }
 
-/* Returns the new configuration; NULL if there is none. */
+/* Returns the new configuration, or NULL if the configuration could not be read. */
 static struct lw_config *read_again(struct run *r) {
     const struct lw_supervise_options *o = r->sup.o;
     if (!o->reload) {
