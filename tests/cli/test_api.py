@@ -155,7 +155,7 @@ class Api(ApiCase):
         for body in ("x", "[]", '{"execute":1}', '{"execute":true,"more":1}', '{"execute":true,"execute":true}', b"\xff", "{}{}"):
             self.post(path, body, status=400)
         self.post(path, "{}" + " " * (64 << 10), status=413)
-        # The server must refuse this request before the body, which is too large, is sent.
+        # The server must refuse a request whose body is too large before the body is sent.
         with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
             s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000000\r\n\r\n" % path.encode())
             self.assertTrue(s.makefile("rb").readline().startswith(b"HTTP/1.1 413 "))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the actions of the HTTP API over many lanes and messages, and its jobs, on a private Redis and the dev broker.
+"""Tests actions of the HTTP API over many lanes and messages, which run as jobs, on a private Redis and
+the dev broker.
 Usage: test_api_jobs.py [BUILD [TEST…]]
 No test asserts a time. Waits have limits only to make a hang a failure."""
 import glob
@@ -34,7 +35,7 @@ class Jobs(ApiCase):
         return self.ask("/api/v1/jobs/" + job)
 
     def do(self, path, **body):
-        """Executes an action and returns its job when it has ended."""
+        """Executes an action through the HTTP API, and waits until its job has ended. Returns the job."""
         v = self.post("/api/v1/" + path, json.dumps(dict(body, execute=True)), status=202)
         return self.ended(v["job"])
 
@@ -42,7 +43,8 @@ class Jobs(ApiCase):
         return self.post("/api/v1/" + path, json.dumps(body), status=status)
 
     def kill(self, n, key="dead-%d", first=1000, reason="r"):
-        """Adds dead letters of a partition that no worker consumes. Returns their ids. Their payloads are {"total":OFFSET}."""
+        """Adds dead letters of a partition that no worker consumes. The payload of each letter is
+        {"total":OFFSET}. Returns the ids."""
         ids = ["0:" + self.call("XADD", P + "dead", "*", "envelope", envelope(first + i, key % i if "%" in key else key), "reason", reason,
                                  "attempts", 5, "first_ms", 1, "last_ms", 2).decode() for i in range(n)]
         self.killed += ids
@@ -72,7 +74,8 @@ class Jobs(ApiCase):
     # --- dead letters -----------------------------------------------------------------------------
 
     def test_replay_of_many(self):
-        """A dry run changes nothing and says what would happen. A job then does the same to all."""
+        """A dry run must change nothing and tell what would happen. Then a job must do the same to all
+        messages."""
         ids = self.kill(30, reason="again")
         v = self.dry("dead/replay", filter={"reason": "again"})
         self.assertEqual((v["count"], v["complete"], v["failed"], len(v["sample"])), (30, True, 0, 10))
@@ -94,14 +97,16 @@ class Jobs(ApiCase):
             self.call("DEL", P + "wait:dead-%d" % i)
 
     def test_drop_of_many(self):
-        """What is dropped stands in a backup first, unless the request refuses it."""
+        """Messages that are dropped must be written to a backup first, unless the request refuses the
+        backup."""
         for left in glob.glob("latchwork-dead-drop-*"):
-            os.unlink(left)  # of a run that failed here
+            os.unlink(left)  # removes what an earlier run left that failed
         self.kill(5, reason="old")
         self.assertEqual(self.dry("dead/drop", filter={"reason": "old"})["sample"][0]["result"], "would be dropped")
         j = self.do("dead/drop", filter={"reason": "old", "where": "/total>1001"})
         self.assertEqual((j["done"], j["state"]), (3, "done"))
-        with open("latchwork-dead-drop-%d.jsonl" % j["number"]) as f:  # the supervisor runs in this folder, too
+        # The backup is in the current folder, because the supervisor runs there, too.
+        with open("latchwork-dead-drop-%d.jsonl" % j["number"]) as f:
             self.assertEqual([json.loads(line)["payload"] for line in f], ['{"total":%d}' % n for n in (1002, 1003, 1004)])
         os.unlink(f.name)
         j = self.do("dead/drop", filter={"reason": "old"}, backup=False)
@@ -109,7 +114,8 @@ class Jobs(ApiCase):
         self.assertEqual(len(self.dead()), 3)
 
     def test_rate_and_cancel(self):
-        """A job that goes slowly shows how far it is, refuses a second one, and stops when it is told to."""
+        """While a slow job runs, the API must show how far it is and refuse a second job. The job must
+        stop when it is cancelled."""
         self.kill(50, reason="slow", key="dead-slow")
         self.call("SADD", P + "paused", "dead-slow")
         self.addCleanup(self.call, "DEL", P + "wait:dead-slow")
@@ -132,7 +138,7 @@ class Jobs(ApiCase):
         self.post("/api/v1/jobs/1/cancel", status=404)
 
     def test_a_job_elsewhere(self):
-        """A job of a command on another host excludes jobs of the API that replay or drop."""
+        """While a command on another host runs a job, the API must refuse jobs that replay or drop."""
         self.kill(1)
         self.call("SET", P + "job", "99 x", "PX", 60000)
         try:
@@ -178,7 +184,8 @@ class Jobs(ApiCase):
         self.assertEqual(self.ask("/api/v1/keys/t-b")["waiting"], 1)
 
     def test_replay_from_kafka(self):
-        """The dry run of a replay from Kafka is a job, too, because it takes longer than a request may."""
+        """The dry run of a replay from Kafka must be a job, too, because it takes longer than a request
+        may take."""
         identity = self.dead()[0]["identity"].split("#")[0]
         job = self.post("/api/v1/lanes/replay", json.dumps({"messages": [identity], "again": True}), status=202)["job"]
         j = self.ended(job)
@@ -202,7 +209,7 @@ class Jobs(ApiCase):
         self.post("/api/v1/dead/drop", '{"filter":{"match":"*"},"execute":true}', status=401, token=None)
 
     def test_many_jobs(self):
-        """Only the last 50 jobs are remembered, newest first."""
+        """The API must remember only the last 50 jobs, and list the newest first."""
         for i in range(52):
             last = self.do("lanes/pause", ids=["t-%d" % i])
         jobs = self.ask("/api/v1/jobs")["jobs"]

@@ -81,8 +81,7 @@ rm -f "$dir/policy-rc.d"
 deps nonsense
 check 'an unknown group is a usage error' [ $? -eq 2 ]
 
-# This folder stands for a machine without dpkg: it has links to all programs except dpkg, apt, sudo and
-# luac5.1.
+# A folder with links to all programs except dpkg, apt, sudo and luac5.1 stands for a machine without dpkg.
 mkdir "$dir/other"
 (
     IFS=:

@@ -87,7 +87,7 @@ class Case(unittest.TestCase):
         return status, lines[:-1], lines[-1]
 
     def exec_handler(self, code, **more):
-        """Makes a project whose handler is this Python program."""
+        """Makes a project whose handler is a Python program with the text `code`."""
         self.write("handler.py", code)
         config = {"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}}, "redis": {"url": "redis://127.0.0.1:1"},
                   "handler": dict({"type": "exec", "command": [sys.executable, "handler.py"], "processes": 1}, **more)}

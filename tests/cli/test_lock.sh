@@ -372,7 +372,7 @@ ok "the audit knows" 'cli xrange "${tag}audit" - + | grep -q "host-12-abcd.7:176
 cli del "${tag}lanes" "${tag}ready" >/dev/null
 background "epoch" exec c-17 -c app.json -- sh -c 'echo on; while [ ! -e epoch.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/epoch.out"'
-# Another epoch, as if a worker had started one; the lock stays in Redis, so everybody still sees it.
+# This starts another epoch, as a worker would. The lock stays in Redis, so everybody still sees it.
 cli hset "${tag}epoch" id another >/dev/null
 touch "$dir/epoch.go"
 ended "epoch" 0

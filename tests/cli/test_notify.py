@@ -46,7 +46,7 @@ class Manager:
         return self.messages[-1]
 
     def until(self, name):
-        """Receives messages until one has a field of this name. Returns all of them."""
+        """Receives messages up to the first that has a field called `name`. Returns all these messages."""
         got = [self.next()]
         while name not in got[-1]:
             got.append(self.next())

@@ -131,7 +131,7 @@ def something_to_operate(w, blocks):
         f.write(handler[1])
     with open(w.path("till/till.json"), "w") as f:
         f.write(config[1])
-    # The page names these variables, and this run sets them to its own values.
+    # The page uses variables, which this run sets to its own values.
     assert re.findall(r"(\w+)=\S+", exports[1]) == ["BROKER", "REDIS", "LISTEN"], exports
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

@@ -160,7 +160,8 @@ class Rights(unittest.TestCase):
         self.assertEqual(names, documented)
 
     def test_the_least_rights_are_enough(self):
-        """Runs a fleet, and every operators' command, as this user. Redis must refuse nothing."""
+        """Runs a fleet, and every operators' command, as the user that `check --acl` prints. Redis must
+        refuse nothing."""
         self.be(self.rules())
         self.redis.call("FLUSHALL")
         self.redis.call("ACL", "LOG", "RESET")
@@ -186,8 +187,8 @@ class Rights(unittest.TestCase):
         self.assertEqual([(e[b"reason"], e[b"object"]) for e in refused], [])
 
     def test_the_rights_of_locks_are_enough(self):
-        """As this user, `lock --redis` takes a lock, waits for a lock (for which it subscribes), shows the
-        lock and breaks it."""
+        """As the user that `check --acl --for lock` prints, `lock --redis` takes a lock, waits for a lock
+        (for which it subscribes), shows the lock and breaks it."""
         self.be(self.rules("--for", "lock"), "locks")
         self.redis.call("ACL", "LOG", "RESET")
         url = ["--redis", self.redis.url.replace("unix://", "unix://locks:secret@")]

@@ -70,7 +70,7 @@ def main():
         if got == want: passed += 1
         else: failed += 1; print(f'FAILED: {name}: {got}')
 
-    # The checker itself must find these faults.
+    # The checker itself must find each of the following faults.
     for bad in ('local function f() return g() end\nlocal function g() end\nreturn f', 'if KEYS[1] then x = 1 end', 'return string.strip(KEYS[1])',
                 'return redis.cal("GET")', 'return (', 'local a = 1\nreturn function() return a + b end'):
         check(f'not seen in {bad!r}', len(wrong(bad)), 1)

@@ -167,8 +167,8 @@ def judge_ids(t, run):
         ran = sorted((done[i] for i in identities if done[i]), key=lambda rs: rs[0].end_us)
         t.check(ran, "no message with the id %s of key %s took effect" % (name, key))
         for rs in ran[:-1]:
-            # The effect was not recorded: the run ended shortly before its worker died, within one turn of
-            # the worker's loop or while Redis was slow.
+            # An id may take effect twice only if its first effect was not recorded: the run ended shortly
+            # before its worker died, within one turn of the worker's loop or while Redis was slow.
             if not all(r.pid in run.deaths and r.end_us > run.deaths[r.pid] - 2000000 for r in rs):
                 twice.append("the id %s took effect twice: %r, then %r" % (name, rs, ran[-1]))
             doubled += 1

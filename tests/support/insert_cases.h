@@ -254,7 +254,7 @@ static void test_fences_of_others_are_seen(void **state) {
         job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
         job->fence = recent((uint64_t)(999 + i));
         assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
-        for (int k = 0; k < 7; k++) { /* older fences must be refused for every key, in merged rows and in others */
+        for (int k = 0; k < 7; k++) { /* older fences must be refused for every key, whether its fence was merged into another row or not */
             snprintf(key, sizeof key, "k%d", k);
             job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
             job->fence = recent((uint64_t)(1000 + i - 7));

@@ -35,7 +35,7 @@
 #define LT_TAG "lw:{t.0}:"
 
 enum { LT_PLAIN = 1, LT_FLUSHED = 2, LT_FULL = 4, LT_TWICE = 8, LT_ALL = 15 };
-/* These times are so long that nothing expires while a test runs. */
+/* All times are so long that nothing expires while a test runs. */
 enum { LT_TTL_MS = 600000, LT_HANDOFF_MS = 300000, LT_BATCH_MAX = 256, LT_ANSWERS_MAX = 2048, LT_ARGS_MAX = 6000, LT_TOKENS_MAX = 64 };
 
 struct lt_args {

@@ -45,7 +45,7 @@ static UNUSED size_t batch_max(const struct lw_handler *h) { return h->batch_max
 
 static UNUSED enum lw_batch_of batch_of(const struct lw_handler *h) { return h->batch_of; }
 
-/* Returns true if the seat names this identity. Other threads may change their own seats
+/* Returns true if the seat names the identity. Other threads may change their own seats
  * meanwhile. But only the calling thread's own seats can match, and these do not change during
  * the call. */
 __attribute__((noinline, no_sanitize("thread"))) static UNUSED bool names(const struct lw_seat *s, const char *identity) {

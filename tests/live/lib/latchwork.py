@@ -14,7 +14,7 @@ HANDLERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "handl
 
 
 def exec_handler(name="work.py", processes=4, **more):
-    # The options -S -E make Python start faster. The tests start hundreds of these handlers.
+    # The options -S -E make Python start faster. The tests start hundreds of such handler processes.
     return dict({"type": "exec", "command": [sys.executable, "-S", "-E", os.path.abspath(os.path.join(HANDLERS, name))],
                  "processes": processes, "timeout_ms": 20000}, **more)
 

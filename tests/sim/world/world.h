@@ -41,9 +41,9 @@ struct faults {
     bool prompt;        /* a handler always stops at its deadline, so the oracles check every key's last effect */
     int max_run;        /* lock.max_run; 0 stands for 3 */
     bool trials;        /* the operator only makes trials, because after a wipe no oracle can check replays and drops */
-    bool drop;          /* queue.on_busy drop; records are written during the run */
-    bool dedup;         /* business ids; most of them belong to several messages of a key */
-    bool skip;          /* retry.order skip */
+    bool drop;          /* sets queue.on_busy drop; records are written during the run */
+    bool dedup;         /* messages have business ids; most ids belong to several messages of a key */
+    bool skip;          /* sets retry.order skip */
     bool poison;        /* some messages crash their worker, and its supervisor makes suspects of the messages in its handlers */
     bool stubborn;      /* some messages are given back under a live lease, for a while */
     double operate;     /* rate at which an operator pauses, breaks, drops, replays and tries (operator.h) */
@@ -69,7 +69,7 @@ struct faults {
 struct options {
     int records; /* number of records per partition */
     int steps;
-    bool skip_order; /* retry.order skip, with which no order is promised */
+    bool skip_order; /* true if retry.order is skip, with which no order is promised */
     bool dead_topic;
     bool trace;
 };

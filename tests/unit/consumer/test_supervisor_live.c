@@ -65,7 +65,7 @@ static int good_worker(const struct lw_config *c, struct lw_board *b, int i) {
     return live_until_term(b, i);
 }
 
-/* The first process of this worker dies by `death` while it has a message. The second process
+/* The first process of worker 0 dies by `death` while it has a message. The second process
  * reports what the board says of the message. */
 static void (*death)(void);
 static bool death_alone;

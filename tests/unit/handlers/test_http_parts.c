@@ -355,7 +355,7 @@ static void refused_connections_open_it(void **state) {
     char why[256] = "";
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
-    answers(&b, false, 1000); /* one connection that works resets the count of refused ones */
+    answers(&b, false, 1000); /* one connection that works resets the count of refused connections */
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_int_equal(breaker_health(&b, 1000, why, sizeof why), LW_WELL);
@@ -375,8 +375,8 @@ static void failures_in_a_row_open_it(void **state) {
     breaker_close(&b);
 }
 
-/* A connection that breaks ends many requests at once. Together these must count as one failure
- * in a row. */
+/* A connection that breaks ends many requests at once. Together they must count as one failure
+ * when failures in a row are counted. */
 static void failures_together_are_one(void **state) {
     (void)state;
     struct breaker b = made(0, 3);

@@ -386,7 +386,7 @@ static void test_ready_says_why(void **state) {
     expect_unready(w, "");
     assert_sample(w, "latchwork_kafka_workers{state=\"joined\"}", "3");
     lw_note_set(&w->board->workers[1].why, "kafka: no broker reachable for 7 s");
-    expect_unready(w, ""); /* a note alone must not make a worker unready */
+    expect_unready(w, ""); /* a reason for not being ready must not make a worker unready that says it is ready */
     atomic_store(&w->board->workers[1].ready, false);
     atomic_store(&w->board->workers[1].kafka, LW_KAFKA_UNREACHABLE + 1);
     expect_unready(w, "worker 1 is not ready: kafka: no broker reachable for 7 s\n");
@@ -401,8 +401,8 @@ static void test_ready_says_why(void **state) {
     free(why);
 }
 
-/* If the writer of a note died in the middle of writing, the note must not be read, and the next
- * writer must replace it. */
+/* A worker writes the reason for not being ready to the board. If the writer died in the middle
+ * of writing, the text must not be read, and the next writer must replace it. */
 static void test_note(void **state) {
     struct world *w = *state;
     struct lw_note *n = &w->board->workers[0].why;

@@ -197,7 +197,8 @@ static int decode_signed(const char *body, int64_t committed, struct lw_err *err
 static void test_impossible_content(void **state) {
     (void)state;
     struct lw_err err;
-    assert_int_equal(decode_signed("AgY", 0, &err), 1); /* gap 2, length 6: accepted, so each text below is refused for its own fault */
+    /* This text (gap 2, length 6) is accepted, so each text below is refused for its own fault. */
+    assert_int_equal(decode_signed("AgY", 0, &err), 1);
     assert_true(out[0].lo == 2 && out[0].hi == 8);
     static const char *const bad[] = {
         "AgA",              /* a range of length 0 */
