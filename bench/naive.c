@@ -103,7 +103,7 @@ static void push(struct thread *t, const char *list, const char *p, size_t n) {
     freeReplyObject(ask(t, 3, argv, len));
 }
 
-/* A message of the list "waiting", where its text is "KEYLENGTH PARTITION OFFSET KEY PAYLOAD". */
+/* A message of the list "waiting", whose text is "KEYLENGTH PARTITION OFFSET KEY PAYLOAD". */
 struct item {
     const char *key;
     size_t n_key;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in strings, and the former two in PATH; $${ stands for a literal ${. */
+/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in strings, and ${VAR} and ${VAR:-default} also inside PATH; $${ stands for a literal
+ * ${. */
 #include "config/option.h"
 
 #include <errno.h>

@@ -19,8 +19,8 @@ static bool is_scram(const char *value) { return !strncmp(value, "SCRAM-", 6); }
 static bool is_oauth(const char *value) { return !strcmp(value, "OAUTHBEARER"); }
 static bool is_kerberos(const char *value) { return !strcmp(value, "GSSAPI"); }
 
-/* Says what is done about a limit, which is something that a library cannot do. NOTE: the limit is named only in `version --verbose`,
- * because it concerns nearly everybody and harms no message. */
+/* A limit is something that a version of librdkafka cannot do. These constants say what is done about a limit. NOTE: the limit is named
+ * only in `version --verbose`, because it concerns nearly everybody and harms no message. */
 enum how { NOTE, WARN, REFUSE };
 
 /* A limit holds for versions of librdkafka from `from` to below `below` (EVERY: no bound) or, if `feature` is set, for a library without

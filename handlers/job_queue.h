@@ -6,7 +6,7 @@
 #include "handlers/handler.h"
 
 struct lw_job_queue {
-    struct lw_job *head, **tail; /* oldest job; the link behind the youngest. Begin with lw_jobs_clear() */
+    struct lw_job *head, **tail; /* oldest job; the link behind the youngest. The owner calls lw_jobs_clear() first */
 };
 
 /* Empties the queue; its jobs stay as they are. */

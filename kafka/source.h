@@ -119,9 +119,9 @@ void lw_source_keep_place(struct lw_source *s);
  * would fail in the same way. */
 bool lw_source_fenced(const struct lw_source *s);
 bool lw_source_refused(const struct lw_source *s);
-/* Requests the commits of the group without waiting: those for the configured topics or, with `all`, for all
- * topics of the cluster. lw_source_poll() reports each by `looked` and, with `all`, their number by `listed`.
- * Returns false if the previous request is still in flight. */
+/* Requests the commits of the group without waiting: those for the configured topics or, if `all` is true, for all topics of the cluster.
+ * lw_source_poll() reports each by `looked` and, if `all` is true, their number by `listed`. Returns false if the previous request is still
+ * in flight. */
 bool lw_source_look(struct lw_source *s, bool all);
 /* Revokes all partitions (with callbacks) and leaves the group, within timeout_ms. The limit is needed because close can hang in
  * librdkafka 2.0.2. */

@@ -92,7 +92,7 @@ struct latchwork_hold {
 struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name, const struct latchwork_lock_options *options,
                                    const char *label, struct latchwork_error *error);
 void lw_lock_unref(struct latchwork_lock *lock);
-/* Returns the keeper (keeper.h) of the lock's client, and starts it if necessary. Returns NULL with *error if it cannot be started.
+/* Returns the keeper (keeper.h) of the lock's client, and starts it if necessary. Returns NULL with *error if the keeper cannot be started.
  * lock->keeper points to this function, unless the lock has a keeper of its own. */
 struct lw_keeper *lw_client_keeper(struct latchwork_lock *lock, struct latchwork_error *error);
 

@@ -274,7 +274,7 @@ static void open_ear(struct ears *e, uint64_t peer) {
     dial(e, ear);
 }
 
-/* Gives each line an ear, and removes the lines that are empty. Returns the time (boot clock) at which to do so again. */
+/* Gives each line an ear, and removes the lines that are empty. Returns the time (boot clock) of the next call. */
 static int64_t look_after_lines(struct ears *e) {
     struct lw_waking *k = e->waking;
     struct pass p = {.ears = e};

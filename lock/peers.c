@@ -203,7 +203,7 @@ void lw_peer_doubt(struct latchwork_client *c, uint64_t peer) {
     struct lw_peer *p = peer_with(c, peer);
     if (p) forget(c, p);
     pthread_mutex_unlock(&c->mutex);
-    lw_cluster_doubt(c->table->cluster); /* the node that named this owner may know only an old map */
+    lw_cluster_doubt(c->table->cluster); /* ask another node next time: the node that named this owner may know only an old map */
 }
 
 size_t lw_peers_slots(struct latchwork_client *c, int *slot, size_t max, struct latchwork_error *error) {
@@ -243,7 +243,7 @@ static bool read_address(const struct lw_redis *redis, const char *text, int *sl
     return *host && strcmp(host, "?") && *port > 0 && *port <= UINT16_MAX;
 }
 
-/* Takes over what MOVED or ASK says. Returns the index of the peer that it names, or -1 if it names none. */
+/* Takes over what MOVED or ASK says. Returns the index of the peer that the refusal names, or -1 if the refusal names none. */
 static int take_address(struct latchwork_client *c, const struct lw_redis *redis, const char *text, bool moved) {
     char host[HOST_MAX];
     int slot = LW_ANY_SLOT, port = 0;

@@ -42,8 +42,8 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket); /* 
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);
 /* Sets when the waiter tries next, if it is first in line. */
 void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms);
-/* Takes the waiter, which has the lock if `won`, out of the line. The next becomes first, and tries at look_ms if `won` is true, otherwise
- * at once. Returns true if the line is empty now. */
+/* Takes the waiter, which has the lock if `won` is true, out of the line. The next becomes first, and tries at look_ms if `won` is true,
+ * otherwise at once. Returns true if the line is empty now. */
 bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t look_ms);
 
 #endif

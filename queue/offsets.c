@@ -305,8 +305,8 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     return watermark;
 }
 
-/* Appends a range, or joins it to the last one if they touch or, with `joins`, if only a gap
- * lies between. Returns false if there is no room. */
+/* Appends a range, or joins it to the last one if they touch or, if `joins` is true, if only a gap lies between them. Returns false if
+ * there is no room. */
 static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, bool joins) {
     assert(r.lo < r.hi && *n <= max);
     assert(!*n || out[*n - 1].hi <= r.lo);

@@ -28,7 +28,7 @@ void lw_redis_servers_doubt(struct lw_redis_servers *s) {
 
 /* Describes an error reply from which it follows that the server no longer serves the shard. */
 struct deposed {
-    const char *text; /* text with which the error begins or, if `inside`, which it contains */
+    const char *text; /* text with which the error begins or, if `inside` is true, which the error contains */
     bool inside;
     bool moves; /* the error means that the shard's slot, or a key of it, is on another node */
     const char *says;

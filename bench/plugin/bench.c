@@ -4,8 +4,7 @@
  *     "handler": {"type": "plugin", "path": "bench.so", "threads": 8,
  *                 "config": {"work_us": 1000, "journal": "FOLDER", "lines": 1}}
  *
- * work_us: sleep per message; 0 (default): none. journal: a folder for `PID.progress`, and with `lines` 1 also for one line per
- * message.
+ * work_us: sleep per message; 0 (default): none. journal: a folder for `PID.progress` and, if `lines` is 1, for one line per message.
  *
  * Compiled with BENCH_BATCH_MAX, it takes batches of up to that many messages of one key, and sleeps once per batch. Each message of a
  * batch is recorded with an equal share of the time, in order, since the judge looks for runs that overlap. */

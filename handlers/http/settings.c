@@ -224,7 +224,7 @@ static bool is_given(const struct http_settings *s, const char *name) {
     return false;
 }
 
-/* With tls.server_name, the URL that libcurl sees carries that name, and libcurl connects to the host of handler.url all the same. */
+/* With tls.server_name, the URL that libcurl sees carries that name, but libcurl connects to the host of handler.url. */
 static void set_target(struct http_settings *s) {
     if (!s->url) return;
     if (!s->tls.server_name || !s->tls.on) {

@@ -307,7 +307,7 @@ struct latchwork_name {
 };
 struct latchwork_lock_names {
     uint32_t size;
-    struct latchwork_name lock;  /* string with the token */
+    struct latchwork_name lock;  /* the lock: a string with the token */
     struct latchwork_name fence; /* counter of fences; several locks may share it; it never expires */
     struct latchwork_name wait;  /* zset of waiting clients; p NULL: nobody is woken, and waiters look by themselves */
     /* Lets a release tell others: if the zset `hint_if` has the member `hint`, the release pushes `hint` on the left of the list

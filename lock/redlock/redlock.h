@@ -71,7 +71,7 @@ struct lw_ask {
     bool taking;   /* the lock is asked for: recently started servers are left out, and each grant carries a fence */
     bool dropping; /* the lock is released: every server that is not silent is waited for, and a no does not count if an answer was lost */
     bool keeping;  /* a hold is renewed: use the bundle that is reserved for renewals */
-    int64_t restart_ms; /* if `taking`: time after its start for which a server is left out */
+    int64_t restart_ms; /* if `taking` is true: time after a server's start for which the server is left out */
 
     enum lw_vote vote[LATCHWORK_MAX_NODES];
     bool in_doubt[LATCHWORK_MAX_NODES]; /* the question was sent twice, since the first answer was lost */

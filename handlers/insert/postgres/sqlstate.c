@@ -11,9 +11,9 @@ struct meaning {
 static const struct meaning meanings[] = {
     {"22", LW_PG_ROW},      /* data exception: a value that does not fit the type */
     {"23", LW_PG_ROW},      /* violation of an integrity constraint */
-    {"44", LW_PG_ROW},      /* WITH CHECK OPTION of a view */
+    {"44", LW_PG_ROW},      /* violation of a view's WITH CHECK OPTION */
     {"54", LW_PG_ROW},      /* program limit, for example an index row that is too large */
-    {"P0", LW_PG_ROW},      /* RAISE in a trigger */
+    {"P0", LW_PG_ROW},      /* error that a trigger raised by RAISE */
     {"38", LW_PG_ROW},      /* error inside a function in another language, such as a trigger */
     {"39", LW_PG_ROW},      /* error at the call of such a function */
     {"40001", LW_PG_AGAIN}, /* serialization failure */

@@ -18,7 +18,8 @@ static const char own_tables[] =
     "CREATE TABLE IF NOT EXISTS latchwork_count(app text COLLATE \"C\" NOT NULL, name text COLLATE \"C\" NOT NULL, part integer NOT NULL,"
     " n bigint NOT NULL, PRIMARY KEY (app, name, part)) WITH (fillfactor = 50);";
 
-/* Workers that start at once make the tables one after the other: IF NOT EXISTS alone can fail when two do so at the same time. */
+/* Workers that start at once make the tables one after the other: IF NOT EXISTS alone can fail when two workers make a table at the same
+ * time. */
 static const char one_by_one[] = "SELECT pg_advisory_xact_lock(7522544739041832);";
 
 void lw_pg_quote(struct lw_buf *sql, const char *name) {
