@@ -142,6 +142,38 @@ static void write_handlers(const struct writing *w) {
     sample(w, NULL, NULL, (uint64_t)w->m->board->n_wanted * (uint64_t)lw_config_at_once(w->m->config));
 }
 
+/* Returns how many lanes of a worker have their lock and wait for a free handler. A worker grants more messages than its handlers can
+ * run, so that they never wait for Redis; all messages that it has granted at a time are of different keys. */
+static uint64_t runnable_lanes(const struct lw_board_worker *k, uint64_t at_once) {
+    uint64_t n = atomic_load(&k->in_handler);
+    return n > at_once ? n - at_once : 0;
+}
+
+static void write_runnable(const struct writing *w) {
+    uint64_t n = 0;
+    for (int i = 0; i < w->m->board->n_workers; i++)
+        n += runnable_lanes(&w->m->board->workers[i], (uint64_t)lw_config_at_once(w->m->config));
+    sample(w, NULL, NULL, n);
+}
+
+/* Returns whether there is anything to do: records to read, or messages that are not finished. */
+static bool has_work(const struct lw_board *b) {
+    const struct lw_board_partition *p;
+    for (int at = 0; (p = lw_board_next(b, &at));)
+        if (atomic_load(&p->unfinished) > 0 || atomic_load(&p->log_end) > atomic_load(&p->committed)) return true;
+    return false;
+}
+
+/* Writes how many workers would run at once all keys that can run now. One hot key counts once, however long its queue is, so this number
+ * does not grow with the lag of a key whose messages must run one after the other. */
+static void write_wanted(const struct writing *w) {
+    const struct lw_board *b = w->m->board;
+    uint64_t n = 0, at_once = (uint64_t)lw_config_at_once(w->m->config);
+    for (int i = 0; i < b->n_workers; i++) n += atomic_load(&b->workers[i].in_handler);
+    uint64_t workers = at_once ? (n + at_once - 1) / at_once : 0;
+    sample(w, NULL, NULL, workers ? workers : has_work(b));
+}
+
 static void write_loads(const struct writing *w) {
     for (int i = 0; i < w->m->board->n_workers; i++) {
         const struct lw_board_worker *k = &w->m->board->workers[i];
@@ -395,6 +427,16 @@ static const struct metric metrics[] = {
      .help = "Worker processes started; more than there are workers: restarts."},
     {.name = "handlers", .type = "gauge", .write = write_handlers, .help = "How many messages this supervisor's workers can run at once."},
     {.name = "in_handler_messages", .type = "gauge", .write = write_in_handler, .help = "Messages given to handlers and not answered yet."},
+    {.name = "runnable_lanes",
+     .type = "gauge",
+     .write = write_runnable,
+     .help = "Keys whose lock a worker here has and that wait for a free handler: work that more workers would help with. 0 if only "
+             "a few hot keys have messages, however many."},
+    {.name = "wanted_workers",
+     .type = "gauge",
+     .write = write_wanted,
+     .help = "Workers that could run all keys at once that can run now; 1 if there is only little or unstarted work, 0 if there is none. "
+             "Sum it over the supervisors to scale a fleet."},
     {.name = "handler_process_requests",
      .type = "gauge",
      .labels = "worker,process",

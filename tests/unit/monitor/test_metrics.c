@@ -172,6 +172,28 @@ static void test_sums_over_workers(void **state) {
     assert_sample(w, "latchwork_handlers", "12");
 }
 
+static void test_wanted_workers(void **state) {
+    struct world *w = *state; /* three workers with four handlers each */
+    assert_sample(w, "latchwork_wanted_workers", "0");
+    assert_sample(w, "latchwork_runnable_lanes", "0");
+    struct lw_board_partition *p = lw_board_own(w->board, 0, "t", 0);
+    atomic_store(&p->log_end, 1000000); /* records that nobody has read yet */
+    assert_sample(w, "latchwork_wanted_workers", "1");
+    atomic_store(&w->board->workers[0].in_handler, 1); /* one hot key: a million records, one message at a time */
+    assert_sample(w, "latchwork_wanted_workers", "1");
+    assert_sample(w, "latchwork_runnable_lanes", "0");
+    atomic_store(&w->board->workers[0].in_handler, 10);
+    atomic_store(&w->board->workers[1].in_handler, 3);
+    assert_sample(w, "latchwork_wanted_workers", "4"); /* 13 keys, 4 at a time */
+    assert_sample(w, "latchwork_runnable_lanes", "6"); /* of the first worker; the second has a handler for each of its keys */
+    atomic_store(&w->board->workers[0].in_handler, 0);
+    atomic_store(&w->board->workers[1].in_handler, 0);
+    atomic_store(&p->committed, 1000000);
+    assert_sample(w, "latchwork_wanted_workers", "0");
+    atomic_store(&p->unfinished, 2); /* messages that back off, or wait for another worker */
+    assert_sample(w, "latchwork_wanted_workers", "1");
+}
+
 static void test_histogram(void **state) {
     struct world *w = *state;
     struct lw_hist *h = &w->board->workers[0].counts.handler;
@@ -461,6 +483,7 @@ int main(void) {
         T(test_form_with_everything),
         T(test_checker_finds_what_is_wrong),
         T(test_sums_over_workers),
+        T(test_wanted_workers),
         T(test_histogram),
         T(test_bounds_rise),
         T(test_reading_while_it_grows),
