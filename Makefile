@@ -30,7 +30,7 @@ PKGS := rdkafka hiredis openssl jansson sqlite3 libpq libxxhash libmicrohttpd li
 NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, sqlite3 >= 3.35, libpq >= 13, libxxhash, libmicrohttpd >= 0.9.75, libcurl >= 7.87, ncursesw >= 6
 
 # These goals need no compiler yet.
-EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts deps deps-test demo test ci debian-13 matrix help clean distclean format
+EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts deps deps-test demo test ci debian-13 matrix image help clean distclean format
 ifneq ($(filter-out $(EASY),$(or $(MAKECMDGOALS),all)),)
 include $(B)/flags.mk
 endif
@@ -126,7 +126,7 @@ include tests/tests.mk
 include scripts/lint.mk
 
 # --- the rest -----------------------------------------------------------------------------------------------------------------
-.PHONY: deps deps-test demo test ci asan tsan soak matrix debian-13 install uninstall clean format help examples reference
+.PHONY: deps deps-test demo test ci asan tsan soak matrix chart image debian-13 install uninstall clean format help examples reference
 ##@ Build
 ## deps: install the packages that the build needs
 deps:
@@ -159,6 +159,14 @@ tsan:
 ## debian-13: build in a Debian 13 chroot and run the tests that need no Kafka (as root)
 debian-13:
 	@tests/matrix/debian.sh trixie sh -c 'make deps-test && make all tests && tests/run.sh plain build'
+## chart: check the Helm chart: lint, the schemas of Kubernetes and the CRDs, what it renders (the first time it builds helm, for minutes)
+chart: $(B)/latchwork
+	@scripts/deps.sh chart
+	@tests/helm/test_chart.py $(B)
+## image: build the container images without a daemon, and run them (as root)
+image:
+	@scripts/deps.sh image
+	@tests/container/build.sh $(B)
 ## matrix: run tests on each distribution, server, librdkafka and Kafka, and write doc/reference/support.md (as root; over an hour)
 matrix:
 	@tests/matrix/matrix.py

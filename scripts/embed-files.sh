@@ -8,7 +8,7 @@ echo '#include "monitor/page.h"'
 n=0
 for file; do
     [ -s "$file" ] || { echo "embed-files.sh: $file is missing or empty" >&2; exit 1; }
-    echo "static const unsigned char file_$n[] = {"
+    echo "static const unsigned char file_${n}[] = {"
     od -An -v -tu1 "$file" | sed 's/  *\([0-9]\)/\1/; s/  */,/g; s/$/,/'
     echo '};'
     n=$((n + 1))

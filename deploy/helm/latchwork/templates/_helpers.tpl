@@ -1,0 +1,115 @@
+{{/* SPDX-License-Identifier: Apache-2.0 */}}
+{{- define "latchwork.labels" -}}
+app.kubernetes.io/name: latchwork
+app.kubernetes.io/instance: {{ .release.Name }}
+app.kubernetes.io/component: {{ .name }}
+{{- end -}}
+
+{{- define "latchwork.name" -}}
+{{ printf "%s-%s" .release.Name .name | trunc 52 | trimSuffix "-" }}
+{{- end -}}
+
+{{/* The configuration file. The chart sets the port of metrics and probes, and in a StatefulSet the member's name, unless they are set. */}}
+{{- define "latchwork.config" -}}
+{{- $given := deepCopy .consumer.config -}}
+{{- $ours := dict "http" (dict "listen" "0.0.0.0:9464") -}}
+{{- if eq .consumer.kind "StatefulSet" -}}
+{{- $_ := set $ours "kafka" (dict "member_id" "${POD_NAME}") -}}
+{{- end -}}
+{{- mergeOverwrite $ours $given | toPrettyJson -}}
+{{- end -}}
+
+{{/* shutdown.grace_ms, rounded up to seconds, plus 10 s in which the supervisor ends what is left */}}
+{{- define "latchwork.grace" -}}
+{{- $shutdown := .consumer.config.shutdown | default dict -}}
+{{- $ms := $shutdown.grace_ms | default 30000 | int -}}
+{{- add (div (add $ms 999) 1000) 10 -}}
+{{- end -}}
+
+{{- define "latchwork.workers" -}}
+{{- .consumer.config.workers | default 1 | int -}}
+{{- end -}}
+
+{{- define "latchwork.pod" -}}
+metadata:
+  labels:
+    {{- include "latchwork.labels" . | nindent 4 }}
+    {{- with .consumer.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
+  annotations:
+    checksum/config: {{ include "latchwork.config" . | sha256sum }}
+    {{- with .consumer.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
+spec:
+  terminationGracePeriodSeconds: {{ include "latchwork.grace" . }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  {{- with .consumer.serviceAccountName }}
+  serviceAccountName: {{ . }}
+  {{- end }}
+  {{- with .consumer.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with .values.image.pullSecrets }}
+  imagePullSecrets: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext: {{ toYaml .values.podSecurityContext | nindent 4 }}
+  {{- if .consumer.topologySpread }}
+  topologySpreadConstraints:
+    - maxSkew: 1
+      topologyKey: kubernetes.io/hostname
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels: {{ include "latchwork.labels" . | nindent 10 }}
+  {{- end }}
+  {{- with .consumer.nodeSelector }}
+  nodeSelector: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .consumer.tolerations }}
+  tolerations: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .consumer.affinity }}
+  affinity: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: latchwork
+      {{- $image := mergeOverwrite (deepCopy .values.image) (.consumer.image | default dict) }}
+      image: "{{ $image.repository }}:{{ $image.tag | default .chart.AppVersion }}"
+      imagePullPolicy: {{ $image.pullPolicy }}
+      args: ["run", "-c", "/etc/latchwork/latchwork.json"]
+      securityContext: {{ toYaml .values.securityContext | nindent 8 }}
+      env:
+        - name: POD_NAME
+          valueFrom: { fieldRef: { fieldPath: metadata.name } }
+        {{- with .consumer.env }}{{ toYaml . | nindent 8 }}{{ end }}
+      {{- with .consumer.secretName }}
+      envFrom:
+        - secretRef: { name: {{ . }} }
+      {{- end }}
+      ports:
+        - { name: http, containerPort: 9464 }
+      # The probes ask whether the main loops turn. They do not ask for Redis or Kafka (/readyz does): a restart would not bring those
+      # back, and pods that are not ready would stop a rollout that may mend them.
+      startupProbe:
+        httpGet: { path: /healthz, port: http }
+        periodSeconds: 2
+        failureThreshold: 30
+      livenessProbe:
+        httpGet: { path: /healthz, port: http }
+        periodSeconds: 20
+        timeoutSeconds: 5
+        failureThreshold: 3
+      readinessProbe:
+        httpGet: { path: /healthz, port: http }
+        periodSeconds: 10
+        timeoutSeconds: 5
+      resources: {{ toYaml .consumer.resources | nindent 8 }}
+      volumeMounts:
+        - { name: config, mountPath: /etc/latchwork, readOnly: true }
+        - { name: tmp, mountPath: /tmp }
+        {{- with .consumer.volumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
+  volumes:
+    - name: config
+      configMap: { name: {{ include "latchwork.name" . }} }
+    - name: tmp
+      emptyDir: {}
+    {{- with .consumer.volumes }}{{ toYaml . | nindent 4 }}{{ end }}
+{{- end -}}

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the simulation of the autoscaler to what doc/how-to/kubernetes.md says of it. Usage: test_scaler.py [BUILD]"""
+import os
+import re
+import sys
+import unittest
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+sys.path.insert(0, os.path.join(ROOT, "bench/scaler"))
+import simulate  # noqa: E402
+
+
+class Scaler(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.seen = {load.name: {by: simulate.summary(simulate.simulate(load, by)) for by in ("wanted", "lag")} for load in simulate.LOADS}
+
+    def test_many_keys_get_the_pods_that_they_need(self):
+        s = self.seen["many keys"]["wanted"]
+        self.assertGreaterEqual(s["most_pods"], 4)  # 600 messages of 100 ms per second keep 60 handlers busy, those of four pods
+        self.assertLess(s["cleared_s"], 1860)
+
+    def test_one_hot_key_starts_no_pods(self):
+        self.assertEqual(self.seen["one hot key"]["wanted"]["most_pods"], 1)
+        self.assertGreater(self.seen["one hot key"]["lag"]["most_pods"], 4)
+
+    def test_pods_by_lag_do_not_end_a_hot_key_sooner(self):
+        for name in ("one hot key", "a hot key among many"):
+            s = self.seen[name]
+            self.assertEqual(s["wanted"]["cleared_s"], s["lag"]["cleared_s"])
+            self.assertLess(s["wanted"]["pod_hours"], s["lag"]["pod_hours"] / 2)
+
+    def test_all_come_back_to_zero(self):
+        for name, by in self.seen.items():
+            self.assertEqual(by["wanted"]["pods_at_end"], 0, name)
+
+    def test_the_page_s_table(self):
+        with open(os.path.join(ROOT, "doc/how-to/kubernetes.md")) as f:
+            page = f.read()
+        for name, by in self.seen.items():
+            for scaler in ("wanted", "lag"):
+                s = by[scaler]
+                row = rf"\| {name} \| [^|]*{scaler}[^|]* \| {s['most_pods']} \| {s['pod_hours']:.2f} \| {s['cleared_s'] - 1800} s \|"
+                self.assertIsNotNone(re.search(row, page), row)
+
+    def test_the_plot_is_the_simulation_s(self):
+        results = [(load, {by: simulate.simulate(load, by) for by in ("wanted", "lag")}) for load in simulate.LOADS]
+        with open(os.path.join(ROOT, "doc/how-to/scaling.svg")) as f:
+            self.assertEqual(f.read(), simulate.draw(results), "run bench/scaler/simulate.py --svg doc/how-to/scaling.svg")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
