@@ -14,7 +14,7 @@ struct scan {
     struct lw_buf *scratch; /* buffer for decoded names */
     struct lw_err *err;
     int depth;     /* number of objects and arrays that the scan is inside of */
-    bool nul_seen; /* the string just scanned has an escape \u0000 */
+    bool nul_seen; /* a string scanned since the last reset of this field has an escape \u0000 */
 };
 
 /* Each function below that returns an int returns 0, or -1 with the first error and its position. */

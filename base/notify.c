@@ -14,7 +14,7 @@
 
 enum { MESSAGE_MAX = 1024 };
 
-/* Takes the address from $NOTIFY_SOCKET: an absolute path, or a name that begins with @ and stands for one of the abstract namespace. */
+/* Takes the address from $NOTIFY_SOCKET: an absolute path, or a name that begins with @ and stands for a name in the abstract namespace. */
 static bool take_address(struct lw_notify *n, const char *name) {
     size_t size = strlen(name);
     bool abstract = name[0] == '@';
@@ -30,7 +30,7 @@ static bool take_address(struct lw_notify *n, const char *name) {
     return true;
 }
 
-/* Returns 0 if no watchdog is on, or if it is meant for another process. */
+/* Returns the time within which the watchdog expects a message, or 0 if there is no watchdog, or only one for another process. */
 static int64_t watchdog_ms(void) {
     const char *us = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
     if (!us || (pid && strtoll(pid, NULL, 10) != getpid())) return 0;

@@ -34,7 +34,7 @@ struct bench_thread;
 struct bench_journal {
     struct bench_progress *progress;
     const char *dir; /* borrowed from the caller; NULL: write no files */
-    bool lines;      /* write one line per message */
+    bool lines;      /* true: write one line per message */
     pthread_mutex_t lock;
     struct bench_thread *threads;
     uint64_t serial; /* number of this journal, which tells a thread whether its file belongs to it */

@@ -45,7 +45,7 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
 
 /* ---- tokens ---- */
 
-/* Returns the text of a token, or NULL after a problem was reported. No problem shows the value, not even if it is invalid. */
+/* Returns the text of a token, or NULL after reporting a problem. No reported problem shows the value, not even an invalid one. */
 static const char *take_secret(struct lw_loader *l, const char *path, json_t *v) {
     if (lw_unusable(l, v)) return NULL;
     const char *text = json_string_value(v);

@@ -87,7 +87,7 @@ void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v)
 void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v);
-/* http.c: reads and checks the section http */
+/* The next functions are in http.c, which reads and checks the section http. */
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_read_tokens(struct lw_loader *l, const struct lw_option *o, json_t *v);

@@ -75,7 +75,7 @@ enum lw_feed_stop lw_feed_stopped(struct lw_feed *f);
 struct lw_job *lw_feed_first(struct lw_feed *f, struct lw_job_queue *line);
 /* Returns how long before the end of a lease a handler must be done with a job, so that nothing of it goes on after the lease. */
 int64_t lw_feed_margin_ms(int64_t ttl_ms);
-/* Returns the time by which the job must be over: margin_ms before its lease ends. Each renewal of the lease makes it later. */
+/* Returns the time by which the job must be over: margin_ms before its lease ends. Each renewal of the lease makes this time later. */
 int64_t lw_feed_lease_end(const struct lw_job *job, int64_t margin_ms);
 /* Returns true if a job may start, because more than margin_ms is left of its lease. Otherwise the caller must give the job back. */
 bool lw_feed_startable(struct lw_job *job, int64_t now_ms, int64_t margin_ms);

@@ -25,7 +25,7 @@ enum {
 
 struct rows {
     size_t n;
-    struct latchwork_lock *row[]; /* one mutex per row, sorted */
+    struct latchwork_lock *row[]; /* one mutex per row, in the order in which rows are taken */
 };
 
 static struct rows *rows_of(const struct latchwork_lock *l) { return l->more; }

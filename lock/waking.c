@@ -21,7 +21,7 @@ static void rouse(struct lw_waking *k) {
 /* --- lines; the mutex is held ----------------------------------------------------------------------------------------------------- */
 
 struct lw_line **lw_line_find(struct lw_waking *k, const char *name, size_t n) {
-    uint64_t hash = 14695981039346656037U; /* offset of the FNV-1a hash */
+    uint64_t hash = 14695981039346656037U; /* initial value of the FNV-1a hash */
     for (size_t i = 0; i < n; i++) hash = (hash ^ (unsigned char)name[i]) * 1099511628211U;
     struct lw_line **at = &k->bucket[hash % LW_LINE_BUCKETS];
     while (*at && ((*at)->n_name != n || memcmp((*at)->name, name, n))) at = &(*at)->next;

@@ -86,7 +86,7 @@ void lw_call_value(const struct lw_call *c, struct lw_bytes value); /* adds the 
 struct lw_gate_call {
     bool drop;              /* queue.on_busy is drop */
     bool dedup;             /* messages carry a business id */
-    struct lw_bytes token;  /* copied */
+    struct lw_bytes token;  /* token of the call, copied */
     struct lw_bytes counts; /* one byte per lane: number of its messages plus LW_GATE_… flags; "": one message each, no flags; copied */
 };
 
@@ -126,7 +126,7 @@ void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t ba
 
 struct lw_claim_call {
     int64_t taken;         /* number of hints to remove from `claimed` */
-    struct lw_bytes token; /* copied */
+    struct lw_bytes token; /* token of the call, copied */
     int64_t want;          /* maximum number of heads per lane */
     struct lw_call_bounds bounds;
 };

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 
 struct lw_life {
-    char id[128];       /* run_id/master_replid */
+    char id[128];       /* names the life: run_id/master_replid */
     char history[96];   /* run_id/number of bytes read as a replica; "": the server is a replica now, or INFO lacks the number */
     bool never_replica; /* true: the server is a master that, as far as INFO tells, was never a replica since its process began */
 };

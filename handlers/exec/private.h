@@ -15,7 +15,7 @@ struct lw_feed;
 
 struct lw_handler {
     char **argv, **envp;
-    int64_t margin_ms; /* time before the end of a lease at which a process group must be killed to be gone when the lease ends */
+    int64_t margin_ms; /* how long before the end of a lease a process group must be killed, to be gone when the lease ends */
     int64_t timeout_ms;
     int in_flight, batch; /* maximum number of requests per process, and of messages per request */
     struct lw_warden warden;

@@ -13,7 +13,7 @@ struct lw_feed;
 
 struct lw_handler {
     struct http_settings set;
-    int64_t margin_ms; /* time before the end of a lease at which its request must be aborted */
+    int64_t margin_ms; /* how long before the end of a lease the request must be aborted */
     int64_t timeout_ms;
     int in_flight, batch; /* maximum number of requests under way, and of messages per request */
     struct breaker breaker;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct lw_segment {
-    const char *topic; /* borrowed from a job */
+    const char *topic; /* name of the topic, borrowed from a job */
     int64_t number;    /* number of the segment: offset / LW_SEEN_OFFSETS */
     int32_t partition;
     bool dirty;
