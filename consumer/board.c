@@ -221,9 +221,7 @@ void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition
     }
 }
 
-/* Makes the worker the owner of a slot of the partition. If two workers look for the same new partition at once, each may own a slot for
- * the partition, until one of the two workers gives up the partition. */
-struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
+struct lw_board_partition *lw_board_slot(struct lw_board *b, const char *topic, int32_t partition) {
     struct lw_board_partition *found = NULL;
     for (int i = 0; i < LW_BOARD_PARTITIONS && !found; i++) {
         struct lw_board_partition *p = &b->partitions[i];
@@ -235,6 +233,13 @@ struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const ch
         atomic_store_explicit(&p->state, LW_SLOT_NAMED, memory_order_release);
         found = p;
     }
+    return found;
+}
+
+/* If two workers look for the same new partition at once, each may own a slot for the partition, until one of the two workers gives up the
+ * partition. */
+struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
+    struct lw_board_partition *found = lw_board_slot(b, topic, partition);
     if (found) atomic_store(&found->owner, worker + 1);
     return found;
 }

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/histogram.h"
+#include "consumer/outcomes.h"
 #include "handlers/handler.h"
 #include "handlers/http/counts.h"
 
@@ -87,6 +88,7 @@ struct lw_board_worker {
      * (lw_board_owe). An element is 0 if it is free. */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
+    struct lw_outcome_rings outcomes; /* the last outcomes; its next process goes on with them */
 };
 
 enum lw_suspicion {
@@ -181,6 +183,8 @@ void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
 
+/* Returns a slot that has the name of this partition, and names a free one if necessary; NULL if the table is full. */
+struct lw_board_partition *lw_board_slot(struct lw_board *b, const char *topic, int32_t partition);
 /* Makes a worker the owner of a partition's slot and returns the slot; NULL if the table is
  * full. The slot belongs to the partition for the life of the board. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition);

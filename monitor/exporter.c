@@ -5,12 +5,14 @@
 #include "base/log.h"
 #include "monitor/access.h"
 #include "monitor/metrics.h"
+#include "monitor/outcome_list.h"
 #include "monitor/page.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { OUTCOMES = 100, OUTCOMES_MAX = 500 }; /* number of outcomes in an answer: without limit=, and at most */
 enum { LOOK_MS = 5000, SETTLE_MS = 1000, BIND_MS = 10000 };
 
 struct exporter {
@@ -74,6 +76,33 @@ static json_t *session(const struct lw_config *c, const struct lw_http_request *
                      "application", c->name);
 }
 
+/* Reads the query of /api/v1/outcomes. Returns false after filling *a if a part of the query is not understood. */
+static bool outcome_query(const struct lw_http_request *q, struct lw_outcome_query *out, struct lw_http_answer *a) {
+    *out = (struct lw_outcome_query){.limit = OUTCOMES};
+    for (size_t i = 0; i < q->n_args; i++) {
+        const char *name = q->args[i].name, *value = q->args[i].value;
+        unsigned ends = out->ends;
+        for (int e = 0; !strcmp(name, "outcome") && e < LW_ENDS; e++)
+            if (!strcmp(value, lw_end_name[e])) ends |= 1u << e;
+        bool good = ends != out->ends;
+        out->ends = ends;
+        if (!strcmp(name, "key")) good = true, out->key = lw_bytes_of(value);
+        if (!strcmp(name, "limit")) good = (out->limit = (size_t)strtoul(value, NULL, 10)) >= 1 && out->limit <= OUTCOMES_MAX;
+        if (good) continue;
+        lw_http_error(
+            a, 400,
+            "%.60s=%.200s is not understood here; there are key, outcome (done, retry, dead, dropped, skipped, back) and limit (1 to %d)",
+            name, value, (int)OUTCOMES_MAX);
+        return false;
+    }
+    return true;
+}
+
+static void answer_outcomes(const struct exporter *e, const struct lw_http_request *q, struct lw_http_answer *a) {
+    struct lw_outcome_query query;
+    if (outcome_query(q, &query, a)) put_json(a, lw_outcomes_answer(e->board, &query));
+}
+
 static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, const char *path, struct lw_http_answer *a) {
     if (!strcmp(path, "/metrics")) {
         a->type = LW_METRICS_TYPE;
@@ -96,6 +125,10 @@ static bool answer_quick(struct exporter *e, const struct lw_http_request *q, st
     const char *path = q->path;
     if (answer_text(e, &m, path, a)) return true;
     if (!strcmp(path, "/api/v1/session")) return put_json(a, session(e->c, q)), true;
+    if (!strcmp(path, "/api/v1/outcomes")) {
+        if (lw_access_allowed(e->c, q, false, a)) answer_outcomes(e, q, a);
+        return true;
+    }
     for (size_t i = 0; i < sizeof board_paths / sizeof *board_paths; i++) {
         if (strcmp(path, board_paths[i].path)) continue;
         if (!strncmp(path, "/api/", 5) && !lw_access_allowed(e->c, q, false, a)) return true;
@@ -114,7 +147,10 @@ static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_ans
         if (!q->post) return true;
         lw_buf_free(&a->body);
         *a = (struct lw_http_answer){.status = 405};
-        lw_buf_addf(&a->body, "read-only: GET or HEAD\n");
+        if (api)
+            lw_http_error(a, 405, "this is only to be read: GET");
+        else
+            lw_buf_addf(&a->body, "read-only: GET or HEAD\n");
         return true;
     }
     if (api && e->api) return false;

@@ -133,7 +133,7 @@ run_scripts() { # FOLDER: runs each of its scripts
 }
 
 # These programs have threads, or share memory with other processes.
-threaded="test_http test_pool test_pool_chain test_board test_exec test_plugin test_insert"
+threaded="test_http test_pool test_pool_chain test_board test_outcomes test_exec test_plugin test_insert"
 
 seeds=${LW_SEEDS:-300}
 begin=$(date +%s)

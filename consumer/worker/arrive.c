@@ -3,6 +3,7 @@
  * delivered before, or it has no key and key.missing says to skip it. */
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"
+#include "consumer/worker/outcome.h"
 #include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
@@ -63,6 +64,7 @@ static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival
     if (skip) {
         lw_offsets_mark(p->offsets, a->offset, LW_OFF_DONE);
         count(&w->counts->skipped);
+        outcome_of_record(w, p, a->offset, lw_bytes("", 0), LW_END_SKIPPED, f->err.text);
     } else if (was != LW_OFF_UNKNOWN) {
         count(&w->counts->redelivered);
         if (was == LW_OFF_DONE) owed_pay(w, p, a->offset);

@@ -8,6 +8,7 @@
 #include "consumer/worker/lane.h"
 #include "consumer/worker/limits.h"
 #include "consumer/worker/msg.h"
+#include "consumer/worker/outcome.h"
 #include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
@@ -283,6 +284,9 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
         case LW_GATED_DUPLICATE:
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             count(&w->counts->dropped);
+            outcome_of_record(w, m->part, m->offset, m->key, LW_END_DROPPED,
+                              letters[k] == LW_GATED_DROPPED ? "its key was busy (queue.on_busy)"
+                                                             : "a message with the same id came before (dedup)");
             break;
         default:
             if (now_ms(w) >= l->not_before_ms)

@@ -74,9 +74,8 @@ static inline void count_acquire(struct lw_worker *w, const char *letters, int n
         }
     }
 }
-static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, bool ended) {
-    if (ended && timestamp_ms > 0)
-        lw_hist_add(&w->counts->end_to_end, &lw_bounds_end_to_end, 1000 * (w->io->wall_ms(w->ctx) - timestamp_ms));
+static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, int64_t wall_ms) {
+    if (timestamp_ms > 0) lw_hist_add(&w->counts->end_to_end, &lw_bounds_end_to_end, 1000 * (wall_ms - timestamp_ms));
 }
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 

@@ -7,6 +7,7 @@
 #include "consumer/worker/lane.h"
 #include "consumer/worker/limits.h"
 #include "consumer/worker/msg.h"
+#include "consumer/worker/outcome.h"
 #include "consumer/worker/owed.h"
 #include "consumer/worker/partition.h"
 #include "consumer/worker/pipe.h"
@@ -328,6 +329,12 @@ void settle_forget(struct lw_worker *w, struct shard *sh) {
 
 /* --- the answers ---------------------------------------------------------------------------------------------------------------------- */
 
+static void note_end(struct lw_worker *w, const struct run *r) {
+    int64_t wall_ms = w->io->wall_ms(w->ctx);
+    if (lw_outcome_ends(r->outcome)) count_end(w, r->msg->timestamp_ms, wall_ms);
+    outcome_of_run(w, r, wall_ms);
+}
+
 static void account(struct lw_worker *w, struct run *r, bool recorded) {
     assert(r->state == FINISHED);
     if (r->accounted) return;
@@ -341,7 +348,7 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
         count(&w->counts->done);
     else if (v == LW_DEAD || v == LW_DEAD_SENT)
         count(&w->counts->dead);
-    if (recorded) count_end(w, r->msg->timestamp_ms, lw_outcome_ends(v));
+    if (recorded) note_end(w, r);
     if (recorded && lw_outcome_ends(v) && w->set.board && atomic_load(&w->set.board->n_suspects) > 0)
         lw_board_forget(w->set.board, r->job.identity);
 }

@@ -55,6 +55,7 @@ struct member {
 struct fleet {
     const struct fleet_shape *shape;
     struct lw_config *config;
+    struct lw_board *board; /* NULL unless the shape has one */
     struct lw_counts counts;
     struct store *store;
     int64_t now_ms;
@@ -344,7 +345,9 @@ static void join(struct fleet *f, int index) {
     snprintf(me->id, sizeof me->id, "host-1-%08d", index);
     meter_enter();
     me->lw = lw_worker_open(&(struct lw_worker_setup){.config = f->config,
+                                                      .board = f->board,
                                                       .counts = &f->counts,
+                                                      .index = index,
                                                       .id = me->id,
                                                       .host = "host",
                                                       .cluster_id = "",
@@ -369,6 +372,7 @@ static void leave(struct fleet *f) {
     }
     for (int p = 0; p < FLEET_PARTITIONS; p++) free(f->log[p].rec), free(f->log[p].after);
     store_close(f->store);
+    lw_board_close(f->board);
     lw_config_free(f->config);
 }
 
@@ -458,6 +462,8 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     f->now_ms = START_MS;
     f->random = 1;
     f->config = configure(shape);
+    f->board = shape->board ? lw_board_open(FLEET_WORKERS, &(struct lw_err){0}) : NULL;
+    if (shape->board && !f->board) die("no memory for the board");
     lw_log_setup(LW_LOG_WARN, false, shape->name);
     produce(f);
     f->store = store_open(1);

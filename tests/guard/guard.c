@@ -52,6 +52,10 @@ static const struct {
     {{.name = "uniform", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000},
      {0.009, 96, 1.28, 0.02, 4400},
      0},
+    /* this shape is the same with a board, on which the worker notes outcomes for the page and for the supervisor */
+    {{.name = "on-board", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000, .board = true},
+     {0.009, 96, 1.28, 0.02, 5000},
+     0},
     /* this shape has one key, whose messages reach two workers: by turns, one worker runs its messages and the other parks its own */
     {{.name = "one-key", .workers = 2, .keys = 1, .records = 4000, .ahead = 200, .from = 1000, .to = 3500},
      {0.0553, 321, 0.87, 1.19, 16950},

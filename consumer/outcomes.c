@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "consumer/outcomes.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <xxhash.h>
+
+const char *const lw_end_name[LW_ENDS] = {[LW_END_DONE] = "done",       [LW_END_RETRY] = "retry",     [LW_END_DEAD] = "dead",
+                                          [LW_END_DROPPED] = "dropped", [LW_END_SKIPPED] = "skipped", [LW_END_BACK] = "back"};
+
+static size_t words_of(const struct lw_outcome_record *r) {
+    return (offsetof(struct lw_outcome_record, text) + r->n_key + r->n_reason + 7) / 8;
+}
+
+/* Returns how many bytes of a text of n bytes fit into `max` without cutting a character of UTF-8. */
+static size_t fitting(const char *text, size_t n, size_t max) {
+    if (n <= max) return n;
+    for (n = max; n && ((unsigned char)text[n] & 0xc0) == 0x80;) n--;
+    return n;
+}
+
+static uint64_t long_hash(struct lw_bytes key) { return key.n > LW_OUTCOME_KEY ? XXH3_64bits(key.p, key.n) | 1 : 0; }
+
+void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const char *reason) {
+    size_t n_reason = reason[0] ? strlen(reason) : 0;
+    r->key_hash = long_hash(key);
+    r->n_key = (uint8_t)fitting(key.p, key.n, LW_OUTCOME_KEY);
+    r->n_reason = (uint8_t)fitting(reason, n_reason, LW_OUTCOME_REASON);
+    r->cut = r->n_reason < n_reason;
+    if (r->n_key) memcpy(r->text, key.p, r->n_key);
+    if (r->n_reason) memcpy(r->text + r->n_key, reason, r->n_reason);
+}
+
+/* Copies by words, because a reader may read the same words now. Only the words that the texts use are copied. */
+static void write_cell(struct lw_outcome_cell *c, uint64_t n, const struct lw_outcome_record *r) {
+    const char *from = (const char *)r;
+    atomic_store_explicit(&c->version, 2 * n + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (size_t i = 0, words = words_of(r); i < words; i++) {
+        uint64_t word;
+        memcpy(&word, from + 8 * i, sizeof word);
+        atomic_store_explicit(&c->word[i], word, memory_order_relaxed);
+    }
+    atomic_store_explicit(&c->version, 2 * n + 2, memory_order_release);
+}
+
+void lw_outcome_add(struct lw_outcome_rings *rings, const struct lw_outcome_record *r) {
+    bool failed = lw_end_failed((enum lw_end)r->end);
+    _Atomic uint64_t *count = failed ? &rings->n_failures : &rings->n_outcomes;
+    uint64_t n = atomic_load_explicit(count, memory_order_relaxed);
+    assert(r->end < LW_ENDS && r->n_key <= LW_OUTCOME_KEY && r->n_reason <= LW_OUTCOME_REASON);
+    write_cell(failed ? &rings->failures[n % LW_FAILURES] : &rings->outcomes[n % LW_OUTCOMES], n, r);
+    atomic_store_explicit(count, n + 1, memory_order_release);
+}
+
+uint64_t lw_outcome_count(const struct lw_outcome_rings *rings, bool failures) {
+    return atomic_load_explicit(failures ? &rings->n_failures : &rings->n_outcomes, memory_order_acquire);
+}
+
+bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n, struct lw_outcome_record *out) {
+    const struct lw_outcome_cell *c = failures ? &rings->failures[n % LW_FAILURES] : &rings->outcomes[n % LW_OUTCOMES];
+    uint64_t copy[LW_OUTCOME_WORDS];
+    if (atomic_load_explicit(&c->version, memory_order_acquire) != 2 * n + 2) return false;
+    for (size_t i = 0; i < LW_OUTCOME_WORDS; i++) copy[i] = atomic_load_explicit(&c->word[i], memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&c->version, memory_order_relaxed) != 2 * n + 2) return false;
+    memcpy(out, copy, sizeof *out);
+    return out->end < LW_ENDS && out->n_key <= LW_OUTCOME_KEY && out->n_reason <= LW_OUTCOME_REASON;
+}
+
+bool lw_outcome_has_key(const struct lw_outcome_record *r, struct lw_bytes key) {
+    size_t n = fitting(key.p, key.n, LW_OUTCOME_KEY);
+    return n == r->n_key && r->key_hash == long_hash(key) && !memcmp(r->text, key.p, n);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes outcomes to the board, where the page finds them. Nothing here changes what happens to a message. */
+#include "consumer/worker/outcome.h"
+
+#include "consumer/worker/partition.h"
+#include "consumer/worker/private.h"
+#include "consumer/worker/run.h"
+
+#include <assert.h>
+
+/* Returns the index of a slot on the board that tells the partition's name; -1 if the board has no room for it. Partitions of other workers
+ * have one, too, because this worker may run their waiting messages. */
+static int32_t slot_of(const struct lw_worker *w, struct part *p) {
+    if (!p->named) {
+        const struct lw_board_partition *slot = lw_board_slot(w->set.board, p->topic, p->partition);
+        p->named = slot ? (int32_t)(slot - w->set.board->partitions) + 1 : -1;
+    }
+    return p->named - (p->named > 0);
+}
+
+static void add(struct lw_worker *w, struct part *p, struct lw_outcome_record *r, struct lw_bytes key, const char *reason) {
+    r->slot = slot_of(w, p);
+    if (r->slot < 0) return;
+    lw_outcome_texts(r, key, reason);
+    lw_outcome_add(&w->set.board->workers[w->set.index].outcomes, r);
+}
+
+static enum lw_end end_of(enum lw_outcome outcome) {
+    switch (outcome) {
+    case LW_DONE: return LW_END_DONE;
+    case LW_RETRY: return LW_END_RETRY;
+    case LW_BACK: return LW_END_BACK;
+    case LW_DEAD:
+    case LW_DEAD_SENT: break;
+    }
+    return LW_END_DEAD;
+}
+
+void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms) {
+    if (!w->set.board) return;
+    check_run(r);
+    struct lw_outcome_record o;
+    o.at_ms = wall_ms;
+    o.offset = r->msg->offset;
+    o.fence = r->job.fence;
+    o.took_us = r->job.took_us;
+    o.attempt = (uint32_t)r->job.attempt;
+    o.end = (uint8_t)end_of(r->outcome);
+    add(w, r->msg->part, &o, r->job.key, r->outcome == LW_DONE ? "" : r->job.reason);
+}
+
+void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key, enum lw_end end, const char *reason) {
+    if (!w->set.board) return;
+    struct lw_outcome_record o = {.at_ms = w->io->wall_ms(w->ctx), .offset = offset, .end = (uint8_t)end};
+    add(w, p, &o, key, reason);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* outcome: notes on the board how messages ended, for the page (consumer/outcomes.h). */
+#ifndef LW_CONSUMER_WORKER_OUTCOME_H
+#define LW_CONSUMER_WORKER_OUTCOME_H
+
+#include "base/bytes.h"
+#include "consumer/outcomes.h"
+
+struct lw_worker;
+struct part;
+struct run;
+
+/* Notes the outcome of a run that Redis has recorded. */
+void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms);
+/* Notes the end of a record that no handler gets. */
+void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key, enum lw_end end, const char *reason);
+
+#endif

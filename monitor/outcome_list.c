@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "monitor/outcome_list.h"
+
+#include "ops/ops.h"
+
+#include <stdlib.h>
+
+static const char note[] =
+    "only workers of this supervisor, since it started: of each worker the last 1024 outcomes and the last 512 failures. Not here: other "
+    "supervisors, what commands did, messages dropped while they waited, and outcomes recorded after an epoch was lost";
+_Static_assert(LW_OUTCOMES == 1024 && LW_FAILURES == 512, "the note says how many outcomes are kept");
+
+/* A place in one ring, which moves from the newest record to the oldest. */
+struct cursor {
+    const struct lw_outcome_rings *rings;
+    bool failures, has;
+    uint64_t next, stop; /* records stop … next - 1 are still to be read */
+    struct lw_outcome_found found;
+};
+
+struct walk {
+    const struct lw_outcome_query *q;
+    struct cursor *cursor;
+    size_t n;
+};
+
+static bool matches(const struct lw_outcome_query *q, const struct lw_outcome_record *r) {
+    if (q->ends && !(q->ends >> r->end & 1)) return false;
+    if (r->at_ms <= q->after_ms) return false;
+    return !q->key.p || lw_outcome_has_key(r, q->key);
+}
+
+static void advance(const struct lw_outcome_query *q, struct cursor *c) {
+    c->has = false;
+    while (!c->has && c->next > c->stop) {
+        c->next--;
+        if (!lw_outcome_get(c->rings, c->failures, c->next, &c->found.record)) continue;
+        c->has = matches(q, &c->found.record);
+        if (c->found.record.at_ms <= q->after_ms) c->stop = c->next; /* the records before it are older */
+    }
+}
+
+static bool wants(const struct lw_outcome_query *q, bool failures) {
+    unsigned failed = 1u << LW_END_RETRY | 1u << LW_END_DEAD;
+    return !q->ends || (q->ends & (failures ? failed : ~failed));
+}
+
+static void open_ring(struct walk *k, const struct lw_board *b, int worker, bool failures) {
+    if (!wants(k->q, failures)) return;
+    struct cursor *c = &k->cursor[k->n++];
+    uint64_t size = failures ? LW_FAILURES : LW_OUTCOMES;
+    *c = (struct cursor){.rings = &b->workers[worker].outcomes, .failures = failures, .found.worker = worker};
+    c->next = lw_outcome_count(c->rings, failures);
+    c->stop = c->next > size ? c->next - size : 0;
+}
+
+static struct walk open_walk(const struct lw_board *b, const struct lw_outcome_query *q) {
+    int workers = atomic_load(&b->n_workers);
+    struct walk k = {.q = q, .cursor = lw_alloc((2 * (size_t)workers + 1) * sizeof(struct cursor))};
+    for (int i = 0; i < workers; i++) open_ring(&k, b, i, false), open_ring(&k, b, i, true);
+    return k;
+}
+
+static struct cursor *newest(const struct walk *k) {
+    struct cursor *best = NULL;
+    for (size_t i = 0; i < k->n; i++) {
+        struct cursor *c = &k->cursor[i];
+        if (c->has && (!best || c->found.record.at_ms > best->found.record.at_ms)) best = c;
+    }
+    return best;
+}
+
+void lw_outcomes_each(const struct lw_board *b, const struct lw_outcome_query *q, void (*each)(void *ctx, const struct lw_outcome_found *f),
+                      void *ctx) {
+    struct walk k = open_walk(b, q);
+    struct cursor *c;
+    for (size_t i = 0; i < k.n; i++) advance(q, &k.cursor[i]);
+    for (size_t n = 0; n < q->limit && (c = newest(&k)); n++) {
+        each(ctx, &c->found);
+        advance(q, c);
+    }
+    free(k.cursor);
+}
+
+/* ---- JSON ---- */
+
+static json_t *outcome_json(const struct lw_board *b, const struct lw_outcome_found *f) {
+    const struct lw_outcome_record *r = &f->record;
+    const struct lw_board_partition *p = &b->partitions[r->slot];
+    json_t *j =
+        json_pack("{s:I,s:i,s:s,s:i,s:I,s:s,s:i,s:I,s:o}", "at_ms", (json_int_t)r->at_ms, "worker", f->worker, "topic", p->topic,
+                  "partition", (int)p->partition, "offset", (json_int_t)r->offset, "outcome", lw_end_name[r->end], "attempt",
+                  (int)r->attempt, "took_us", (json_int_t)r->took_us, "fence", r->fence ? json_integer((json_int_t)r->fence) : json_null());
+    ops_set_bytes(j, "key", lw_bytes(r->text, r->n_key));
+    if (r->key_hash) json_object_set_new(j, "key_cut", json_true());
+    ops_set_bytes(j, "reason", lw_bytes(r->text + r->n_key, r->n_reason));
+    if (r->cut) json_object_set_new(j, "reason_cut", json_true());
+    return j;
+}
+
+struct list {
+    const struct lw_board *board;
+    json_t *rows;
+};
+
+static void append(void *ctx, const struct lw_outcome_found *f) {
+    struct list *l = ctx;
+    if (f->record.slot < 0 || f->record.slot >= LW_BOARD_PARTITIONS) return;
+    json_array_append_new(l->rows, outcome_json(l->board, f));
+}
+
+json_t *lw_outcomes_list(const struct lw_board *b, const struct lw_outcome_query *q) {
+    struct list l = {b, json_array()};
+    lw_outcomes_each(b, q, append, &l);
+    return l.rows;
+}
+
+/* Returns the time of the oldest record from which on no ring has lost one. */
+static int64_t complete_since(const struct lw_board *b, const struct lw_outcome_query *q, bool *lost) {
+    struct walk k = open_walk(b, q);
+    int64_t since = atomic_load(&b->started_wall_ms);
+    *lost = false;
+    for (size_t i = 0; i < k.n; i++) {
+        struct lw_outcome_record r;
+        if (!k.cursor[i].stop) continue;
+        *lost = true;
+        for (uint64_t at = k.cursor[i].stop; at < k.cursor[i].next; at++) { /* the oldest may be written over meanwhile */
+            if (!lw_outcome_get(k.cursor[i].rings, k.cursor[i].failures, at, &r)) continue;
+            if (r.at_ms > since) since = r.at_ms;
+            break;
+        }
+    }
+    free(k.cursor);
+    return since;
+}
+
+json_t *lw_outcomes_answer(const struct lw_board *b, const struct lw_outcome_query *q) {
+    struct lw_outcome_query more = *q;
+    bool lost;
+    int64_t since = complete_since(b, q, &lost);
+    more.limit++;
+    json_t *rows = lw_outcomes_list(b, &more);
+    bool cut = json_array_size(rows) > q->limit;
+    if (cut) json_array_remove(rows, q->limit);
+    return json_pack("{s:o,s:I,s:b,s:s}", "outcomes", rows, "since_ms", (json_int_t)since, "complete", (int)(!lost && !cut), "note", note);
+}
+
+/* ---- hot keys ---- */
+
+struct key {
+    uint8_t n;
+    bool cut;
+    char text[LW_OUTCOME_KEY];
+    uint32_t times;
+};
+
+struct keys {
+    struct key *key;
+    size_t n;
+};
+
+static void collect(void *ctx, const struct lw_outcome_found *f) {
+    struct keys *k = ctx;
+    struct key *key = &k->key[k->n];
+    if (f->record.end == LW_END_SKIPPED) return; /* it has no key */
+    k->n++;
+    *key = (struct key){.n = f->record.n_key, .cut = f->record.key_hash, .times = 1};
+    memcpy(key->text, f->record.text, key->n);
+}
+
+static int by_text(const void *a, const void *b) {
+    const struct key *x = a, *y = b;
+    return x->n != y->n ? x->n - y->n : memcmp(x->text, y->text, x->n);
+}
+
+static int by_times(const void *a, const void *b) {
+    const struct key *x = a, *y = b;
+    return x->times != y->times ? (x->times < y->times ? 1 : -1) : by_text(a, b);
+}
+
+static void count_keys(struct keys *k) {
+    size_t n = 0;
+    qsort(k->key, k->n, sizeof *k->key, by_text);
+    for (size_t i = 0; i < k->n; i++) {
+        if (n && !by_text(&k->key[n - 1], &k->key[i]))
+            k->key[n - 1].times++;
+        else
+            k->key[n++] = k->key[i];
+    }
+    k->n = n;
+    qsort(k->key, k->n, sizeof *k->key, by_times);
+}
+
+json_t *lw_outcomes_hot(const struct lw_board *b, int64_t wall_ms, size_t limit) {
+    struct keys k = {.key = lw_alloc(LW_HOT_LOOK * sizeof(struct key))};
+    lw_outcomes_each(b, &(struct lw_outcome_query){.after_ms = wall_ms - LW_HOT_MS, .limit = LW_HOT_LOOK}, collect, &k);
+    count_keys(&k);
+    json_t *list = json_array();
+    for (size_t i = 0; i < k.n && i < limit; i++) {
+        json_t *j = json_object();
+        ops_set_bytes(j, "key", lw_bytes(k.key[i].text, k.key[i].n));
+        if (k.key[i].cut) json_object_set_new(j, "key_cut", json_true());
+        json_object_set_new(j, "outcomes", json_integer(k.key[i].times));
+        json_array_append_new(list, j);
+    }
+    free(k.key);
+    return list;
+}
