@@ -21,6 +21,7 @@ PROGRAM = os.path.join(ROOT, sys.argv[1] if len(sys.argv) > 1 else "build", "lat
 LIMIT_S = 120
 sys.path.insert(0, os.path.join(ROOT, "tests/live"))
 from lib.postgres import Postgres  # noqa: E402
+from lib.ports import free_port  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 BUILD = {"c": ["make", "-s"], "c++": ["make", "-s"], "go": ["go", "build", "-o", "handler", "."]}
 
@@ -433,9 +434,7 @@ class InsertPostgres(Insert):
 class Http(Case):
     def test_a_service(self):
         """Tests the service of examples/http-python, and then an address at which nothing listens."""
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         shutil.copytree(os.path.join(ROOT, "examples/http-python"), self.path(""))
         os.rename(self.path("accounts.json"), self.path("orders.json"))
         self.env["SERVICE"] = "127.0.0.1:%d" % port

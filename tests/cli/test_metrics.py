@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path.insert(0, os.path.join(ROOT, "tests/live"))
 sys.dont_write_bytecode = True
 from lib.latchwork import Instance, config  # noqa: E402
+from lib.ports import free_port  # noqa: E402
 from lib.process import children, wait_until  # noqa: E402
 from lib.redis import Redis  # noqa: E402
 
@@ -70,9 +70,7 @@ class World:
         self.redis.start()
         self.broker = subprocess.Popen([BUILD + "/tests/tools/mockcluster", "orders:3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.brokers = self.broker.stdout.readline().decode().strip()
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         path = os.path.join(directory, "handler.py")
         with open(path, "w") as f:
             f.write(HANDLER)

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import tempfile
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path.insert(0, os.path.join(ROOT, "tests/live"))
 sys.dont_write_bytecode = True
+from lib.ports import free_port  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
@@ -133,9 +133,7 @@ def something_to_operate(w, blocks):
         f.write(config[1])
     # The page uses variables, which this run sets to its own values.
     assert re.findall(r"(\w+)=\S+", exports[1]) == ["BROKER", "REDIS", "LISTEN"], exports
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        w.env["LISTEN"] = "127.0.0.1:%d" % s.getsockname()[1]
+    w.env["LISTEN"] = "127.0.0.1:%d" % free_port()
     w.env["BROKER"] = re.search(r"^  broker +(\S+)", w.said("dev.out"), re.M).group(1)
     w.env["REDIS"] = re.search(r"^  redis +(\S+)", w.said("dev.out"), re.M).group(1)
     w.terminal(run[1], "run.out")

@@ -7,7 +7,6 @@ import concurrent.futures
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 sys.path.insert(0, os.path.join(ROOT, "tests/live"))
 sys.dont_write_bytecode = True
 from lib.latchwork import Instance, config, merged, readyz  # noqa: E402
+from lib.ports import free_port  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 from lib.redis import Redis  # noqa: E402
 
@@ -208,9 +208,7 @@ class Rights(unittest.TestCase):
         again. The scenario rights_taken in tests/live/test_redis.py tests the same under load."""
         self.be(self.rules())
         self.redis.call("FLUSHALL")
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         one = Instance(BUILD, self.dir, "taken", merged(self.settings, {"http": {"listen": "127.0.0.1:%d" % port}}), {})
         names = "~lw:{orders.[0-9]*}:"
 

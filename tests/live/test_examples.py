@@ -7,12 +7,12 @@ import json
 import os
 import random
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.request
 
 from lib.postgres import Postgres
+from lib.ports import free_port
 from lib.process import Failure, end_popen, wait_until
 from lib.scenario import main, scenario
 
@@ -31,9 +31,7 @@ class Example:
         os.symlink(os.path.join(ROOT, "sdk"), os.path.join(t.dir, "sdk"))
         self.dir = os.path.join(t.dir, "examples", name)
         self.config = [os.path.basename(p) for p in glob.glob(self.dir + "/*.json") if os.path.basename(p) != "package.json"][0]
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         self.env = dict(os.environ, BROKER=t.kafka.brokers, REDIS=t.redis.url, PYTHONPATH=os.path.join(ROOT, "sdk/python"),
                         SERVICE="127.0.0.1:%d" % self.port, GOPROXY="off", npm_config_offline="true", npm_config_cache=os.path.join(t.dir, "npm"))
 

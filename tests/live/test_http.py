@@ -14,17 +14,12 @@ import time
 import urllib.request
 
 from lib.latchwork import readyz
+from lib.ports import free_port
 from lib.process import Failure, send, wait_until
 from lib.scenario import SOAK, main, scenario
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Service:

@@ -5,14 +5,13 @@ must name the right, its resource and its user. With all rights both must work, 
 nothing to Kafka. Arguments: build folder."""
 import json
 import os
-import random
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 
 from lib.kafka import Kafka
+from lib.ports import free_ports
 from lib.process import end_popen, wait_until
 from lib.redis import Redis
 
@@ -28,21 +27,8 @@ RIGHTS = {
 LOGGED = {"topic": 'user "%s" may not READ topic ' + TOPIC, "dead": 'user "%s" may not WRITE topic ' + DEAD}
 
 
-def three_ports():
-    for _ in range(200):
-        port = random.randrange(20000, 32000, 4)
-        try:
-            for p in range(port, port + 3):
-                with socket.socket() as s:
-                    s.bind(("127.0.0.1", p))
-            return port
-        except OSError:
-            continue
-    raise OSError("no three free ports")
-
-
 def start(directory):
-    port = three_ports()
+    port = free_ports(3)
     os.makedirs(directory)
     with open(os.path.join(directory, "port"), "w") as f:
         f.write(str(port))

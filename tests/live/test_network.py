@@ -9,11 +9,11 @@ import re
 import subprocess
 import time
 
+from lib.ports import free_port
 from lib.process import boot_us, wait_until
 from lib.proxy import Proxy
 from lib.redis import PASSWORD
 from lib.scenario import SOAK, main, more, scenario
-from lib.sentinel import free_port
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RATE = 300

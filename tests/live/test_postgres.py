@@ -7,13 +7,13 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import time
 
 from lib import oracles
 from lib.latchwork import config
 from lib.postgres import Postgres
+from lib.ports import free_port
 from lib.process import boot_us, send, wait_until
 from lib.scenario import SOAK, main, scenario
 
@@ -243,9 +243,7 @@ def tls_and_passwords(t):
     PGPASSFILE. `check --connect` must refuse a wrong authority and a wrong password, and show no
     password."""
     with Postgres() as pg:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         pg.stop()
         pg.listen(port)
         pg.start()

@@ -5,24 +5,18 @@ build folder [scenario…]."""
 import os
 import re
 import signal
-import socket
 import urllib.error
 import urllib.request
 
 from lib.kafka import Kafka
 from lib.latchwork import exec_handler
+from lib.ports import free_port
 from lib.process import send, wait_until
 from lib.scenario import main, scenario
 
 SHORT = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
 # With these settings librdkafka notices the loss of its broker long after /readyz must have reported it.
 LONG = {"session.timeout.ms": "45000", "heartbeat.interval.ms": "1000"}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Health:

@@ -4,10 +4,10 @@
 Arguments: build folder [scenario…]."""
 import re
 import signal
-import socket
 import time
 
 from lib.latchwork import exec_handler, readyz
+from lib.ports import free_port
 from lib.process import alive, boot_us, descendants, send, wait_until
 from lib.scenario import SOAK, main, scenario
 from lib.tool import tool
@@ -278,9 +278,7 @@ def rights_taken(t):
     time the workers must stop working, and the log and /readyz must name what is missing. When the
     right is given back, the workers must continue. Scripts that failed in the middle may not have lost
     a message."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     t.start_redis()
     t.rights_taken = True
     run = under_load(t, 16000 * SOAK, 400, keys=60, http={"listen": "127.0.0.1:%d" % port})

@@ -8,20 +8,14 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 
+from lib.ports import free_port
 from lib.process import wait_until
 from lib.scenario import SOAK, main, scenario
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def start(t, messages, rate):

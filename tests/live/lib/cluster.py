@@ -11,10 +11,9 @@
 The default user of the nodes may do everything, without a password. So MIGRATE needs no password
 either."""
 import os
-import random
-import socket
 import subprocess
 
+from .ports import free_port
 from .process import Failure, wait_until
 from .redis import PASSWORD, Redis, RedisError
 
@@ -23,20 +22,6 @@ SLOTS = 16384
 MASTERS = 3
 NODE_TIMEOUT_MS = 2000
 LIMIT_S = 60
-
-
-def free_port():
-    """Returns a free port below the range from which the system takes ports for outgoing connections.
-    Between the choice of the port and the start of the node, an outgoing connection could take a port
-    of that range."""
-    while True:
-        port = random.randrange(11000, 32000)
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
 
 
 def crc16(data):

@@ -2,11 +2,10 @@
 """Runs a Kafka with every kind of security: certificates, SASL mechanisms, an authorizer. All files are in
 the test's own folder."""
 import os
-import random
-import socket
 import subprocess
 
 from .kafka import Kafka
+from .ports import free_ports
 from .process import Failure
 
 PASSWORD = "hunter-secret-7"
@@ -48,20 +47,6 @@ class Certificates:
                     out.write(f.read())
 
 
-def ports(n):
-    """Returns n neighbouring ports that are free now."""
-    for _ in range(200):
-        first = random.randrange(20000, 32000, 8)
-        try:
-            for port in range(first, first + n):
-                with socket.socket() as s:
-                    s.bind(("127.0.0.1", port))
-            return first
-        except OSError:
-            continue
-    raise Failure("no %d free ports" % n)
-
-
 class SecureKafka(Kafka):
     """A Kafka with an open listener, whose clients may do everything, and a listener for each name in
     LISTENERS. `users` are the names that can log in with PLAIN and SCRAM."""
@@ -72,7 +57,7 @@ class SecureKafka(Kafka):
         self.certificates.sign("broker", "DNS:localhost,IP:127.0.0.1")
         self.certificates.sign("expired", "DNS:localhost,IP:127.0.0.1", days=-1)
         self.certificates.sign("othername", "DNS:kafka.example")
-        first = ports(2 + len(LISTENERS))
+        first = free_ports(2 + len(LISTENERS))
         with open(os.path.join(directory, "port"), "w") as f:
             f.write(str(first))
         self.at = {name: "localhost:%d" % (first + 2 + i) for i, name in enumerate(LISTENERS)}

@@ -2,9 +2,9 @@
 """Runs a Redis master and a replica behind three Sentinels, on the loopback. If the test asks for TLS,
 every connection uses TLS, also the connections between the servers."""
 import os
-import socket
 import subprocess
 
+from .ports import free_port
 from .process import wait_until
 from .redis import PASSWORD, REDIS_SERVER, Redis, RedisError
 
@@ -14,12 +14,6 @@ USER, USER_PASSWORD = "watcher", "sentinel-secret"  # user and password for the 
 USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"
 CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
 LIMIT_S = 60
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def listening(port, certs):
