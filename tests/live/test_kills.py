@@ -3,14 +3,13 @@
 """Tests workers that die (kill -9), or that are stopped until their leases have ended (SIGSTOP).
 Arguments: build folder [scenario…]. doc/design/faults.md explains the numbers of faults, and oracles
 such as O3."""
-import json
 import os
 import random
 import signal
 import sqlite3
 import time
 
-from lib import oracles
+from lib import orders
 from lib.process import alive, boot_us, descendants, send, wait_until
 from lib.scenario import SOAK, main, scenario
 
@@ -61,11 +60,7 @@ def make_store(path):
 
 
 def judge_store(t, path, messages):
-    """O3: checks that each message took effect exactly once, per key in order, and that the table equals
-    the reference model."""
-    history = rows(path, "id, seq", "history ORDER BY n")
-    t.expect(oracles.effects(history, messages))
-    t.same(sorted(rows(path, "id, seq, amount")) == newest_by_key(t), True, "the table equals the reference")
+    orders.judge(t, rows(path, "id, seq", "history ORDER BY n"), rows(path, "id, seq, amount"), messages)
 
 
 def rows(path, columns, source="orders"):
@@ -74,20 +69,6 @@ def rows(path, columns, source="orders"):
         return db.execute("SELECT %s FROM %s" % (columns, source)).fetchall()
     finally:
         db.close()
-
-
-def newest_by_key(t):
-    """Returns the reference model of the table: the last record of each id. All records of an id are in
-    one partition here."""
-    model = {}
-    for topic in t.topics:
-        for record in t.kafka.dump(topic):
-            payload = json.loads(record["payload"])
-            at = (record["partition"], record["offset"])
-            if payload["id"] not in model or model[payload["id"]][0] < at:
-                model[payload["id"]] = (at, payload["seq"], payload["amount"])
-    return sorted((k, seq, amount) for k, (_, seq, amount) in model.items())
-
 
 
 @scenario
