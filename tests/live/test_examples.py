@@ -80,6 +80,14 @@ class Example:
         for topic, records in share.items():
             self.t.kafka.produce(topic, records)
 
+    def drain_orders(self, *more):
+        """Tests the example, and drains orders through it. Returns what its service told before and after."""
+        self.test(*more)
+        before = self.told()
+        self.produce(order)
+        self.drains_all()
+        return before, self.told()
+
     def drain(self, *more):
         """Runs the example until its topics are drained. Returns the summary."""
         topics = "kafka.topics=" + json.dumps(self.t.topics)
@@ -99,11 +107,7 @@ def order(i):
 def python_asyncio(t):
     with Example(t, "python-asyncio") as e:
         e.serve(sys.executable, "service.py")
-        e.test("--chaos")
-        before = e.told()
-        e.produce(order)
-        e.drains_all()
-        after = e.told()
+        before, after = e.drain_orders("--chaos")
         t.same(after["billed"] - before["billed"], MESSAGES, "orders that the service billed")
         t.check(after["most_at_once"] > 20, "calls at once: %d" % after["most_at_once"])
 
@@ -113,11 +117,7 @@ def node_pool(t):
     with Example(t, "node-pool") as e:
         e.run("npm", "install", "--no-audit", "--no-fund", os.path.join(ROOT, "sdk/node"))
         e.serve("node", "store.js")
-        e.test()
-        before = e.told()
-        e.produce(order)
-        e.drains_all()
-        after = e.told()
+        before, after = e.drain_orders()
         t.same(after["customers"], CUSTOMERS, "customers in the store")
         t.same(after["writes"] - before["writes"], MESSAGES, "writes")
         # Two workers have one process each, whose pool opens at most 10 connections. Each call of e.told()
@@ -183,11 +183,8 @@ def same_keys(t):
 def http_python(t):
     with Example(t, "http-python") as e:
         e.serve(sys.executable, "server.py")
-        e.test("--chaos")
-        before = e.told()
-        e.produce(order)
-        e.drains_all()
-        t.same(e.told()["orders"] - before["orders"], MESSAGES, "orders that the server has")
+        before, after = e.drain_orders("--chaos")
+        t.same(after["orders"] - before["orders"], MESSAGES, "orders that the server has")
 
 
 if __name__ == "__main__":
