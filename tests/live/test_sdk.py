@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from lib.latchwork import HANDLERS, exec_handler
-from lib.scenario import main, scenario
+from lib.scenario import main, variants
 
 WORK_MS = "5-15"
 os.environ["LW_TEST_BOOT_OFFSET_US"] = str((time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) // 1000)
@@ -38,13 +38,13 @@ def most_at_once(runs):
     return most
 
 
-def many_at_once(t, handler):
+def many_at_once(t, handler_of):
     """A process must have many messages in flight, but of each key only one at a time, in order."""
     t.start_redis()
     t.make_topics()
     for topic in t.topics:
         t.kafka.produce(topic, [(i % 4, b"k-%d" % (i % 300), b"{}") for i in range(3000)])
-    status, _ = t.start("--drain", handler=handler, work_ms=WORK_MS).wait(120)
+    status, _ = t.start("--drain", handler=handler_of(t), work_ms=WORK_MS).wait(120)
     t.same(status, 0, "status of --drain")
     runs, again = t.judge()
     t.same(again, [], "re-runs")
@@ -53,14 +53,14 @@ def many_at_once(t, handler):
     t.figure(most_at_once=most)
 
 
-def a_process_ends(t, handler):
+def a_process_ends(t, handler_of):
     """A message ends the handler's process. The other messages of that process must be given back without
     counting an attempt, and be done later."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
     t.kafka.produce(topic, [(i % 4, b"k-%d" % i, b'{"do":"exit"}' if i % 200 == 100 else b"{}") for i in range(1000)])
-    status, out = t.start("--drain", retry={"max_attempts": 5, "backoff_ms": 10}, handler=handler, work_ms=WORK_MS).wait(120)
+    status, out = t.start("--drain", retry={"max_attempts": 5, "backoff_ms": 10}, handler=handler_of(t), work_ms=WORK_MS).wait(120)
     t.same(status, 0, "status of --drain")
     t.check(out.startswith("done 1000 dead 0 "), "summary: %r" % out)
     runs, _ = t.judge()
@@ -68,34 +68,8 @@ def a_process_ends(t, handler):
     t.check(len(charged) <= 5, "attempts were counted for %d messages" % len(charged))
 
 
-@scenario
-def python_coroutines(t):
-    many_at_once(t, python_handler(t))
-
-
-@scenario
-def node_promises(t):
-    many_at_once(t, node_handler(t))
-
-
-@scenario
-def go_routines(t):
-    many_at_once(t, go_handler(t))
-
-
-@scenario
-def a_process_that_ends(t):
-    a_process_ends(t, python_handler(t))
-
-
-@scenario
-def a_node_process_that_ends(t):
-    a_process_ends(t, node_handler(t))
-
-
-@scenario
-def a_go_process_that_ends(t):
-    a_process_ends(t, go_handler(t))
+variants(many_at_once, python_coroutines=python_handler, node_promises=node_handler, go_routines=go_handler)
+variants(a_process_ends, a_process_that_ends=python_handler, a_node_process_that_ends=node_handler, a_go_process_that_ends=go_handler)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,15 @@ def scenario(function):
     return function
 
 
+def variants(function, **arguments):
+    """Adds a scenario for each NAME=ARGUMENT, which calls function(t, ARGUMENT)."""
+    for name, argument in arguments.items():
+        def one(t, argument=argument):
+            function(t, argument)
+        one.__name__ = name
+        scenario(one)
+
+
 def more(function):
     """Marks a scenario that resembles another one. It runs only if it is named, or if LW_MORE is set."""
     function.more = True
