@@ -46,7 +46,16 @@ class Holder:
 
 
 class Locks:
-    """Tests that run both on a cluster and behind Sentinels."""
+    """Tests that run both on a cluster and behind Sentinels. Servers: the class of the servers."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.dir = folder.name
+        cls.redis = cls.Servers(cls.dir)
+        cls.addClassCleanup(cls.redis.stop)
+        cls.redis.start()
 
     def write_config(self, **redis):
         self.path = os.path.join(self.dir, "app.json")
@@ -72,18 +81,12 @@ class Locks:
 
 
 class OnACluster(Locks, unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.dir = cls.folder.name
-        cls.redis = Cluster(cls.dir)
-        cls.redis.start()
-        cls.url = ["--redis", "redis://" + ",".join("127.0.0.1:%d" % n.port for n in cls.redis.nodes[:2]), "--cluster"]
+    Servers = Cluster
 
     @classmethod
-    def tearDownClass(cls):
-        cls.redis.stop()
-        cls.folder.cleanup()
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.url = ["--redis", "redis://" + ",".join("127.0.0.1:%d" % n.port for n in cls.redis.nodes[:2]), "--cluster"]
 
     def setUp(self):
         self.write_config(shards=SHARDS)
@@ -149,18 +152,7 @@ class OnACluster(Locks, unittest.TestCase):
 
 
 class BehindSentinels(Locks, unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.dir = cls.folder.name
-        cls.redis = Guarded(cls.dir)
-        cls.redis.start()
-
-    @classmethod
-    def tearDownClass(cls):
-        for server in list(cls.redis.data.values()) + cls.redis.sentinels:
-            server.stop()
-        cls.folder.cleanup()
+    Servers = Guarded
 
     def setUp(self):
         self.write_config()
