@@ -8,13 +8,11 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from test_ops import P, World  # noqa: E402
+from test_ops import P, main  # noqa: E402
 
 TTL_MS = 1000
 HOLD_S = 3.0  # seconds for which a command holds its lane: three TTLs, so a lease that is not renewed ends long before
@@ -232,25 +230,5 @@ def an_epoch_that_a_command_begins_is_dated(w):
     assert abs(int(epoch[:11], 16) / 1000 - time.time()) < 3600, epoch
 
 
-def main():
-    build = sys.argv[1] if len(sys.argv) > 1 else "build"
-    chosen = [t for t in tests if not sys.argv[2:] or t.__name__ in sys.argv[2:]]
-    failed = 0
-    with tempfile.TemporaryDirectory() as directory:
-        w = World(build, directory)
-        try:
-            for t in chosen:
-                w.begin()
-                try:
-                    t(w)
-                except Exception:
-                    failed += 1
-                    print("FAILED: %s\n%s" % (t.__name__, traceback.format_exc()))
-        finally:
-            w.redis.stop()
-    print("%d passed, %d failed" % (len(chosen) - failed, failed))
-    sys.exit(1 if failed or not chosen else 0)
-
-
 if __name__ == "__main__":
-    main()
+    main(tests)

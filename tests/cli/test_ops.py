@@ -472,14 +472,20 @@ def one_job_at_a_time(w):
     w.run("dead", "replay", "orders/0/1")
 
 
-@test
-def a_job_that_was_interrupted_goes_on(w):
+def replay_slowly(w):
+    """Buries 40 messages, and begins to replay them, 5 per second. Returns the process, when the first ones are replayed."""
     for i in range(40):
         w.bury(i, "a")
     p = subprocess.Popen([w.program, "dead", "replay", "--key", "a", "--rate", "5", "--execute", "-c", w.config], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE)
     while w.call("XLEN", P + "dead") > 38:
         time.sleep(0.01)
+    return p
+
+
+@test
+def a_job_that_was_interrupted_goes_on(w):
+    p = replay_slowly(w)
     p.kill()
     p.communicate()
     left = w.call("XLEN", P + "dead")
@@ -498,12 +504,7 @@ def a_job_that_was_interrupted_goes_on(w):
 
 @test
 def an_interrupt_ends_the_job(w):
-    for i in range(40):
-        w.bury(i, "a")
-    p = subprocess.Popen([w.program, "dead", "replay", "--key", "a", "--rate", "5", "--execute", "-c", w.config], stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE)
-    while w.call("XLEN", P + "dead") > 38:
-        time.sleep(0.01)
+    p = replay_slowly(w)
     p.terminate()
     _, err = p.communicate(timeout=20)
     assert p.returncode == 1 and b"--resume 1" in err, err
@@ -796,7 +797,8 @@ def a_redis_that_is_not_there(w):
     assert "shard 0" in w.err
 
 
-def main():
+def main(tests):
+    """Runs the tests that the arguments name, or all, each in a Redis that holds nothing else."""
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
     chosen = [t for t in tests if not sys.argv[2:] or t.__name__ in sys.argv[2:]]
     failed = 0
@@ -817,4 +819,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(tests)
