@@ -67,6 +67,18 @@ struct lw_job {
 /* Value of `then` once the job is over, so that nothing can follow it any more. */
 #define LW_JOB_CLOSED ((struct lw_job *)(uintptr_t)1)
 
+/* For the maker of a job: sets what is the same at each new start of a job under this lease. It is in no list, has no follower, no time
+ * limit and no reason, and is no suspect. */
+static inline void lw_job_begin(struct lw_job *job, struct lw_job_lease *lease) {
+    job->lease = lease;
+    job->alone = false;
+    job->give_up_ms = INT64_MAX;
+    job->next = NULL;
+    atomic_store_explicit(&job->then, NULL, memory_order_relaxed);
+    job->took_us = job->wait_ms = 0;
+    job->reason[0] = '\0';
+}
+
 /* For the main thread: makes `next` run after `job`, which is not reaped yet. Returns false if the
  * job is already over; the caller must then submit `next` when it reaps `job` as done. A job has
  * at most one follower. */

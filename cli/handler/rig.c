@@ -87,13 +87,9 @@ static void prepare(const struct rig *r, struct run *run) {
     job->headers = m->headers;
     job->n_headers = m->n_headers;
     job->attempt = m->attempt;
-    job->alone = d->alone;
     job->fence = d->fence;
-    job->lease = &run->lease;
-    job->give_up_ms = INT64_MAX;
-    job->next = NULL;
-    job->took_us = 0;
-    job->reason[0] = '\0';
+    lw_job_begin(job, &run->lease);
+    job->alone = d->alone;
     atomic_store(&job->then, chained(r) && run->next ? &run->next->job : NULL);
 }
 

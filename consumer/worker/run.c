@@ -108,12 +108,7 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     j->n_headers = m->n_headers;
     j->attempt = tries + 1;
     j->fence = fence;
-    j->lease = &h->lease.held;
-    j->give_up_ms = INT64_MAX;
-    j->alone = false;
-    atomic_store_explicit(&j->then, NULL, memory_order_relaxed);
-    j->reason[0] = 0;
-    j->wait_ms = j->took_us = 0;
+    lw_job_begin(j, &h->lease.held);
     if (fence > w->runs.max_fence) w->runs.max_fence = fence;
     if (tries > 0) count(&w->counts->reruns);
     if (h->kind == LANE) count(&w->counts->drained);
