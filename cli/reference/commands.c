@@ -19,7 +19,7 @@ static void usage_line(const struct cli_command *c, const struct cli_verb *v, co
 
 static void usage(const struct cli_command *c, struct lw_buf *out) {
     lw_buf_addf(out, "```\n");
-    for (size_t i = 0; i < c->n_verbs; i++) usage_line(c, &c->verbs[i], NULL, out);
+    for (size_t i = 0; i < c->n_verbs && !c->usage; i++) usage_line(c, &c->verbs[i], NULL, out);
     for (size_t i = 0; c->usage && c->usage[i]; i++) usage_line(c, NULL, c->usage[i], out);
     if (!c->n_verbs && !c->usage) usage_line(c, NULL, NULL, out);
     lw_buf_addf(out, "```\n\n");
