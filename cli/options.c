@@ -72,16 +72,16 @@ static int number(const struct parse *p, const struct cli_option *o, const char 
     long long v = strtoll(text, &end, 10), most = o->max ? o->max : INT64_MAX;
     *out = v;
     if (!errno && end != text && !*end && strspn(text, "-0123456789") == strlen(text) && v >= o->min && v <= most) return 0;
-    if (o->max) return cli_misuse(p->args, "--%s %s: a number from %lld to %lld is wanted", o->name, text, (long long)o->min, most);
-    return cli_misuse(p->args, "--%s %s: a number of at least %lld is wanted", o->name, text, (long long)o->min);
+    if (o->max) return cli_misuse(p->args, "--%s %s: expected a number from %lld to %lld", o->name, text, (long long)o->min, most);
+    return cli_misuse(p->args, "--%s %s: expected a number of at least %lld", o->name, text, (long long)o->min);
 }
 
 static int duration(const struct parse *p, const struct cli_option *o, const char *text, int64_t *out) {
     *out = ops_duration_ms(text);
     if (*out >= o->min && (!o->max || *out <= o->max)) return 0;
-    if (!o->max) return cli_misuse(p->args, "--%s %s: a time such as 90s, 15m, 2h or 3d is wanted", o->name, text);
+    if (!o->max) return cli_misuse(p->args, "--%s %s: expected a time such as 90s, 15m, 2h or 3d", o->name, text);
     char from[OPS_DURATION_TEXT], to[OPS_DURATION_TEXT];
-    return cli_misuse(p->args, "--%s %s: a time from %s to %s is wanted", o->name, text, ops_duration_text(o->min, from),
+    return cli_misuse(p->args, "--%s %s: expected a time from %s to %s", o->name, text, ops_duration_text(o->min, from),
                       ops_duration_text(o->max, to));
 }
 
@@ -90,14 +90,28 @@ static int rate(const struct parse *p, const struct cli_option *o, const char *t
     *out = strtod(text, &end);
     if (strcmp(end, "/s") == 0) end += 2;
     if (end != text && !*end && *out > 0 && *out <= 1e9) return 0;
-    return cli_misuse(p->args, "--%s %s: a number of messages per second is wanted", o->name, text);
+    return cli_misuse(p->args, "--%s %s: expected a number of messages per second, such as 5 or 0.5", o->name, text);
+}
+
+/* Reports a wrong word; `o->metavar` has the right ones. */
+static int wrong_word(const struct parse *p, const struct cli_option *o, const char *text) {
+    struct lw_buf words = {0};
+    for (const char *w = o->metavar; *w; w += strcspn(w, "|"), w += *w == '|') {
+        size_t n = strcspn(w, "|");
+        lw_buf_addf(&words, "%s%.*s", !words.n ? "" : w[n] ? ", " : " or ", (int)n, w);
+    }
+    cli_misuse(p->args, "--%s %s: expected %.*s", o->name, text, (int)words.n, words.p);
+    lw_buf_free(&words);
+    return CLI_USAGE;
 }
 
 static int word(const struct parse *p, const struct cli_option *o, const char *text, const char **out) {
     *out = text;
+    for (const struct cli_alias *a = o->aliases; a && a->word; a++)
+        if (strcmp(a->word, text) == 0) *out = text = a->means;
     for (const char *w = o->metavar; *w; w += strcspn(w, "|"), w += *w == '|')
         if (strcspn(w, "|") == strlen(text) && strncmp(w, text, strlen(text)) == 0) return 0;
-    return cli_misuse(p->args, "--%s %s: one of %s is wanted", o->name, text, o->metavar);
+    return wrong_word(p, o, text);
 }
 
 static int add_override(const struct parse *p, const struct cli_option *o, char *text) {
@@ -213,7 +227,7 @@ static int no_verb(const struct parse *p) {
     struct lw_buf text = {0}, names = {0};
     cli_verb_names(p->c, 0, "or", &names);
     cli_help(p->c, NULL, &text);
-    fprintf(stderr, "latchwork %s: which verb? %.*s\n%.*s", p->c->name, (int)names.n, names.p, (int)text.n, text.p);
+    fprintf(stderr, "latchwork %s: expected a verb: %.*s\n%.*s", p->c->name, (int)names.n, names.p, (int)text.n, text.p);
     lw_buf_free(&names);
     lw_buf_free(&text);
     return CLI_USAGE;
@@ -229,8 +243,8 @@ static int foreign_option(const struct parse *p, const struct cli_option *o) {
 }
 
 static int missing_option(const struct parse *p, const struct cli_option *o) {
-    if (o->brief) return cli_misuse(p->args, "-%c %s is wanted", o->brief, o->metavar);
-    return cli_misuse(p->args, "--%s %s is wanted", o->name, o->metavar);
+    if (o->brief) return cli_misuse(p->args, "-%c %s is required: %s", o->brief, o->metavar, o->help);
+    return cli_misuse(p->args, "--%s %s is required: %s", o->name, o->metavar, o->help);
 }
 
 static int check_options(const struct parse *p) {
@@ -243,15 +257,27 @@ static int check_options(const struct parse *p) {
     return missing ? missing_option(p, missing) : 0;
 }
 
+/* Reports that an argument behind the verb is missing, and shows how the verb is used. */
+static int missing_word(const struct parse *p) {
+    struct lw_buf usage = {0};
+    const char *words = p->args->verb->words;
+    cli_usage(p->c, p->args->verb, &usage);
+    for (size_t i = 0; i < usage.n; i++)
+        if (usage.p[i] == '\1') usage.p[i] = ' ';
+    cli_misuse(p->args, "%.*s is missing: %.*s", (int)strcspn(words, " ."), words, (int)usage.n, usage.p);
+    lw_buf_free(&usage);
+    return CLI_USAGE;
+}
+
 static int check_words(const struct parse *p) {
     const struct cli_args *a = p->args;
     const struct cli_verb *v = a->verb;
     int min = v ? v->min_words : 0, max = v ? v->max_words : p->c->max_words;
     bool tail = v && v->tail;
-    if (v && a->n_words < min) return cli_misuse(a, "which %.*s?", (int)strcspn(v->words, " ."), v->words);
+    if (v && a->n_words < min) return missing_word(p);
     if (max >= 0 && a->n_words > max)
         return cli_misuse(a, "unexpected argument %s%s", a->words[max], tail ? ": the command stands behind --" : "");
-    if (tail && (!a->tail || !*a->tail)) return cli_misuse(a, "which command? -- CMD... is wanted");
+    if (tail && (!a->tail || !*a->tail)) return cli_misuse(a, "the command is missing; it stands behind --, as in: -- make deploy");
     return !tail && a->tail ? cli_misuse(a, "unexpected argument --") : 0;
 }
 
@@ -297,6 +323,8 @@ int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_arg
     if (!wrong) wrong = check_options(&p);
     return wrong ? wrong : GO_ON;
 }
+
+int cli_run_verb(void *args) { return ((const struct cli_args *)args)->verb->run(args); }
 
 int cli_call(const struct cli_command *c, int argc, char **argv) {
     struct cli_args *args = lw_alloc(c->args_size);

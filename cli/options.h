@@ -38,19 +38,25 @@ enum cli_need {
     CLI_SPOKEN    /* the usage line does not get the option, because `words` of the command or verb already names it */
 };
 
+/* Another word for a value of an option of kind CLI_WORD. */
+struct cli_alias {
+    const char *word, *means;
+};
+
 struct cli_option {
     const char *name; /* name without the leading -- */
     char brief;       /* letter of the short form, such as 'c' for -c; 0: there is no short form */
     enum cli_kind kind;
     enum cli_need need;
-    const char *metavar; /* name of the value in help texts, such as "FILE" */
-    const char *help;    /* help text: a noun phrase or an imperative, without a full stop */
-    const char *dflt;    /* the default value as the help shows it; NULL: the help shows no default */
-    unsigned verbs;      /* bits of the verbs that take the option; 0: all verbs */
-    size_t at, count;    /* offsets at which the value and the number of values are stored in the command's arguments */
-    int64_t initial;     /* value that a number or duration has if the option is not given */
-    int64_t min, max;    /* limits of the value; if max is 0, there is no upper limit */
-    const char *path;    /* for CLI_SET: the configuration key that VALUE sets */
+    const char *metavar;             /* name of the value in help texts, such as "FILE" */
+    const char *help;                /* help text: a noun phrase or an imperative, without a full stop */
+    const char *dflt;                /* the default value as the help shows it; NULL: the help shows no default */
+    unsigned verbs;                  /* bits of the verbs that take the option; 0: all verbs */
+    size_t at, count;                /* offsets at which the value and the number of values are stored in the command's arguments */
+    int64_t initial;                 /* value that a number or duration has if the option is not given */
+    int64_t min, max;                /* limits of the value; if max is 0, there is no upper limit */
+    const struct cli_alias *aliases; /* for CLI_WORD: other words for its values, ended by a row without a word; NULL: none */
+    const char *path;                /* for CLI_SET: the configuration key that VALUE sets */
 };
 
 struct ops;
@@ -106,16 +112,18 @@ struct cli_args {
 };
 
 /* Defines rows for options that most commands have. */
-#define CLI_CONFIG_OPTION                                                                                                              \
+#define CLI_CONFIG_OPTION CLI_CONFIG_VERBS_OPTION(0)
+#define CLI_CONFIG_VERBS_OPTION(mask)                                                                                                  \
     {                                                                                                                                  \
         .name = "config", .brief = 'c', .kind = CLI_TEXT, .need = CLI_REQUIRED, .metavar = "FILE", .help = "the configuration (JSON)", \
-        .at = offsetof(struct cli_args, config)                                                                                        \
+        .verbs = mask, .at = offsetof(struct cli_args, config)                                                                         \
     }
-#define CLI_SET_OPTION                                                                                                       \
-    {                                                                                                                        \
-        .name = "set", .kind = CLI_SET, .metavar = "PATH=VALUE",                                                             \
-        .help = "override one value of the configuration, as in lock.ttl_ms=5000: JSON if it parses as JSON, else a string", \
-        .at = offsetof(struct cli_args, set), .count = offsetof(struct cli_args, n_set)                                      \
+#define CLI_SET_OPTION CLI_SET_VERBS_OPTION("lock.ttl_ms=5000", 0)
+#define CLI_SET_VERBS_OPTION(example, mask)                                                                                            \
+    {                                                                                                                                  \
+        .name = "set", .kind = CLI_SET, .metavar = "PATH=VALUE",                                                                       \
+        .help = "override one value of the configuration, as in " example ": JSON if it parses as JSON, else a string", .verbs = mask, \
+        .at = offsetof(struct cli_args, set), .count = offsetof(struct cli_args, n_set)                                                \
     }
 #define CLI_JSON_VERBS_OPTION(text, mask) \
     { .name = "json", .kind = CLI_FLAG, .help = text, .verbs = mask, .at = offsetof(struct cli_args, json) }
@@ -125,6 +133,8 @@ struct cli_args {
 int cli_main(const struct cli_command *const *commands, size_t n, int argc, char **argv);
 /* Runs one command: parses its arguments, and then prints its help or runs it. argv[0] is the command's name. Returns the exit status. */
 int cli_call(const struct cli_command *c, int argc, char **argv);
+/* For a command whose verbs have a `run`: runs the verb. Returns the exit status. */
+int cli_run_verb(void *args);
 /* Parses the arguments into `args`, which must be args_size bytes of zeros. Returns -1 if the command may run. Otherwise the function has
  * printed help or an error, and returns the exit status. */
 int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_args *args);

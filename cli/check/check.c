@@ -160,8 +160,9 @@ static int print_acl(const struct check_args *a) {
     struct lw_buf line = {0};
     if (a->connect || a->cli.json) return cli_misuse(&a->cli, "--acl goes with neither --connect nor --json");
     if (!lw_acl_may_name(a->acl))
-        return cli_misuse(&a->cli, "--acl %s: a user other than default is wanted, without spaces, quotes and backslashes", a->acl);
-    if (!lock && !a->cli.config) return cli_misuse(&a->cli, "--acl: -c FILE is wanted, or --for lock");
+        return cli_misuse(&a->cli, "--acl %s: expected the name of a user other than default, without spaces, quotes and backslashes",
+                          a->acl);
+    if (!lock && !a->cli.config) return cli_misuse(&a->cli, "--acl: expected -c FILE or --for lock");
     struct lw_config *c = lock ? NULL : cli_config(&a->cli);
     if (!lock && !c) return CLI_USAGE;
     lw_acl_line(&line, a->acl, c ? c->name : NULL);
@@ -193,7 +194,7 @@ static int run(void *args) {
     else if (a->reference)
         status = print_page(lw_config_reference);
     else
-        status = a->cli.config ? check(a) : cli_misuse(&a->cli, "-c FILE is wanted");
+        status = a->cli.config ? check(a) : cli_misuse(&a->cli, "-c FILE is required: the configuration (JSON)");
     return cli_written(&a->cli, status);
 }
 

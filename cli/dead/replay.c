@@ -9,7 +9,7 @@
 
 static int wants(struct ops *o) {
     if (ops_has_filter(o)) return 0;
-    fprintf(stderr, "latchwork dead %s: which? ID, --key, --match '*' or another filter is wanted\n", o->verb);
+    fprintf(stderr, "latchwork dead %s: which dead letters? Give ID, --key, --match '*' or another filter\n", o->verb);
     return OPS_USAGE;
 }
 

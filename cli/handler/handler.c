@@ -27,35 +27,25 @@ static const struct cli_verb verbs[] = {
      .help = "run the configured handler on messages from a file, without Kafka and Redis, and show each outcome"},
 };
 
+static const struct cli_alias languages[] = {{"cpp", "c++"}, {"javascript", "node"}, {0}};
+
 static const struct cli_option options[] = {
     {.name = "lang",
      .kind = CLI_WORD,
      .need = CLI_REQUIRED,
      .metavar = "c|c++|python|node|go",
-     .help = "the language of the handler: a plugin in C or C++, a process in the others",
+     .help = "the handler's language; c and c++ (also cpp) make a plugin, python, node (also javascript) and go a process",
      .verbs = NEW,
+     .aliases = languages,
      .at = AT(lang)},
-    {.name = "config",
-     .brief = 'c',
-     .kind = CLI_TEXT,
-     .need = CLI_REQUIRED,
-     .metavar = "FILE",
-     .help = "the configuration (JSON)",
-     .verbs = TEST,
-     .at = offsetof(struct cli_args, config)},
+    CLI_CONFIG_VERBS_OPTION(TEST),
     {.name = "chaos",
      .kind = CLI_FLAG,
      .help = "deliver each message again, cancel it, and deliver it with a stale fence",
      .verbs = TEST,
      .at = AT(chaos)},
     {.name = "watch", .kind = CLI_FLAG, .help = "run again each time a file changes, until Ctrl-C", .verbs = TEST, .at = AT(watch)},
-    {.name = "set",
-     .kind = CLI_SET,
-     .metavar = "PATH=VALUE",
-     .help = "override one value of the configuration, as in handler.timeout_ms=500: JSON if it parses as JSON, else a string",
-     .verbs = TEST,
-     .at = offsetof(struct cli_args, set),
-     .count = offsetof(struct cli_args, n_set)},
+    CLI_SET_VERBS_OPTION("handler.timeout_ms=500", TEST),
     CLI_JSON_VERBS_OPTION("print one JSON object per line", TEST),
     {0},
 };
@@ -78,11 +68,6 @@ static const struct cli_status statuses[] = {
     {0},
 };
 
-static int run(void *args) {
-    struct handler_args *a = args;
-    return a->cli.verb->run(a);
-}
-
 const struct cli_command cli_handler = {
     .name = "handler",
     .summary = "start a handler project; test a handler without Kafka and Redis",
@@ -95,5 +80,5 @@ const struct cli_command cli_handler = {
     .examples = examples,
     .statuses = statuses,
     .args_size = sizeof(struct handler_args),
-    .run = run,
+    .run = cli_run_verb,
 };

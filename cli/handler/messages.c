@@ -96,7 +96,7 @@ static int take_number(const struct reader *r, const json_t *line, const char *n
         return 0;
     }
     char text[128];
-    snprintf(text, sizeof text, "%s: a number from %lld to %lld is wanted", name, (long long)least, (long long)most);
+    snprintf(text, sizeof text, "%s: expected a number from %lld to %lld", name, (long long)least, (long long)most);
     return wrong(r, text);
 }
 

@@ -157,7 +157,7 @@ static const struct cli_status statuses[] = {
 static int check(const struct lock_args *a) {
     const struct cli_args *cli = &a->cli;
     unsigned bit = cli->verb->bit;
-    if (!cli->config == !a->redis) return cli_misuse(cli, "either -c FILE or --redis URL is wanted");
+    if (!cli->config == !a->redis) return cli_misuse(cli, "expected either -c FILE or --redis URL");
     if ((a->tls_ca || a->tls_cert || a->tls_key || a->tls_name) && !a->redis)
         return cli_misuse(cli, "--tls-… goes with --redis; with -c the configuration has redis.tls");
     if (a->plain && !a->redis) return cli_misuse(cli, "--plain goes with --redis");
@@ -174,7 +174,7 @@ static int run(void *args) {
     struct lock_args *a = args;
     if (a->cli.n_words) a->key = a->cli.words[0];
     int wrong = check(a);
-    return wrong ? wrong : a->cli.verb->run(a);
+    return wrong ? wrong : cli_run_verb(a);
 }
 
 const struct cli_command cli_lock = {

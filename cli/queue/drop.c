@@ -19,7 +19,7 @@ static int drop(struct ops *o, struct ops_message *m, void *ctx) {
 int queue_drop(struct ops *o) {
     struct ops_job j;
     if (!ops_has_filter(o)) {
-        fputs("latchwork queue drop: which? IDENTITY, --key, --match or another filter is wanted\n", stderr);
+        fputs("latchwork queue drop: which messages? Give IDENTITY, --key, --match or another filter\n", stderr);
         return OPS_USAGE;
     }
     if (ops_job_begin(o, &j, OPS_DROP)) return OPS_FAILED;

@@ -70,7 +70,7 @@ static int change_named(struct ops *o, struct change *ch) {
 
 static int change(struct ops *o, bool resume) {
     if (!ops_has_filter(o)) {
-        fprintf(stderr, "latchwork queue %s: which? KEY, --key, --match or another filter is wanted\n", o->verb);
+        fprintf(stderr, "latchwork queue %s: which lanes? Give KEY, --key, --match or another filter\n", o->verb);
         return OPS_USAGE;
     }
     /* lanes that are named one by one need no --execute */

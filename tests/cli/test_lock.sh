@@ -103,9 +103,9 @@ echo '{ "kafka": { "topics": [] } }' >"$dir/wrong.json"
 t "no verb"               2 "" "exec, ls, show or break" -c app.json
 t "unknown verb"          2 "" "unknown verb list" list
 t "help"                  0 "^usage: latchwork lock exec" "" exec --help
-t "no KEY"                2 "" "which KEY" exec --redis "$url" -- true
-t "no command"            2 "" "CMD... is wanted" exec k --redis "$url"
-t "nothing behind --"     2 "" "CMD... is wanted" exec k --redis "$url" --
+t "no KEY"                2 "" "KEY is missing: latchwork lock exec KEY" exec --redis "$url" -- true
+t "no command"            2 "" "the command is missing; it stands behind --" exec k --redis "$url"
+t "nothing behind --"     2 "" "the command is missing; it stands behind --" exec k --redis "$url" --
 t "command without --"    2 "" "stands behind --" exec k true --redis "$url"
 t "neither -c nor --redis" 2 "" "either -c FILE or --redis" ls
 t "both"                  2 "" "either -c FILE or --redis" ls -c app.json --redis "$url"
