@@ -30,8 +30,8 @@ void lw_waking_rouse(struct lw_waking *k); /* wakes every waiter, because the cl
 void lw_waking_moved(struct lw_waking *k); /* reports that slots have other owners; may be called with the client's mutex held */
 /* Returns true while the subscription of the waiter's line works, so that messages come. */
 bool lw_waking_is_up(struct lw_waking *k, const struct lw_waiter *w);
-const char *
-lw_waking_client(struct lw_waking *k); /* returns the client's name in the scripts; its first letter tells sharded from plain channels */
+/* Returns the client's name in the scripts. Its first letter tells sharded from plain channels. */
+const char *lw_waking_client(struct lw_waking *k);
 
 bool lw_wait_has_line(struct lw_waking *k, struct lw_bytes name);
 /* Appends the waiter to the line. Returns false if an allocation failed; the waiter is then in no line. */
