@@ -138,6 +138,13 @@ class Projects(Case):
     def test_python(self):
         self.project("python", "handler.py", "raise latchwork.Dead", "raise latchwork.Retry")
 
+    def test_python_without_run(self):
+        self.new("python")
+        self.change("handler.py", "latchwork.run()", "")
+        status, out, err = self.try_it()
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("write latchwork.run() at its end", out + err)
+
     def test_node(self):
         self.project("node", "handler.js", "throw new latchwork.Dead", "throw new latchwork.Retry")
 
@@ -194,7 +201,7 @@ class Messages(Case):
         status, out, err = self.try_it()
         self.assertEqual((status, out), (2, ""))
         want = [(1, "expekt.*; did you mean expect"), (3, "not JSON"), (4, "multiple of 4"), (5, "none of its digits"), (6, "expect: must be"),
-                (7, "must be a JSON object"), (8, "partition: a number from 0"), (9, "each must be"), (10, "a name without a value"),
+                (7, "must be a JSON object"), (8, "partition: expected a number from 0"), (9, "each must be"), (10, "a name without a value"),
                 (11, "expect: has outcome and reason"), (12, "topic: must be"), (13, "must not be null")]
         self.assertEqual(len(err.splitlines()), len(want), err)
         for line, (number, text) in zip(err.splitlines(), want):

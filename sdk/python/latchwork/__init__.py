@@ -22,6 +22,7 @@ whatever is printed goes to the log and harms nothing. The protocol is described
 from __future__ import annotations
 
 import asyncio
+import atexit
 import base64
 import contextvars
 import inspect
@@ -437,6 +438,7 @@ def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
 
     `function`: the handler, if it was not marked by @latchwork.handler. `threads`: how many messages a plain function handles at a
     time; a coroutine function needs no threads. Logging goes to stderr, and so into Latchwork's log, unless it was set up before."""
+    atexit.unregister(_tell_no_run)
     function = function or _handler
     if function is None:
         raise RuntimeError("no handler: write @latchwork.handler above your function, or give it to latchwork.run()")
@@ -452,4 +454,13 @@ def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
         _serve_threads(function, _wire, threads)
 
 
+def _tell_no_run() -> None:
+    """Says at the end of a program that Latchwork started why it took no message. After an exception, its traceback says that already."""
+    if not hasattr(sys, "last_type"):
+        print("latchwork: the program ended before it called latchwork.run(), so it takes no messages; write latchwork.run() at its end",
+              file=sys.stderr)
+
+
 _wire = _Wire()
+if _wire.out != 1:
+    atexit.register(_tell_no_run)

@@ -289,6 +289,15 @@ class Processes(unittest.TestCase):
         self.assertEqual((left, status), ([], 1))
         self.assertIn("write @latchwork.handler above your function", stderr)
 
+    def test_no_run(self):
+        """A program that never calls run() must say so at its end, and an exception must stay the last word."""
+        marked = "import latchwork\n@latchwork.handler\ndef handle(m): pass\n"
+        for code, last, wanted in ((marked, "write latchwork.run() at its end", 0), (marked + "raise KeyError('x')\n", "KeyError: 'x'", 1)):
+            left, _, stderr, status = Handler(code).end()
+            self.assertEqual((left, status), ([], wanted))
+            self.assertIn(last, stderr.splitlines()[-1])
+        self.assertEqual(Handler(marked, side=False).end()[2], "")  # nothing of Latchwork started it
+
 
 if __name__ == "__main__":
     unittest.main()
