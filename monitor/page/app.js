@@ -561,15 +561,16 @@ function trace(values, x, y) {
 
 // ---- actions: first the dry run, then the question, then a job ----
 
+const DROP_NOTE = "What is dropped never runs. The server first writes it to a file in the folder in which it was started.";
 const WHAT = {
   "dead/replay": { verb: "Replay", noun: "dead letter", rate: true, done: "put back into their lanes" },
-  "dead/drop": { verb: "Drop", noun: "dead letter", grave: "A dropped dead letter is gone. Export them first if you may need them." },
+  "dead/drop": { verb: "Drop", noun: "dead letter", grave: DROP_NOTE },
   "lanes/pause": { verb: "Pause", noun: "lane" },
   "lanes/resume": { verb: "Resume", noun: "lane" },
-  "lanes/drop": { verb: "Drop the waiting messages of", noun: "lane", unit: "message", grave: "Dropped messages never run. Export them first if you may need them." },
+  "lanes/drop": { verb: "Drop the waiting messages of", noun: "lane", unit: "message", grave: DROP_NOTE },
 };
 
-const sampleText = (s) => (typeof s === "string" ? s : [s.identity || s.id, field(s, "key").text, s.reason].filter(Boolean).join(" · "));
+const sampleText = (s) => (typeof s === "string" ? s : [s.name, s.result].filter(Boolean).join(": "));
 
 function sampleList(dry) {
   const sample = (dry.sample || []).map((s) => h("li", null, sampleText(s)));
@@ -584,7 +585,8 @@ function confirmForm(what, dry, close) {
     close({ rate_per_s: rate && Number(rate.value) > 0 ? Number(rate.value) : undefined });
   };
   return h("form", { class: "stack", onsubmit: submit },
-    h("p", { id: "dry-run" }, h("strong", null, `The dry run found ${much}.`), dry.complete === false && " It ended before it had looked at everything."),
+    h("p", { id: "dry-run" }, h("strong", null, `The dry run found ${much}.`), dry.complete === false && " It ended before it had looked at everything.",
+      dry.left_out > 0 && ` ${count(dry.left_out)} are left out: already as wanted, or finished meanwhile.`),
     sampleList(dry),
     what.grave && h("p", { class: "notice" }, what.grave),
     rate && h("label", { for: "rate" }, "At most how many per second (0: no limit)", rate),
@@ -868,7 +870,7 @@ function holderFacts(k) {
 function pausedFact(k) {
   const p = k.paused;
   if (!p) return ["Paused", "no"];
-  const by = typeof p === "object" ? [p.by && `by ${p.by}`, p.since_ms && since(p.since_ms)].filter(Boolean).join(", ") : "";
+  const by = typeof p === "object" ? [p.by && `by ${p.by}`, p.at_ms && since(p.at_ms)].filter(Boolean).join(", ") : "";
   return ["Paused", state(`yes${by ? `, ${by}` : ""}: nothing of this key runs until it is resumed`, "warn")];
 }
 
@@ -930,9 +932,10 @@ function filterForm(fields, values, path) {
 
 const cleaned = (values, leave) => Object.fromEntries([...values].filter(([name, value]) => value !== "" && !leave.includes(name)));
 
-/** The filter of a query as a request's body wants it. */
+/** The filter of a query as a request's body wants it. The server wants a word for "all", so that nobody means it by accident. */
 function bodyFilter(values) {
   const f = cleaned(values, ["cursor", "order", "limit"]);
+  if (!Object.keys(f).length) return { match: "*" };
   for (const name of ["partition", "attempts"]) if (f[name] !== undefined) f[name] = Number(f[name]);
   for (const name of ["key", "where"]) if (f[name] !== undefined) f[name] = [f[name]];
   return f;
@@ -1202,12 +1205,13 @@ function jobsView() {
   const table = new Table({
     caption: "Jobs of this server, newest first", id: (j) => String(j.id), empty: "No job has run since the server started. The audit has those of the commands, too.",
     columns: [
-      { label: "Job", num: true, sort: (j) => j.id, cell: (j) => `${j.id}` },
+      { label: "Job", sort: (j) => `${j.id}`, cell: (j) => `${j.id}` },
+      { label: "In the audit", num: true, cell: (j) => (known(j.number) ? `${j.number}` : "–") },
       { label: "What", clip: true, cell: (j) => h("span", null, j.what) },
       { label: "State", sort: (j) => j.state, cell: (j) => state(j.state, JOB_STATE[j.state]) },
       { label: "Progress", cell: (j) => h("span", null, j.state === "running" && h("progress", { max: j.total || 1, value: j.done || 0, "aria-label": `Job ${j.id}` }), ` ${count(j.done)}${known(j.total) ? ` of ${count(j.total)}` : ""}`) },
       { label: "Failed", num: true, cell: (j) => count(j.failed) },
-      { label: "Error", clip: true, cell: (j) => h("span", null, j.error || "") },
+      { label: "What went wrong", clip: true, cell: (j) => h("span", null, [j.error, ...(j.sample || []).map(sampleText)].filter(Boolean).join("; ")) },
       { label: "Began", sort: (j) => j.started_ms, cell: (j) => time(j.started_ms) },
       { label: "By", clip: true, cell: (j) => j.by || "" },
       { label: "Cancel", cell: (j) => (j.state === "running" ? button("Cancel", () => cancelJob(j.id)) : "") },
@@ -1220,7 +1224,7 @@ function jobsView() {
       h("div", { class: "bar" }, button("Run the ledger", runLedger), h("span", { class: "soft" }, "The ledger compares Redis and Kafka: was anything lost?")), card(table.element)),
     async refresh(signal) {
       const { jobs } = await get("jobs", signal);
-      table.set([...jobs].sort((a, b) => b.started_ms - a.started_ms || b.id - a.id));
+      table.set([...jobs].sort((a, b) => b.started_ms - a.started_ms || 0));
     },
   };
 }
