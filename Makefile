@@ -142,6 +142,7 @@ demo: deps
 ##@ Tests
 ## test: install, build, then run every test
 test: deps-test
+	@scripts/deps.sh browser
 	@+$(MAKE) --no-print-directory all
 	@+$(MAKE) --no-print-directory check
 ## ci: run what a change must pass: test, a cell of the matrix per axis, a build with clang, asan, debian-13

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs the packages that scripts/packages.txt lists and this machine lacks.
-# usage: deps.sh build|test|lint|bench|matrix|chart|image
+# usage: deps.sh build|test|browser|lint|bench|matrix|chart|image
 #
 # On Debian and its relatives the script uses apt-get, with sudo only if the user is not root. If nothing is missing, the script does
 # nothing and needs no password. On other systems the script looks for the programs, headers and libraries themselves, names what is
@@ -10,9 +10,9 @@
 set -eu
 group=${1:-build}
 case $group in
-build | test | lint | bench | matrix | chart | image) ;;
+build | test | browser | lint | bench | matrix | chart | image) ;;
 *)
-    echo "deps: unknown group \"$group\"; use build, test, lint, bench, matrix, chart or image" >&2
+    echo "deps: unknown group \"$group\"; use build, test, browser, lint, bench, matrix, chart or image" >&2
     exit 2
     ;;
 esac

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the test programs: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR
+# Runs the test programs: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|browser|soak BUILD_DIR
 #
 # Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, its last lines are shown, and the
 # other programs still run. A program that is missing, or that says SKIP, has failed, because what was not
 # tested may not work. Programs run side by side, as many as there are processors (LW_JOBS: another number),
-# because most of them wait most of the time. With `all`, a test of cli or live that fails beside others runs
+# because most of them wait most of the time. With `all`, a test of cli, live or browser that fails beside others runs
 # once more by itself, because a broker without CPU for seconds may fail although the code is right. The last
 # lines of the output name these tests; the first output stays in NAME.first.log. More than two of them are a
 # failure.
@@ -13,14 +13,14 @@
 # LW_TEST_LIMIT_S: time limit per program, in seconds.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-what=${1:?usage: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|soak BUILD_DIR}
+what=${1:?usage: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|browser|soak BUILD_DIR}
 build=${2:-build}
 logs=$build/logs
 mkdir -p "$logs"
 passed=0
 failed=0
 failures=()
-again=() # names of live or cli tests that failed once and run again
+again=() # names of live, cli or browser tests that failed once and run again
 jobs=${LW_JOBS:-$(nproc)}
 # These scripts take longest. They are started first, so that none of them runs on alone at the end.
 slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
@@ -36,7 +36,7 @@ limit_s() { # 900 s by default, because live tests start servers; more for a soa
 }
 
 report_failure() { # NAME LOG WHY: reports a failed test, or lets it run again
-    if [[ $1 =~ ^(cli|live)- && $what == all && ! -e $logs/$1.first.log ]]; then
+    if [[ $1 =~ ^(cli|live|browser)- && $what == all && ! -e $logs/$1.first.log ]]; then
         again+=("$1")
         mv "$2" "$logs/$1.first.log"
         printf 'again   %-28s %s\n' "$1" "$3"
@@ -142,7 +142,7 @@ case $what in
 unit | server | lua | lock) run_sources "$what" ;;
 sim) run_sim "$seeds" ;;
 guard) run_guard ;;
-cli | live) run_scripts "$what" ;;
+cli | live | browser) run_scripts "$what" ;;
 tsan)
     # With these options, a report of ThreadSanitizer also ends a child process, which would otherwise leave
     # by _exit without an error.
@@ -174,6 +174,7 @@ all)
     run_guard
     run_scripts cli
     run_scripts live
+    run_scripts browser
     ;;
 soak)
     export LW_SOAK=1

@@ -42,7 +42,7 @@ $(GUARD): $(GUARDOBJ) $(filter $(B)/tests/sim/redis/%,$(SIMLIB)) $(LIB)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(SAN) -Wl,-S,--wrap=malloc,--wrap=calloc,--wrap=realloc -o $@ $(filter %.o %.a,$^) $(LUA51_LIBS) $(LIBS)
 
-.PHONY: check check-pure check-tsan check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live tests
+.PHONY: check check-pure check-tsan check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live check-browser screenshots tests
 ##@ Tests
 ## tests: build the test programs
 tests: all $(UNIT) $(SERVERTEST) $(LUATEST) $(LOCKTEST) $(SIM) $(GUARD) $(TOOLS)
@@ -63,8 +63,12 @@ check-tsan: tests
 ## check-guard: run tests/guard: bounds on Redis commands, CPU and memory per message
 ## check-cli: run tests/cli: commands, documents, installation
 ## check-live: run tests/live: the program on Apache Kafka and Redis, with faults
-check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live: check-%: tests
+## check-browser: run tests/browser: the page in Chromium
+check-unit check-server check-lua check-lock check-sim check-guard check-cli check-live check-browser: check-%: tests
 	tests/run.sh $* $(B)
+## screenshots: make the pictures of the page that the documents show, in six minutes
+screenshots: tests
+	tests/browser/test_walk.py $(B) doc/how-to/images
 # Each of the next two targets needs what a distribution may not have, so neither is part of check.
 .PHONY: live-security live-new-protocol
 ## live-security: run the live tests of every kind of secured Kafka (check-live runs some)

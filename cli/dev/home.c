@@ -89,7 +89,7 @@ static const char inserting[] =
     "    \"columns\": { \"id\": \"/id\", \"customer\": \"/customer\", \"amount\": \"/amount\" },\n"
     "    \"primary_key\": [\"id\"], \"on_conflict\": \"ignore\"\n"
     "  },\n";
-/* The time-out is long, so that an order that hangs is ended by people only. */
+/* The timeout is long, so that only people end an order that hangs. */
 static const char calling[] =
     "  \"key\": { \"from\": \"json:/customer\" },\n"
     "  \"handler\": { \"type\": \"http\", \"url\": \"http://127.0.0.1:%d/orders\", \"in_flight\": 16, \"timeout_ms\": 3600000 },\n";

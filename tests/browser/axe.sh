@@ -1,0 +1,13 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Prints the path of axe.min.js, the checks of accessibility by Deque (axe-core, MPL-2.0). Gets it once with npm.
+# usage: axe.sh BUILD_DIR
+set -eu
+version=4.10.3
+folder=$1/axe-$version
+file=$folder/node_modules/axe-core/axe.min.js
+if [ ! -s "$file" ]; then
+    mkdir -p "$folder"
+    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$folder" "axe-core@$version" >&2
+fi
+echo "$file"

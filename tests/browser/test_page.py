@@ -1,0 +1,482 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tests the page in a real browser, on a running `latchwork dev --faults`: each view, each action to its effect in Redis, tokens, what a stranger
+may put into a message, restarts, widths, colours, keyboard, accessibility.
+Usage: test_page.py [BUILD [TEST…]]
+Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+import http.client
+import http.server
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import unittest
+import urllib.parse
+
+sys.dont_write_bytecode = True
+from driver import Browser  # noqa: E402
+from world import P, ROOT, World  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
+PAGE = os.path.join(ROOT, "monitor/page")
+FILES = ("index.html", "app.js", "app.css", "favicon.svg")
+BYTES_MAX = 150 * 1024
+VIEWS = ("overview", "lanes", "dead", "jobs", "audit", "workers", "key/customer-7")
+EVIL = '<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>'
+SHIFTS = """
+const done = arguments[arguments.length - 1];
+let sum = 0;
+new PerformanceObserver((list) => list.getEntries().forEach((e) => (sum += e.hadRecentInput ? 0 : e.value))).observe({ type: "layout-shift", buffered: false });
+setTimeout(() => done(sum), 4000);
+"""
+
+
+def quote(text):
+    return urllib.parse.quote(text, safe="")
+
+
+class PrefixProxy(http.server.BaseHTTPRequestHandler):
+    """A reverse proxy that serves the page below /lw/, keeps Host, and passes a stream on as it comes."""
+    target = None
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        assert self.path.startswith("/lw/"), self.path
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        there = http.client.HTTPConnection(self.target, timeout=60)
+        there.request(self.command, self.path[len("/lw"):], body, dict(self.headers))
+        r = there.getresponse()
+        self.send_response(r.status)
+        for name, value in r.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding", "content-length"):
+                self.send_header(name, value)
+        self.send_header("Connection", "close")
+        self.end_headers()
+        try:
+            while True:
+                part = r.read1(65536)
+                if not part:
+                    break
+                self.wfile.write(part)
+        except OSError:
+            pass  # the browser has gone, or the test has ended
+        there.close()
+
+    do_POST = do_GET
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.w = World(BUILD, "--faults", "--rate", "60")
+        cls.addClassCleanup(cls.w.close)
+        cls.b = Browser()
+        cls.addClassCleanup(cls.b.close)
+
+    def setUp(self):
+        self.b.resize(1280)
+        self.b.media(prefers_color_scheme="light", prefers_reduced_motion="no-preference")
+        self.open("overview")
+        self.b.problems()
+
+    def open(self, view, base=None, token=True):
+        """Loads the page anew with this view."""
+        self.b.go("about:blank")
+        link = (base or self.w.base) + "#/" + view
+        self.b.go(link + ("&" if "?" in link else "?") + "token=" + self.w.token if token else link)
+        self.b.one("h1")
+
+    def view(self, name):
+        self.b.run("location.hash = '#/' + arguments[0]", name)
+        self.b.one("h1")
+
+    def dead(self, n):
+        self.b.until("%d dead letters" % n, lambda: len(self.w.dead()) >= n, 60)
+        return self.w.dead()
+
+    # --- the files ---
+
+    def test_small_and_without_inline_code(self):
+        sizes = {}
+        for name in FILES:
+            served = self.w.get("" if name == "index.html" else name, plain=True)
+            with open(os.path.join(PAGE, name), encoding="utf-8") as f:
+                self.assertEqual(served, f.read(), name)
+            sizes[name] = len(served.encode())
+        self.assertLess(sum(sizes.values()), BYTES_MAX, sizes)
+        html, script = self.w.get("", plain=True), self.w.get("app.js", plain=True)
+        self.assertNotRegex(html, r"(?i)<style|\sstyle=|\son[a-z]+=|<script[^>]*>[^<]|https?://")
+        self.assertNotRegex(script, r"innerHTML|outerHTML\s*=|insertAdjacentHTML|document\.write|\beval\(|new Function|setTimeout\(\s*[\"']")
+        self.assertNotRegex(script.replace("http://www.w3.org/2000/svg", ""), r"https?://")
+        policy = http.client.HTTPConnection(self.w.base.split("/")[2], timeout=10)
+        policy.request("GET", "/")
+        text = policy.getresponse().headers["Content-Security-Policy"]
+        for wanted in ("default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"):
+            self.assertIn(wanted, text)
+        self.assertNotIn("unsafe", text)
+        print("bytes of the page: %s, sum %d" % (sizes, sum(sizes.values())))
+
+    # --- each view ---
+
+    def test_overview(self):
+        b = self.b
+        b.until_text("#connection", "^Live$")
+        b.until_text(".charts", r"Messages per second.*in [1-9].*done [1-9]")
+        b.until_text("#ledger", r"[\d,]+ received: [\d,]+ done, \d+ dead, 0 dropped")
+        tables = b.texts("caption")
+        self.assertEqual(tables, ["Recent failures", "Hot keys", "Workers", "Partitions"])
+        self.assertEqual(len(b.texts("main > section:nth-last-of-type(1) tbody tr")), 8)
+        b.until_text("main > section:nth-last-of-type(2) tbody", "ready")
+        label = b.run("return document.querySelector('.chart svg').getAttribute('aria-label')")
+        self.assertRegex(label, r"^Messages per second, last 15 minutes; now in \S+, done \S+$")
+        first = b.text("#ledger")
+        b.until("figures that change by themselves", lambda: b.text("#ledger") != first)
+
+    def test_nothing_moves_while_it_updates(self):
+        self.b.until_text("#ledger", "received")
+        self.b.until_text(".charts", r"in [1-9]")
+        self.assertLess(self.b.run_async(SHIFTS), 0.01)
+
+    def test_key_by_slash(self):
+        b = self.b
+        b.keys("/")
+        self.assertEqual(b.run("return document.activeElement.id"), "key")
+        b.one("#key").type("customer-7\ue007")
+        b.until_text("h1", "customer-7")
+        b.until_text("#holder", "Fence")
+        b.until_text("#outcomes-note", r"\w{3,}")
+        self.assertTrue(b.url.endswith("#/key/customer-7"))
+        self.view("key/nobody")
+        b.until_text("#holder", "nobody")
+        b.until_text("main", "Nothing waits")
+
+    def test_workers(self):
+        self.view("workers")
+        self.b.until_text("main", "Workers.*ready.*Partitions.*orders-shop")
+
+    def test_outcomes_of_a_key(self):
+        letter = self.dead(10)[0]
+        self.view("key/" + quote(letter["key"]))
+        self.b.until_text("main", "dead.*" + re.escape(letter["identity"]))
+        self.b.until_text("main", re.escape(letter["reason"]))
+
+    # --- each action to its effect in Redis ---
+
+    def test_pause_and_resume(self):
+        b = self.b
+        self.view("key/customer-9")
+        b.press("Pause", "main")
+        b.until_text("#holder", "Paused.*yes")
+        self.assertIn(b"customer-9", self.w.redis("SMEMBERS", P + "paused"))
+        b.until("messages that wait", lambda: self.w.lane("customer-9")["waiting"] > 0, 60)
+        b.until_text("main", r"orders-(web|shop)/\d/\d+")
+        b.press("Resume", "main")
+        b.until_text("#holder", "Paused\\s+no")
+        self.assertNotIn(b"customer-9", self.w.redis("SMEMBERS", P + "paused"))
+        b.until("nothing that waits", lambda: self.w.lane("customer-9")["waiting"] == 0, 60)
+
+    def test_lanes_in_bulk(self):
+        b = self.b
+        for key in ("customer-21", "customer-22", "customer-23"):
+            self.w.command("queue", "pause", key)
+        self.open("lanes?match=customer-2%3F")
+        b.until_text("#count", "^3 match")
+        for i in (1, 2):
+            b.click("tbody tr:nth-child(%d) input" % i)
+        b.until_text("#chosen", "^2 selected")
+        chosen = [row.split()[0].encode() for row in b.texts("tbody tr")[:2]]
+        b.press("Resume", "main")
+        b.until_text("dialog #dry-run", "The dry run found 2 lanes")
+        self.assertEqual(len(set(chosen) & set(self.w.redis("SMEMBERS", P + "paused"))), 2, "the dry run changes nothing")
+        b.press("Resume 2 lanes", "dialog")
+        b.until("two that are not paused", lambda: not set(chosen) & set(self.w.redis("SMEMBERS", P + "paused")))
+        self.open("lanes?match=customer-2%3F")
+        b.click("#all-that-match")
+        b.until_text("#chosen", "All that match")
+        b.press("Pause", "main")
+        b.until_text("dialog #dry-run", "The dry run found")
+        b.press("Cancel", "dialog")
+        self.w.command("queue", "resume", "--match", "customer-2?", "--execute")
+
+    def test_drop_waiting_messages(self):
+        b = self.b
+        self.w.command("queue", "pause", "customer-30")
+        b.until("messages that wait", lambda: self.w.lane("customer-30")["waiting"] > 0, 60)
+        self.open("lanes?key=customer-30")
+        b.click("tbody tr:nth-child(1) input")
+        b.press("Drop", "main")
+        b.until_text("dialog", "What is dropped never runs")
+        b.press("Drop the waiting messages", "dialog")
+        b.until_text("#toasts", "Job .*: done", 30)
+        self.w.command("queue", "resume", "customer-30")
+        self.assertIn("drop", json.dumps(self.w.command("queue", "audit")))
+
+    def test_dead_letters(self):
+        b = self.b
+        letters = self.dead(10)
+        self.open("dead?reason=NO_RATE*")
+        b.until_text("#count", r"^\d match")
+        self.assertEqual(b.one("#filter-reason").value, "NO_RATE*")
+        b.press("Message", "thead")
+        names = b.texts("tbody td:nth-child(4)")
+        self.assertEqual(names, sorted(names, key=lambda n: [int(p) if p.isdigit() else p for p in n.split("/")]), "sorted by message")
+        exported = self.export()
+        self.assertEqual({e["identity"] for e in exported}, {m["identity"] for m in letters if m["reason"].startswith("NO_RATE")})
+        b.fill("#filter-where", "/amount>99999")
+        b.press("Filter", "main")
+        b.until_text("#count", "^0 match")
+        self.assertIn("where=", b.url)
+
+    def export(self):
+        """Presses Export, and returns the rows of the file that the browser would store."""
+        self.b.run("URL.createObjectURL = (blob) => (blob.text().then((t) => (window.exported = t)), 'blob:none'); HTMLAnchorElement.prototype.click = () => {};")
+        self.b.press("Export JSONL", "main")
+        text = self.b.until("an export", lambda: self.b.run("return window.exported"))
+        return [json.loads(line) for line in text.splitlines()]
+
+    def test_drop_one_and_replay_one(self):
+        b = self.b
+        letters = self.dead(8)
+        one, two = [m for m in letters if m["reason"].startswith("NO_RATE")][:2]
+        self.view("dead/" + quote(one["id"]))
+        b.until_text("main dl", "NO_RATE")
+        b.press("Drop", "main")
+        b.until_text("dialog #dry-run", "found 1 dead letter")
+        b.press("Cancel", "dialog")
+        self.assertEqual(len(self.w.dead()), len(letters), "a dry run and Cancel drop nothing")
+        b.press("Drop", "main")
+        b.press("Drop 1 dead letter", "dialog")
+        b.until("one less", lambda: one["id"] not in [m["id"] for m in self.w.dead()])
+        self.view("dead/" + quote(two["id"]))
+        b.until_text("main dl", "NO_RATE")
+        b.press("Replay", "main")
+        b.until_text("dialog #dry-run", "found 1 dead letter")
+        b.press("Replay 1 dead letter", "dialog")
+        b.until("one less again", lambda: two["id"] not in [m["id"] for m in self.w.dead()])
+
+    def test_cancel_a_job(self):
+        b = self.b
+        self.w.command("queue", "pause", "--match", "customer-5?", "--execute")
+        self.dead(8)
+        self.open("dead")
+        b.click("#all-that-match")
+        b.press("Replay", "main")
+        b.fill("#rate", "0.5")
+        b.press("Replay", "dialog")
+        self.view("jobs")
+        b.press("Cancel", "tbody")
+        b.until_text("tbody", "cancelled")
+        self.assertGreater(len(self.w.dead()), 0, "what was not replayed stays")
+        self.w.command("queue", "resume", "--match", "customer-5?", "--execute")
+
+    def test_audit(self):
+        self.w.command("queue", "pause", "customer-40")
+        self.w.command("queue", "resume", "customer-40")
+        self.open("audit")
+        self.b.until_text("tbody", "customer-40")
+        self.b.fill("#find", "no-such-entry")
+        self.b.until_text("main", "No entry")
+
+    # --- who may do what ---
+
+    def test_read_only_without_a_token(self):
+        b = self.b
+        b.run("sessionStorage.clear()")
+        self.open("key/customer-9", token=False)
+        self.assertRegex(b.text("#who"), "Read-only")
+        b.press("Pause", "main")
+        b.until_text("dialog", "needs a write token")
+        b.fill("dialog #token", "wrong")
+        b.press("Use this token", "dialog")
+        b.until_text("dialog .problem", r"\w+")
+        b.keys("Escape")
+        b.until("no dialog", lambda: not b.all("dialog"))
+        self.assertNotIn(b"customer-9", self.w.redis("SMEMBERS", P + "paused"))
+
+    def test_tokens_for_reading_and_writing_and_masked_payloads(self):
+        b = self.b
+        self.dead(8)
+        base = self.w.another(read_tokens={"rita": "rita-reads-only-here"}, write_tokens={"walter": "walter-may-write-here"}, payloads="mask", mask=["/customer"])
+        self.open("dead", base, token=False)
+        b.until_text("dialog", "Reading needs a token")
+        b.fill("dialog #token", "rita-reads-only-here")
+        b.press("Use this token", "dialog")
+        b.until_text("#who", "rita: read-only")
+        b.until_text("tbody", "•••")
+        self.assertNotIn("customer-ch-1\"", b.text("tbody td:last-child"))
+        b.click("tbody a[href^='#/dead/']")
+        b.until_text("main", "cannot be edited here")
+        b.press("Replay", "main")
+        b.until_text("dialog", "needs a write token")
+        b.fill("dialog #token", "walter-may-write-here")
+        b.press("Use this token", "dialog")
+        b.until_text("#who", "Token: walter")
+        b.until("the question, or the page", lambda: "dry run" in b.text("dialog") or not b.all("dialog"))
+        self.assertNotIn("walter-may-write-here", b.run("return document.cookie + location.href + JSON.stringify(localStorage)"))
+
+    # --- what a stranger may put into a message ---
+
+    def test_no_script_of_a_message_runs(self):
+        b = self.b
+        payload = json.dumps({"id": EVIL, "customer": EVIL, "amount": EVIL})
+        subprocess.run([BUILD + "/tests/tools/kafkatool", self.w.brokers, "produce", "orders-web", "--header", "trace=" + EVIL],
+                       input=("0|k|%s\n" % payload).encode(), check=True, stdout=subprocess.DEVNULL, timeout=60)
+        letter = b.until("the dead letter", lambda: [m for m in self.w.dead() if m["key"] == EVIL], 60)[0]
+        self.assertIn("<img", letter["reason"])
+        self.view("dead/" + quote(letter["id"]))
+        for part in ("main dl", "#pretty"):
+            b.until_text(part, re.escape("<img src=x onerror="))
+        self.assertEqual(b.run("return [...document.querySelectorAll('dt')].find((e) => e.textContent === 'Header trace').nextSibling.textContent"), EVIL)
+        self.assertIn(EVIL.replace('"', '\\"'), b.one("#payload").value)
+        b.run("const a = document.getElementById('payload'); a.value = a.value.replace('pwned=1', 'pwned=3'); a.dispatchEvent(new Event('input'));")
+        b.until_text("#diff", re.escape("<img src=x"))
+        for view in ("dead", "overview", "audit", "key/" + quote(EVIL), "lanes?key=" + quote(EVIL)):
+            self.view(view)
+            if view not in ("audit", "lanes?key=" + quote(EVIL)):
+                b.until_text("main", re.escape("<img src=x"))
+        self.w.command("queue", "pause", EVIL)
+        self.open("lanes")
+        b.until_text("main", re.escape("<img src=x"))
+        b.click("tbody a[href*='img']")
+        b.until_text("h1", re.escape("<img src=x"))
+        b.press("Replay its dead letters", "main")
+        b.until_text("dialog #dry-run", "found 1 dead letter")
+        self.w.command("queue", "resume", EVIL)
+        self.assertIsNone(b.run("return window.pwned === undefined ? null : window.pwned"))
+        self.assertEqual(b.run("return document.querySelectorAll('main img, main script, dialog img, dialog script').length"), 0)
+        self.assertEqual(b.problems(), [])
+
+    # --- the server goes away; the page stands elsewhere ---
+
+    def test_stale_and_restarted(self):
+        b = self.b
+        b.until_text("#connection", "^Live$")
+        b.until("history", lambda: b.run("return live.points.length") > 0)
+        pid = self.w.exporter()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            b.until_text("#connection", "^Stale", 30)
+            self.assertTrue(b.run("return document.documentElement.classList.contains('stale')"))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        b.until_text("#connection", "^Live$")
+        os.kill(pid, signal.SIGKILL)
+        b.until("a new process", lambda: self.w.exporter() not in (None, pid), 60)
+        before = b.text("#ledger")
+        b.until_text("#connection", "^Live$", 60)
+        b.until("figures that go on", lambda: b.text("#ledger") != before, 60)
+        self.view("dead")
+        b.until_text("#count", r"\d+ match")
+
+    def test_below_a_prefix(self):
+        b = self.b
+        PrefixProxy.target = self.w.base.split("/")[2]
+        proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), PrefixProxy)
+        proxy.daemon_threads = True
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        try:
+            self.open("key/customer-41", "http://127.0.0.1:%d/lw/" % proxy.server_port)
+            b.until_text("#connection", "^Live$")
+            b.press("Pause", "main")
+            b.until_text("#holder", "Paused.*yes")
+            self.assertIn(b"customer-41", self.w.redis("SMEMBERS", P + "paused"))
+            b.press("Resume", "main")
+            b.until_text("#holder", "Paused\\s+no")
+            self.open("overview")
+        finally:
+            proxy.shutdown()
+            proxy.server_close()
+
+    # --- for every eye and hand ---
+
+    def test_dark(self):
+        b = self.b
+        back = "return getComputedStyle(document.body).backgroundColor"
+        light = b.run(back)
+        b.media(prefers_color_scheme="dark")
+        b.until("a dark page", lambda: b.run(back) != light)
+        dark = b.run(back)
+        b.run("localStorage.clear()")
+        b.click("#theme")
+        b.click("#theme")
+        b.until_text("#theme", "Theme: light")
+        self.assertEqual(b.run(back), light)
+        self.open("overview")
+        self.assertEqual(b.run(back), light, "the choice is kept")
+        b.run("localStorage.clear()")
+        self.open("overview")
+        self.assertEqual(b.run(back), dark)
+
+    def test_widths(self):
+        letter = self.dead(1)[0]
+        for width in (360, 768, 2560):
+            self.b.resize(width)
+            for view in (*VIEWS, "dead/" + quote(letter["id"])):
+                self.view(view)
+                self.b.until("the view", lambda: self.b.run("return !document.querySelector('#count') || document.querySelector('#count').textContent !== '…'"))
+                inner, wide = self.b.run("return [innerWidth, document.documentElement.scrollWidth]")
+                self.assertLessEqual(wide, inner, "%s at %d: the page does not scroll sideways" % (view, width))
+        self.b.resize(360)
+        self.view("dead")
+        self.b.until_text("#count", r"\d+ match")
+        sizes = self.b.run("return [...document.querySelectorAll('main *')].filter((e) => e.checkVisibility() && e.textContent.trim() && !e.children.length)"
+                           ".map((e) => parseFloat(getComputedStyle(e).fontSize))")
+        self.assertGreaterEqual(min(sizes), 10)
+
+    def test_keyboard(self):
+        b = self.b
+        b.keys("Tab")
+        self.assertEqual(b.run("return document.activeElement.className"), "skip")
+        seen = []
+        for _ in range(10):
+            b.keys("Tab")
+            name, style, width = b.run("const e = document.activeElement, s = getComputedStyle(e); return [e.textContent.trim() || e.id, s.outlineStyle, parseFloat(s.outlineWidth)]")
+            seen.append(name)
+            self.assertTrue(style != "none" and width >= 2, "%s: the focus is visible" % name)
+        self.assertEqual([n.split(" ")[0] for n in seen[1:7]], ["Overview", "Lanes", "Dead", "Jobs", "Audit", "Workers"], seen)
+        b.keys("?")
+        b.until_text("dialog", "Keys of this page")
+        self.assertTrue(b.run("return document.querySelector('dialog').contains(document.activeElement)"))
+        b.keys("Escape")
+        b.until("no dialog", lambda: not b.all("dialog"))
+        b.keys("g", "d")
+        b.until_text("h1", "Dead letters")
+        self.assertEqual(b.run("return document.activeElement.id"), "main", "the focus goes to what has changed")
+
+    def test_reduced_motion(self):
+        self.b.media(prefers_reduced_motion="reduce")
+        self.open("overview")
+        moving = "return [...document.querySelectorAll('*')].filter((e) => { const s = getComputedStyle(e); return parseFloat(s.transitionDuration) || s.animationName !== 'none' }).length"
+        self.assertEqual(self.b.run(moving), 0)
+
+    def test_accessible(self):
+        b = self.b
+        path = subprocess.run([os.path.join(ROOT, "tests/browser/axe.sh"), os.path.dirname(BUILD + "/x")], check=True, capture_output=True, text=True, timeout=300).stdout
+        with open(path.strip(), encoding="utf-8") as f:
+            axe = f.read()
+        letter = self.dead(1)[0]
+        for scheme in ("light", "dark"):
+            b.media(prefers_color_scheme=scheme)
+            self.open("overview")
+            b.run(axe + "\nwindow.axe = axe;")
+            for view in (*VIEWS, "dead/" + quote(letter["id"])):
+                self.view(view)
+                b.until("a quiet page", lambda: b.run("return !current.pending"))
+                self.assertEqual(self.violations(), [], "%s, %s" % (view, scheme))
+            b.run("help()")
+            b.one("dialog")
+            self.assertEqual(self.violations(), [], "a dialog, " + scheme)
+            b.keys("Escape")
+
+    def violations(self):
+        found = self.b.run_async("const done = arguments[arguments.length - 1]; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations))")
+        return ["%s: %s: %s" % (v["id"], v["help"], [n["html"][:160] + " " + (n["any"] or [{"message": ""}])[0]["message"][:200] for n in v["nodes"]][:3]) for v in found]
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *("Page." + name for name in sys.argv[2:])], verbosity=2)
