@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes JSON straight into a buffer. This is faster than building a document, and the caller can write bytes that are not UTF-8 as
- * base64. */
+/* Writes JSON straight into a buffer. Writing into a buffer is faster than building a document, and the caller can write bytes that are not
+ * UTF-8 as base64. */
 #ifndef LW_HANDLERS_JSON_TEXT_H
 #define LW_HANDLERS_JSON_TEXT_H
 

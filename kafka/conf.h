@@ -30,8 +30,8 @@ rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
  */
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err);
 
-/* Destroys a client. Returns false if that takes longer than timeout_ms, since rd_kafka_destroy() can hang in librdkafka 2.0.2. The
- * destruction then goes on in a thread of its own, and the client's memory may leak. */
+/* Destroys a client. Returns false if the destruction takes longer than timeout_ms, since rd_kafka_destroy() can hang in librdkafka 2.0.2.
+ * It then goes on in a thread of its own, and the client's memory may leak. */
 bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms);
 
 #endif

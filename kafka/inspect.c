@@ -85,7 +85,7 @@ static bool ask_ends(struct lw_inspector *i, const struct lw_looked *k, int64_t 
     return !rd_kafka_query_watermark_offsets(i->rk, k->topic, k->partition, low, high, ASK_MS);
 }
 
-/* Decides what it means that no record came. If the log ends at or before a record that we read, it was recreated or truncated. */
+/* Decides what it means that no record came. If the log ends at or before a record that we read, the log was recreated or truncated. */
 static void judge_ends(struct lw_inspector *i, struct lw_looked *k) {
     int64_t low, high;
     if (!ask_ends(i, k, &low, &high)) return;

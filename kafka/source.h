@@ -71,8 +71,8 @@ struct lw_source *lw_source_open(const struct lw_config *c, const char *member_i
 int lw_source_poll(struct lw_source *s, int max);
 int lw_source_fd(struct lw_source *s); /* returns an eventfd, readable when there may be something to poll; the caller empties it */
 void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold);
-/* Goes on reading at `offset`; nothing fetched before is delivered afterwards. Returns -1 if this
- * did not succeed in time; the partition must then be treated as lost. */
+/* Goes on reading at `offset`; nothing fetched before is delivered afterwards. Returns -1 if the seek did not succeed in time; the
+ * partition must then be treated as lost. */
 int lw_source_seek(struct lw_source *s, uint32_t gen, int64_t offset, struct lw_err *err);
 
 /* Returns the end of the partition's log as of the last fetch, without a request, or -1 if the end is not

@@ -43,7 +43,7 @@ struct latchwork_lock {
     atomic_int refs;
     const struct lw_lock_ops *ops;
     struct latchwork_client *client; /* the lock's client; for Redlock the client of its first server, which serves only to notice a fork */
-    /* Returns the keeper of the client, or the lock's own if it has one. */
+    /* Returns the keeper of the client, or the lock's own keeper if the lock has one. */
     struct lw_keeper *(*keeper)(struct latchwork_lock *lock, struct latchwork_error *error);
     struct latchwork_lock_options o; /* a copy of the options; names is NULL */
     char *name;

@@ -311,7 +311,7 @@ static const char *take_names(struct latchwork_lock *l, bool *memory) {
     return NULL;
 }
 
-/* Computes the slot of the lock's keys. Returns false if the client has a cluster and they are in several slots. */
+/* Computes the slot of the lock's keys. Returns false if the client has a cluster and the keys are in several slots. */
 static bool take_slot(struct latchwork_lock *l) {
     const struct lw_bytes *const more[] = {&l->hint_if, &l->hint_to};
     bool same = true;

@@ -343,7 +343,7 @@ void lw_client_put(struct latchwork_client *c, struct lw_redis *redis) {
         p->idle[p->n_idle++] = redis;
     }
     if (c->table || broken)
-        pthread_cond_broadcast(&c->freed); /* wake all, because they may wait for different peers */
+        pthread_cond_broadcast(&c->freed); /* wake all threads, because they may wait for different peers */
     else
         pthread_cond_signal(&c->freed);
     pthread_mutex_unlock(&c->mutex);

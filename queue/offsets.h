@@ -7,8 +7,8 @@
  * The watermark is the lowest offset that is not finished. Offsets that Kafka skips (compaction, transaction markers) count as
  * finished once a later record, or the end of the partition, was delivered. Every record is IN after delivery, WAITING while it is
  * parked in Redis, DONE at last; a state never goes down except by lw_offsets_rewind(). The tracker takes 16 bytes per record between the
- * watermark and next (lw_offsets_held), up to twice that while the table grows. The caller must stop delivering when that is too much.
- * The tracker is not thread-safe; it uses no clock and does no I/O. */
+ * watermark and next (lw_offsets_held), up to twice that while the table grows. The caller must stop delivering when the tracker holds too
+ * many records. The tracker is not thread-safe; it uses no clock and does no I/O. */
 #ifndef LW_QUEUE_OFFSETS_H
 #define LW_QUEUE_OFFSETS_H
 

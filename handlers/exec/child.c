@@ -166,7 +166,7 @@ static bool lives_in(const char *pid, pid_t group) {
     ssize_t n = read(fd, line, sizeof line - 1);
     close(fd);
     line[n > 0 ? n : 0] = '\0';
-    const char *after = strrchr(line, ')'); /* the name ends at the last ')', since it may itself contain any character */
+    const char *after = strrchr(line, ')'); /* the name ends at the last ')', since the name may itself contain any character */
     char state;
     int parent, its_group;
     if (!after || sscanf(after + 1, " %c %d %d", &state, &parent, &its_group) != 3) return false;

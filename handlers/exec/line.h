@@ -24,7 +24,7 @@ struct lw_exec_said {
     int hello; /* the version in {"hello":1}; 0: the line is an answer */
     struct lw_exec_answer *answers;
     size_t n, cap;
-    struct lw_bytes id; /* if the line is malformed: id of the message that it answers; p is NULL if that cannot be read */
+    struct lw_bytes id; /* if the line is malformed: id of the message that it answers; p is NULL if the id cannot be read */
     json_t *document;
 };
 

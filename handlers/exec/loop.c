@@ -240,9 +240,8 @@ static void tell_cancelled(struct request *r, bool late) {
     r->late = late;
 }
 
-/* Checks the lease and the timeout of a request. Returns false if its process had to be ended. If the process
- * has other requests too, it is first asked to stop a message that has timed out, and is killed only if it does
- * not. */
+/* Checks the lease and the timeout of a request. Returns false if its process had to be ended. If the process has other requests too, it is
+ * first asked to stop a message that has timed out, and is killed only if the message goes on. */
 static bool look_at_request(struct request *r) {
     struct lw_handler *h = r->p->h;
     const struct lw_job *job = r->jobs[r->at];

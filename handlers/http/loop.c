@@ -26,7 +26,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
     struct lw_handler *h = ctx;
     (void)easy;
     if (what == CURL_POLL_REMOVE) {
-        epoll_ctl(h->epoll, EPOLL_CTL_DEL, fd, NULL); /* if the socket is closed already, this fails, which does no harm */
+        epoll_ctl(h->epoll, EPOLL_CTL_DEL, fd, NULL); /* the call fails if the socket is closed already, which does no harm */
         return 0;
     }
     struct epoll_event ev = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0) | (what & CURL_POLL_OUT ? EPOLLOUT : 0), .data.fd = fd};

@@ -16,7 +16,7 @@ struct http_settings {
     char *service; /* scheme, host and port of the URL: what the log and reasons call the service */
     char *host;    /* host of the URL; an IPv6 address without brackets */
     char *port;
-    char *target_url;              /* the URL to be given to libcurl: with tls.server_name in place of the host, if that is set */
+    char *target_url;              /* the URL for libcurl; if tls.server_name is set, that name stands in place of the host */
     struct curl_slist *connect_to; /* tells libcurl which host to connect to; NULL: tls.server_name is not set */
     char *host_line;               /* the header Host that belongs to the URL; NULL: libcurl's own is right */
     enum http_mode mode;

@@ -70,11 +70,11 @@
  * takes longer than a third of its TTL.)
  *
  * Failover. A replica that becomes master, in a cluster or behind Sentinels, may lack the last writes of the old one, since replication is
- * asynchronous. So a lock may be lost, and another holder may get it while the first one still has time left by its own clock. This is the
- * same as after a server that was restarted without its data: the first holder learns it from its next renewal, check or release (LOST,
- * NOT_OWNER), and until then only the fence protects the resource. The fence of the second holder is larger even if the counter was lost as
- * well, because it is at least the new master's time in microseconds. Keep the clocks of all nodes synchronized: this is true as long as
- * they differ by less than the time between two acquisitions.
+ * asynchronous. So a lock may be lost, and another holder may get it while the first one still has time left by its own clock. The same
+ * happens if a server is restarted without its data: the first holder learns it from its next renewal, check or release (LOST, NOT_OWNER),
+ * and until then only the fence protects the resource. The fence of the second holder is larger even if the counter was lost as well,
+ * because it is at least the new master's time in microseconds. Keep the clocks of all nodes synchronized: the second fence is sure to be
+ * larger only if the clocks differ by less than the time between two acquisitions.
  *
  * Forks. A child must not use its parent's clients, locks or holds: calls fail with LATCHWORK_E_FORK. It may close the client (which frees
  * memory and touches nothing else) and open one of its own.
@@ -507,8 +507,8 @@ struct latchwork_redlock_options {
      * added. */
     int drift_per_mille;
     const char *label;
-    /* A server that was started less than this ago is asked for no lock, since it may have lost the locks it had. 0: the lock's TTL; -1:
-     * the servers lose nothing (appendfsync always). */
+    /* A server that was started less than restart_ms ago is asked for no lock, since it may have lost the locks it had. 0: the lock's TTL;
+     * -1: the servers lose nothing (appendfsync always). */
     int64_t restart_ms;
 };
 #define LATCHWORK_REDLOCK_INIT .size = sizeof(struct latchwork_redlock_options)

@@ -71,7 +71,7 @@ if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fe
 if not id then redis.call('HSET', epoch_key, 'first', '1') end
 if not id or not (same or moved_whole) or jumped == id or moved then
     id = candidate
-    local left = not_before - now -- time left of the last quarantine; if the clock went back, it is too long and does not count
+    local left = not_before - now -- time left of the last quarantine; if the clock went back, that time is too long and does not count
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
     redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
     -- These looks of tend at lanes are due later than the largest TTL from now, so another clock has timed them, and they are brought

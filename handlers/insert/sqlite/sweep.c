@@ -30,7 +30,7 @@ static int prepare(struct lw_sweeper *c, sqlite3_stmt **st, const char *sql) {
 
 static int open_db(struct lw_sweeper *c, struct lw_err *err) {
     if (lw_sqlite_connect(&c->db, c->in->address, err)) return -1;
-    /* NORMAL is enough: a deletion that a power cut undoes is made again */
+    /* synchronous=NORMAL is enough for the cleaner: if a power cut undoes a deletion, the cleaner deletes again */
     sqlite3_exec(c->db.db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
     if (prepare(c, &c->bound,
                 "SELECT segment FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment < ?4"
