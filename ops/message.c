@@ -154,7 +154,7 @@ static int sextet(char c) {
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-static int add_base64(const char *s, size_t n, struct lw_buf *out) {
+int ops_base64_decode(const char *s, size_t n, struct lw_buf *out) {
     if (n % 4) return -1;
     for (size_t i = 0; i < n; i += 4) {
         int pad = i + 4 == n ? (s[i + 3] == '=') + (s[i + 3] == '=' && s[i + 2] == '=') : 0;
@@ -179,7 +179,7 @@ static int take_text(const json_t *v, bool is_base64, struct lw_buf *own, struct
     size_t at = own->n, n = json_string_length(v);
     lw_buf_add(own, "", 1); /* a byte is added so that the pointer is not NULL even if the text is empty */
     own->n--;
-    if (is_base64 && add_base64(json_string_value(v), n, own)) return -1;
+    if (is_base64 && ops_base64_decode(json_string_value(v), n, own)) return -1;
     if (!is_base64) lw_buf_add(own, json_string_value(v), n);
     *out = lw_bytes(own->p + at, own->n - at);
     return 0;

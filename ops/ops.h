@@ -162,6 +162,8 @@ void ops_message_clear(struct ops_message *m);
  * maximum of payload bytes (SIZE_MAX: no limit); if the payload is cut, "payload_size" tells its
  * full size. */
 json_t *ops_message_json(const struct ops_message *m, size_t payload_max);
+/* Decodes base64 (RFC 4648, with padding) and appends the bytes to out. Returns -1 if the text is malformed. */
+int ops_base64_decode(const char *s, size_t n, struct lw_buf *out);
 /* For import: converts a message in the form of ops_message_json() to an envelope and appends it to out. */
 int ops_message_from_json(const json_t *o, int64_t now_ms, struct lw_buf *out, struct lw_err *err);
 /* Finds a record's primary key by the configured rule (*key), and the name of its lane (*lane). Both results point into `e` or `scratch`.

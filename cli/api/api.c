@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { RETRY_MS = 3 * API_ANSWER_MS }; /* a request is tried again only if this time is left */
 
@@ -143,9 +142,8 @@ static bool good_body(struct api_call *k) {
 }
 
 const char *api_who(const struct api_call *k, char out[API_WHO]) {
-    char host[128] = "";
-    gethostname(host, sizeof host - 1);
-    snprintf(out, API_WHO, "http:%s@%s", k->q->from, host);
+    struct lw_access access = lw_access_of(k->c, k->q->authorization);
+    snprintf(out, API_WHO, "http:%s@%s", access.name ? access.name : "?", k->q->from);
     return out;
 }
 

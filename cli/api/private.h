@@ -109,7 +109,9 @@ api_fn api_key;
 /* defined in cli/api/count.c, job.c and bulk.c */
 api_fn api_lanes_count, api_dead_count, api_jobs, api_job, api_cancel, api_bulk;
 /* defined in cli/api/write.c */
-api_fn api_pause, api_resume, api_break, api_replay;
+api_fn api_pause, api_resume, api_break, api_replay, api_dead_drop;
+/* defined in cli/api/edit.c, audit.c, locks.c, ledger.c */
+api_fn api_edit, api_audit, api_locks, api_ledger, api_run_ledger;
 
 void api_put(struct api_call *k, json_t *v); /* answers 200 with this object, and takes over its reference */
 /* Takes a filter or another parameter of the given ones. The value must stay valid as long as the request. Returns -1 if there is no such
@@ -122,6 +124,13 @@ const char *api_who(const struct api_call *k, char out[API_WHO]);
 json_t *api_holder_json(const struct ops_lane *l);
 /* Returns the message as JSON, with its payload as the configuration lets it be shown: see ops_message_json(). */
 json_t *api_message_json(const struct api_call *k, const struct ops_message *m, size_t payload_max);
+
+/* Sets the member `name`, as ops_set_bytes() does, to a payload as it may be shown, at most API_PAYLOAD_MAX bytes of it. NAME_masked or
+ * NAME_hidden becomes true if it is not the payload itself. */
+void api_set_payload(const struct api_call *k, json_t *v, const char *name, struct lw_bytes payload);
+/* Replays one dead letter, or says what would happen without `execute` (cli/api/write.c). *result stays NULL if there is no such letter.
+ * Returns -1 with o->err. */
+int api_replay_one(struct api_call *k, const char *id, json_t **result);
 
 /* Rows of a list, which ends at a number of rows, of bytes, or of rows looked at. */
 struct api_rows {

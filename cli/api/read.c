@@ -22,11 +22,6 @@ static void put_list(struct api_rows *rs, const char *name, const char *next) {
     api_put(rs->k, json_pack("{s:o,s:o}", name, rs->list, "next", next ? json_string(next) : json_null()));
 }
 
-json_t *api_message_json(const struct api_call *k, const struct ops_message *m, size_t payload_max) {
-    (void)k;
-    return ops_message_json(m, payload_max);
-}
-
 static int misplaced(struct api_call *k) {
     lw_http_error(k->a, 400, "the cursor is not one of this list");
     return 0;
@@ -166,26 +161,29 @@ int api_dead(struct api_call *k) {
     return 0;
 }
 
+struct one_dead {
+    struct api_call *k;
+    json_t *v;
+};
+
 static int take_dead(struct ops *o, struct ops_message *m, void *ctx) {
-    json_t **v = ctx;
+    struct one_dead *one = ctx;
     struct ops_message was = {0};
     (void)o;
-    *v = ops_message_json(m, API_PAYLOAD_MAX);
-    if (m->original.p && ops_message_read(&was, m->original))
-        ops_set_bytes(*v, "original_payload",
-                      was.e.payload.n > API_PAYLOAD_MAX ? lw_bytes(was.e.payload.p, API_PAYLOAD_MAX) : was.e.payload);
+    one->v = api_message_json(one->k, m, API_PAYLOAD_MAX);
+    if (m->original.p && ops_message_read(&was, m->original)) api_set_payload(one->k, one->v, "original_payload", was.e.payload);
     ops_message_clear(&was);
     return 1;
 }
 
 int api_dead_one(struct api_call *k) {
     char *id = (char *)(uintptr_t)k->segment[1];
-    json_t *v = NULL;
+    struct one_dead one = {k, NULL};
     k->o->args.words = &id;
     k->o->args.n_words = 1;
-    if (dead_each(k->o, take_dead, &v) < 0) return -1;
-    if (v)
-        api_put(k, v);
+    if (dead_each(k->o, take_dead, &one) < 0) return -1;
+    if (one.v)
+        api_put(k, one.v);
     else
         lw_http_error(k->a, 404, "no dead letter has this id or identity");
     return 0;

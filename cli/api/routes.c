@@ -27,16 +27,25 @@ const struct api_shape api_shapes[] = {
     {"LaneMessages", "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,backoff:b,holder?:s?,"
                      "holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i,messages:[Message],more:b}"},
     {"Message", "{topic?:s,partition?:i,offset?:i,tstype?:s,ts?:i,headers?:[s?],headers_base64?:[s?],key?:s?,key_base64?:s,payload?:s?,"
-                "payload_base64?:s,payload_size?:i,identity?:s,replay?:i,first_ms?:i,dedup?:s,dedup_base64?:s,envelope?:s,"
+                "payload_base64?:s,payload_size?:i,payload_masked?:b,payload_hidden?:b,identity?:s,replay?:i,first_ms?:i,dedup?:s,dedup_"
+                "base64?:s,envelope?:s?,"
                 "envelope_base64?:s,attempts:i,lane?:s,lane_base64?:s,shard:i,due_ms?:i,age_ms?:i,id?:s,reason?:s?,reason_base64?:s,"
                 "tried_first_ms?:i,died_ms?:i,edited_by?:s,edited_by_base64?:s,edited_ms?:i,original_payload?:s?,"
-                "original_payload_base64?:s}"},
+                "original_payload_base64?:s,original_payload_masked?:b,original_payload_hidden?:b}"},
     {"Holder", "{worker?:s,worker_base64?:s,host:s?,pid:i?,since_ms:i,lease_left_ms:i,fence:i}"},
     {"Counters", "{done:i,dead:i,dropped:i,skipped:i,received:i,redelivered:i,parked:i,drained:i,retried:i,reruns:i,stale:i,commits:i,"
                  "epochs_lost:i,leases_lost:i,locks_granted:i,locks_busy:i,redis_commands:i,redis_round_trips:i}"},
     {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,in_handler:i,counts:Counters}"},
     {"Partition", "{topic:s,partition:i,worker:i,committed:i,watermark:i,log_end:i,unfinished:i,waiting:i,blocked_ms:i}"},
     {"Shard", "{shard:i,up:b,lanes:i,ready:i,dead:i,paused:i,oldest_ms:i}"},
+    {"Lock", "{key?:s,key_base64?:s,shard:i,holder:Holder,waiting:i,paused:b}"},
+    {"AuditEntry", "{at_ms:i,shard:i,event?:s,who?:s,who_base64?:s,job?:i,words?:o,done?:i,taken?:i,asked_ms?:i,state?:s,key?:s,"
+                   "key_base64?:s,was?:s,was_base64?:s,fence?:i}"},
+    {"LedgerPartition", "{topic:s,partition:i,begin:i,end:i,group_offset:i,consumed:i,committed:i,done:i,dead:i,waiting:i,in_hand:i,"
+                        "not_gated:i,listed:i,replays:i}"},
+    {"LedgerDifference", "{difference:s,text:s,shard?:i,topic?:s,partition?:i,offset?:i,replay?:i,lane?:s}"},
+    {"Ledger",
+     "{ok:b,differences:i,waiting:i,lanes:i,locks:i,dead_letters:i,partitions:[LedgerPartition],wrong:[LedgerDifference],at_ms:i}"},
     {"Sample", "{name:s,result:s}"},
     {"DryRun", "{count:i,left_out:i,failed:i,scanned:i,complete:b,sample:[Sample]}"},
     {"Job", "{id:s,what:s,state:s,dry_run:b,by:s,started_ms:i,ended_ms?:i,done:i,total:i?,failed:i,left_out:i,scanned:i,to_scan:i?,"
@@ -55,6 +64,9 @@ const struct api_route api_routes[] = {
      .answer = "{name:s,version:s,get:[s],post:[s],writable:b}",
      .offline = true},
     {.path = "version", .help = "The version of the program.", .answer = "{name:s,version:s}"},
+    {.path = "session",
+     .help = "What the sender may do; answered without a token, too.",
+     .answer = "{name:s?,read:b,write:b,needs_token:b,payloads:s,version:s,application:s}"},
     {.path = "stats",
      .help = "Sums over the workers of this supervisor, and the state of each shard some seconds ago.",
      .answer = "{name:s,version:s,started_ms:i,workers:i,ready:i,partitions:i,lag:i,unfinished:i,waiting:i,in_handler:i,counters:Counters,"
@@ -165,6 +177,35 @@ const struct api_route api_routes[] = {
      .body = "{ids?:[s],execute?:b,limit?:i,rate_per_s?:n,stop_on_error?:b,backup?:b}",
      .answer = "DryRun",
      .job = true},
+    {.post = true,
+     .path = "dead/*/drop",
+     .fn = api_dead_drop,
+     .help = "Deletes one dead letter, after a backup. Without execute: a dry run.",
+     .body = "{execute?:b,backup?:b}",
+     .answer = "Replayed"},
+    {.post = true,
+     .path = "dead/*/edit",
+     .fn = api_edit,
+     .help = "Gives a dead letter another payload, and then replays it if replay is true. Without execute: says whether that is possible.",
+     .body = "{payload?:s,payload_base64?:s,execute?:b,replay?:b}",
+     .answer = "{valid:b,changed:b,error?:s,old?:s?,old_base64?:s,new?:s?,new_base64?:s,id:s,result:s,replayed?:Replayed,replay_error?:s}"},
+    {.path = "audit",
+     .fn = api_audit,
+     .help = "What operators did, newest first.",
+     .params = API_PAGE,
+     .answer = "{audit:[AuditEntry],next:s?}"},
+    {.path = "locks",
+     .fn = api_locks,
+     .help = "Who holds lanes now, in no order. A page may be empty while there is a next one.",
+     .params = API_P_KEY | API_P_MATCH | API_PAGE,
+     .answer = "{locks:[Lock],next:s?}"},
+    {.path = "ledger", .fn = api_ledger, .help = "The result of the newest ledger.", .answer = "{ledger:Ledger?}", .offline = true},
+    {.post = true,
+     .path = "ledger",
+     .fn = api_run_ledger,
+     .help = "Audits the application from Kafka and Redis alone, as a job.",
+     .job = true,
+     .offline = true},
     {.path = "jobs",
      .fn = api_jobs,
      .help = "The last 50 jobs of this supervisor, newest first.",

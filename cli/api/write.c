@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The POST requests: pause, resume, break, replay. */
+/* The POST requests about one lane or one dead letter: pause, resume, break, replay, drop. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 #include "ops/lane_lock.h"
@@ -105,32 +105,48 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Finds the dead letter before the job begins, so that the search does not use up the job's time. */
-int api_replay(struct api_call *k) {
+/* Finds the dead letter and then acts on it alone, so that the search does not use up the job's time. Returns -1 with o->err; *all becomes
+ * the result, or NULL if there is no such letter. */
+static int act_on_one(struct api_call *k, const char *word, const char *verb, int (*operate)(struct ops *), json_t **all) {
     struct ops *o = k->o;
     struct ops_message m = {0};
-    char *id = (char *)(uintptr_t)k->segment[1], by[API_WHO];
+    char *id = (char *)(uintptr_t)word, by[API_WHO];
     struct lw_buf lines = {0};
     bool any;
-    o->noun = "dead", o->verb = "replay";
+    o->noun = "dead", o->verb = verb;
     o->args.words = &id;
     o->args.n_words = 1;
     if (dead_each(o, take_id, m.id) < 0) return -1;
     if (m.id[0]) id = m.id;
     o->who = api_who(k, by);
     o->args.execute = k->execute;
+    o->args.no_backup = json_is_false(json_object_get(k->body, "backup"));
     ops_out_to(&lines);
-    dead_replay(o);
+    operate(o);
     ops_out_to(NULL);
     o->verb = NULL, o->who = NULL;
     int bad = o->err.text[0] ? -1 : 0;
     if (bad && strstr(o->err.text, "under way")) k->a->status = 409;
-    json_t *all = results(&lines, &any);
+    *all = results(&lines, &any);
+    if (bad || !any) {
+        json_decref(*all);
+        *all = NULL;
+    }
     lw_buf_free(&lines);
-    if (!bad && any)
-        api_put(k, all);
-    else
-        json_decref(all);
-    if (!bad && !any) lw_http_error(k->a, 404, "no dead letter has this id or identity");
     return bad;
 }
+
+int api_replay_one(struct api_call *k, const char *id, json_t **result) { return act_on_one(k, id, "replay", dead_replay, result); }
+
+static int put_result_of(struct api_call *k, const char *verb, int (*operate)(struct ops *)) {
+    json_t *all = NULL;
+    if (act_on_one(k, k->segment[1], verb, operate, &all)) return -1;
+    if (all)
+        api_put(k, all);
+    else
+        lw_http_error(k->a, 404, OPS_NO_LETTER);
+    return 0;
+}
+
+int api_replay(struct api_call *k) { return put_result_of(k, "replay", dead_replay); }
+int api_dead_drop(struct api_call *k) { return put_result_of(k, "drop", dead_drop); }

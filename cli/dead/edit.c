@@ -48,16 +48,30 @@ static bool is_json(struct lw_bytes b, json_error_t *why) {
     return v != NULL;
 }
 
-static int store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, bool *changed) {
-    char user[256];
-    ops_who(o, user, sizeof user);
+int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, struct lw_err *err) {
+    json_error_t why;
+    if (m->bad) return lw_fail(err, "%s is not a message of this version", m->id);
+    if (!is_json(m->e.payload, &why) || is_json(payload, &why)) return 0;
+    return lw_fail(err, "line %d, column %d: %s; it was JSON before, so nothing was changed", why.line, why.column, why.text);
+}
+
+/* Encodes the message with the other payload. If the key is taken from the payload, the key changes with it. */
+static void encode(struct ops *o, const struct ops_message *m, struct lw_bytes payload, struct lw_buf *out) {
     struct lw_envelope e = m->e;
     e.payload = payload;
-    struct lw_buf scratch = {0}, text = {0};
+    struct lw_buf scratch = {0};
     struct lw_bytes key, lane;
     struct lw_err err = {0};
     if (ops_lane_of(o, &e, &scratch, &key, &lane, &err) == 0) e.key = key;
-    lw_envelope_encode(&e, &text);
+    lw_envelope_encode(&e, out);
+    lw_buf_free(&scratch);
+}
+
+int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, char id[DEAD_FULL_ID]) {
+    char user[256];
+    ops_who(o, user, sizeof user);
+    struct lw_buf text = {0};
+    encode(o, m, payload, &text);
     struct ops_shard *sh = &o->shards[m->shard];
     ops_script(o, &lw_op_edit, 2);
     ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "dead", lw_bytes("", 0));
@@ -67,18 +81,26 @@ static int store(struct ops *o, const struct ops_message *m, struct lw_bytes pay
     int bad = r ? 0 : -1;
     if (r && r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS)
         bad = lw_fail(&o->err, "%s: it has gone or was changed meanwhile; nothing was written", m->id);
+    id[0] = 0;
     if (!bad) {
-        *changed = true;
+        snprintf(id, DEAD_FULL_ID, "%d:%s", m->shard, r->str);
         bad = ops_audit(o, "edit", 1);
-        if (o->args.json)
-            ops_put_json(json_pack("{ss s:o}", "result", "edited", "id", json_sprintf("%d:%s", m->shard, r->str)));
-        else
-            printf("%s is %d:%s now; dead replay puts it back\n", m->id, m->shard, r->str);
     }
     if (r) freeReplyObject(r);
-    lw_buf_free(&scratch);
     lw_buf_free(&text);
     return bad;
+}
+
+static int store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, bool *changed) {
+    char id[DEAD_FULL_ID];
+    int bad = dead_store(o, m, payload, id);
+    *changed = id[0];
+    if (bad) return bad;
+    if (o->args.json)
+        ops_put_json(json_pack("{ss ss}", "result", "edited", "id", id));
+    else
+        printf("%s is %s now; dead replay puts it back\n", m->id, id);
+    return 0;
 }
 
 static int edit(struct ops *o, struct ops_message *m, void *ctx) {
@@ -92,9 +114,8 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     if (fd < 0) return lw_fail(&o->err, "no temporary file: %s", strerror(errno));
     close(fd);
     struct lw_buf after = {0};
-    json_error_t why;
     int bad = 0;
-    bool was_json = is_json(m->e.payload, &why), changed = false, edited = false;
+    bool changed = false, edited = false;
     if (write_all(name, m->e.payload))
         bad = lw_fail(&o->err, "%s: cannot be written", name);
     else if (run_editor(name))
@@ -108,8 +129,8 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     struct lw_bytes payload = lw_bytes(after.p ? after.p : "", after.n);
     if (!bad && lw_bytes_eq(payload, m->e.payload))
         puts(o->args.json ? "{\"result\":\"not changed\"}" : "not changed");
-    else if (!bad && was_json && !is_json(payload, &why))
-        bad = lw_fail(&o->err, "line %d, column %d: %s; it was JSON before, so nothing was changed", why.line, why.column, why.text);
+    else if (!bad && dead_payload_check(m, payload, &o->err))
+        bad = -1;
     else if (!bad)
         bad = store(o, m, payload, &changed);
     if (bad && edited && !changed)

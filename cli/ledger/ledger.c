@@ -82,6 +82,7 @@ static void judge_parts(struct ledger *l) {
 
 static int pass(struct ledger *l, struct ledger_kafka *k, struct lw_err *err) {
     forget_counts(l);
+    if (ledger_step(l, 0, err)) return -1;
     if (ledger_kafka_ask(k, l, true, err)) return -1;
     for (int s = 0; s < l->c->redis.shards; s++)
         if (ledger_redis_read(l, s, err)) return -1;
@@ -152,21 +153,32 @@ static struct sums sums_of(const struct ledger_part *p) {
                          .rest = p->end > top ? p->end - top : 0};
 }
 
+static json_t *part_json(const struct ledger_part *p) {
+    struct sums s = sums_of(p);
+    return json_pack("{s:s,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition", (int)p->partition,
+                     "begin", (json_int_t)p->begin, "end", (json_int_t)p->end, "group_offset", (json_int_t)p->committed, "consumed",
+                     (json_int_t)s.consumed, "committed", (json_int_t)s.committed, "done", (json_int_t)p->done, "dead", (json_int_t)p->dead,
+                     "waiting", (json_int_t)p->waiting, "in_hand", (json_int_t)s.in_hand, "not_gated", (json_int_t)s.rest, "listed",
+                     (json_int_t)p->listed, "replays", (json_int_t)p->replays);
+}
+
+static void print_json(json_t *v) {
+    json_dumpf(v, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(v);
+}
+
 static void print_part(const struct ledger_part *p, bool json) {
     struct sums s = sums_of(p);
     if (json)
-        printf("{\"topic\":\"%s\",\"partition\":%" PRId32 ",\"begin\":%" PRId64 ",\"end\":%" PRId64 ",\"group_offset\":%" PRId64
-               ",\"consumed\":%" PRId64 ",\"committed\":%" PRId64 ",\"done\":%" PRId64 ",\"dead\":%" PRId64 ",\"waiting\":%" PRId64
-               ",\"in_hand\":%" PRId64 ",\"not_gated\":%" PRId64 ",\"listed\":%" PRId64 ",\"replays\":%" PRId64 "}\n",
-               p->topic, p->partition, p->begin, p->end, p->committed, s.consumed, s.committed, p->done, p->dead, p->waiting, s.in_hand,
-               s.rest, p->listed, p->replays);
+        print_json(part_json(p));
     else
         printf("%s/%" PRId32 "  consumed %" PRId64 " = committed %" PRId64 " + done %" PRId64 " + dead %" PRId64 " + waiting %" PRId64
                " + in hand %" PRId64 "; not gated %" PRId64 "\n",
                p->topic, p->partition, s.consumed, s.committed, p->done, p->dead, p->waiting, s.in_hand, s.rest);
 }
 
-static void print_wrong_json(const struct ledger *l, const struct ledger_wrong *w) {
+static json_t *wrong_json(const struct ledger *l, const struct ledger_wrong *w) {
     json_t *v = json_pack("{s:s,s:s}", "difference", kind_word[w->kind], "text", ledger_kind_text[w->kind]);
     if (w->shard >= 0) json_object_set_new(v, "shard", json_integer(w->shard));
     if (w->part >= 0) json_object_set_new(v, "topic", json_string(l->parts[w->part].topic));
@@ -174,9 +186,7 @@ static void print_wrong_json(const struct ledger *l, const struct ledger_wrong *
     if (w->part >= 0 && w->kind != LEDGER_FLOOR) json_object_set_new(v, "offset", json_integer(w->offset));
     if (w->replay) json_object_set_new(v, "replay", json_integer(w->replay));
     if (w->lane) json_object_set_new(v, "lane", json_string(w->lane));
-    json_dumpf(v, stdout, JSON_COMPACT);
-    putchar('\n');
-    json_decref(v);
+    return v;
 }
 
 static void print_wrong(const struct ledger *l, const struct ledger_wrong *w) {
@@ -192,16 +202,24 @@ static void print_wrong(const struct ledger *l, const struct ledger_wrong *w) {
     putchar('\n');
 }
 
-static void print_summary(const struct ledger *l, bool json) {
+static int64_t waiting_in(const struct ledger *l) {
     int64_t waiting = 0;
     for (size_t i = 0; i < l->n_parts; i++) waiting += l->parts[i].waiting;
+    return waiting;
+}
+
+static json_t *summary_json(const struct ledger *l) {
+    return json_pack("{s:b,s:I,s:I,s:I,s:I,s:I}", "ok", !l->n_wrong, "differences", (json_int_t)l->n_wrong, "waiting",
+                     (json_int_t)waiting_in(l), "lanes", (json_int_t)l->lanes, "locks", (json_int_t)l->locks, "dead_letters",
+                     (json_int_t)l->dead_letters);
+}
+
+static void print_summary(const struct ledger *l, bool json) {
     if (json)
-        printf("{\"ok\":%s,\"differences\":%zu,\"waiting\":%" PRId64 ",\"lanes\":%" PRId64 ",\"locks\":%" PRId64
-               ",\"dead_letters\":%" PRId64 "}\n",
-               l->n_wrong ? "false" : "true", l->n_wrong, waiting, l->lanes, l->locks, l->dead_letters);
+        print_json(summary_json(l));
     else
         printf("%s: %" PRId64 " waiting in %" PRId64 " lanes, %" PRId64 " lanes locked, %" PRId64 " dead letters in Redis\n",
-               l->n_wrong ? "it does not agree" : "it agrees", waiting, l->lanes, l->locks, l->dead_letters);
+               l->n_wrong ? "it does not agree" : "it agrees", waiting_in(l), l->lanes, l->locks, l->dead_letters);
 }
 
 static int compare_parts(const void *x, const void *y) {
@@ -210,19 +228,60 @@ static int compare_parts(const void *x, const void *y) {
     return c ? c : a->partition < b->partition ? -1 : a->partition > b->partition;
 }
 
-static void tell(const struct ledger *l, bool json) {
+/* Returns the partitions in the order in which they are told; the caller frees the list. */
+static const struct ledger_part **ordered(const struct ledger *l) {
     const struct ledger_part **order = lw_alloc((l->n_parts + 1) * sizeof *order);
     for (size_t i = 0; i < l->n_parts; i++) order[i] = &l->parts[i];
     qsort(order, l->n_parts, sizeof *order, compare_parts);
+    return order;
+}
+
+static bool is_told(const struct ledger_part *p) { return p->in_kafka || p->top || p->listed; }
+
+static void tell(const struct ledger *l, bool json) {
+    const struct ledger_part **order = ordered(l);
     for (size_t i = 0; i < l->n_parts; i++)
-        if (order[i]->in_kafka || order[i]->top || order[i]->listed) print_part(order[i], json);
-    for (size_t i = 0; i < l->n_wrong && i < SHOWN_MAX; i++) json ? print_wrong_json(l, &l->wrong[i]) : print_wrong(l, &l->wrong[i]);
+        if (is_told(order[i])) print_part(order[i], json);
+    for (size_t i = 0; i < l->n_wrong && i < SHOWN_MAX; i++) json ? print_json(wrong_json(l, &l->wrong[i])) : print_wrong(l, &l->wrong[i]);
     if (l->n_wrong > SHOWN_MAX && !json) printf("difference: and %zu more\n", l->n_wrong - SHOWN_MAX);
     print_summary(l, json);
     free(order);
 }
 
-/* --- the command -------------------------------------------------------------------------------------------------------------------- */
+static json_t *result_json(const struct ledger *l) {
+    json_t *v = summary_json(l), *parts = json_array(), *wrong = json_array();
+    const struct ledger_part **order = ordered(l);
+    for (size_t i = 0; i < l->n_parts; i++)
+        if (is_told(order[i])) json_array_append_new(parts, part_json(order[i]));
+    for (size_t i = 0; i < l->n_wrong && i < SHOWN_MAX; i++) json_array_append_new(wrong, wrong_json(l, &l->wrong[i]));
+    json_object_set_new(v, "partitions", parts);
+    json_object_set_new(v, "wrong", wrong);
+    free(order);
+    return v;
+}
+
+/* --- the command, and the API's job ------------------------------------------------------------------------------------------------- */
+
+int ledger_step(struct ledger *l, int64_t n, struct lw_err *err) {
+    if (!l->watch) return 0;
+    atomic_fetch_add(l->watch->scanned, n);
+    return atomic_load(l->watch->cancel) ? lw_fail(err, "cancelled") : 0;
+}
+
+static void free_ledger(struct ledger *l) {
+    free_wrong(l->wrong, l->n_wrong);
+    for (size_t i = 0; i < l->n_parts; i++) free(l->parts[i].topic);
+    free(l->parts);
+}
+
+json_t *ledger_result(const struct lw_config *c, struct ledger_watch *watch, struct lw_err *err) {
+    struct ledger l = {.c = c, .watch = watch};
+    struct ledger_kafka *k = ledger_kafka_open(c, err);
+    json_t *v = k && !audit(&l, k, err) ? result_json(&l) : NULL;
+    ledger_kafka_close(k);
+    free_ledger(&l);
+    return v;
+}
 
 static int run(const struct cli_args *a, const struct lw_config *c) {
     struct ledger l = {.c = c};
@@ -236,9 +295,7 @@ static int run(const struct cli_args *a, const struct lw_config *c) {
         tell(&l, a->json);
     ledger_kafka_close(k);
     int status = bad || l.n_wrong ? CLI_FAILED : 0;
-    free_wrong(l.wrong, l.n_wrong);
-    for (size_t i = 0; i < l.n_parts; i++) free(l.parts[i].topic);
-    free(l.parts);
+    free_ledger(&l);
     return status;
 }
 

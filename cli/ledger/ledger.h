@@ -3,8 +3,22 @@
 #ifndef LW_CLI_LEDGER_LEDGER_H
 #define LW_CLI_LEDGER_LEDGER_H
 
+#include "base/err.h"
 #include "cli/options.h"
+#include "config/config.h"
+
+#include <jansson.h>
+#include <stdatomic.h>
 
 extern const struct cli_command cli_ledger;
+
+/* What another thread may see of an audit, and how it stops the audit. */
+struct ledger_watch {
+    const atomic_bool *cancel;
+    _Atomic int64_t *scanned; /* number of lists and segments of states that were read, in all passes */
+};
+/* Audits the application and returns the result: {"ok","differences","waiting","lanes","locks","dead_letters","partitions":[…],"wrong":[at
+ * most 100]}. Returns NULL with *err if a server does not answer, or the watch's `cancel` became true. */
+json_t *ledger_result(const struct lw_config *c, struct ledger_watch *watch, struct lw_err *err);
 
 #endif

@@ -188,6 +188,7 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     const char *colon = memrchr(name, ':', n);
     int64_t replay;
     int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
+    if (ledger_step(r->l, 1, r->err)) return -1;
     if (part < 0) return 0; /* the segment belongs to no partition of this application */
     int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT, floor = replay ? 0 : floor_of(r, part);
     redisReply *v = take(r, lw_redis_ask(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1), REDIS_REPLY_STRING);
@@ -258,7 +259,8 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
  * shorter is still read completely. If the list shrinks even faster, the next pass reads what this pass has missed. */
 static int read_list(struct reading *r, uint32_t list) {
     size_t from = 0;
-    for (;;) {
+    for (int64_t lists = 1;; lists = 0) {
+        if (ledger_step(r->l, lists, r->err)) return -1;
         redisReply *v = ask_page(r, list, from);
         if (!v) return -1;
         bool sound = v->elements >= 2 && v->element[0]->type == REDIS_REPLY_INTEGER && v->element[1]->type == REDIS_REPLY_STRING;

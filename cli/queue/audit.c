@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verb `latchwork queue audit`, which shows what operators did. */
+#include "cli/queue/audit.h"
+
 #include "cli/queue/queue.h"
 #include "ops/ops.h"
 
@@ -28,11 +30,12 @@ static const char *field(const struct entry *e, const char *name) {
     return NULL;
 }
 
-/* Reads the newest entries of a shard. The stream `audit` keeps about 10,000 entries. */
-static int read_shard(struct ops *o, struct entries *es, int shard, int64_t most) {
+/* Reads the newest entries of a shard, from the id `from` backward ("+": from the newest one). The stream `audit` keeps about 10,000
+ * entries. */
+static int read_shard(struct ops *o, struct entries *es, int shard, const char *from, int64_t most) {
     struct ops_shard *sh = &o->shards[shard];
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "audit", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, most);
+    lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, most);
     redisReply *r = es->reply[shard] = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (!r) return -1;
     es->at = lw_realloc(es->at, (es->n + r->elements + 1) * sizeof *es->at);
@@ -67,7 +70,7 @@ static bool is_number(const char *name) {
     return false;
 }
 
-static void put_json(const struct entry *e) {
+static json_t *entry_json(const struct entry *e) {
     json_t *j = json_object();
     const char *words = field(e, "words");
     json_object_set_new(j, "at_ms", json_integer(e->ms));
@@ -83,7 +86,7 @@ static void put_json(const struct entry *e) {
     }
     json_t *parsed = words ? json_loads(words, 0, NULL) : NULL;
     if (parsed) json_object_set_new(j, "words", parsed);
-    ops_put_json(j);
+    return j;
 }
 
 static void add(struct lw_buf *out, const char *before, const char *text) {
@@ -134,24 +137,74 @@ static void add_row(struct ops_table *t, const struct entry *e) {
     lw_buf_free(&what);
 }
 
+static void free_entries(const struct ops *o, struct entries *es) {
+    for (int s = 0; s < o->c->redis.shards; s++)
+        if (es->reply[s]) freeReplyObject(es->reply[s]);
+    free(es->reply);
+    free(es->at);
+}
+
 int queue_audit(struct ops *o) {
     struct entries es = {.reply = lw_alloc((size_t)o->c->redis.shards * sizeof(redisReply *))};
     struct ops_table t = {.columns = columns, .n_columns = sizeof columns / sizeof *columns};
     int64_t most = o->args.limit < 0 ? AUDIT_LIMIT : o->args.limit ? o->args.limit : ENTRIES_MAX;
     int bad = 0;
-    for (int s = 0; s < o->c->redis.shards && !bad; s++) bad = read_shard(o, &es, s, most);
+    for (int s = 0; s < o->c->redis.shards && !bad; s++) bad = read_shard(o, &es, s, "+", most);
     if (!bad && es.n) qsort(es.at, es.n, sizeof *es.at, by_time);
     size_t from = es.n > (size_t)most ? es.n - (size_t)most : 0;
     for (size_t i = from; i < es.n && !bad; i++) {
         if (o->args.json)
-            put_json(&es.at[i]);
+            ops_put_json(entry_json(&es.at[i]));
         else
             add_row(&t, &es.at[i]);
     }
     if (!o->args.json && !bad) ops_table_print(&t);
-    for (int s = 0; s < o->c->redis.shards; s++)
-        if (es.reply[s]) freeReplyObject(es.reply[s]);
-    free(es.reply);
-    free(es.at);
+    free_entries(o, &es);
     return bad ? OPS_FAILED : 0;
+}
+
+/* ---- pages, newest first ---- */
+
+/* Where a page begins: behind this entry, in the order of by_time() backward. */
+struct place {
+    long long ms, nth;
+    int shard;
+};
+
+/* Writes the id at which the reading of a shard begins, backward. Entries of one millisecond are ordered by shard, and then by their own
+ * number, so another shard has its entries of that millisecond either all before the place or all behind it. */
+static const char *first_id(const struct place *p, int shard, char out[64]) {
+    if (!p) return "+";
+    if (shard < p->shard)
+        snprintf(out, 64, "%lld", p->ms);
+    else if (shard == p->shard)
+        snprintf(out, 64, "(%lld-%lld", p->ms, p->nth);
+    else
+        snprintf(out, 64, "(%lld-0", p->ms);
+    return out;
+}
+
+static int parse_place(const struct ops *o, const char *text, struct place *p) {
+    int end = 0;
+    bool good = sscanf(text, "%18lld-%18lld.%4d%n", &p->ms, &p->nth, &p->shard, &end) == 3 && !text[end] && p->ms >= 0 && p->nth >= 0 &&
+                p->shard >= 0 && p->shard < o->c->redis.shards;
+    return good ? 0 : -1;
+}
+
+int queue_audit_page(struct ops *o, const char *cursor, int64_t most, json_t *list, char next[QUEUE_AUDIT_CURSOR]) {
+    struct place place;
+    char id[64];
+    int bad = 0;
+    next[0] = 0;
+    if (cursor && parse_place(o, cursor, &place)) return 1;
+    struct entries es = {.reply = lw_alloc((size_t)o->c->redis.shards * sizeof(redisReply *))};
+    for (int s = 0; s < o->c->redis.shards && !bad; s++) bad = read_shard(o, &es, s, first_id(cursor ? &place : NULL, s, id), most);
+    if (!bad && es.n) qsort(es.at, es.n, sizeof *es.at, by_time);
+    for (size_t n = 0; !bad && n < es.n && (int64_t)n < most; n++) json_array_append_new(list, entry_json(&es.at[es.n - 1 - n]));
+    if (!bad && es.n > 0 && (int64_t)es.n >= most) {
+        const struct entry *last = &es.at[es.n - (size_t)most];
+        snprintf(next, QUEUE_AUDIT_CURSOR, "%" PRId64 "-%" PRId64 ".%d", last->ms, last->nth, last->shard);
+    }
+    free_entries(o, &es);
+    return bad ? -1 : 0;
 }

@@ -51,11 +51,10 @@ class ApiCase(unittest.TestCase):
     def forget(self):
         """Removes the lanes that tests added. These lanes are paused, so no worker touches them."""
         for key in self.w.redis.keys():
-            if key.startswith((P + "wait:t-").encode()) or key.startswith((P + "lock:t-").encode()):
+            if key.startswith(tuple((P + name).encode() for name in ("wait:t-", "wait:dead-", "lock:t-", "state:orders:9"))):
                 self.call("DEL", key)
         for name in ("lanes", "paused"):
             self.call("DEL", P + name)
-        self.call("DEL", P + "state:orders:9:0")
 
     def plant(self, lane, *offsets, first_ms=None):
         self.call("SADD", P + "paused", lane)

@@ -181,7 +181,7 @@ class Api(ApiCase):
         self.assertFalse(self.call("SISMEMBER", P + "paused", "t-a/b"))
         self.assertEqual(self.post(path + "/resume")["result"], "was not paused")
         who = [row[1] for row in self.call("XRANGE", P + "audit", "-", "+") if b"pause" in row[1]]
-        self.assertTrue(any(x.startswith(b"http:127.0.0.1@") for x in who[0]), who)
+        self.assertTrue(any(x.startswith(b"http:token@127.0.0.1") for x in who[0]), who)
         self.assertRegex(self.w.instance.log(), "api: pause of lanes, asked for by 127.0.0.1")
 
     def test_break(self):
@@ -217,7 +217,7 @@ class Api(ApiCase):
         finally:
             self.call("DEL", P + "job")
         who = [self.call("HGET", key, "who") for key in self.w.redis.keys() if key.startswith((P + "job:").encode())]
-        self.assertTrue(any(x and x.startswith(b"http:127.0.0.1@") for x in who), who)
+        self.assertTrue(any(x and x.startswith(b"http:token@127.0.0.1") for x in who), who)
 
     # --- many requests, and faults ----------------------------------------------------------------
 

@@ -5,14 +5,17 @@ the dev broker.
 Usage: test_api_jobs.py [BUILD [TEST…]]
 No test asserts a time. Waits have limits only to make a hang a failure."""
 import glob
+import http.client
 import json
 import os
 import sys
+import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from api_case import ApiCase, P, envelope, quote  # noqa: E402
+from api_case import ApiCase, P, TOKEN, envelope, quote  # noqa: E402
+from test_metrics import World  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 
 
@@ -192,6 +195,91 @@ class Jobs(ApiCase):
         self.assertEqual((j["state"], j["dry_run"], j["done"], j.get("error")), ("done", True, 1, None))
         self.assertEqual(j["sample"][0]["result"], "would be put")
 
+    # --- one dead letter --------------------------------------------------------------------------
+
+    def test_edit(self):
+        """An edit is checked first, keeps the original, and may replay the letter at once."""
+        one, other = self.kill(2, reason="edit", key="dead-edit")
+        path = "/api/v1/dead/%s/edit" % quote(one)
+        v = self.post(path, '{"payload":"{\\"total\\":7}"}')
+        self.assertEqual((v["valid"], v["changed"], v["old"], v["new"], v["result"], v["id"]),
+                         (True, True, '{"total":1000}', '{"total":7}', "would be edited", one))
+        v = self.post(path, '{"payload":"{total"}')
+        self.assertFalse(v["valid"])
+        self.assertRegex(v["error"], "^line 1, column .*JSON before")
+        self.post(path, '{"payload":"{total","execute":true}', status=400)
+        for body in ("{}", '{"payload":"a","payload_base64":"YQ=="}', '{"payload_base64":"?"}', '{"payload":7}'):
+            self.post(path, body, status=400)
+        self.assertEqual(self.ask("/api/v1/dead/" + quote(one))["payload"], '{"total":1000}')
+        v = self.post(path, '{"payload_base64":"eyJ0b3RhbCI6N30=","execute":true}')
+        self.assertEqual(v["result"], "edited")
+        self.killed.append(v["id"])
+        now = self.ask("/api/v1/dead/" + quote(v["id"]))
+        self.assertEqual((now["payload"], now["original_payload"]), ('{"total":7}', '{"total":1000}'))
+        self.assertTrue(now["edited_by"].startswith("http:token@127."), now)
+        self.post(path, '{"payload":"{}","execute":true}', status=404)
+        edit = [e for e in self.audit() if e[b"event"] == b"edit"][-1]
+        self.assertTrue(edit[b"who"].startswith(b"http:token@"), edit)
+        self.call("SADD", P + "paused", "dead-edit")
+        self.addCleanup(self.call, "DEL", P + "wait:dead-edit")
+        v = self.post("/api/v1/dead/%s/edit" % quote(other), '{"payload":"{\\"total\\":8}","execute":true,"replay":true}')
+        self.assertEqual((v["result"], v["replayed"]["results"][0]["result"]), ("edited", "put"))
+        self.assertEqual([m["payload"] for m in self.ask("/api/v1/keys/dead-edit")["messages"]], ['{"total":8}'])
+
+    def test_drop_of_one(self):
+        one = self.kill(1, reason="drop")[0]
+        path = "/api/v1/dead/%s/drop" % quote(one)
+        self.assertEqual(self.post(path)["results"][0]["result"], "would be dropped")
+        self.ask("/api/v1/dead/" + quote(one))
+        v = self.post(path, '{"execute":true,"backup":false}')
+        self.assertEqual((v["results"][0]["result"], v["summary"]["state"]), ("dropped", "finished"))
+        self.ask("/api/v1/dead/" + quote(one), status=404)
+        self.post(path, '{"execute":true,"backup":false}', status=404)
+
+    # --- audit, locks, ledger ---------------------------------------------------------------------
+
+    def test_audit(self):
+        """The newest entry comes first, and pages follow each other without gaps."""
+        for i in range(7):
+            self.post("/api/v1/lanes/t-%d/pause" % i)
+        rows, pages = self.pages("/api/v1/audit?limit=3", "audit")
+        self.assertEqual(len(rows), len(self.audit()))
+        self.assertGreater(pages, 2)
+        self.assertEqual([r["words"]["words"] for r in rows[:7]], [["t-%d" % i] for i in range(6, -1, -1)])
+        self.assertEqual((rows[0]["event"], rows[0]["who"], rows[0]["done"]), ("pause", "http:token@127.0.0.1", 1))
+        self.assertEqual([r["at_ms"] for r in rows], sorted((r["at_ms"] for r in rows), reverse=True))
+        for cursor in ("x", "1-1.9", "1-1", "1-1.0;", "-1-1.0"):
+            self.ask("/api/v1/audit?cursor=" + quote(cursor), status=400)
+
+    def test_locks(self):
+        for i in range(60):
+            self.plant("t-%02d" % i, i + 1)
+            self.call("SET", P + "lock:t-%02d" % i, "host-7-0a1b2c3d.9:1700000000000123", "PX", 60000)
+        self.call("SET", P + "lock:t-back", "backoff:100", "PX", 60000)
+        rows, _ = self.pages("/api/v1/locks?limit=10", "locks")
+        self.assertEqual(sorted({r["key"] for r in rows}), ["t-%02d" % i for i in range(60)])
+        self.assertEqual((rows[0]["holder"]["host"], rows[0]["holder"]["fence"], rows[0]["waiting"], rows[0]["paused"]),
+                         ("host", 1700000000000123, 1, True))
+        self.assertEqual([r["key"] for r in self.pages("/api/v1/locks?match=t-0[7]", "locks")[0]], ["t-07"])
+        for cursor in ("x", "0", "9.0", "0.x"):
+            self.ask("/api/v1/locks?cursor=" + cursor, status=400)
+
+    def test_ledger(self):
+        self.assertEqual(set(self.ask("/api/v1/ledger")), {"ledger"})
+        j = self.ended(self.post("/api/v1/ledger", status=202)["job"])
+        self.assertEqual((j["state"], j.get("error")), ("done", None))
+        v = self.ask("/api/v1/ledger")["ledger"]
+        self.assertEqual((v["ok"], v["wrong"], sum(p["consumed"] for p in v["partitions"])), (True, [], 3))
+        code, out, _ = self.w.ledger("--json")
+        lines = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual((code, lines[:-1]), (0, v["partitions"]))
+        self.plant("t-lost")
+        self.call("LPUSH", P + "wait:t-lost", envelope(1, "t-lost"))
+        self.addCleanup(self.call, "DEL", P + "wait:t-lost")
+        self.assertEqual(self.ended(self.post("/api/v1/ledger", status=202)["job"])["result"]["ok"], False)
+        v = self.ask("/api/v1/ledger")["ledger"]
+        self.assertIn("unseen", [w["difference"] for w in v["wrong"]])
+
     # --- bad requests, and faults -----------------------------------------------------------------
 
     def test_bad_requests(self):
@@ -228,6 +316,51 @@ class Jobs(ApiCase):
         self.assertEqual(j["state"], "failed")
         self.assertTrue(j["error"].startswith("shard 0: Redis"), j["error"])
         self.call("DEL", P + "job", P + "wait:dead-cut")
+
+
+class Masked(unittest.TestCase):
+    """A supervisor that masks, and one that hides payloads."""
+
+    def look(self, payloads, **more):
+        with tempfile.TemporaryDirectory(prefix="lw-api-") as folder:
+            w = World(folder, token=TOKEN, payloads=payloads, **more)
+            try:
+                wait_until(w.serving, 60, "metrics and ready workers")
+                ident = w.redis.call("XADD", P + "dead", "*", "envelope", envelope(1, "k"), "original", envelope(4711, "k"), "reason", "r",
+                                     "attempts", 1, "first_ms", 1, "last_ms", 2).decode()
+                w.redis.call("XADD", P + "dead", "*", "envelope", b"torn 4711", "reason", "r", "attempts", 1, "first_ms", 1, "last_ms", 2)
+                w.redis.call("SADD", P + "paused", "k")
+                w.redis.call("LPUSH", P + "wait:k", envelope(4711, "k"))
+                w.redis.call("BITFIELD", P + "state:orders:9:1", "SET", "u2", "#%d" % (4711 - 4096), 1)
+                w.redis.call("ZADD", P + "lanes", "9e15", "k")
+                one = "/api/v1/dead/" + quote("0:" + ident)
+                texts = [w.get(path)[1] for path in ("/api/v1/dead", one, "/api/v1/lanes/k", "/api/v1/keys/k")]
+                connection = http.client.HTTPConnection("127.0.0.1", w.port, timeout=30)
+                connection.request("POST", one + "/edit", '{"payload":"x"}', {"Authorization": "Bearer " + TOKEN})
+                edit = connection.getresponse()
+                texts.append(edit.read().decode())
+                connection.close()
+                self.assertEqual(edit.status, 403)
+                self.assertEqual([t for t in texts if "4711}" in t or "torn" in t], [])
+                found = json.loads(w.get("/api/v1/dead/count?where=%2Ftotal%3D1")[1])
+                self.assertEqual(found["count"], 1)
+                return [json.loads(t) for t in texts[:4]]
+            finally:
+                w.close()
+
+    def test_mask(self):
+        dead, one, lane, key = self.look("mask", mask=["/total"])
+        self.assertEqual((dead["dead"][0]["payload"], dead["dead"][0]["payload_masked"]), ('{"total":"•••"}', True))
+        self.assertEqual((dead["dead"][1]["envelope"], dead["dead"][1]["payload_hidden"]), (None, True))
+        self.assertEqual((one["original_payload"], one["original_payload_masked"]), ('{"total":"•••"}', True))
+        self.assertEqual((lane["messages"][0]["payload"], key["messages"][0]["payload"]), ('{"total":"•••"}', '{"total":"•••"}'))
+        self.assertEqual(key["dead"][0]["payload"], '{"total":"•••"}')
+
+    def test_hide(self):
+        dead, one, lane, key = self.look("hide")
+        for m in (dead["dead"][0], one, lane["messages"][0], key["messages"][0], key["dead"][0]):
+            self.assertEqual((m["payload"], m["payload_hidden"]), (None, True))
+        self.assertEqual((one["payload_size"], one["original_payload"], one["original_payload_hidden"]), (11, None, True))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GET audit: what operators did, newest first. */
+#include "cli/queue/audit.h"
+
+#include "cli/api/private.h"
+
+int api_audit(struct api_call *k) {
+    char next[QUEUE_AUDIT_CURSOR];
+    json_t *list = json_array();
+    int bad = queue_audit_page(k->o, k->cursor, (int64_t)k->limit, list, next);
+    if (!bad)
+        api_put(k, json_pack("{s:O,s:o}", "audit", list, "next", next[0] ? json_string(next) : json_null()));
+    else if (bad > 0)
+        lw_http_error(k->a, 400, "the cursor is not one of this list");
+    json_decref(list);
+    return bad < 0 ? -1 : 0;
+}
