@@ -163,6 +163,7 @@ static void on_end(void *cls, struct MHD_Connection *c, void **state, enum MHD_R
     for (size_t i = 0; i < p->q.n_args; i++) free(p->q.args[i].name), free(p->q.args[i].value);
     lw_buf_free(&p->q.body);
     lw_buf_free(&p->a.body);
+    lw_buf_free(&p->a.next);
     free(p);
     *state = NULL;
 }
@@ -180,6 +181,10 @@ static enum MHD_Result send_answer(struct pending *p) {
         MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, p->a.allow ? p->a.allow : "GET, HEAD");
     if (p->a.status == MHD_HTTP_UNAUTHORIZED) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (p->a.status == MHD_HTTP_SERVICE_UNAVAILABLE) MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "2");
+    if (p->a.next.n) {
+        lw_buf_add(&p->a.next, "", 1);
+        MHD_add_response_header(r, "Latchwork-Next", p->a.next.p);
+    }
     enum MHD_Result ok = MHD_queue_response(p->connection, (unsigned)p->a.status, r);
     MHD_destroy_response(r);
     return ok;

@@ -50,8 +50,9 @@ struct lw_http_request {
 /* An answer. It begins as zeros, and the handler fills it. */
 struct lw_http_answer {
     int status;
-    const char *type;  /* a string literal; NULL: text/plain */
-    const char *allow; /* a string literal, for status 405 */
+    const char *type;   /* a string literal; NULL: text/plain */
+    const char *allow;  /* a string literal, for status 405 */
+    struct lw_buf next; /* value of the header Latchwork-Next: the cursor of the next part; empty: there is no such header */
     struct lw_buf body;
 };
 

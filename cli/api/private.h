@@ -69,6 +69,8 @@ struct api_route {
     const char *body;            /* members of the request's body, in the notation of cli/api/schema.c; NULL: there is none */
     const char *answer;          /* the answer of status 200, in the same notation; NULL: there is none */
     bool job;                    /* it may answer 202 with {"job":ID} */
+    const char *type;            /* Content-Type of the answer; NULL: JSON */
+    bool export;                 /* the header Latchwork-Next has the cursor of the next part */
     bool offline;                /* the function asks Redis nothing */
 };
 extern const struct api_route api_routes[];
@@ -102,6 +104,8 @@ struct api_call {
 
 /* defined in cli/api/api.c */
 api_fn api_index;
+/* defined in cli/api/openapi.c and export.c */
+api_fn api_openapi, api_dead_export, api_lanes_export;
 /* defined in cli/api/read.c */
 api_fn api_lanes, api_lane, api_dead, api_dead_one;
 /* defined in cli/api/key.c */

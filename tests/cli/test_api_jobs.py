@@ -8,6 +8,7 @@ import glob
 import http.client
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -15,7 +16,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from api_case import ApiCase, P, TOKEN, envelope, quote  # noqa: E402
-from test_metrics import World  # noqa: E402
+from test_metrics import BUILD, World  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 
 
@@ -279,6 +280,62 @@ class Jobs(ApiCase):
         self.assertEqual(self.ended(self.post("/api/v1/ledger", status=202)["job"])["result"]["ok"], False)
         v = self.ask("/api/v1/ledger")["ledger"]
         self.assertIn("unseen", [w["difference"] for w in v["wrong"]])
+
+    # --- export -----------------------------------------------------------------------------------
+
+    def export(self, path):
+        """Returns all messages of an export, and the number of its parts."""
+        rows, cursor, n = [], None, 0
+        while n == 0 or cursor:
+            connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
+            connection.request("GET", path + ("&cursor=" + quote(cursor) if cursor else ""))
+            r = connection.getresponse()
+            self.assertEqual(r.headers["Content-Type"], "application/x-ndjson")
+            rows += [json.loads(line) for line in r.read().splitlines()]
+            cursor, n = r.headers["Latchwork-Next"], n + 1
+            connection.close()
+            self.assertLess(n, 100)
+        return rows, n
+
+    def test_export_of_dead_letters(self):
+        """An export is as long as it must be, in parts that follow each other without gaps, and an import takes its lines."""
+        self.kill(30, reason="export")
+        rows, parts = self.export("/api/v1/dead/export?reason=export")
+        self.assertEqual(([r["payload"] for r in rows], parts), (['{"total":%d}' % (1000 + i) for i in range(30)], 1))
+        lines = "".join(json.dumps(r) + "\n" for r in rows)
+        done = subprocess.run([BUILD + "/latchwork", "queue", "import", "-", "--again", "--json", "-c", self.w.config_path], input=lines,
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(json.loads(done.stdout.splitlines()[-1])["results"], {"would be put": 30})
+        big = b"x" * 1000000
+        line = "1 orders 9 5000 0 1 5 1 0 0 %d\n" % len(big)
+        self.killed += ["0:" + self.call("XADD", P + "dead", "*", "envelope", line.encode() + b"k" + big, "reason", "export", "attempts", 5,
+                                         "first_ms", 1, "last_ms", 2).decode() for _ in range(20)]
+        rows, parts = self.export("/api/v1/dead/export?reason=export")
+        self.assertEqual([len(r["payload"]) for r in rows][30:], [len(big)] * 20)
+        self.assertGreater(parts, 1)
+        self.ask("/api/v1/dead/export?cursor=x", status=400)
+
+    def test_export_of_lanes(self):
+        """An answer may end within a lane; the next part goes on behind the last message."""
+        want = []
+        for lane, n in (("t-a", 30), ("t-b/c", 5), ("t-big", 20)):
+            first = len(want) + 1
+            self.plant(lane, *range(first, first + n))
+            want += ["orders/9/%d" % i for i in range(first, first + n)]
+        rows, parts = self.export("/api/v1/lanes/export?topic=orders")
+        self.assertEqual((sorted(r["identity"] for r in rows), parts), (sorted(want), 1))
+        self.call("DEL", P + "wait:t-big")
+        for i in range(36, 56):
+            line = "1 orders 9 %d 0 1 5 5 0 0 1000000\n" % i
+            self.call("LPUSH", P + "wait:t-big", line.encode() + b"t-big" + b"x" * 1000000)
+        for path in ("/api/v1/lanes/export?topic=orders", "/api/v1/lanes/export?key=t-big&key=t-a&key=t-b%2Fc"):
+            rows, parts = self.export(path)
+            self.assertEqual(sorted(r["identity"] for r in rows), sorted(want))
+            self.assertGreater(parts, 1)
+        rows, _ = self.export("/api/v1/lanes/export?where=%2Ftotal%3E30")
+        self.assertEqual([r["identity"] for r in rows], want[30:35])
+        for cursor in ("x", "0", "9.0", "0.0.zz.a", "0.0.", "-1.0"):
+            self.ask("/api/v1/lanes/export?cursor=" + quote(cursor), status=400)
 
     # --- bad requests, and faults -----------------------------------------------------------------
 
