@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "monitor/access.h"
+#include "monitor/live.h"
 #include "monitor/metrics.h"
 #include "monitor/outcome_list.h"
 #include "monitor/page.h"
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 
 enum { OUTCOMES = 100, OUTCOMES_MAX = 500 }; /* number of outcomes in an answer: without limit=, and at most */
-enum { LOOK_MS = 5000, SETTLE_MS = 1000, BIND_MS = 10000 };
+enum { LOOK_MS = 5000, TICK_MS = 1000, SETTLE_MS = 1000, BIND_MS = 10000 };
 
 struct exporter {
     const struct lw_config *c;
@@ -21,6 +22,8 @@ struct exporter {
     pthread_mutex_t lock; /* guards `shards`, which one thread writes and another reads */
     struct lw_shard_look *shards;
     struct lw_shard_looker **lookers;
+    struct lw_live *live;
+    struct lw_http *http;
     const struct lw_exporter_api *api;
     void *api_self;
 };
@@ -103,6 +106,17 @@ static void answer_outcomes(const struct exporter *e, const struct lw_http_reque
     if (outcome_query(q, &query, a)) put_json(a, lw_outcomes_answer(e->board, &query));
 }
 
+/* Begins a stream with all that the page draws at first, so that it need not wait for the next tick. */
+static void answer_events(struct exporter *e, const struct lw_metrics_source *m, struct lw_http_answer *a) {
+    lw_live_history(e->live, &a->body);
+    pthread_mutex_lock(&e->lock);
+    lw_live_now(e->live, m, &a->body);
+    pthread_mutex_unlock(&e->lock);
+    a->status = 200;
+    a->type = "text/event-stream";
+    a->stream = true;
+}
+
 static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, const char *path, struct lw_http_answer *a) {
     if (!strcmp(path, "/metrics")) {
         a->type = LW_METRICS_TYPE;
@@ -127,6 +141,10 @@ static bool answer_quick(struct exporter *e, const struct lw_http_request *q, st
     if (!strcmp(path, "/api/v1/session")) return put_json(a, session(e->c, q)), true;
     if (!strcmp(path, "/api/v1/outcomes")) {
         if (lw_access_allowed(e->c, q, false, a)) answer_outcomes(e, q, a);
+        return true;
+    }
+    if (!strcmp(path, "/api/v1/events")) {
+        if (!q->post && lw_access_allowed(e->c, q, false, a)) answer_events(e, &m, a);
         return true;
     }
     for (size_t i = 0; i < sizeof board_paths / sizeof *board_paths; i++) {
@@ -174,6 +192,36 @@ static void look(struct exporter *e) {
     }
 }
 
+/* Copies what the looks at the shards have told, so that the tick holds the lock only briefly. */
+static void copy_shards(struct exporter *e, struct lw_shard_look *to) {
+    pthread_mutex_lock(&e->lock);
+    memcpy(to, e->shards, (size_t)e->c->redis.shards * sizeof *to);
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* The thread that keeps the points of the charts, and tells the open pages each second how things are. It asks no Redis. */
+static void *tick(void *ctx) {
+    struct exporter *e = ctx;
+    struct lw_shard_look *shards = lw_alloc((size_t)e->c->redis.shards * sizeof *shards);
+    struct lw_buf text = {0};
+    for (;; lw_sleep_ms(TICK_MS)) {
+        copy_shards(e, shards);
+        struct lw_metrics_source m = {e->c, e->board, shards, lw_boot_ms()};
+        lw_live_sample(e->live, &m);
+        if (!lw_http_streams(e->http)) continue;
+        text.n = 0;
+        lw_live_now(e->live, &m, &text);
+        lw_http_publish(e->http, lw_bytes(text.p, text.n));
+    }
+    return NULL;
+}
+
+static void start_ticking(struct exporter *e) {
+    pthread_t thread;
+    int failed = pthread_create(&thread, NULL, tick, e);
+    if (failed) lw_warn("no thread for the page: %s; it shows no charts and no live figures", strerror(failed));
+}
+
 /* Waits while another program has the port, and logs that once. */
 static struct lw_http *serve(struct exporter *e) {
     bool told = false;
@@ -195,9 +243,11 @@ int lw_exporter_main(const struct lw_config *c, const struct lw_board *board, co
     e.shards = lw_alloc(n * sizeof *e.shards);
     e.lookers = lw_alloc(n * sizeof *e.lookers);
     for (int s = 0; s < c->redis.shards; s++) e.lookers[s] = lw_shard_looker_open(c, s);
-    const struct lw_http *h = serve(&e);
+    e.live = lw_live_open();
+    e.http = serve(&e);
+    start_ticking(&e);
     lw_info("metrics on http://%s%s%s:%d/metrics", strchr(c->http.host, ':') ? "[" : "", c->http.host, strchr(c->http.host, ':') ? "]" : "",
-            lw_http_port(h));
+            lw_http_port(e.http));
     lw_sleep_ms(SETTLE_MS); /* leaves the CPU to the workers while they start */
     for (;;) {
         look(&e);

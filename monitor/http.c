@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "monitor/page.h"
+#include "monitor/stream.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,7 +33,7 @@ struct pending {
 struct client {
     struct client *older, *newer;
     int fd;
-    bool kept;  /* the connection's request waits for the slow thread */
+    bool kept;  /* the connection's request waits for the slow thread, or is a stream */
     bool ended; /* we have shut it down, and MHD will close it soon */
 };
 
@@ -41,6 +42,7 @@ struct lw_http {
     struct client *oldest, *newest; /* list of clients, which only MHD's thread uses */
     int n_clients;                  /* number of clients that are not `ended` */
     struct lw_http_handler handler;
+    struct lw_streams *streams;
     int port;
     char machine[256];
     pthread_t slow;
@@ -168,10 +170,24 @@ static void on_end(void *cls, struct MHD_Connection *c, void **state, enum MHD_R
     *state = NULL;
 }
 
-static enum MHD_Result send_answer(struct pending *p) {
-    struct MHD_Response *r = MHD_create_response_from_buffer(p->a.body.n, p->a.body.p, MHD_RESPMEM_MUST_COPY);
-    if (!r) return MHD_NO;
+static struct MHD_Response *stream_of(struct lw_http *h, struct pending *p) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(p->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct MHD_Response *r = info ? lw_streams_add(h->streams, p->connection, info->connect_fd, lw_bytes(p->a.body.p, p->a.body.n)) : NULL;
+    if (r) {
+        keep_client(p->connection, true);
+        MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* nginx would hold back what is less than its buffer */
+        return r;
+    }
+    p->a.stream = false;
+    refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE, "too many streams are open; close a page");
+    return NULL;
+}
+
+static enum MHD_Result send_answer(struct lw_http *h, struct pending *p) {
     keep_client(p->connection, false);
+    struct MHD_Response *r = p->a.stream ? stream_of(h, p) : NULL;
+    if (!r) r = MHD_create_response_from_buffer(p->a.body.n, p->a.body.p, MHD_RESPMEM_MUST_COPY);
+    if (!r) return MHD_NO;
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, p->a.type ? p->a.type : "text/plain; charset=utf-8");
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
@@ -266,7 +282,7 @@ static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *
         if (hand_over(h, p)) return MHD_YES;
         refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests wait; ask again");
     }
-    return send_answer(p);
+    return send_answer(h, p);
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url, const char *method, const char *version,
@@ -285,7 +301,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
         *upload_size = 0;
         return p->received > SWALLOW_MAX ? MHD_NO : MHD_YES;
     }
-    return p->asked ? send_answer(p) : answer(h, p, method);
+    return p->asked ? send_answer(h, p) : answer(h, p, method);
 }
 
 /* --- life --------------------------------------------------------------------------------------------------------------------------- */
@@ -355,6 +371,7 @@ struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_ha
     struct lw_http *h = lw_alloc(sizeof *h);
     *h = (struct lw_http){.handler = *handler, .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
     h->last = &h->first;
+    h->streams = lw_streams_open();
     gethostname(h->machine, sizeof h->machine - 1);
     signal(SIGPIPE, SIG_IGN);
     int fd = listen_at(host, port, &h->port, err);
@@ -369,15 +386,21 @@ struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_ha
     }
     if (fd >= 0) close(fd);
     end_slow(h);
+    lw_streams_close(h->streams);
     free(h);
     return NULL;
 }
 
 int lw_http_port(const struct lw_http *h) { return h->port; }
 
+void lw_http_publish(struct lw_http *h, struct lw_bytes text) { lw_streams_publish(h->streams, text); }
+int lw_http_streams(const struct lw_http *h) { return lw_streams_count(h->streams); }
+
 void lw_http_close(struct lw_http *h) {
     if (!h) return;
-    end_slow(h);                /* first resumes suspended requests, because MHD requires it before it stops */
+    end_slow(h); /* this and the next line resume suspended requests, because MHD requires it before it stops */
+    lw_streams_end(h->streams);
     MHD_stop_daemon(h->daemon); /* also closes the socket */
+    lw_streams_close(h->streams);
     free(h);
 }

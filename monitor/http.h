@@ -9,7 +9,7 @@
  * LW_HTTP_LIMIT_MS, is answered 503.
  *
  * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new one closes the oldest connection. A connection whose
- * request waits for the second thread is exempt. */
+ * request waits for the second thread is exempt, and so is a stream. */
 #ifndef LW_MONITOR_HTTP_H
 #define LW_MONITOR_HTTP_H
 
@@ -20,8 +20,8 @@
 #include <stdint.h>
 
 enum {
-    LW_HTTP_CONNECTIONS = 64,
-    LW_HTTP_CROWD = 32, /* larger than LW_HTTP_WAITING, so that there is always a connection that may be closed */
+    LW_HTTP_CONNECTIONS = 96,
+    LW_HTTP_CROWD = 48, /* larger than LW_HTTP_WAITING plus LW_STREAMS, so that there is always a connection that may be closed */
     LW_HTTP_IDLE_S = 10,
     LW_HTTP_BODY_MAX = 64 << 10,
     LW_HTTP_ARGS = 64,
@@ -54,6 +54,7 @@ struct lw_http_answer {
     const char *allow;  /* a string literal, for status 405 */
     struct lw_buf next; /* value of the header Latchwork-Next: the cursor of the next part; empty: there is no such header */
     struct lw_buf body;
+    bool stream; /* the answer does not end: after the body, the client gets what lw_http_publish() sends (monitor/stream.h) */
 };
 
 struct lw_http_handler {
@@ -69,7 +70,10 @@ struct lw_http_handler {
 /* Starts the server. host is a numeric address; port 0 means any free port. Copies *h. */
 struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *h, struct lw_err *err);
 int lw_http_port(const struct lw_http *h);
-void lw_http_close(struct lw_http *h); /* waits for a slow answer that is in progress */
+/* Sends a text to all clients of streams. Returns at once, and never waits for a client. Thread-safe. */
+void lw_http_publish(struct lw_http *h, struct lw_bytes text);
+int lw_http_streams(const struct lw_http *h); /* number of streams that are open. Thread-safe. */
+void lw_http_close(struct lw_http *h);        /* waits for a slow answer that is in progress */
 
 /* ---- http_request.c ---- */
 

@@ -64,12 +64,13 @@ static int exchange(int fd, const char *request, struct lw_buf *answer, int64_t 
 static json_t *get(const struct lw_config *c, const char *path, char *why, size_t size) {
     const char *host = !strcmp(c->http.host, "0.0.0.0") ? "127.0.0.1" : !strcmp(c->http.host, "::") ? "::1" : c->http.host;
     int64_t until = lw_boot_ms() + LIMIT_MS;
-    char request[300];
-    struct lw_buf answer = {0};
+    struct lw_buf request = {0}, answer = {0};
     json_t *v = NULL;
     int fd = connect_to(host, c->http.port, until);
-    snprintf(request, sizeof request, "GET %s HTTP/1.0\r\nHost: localhost\r\n\r\n", path);
-    if (fd < 0 || exchange(fd, request, &answer, until)) {
+    lw_buf_addf(&request, "GET %s HTTP/1.0\r\nHost: localhost\r\n", path);
+    if (c->http.n_tokens) lw_buf_addf(&request, "Authorization: Bearer %s\r\n", c->http.tokens[0].secret); /* any token may read */
+    lw_buf_add(&request, "\r\n", 3);                                                                       /* with the NUL behind it */
+    if (fd < 0 || exchange(fd, request.p, &answer, until)) {
         snprintf(why, size, "%s", strerror(errno));
     } else {
         lw_buf_add(&answer, "", 1);
@@ -79,6 +80,7 @@ static json_t *get(const struct lw_config *c, const char *path, char *why, size_
         if (!v) snprintf(why, size, "no Latchwork of this version answers there");
     }
     if (fd >= 0) close(fd);
+    lw_buf_free(&request);
     lw_buf_free(&answer);
     return v;
 }

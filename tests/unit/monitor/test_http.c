@@ -3,6 +3,7 @@
  * test_metrics.c tests the texts of requests. */
 #include "base/clock.h"
 #include "monitor/http.h"
+#include "monitor/stream.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -30,6 +31,11 @@ static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_ans
     (void)ctx;
     if (!strncmp(q->path, "/api/slow", 9)) return false;
     a->status = 200;
+    if (!strcmp(q->path, "/api/stream")) {
+        a->stream = true;
+        lw_buf_addf(&a->body, "first;");
+        return true;
+    }
     lw_buf_addf(&a->body, "%s %s", q->post ? "POST" : "GET", q->path);
     for (size_t i = 0; i < q->n_args; i++) lw_buf_addf(&a->body, " %s=%s", q->args[i].name, q->args[i].value);
     lw_buf_addf(&a->body, " %.*s", (int)q->body.n, q->body.p ? q->body.p : "");
@@ -201,12 +207,111 @@ static void test_close_under_way(void **state) {
     assert_int_equal(atomic_load(&w.slow), atomic_load(&w.begun));
 }
 
+/* --- streams ------------------------------------------------------------------------------------------------------------------------- */
+
+static const char stream_request[] = "GET /api/stream HTTP/1.0\r\nHost: localhost\r\n\r\n";
+
+static void publish(const struct world *w, const char *text) { lw_http_publish(w->h, lw_bytes_of(text)); }
+
+static void wait_for_streams(const struct world *w, int n) {
+    for (int64_t until = lw_boot_ms() + WAIT_MS; lw_http_streams(w->h) != n; lw_sleep_ms(1))
+        if (lw_boot_ms() > until) fail_msg("%d streams did not become %d", lw_http_streams(w->h), n);
+}
+
+/* Reads until the stream has told `text`, and fails if it ends before. */
+static void read_until(int fd, const char *text) {
+    char all[8192];
+    size_t n = 0;
+    while (n < sizeof all - 1) {
+        ssize_t got = read(fd, all + n, sizeof all - 1 - n);
+        if (got <= 0) break;
+        n += (size_t)got;
+        all[n] = 0;
+        if (strstr(all, text)) return;
+    }
+    fail_msg("the stream ended without \"%s\": %.*s", text, (int)n, all);
+}
+
+static void test_streams_get_what_is_published(void **state) {
+    struct world w;
+    int fd[3];
+    (void)state;
+    open_world(&w);
+    publish(&w, "before;");
+    for (int i = 0; i < 3; i++) {
+        fd[i] = begin(&w, stream_request);
+        read_until(fd[i], "\r\n\r\nfirst;"); /* a stream gets nothing that was published before it began */
+    }
+    for (int i = 0; i < 3; i++) {
+        publish(&w, i == 1 ? "two;" : "one;");
+        for (int k = 0; k < 3; k++) read_until(fd[k], i == 1 ? "two;" : "one;");
+    }
+    close(fd[1]);
+    for (int64_t until = lw_boot_ms() + WAIT_MS; lw_http_streams(w.h) > 2 && lw_boot_ms() < until; lw_sleep_ms(1)) publish(&w, "three;");
+    assert_int_equal(lw_http_streams(w.h), 2);
+    read_until(fd[2], "three;");
+    close(fd[0]), close(fd[2]);
+    lw_http_close(w.h);
+}
+
+static void test_streams_are_bounded(void **state) {
+    struct world w;
+    char body[1024];
+    int fd[LW_STREAMS];
+    (void)state;
+    open_world(&w);
+    for (int i = 0; i < LW_STREAMS; i++) {
+        fd[i] = begin(&w, stream_request);
+        read_until(fd[i], "first;");
+    }
+    assert_int_equal(lw_http_streams(w.h), LW_STREAMS);
+    assert_int_equal(ask(&w, stream_request, body), 503);
+    assert_string_equal(body, "{\"error\":\"too many streams are open; close a page\"}\n");
+    for (int i = 0; i < 2 * LW_HTTP_CROWD; i++) assert_int_equal(ask(&w, "GET /a" HOST "\r\n", body), 200); /* no crowd closes them */
+    assert_int_equal(lw_http_streams(w.h), LW_STREAMS);
+    close(fd[3]);
+    for (int64_t until = lw_boot_ms() + WAIT_MS; lw_http_streams(w.h) == LW_STREAMS && lw_boot_ms() < until; lw_sleep_ms(1))
+        publish(&w, "x;");
+    fd[3] = begin(&w, stream_request);
+    read_until(fd[3], "first;");
+    lw_http_close(w.h); /* ends all of them */
+    for (int i = 0; i < LW_STREAMS; i++) end(fd[i], body);
+}
+
+/* A client that reads nothing is cut off, and another one gets the newest text meanwhile. */
+static void test_a_slow_reader_is_cut_off(void **state) {
+    struct world w;
+    char *text = malloc((64 << 10) + 1);
+    int64_t until = lw_boot_ms() + WAIT_MS;
+    (void)state;
+    open_world(&w);
+    int slow_one = begin(&w, stream_request);
+    wait_for_streams(&w, 1);
+    memset(text, 'x', 64 << 10);
+    text[64 << 10] = 0;
+    while (lw_http_streams(w.h) && lw_boot_ms() < until) {
+        publish(&w, text);
+        lw_sleep_ms(1);
+    }
+    assert_int_equal(lw_http_streams(w.h), 0);
+    int other = begin(&w, stream_request);
+    read_until(other, "first;");
+    publish(&w, "and on;");
+    read_until(other, "and on;");
+    close(slow_one), close(other);
+    free(text);
+    lw_http_close(w.h);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quick),
         cmocka_unit_test(test_slow_ones_are_bounded),
         cmocka_unit_test(test_crowd_of_slow_clients),
         cmocka_unit_test(test_close_under_way),
+        cmocka_unit_test(test_streams_get_what_is_published),
+        cmocka_unit_test(test_streams_are_bounded),
+        cmocka_unit_test(test_a_slow_reader_is_cut_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The figures that the page draws: a point every five seconds, of which the last 15 minutes are kept, and what it shows now. Everything
+ * comes from the board and from what the exporter asked Redis shortly before, so no page makes work for Redis.
+ *
+ * Texts are Server-sent events, as GET /api/v1/events sends them. Thread-safe. */
+#ifndef LW_MONITOR_LIVE_H
+#define LW_MONITOR_LIVE_H
+
+#include "monitor/metrics.h"
+
+enum {
+    LW_LIVE_EVERY_MS = 5000,
+    LW_LIVE_POINTS = 181, /* 15 minutes, with both ends */
+    LW_LIVE_PARTITIONS = 512,
+    LW_LIVE_HOT = 10,
+    LW_LIVE_FAILURES = 20
+};
+
+struct lw_live;
+
+struct lw_live *lw_live_open(void);
+void lw_live_close(struct lw_live *l);
+/* Adds a point if the last one is LW_LIVE_EVERY_MS old. Called about once a second, by m->now_ms. */
+void lw_live_sample(struct lw_live *l, const struct lw_metrics_source *m);
+/* Appends the event "history": all points that are kept. */
+void lw_live_history(struct lw_live *l, struct lw_buf *out);
+/* Appends the event "now": the point now, and rows of workers, partitions, keys and failures. */
+void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, struct lw_buf *out);
+
+#endif
