@@ -14,6 +14,8 @@ struct lw_access {
 
 /* Returns what may be done with this Authorization header (NULL: none). Anybody may read if there is no read token. */
 struct lw_access lw_access_of(const struct lw_config *c, const char *authorization);
+/* Returns what the sender may do, as GET /api/v1/session tells it: a new reference. */
+json_t *lw_access_session(const struct lw_config *c, const char *authorization);
 /* Returns true if there is a write token. Nothing can be changed otherwise. */
 bool lw_access_writable(const struct lw_config *c);
 /* Refuses a request that may not read, or not write if `write`: fills *a with 401 or 403, and returns false. */

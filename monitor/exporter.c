@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OUTCOMES = 100, OUTCOMES_MAX = 500 }; /* number of outcomes in an answer: without limit=, and at most */
 enum { LOOK_MS = 5000, TICK_MS = 1000, SETTLE_MS = 1000, BIND_MS = 10000 };
 
 struct exporter {
@@ -69,45 +68,31 @@ static bool answer_page(const char *path, struct lw_http_answer *a) {
     return true;
 }
 
-static const char *const payload_words[] = {[LW_PAYLOADS_SHOW] = "show", [LW_PAYLOADS_MASK] = "mask", [LW_PAYLOADS_HIDE] = "hide"};
+/* These functions answer the paths of the page. They know nothing that is slow. */
+typedef void live_fn(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q, struct lw_http_answer *a);
 
-/* Says what the sender may do. It is answered without a token, too, so that the page knows whether to ask for one. */
-static json_t *session(const struct lw_config *c, const struct lw_http_request *q) {
-    struct lw_access access = lw_access_of(c, q->authorization);
-    return json_pack("{s:s?,s:b,s:b,s:b,s:s,s:s,s:s}", "name", access.name, "read", (int)access.read, "write", (int)access.write,
-                     "needs_token", (int)!lw_access_of(c, NULL).read, "payloads", payload_words[c->http.payloads], "version", LW_VERSION,
-                     "application", c->name);
+static void answer_session(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
+                           struct lw_http_answer *a) {
+    (void)m;
+    put_json(a, lw_access_session(e->c, q->authorization));
 }
 
-/* Reads the query of /api/v1/outcomes. Returns false after filling *a if a part of the query is not understood. */
-static bool outcome_query(const struct lw_http_request *q, struct lw_outcome_query *out, struct lw_http_answer *a) {
-    *out = (struct lw_outcome_query){.limit = OUTCOMES};
-    for (size_t i = 0; i < q->n_args; i++) {
-        const char *name = q->args[i].name, *value = q->args[i].value;
-        unsigned ends = out->ends;
-        for (int e = 0; !strcmp(name, "outcome") && e < LW_ENDS; e++)
-            if (!strcmp(value, lw_end_name[e])) ends |= 1u << e;
-        bool good = ends != out->ends;
-        out->ends = ends;
-        if (!strcmp(name, "key")) good = true, out->key = lw_bytes_of(value);
-        if (!strcmp(name, "limit")) good = (out->limit = (size_t)strtoul(value, NULL, 10)) >= 1 && out->limit <= OUTCOMES_MAX;
-        if (good) continue;
-        lw_http_error(
-            a, 400,
-            "%.60s=%.200s is not understood here; there are key, outcome (done, retry, dead, dropped, skipped, back) and limit (1 to %d)",
-            name, value, (int)OUTCOMES_MAX);
-        return false;
-    }
-    return true;
-}
-
-static void answer_outcomes(const struct exporter *e, const struct lw_http_request *q, struct lw_http_answer *a) {
+static void answer_outcomes(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
+                            struct lw_http_answer *a) {
     struct lw_outcome_query query;
-    if (outcome_query(q, &query, a)) put_json(a, lw_outcomes_answer(e->board, &query));
+    (void)m;
+    if (lw_outcome_query(q, &query, a)) put_json(a, lw_outcomes_answer(e->board, &query));
+}
+
+static void answer_point(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q, struct lw_http_answer *a) {
+    (void)m, (void)q;
+    put_json(a, json_pack("{s:i,s:o}", "every_ms", (int)LW_LIVE_EVERY_MS, "point", lw_live_last(e->live)));
 }
 
 /* Begins a stream with all that the page draws at first, so that it need not wait for the next tick. */
-static void answer_events(struct exporter *e, const struct lw_metrics_source *m, struct lw_http_answer *a) {
+static void answer_events(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
+                          struct lw_http_answer *a) {
+    if (q->post) return; /* the caller refuses it, and a stream could not be taken back */
     lw_live_history(e->live, &a->body);
     pthread_mutex_lock(&e->lock);
     lw_live_now(e->live, m, &a->body);
@@ -116,6 +101,17 @@ static void answer_events(struct exporter *e, const struct lw_metrics_source *m,
     a->type = "text/event-stream";
     a->stream = true;
 }
+
+static const struct {
+    const char *path;
+    bool open; /* needs no token */
+    live_fn *fn;
+} live_paths[] = {
+    {"/api/v1/session", true, answer_session},
+    {"/api/v1/outcomes", false, answer_outcomes},
+    {"/api/v1/point", false, answer_point},
+    {"/api/v1/events", false, answer_events},
+};
 
 static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, const char *path, struct lw_http_answer *a) {
     if (!strcmp(path, "/metrics")) {
@@ -138,13 +134,9 @@ static bool answer_quick(struct exporter *e, const struct lw_http_request *q, st
     struct lw_metrics_source m = {e->c, e->board, e->shards, lw_boot_ms()};
     const char *path = q->path;
     if (answer_text(e, &m, path, a)) return true;
-    if (!strcmp(path, "/api/v1/session")) return put_json(a, session(e->c, q)), true;
-    if (!strcmp(path, "/api/v1/outcomes")) {
-        if (lw_access_allowed(e->c, q, false, a)) answer_outcomes(e, q, a);
-        return true;
-    }
-    if (!strcmp(path, "/api/v1/events")) {
-        if (!q->post && lw_access_allowed(e->c, q, false, a)) answer_events(e, &m, a);
+    for (size_t i = 0; i < sizeof live_paths / sizeof *live_paths; i++) {
+        if (strcmp(path, live_paths[i].path)) continue;
+        if (live_paths[i].open || lw_access_allowed(e->c, q, false, a)) live_paths[i].fn(e, &m, q, a);
         return true;
     }
     for (size_t i = 0; i < sizeof board_paths / sizeof *board_paths; i++) {

@@ -124,6 +124,13 @@ void lw_live_sample(struct lw_live *l, const struct lw_metrics_source *m) {
     pthread_mutex_unlock(&l->lock);
 }
 
+json_t *lw_live_last(struct lw_live *l) {
+    pthread_mutex_lock(&l->lock);
+    json_t *j = l->n ? point_json(&l->point[(l->n - 1) % LW_LIVE_POINTS]) : json_null();
+    pthread_mutex_unlock(&l->lock);
+    return j;
+}
+
 void lw_live_history(struct lw_live *l, struct lw_buf *out) {
     json_t *points = json_array();
     pthread_mutex_lock(&l->lock);

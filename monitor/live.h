@@ -22,6 +22,8 @@ struct lw_live *lw_live_open(void);
 void lw_live_close(struct lw_live *l);
 /* Adds a point if the last one is LW_LIVE_EVERY_MS old. Called about once a second, by m->now_ms. */
 void lw_live_sample(struct lw_live *l, const struct lw_metrics_source *m);
+/* Returns the last point as JSON, a new reference; null if there is none yet. */
+json_t *lw_live_last(struct lw_live *l);
 /* Appends the event "history": all points that are kept. */
 void lw_live_history(struct lw_live *l, struct lw_buf *out);
 /* Appends the event "now": the point now, and rows of workers, partitions, keys and failures. */

@@ -10,6 +10,40 @@ static const char note[] =
     "supervisors, what commands did, messages dropped while they waited, and outcomes recorded after an epoch was lost";
 _Static_assert(LW_OUTCOMES == 1024 && LW_FAILURES == 512, "the note says how many outcomes are kept");
 
+/* ---- the query ---- */
+
+static bool take_end(struct lw_outcome_query *out, const char *name) {
+    for (int e = 0; e < LW_ENDS; e++) {
+        if (strcmp(name, lw_end_name[e])) continue;
+        out->ends |= 1u << e;
+        return true;
+    }
+    return false;
+}
+
+static bool take(struct lw_outcome_query *out, const char *name, const char *value) {
+    if (!strcmp(name, "key")) return out->key = lw_bytes_of(value), true;
+    if (!strcmp(name, "outcome")) return take_end(out, value);
+    if (strcmp(name, "limit") || strspn(value, "0123456789") != strlen(value)) return false;
+    out->limit = (size_t)strtoul(value, NULL, 10);
+    return out->limit >= 1 && out->limit <= LW_OUTCOMES_LIMIT_MAX;
+}
+
+bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *out, struct lw_http_answer *a) {
+    *out = (struct lw_outcome_query){.limit = LW_OUTCOMES_LIMIT};
+    for (size_t i = 0; i < q->n_args; i++) {
+        if (take(out, q->args[i].name, q->args[i].value)) continue;
+        lw_http_error(
+            a, 400,
+            "%.60s=%.200s is not understood here; there are key, outcome (done, retry, dead, dropped, skipped, back) and limit (1 to %d)",
+            q->args[i].name, q->args[i].value, (int)LW_OUTCOMES_LIMIT_MAX);
+        return false;
+    }
+    return true;
+}
+
+/* ---- the rings ---- */
+
 /* A place in one ring, which moves from the newest record to the oldest. */
 struct cursor {
     const struct lw_outcome_rings *rings;

@@ -4,6 +4,7 @@
 #define LW_MONITOR_OUTCOME_LIST_H
 
 #include "consumer/board.h"
+#include "monitor/http.h"
 
 #include <jansson.h>
 
@@ -13,6 +14,10 @@ struct lw_outcome_query {
     int64_t after_ms;    /* only outcomes after this wall time */
     size_t limit;
 };
+
+/* Reads the query of GET /api/v1/outcomes. Returns false after filling *a if a part of the query is not understood. */
+enum { LW_OUTCOMES_LIMIT = 100, LW_OUTCOMES_LIMIT_MAX = 500 };
+bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *out, struct lw_http_answer *a);
 
 struct lw_outcome_found {
     int worker;

@@ -103,6 +103,23 @@ static void take_stats(struct top_fleet *f, const json_t *stats) {
     f->out = was.on ? rate(f->finished, was.finished, f->at_ms - was.at_ms) : -1;
 }
 
+static int64_t percentile(const json_t *point, const char *name) {
+    const json_t *v = json_object_get(point, name);
+    return json_is_integer(v) ? json_integer_value(v) : -1;
+}
+
+/* Takes the point that the page draws. A supervisor of an earlier version has none. */
+static void take_point(struct top_fleet *f, const struct lw_config *c) {
+    char why[120];
+    json_t *answer = get(c, "/api/v1/point", why, sizeof why);
+    const json_t *point = json_object_get(answer, "point");
+    f->handler_p50_us = percentile(point, "handler_p50_us");
+    f->handler_p99_us = percentile(point, "handler_p99_us");
+    f->end_to_end_p50_us = percentile(point, "end_to_end_p50_us");
+    f->end_to_end_p99_us = percentile(point, "end_to_end_p99_us");
+    json_decref(answer);
+}
+
 static void take_workers(struct top *t, const json_t *list, int64_t since_ms) {
     size_t i;
     json_t *o;
@@ -148,6 +165,7 @@ void top_ask_fleet(struct top *t) {
         take_stats(f, stats);
         f->on = true;
         take_workers(t, workers, since);
+        take_point(f, c);
     } else {
         t->n_worker = 0;
     }

@@ -105,7 +105,28 @@ static const char *bytes_text(struct lw_bytes b, char *out, size_t size) {
     return out;
 }
 
+/* formats µs as "850 µs", "12.3 ms" or "4.5 s" */
+static const char *span(int64_t us, char out[32]) {
+    if (us < 0) return "-";
+    if (us < 1000)
+        snprintf(out, 32, "%" PRId64 " µs", us);
+    else if (us < 1000000)
+        snprintf(out, 32, "%.3g ms", (double)us / 1000);
+    else
+        snprintf(out, 32, "%.3g s", (double)us / 1000000);
+    return out;
+}
+
 /* ---- the head ---- */
+
+static void draw_percentiles(const struct top_fleet *e, struct top_frame *f) {
+    char a[32], b[32], c[32], d[32];
+    if (e->handler_p50_us < 0 && e->end_to_end_p50_us < 0)
+        add_line(f, TOP_PLAIN, "%s", "");
+    else
+        add_line(f, TOP_PLAIN, "handler p50 %s  p99 %s  end to end p50 %s  p99 %s", span(e->handler_p50_us, a), span(e->handler_p99_us, b),
+                 span(e->end_to_end_p50_us, c), span(e->end_to_end_p99_us, d));
+}
 
 static void draw_head(const struct top *t, const struct top_view *v, struct top_frame *f) {
     const struct top_fleet *e = &t->fleet;
@@ -134,8 +155,10 @@ static void draw_head(const struct top *t, const struct top_view *v, struct top_
         add_line(f, TOP_WARN, "%s; retrying", t->why);
     else if (v->message)
         add_line(f, TOP_WARN, "%s", v->message);
+    else if (e->on)
+        draw_percentiles(e, f);
     else
-        add_line(f, TOP_PLAIN, "%s", e->on ? "" : e->why);
+        add_line(f, TOP_PLAIN, "%s", e->why);
 }
 
 /* ---- tables ---- */
@@ -306,6 +329,8 @@ static json_t *dead_json(const struct top *t) {
     return list;
 }
 
+static json_t *span_json(const struct top_fleet *e, int64_t us) { return e->on && us >= 0 ? json_integer(us) : json_null(); }
+
 json_t *top_json(const struct top *t) {
     const struct top_fleet *e = &t->fleet;
     json_t *keys = json_array();
@@ -320,6 +345,10 @@ json_t *top_json(const struct top *t) {
                   "oldest_age_ms", (json_int_t)(oldest ? t->at_ms - oldest : -1), "lanes", (json_int_t)t->n_lanes, "paused",
                   (json_int_t)t->paused, "dead", (json_int_t)t->dead, "workers_ready", (json_int_t)(e->on ? e->ready : t->known_workers),
                   "hot_keys", keys, "workers", workers_json(t), "failures", dead_json(t));
+    json_object_set_new(o, "handler_p50_us", span_json(e, e->handler_p50_us));
+    json_object_set_new(o, "handler_p99_us", span_json(e, e->handler_p99_us));
+    json_object_set_new(o, "end_to_end_p50_us", span_json(e, e->end_to_end_p50_us));
+    json_object_set_new(o, "end_to_end_p99_us", span_json(e, e->end_to_end_p99_us));
     if (!t->up) json_object_set_new(o, "redis_error", json_string(t->why));
     if (!e->on) json_object_set_new(o, "supervisor_error", json_string(e->why));
     return o;

@@ -46,6 +46,8 @@ struct top_fleet {
     int64_t at_ms; /* time of the answer, ms on the boot clock */
     int64_t lag, waiting, in_handler, received, finished, done, dead, retried;
     double in, out; /* rates in messages per second; -1: unknown */
+    /* Percentiles of the last seconds, in µs, as the page shows them; -1: unknown. */
+    int64_t handler_p50_us, handler_p99_us, end_to_end_p50_us, end_to_end_p99_us;
 };
 
 struct top {

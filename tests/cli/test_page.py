@@ -6,6 +6,7 @@ Nothing here asserts a time; waits have limits only so that a hang is a failure.
 import http.client
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -151,6 +152,19 @@ class Page(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(len(json.loads(done.stdout)["workers"]), 2, done.stdout)
 
+    def test_top_shows_the_percentiles_of_the_page(self):
+        self.addCleanup(self.forget_totals)
+        seen = []
+
+        def measured():
+            self.w.produce("--messages", 10, "--keys", 5, "--prefix", "more-", "--seed", 5)
+            seen.append(subprocess.run([BUILD + "/latchwork", "top", "-c", self.w.config_path, "--once"], capture_output=True, text=True,
+                                       timeout=60).stdout)
+            return re.search(r"(?m)^handler p50 \S+ (ms|µs|s)  p99 \S+ (ms|µs|s)  end to end p50 \S+ (ms|µs|s)  p99 \S+ (ms|µs|s)$", seen[-1])
+        wait_until(measured, 60, "percentiles", 0.5)
+        point = self.ask("/api/v1/point", token=ANNA)
+        self.assertEqual((point["every_ms"], set(point["point"])), (5000, POINT))
+
     # --- outcomes ---
 
     def outcomes(self, query="", status=200):
@@ -170,10 +184,11 @@ class Page(unittest.TestCase):
         self.assertEqual([r["outcome"] for r in self.outcomes("?outcome=dead")["outcomes"]], ["dead"] * 3)
         self.assertEqual(len(self.outcomes("?outcome=dead&outcome=done&key=good-1")["outcomes"]),
                          len([r for r in rows if r["key"] == "good-1"]))
+        self.assertEqual(len(self.outcomes("?outcome=dead&outcome=dead")["outcomes"]), 3)
         cut = self.outcomes("?limit=5")
         self.assertEqual(cut["outcomes"], rows[:5])
         self.assertFalse(cut["complete"])
-        for query in ("?outcome=odd", "?limit=0", "?limit=501", "?limit=x", "?page=2"):
+        for query in ("?outcome=odd", "?limit=0", "?limit=501", "?limit=x", "?limit=5x", "?page=2"):
             self.assertIn("not understood", self.outcomes(query, 400)["error"])
 
     # --- events ---
