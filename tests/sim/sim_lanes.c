@@ -122,8 +122,8 @@ static const struct faults modes[] = {
     {.name = "stubborn", .stubborn = true, .churn = 2, .burst = 6},
     {.name = "repairs", .wipe = 4, .failover = 1, .loss = 20, .pace = 2, .churn = 4, .deaf = true},
     {.name = "vanish", .vanish = 2, .crash = 1, .loss = 1},
-    /* In the next modes more than 64 segments lie between the watermark and the messages that
-     * wait, as in a compacted topic. */
+    /* In the modes far and farlag more than 64 segments lie between the watermark and the messages
+     * that wait, as in a compacted topic. */
     {.name = "far", .crash = 1, .loss = 2, .churn = 2, .sparse = 1 << 22},
     {.name = "ttls", .pause = 3, .wipe = 2, .loss = 2, .pace = 3, .churn = 2, .longer = 4},
     {.name = "farlag", .failover = 2, .loss = 1, .churn = 2, .sparse = 1 << 22, .lag = true},

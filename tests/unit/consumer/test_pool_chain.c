@@ -458,8 +458,8 @@ static void go_on(struct fx *x, struct lane *l, int want) {
     while (want-- > 0 && l->submitted < EACH && l->submitted - l->reaped < AHEAD) {
         struct lw_job *job = l->m.jobs[l->submitted];
         bool first = l->submitted == l->reaped;
-        /* If the earlier job has ended, nothing can be linked behind it, so the next job is
-         * submitted when the earlier one is reaped. */
+        /* If it is too late to link the next job behind the earlier one, the next job is submitted
+         * when the earlier one is reaped. */
         if (!first && !lw_job_then(l->m.jobs[l->submitted - 1], job)) return;
         l->submitted++;
         if (first) lw_pool_submit(x->p, &job, 1);
