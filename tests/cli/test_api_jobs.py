@@ -104,7 +104,7 @@ class Jobs(ApiCase):
         """Messages that are dropped must be written to a backup first, unless the request refuses the
         backup."""
         for left in glob.glob("latchwork-dead-drop-*"):
-            os.unlink(left)  # removes what an earlier run left that failed
+            os.unlink(left)  # removes the backup of an earlier run that failed
         self.kill(5, reason="old")
         self.assertEqual(self.dry("dead/drop", filter={"reason": "old"})["sample"][0]["result"], "would be dropped")
         j = self.do("dead/drop", filter={"reason": "old", "where": "/total>1001"})

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Tests `latchwork lock`: exit statuses, output, signals, loss of the lock, lanes of an application, plain
-# locks shared with redis-py, and the inventory example, on private redis-servers. Usage:
-# tests/cli/test_lock.sh [BUILD_DIR]
+# locks shared with redis-py, and the inventory example, on private redis-servers.
+# Usage: tests/cli/test_lock.sh [BUILD_DIR]
 # No test asserts a time. Waits have limits only to make a hang a failure.
 LC_ALL=C.UTF-8
 export LC_ALL

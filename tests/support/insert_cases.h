@@ -26,9 +26,9 @@ struct fx {
 /* Texts that differ between the stores. A reason is what the handler reports when the store
  * refuses a row. `strict` is a table whose columns have constraints. */
 struct words {
-    const char *too_big;      /* part of the reason for the id 99999999999999999999 */
-    const char *not_null;     /* part of the reason for a missing amount in `strict` */
-    const char *failed_check; /* part of the reason for a negative amount in `strict` */
+    const char *too_big;      /* part of the reason for which a table refuses the id 99999999999999999999 */
+    const char *not_null;     /* part of the reason for which the table `strict` refuses a missing amount */
+    const char *failed_check; /* part of the reason for which the table `strict` refuses a negative amount */
     const char *strict;       /* SQL that makes a table whose amount is a positive integer */
     int64_t many;             /* number of offsets that add_seen() adds: more than the cleaner deletes in one transaction */
     const char *replays;      /* SQL that asks for the numbers of all recorded replays, separated by commas */

@@ -79,7 +79,7 @@ static redisReply *evalsha(struct lt *l, const char *sha) {
 static void config_maxmemory(struct lt *l, const char *bytes) { lt_text(l, "CONFIG SET maxmemory %s", bytes); }
 
 /* Sends the call once. In the variant with a full memory, gate alone gets enough memory, because
- * Redis would refuse it otherwise; test_gate tests the refusal. */
+ * otherwise Redis would refuse the call of gate; test_gate tests the refusal. */
 static redisReply *send_once(struct lt *l) {
     char sha[41];
     load(l, l->script, sha);

@@ -425,7 +425,7 @@ static void trials(void **state) {
         assert_true(fails(&b, BREAKER_FAILED, true, now, "503"));
         pause = 2 * pause < BREAKER_PAUSE_MAX_MS ? 2 * pause : BREAKER_PAUSE_MAX_MS;
     }
-    assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503")); /* a request from before the pause must not extend it */
+    assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503")); /* a request from before the pause must not extend the pause */
     /* An answer to a request from before the pause must not close the breaker. */
     answers(&b, false, now + 5);
     assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);

@@ -408,7 +408,7 @@ static void test_ready_says_why(void **state) {
     expect_unready(w, "");
     assert_sample(w, "latchwork_kafka_workers{state=\"joined\"}", "3");
     lw_note_set(&w->board->workers[1].why, "kafka: no broker reachable for 7 s");
-    expect_unready(w, ""); /* a reason for not being ready must not make a worker unready that says it is ready */
+    expect_unready(w, ""); /* a worker that reports to be ready stays ready, even if it has left a reason */
     atomic_store(&w->board->workers[1].ready, false);
     atomic_store(&w->board->workers[1].kafka, LW_KAFKA_UNREACHABLE + 1);
     expect_unready(w, "worker 1 is not ready: kafka: no broker reachable for 7 s\n");
