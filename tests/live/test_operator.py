@@ -116,7 +116,7 @@ def two_jobs_at_once(t):
     wait_until(lambda: ended(t) >= len(wanted), 60, "replays")
     judge_replays(t, wanted)
     t.same(vanished(t), {b"k3"}, "lanes whose list was deleted")
-    t.redis.call("DEL", t.prefix() + b"vanished")  # otherwise the record of the deleted list would stay for 100 × TTL
+    t.redis.call("DEL", t.prefix() + b"vanished")  # deletes the record of the deleted list, which would otherwise stay for 100 × TTL
     judge_operated(t)
     t.figure(replays=len(wanted), refused=ends.count(1))
     t.instances[-1].stop()

@@ -131,7 +131,7 @@ def tool_killed_in_the_middle(t):
         t.same(p.poll(), None, "end of the tool before it was killed")
         p.kill()
         p.wait()
-        t.redis.call("DEL", t.prefix() + b"job")  # otherwise the job's key would expire only 30 s later
+        t.redis.call("DEL", t.prefix() + b"job")  # deletes the job's key, which would otherwise expire only 30 s later
         tried += 1
     rows = tool(t, "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "--resume", "1")
     t.same(rows[-1]["messages"], 2000, "messages of the last")
