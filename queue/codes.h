@@ -89,7 +89,7 @@ enum lw_gated {
     LW_GATED_FINISHED = 'D',  /* the message was finished before this call */
     LW_GATED_DROPPED = 'X',   /* not run, because its lane is busy (on_busy drop) */
     LW_GATED_DUPLICATE = 'U', /* dropped, because another message has the same business id */
-    LW_GATED_UNDECIDED = 'G', /* ask again; with on_busy drop, when the lane's run is over */
+    LW_GATED_UNDECIDED = 'G', /* ask again about the message; with on_busy drop, when the run of its lane is over */
     LW_GATED_ENVELOPE = 'E',  /* the message has to wait: ask again with its envelope */
     LW_GATED_BAD = 'B',       /* a Redis key of the lane has another type than the scripts expect */
 };

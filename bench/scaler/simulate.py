@@ -13,18 +13,18 @@ import collections
 import math
 import random
 
-AT_ONCE = 8          # handlers of a worker
-WORKERS = 2          # workers of a pod
-GRANTED = 64         # a worker grants this many messages beyond what its handlers run, at most
-SERVICE_S = 0.1      # time of a message in its handler
+AT_ONCE = 8          # number of handlers per worker
+WORKERS = 2          # number of workers per pod
+GRANTED = 64         # maximum number of messages that a worker is granted beyond those that its handlers run
+SERVICE_S = 0.1      # time that a handler needs for a message
 MAX_PODS = 8
 LOOK_S, AVERAGE_S, QUIET_S = 15, 60, 300
-LAG_PER_POD = 500    # target of the autoscaler by lag
+LAG_PER_POD = 500    # lag per pod that the autoscaler by lag aims at
 END_S = 3600
 
 
 class Load:
-    """Arrivals per second over an hour: quiet, then a rise for twenty minutes, then nothing."""
+    """A load: the arrivals per second over an hour. They are few at first, then many for twenty minutes, then none."""
 
     def __init__(self, name, hot_share, per_s):
         self.name, self.hot_share, self.per_s = name, hot_share, per_s
@@ -41,8 +41,8 @@ LOADS = [Load("many keys", 0.0, (20, 600)), Load("one hot key", 1.0, (2, 12)), L
 
 class Fleet:
     def __init__(self, seed=1):
-        self.waiting = collections.defaultdict(int)  # messages by key, none of which runs
-        self.running = {}                            # key: time at which its message ends
+        self.waiting = collections.defaultdict(int)  # number of messages per key that wait
+        self.running = {}                            # time at which the running message of each key ends
         self.rng = random.Random(seed)
 
     def arrive(self, load, t):
@@ -67,7 +67,7 @@ class Fleet:
         return sum(self.waiting.values()) + len(self.running)
 
     def wanted(self, pods):
-        """The sum of latchwork_wanted_workers over the pods."""
+        """Returns the sum of latchwork_wanted_workers over the pods."""
         runnable = len(self.running) + sum(1 for k in self.waiting if k not in self.running)
         in_handler = min(runnable, pods * WORKERS * (AT_ONCE + GRANTED))
         if pods == 0:
@@ -89,7 +89,7 @@ def simulate(load, by, min_pods=0):
             continue
         average = sum(wanted) / len(wanted)
         want = math.ceil(average / WORKERS) if by == "wanted" else math.ceil(fleet.lag() / LAG_PER_POD)
-        active = fleet.lag() > 0  # KEDA's trigger on Kafka: from 0 to 1, and back
+        active = fleet.lag() > 0  # KEDA starts the first pod, and stops the last one, by its trigger on Kafka
         want = min(MAX_PODS, max(want, 1 if active else min_pods))
         proposals = [(at, n) for at, n in proposals + [(t, want)] if at > t - QUIET_S]
         quiet_since = t if active else quiet_since

@@ -15,7 +15,7 @@ static const struct meaning meanings[] = {
     {"54", LW_PG_ROW},      /* program limit, for example an index row that is too large */
     {"P0", LW_PG_ROW},      /* error that a trigger raised by RAISE */
     {"38", LW_PG_ROW},      /* error inside a function in another language, such as a trigger */
-    {"39", LW_PG_ROW},      /* error at the call of such a function */
+    {"39", LW_PG_ROW},      /* error at the call of a function in another language */
     {"40001", LW_PG_AGAIN}, /* serialization failure */
     {"40P01", LW_PG_AGAIN}, /* deadlock between two transactions */
     {"55P03", LW_PG_BUSY},  /* lock not available */

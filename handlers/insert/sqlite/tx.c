@@ -182,7 +182,8 @@ static int64_t patience(const struct tx *t, int64_t now) {
  * ended; the other jobs can then be tried again. */
 static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
-    t->n_of.inserted = t->n_of.updated = t->n_of.ignored = 0; /* the other counters belong to settled jobs, which stay settled */
+    /* Each attempt counts rows anew; the other counters count settled jobs, which stay settled. */
+    t->n_of.inserted = t->n_of.updated = t->n_of.ignored = 0;
     t->s->busy_until_ms = patience(t, now);
     int r = lw_sqlite_step(t->s->st[LW_ST_BEGIN]);
     lw_seen_forget(&t->s->seen);
