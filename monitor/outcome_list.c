@@ -22,7 +22,7 @@ static bool take_end(struct lw_outcome_query *out, const char *name) {
 }
 
 static bool take(struct lw_outcome_query *out, const char *name, const char *value) {
-    if (!strcmp(name, "key")) return out->key = lw_bytes_of(value), true;
+    if (!strcmp(name, "key") && !out->key.p) return out->key = lw_bytes_of(value), true;
     if (!strcmp(name, "outcome")) return take_end(out, value);
     if (strcmp(name, "limit") || strspn(value, "0123456789") != strlen(value)) return false;
     out->limit = (size_t)strtoul(value, NULL, 10);

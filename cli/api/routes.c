@@ -3,7 +3,7 @@
 #include "cli/api/job.h"
 
 const struct api_param api_params[] = {
-    {API_P_KEY, "key", "[s]", "only this primary key; may be given several times"},
+    {API_P_KEY, "key", "[s]", "only this primary key; lists of lanes and dead letters take several"},
     {API_P_MATCH, "match", "s", "only keys that match this glob: * ? [a-z]"},
     {API_P_TOPIC, "topic", "s", "only messages of this topic; for lanes, that of the oldest message"},
     {API_P_PARTITION, "partition", "i", "only messages of this partition; for lanes, that of the oldest message"},
@@ -15,6 +15,7 @@ const struct api_param api_params[] = {
     {API_P_FROM, "from", "s", "only since then: 2026-11-21T12:00:00Z, or 1h (ago)"},
     {API_P_TO, "to", "s", "only before then, in the same forms"},
     {API_P_ORDER, "order", "s", "oldest (default) or newest"},
+    {API_P_OUTCOME, "outcome", "[s]", "only such outcomes: done, retry, dead, dropped, skipped or back; may be given several times"},
     {API_P_LIMIT, "limit", "i", "maximum number of rows, 1 to 500 (default: 100)"},
     {API_P_CURSOR, "cursor", "s", "the `next` of the page before"},
 };
@@ -38,6 +39,10 @@ const struct api_shape api_shapes[] = {
     {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,in_handler:i,counts:Counters}"},
     {"Partition", "{topic:s,partition:i,worker:i,committed:i,watermark:i,log_end:i,unfinished:i,waiting:i,blocked_ms:i}"},
     {"Shard", "{shard:i,up:b,lanes:i,ready:i,dead:i,paused:i,oldest_ms:i}"},
+    {"Outcome", "{at_ms:i,worker:i,topic:s,partition:i,offset:i,outcome:s,attempt:i,took_us:i,fence:i?,key?:s,key_base64?:s,key_cut?:b,"
+                "reason?:s,reason_base64?:s,reason_cut?:b}"},
+    {"Point", "{at_ms:i,received:i,done:i,retried:i,dead:i,skipped:i,dropped:i,parked:i,drained:i,lag:i,waiting:i,in_handler:i,"
+              "dead_letters:i,lanes:i,handler_p50_us:i?,handler_p99_us:i?,end_to_end_p50_us:i?,end_to_end_p99_us:i?}"},
     {"Lock", "{key?:s,key_base64?:s,shard:i,holder:Holder,waiting:i,paused:b}"},
     {"AuditEntry", "{at_ms:i,shard:i,event?:s,who?:s,who_base64?:s,job?:i,words?:o,done?:i,taken?:i,asked_ms?:i,state?:s,key?:s,"
                    "key_base64?:s,was?:s,was_base64?:s,fence?:i}"},
@@ -75,6 +80,17 @@ const struct api_route api_routes[] = {
     {.path = "workers", .help = "Each worker of this supervisor.", .answer = "[Worker]"},
     {.path = "partitions", .help = "Each partition that a worker of this supervisor owns.", .answer = "[Partition]"},
     {.path = "counters", .help = "The counters since the start.", .answer = "Counters"},
+    {.path = "outcomes",
+     .help = "How messages ended last, newest first, as far as the workers of this supervisor remember.",
+     .params = API_P_KEY | API_P_OUTCOME | API_P_LIMIT,
+     .answer = "{outcomes:[Outcome],since_ms:i,complete:b,note:s}"},
+    {.path = "point",
+     .help = "The last point of the charts, of which there is one every five seconds.",
+     .answer = "{every_ms:i,point:Point?}"},
+    {.path = "events",
+     .help = "Live figures as Server-sent events: history at first, then now each second.",
+     .answer = "s",
+     .type = "text/event-stream"},
     {.path = "lanes",
      .fn = api_lanes,
      .help = "Lanes that have waiting messages or are paused, in no order.",
