@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LONG_BASE: getopt's values of long options begin here, above every letter */
+/* LONG_BASE: lowest value with which getopt returns a long option, above the value of every letter */
 enum { OPTIONS_MAX = 64, LONG_BASE = 256, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
 
 /* Holds the state of one run of cli_parse(). */
@@ -51,7 +51,7 @@ static int unknown_option(const struct parse *p, const char *text) {
     return cli_misuse(p->args, "unknown option %s", text);
 }
 
-/* Reports what getopt rejected: an unknown option, or a value for a flag. */
+/* Reports what getopt rejected: an unknown option, or a value for an option that takes none. */
 static int rejected(const struct parse *p, char *const *argv) {
     if (optopt == 0) return unknown_option(p, argv[optind - 1]);
     if (optopt == HELP) return cli_misuse(p->args, "--help takes no value");

@@ -34,7 +34,7 @@ enum cli_kind {
 
 enum cli_need {
     CLI_OPTIONAL,
-    CLI_REQUIRED, /* parsing fails if the option is missing */
+    CLI_REQUIRED, /* parsing fails if the option is not given */
     CLI_SPOKEN    /* the usage line does not get the option, because `words` of the command or verb already names it */
 };
 
@@ -86,13 +86,13 @@ struct cli_command {
     const char *about; /* text of the help: paragraphs with a blank line between them; lines that begin with four spaces are not changed */
     const char *const
         *usage; /* the usage lines without the command's name, ended by NULL; if `usage` is NULL, the lines are made from the options */
-    const char *words; /* arguments of a command without verbs, as in struct cli_verb */
+    const char *words; /* arguments of a command without verbs, as the usage line shows them */
     int max_words;
     const struct cli_verb *verbs;
     size_t n_verbs;
     const struct cli_option *options;  /* the options, ended by a row without a name; every command also has --help */
     const char *const *examples;       /* example command lines without "latchwork NAME", ended by NULL */
-    const struct cli_status *statuses; /* exit statuses, ended by a row without a code */
+    const struct cli_status *statuses; /* the exit statuses, ended by a row without a code */
     size_t args_size;
     int (*run)(void *args); /* runs the command and returns the exit status; NULL: this version lacks the command */
     bool hidden;            /* the command is only for people who build the program, and `latchwork --help` does not list it */
@@ -152,8 +152,8 @@ bool cli_takes(const struct cli_verb *v, unsigned verbs); /* returns true if the
 /* Returns true if the option belongs to the command. Two commands may share a table, in which some rows are only for verbs of the other
  * command. */
 bool cli_has(const struct cli_command *c, const struct cli_option *o);
-/* Adds the usage line without a line break: "latchwork lock show KEY [--set-ttl MS]". '\1' stands for each space at which no
- * line may be broken. */
+/* Adds the usage line without a line break, such as "latchwork lock show KEY [--set-ttl MS]". '\1' stands for each space at which no line
+ * may be broken. */
 void cli_usage(const struct cli_command *c, const struct cli_verb *v, struct lw_buf *out);
 /* Adds the names of these verbs, as in "a, b or c", with the conjunction before the last name. */
 void cli_verb_names(const struct cli_command *c, unsigned verbs, const char *conjunction, struct lw_buf *out);

@@ -35,8 +35,8 @@ struct lw_seat {
     char key[LW_SEAT_KEY];
 };
 
-/* What a worker has counted, for the summary, the live line and the metrics. The counts never go down: the process that replaces the
- * worker continues them. */
+/* Holds what a worker has counted, for the summary, the live line and the metrics. The counts never go down: the process that replaces the
+ * worker continues the counts. */
 struct lw_counts {
     _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale, received, redelivered, commits, epochs_lost,
         leases_lost, letters_kept, unparked;
@@ -48,7 +48,7 @@ struct lw_counts {
                                                   timestamp to the end of its message; redis: durations of pipelines */
 };
 
-/* A line of text that one process writes and others read. The version is odd during a write. */
+/* Holds a line of text that one process writes and other processes read. The version is odd during a write. */
 struct lw_note {
     _Atomic uint32_t version;
     char text[320];
@@ -80,8 +80,8 @@ struct lw_board_worker {
     struct lw_note why;                     /* why the worker is not ready or makes no progress; "" if there is no reason */
     _Atomic uint64_t starts;                /* number of times that the worker was forked; written by the supervisor */
     atomic_int ending;                      /* enum lw_ending, written by the supervisor: why this process ends */
-    atomic_int fenced;                      /* enum lw_fenced */
-    atomic_bool returned;                   /* true once lw_worker_main() returned: the exit that follows is not a handler's exit() */
+    atomic_int fenced;                      /* what happened to the worker's membership, as enum lw_fenced */
+    atomic_bool returned; /* true after lw_worker_main() has returned, so that the exit that follows was not caused by a handler */
     struct lw_counts counts;
     /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker writes them. If the worker dies, nobody
      * knows whether Redis recorded these outcomes. So each of these outcomes is counted by the worker that next finds its message finished
@@ -113,7 +113,7 @@ struct lw_drain_partition {
     char topic[256];
     int32_t partition;
     int64_t end;
-    _Atomic int64_t committed; /* highest commit seen so far; -1 until one is known */
+    _Atomic int64_t committed; /* highest commit seen so far; -1 until a commit is known */
 };
 
 /* Describes a partition of this fleet. When a slot has got the name of a partition, the slot keeps the name for the life of the board; the
@@ -134,14 +134,14 @@ struct lw_board_partition {
 
 struct lw_board {
     _Atomic int n_workers; /* highest number of workers so far; totals include workers that have ended, so this number never goes down */
-    _Atomic int n_wanted;  /* number of workers that should run; a reload may change it */
-    int member_slot;       /* this supervisor's slot (member.h); -1: dynamic members */
+    _Atomic int n_wanted;  /* number of workers that should run, which a reload may change */
+    int member_slot;       /* this supervisor's slot (member.h); -1: the workers are dynamic members */
     /* Time of the supervisor's start (wall clock), and of its last look at the workers (boot
      * clock). */
     _Atomic int64_t started_wall_ms, ticked_ms;
     atomic_bool quick;          /* true after a second signal to end: the run ends at once */
     atomic_bool draining;       /* true during `run --drain` */
-    _Atomic int32_t n_suspects; /* number of slots in use; 0 lets readers skip the search */
+    _Atomic int32_t n_suspects; /* number of suspects and blamed messages; if it is 0, readers skip the search */
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
     _Atomic uint32_t n_owed;
     _Atomic uint64_t owed[LW_OWED]; /* hash table of the outcomes that dead workers may not have counted */
@@ -155,7 +155,7 @@ struct lw_board {
 struct lw_board *lw_board_open(int n_workers, struct lw_err *err);
 void lw_board_close(struct lw_board *b);
 
-/* lw_note_get() returns false and an empty text if a write was in progress at each of its reads. */
+/* If a write was in progress at each of its reads, lw_note_get() returns false and an empty text. */
 void lw_note_set(struct lw_note *n, const char *text);
 bool lw_note_get(const struct lw_note *n, char *out, size_t size);
 
@@ -163,8 +163,7 @@ bool lw_note_get(const struct lw_note *n, char *out, size_t size);
 void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone, int64_t now_ms);
 void lw_seat_leave(struct lw_seat *s);
 
-/* A worker asks whether a message is under suspicion. If it is LW_BLAMED, `reason`
- * (LW_REASON_MAX bytes) says why. */
+/* A worker asks whether a message is under suspicion. If the message is LW_BLAMED, `reason` (LW_REASON_MAX bytes) says why. */
 enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, char *reason);
 /* A worker reports that the attempt of a blamed message was counted (the message is LW_SUSPECT
  * again), or that a message is finished (it is forgotten). */
@@ -216,8 +215,7 @@ enum {
     LW_EXIT_REFUSED = 78,
 };
 
-/* The main function of a worker process (consumer/process/process.c): runs until SIGTERM,
- * finishes what is in a handler, and returns the exit status. */
+/* Runs a worker process (consumer/process/process.c) until SIGTERM, finishes what is in a handler, and returns the exit status. */
 int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker);
 
 #endif

@@ -259,8 +259,8 @@ static void write_records(const struct writing *w) { write_partitions(w, records
 static void write_lag(const struct writing *w) { write_partitions(w, lag, false); }
 static void write_blocked(const struct writing *w) { write_partitions(w, blocked, true); }
 
-/* Writes a row per shard. A shard that does not answer gets only redis_up, because an old number
- * would look like a current one. */
+/* Writes a row per shard. A shard that does not answer gets only the row of redis_up, because an old number would look like a current one.
+ */
 static void write_shards(const struct writing *w, size_t at) {
     for (int s = 0; s < w->m->config->redis.shards; s++) {
         const struct lw_shard_look *k = &w->m->shards[s];

@@ -24,7 +24,7 @@ struct lw_shard_look {
 
 struct lw_shard_looker; /* holds a connection to a shard, and the position in the round through its lanes */
 
-/* Opens a looker, which borrows the configuration until it is closed. */
+/* Opens a looker, which borrows the configuration until the looker is closed. */
 struct lw_shard_looker *lw_shard_looker_open(const struct lw_config *c, int shard);
 void lw_shard_looker_close(struct lw_shard_looker *k);
 /* Asks the shard, and connects first if necessary. On failure `up` becomes false and all other fields keep their old values; the first of

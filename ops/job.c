@@ -113,7 +113,7 @@ static size_t texts_at(const json_t *j, const char *name, const char **out) {
     return n;
 }
 
-/* Sets the options with which the job was started, as if they were on the command line. */
+/* Sets the options with which the job was started, as if the command line had given them. */
 static void take_words(struct ops *o) {
     struct ops_args *a = &o->args;
     const json_t *j = o->resumed;
@@ -256,7 +256,7 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     *j =
         (struct ops_job){.o = o, .what = what, .dry = !o->args.execute, .any = o->args.again, .begun_ms = lw_boot_ms(), .batch = OPS_BATCH};
     if (o->args.rate > 0 && o->args.rate < 4.0 * OPS_BATCH) j->batch = o->args.rate < 8 ? 1 : (int)(o->args.rate / 4);
-    if (o->args.stop_on_error) j->batch = 1; /* with batches of one, nothing is done after the first failure */
+    if (o->args.stop_on_error) j->batch = 1; /* with batches of one message, nothing more is done after the first failure */
     const char *term = getenv("TERM");
     j->progress = !o->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     uint64_t random[2];
@@ -472,8 +472,8 @@ static int put_backup(struct ops_job *j, char letter) {
     return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
 }
 
-/* Removes from the backup the messages that were not dropped. They have run or will run, and an import of the backup would run them again.
- */
+/* Removes from the backup the messages that were not dropped. Such messages have run or will run, and an import of the backup would run
+ * them again. */
 static int correct_backup(struct ops_job *j, off_t from) {
     int n = 0;
     for (int i = 0; i < j->n; i++) n += j->item[i].letter == 'X';

@@ -17,7 +17,8 @@ struct ops_item {
     struct lw_bytes lane; /* id of the lane, an owned copy */
     struct lw_buf envelope;
     char identity[320]; /* identity of the message that is put or dropped */
-    char tp[300];       /* for PUT: topic:partition of the original, or ""; for DROP: topic:partition of the message */
+    char tp[300];       /* for PUT: topic:partition of the original if the message was read from Kafka again, otherwise ""; for DROP:
+                           topic:partition of the message */
     int64_t offset;
     char entry[64]; /* id of the dead letter in the stream `dead`, or "" */
     char *backup;   /* for DROP and REMOVE: the message's line in the backup, an owned copy */
@@ -28,22 +29,22 @@ struct ops_job {
     struct ops *o;
     enum ops_do what;
     bool dry, any, stopped; /* any: messages that are done are put, too */
-    int64_t number;         /* the job's number, which is the replay number of the messages that it puts */
+    int64_t number;         /* number of the job, which is also the replay number of the messages that the job puts */
     char token[40], who[256];
     char *words; /* the options with which the job was started, as JSON */
     struct ops_item item[OPS_BATCH];
     int n, batch;
     size_t bytes; /* bytes of all envelopes in the batch */
     int64_t taken, begun_ms, renewed_ms, told_ms, problems;
-    int64_t count[128]; /* number of messages per letter of the scripts' answers */
+    int64_t count[128]; /* how often the scripts have answered with each letter */
     FILE *backup;
     char backup_name[512];
     bool progress;
     int lines; /* number of lines that were printed about single messages */
 };
 
-/* For --resume: takes the options that the command line lacks from the job's record. An option that the command line has must be the same
- * as in the record. Relative times count from the job's first start. */
+/* For --resume: takes options that the command line does not give from the record of the job. An option that the command line gives must
+ * have the same value in the record. Relative times count from the job's first start. */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
 /* Puts a message into its lane. Returns 1 if the limit is reached or the job was interrupted, so that the caller stops. */

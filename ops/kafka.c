@@ -26,7 +26,7 @@ struct reading {
     rd_kafka_t *rk;
     struct span *span;
     size_t n, cap, n_over;
-    int64_t from_ms, to_ms; /* times of --from and --to in ms since 1970; -1: not given, or an offset */
+    int64_t from_ms, to_ms; /* times of --from and --to in ms since 1970; -1: the option is not given, or is an offset */
     ops_message_fn *fn;
     void *ctx;
 };

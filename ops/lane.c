@@ -270,7 +270,8 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx) {
     if (a.n) qsort(a.lanes, a.n, sizeof *a.lanes, by_name);
     for (size_t i = 0; i < a.n; i++) {
         struct lw_bytes name = a.lanes[i].name;
-        bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name); /* a cursor may return a name twice */
+        /* the list may have a name twice, because a cursor may return a name more than once */
+        bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name);
         int64_t before = o->scanned;
         if (!stop && !twice) stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
         /* the progress counts the messages that keep_lane() has counted, whatever was added or removed since */

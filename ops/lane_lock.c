@@ -53,7 +53,7 @@ struct attempt {
     struct lw_lane_lock *l;
     struct latchwork_hold *hold;
     struct lw_redis *redis;
-    char epoch[EPOCH_MAX];   /* id of the epoch; "": not joined yet */
+    char epoch[EPOCH_MAX];   /* id of the epoch; "": no epoch is joined yet */
     int64_t redis_ms, at_ms; /* redis_ms: Redis' time when it answered enter; at_ms: the boot clock at that moment */
     /* quiet_until_ms: end of the wait after a jump of Redis' clock; left_ms: ms until the lock or the quarantine ends */
     int64_t quiet_until_ms, left_ms;
@@ -68,8 +68,7 @@ static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latch
     return r ? lw_take_reply(a->l->client, r, error) : NULL;
 }
 
-/* Asks for the life of the server's data. A connection belongs to one life, unless the server is
- * promoted meanwhile. */
+/* Asks for the life of the server's data. A connection belongs to one life, unless the server is promoted while the connection lasts. */
 static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_error *error) {
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
@@ -180,9 +179,9 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_number(&c, distance_ms);
     lw_call_text(&c, "0"); /* the highest fence that the caller has seen: the caller has seen no fence */
     lw_call_text(&c, life.history);
-    lw_call_text(&c, "0"); /* old_ms of enter.lua: the caller knew no epoch before */
-    lw_call_text(&c, "");  /* life of the node that had the slot before: unknown */
-    lw_call_text(&c, "");  /* history of the node that had the slot before: unknown */
+    lw_call_text(&c, "0"); /* old_ms of enter.lua: the caller knew of no earlier epoch */
+    lw_call_text(&c, "");  /* the life of the node that had the slot before is unknown */
+    lw_call_text(&c, "");  /* the history of the node that had the slot before is unknown */
     lw_call_text(&c, is_patient(a) ? "1" : "");
     lw_call_text(&c, "version");
     lw_call_number(&c, LW_SCHEMA_VERSION);

@@ -17,7 +17,8 @@
 
 struct lw_lane_lock;
 
-/* Makes a client of the lock library for the server of a shard. The client does not connect yet. Close it with latchwork_client_close(). */
+/* Makes a client of the lock library for the server of a shard. The client does not connect yet. Close the client with
+ * latchwork_client_close(). */
 struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard, struct latchwork_error *error);
 
 /* Opens the lock of a lane. The configuration c is borrowed until lw_lane_lock_close(). The lock has the given options, except that its

@@ -49,7 +49,7 @@ struct ops_args {
     const char *from, *to;                 /* limits of the range to read; each is a time, or @OFFSET */
     const char *to_topic, *backup;
     int64_t over_ms; /* value of --over in ms; 0: not given */
-    int64_t resume;  /* number of the job to resume; 0: none */
+    int64_t resume;  /* number of the job to resume; 0: no job is resumed */
     bool try_handler;
     char **words; /* the arguments behind the verb */
     int n_words;
@@ -128,7 +128,7 @@ void ops_script(struct ops *o, const struct lw_script *s, int n_keys);
 /* Appends the shard's prefix, `name` and `rest` to the command as one argument. */
 void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct lw_bytes rest);
 redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
-/* Works like ops_ask(), but fails if the reply is of another type. */
+/* Works like ops_ask(), but fails if the reply is not of this type. */
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
 /* Returns how many elements to request next (2 to OPS_PAGE), if the last `asked` elements had `bytes` in all, so that large messages do
@@ -142,7 +142,7 @@ struct ops_message {
     struct lw_bytes raw; /* the envelope as it was stored */
     struct lw_envelope e;
     struct lw_bytes lane;
-    bool bad;     /* the envelope could not be read, so e is empty */
+    bool bad;     /* true if the envelope could not be read; then `e` is empty */
     bool foreign; /* the message was read from a topic that the application does not consume, so its state is unknown */
     int shard;
     char state; /* state of a waiting message: 'w', 'f' or '?', as page.lua answers it */
@@ -156,7 +156,8 @@ struct ops_message {
 void ops_identity(const struct lw_envelope *e, char *out, size_t size);
 /* Parses an identity, such as "orders/3/1042" or "orders/3/1042#1". */
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset, int64_t *replay);
-bool ops_message_read(struct ops_message *m, struct lw_bytes raw); /* borrows raw; free it with ops_message_clear() */
+/* reads a message from an envelope; borrows raw; free the message with ops_message_clear() */
+bool ops_message_read(struct ops_message *m, struct lw_bytes raw);
 void ops_message_clear(struct ops_message *m);
 /* Returns the message as JSON: first the members that kcat -J writes, then members that only Latchwork has. payload_max is the
  * maximum of payload bytes (SIZE_MAX: no limit); if the payload is cut, "payload_size" tells its
@@ -192,7 +193,7 @@ bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *
 
 /* Writes a lane as `queue ls` shows it, with and without --json (ops/lane_text.c). */
 json_t *ops_lane_json(const struct ops_lane *l);
-int64_t ops_lane_age(const struct ops_lane *l); /* age of the lane's oldest message, in ms; -1: no message waits */
+int64_t ops_lane_age(const struct ops_lane *l); /* returns the age of the lane's oldest message, in ms; -1: no message waits */
 void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
 /* ops_pause() pauses the lane of this name, and ops_resume() resumes it (ops/pause.c). *changed becomes false if the lane was in that state
  * before. */
@@ -210,8 +211,8 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
  * with the cursor "0"; the cursor is "0" again after the last lane. A call reads about `count` names, or more if the set is small. */
 enum { OPS_CURSOR = 32 };
 int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx);
-/* Calls fn for every message that waits in a lane, oldest first, while workers continue. A
- * message that comes or goes meanwhile may be included or not. */
+/* Calls fn for every message that waits in a lane, oldest first, while workers continue. A message that is added or removed while the
+ * function reads may be included or not. */
 typedef int ops_message_fn(struct ops *o, struct ops_message *m, void *ctx);
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx);
 /* Calls fn for every waiting message of all lanes that passes the filters. */

@@ -8,12 +8,12 @@
 
 typedef int ops_each_fn(struct ops *o, ops_message_fn *fn, void *ctx);
 
-/* Produces each message to --to-topic, with its key and headers, and with its identity in the header latchwork-origin. The messages stay
- * where they are. Dead letters stay, too; `dead drop` removes them. Returns the exit status. */
+/* Produces each message to --to-topic, with its key and headers, and with its identity in the header latchwork-origin. The messages also
+ * stay in Redis or Kafka. Dead letters stay, too; `dead drop` removes them. Returns the exit status. */
 int ops_to_topic(struct ops *o, ops_each_fn *each);
 /* Runs the configured handler once for each message, one after the other, under the lock of its
  * lane, and prints the outcome. Redis records nothing, but the effects of the handler are real.
- * The message has the identity of a replay. A lane that stays held for three seconds is skipped. */
+ * The message has the identity of a replay. If another holder keeps a lane's lock for three seconds, the message is skipped. */
 int ops_try(struct ops *o, ops_each_fn *each);
 
 #endif

@@ -88,7 +88,7 @@ static void fill_job(struct lw_job *job, const struct ops_message *m, const char
     snprintf(job->identity, sizeof job->identity, "%s", identity);
 }
 
-/* Runs the handler on the message. Returns 0 if the handler ran, -1 on failure. */
+/* Runs the handler on the message. Returns 0 if the handler ran, and -1 on failure. */
 static int run_job(struct trial *t, struct lw_job *job, struct latchwork_hold *hold) {
     static struct lw_job_lease lease;
     struct guard g = {.hold = hold, .job = job};
@@ -171,7 +171,7 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 /* Reduces lock.ttl_ms to the schema's TTL for this command, because no lease may be longer. The handler must know the reduced value,
- * because it ends some time before its lease does, and this time depends on lock.ttl_ms. */
+ * because it stops some time before its lease ends, and this time depends on lock.ttl_ms. */
 static int take_schema_ttl(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
         ops_begin(o, "HGET"), ops_key(o, &o->shards[s], "epoch", lw_bytes("", 0)), lw_arg_text(&o->cmd, "ttl_ms");

@@ -45,7 +45,7 @@ def see_also(pages):
     return ".SH SEE ALSO\n" + ",\n".join(f".BR {p[:-3]} {p[-3:]}" for p in pages.split(", ")).replace(",\n", " ,\n") + "\n"
 
 
-# --- latchwork.json(5), from the table of keys
+# The next functions write latchwork.json(5), from the table of keys.
 
 def configuration():
     """Converts the page of `check --reference`, which consists of paragraphs and a table of keys."""
@@ -72,7 +72,7 @@ def configuration():
     return out + see_also("latchwork(1), latchwork-handler(3)")
 
 
-# --- pages of headers
+# The next functions write the pages that are made from headers.
 
 def prose(comment):
     """Converts a comment to roff: sentences become paragraphs, and indented lines become examples."""

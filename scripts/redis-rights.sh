@@ -27,7 +27,7 @@ ZREMRANGEBYLEX ZREMRANGEBYRANK ZREMRANGEBYSCORE ZREVRANGE ZREVRANGEBYLEX ZREVRAN
 ZUNIONSTORE"
 commands=" $(echo "$commands" | tr -s "\n " "  ") "
 
-words() { # usage: words ROLE FILE...
+words() { # usage: words ROLE FILE...; prints "ROLE NAME" for each command found in the files
     role=$1
     shift
     grep -ohE "['\"][A-Z]{3,}[ '\"]" "$@" | tr -d "'\" " | sort -u | while read -r word; do

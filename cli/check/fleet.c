@@ -16,7 +16,7 @@
 enum { LOOK_AGAIN_MS = 2000 };
 
 struct found {
-    const rd_kafka_topic_partition_t *first; /* the first commit that names another fleet than that of this Redis */
+    const rd_kafka_topic_partition_t *first; /* the first commit that names another fleet than the fleet of this Redis */
     char fleet[LW_META_FLEET + 1];
     int n;
 };

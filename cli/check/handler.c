@@ -60,7 +60,7 @@ static _Noreturn void child(const struct lw_config *c, int wait_ms, int out) {
     _exit(failed || !told ? 1 : 0);
 }
 
-/* Reads what the child reports until it closes the pipe or the time is up. Returns false if the time is up. */
+/* Reads what the child process reports, until the child closes the pipe or the time is up. Returns false if the time is up. */
 static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     int64_t end = lw_boot_ms() + wait_ms, left;
     size_t n = 0;

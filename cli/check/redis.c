@@ -124,7 +124,7 @@ static void check_info(struct server *s) {
 
 enum { WORDS_MAX = 2048, WORD_BYTES = 40, SAMPLES_MAX = 128 };
 
-/* Sample calls of commands, stored as the arguments of the script that tests them all. */
+/* Holds sample calls of commands, stored as the arguments of the script that tests all samples. */
 struct samples {
     const char *argv[WORDS_MAX];
     char number[SAMPLES_MAX][8];
@@ -209,7 +209,7 @@ static bool ask_otherwise(struct server *s, const struct samples *all, char *let
     return may(s, 1, (const char *[]){"DISCARD"}) && known;
 }
 
-/* Finds out which samples the user may run, and fills one letter per sample. Returns false if nothing can be learned. */
+/* Finds out which samples the user may run, and fills one letter per sample. Returns false if no method gives an answer. */
 static bool ask_samples(struct server *s, struct samples *all, char *letters) {
     if (ask_script(s, all, letters)) return true;
     if (s->redis->err) return false;
@@ -259,8 +259,8 @@ static bool check_commands(struct server *s, const char *key) {
     return fine;
 }
 
-/* Sample calls that read and write a key. A key name counts as refused only if all of these calls are refused, because the user may lack
- * the right to one of the commands instead. */
+/* Lists sample calls that read and write a key. A key name counts as refused only if all of these calls are refused, because the user may
+ * lack the right to one of the commands instead. */
 static const struct { const char *command, *args; } touches[] = {{"SET", "K v GET"}, {"ZADD", "K 1 m"}, {"HSET", "K f v"}};
 enum { TOUCHES = sizeof touches / sizeof *touches };
 
@@ -289,9 +289,8 @@ static bool check_names(struct server *s, const char *tag, char usable[200]) {
     return fine;
 }
 
-/* Reports all missing rights at once: key names, and commands on a name that is allowed. Returns
- * false if any are missing; the caller then skips the other shards, because one report is
- * enough. */
+/* Reports all missing rights at once: key names, and commands on a name that is allowed. Returns false if a right is missing; the caller
+ * then does not check the rights on the other shards, because one report is enough. */
 static bool check_rights(struct server *s, int shard) {
     char tag[LW_SHARD_PREFIX], usable[200] = "";
     lw_shard_prefix(s->c, shard, tag);

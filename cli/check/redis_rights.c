@@ -8,7 +8,7 @@
 const struct lw_redis_right lw_redis_rights[] = {
     {"ASKING", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, ""},
     {"AUTH", LW_RIGHT_LANES | LW_RIGHT_LOCK, "u p"},
-    {"BLMOVE", 0, ""}, /* called only on a server without BRPOPLPUSH */
+    {"BLMOVE", 0, ""}, /* BLMOVE is called only on a server without BRPOPLPUSH */
     {"BRPOPLPUSH", LW_RIGHT_WORKER, "K K 1"},
     {"CLIENT", LW_RIGHT_LANES | LW_RIGHT_LOCK, "SETNAME x"},
     {"CLUSTER", LW_RIGHT_WORKER, "NODES"},

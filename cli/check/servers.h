@@ -14,7 +14,7 @@ struct lw_check_report {
     struct lw_problems problems;
     struct lw_buf notes;
     int wait_ms;
-    bool fleet_known;              /* true once Redis was asked for the epoch of shard 0 */
+    bool fleet_known;              /* true after Redis was asked for the epoch of shard 0 */
     char fleet[LW_META_FLEET + 1]; /* name of this Redis' fleet as commit metadata has it; "" if Redis knows no fleet */
 };
 
@@ -30,7 +30,7 @@ void lw_check_cluster(const struct lw_redis_servers *servers, struct lw_check_re
  * rd_kafka_topic_partition_list_t. */
 void lw_check_fleet(const struct lw_config *c, void *consumer, const void *partitions, struct lw_check_report *r);
 /* Opens the handler in a child process, so that a handler that hangs or crashes is only reported
- * as a problem. Call it before any thread is started. */
+ * as a problem. Call this function before any thread is started. */
 void lw_check_handler_opens(const struct lw_config *c, struct lw_check_report *r);
 
 #endif

@@ -33,16 +33,16 @@ struct ledger_part {
     int64_t listed, replays;     /* number of unfinished messages in waiting lists; listed: of records, replays: of replays */
     int64_t floor;               /* the highest floor of all shards, read between the two commits */
     int floor_shard;
-    int64_t top; /* one above the highest offset with a state */
+    int64_t top; /* the offset behind the highest offset that has a state */
 };
 
 enum ledger_kind {
     LEDGER_MISSING,   /* a message's state is waiting, but the message is in no list */
-    LEDGER_UNMARKED,  /* a message is in a list, but its state is not waiting, so a redelivery would be parked a second time */
+    LEDGER_UNMARKED,  /* a message is in a list, but its state is not waiting, so a redelivery would be parked again */
     LEDGER_TWICE,     /* a message is in two lists */
     LEDGER_COMMITTED, /* a message waits below the group's commit, so it would never run if its list were lost */
     LEDGER_FLOOR,     /* the floor of a shard is above the group's commit */
-    LEDGER_BEYOND,    /* there is a state at or above the end of the log */
+    LEDGER_BEYOND,    /* an offset at or above the end of the log has a state */
     LEDGER_UNSEEN,    /* the lane of a list is missing in the Redis set `lanes`, so tend never looks at that lane */
     LEDGER_TORN,      /* an element of a list is not a message */
 };

@@ -66,7 +66,7 @@ static enum latchwork_result end_it(struct breaking *b, struct lock_target *t, s
     return result;
 }
 
-/* Shows what would be ended, or ends it. Returns OK, or BUSY if nobody holds the lock. */
+/* Shows what would be ended in a dry run, otherwise ends the lock. Returns OK, or BUSY if nobody holds the lock. */
 static enum latchwork_result break_one(struct breaking *b, struct lock_target *t, struct latchwork_lock *lock,
                                        struct latchwork_error *error) {
     struct held h = {.lane = b->lane, .plain = b->a->plain};

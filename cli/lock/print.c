@@ -39,8 +39,7 @@ struct lock_row lock_row_of(const struct latchwork_lock_info *i, int64_t now_ms,
         r.fence = 0; /* a backoff's lock has the value "backoff:MS", which is no fence */
         return r;
     }
-    /* a worker's token is HOST-PID-RANDOM.ACQUISITION; its holder is the part before the last
-     * dot */
+    /* a worker's token is HOST-PID-RANDOM.ACQUISITION; the holder is the part before the last dot */
     const char *dot = r.holder.p ? NULL : memrchr(r.token.p, '.', r.token.n);
     if (dot && i->fence) r.holder = lw_bytes(r.token.p, (size_t)(dot - r.token.p));
     return r;

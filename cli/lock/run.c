@@ -123,7 +123,7 @@ struct run {
 static bool in_foreground(void) { return tcgetpgrp(STDIN_FILENO) == getpgrp(); }
 static void to_group(const struct run *r, int sig) { kill(-r->pid, sig); }
 
-/* Runs between fork and exec: only system calls are allowed. */
+/* Runs in the child between fork and exec, where only system calls are allowed. */
 static _Noreturn void begin(struct run *r, char *const *argv, int report, bool foreground) {
     setpgid(0, 0);
     atomic_store(&r->warden.groups[0], getpid());

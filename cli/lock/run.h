@@ -38,8 +38,7 @@ struct lock_signals {
 /* Takes over the handling of signals. Returns false with errno on failure. */
 bool lock_signals_begin(struct lock_signals *s);
 void lock_signals_end(struct lock_signals *s);
-/* From now until lock_wait_end(), a signal that would end the program interrupts the client
- * instead. */
+/* After this call and until lock_wait_end(), a signal that would end the program interrupts the client instead. */
 bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
 int lock_wait_end(struct lock_signals *s); /* returns the signal that ended the wait, or 0 */
 /* The callback for options.lost. `ctx` points to a struct lock_signals. */
@@ -50,7 +49,7 @@ struct lock_ran {
     bool not_begun; /* the command could not be started, and the reason has been printed */
     bool lost;      /* the lock was lost while the command ran */
 };
-/* Runs the command, and returns when it has ended. */
+/* Runs the command, and returns when the command has ended. */
 struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, char *const *argv, int64_t kill_after_ms);
 
 #endif

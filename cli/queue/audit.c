@@ -13,7 +13,7 @@ enum { AUDIT_LIMIT = 50, ENTRIES_MAX = 10100 };
 
 /* Describes an entry of a shard's stream `audit`. The fields point into the reply, which must outlive the entry. */
 struct entry {
-    int64_t ms, nth; /* the two parts of the entry's id */
+    int64_t ms, nth; /* the two numbers of which the entry's id consists */
     int shard;
     const redisReply *fields;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes scripts/completion.bash and scripts/completion.zsh. The two shells ask for completions
- * in different ways, but both scripts hold the same tables. */
+/* Writes the completion scripts scripts/completion.bash and scripts/completion.zsh. The two shells ask for completions in different ways,
+ * but both scripts hold the same tables. */
 #include "cli/commands.h"
 #include "cli/reference/private.h"
 #include "config/option.h"

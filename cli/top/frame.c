@@ -51,7 +51,7 @@ void top_frame_free(struct top_frame *f) {
     *f = (struct top_frame){.width = f->width};
 }
 
-/* Appends a cell of w columns and a space. A negative width aligns to the right. */
+/* Appends a cell of w columns and a space. If w is negative, the text is aligned to the right. */
 static void cell(struct lw_buf *line, int w, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void cell(struct lw_buf *line, int w, const char *fmt, ...) {
     char text[1024];

@@ -218,7 +218,7 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return 0;
 }
 
-/* Reads the newest dead letters, back to the newest that is already known. */
+/* Reads the newest dead letters, back to the newest one that is already known. */
 static int look_at_dead(struct top *t, int s) {
     char at[DEAD_ID] = "", since[DEAD_ID] = "";
     bool more;
@@ -277,7 +277,7 @@ void top_refresh(struct top *t) {
     t->o->err = (struct lw_err){0};
     t->up = ask(t) == 0;
     snprintf(t->why, sizeof t->why, "%s", t->o->err.text);
-    if (!t->up) ops_disconnect(t->o); /* disconnects, so that the next refresh connects again */
+    if (!t->up) ops_disconnect(t->o); /* top disconnects, so that the next refresh connects again */
     sorting = t;
     if (t->n_lane) qsort(t->lane, t->n_lane, sizeof *t->lane, by_weight);
     top_ask_fleet(t);

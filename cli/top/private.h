@@ -60,7 +60,7 @@ struct top {
     char why[1024];
     uint64_t refresh;
     int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers,
-        now_ms /* at_ms: time of the refresh by this machine's clock; now_ms: Redis' time */;
+        now_ms /* at_ms: time of the refresh by this machine's clock; now_ms: time of the refresh by Redis' clock */;
     double commit_rate; /* rate at which the commits advance, in offsets per second; -1: unknown */
     struct top_shard *shard;
     struct top_lane lane[TOP_LANES];
@@ -100,7 +100,7 @@ struct top_view {
     int width, height;
     int64_t interval_ms;
     size_t selected;     /* index of the marked lane in lane[]; SIZE_MAX: no lane is marked */
-    size_t first;        /* index of the first lane shown, which is adjusted so that the marked lane is visible */
+    size_t first;        /* index of the first lane shown, which changes so that the marked lane stays visible */
     const char *message; /* text about the last event; NULL: there is no text */
     const char *footer;  /* text of the last line; NULL: the last line lists the keys */
     bool help;

@@ -56,7 +56,7 @@ static attr_t look_of(enum top_style style) {
     }
 }
 
-/* Finds the marked lane again by its name, because a refresh may move it. */
+/* Finds the marked lane again by its name, because a refresh may move the lane. */
 static void find_marked(struct screen *s) {
     struct top *t = s->t;
     for (size_t i = 0; s->lane.n && i < t->n_lane; i++)
@@ -212,7 +212,7 @@ static void take_key(struct screen *s, int key) {
     }
 }
 
-/* Waits for a key, at most until `due`, and handles all keys that were typed. */
+/* Waits for a key until `due_ms` at the latest, and handles all keys that were typed. */
 static void take_keys(struct screen *s, int64_t due_ms) {
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
     int64_t left = due_ms - lw_boot_ms();
@@ -221,7 +221,7 @@ static void take_keys(struct screen *s, int64_t due_ms) {
         keys++;
         take_key(s, key);
     }
-    if (n > 0 && !keys && (p.revents & (POLLHUP | POLLERR | POLLNVAL))) s->quit = true; /* the terminal was closed */
+    if (n > 0 && !keys && (p.revents & (POLLHUP | POLLERR | POLLNVAL))) s->quit = true; /* the user has closed the terminal */
 }
 
 static void loop(struct screen *s) {

@@ -36,8 +36,8 @@ struct run {
     sigset_t watched, inherited;
     struct lw_config *reloaded; /* the configuration of the last reload, owned by the run; NULL: no reload has happened */
     int rolling;                /* index of the worker being replaced in a rolling reload; -1: no reload is under way */
-    int rolling_end;            /* the reload replaces workers below this index */
-    unsigned rolling_from;      /* number of starts of the worker `rolling` before it was asked to end */
+    int rolling_end;            /* index of the first worker that the reload does not replace */
+    unsigned rolling_from;      /* number of times that the worker `rolling` had been started when it was asked to end */
     int64_t rolling_until_ms;
     bool drained;
     struct side exporter, follower;

@@ -26,10 +26,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Times and limits; 0 stands for the default in brackets. Tests shorten them. */
+/* Holds times and limits; a value of 0 stands for the default in brackets. Tests set shorter times. */
 struct lw_supervise_times {
     int64_t backoff_ms, backoff_max_ms; /* wait before a restart, which doubles each time up to the maximum [200 ms, 10 s] */
-    int64_t calm_ms;                    /* a worker that lived this long starts again with the first backoff [30 s] */
+    int64_t calm_ms;                    /* if a worker has lived this long, its next restart waits for the first backoff again [30 s] */
     int64_t tick_ms;                    /* time between two checks for hung workers [1 s] */
     int64_t heartbeat_ms; /* time after which a main loop that has not turned counts as hung [90 s + shutdown.grace_ms, because joining a
                              group may block the loop for a minute] */
@@ -44,7 +44,7 @@ struct lw_supervise_options {
     bool drain;    /* the run ends as soon as everything that was in the topics at its start is committed */
     bool json;     /* the summary is printed as one JSON object */
     bool progress; /* a live line is shown on stderr */
-    /* The main function of a worker process; its return value is the exit status of the process. */
+    /* Runs a worker process; the return value is the exit status of the process. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
     /* Called on SIGHUP: returns a new configuration, or NULL if the configuration has errors, which this function has logged. The function
      * may change `blames_worker` of these options to match the new configuration. If `reload` is NULL, SIGHUP only causes a warning. */
@@ -63,11 +63,10 @@ struct lw_supervise_options {
     /* Serves metrics and health in a process of its own, which is started again if it ends, and is killed at the end of the run. The
      * function only reads the board. May be NULL. */
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
-    /* Called with the board at every tick, and once more after the last worker has ended. May be
-     * NULL. */
+    /* Called with the board at every tick, and once more after the last worker has ended. `watch` may be NULL. */
     void (*watch)(void *ctx, const struct lw_board *board);
-    /* Claims the slot by which the group tells this supervisor's workers from others
-     * (lw_member_claim()). NULL: the workers are dynamic members. */
+    /* Claims the slot of static membership, by which the group tells this supervisor's workers from other workers (lw_member_claim()). If
+     * `member_claim` is NULL, the workers are dynamic members. */
     int (*member_claim)(const struct lw_config *c, int *fd);
     void *ctx;
     bool blames_worker; /* the handler runs inside the worker, so a message in a seat becomes a suspect when the worker crashes */

@@ -21,11 +21,11 @@ enum lw_sup_state {
 enum lw_sup_event {
     LW_SUP_START,       /* the run begins */
     LW_SUP_EXIT_CLEAN,  /* the worker exited with 0 */
-    LW_SUP_EXIT_FAILED, /* the worker exited with a status other than 0 and LW_EXIT_REFUSED */
+    LW_SUP_EXIT_FAILED, /* the worker exited with a status that is neither 0 nor LW_EXIT_REFUSED */
     LW_SUP_CRASHED,     /* the worker died of a crash signal, exited unasked, or was killed because it hung */
     LW_SUP_KILLED,      /* the worker was killed by a signal from outside */
     LW_SUP_REFUSED,     /* the worker exited with LW_EXIT_REFUSED: no restart will help */
-    LW_SUP_TIMER,       /* deadline_ms is reached */
+    LW_SUP_TIMER,       /* the time deadline_ms is reached */
     LW_SUP_STOP,        /* the run should end; a second signal ends it at once */
     LW_SUP_RELOAD,      /* a rolling reload has reached this worker */
     LW_SUP_HUNG,        /* the worker's main loop or one of its handlers hangs */
@@ -48,7 +48,7 @@ struct lw_sup_worker {
     unsigned lives;                  /* number of times that the worker was started */
     bool hung;                       /* the supervisor killed the worker because it hung */
     bool killed;                     /* the supervisor killed the worker because it did not end in time */
-    char why[LW_REASON_MAX];         /* how the worker ended, in words */
+    char why[LW_REASON_MAX];         /* a text that says how the worker ended */
     struct lw_sup_still beat, seats[LW_BOARD_SEATS];
 };
 
@@ -70,12 +70,12 @@ extern const char *const lw_sup_state_name[LW_SUP_STATES];
 extern const char *const lw_sup_event_name[LW_SUP_EVENTS];
 
 void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_supervise_options *o, struct lw_board *board);
-/* A worker's state changes only within this function. */
+/* Handles an event. A worker's state changes only within this function. */
 void lw_sup_step(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_event e);
-/* Interprets a wait status: writes into w->why how the worker ended, and returns the event. */
+/* Interprets a wait status: writes into w->why how the worker ended, and returns the event for the table. */
 enum lw_sup_event lw_sup_classify(struct lw_sup *s, struct lw_sup_worker *w, int wait_status);
-/* Called once per tick. Returns true if the worker's main loop or a handler has not moved for
- * too long; w->why says which. */
+/* Called once per tick. Returns true if the worker's main loop or a handler has not moved for too long, and writes into w->why which of the
+ * two. */
 bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w);
 
 /* Holds the sums over all workers that consumer/fleet/report.c shows. */

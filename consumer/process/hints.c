@@ -28,7 +28,7 @@ struct lw_hints {
     bool want, blmove;
     enum asked asked;
     int64_t next_ms;       /* no hint is asked for before this time */
-    int64_t full_until_ms; /* time until which Redis counts as full (maxmemory) */
+    int64_t full_until_ms; /* until this time Redis counts as being at maxmemory */
     int64_t complained_ms;
     enum asked refused_at; /* kind of the command that Redis has refused and not allowed since; NOTHING: no command */
     char refused[200];     /* text of the refusal, as Redis gave it */

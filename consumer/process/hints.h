@@ -18,7 +18,7 @@ struct lw_hints_setup {
     const char *owner;        /* name of the worker that owns the connection; borrowed */
     int shard;
     int64_t ttl_ms;
-    const char *prefix;                                            /* "lw:{NAME.SHARD}:"; borrowed */
+    const char *prefix;                                            /* prefix of the shard's names in Redis, "lw:{NAME.SHARD}:"; borrowed */
     void (*hint)(void *ctx, int shard, struct lw_bytes lane);      /* called by lw_hints_serve() for each hint */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size); /* copies the shard's epoch, as lw_worker_epoch() does */
     void *ctx;
@@ -36,7 +36,7 @@ const char *lw_hints_refused(const struct lw_hints *h);
 struct pollfd lw_hints_poll(const struct lw_hints *h);
 int64_t lw_hints_due_ms(const struct lw_hints *h);
 void lw_hints_serve(struct lw_hints *h, short revents);
-/* Called after each turn: asks for the next hint if hints are wanted and no request for one is unanswered. */
+/* Called after each turn. If hints are wanted and no request is unanswered, asks for the next hint. */
 void lw_hints_step(struct lw_hints *h);
 
 #endif

@@ -136,7 +136,7 @@ int64_t process_log_end(void *process, uint32_t gen) { return lw_source_log_end(
 
 static void on_assign(void *ctx, const struct lw_assigned *a) {
     struct process *p = ctx;
-    lw_board_committed(p->board, a->topic, a->partition, a->begin); /* for --drain: no record below this offset will come */
+    lw_board_committed(p->board, a->topic, a->partition, a->begin); /* for --drain: no record below this offset will arrive */
     lw_worker_assign(p->logic, a);
 }
 

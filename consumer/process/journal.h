@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The journal: if LATCHWORK_JOURNAL names a file, each run of a handler leaves two lines in it,
+/* Writes the journal. If LATCHWORK_JOURNAL names a file, each run of a handler leaves two lines in it,
  * for tests that check the promises from outside (overlaps, order, re-runs):
  *
  *     start <boot us> <pid> <identity> <key in hex, "-" for an empty one> <fence> <attempt>

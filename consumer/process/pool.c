@@ -48,7 +48,7 @@ struct lw_pool {
     const struct lw_handler_type *type;
     struct lw_handler *handler;
     int64_t timeout_ms;
-    struct lw_seat *seats; /* NULL: the worker has no seats */
+    struct lw_seat *seats; /* the seats of this thread; NULL: the worker has no seats */
     struct lw_counts *counts;
     int seats_a_thread;
     size_t batch_max, heads_max; /* maximum number of jobs, and of keys, in a batch */
@@ -218,8 +218,8 @@ static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, i
     return n;
 }
 
-/* Called when a chain has lasted long. If other jobs wait, in the queue or in a hand (the
- * thread's own hand included), puts the chain's next job behind them. */
+/* Called when a chain has lasted for a long time. If other jobs wait, in the queue or in a hand (the thread's own hand included), puts the
+ * chain's next job behind them. */
 static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     pthread_mutex_lock(&p->lock);
     bool others = p->queue.head || any_held_up(p, now_us);
@@ -282,8 +282,7 @@ static void learn(struct lw_pool *p, int64_t took_us) {
     atomic_store_explicit(&p->average_ns, old + (took_us * 1000 - old) / 8, memory_order_relaxed);
 }
 
-/* Runs a job and the jobs that follow it. Returns the time when the last one ended, which is the
- * start of the thread's next job. */
+/* Runs a job and the jobs that follow it. Returns the time when the last job ended, which is the start of the thread's next job. */
 static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
     atomic_store_explicit(&t->busy_since_us, now_us,
                           memory_order_relaxed); /* busy_since_us is set once per chain, because the hand's jobs wait for the whole chain */
@@ -340,8 +339,8 @@ static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n)
     return total;
 }
 
-/* Passes the n jobs of one key that were in a batch to the main thread, up to the first one that is not done. Returns the follower of
- * the last job, or NULL if an earlier job is not done. */
+/* Passes the n jobs of one key that were in a batch to the main thread, up to the first job that is not done. Returns the follower of the
+ * last job, or NULL if an earlier job is not done. */
 static struct lw_job *end_jobs(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     for (size_t i = 0; i + 1 < n; i++) {
         bool done = jobs[i]->outcome == LW_DONE;
@@ -527,7 +526,7 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     struct lw_pool *p = lw_alloc(sizeof *p + (size_t)threads * sizeof(struct worker_thread));
     *p = (struct lw_pool){.type = t, .handler = h, .timeout_ms = timeout_ms, .notify_fd = notify_fd, .journal = -1, .n = threads};
     lw_jobs_clear(&p->queue);
-    p->average_ns = FAST_US * 1000; /* with no average known yet, threads begin with one job at a time */
+    p->average_ns = FAST_US * 1000; /* the average is not known yet, so threads begin with one job at a time */
     p->batch_max = t->batch_max(h);
     init_sync(p);
     share_seats(p, seats);

@@ -63,21 +63,20 @@ struct process {
     bool pumping; /* true while a revocation waits for handlers */
     /* asked_to_stop: a signal to end came; stopping: the worker's logic stops; fenced: handlers were cancelled */
     bool asked_to_stop, stopping, fenced;
-    bool leaving; /* the last commit is made, so a revocation no longer waits */
+    bool leaving; /* the last commit was made, so a revocation no longer waits for handlers */
     int64_t grace_until_ms;
-    bool ended; /* the process cannot go on and ends with `status` */
+    bool ended; /* the process cannot go on and has to end with `status` */
     int status;
     struct process_state state;
 };
 
-/* Ends the loop. Only the first call counts. */
+/* Ends the main loop with a status and a reason. Only the first call counts. */
 void process_end(struct process *p, int status, const char *reason);
 /* Serves Redis, handlers, signals and (if `kafka`) Kafka: waits at most max_ms, handles what
  * arrived, then runs one turn of the logic. */
 void process_serve(struct process *p, int64_t max_ms, bool kafka);
 
-/* Checks every 500 ms whether this worker is ready, and writes the reason to the board and the
- * log if it is not (state.c). */
+/* Checks every 500 ms whether this worker is ready. If the worker is not ready, writes the reason to the board and the log (state.c). */
 void process_look(struct process *p);
 void process_limit(struct process *p); /* limits new grants while the handler is not healthy (state.c) */
 

@@ -212,7 +212,7 @@ static int open_all(struct process *p, struct lw_err *err) {
 
 static void drain_fd(int fd) {
     uint64_t n;
-    ssize_t r = read(fd, &n, sizeof n); /* EAGAIN means that the descriptor was empty */
+    ssize_t r = read(fd, &n, sizeof n); /* EAGAIN means that the descriptor was empty, which is no fault */
     (void)r;
 }
 

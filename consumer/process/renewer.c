@@ -38,7 +38,7 @@ struct lw_renewer {
     int64_t tick_ms;
     int stop_fd;
     pthread_t thread;
-    struct pollfd *fds; /* one per shard, then one for stop_fd */
+    struct pollfd *fds; /* one element per shard, then one element for stop_fd */
     struct shard shards[];
 };
 
@@ -237,6 +237,6 @@ void lw_renewer_close(struct lw_renewer *r) {
     if (!r) return;
     uint64_t one = 1;
     if (write(r->stop_fd, &one, sizeof one) != sizeof one) lw_error("renewals: eventfd: %s", strerror(errno));
-    pthread_join(r->thread, NULL); /* the thread blocks only in poll and in the resolver, so it ends soon */
+    pthread_join(r->thread, NULL); /* the thread blocks only in poll() and in the resolver, so it ends soon */
     free_renewer(r);
 }

@@ -19,7 +19,7 @@ struct lw_renewer_setup {
     struct lw_finder *finder; /* finds the servers of the shards; borrowed */
     int shards;
     int64_t ttl_ms;
-    const char *worker_id; /* a token is worker_id "." number; borrowed */
+    const char *worker_id; /* name of this worker, of which a token consists together with a number; borrowed */
     struct lw_leases *leases;
     struct lw_counts *counts;                                      /* counts lost leases; may be NULL */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size); /* copies the id of a shard's epoch; must be thread-safe */

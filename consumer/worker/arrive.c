@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrive: Kafka delivers a record. It becomes a message in the memory of this worker, behind the others of its lane, unless it was
- * delivered before, or it has no key and key.missing says to skip it. */
+/* arrive: the step in which Kafka delivers a record. The record becomes a message in the memory of this worker, behind the other messages
+ * of its lane, unless it was delivered before, or it has no key and key.missing says to skip such records. */
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/outcome.h"
@@ -39,7 +39,7 @@ struct found {
     enum lw_key_result how;
     struct lw_bytes key, lane; /* a record without a key gets a lane of its own */
     uint32_t tag;
-    struct lw_err err; /* why the record has no key */
+    struct lw_err err; /* if the record has no key, the reason */
     char room[LW_IDENTITY_MAX];
 };
 

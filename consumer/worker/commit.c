@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: commits the watermarks to Kafka, with metadata about what is finished above them. Each
- * commit that Kafka has accepted is sent to the shards, as their floor. */
+/* commit: the step that commits the watermarks to Kafka, with metadata about what is finished above them. Each commit that Kafka has
+ * accepted is sent to the shards, as their floor. */
 #include "consumer/worker/commit.h"
 
 #include "consumer/worker/first.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: commits the watermarks to Kafka. Each commit that Kafka has accepted is sent to the
- * shards, as their floor. */
+/* commit: the step that commits the watermarks to Kafka. Each commit that Kafka has accepted is sent to the shards, as their floor. */
 #ifndef LW_CONSUMER_WORKER_COMMIT_H
 #define LW_CONSUMER_WORKER_COMMIT_H
 
@@ -45,7 +44,7 @@ void floors_open(struct lw_worker *w, struct part *p);           /* allocates th
 void floors_assigned(struct lw_worker *w, struct part *p);       /* called for a new assignment; forgets which floors were sent */
 void floor_unknown(struct lw_worker *w, const struct shard *sh); /* called when the shard's epoch is lost; forgets its floors */
 void floor_known(const struct shard *sh, struct part *p, int64_t floor,
-                 bool again);       /* notes a floor that watch has read; `again`: the floor must be sent once more */
+                 bool again);       /* notes a floor that watch has read; if `again` is true, the floor must be sent once more */
 void floor_begin(struct shard *sh); /* called when a pipeline begins; empties the list of floors to send */
 void floor_build(struct lw_worker *w, struct shard *sh);
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connection: checks which life the server is in, what its clock says, and whether it has our
- * scripts.
+/* connection: checks which life the server is in, what its clock says, and whether it has the scripts.
  *
  * By the rule "life first" a new connection carries nothing but HELLO until the worker has compared the server's life (run_id,
  * master_replid) with the life that it knows. */
@@ -19,7 +18,7 @@
 #include <stdlib.h>
 
 enum {
-    SLOW_TRIPS = 3, /* after this number of slow replies in a row the cause is taken to be the network, not a pause of this machine */
+    SLOW_TRIPS = 3, /* after this number of slow replies in a row, the network counts as the cause, and not a pause of this machine */
     SLOW_TRIPS_A_WARNING = 64, /* number of slow replies from one warning to the next */
 };
 
@@ -191,7 +190,7 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
 }
 
-/* Continues the epoch on this connection. `another`: the server is in another life than before. */
+/* Continues the epoch on this connection. `another` is true if the server is in another life than before. */
 static void goes_on(struct lw_worker *w, struct shard *sh, bool another) {
     move_joined(w, sh, another);
     shard_to(sh, sh->repair.over ? READY : REPAIRING);

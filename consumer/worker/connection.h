@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connection: checks which life the server is in, what its clock says, and whether it has our
- * scripts. */
+/* connection: checks which life the server is in, what its clock says, and whether it has the scripts. */
 #ifndef LW_CONSUMER_WORKER_CONNECTION_H
 #define LW_CONSUMER_WORKER_CONNECTION_H
 
@@ -20,8 +19,8 @@ struct connection { /* only connection.c changes this struct */
     int slow_trips;                   /* number of replies to TIME in a row that came too late to compare the clocks */
     int64_t trip_ms;                  /* how long the last reply that came too late took */
     char jumped[40];                  /* id of the epoch in which the server's clock jumped; "": none */
-    int64_t offset_ms, new_offset_ms; /* Redis time minus the boot clock */
-    int64_t wall_offset_ms;           /* Redis time minus the wall clock */
+    int64_t offset_ms, new_offset_ms; /* time of Redis minus time of the boot clock */
+    int64_t wall_offset_ms;           /* time of Redis minus time of the wall clock */
 };
 
 void connection_check(struct shard *sh); /* makes the next pipeline check the server's life and clock before anything else */

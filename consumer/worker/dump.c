@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes to the log what a worker has in memory. An operator who finds something stuck asks for it with SIGUSR1. The output is bounded
- * and shows keys only as hashes. */
+/* Writes to the log what a worker has in memory. An operator who finds that a worker does not go on asks for this output with SIGUSR1. The
+ * output is bounded and shows keys only as hashes. */
 #include "base/log.h"
 #include "consumer/worker/hold.h"
 #include "consumer/worker/lane.h"

@@ -99,9 +99,9 @@ static void schema(struct lw_worker *w, struct lw_commands *c) {
     if (w->set.cluster_id[0]) lw_arg_text(c, "kafka_cluster"), lw_arg_text(c, w->set.cluster_id);
 }
 
-/* Returns how long leases of the epochs known so far may still live. A wiped Redis does not know that time, and other workers, perhaps
- * cut off now, may use a longer TTL than this one. The result matters for one quarantine only: after that quarantine all these leases
- * have ended, and the TTL that enter has answered counts. */
+/* Returns how long leases of the epochs known so far may still live. A wiped Redis does not know this time, and other workers, perhaps cut
+ * off now, may use a longer TTL than this worker. The result matters for one quarantine only: after that quarantine all these leases have
+ * ended, and the TTL that enter has answered counts. */
 static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t left = sh->epoch.old_until_ms - now_ms(w);
     return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;

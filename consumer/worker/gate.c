@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate: new messages ask for their lane. The answer says of each message whether it runs at once, waits in Redis, or is finished
- * already. */
+/* gate: the step in which new messages ask for their lane. The answer says of each message whether it runs at once, waits in Redis, or is
+ * finished already. */
 #include "consumer/worker/gate.h"
 
 #include "consumer/worker/grants.h"
@@ -153,7 +153,7 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH && bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
         struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
-            if (l->head && l->not_before_ms > now) { /* the lane rests; it is listed again when the rest is over */
+            if (l->head && l->not_before_ms > now) { /* the lane rests, and is listed again when the rest is over */
                 l->listed = true;
                 l->gate_next = NULL;
                 *again_tail = l;
@@ -239,7 +239,7 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         int tries = grants_tries(g);
         uint64_t mine = fence++;
-        if (h && h->failed) continue; /* an earlier message of the hold failed, so this one is put back */
+        if (h && h->failed) continue; /* an earlier message of the hold failed, so this message is put back */
         if (!msg_current(m)) {
             if (!gone) gone = m, *at = NULL;
             continue;

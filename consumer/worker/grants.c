@@ -49,7 +49,7 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
     return m;
 }
 
-/* Grants the heads that were handed over to the hold h, or to a new one if h is NULL. */
+/* Grants the heads that were handed over to the hold h, or to a new hold if h is NULL. */
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token) {
     check_lane(l);
     assert(h ? h->lane == l : token != 0);

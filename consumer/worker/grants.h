@@ -19,8 +19,9 @@ struct grants {
     size_t n, at_tries, at_heads;
 };
 
-int grants_tries(struct grants *g);                             /* returns how many attempts the next granted message has had */
-struct msg *grants_head(struct lw_worker *w, struct grants *g); /* returns the next head as a message; NULL if its envelope is malformed */
+int grants_tries(struct grants *g); /* returns how many attempts the next granted message has had */
+/* returns the next head as a message, or NULL if its envelope is malformed */
+struct msg *grants_head(struct lw_worker *w, struct grants *g);
 void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: lanes that may be runnable. The first hint arrives by a blocking pop (BRPOPLPUSH into claimed:<worker>), which has a connection of
- * its own. After that, more hints are fetched in the turn's pipeline. A lost hint is made again by the janitor. */
+/* hints: lanes that may be runnable. A blocking pop (BRPOPLPUSH into claimed:<worker>), which has a connection of its own, brings the first
+ * hint. After that, the turn's pipeline fetches more hints. If a hint is lost, the janitor makes it again. */
 #include "consumer/worker/hints.h"
 
 #include "consumer/worker/claim.h"

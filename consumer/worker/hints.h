@@ -16,8 +16,8 @@ struct hints {             /* the list of lanes that hints name */
     struct lw_bytes *ring; /* owned copies of lane ids */
     size_t head, n, cap;
     size_t taken; /* number of hints that were taken and not yet reported to Redis */
-    bool on;      /* the blocking pop should run */
-    bool more;    /* `ready` may hold more hints */
+    bool on;      /* true if the blocking pop should run */
+    bool more;    /* true if the list `ready` may hold more hints */
 };
 
 bool hints_known(const struct shard *sh);    /* true if the list holds a hint */

@@ -3,7 +3,7 @@
  *
  *     granted: AHEAD → RUNNING → FINISHED → settled
  *
- * The thread that ran one message starts the next one at once if the next one was linked in time (handlers/handler.h). So between two
+ * If the next message was linked in time (handlers/handler.h), the thread that ran one message starts the next at once. So between two
  * messages the lane waits neither for Redis nor for the main thread. */
 #include "consumer/worker/hold.h"
 
@@ -128,9 +128,9 @@ void hold_cut(struct lw_worker *w, struct hold *h) {
         struct run *r = *at;
         assert(before); /* a linked run is never the first of its hold */
         if (before->state == SENDING || (before->state == FINISHED && before->outcome != LW_DONE))
-            break; /* the thread did not start the next message */
+            break; /* the thread has not started the next message */
         if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;
-        before = r; /* the message has started or is about to, so its end will be reported */
+        before = r; /* the message has started or is about to start, so its end will be reported */
         at = &r->next;
     }
     struct run *first = *at;
@@ -178,7 +178,7 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
 }
 
 /* Called when the epoch of a hold is lost. The messages that are done are remembered here, and the rewind decides which of them survive. A
- * handler goes on until it notices that its lease is cancelled. Until then the key is blocked here, and no other message of the hold
+ * handler goes on until it notices that its lease is cancelled. Until then this worker blocks the key, and no other message of the hold
  * starts. */
 void hold_to_lost(struct lw_worker *w, struct hold *h) {
     check_hold(h);

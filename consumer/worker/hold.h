@@ -45,7 +45,8 @@ void hold_cut(struct lw_worker *w, struct hold *h);              /* withdraws th
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* removes the first n runs, which are finished */
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
-void hold_to_lost(struct lw_worker *w, struct hold *h);   /* called when the epoch of the hold's shard is lost */
+/* called when the epoch of the hold's shard is lost; keeps the hold only as long as a handler runs */
+void hold_to_lost(struct lw_worker *w, struct hold *h);
 void hold_to_stale(struct lw_worker *w, struct hold *h);  /* called when the lease is lost: nothing more of the hold is settled */
 void hold_maybe_end(struct lw_worker *w, struct hold *h); /* ends a stale or lost hold once none of its messages runs */
 size_t wanted_heads(const struct lw_worker *w);

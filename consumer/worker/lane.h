@@ -19,18 +19,18 @@ struct lane {
     UT_hash_handle hh;
     int shard;
     uint32_t tag;
-    struct lw_bytes id; /* points to `own` or `small` */
+    struct lw_bytes id; /* id of the lane; points to `own` or `small` */
     char small[48];
     char *own;
     struct msg *head, **tail; /* messages that gate has not decided, in order; the local chain behind a FAST run is among them */
     size_t n;
     size_t n_asked; /* queue.on_busy drop: the first n_asked messages have asked gate and are not dropped */
     struct hold *hold;
-    struct hold *lost;     /* holds of a lost epoch with runs that are still in their handler, or late */
+    struct hold *lost;     /* holds of a lost epoch, some of whose runs are still in their handler, or late */
     bool in_call;          /* an unanswered call names the lane */
     bool listed;           /* the lane is in its shard's list of lanes to gate */
     bool settled;          /* the lane's last call was a settle; if messages wait for gate, the next call is a gate */
-    int64_t not_before_ms; /* no gate before this time, because a Redis name of the lane holds another type */
+    int64_t not_before_ms; /* gate is not sent before this time, because a Redis name of the lane holds another type */
     struct lane *gate_next;
 };
 
@@ -52,7 +52,7 @@ int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
 /* Returns the first message that waits for gate, or NULL. The function is inline because most lanes have no such message. */
 static inline struct msg *lane_first(struct lw_worker *w, struct lane *l) { return l->head ? lane_first_of(w, l) : NULL; }
 
-/* Asserts the lane's invariants. */
+/* Asserts that the fields of a lane agree with each other. */
 static inline void check_lane(const struct lane *l) {
     assert(l->tail && l->shard >= 0);
     assert(l->head ? l->n > 0 : !l->n && l->tail == &l->head);

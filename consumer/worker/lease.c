@@ -113,7 +113,7 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
     for (struct lw_lease *l = head->next; l != head && n < max; l = l->next) {
         int64_t left = atomic_load(&l->held.deadline_ms) - now_ms;
         if (left > t->ttl_ms - t->ttl_ms / 3) break;
-        if (left <= 0 || l->lost) continue; /* the lock may have another holder by now */
+        if (left <= 0 || l->lost) continue; /* the lease is not renewed, because the lock may have another holder by now */
         struct lw_due *d = &out[n++];
         d->lease = l;
         d->id = l->id;

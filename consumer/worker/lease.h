@@ -43,11 +43,11 @@ struct lw_due {
 struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms);
 void lw_leases_close(struct lw_leases *t);
 void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
-/* Sets a new deadline and clears the cancellation. Called when settle answers that the lock is still
- * ours, for more messages of the hold or for the next heads of the lane. */
+/* Sets a new deadline and clears the cancellation. Called when settle answers that this worker still has the lock, for more messages of the
+ * hold or for the next heads of the lane. */
 void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
 void lw_leases_remove(struct lw_leases *t, struct lw_lease *l); /* does nothing if the lease is not in the table */
-void lw_leases_cancel_shard(struct lw_leases *t, int shard);    /* called when the shard's epoch is lost */
+void lw_leases_cancel_shard(struct lw_leases *t, int shard);    /* cancels all leases of a shard; called when the shard's epoch is lost */
 
 /* Returns the leases of a shard that are due for renewal, earliest deadline first, at most max. */
 size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out, size_t max);

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 
 enum {
-    PAUSE_MS = 5,       /* pause after the first refused call; each further refusal doubles it */
+    PAUSE_MS = 5,       /* pause after the first refused call; each further refusal doubles the pause */
     PAUSE_MAX_MS = 80,  /* longest pause */
     ASK_AGAIN_MS = 50,  /* time after which a worker that cannot vouch asks again */
     UPTIME_SLACK_S = 2, /* possible error of the uptime in INFO, which is the difference of two times in whole seconds */
@@ -49,8 +49,7 @@ void move_build(struct shard *sh) {
     lw_arg_text(&sh->pipe.commands, "NODES");
 }
 
-/* Notes what the slot's owner answered. If all keys of the slot were there, keeps the answer as
- * `seen`. */
+/* Notes what the slot's owner answered. If the owner had all keys of the slot, keeps the answer as `seen`. */
 static void owner_told(struct shard *sh) {
     struct move *m = &sh->move;
     assert(m->node.slot != LW_SLOT_ELSEWHERE);

@@ -46,8 +46,10 @@ bool move_joins(const struct shard *sh);                    /* true if enter has
 /* Returns the life of the server that had the slot before, if this worker knows that the server handed over all data of the slot; otherwise
  * an empty life. */
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh);
-bool move_patient(struct lw_worker *w, const struct shard *sh); /* true if another worker may be able to vouch, and should enter first */
-void move_unsure(struct lw_worker *w, struct shard *sh);        /* called when enter has answered UNVOUCHED */
+/* true if another worker may be able to vouch for the data, and should enter first */
+bool move_patient(struct lw_worker *w, const struct shard *sh);
+/* called when enter has answered UNVOUCHED; begins the wait for a worker that can vouch */
+void move_unsure(struct lw_worker *w, struct shard *sh);
 /* called when the epoch is joined; `another`: the server is in a new life */
 void move_joined(struct lw_worker *w, struct shard *sh, bool another);
 void move_free(struct shard *sh);

@@ -23,8 +23,9 @@ struct msg {
     char *own;           /* bytes that the message owns: a claimed envelope, or a decoded key */
     struct lw_bytes raw; /* the envelope as it is in its list; p is NULL if it must be encoded */
     char *dedup_own;
-    char *dead_reason; /* why the message becomes a dead letter without a handler: its record has no key; NULL: the record has a key */
-    size_t bytes;      /* size in memory, close to that of its envelope */
+    char *dead_reason; /* if the record has no key, the reason, with which the message becomes a dead letter without a handler; otherwise
+                          NULL */
+    size_t bytes;      /* size of the message in memory, close to the size of its envelope */
 };
 
 /* Counts the memory that messages take, as records and as envelopes. */
@@ -39,7 +40,7 @@ void msgs_open(struct lw_worker *w); /* called at the start; assumes that messag
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);
 void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a new message of n bytes plus its headers */
-bool heads_fit(const struct lw_worker *w);                    /* true if memory has room for more heads */
+bool heads_fit(const struct lw_worker *w);                    /* true if memory has room for further heads */
 void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
 
 /* Returns true if the message belongs to the present delivery and is not finished. The function is inline because every step calls it

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes to the board what the worker's partitions look like, for metrics. Nothing here changes
- * what happens to a message. */
+/* Writes to the board what the worker's partitions look like, for metrics. This file changes nothing that happens to a message. */
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Partitions: assignment, rewind, release. Records arrive in arrive.c. */
+/* Handles the assignment, rewind and release of partitions. Records arrive in arrive.c. */
 #include "consumer/worker/partition.h"
 
 #include "consumer/worker/commit.h"
@@ -263,9 +263,9 @@ void part_forget_meta(struct part *p) {
 }
 
 /* Finds out whether Redis has forgotten messages that the group's metadata lists as finished. Such messages run again, unless a repair
- * restores their states. A later owner must then not believe the old metadata, because it describes effects that are older than those of
- * the second run. So nothing of the partition runs until Kafka has accepted a commit whose metadata claims no more than Redis knows
- * (commit.c). */
+ * restores their states. A later owner must then not believe the old metadata, because the metadata describes effects that are older than
+ * the effects of the second run. So nothing of the partition runs until Kafka has accepted a commit whose metadata claims no more than
+ * Redis knows (commit.c). */
 void part_check_claims(struct lw_worker *w, struct part *p) {
     check_part(p);
     if (!p->claims) return;
@@ -286,8 +286,8 @@ static void tag_set(uint8_t *map, uint32_t tag) {
     map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8));
 }
 
-/* Withdraws grants that have not started, of one partition (NULL: of all) that is revoked or
- * rewound. Their messages will come from Kafka again. */
+/* Withdraws grants that have not started, of one partition that is revoked or rewound, or of all partitions if p is NULL. Kafka will
+ * deliver their messages again. */
 static void cut_holds(struct lw_worker *w, const struct part *p) {
     check_worker(w);
     for (int s = 0; s < w->n_shards; s++)
@@ -337,7 +337,7 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     if (w->io->seek(w->ctx, p->gen, at, &err) != 0) {
         char reason[1200];
         snprintf(reason, sizeof reason, "%s: can't go back to offset %" PRId64 ": %s", p->name, at, err.text);
-        w->io->stop(w->ctx, LW_EXIT_FAILED, reason); /* end this worker: its successor begins at the commit */
+        w->io->stop(w->ctx, LW_EXIT_FAILED, reason); /* this worker ends, and its successor begins at the commit */
     }
     check_part(p);
 }

@@ -24,7 +24,8 @@ struct part {
     size_t n_msgs;          /* number of the partition's messages in memory (msg.c) */
     struct part *next_idle; /* next in the list of partitions to free; `idle`: the partition is in that list */
     bool idle;
-    char *name; /* "topic:partition"; replays are in a partition of their own that nobody owns: "topic:partition#replay" */
+    char *name; /* name of the partition, "topic:partition"; replays are in a partition of their own that nobody owns:
+                   "topic:partition#replay" */
     char *topic;
     int32_t partition;
     int64_t replay;       /* number of the replay; 0: a partition of Kafka */
@@ -32,11 +33,12 @@ struct part {
     uint32_t gen;         /* number of the present assignment (its generation) */
     uint32_t pass;        /* number of rewinds; deliveries of an earlier pass are ignored */
     struct lw_offsets *offsets;
-    /* Where reading began; where the log began and ended at assignment; the commit that Kafka has accepted, -1: none yet. */
+    /* begin: where reading began; log_begin, log_end: where the log began and ended at assignment; committed: the commit that Kafka has
+     * accepted, -1: none yet. */
     int64_t begin, log_begin, log_end, committed;
     int64_t new_from; /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
     bool had_commit;
-    bool leaving;          /* the partition is being revoked: no more of its messages start, and it is not rewound */
+    bool leaving;          /* true while the partition is being revoked: no more of its messages start, and the partition is not rewound */
     struct lw_range *meta; /* ranges above the committed offset that commit metadata lists as finished; believed only if Redis agrees */
     size_t n_meta;
     bool claims; /* the group's metadata may list as finished some messages that will run again here */
@@ -46,7 +48,7 @@ struct part {
     struct kept {
         int64_t offset;
         uint32_t tag;
-    } * kept; /* records known to be finished before the last rewind, for repair */
+    } * kept; /* records that were known to be finished before the last rewind, which repair writes back */
     size_t n_kept, cap_kept;
     struct missing *missing;         /* per shard, the lanes whose waiting lists have vanished (vanished.c) */
     int64_t full_ms;                 /* time when the log last said that the partition tracks too many records; 0: never */
@@ -61,8 +63,9 @@ void parts_sweep(struct lw_worker *w);               /* frees partitions that ar
 void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);
-void part_committed(struct part *p, int64_t offset); /* called when Kafka has accepted a commit of the partition */
-void part_forget_kept(struct part *p);               /* called when it is too late to write back what survived the last rewind */
+void part_committed(struct part *p, int64_t offset); /* called when Kafka has accepted a commit of the partition; notes the commit */
+/* forgets what survived the last rewind; called when it is too late to write these records back */
+void part_forget_kept(struct part *p);
 void part_drop(struct lw_worker *w, struct part *p);
 void parts_rewind(struct lw_worker *w, bool keep);
 void part_again(struct lw_worker *w, struct part *p); /* rewinds the partition to its watermark; messages known to be done stay known */
@@ -71,11 +74,13 @@ void parts_pause(struct lw_worker *w);              /* pauses or resumes every a
 size_t part_records_max(const struct lw_worker *w); /* maximum number of tracked records per partition */
 bool all_joined(const struct lw_worker *w);         /* true if the epochs of all shards are joined */
 bool part_closed(const struct part *p, const struct msg *m);
-void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m); /* called when a record arrives */
+/* called when a record arrives; finds out whether commit metadata lists the record as finished */
+void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m);
 void part_forget_meta(struct part *p);
-void part_check_claims(struct lw_worker *w, struct part *p); /* called when the partition's states have been read */
+/* called when the partition's states have been read; compares them with the commit metadata */
+void part_check_claims(struct lw_worker *w, struct part *p);
 
-/* Asserts the partition's invariants. */
+/* Asserts that the fields of a partition agree with each other. */
 static inline void check_part(const struct part *p) {
     assert(p->name && p->topic);
     assert((p->gen != 0) == (p->offsets != NULL));

@@ -183,7 +183,7 @@ void pipe_free(struct shard *sh) {
     lw_commands_free(&sh->pipe.commands);
 }
 
-/* Makes sure that a call that did not execute is sent again, on this connection. */
+/* Makes sure that a call that did not execute is sent again on this connection. */
 static void not_executed(struct lw_worker *w, struct shard *sh, struct call *c) {
     c->again = keeps(c->kind);
     if (c->kind != CALL_REPAIR) return;
@@ -210,12 +210,12 @@ static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const 
         return;
     }
     bool denied = refusal_take(w, sh, c->kind, text);
-    if (c->kind == CALL_VANISHED) { /* the worker can go on without this call, and asks again later */
+    if (c->kind == CALL_VANISHED) { /* the worker can go on without this call, and makes it again later */
         vanished_failed(w, sh, text);
         return;
     }
     if (c->kind == CALL_ALIVE) return; /* a failure of this call does not matter, because only people read the list of live workers */
-    sh->pipe.answered--;               /* count the call as unanswered, so that it is sent again */
+    sh->pipe.answered--;               /* the call counts as unanswered, so that it is sent again */
     if (denied) {
         connection_drop(w, sh);
         return;
@@ -243,7 +243,7 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
         shard_lost(w, sh, "another epoch began");
         return true;
     }
-    if (strcmp(r->str, "JUMP") == 0) { /* the call did nothing; check the clocks before it is sent again */
+    if (strcmp(r->str, "JUMP") == 0) { /* the call did nothing, and the clocks are checked before it is sent again */
         c->again = true;
         connection_check(sh);
         return true;

@@ -13,7 +13,8 @@
 struct lw_worker;
 struct shard;
 
-/* Maximum number of calls per pipeline, and of those that are sent again after a lost reply (settle, gate, claim). */
+/* PIPE_CALLS: maximum number of calls per pipeline. KEPT_CALLS: maximum number of calls that are sent again after a lost reply (settle,
+ * gate, claim). */
 enum { PIPE_CALLS = 32, KEPT_CALLS = 3 };
 
 enum call_kind {
@@ -56,7 +57,8 @@ void pipe_begin(struct lw_worker *w, struct shard *sh);
 void pipe_call(struct shard *sh, enum call_kind kind);
 void pipe_script(struct shard *sh, const struct lw_script *script, int n_keys);
 void pipe_send(struct lw_worker *w, struct shard *sh);
-void pipe_broken(struct lw_worker *w, struct shard *sh); /* called when the shard's connection is lost */
+/* called when the shard's connection is lost; keeps the unanswered calls, to send them again */
+void pipe_broken(struct lw_worker *w, struct shard *sh);
 void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);

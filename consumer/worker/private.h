@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* private: what belongs to the worker as a whole, and the structs of the steps. Each field is
- * assigned by one file only (tests/cli/test_owners.py); others call a function of that file. */
+ * assigned by one file only (tests/cli/test_owners.py); other files call a function of that file. */
 #ifndef LW_CONSUMER_WORKER_PRIVATE_H
 #define LW_CONSUMER_WORKER_PRIVATE_H
 
@@ -79,14 +79,14 @@ static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, int64_t 
 }
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 
-/* Returns the upper bound of the window. It grows with the number of messages that the handlers take at once, which may be more than two
- * batches. */
+/* Returns the upper bound of the window. The bound grows with the number of messages that the handlers take at once, which may be more than
+ * two batches. */
 static inline size_t window_most(const struct lw_worker *w) {
     size_t most = (size_t)lw_config_at_once(w->c) + BATCH;
     return most > 2 * BATCH ? most : 2 * BATCH;
 }
 
-/* Asserts the worker's invariants; the functions that the driver calls begin with this check. */
+/* Asserts that the fields of a worker agree with each other. The functions that the driver calls begin with this check. */
 static inline void check_worker(const struct lw_worker *w) {
     assert(w->io && w->shards && w->n_shards > 0);
     assert(w->n_assigned <= w->cap_assigned);

@@ -72,7 +72,7 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
     if (sh->refusal.last_ms && sh->refusal.kind == kind) sh->refusal.allowed = true;
 }
 
-/* Notices that a refusal is over. One success proves little, because a script needs the right for some messages and not for others. A
+/* Notices that a refusal is over. One call that succeeds proves little, because a script needs the right only for some messages. A
  * refused call is retried within HOLD_MS or, if the call is a periodic one, each quarter of a TTL. A call that no message needs any more is
  * not retried; its refusal is over after HOLD_MS plus a TTL. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refusal: Redis denies this worker's user a right. The shard is out of service until the same call is allowed again. */
+/* refusal: handles that Redis denies this worker's user a right. The shard is out of service until the same call is allowed again. */
 #ifndef LW_CONSUMER_WORKER_REFUSAL_H
 #define LW_CONSUMER_WORKER_REFUSAL_H
 
@@ -19,9 +19,11 @@ struct refusal { /* only refusal.c changes this struct */
 /* Takes an error reply to a call of this kind. Returns false if it denies no right; otherwise remembers the refusal, and logs it from time
  * to time. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
-void refusal_allowed(struct shard *sh, enum call_kind kind);           /* called when a call of this kind has succeeded */
+/* called when a call of this kind has succeeded; if this kind was refused, notes the success */
+void refusal_allowed(struct shard *sh, enum call_kind kind);
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now); /* called once per turn; finds out whether the refusal is over */
 bool refusal_holds(const struct shard *sh, int64_t now);               /* true while nothing may be admitted because of a refusal */
-const char *refusal_text(const struct shard *sh);                      /* returns NULL if there is no refusal */
+/* returns the text of the refusal, or NULL if there is no refusal */
+const char *refusal_text(const struct shard *sh);
 
 #endif

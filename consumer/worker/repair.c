@@ -106,8 +106,8 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
 }
 
 /* Collects the messages of a lost hold whose handlers ended with done after the end of the epoch. These messages may be written back
- * within the quarantine, if the order of their key allows it; until that is decided, the rule "epoch ends, grants end" blocks the key
- * here. */
+ * within the quarantine, if the order of their key allows it; until that is decided, the rule "epoch ends, grants end" blocks the key in
+ * this worker. */
 static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
     check_hold(h);
     assert(h->lost);
@@ -176,7 +176,7 @@ static void meta_drop(struct shard *sh, size_t n) {
 }
 
 /* Writes the oldest records first, and keeps them in the list until Redis has answered OK. If a later record of a key were written back
- * without an earlier one, the earlier one would run again and its effect would be the last. */
+ * without an earlier one, the earlier record would run again, and its effect would be the last. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     assert(sh->phase == READY);

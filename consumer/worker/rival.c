@@ -28,7 +28,7 @@ void rival_epoch(struct lw_worker *w, const char *epoch) {
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
     if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
-    /* workers make ids of this length only; an epoch with any other id gives the fleet no name */
+    /* workers make ids of only this length; an epoch with any other id gives the fleet no name */
     if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0;
     w->rival = (struct rival){.n = 0};
 }
@@ -61,8 +61,7 @@ static void verdict(struct lw_worker *w, int64_t now) {
     }
 }
 
-/* Returns whether the older fleet has seen a commit of the younger one that the log has not
- * mentioned yet. */
+/* Returns whether the older fleet has seen a commit of the younger fleet that the log has not mentioned yet. */
 static bool is_news(const struct rival *r, int64_t now) {
     assert(r->n > 0);
     return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS);

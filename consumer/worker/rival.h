@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rival: another fleet in our group. */
+/* rival: another fleet that has the name and consumer group of this fleet, but uses another Redis. */
 #ifndef LW_CONSUMER_WORKER_RIVAL_H
 #define LW_CONSUMER_WORKER_RIVAL_H
 
@@ -10,7 +10,7 @@ struct lw_worker;
 
 enum { FLEETS = 8 };
 
-/* The group's commit of a partition when it was last read. */
+/* Holds the group's commit of a partition when it was last read. */
 struct looked { /* only rival.c changes this struct */
     bool known;
     int64_t offset;
@@ -23,6 +23,7 @@ struct rival {
     int64_t first_ms, last_ms, said_ms;
 };
 
-void rival_epoch(struct lw_worker *w, const char *epoch); /* called when shard 0 has joined an epoch */
+/* called when shard 0 has joined an epoch; the fleet's name is made from the epoch's id */
+void rival_epoch(struct lw_worker *w, const char *epoch);
 
 #endif

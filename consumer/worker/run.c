@@ -144,7 +144,7 @@ void run_start(struct lw_worker *w, struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;
     w->runs.in_flight++;
-    /* the rule "no late start": a message whose lease is over is given back */
+    /* by the rule "no late start", a message whose lease is over is given back */
     if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) {
         run_finish(w, r, LW_BACK);
         return;
@@ -172,7 +172,7 @@ void run_start(struct lw_worker *w, struct run *r) {
         submit(w, r);
 }
 
-/* Notes that the thread that ran the previous message has gone on with this one. */
+/* Notes that the thread that ran the previous message has gone on with this message. */
 static void started_behind(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->linked && !r->submitted);
@@ -256,7 +256,7 @@ static void die(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);
     tell_end(w, r, LW_LOG_WARN, "is a dead letter");
-    if (w->c->dead.to == LW_DEAD_TOPIC) { /* the rule "letter before done": the topic must acknowledge the letter first */
+    if (w->c->dead.to == LW_DEAD_TOPIC) { /* by the rule "letter before done", the topic must acknowledge the letter first */
         run_to(r, SENDING);
         send_letter(w, r);
     } else {
@@ -482,7 +482,7 @@ void run_leave(struct lw_worker *w, const struct part *p) {
         struct run *r = (struct run *)(void *)w->runs.start[i];
         if (leaves(r, p)) {
             left_handler(w, r);
-            run_finish(w, r, LW_BACK); /* the loop stays valid, because run_finish() adds nothing to w->runs.start */
+            run_finish(w, r, LW_BACK); /* this loop over w->runs.start stays valid, because run_finish() adds nothing to the list */
         } else {
             w->runs.start[w->runs.n_start++] = w->runs.start[i];
         }
@@ -493,7 +493,7 @@ void run_leave(struct lw_worker *w, const struct part *p) {
     }
 }
 
-/* Removes a run that is over and whose hold was lost. */
+/* Removes a run that has ended and whose hold was lost. */
 void late_remove(struct lw_worker *w, struct run *r) {
     check_run(r);
     check_hold(r->hold);

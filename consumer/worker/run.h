@@ -14,20 +14,20 @@ struct part;
 
 enum run_state { AHEAD, RUNNING, SENDING, FINISHED };
 
-/* A granted message and what became of it. */
+/* Describes a granted message and what became of it. */
 struct run {
-    struct lw_job job; /* must be the first member: a job that comes back is cast to its run */
+    struct lw_job job; /* this must be the first member, because a job that comes back is cast to its run */
     struct hold *hold;
     struct msg *msg;
     enum run_state state;
     enum lw_outcome outcome; /* outcome of the message: the handler's answer (job.outcome), or dead if no attempts are left */
     int tries;
-    bool linked;    /* AHEAD: the thread of the run before may start this one at any time */
+    bool linked;    /* in state AHEAD: the thread of the run before may start this run at any time */
     bool submitted; /* the handlers have the job */
     bool accounted; /* the run's outcome was counted */
-    bool late;      /* done, but only after its epoch was lost; blocks its lane until repair records it or gives up */
+    bool late;      /* the run ended as done, but only after its epoch was lost; it blocks its lane until repair records it or gives up */
     bool in_repair;
-    int unsure;             /* 1-based place in its shard's row of unanswered outcomes (board.h); 0: none */
+    int unsure;             /* place of the run in its shard's row of unanswered outcomes (board.h), counted from 1; 0: none */
     int64_t rest_ms;        /* time for which the lane rests, because the handler gave the message back under a live lease */
     int64_t resend_ms;      /* in state SENDING: time when the dead letter is sent again; 0 while its answer is awaited */
     struct run *next;       /* the next run of the same hold, in order, or the next one on the free list */
@@ -60,14 +60,15 @@ void run_start(struct lw_worker *w, struct run *r); /* starts a run; no earlier 
 void run_free(struct lw_worker *w, struct run *r);
 void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v);
 void run_flush(struct lw_worker *w); /* passes started runs to the handlers */
-void run_step(struct lw_worker *w);  /* sends dead letters again, starts suspects when due, and passes on what was started */
-/* Called when the partition is revoked; gives back those of its runs that no handler has. */
+void run_step(struct lw_worker *w);  /* sends dead letters again, starts suspects when due, and passes started runs to the handlers */
+/* Called when the partition is revoked; gives back those of the partition's runs that no handler has. */
 void run_leave(struct lw_worker *w, const struct part *p);
-bool run_leave_line(struct lw_worker *w, struct run *r); /* takes the run out of those held up behind a suspect; false if not found */
+/* takes the run out of the list of runs held up behind a suspect; returns false if it is not in the list */
+bool run_leave_line(struct lw_worker *w, struct run *r);
 bool run_lost(struct lw_worker *w, struct run *r); /* called when the epoch is lost; true if no thread or topic will answer for the run */
 void late_remove(struct lw_worker *w, struct run *r);
 
-/* Asserts the invariants of a run that is in its hold and has its message. */
+/* Asserts that the fields of a run agree with each other. The run must be in its hold and have its message. */
 static inline void check_run(const struct run *r) {
     assert(r->hold && r->msg);
     assert(!r->linked || r->state == AHEAD);

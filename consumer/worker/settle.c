@@ -26,8 +26,8 @@ enum {
     PARTIAL_MS = 20, /* finished messages are reported after at most this time, even if the lane goes on */
 };
 
-/* Returns the time before a retry. It grows exponentially, and up to half of it is random, so
- * that messages that failed together are not retried together. */
+/* Returns the time before a retry. The time grows exponentially with the attempts, and up to half of it is random, so that messages that
+ * failed together are not retried together. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
     assert(w->c->retry.backoff_ms >= 0 && r->tries >= 0);
     if (r->job.wait_ms > 0) return r->job.wait_ms;
@@ -190,7 +190,7 @@ static void add_places(struct shard *sh, const struct settle_item *it, struct lw
 static void encode_dedup(struct shard *sh, const struct settle_item *it, const struct lw_call *c) {
     const struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) lw_call_dedup(c, r->msg->dedup);
-    for (int k = 0; k < it->n_named; k++) { /* with dedup at most one message is named: the first of the chain */
+    for (int k = 0; k < it->n_named; k++) { /* with dedup at most one message is named, which is the first of the chain */
         const struct msg *m = it->hold->lane->head;
         const struct named *named = &sh->settle.named[it->first_named + k];
         bool here = m && m->part == named->part && m->offset == named->offset;
@@ -368,7 +368,7 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
             continue;
         }
         struct msg *m = lane_first(w, l);
-        if (!m || m->part != want->part || m->offset != want->offset) { /* a rebalance took the message away */
+        if (!m || m->part != want->part || m->offset != want->offset) { /* a rebalance has taken the message away */
             stop = true;
         } else if (letters[k] == LW_NAMED_FINISHED) {
             owed_pay(w, m->part, m->offset);
@@ -390,8 +390,8 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
     hold_free(w, it->hold);
 }
 
-/* Handles the answer that the lease was no longer ours, so that of the done messages at most the
- * first was recorded. The lane's next holder runs the others again, in order. */
+/* Handles the answer that the lease no longer belonged to this worker, so that of the done messages at most the first was recorded. The
+ * lane's next holder runs the other messages again, in order. */
 static void stale(struct lw_worker *w, struct settle_item *it) {
     check_hold(it->hold);
     struct hold *h = it->hold;

@@ -14,7 +14,7 @@ struct lw_worker;
 struct part;
 struct shard;
 
-struct named { /* A message of the local chain, noted by identity because the message may be freed before the reply comes */
+struct named { /* names a message of the local chain by identity, because the message may be freed before the reply comes */
     struct part *part;
     int64_t offset;
 };

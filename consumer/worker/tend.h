@@ -11,7 +11,7 @@ struct shard;
 
 struct tend { /* only tend.c changes this struct */
     int64_t at_ms;
-    int64_t due_ms; /* time to check lanes because a backoff that this worker has set ends; 0: none */
+    int64_t due_ms; /* time at which lanes must be checked because a backoff that this worker has set ends; 0: no backoff */
 };
 
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now);

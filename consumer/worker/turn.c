@@ -57,10 +57,10 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     return n;
 }
 
-/* Returns how many more messages may be granted. The window limits how many messages are granted and not finished. It is twice the number
- * of messages that finished since the last turn, and shrinks slowly. It is never less than twice the number of
- * handlers or, with more than BATCH handlers, their number plus BATCH. So quick handlers get full batches, and slow ones do not make this
- * worker hold locks that it cannot use yet. */
+/* Returns how many more messages may be granted. The window limits how many messages are granted and not finished. The window is twice the
+ * number of messages that finished since the last turn, and shrinks slowly. The window is never less than twice the number of handlers or,
+ * with more than BATCH handlers, their number plus BATCH. So quick handlers get full batches, and with slow handlers this worker does not
+ * hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     check_worker(w);
     size_t handlers = (size_t)lw_config_at_once(w->c), least = handlers + (handlers < BATCH ? handlers : BATCH);
@@ -78,9 +78,8 @@ static size_t may_grant_now(struct lw_worker *w) {
     return most < 2 * BATCH ? most : 2 * BATCH;
 }
 
-/* Returns whether a pipeline should go now. It goes at once if somebody waits for it: idle
- * handlers, a lane that can continue, a full batch. Anything less urgent goes along with such a
- * pipeline, or PACE_MS after the last one. */
+/* Returns whether a pipeline should be sent now. The pipeline is sent at once if somebody waits for it: idle handlers, a lane that can
+ * continue, a full batch. Less urgent calls go along with such a pipeline, or PACE_MS after the last pipeline. */
 static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     check_shard(sh);
     if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
@@ -117,7 +116,7 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
     size_t lanes = lanes_to_ask(w, *most, sh->gate.ask);
     if (!gate_rests(sh, now)) gate_build(w, sh, lanes);
     if (!lanes) return;
-    size_t expected = ((size_t)sh->gate.n * *most + lanes - 1) / lanes; /* charge the grants we expect against the budget */
+    size_t expected = ((size_t)sh->gate.n * *most + lanes - 1) / lanes; /* the grants that are expected are charged against the budget */
     assert(expected <= *most);
     *most -= expected;
 }

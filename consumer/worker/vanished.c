@@ -79,7 +79,7 @@ struct looking {
     int n;
     uint64_t filter; /* bitmap over tags, with which most records are passed over quickly */
     struct part *part;
-    int64_t first[LANES_A_LOOK]; /* per lane: lowest offset of `part` that waited in the lane */
+    int64_t first[LANES_A_LOOK]; /* per lane: lowest offset in `part` of a message that waited in the lane */
     size_t here[LANES_A_LOOK];
 };
 

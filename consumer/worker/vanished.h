@@ -20,7 +20,7 @@ struct missing {
     } seen;        /* position in the stream `vanished` up to which this assignment has read */
     bool asked;    /* the call under way continues from `seen` */
     uint8_t *tags; /* bitmap of the tags of the lanes whose lists have vanished; NULL: there are none */
-    bool more;     /* the last unpark call was full, so another must follow at once */
+    bool more;     /* the last unpark call was full, so another call must follow at once */
     int64_t lo, hi;
     uint32_t serial; /* counts the changes of this struct, so that a late answer is recognized */
 };
@@ -33,12 +33,13 @@ struct vanished { /* only vanished.c changes this struct */
     } unpark;
     int64_t unpark_ms;
     struct stream_id said;
-    int64_t failed_ms; /* when the log last said that the stream cannot be read; 0: it can be read */
+    int64_t failed_ms; /* time when the log last said that the stream cannot be read; 0: the stream can be read */
 };
 
 void vanished_build(struct lw_worker *w, struct shard *sh);
 void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why); /* called when the stream could not be read */
+/* called when the stream could not be read; logs the failure */
+void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why);
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 bool unpark_busy(const struct part *p, int shard);      /* true if more messages must be unparked at once */

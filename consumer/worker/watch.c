@@ -19,7 +19,7 @@
 
 enum {
     LOOK_SEGMENTS = 64,     /* twice the maximum number of segments that are read when a partition is assigned */
-    LOOK_RECORDS = 1 << 16, /* maximum number of records that one watch call searches for parked ones */
+    LOOK_RECORDS = 1 << 16, /* maximum number of records that one watch call searches for parked records */
     RECHECK_MS = 1000,
 };
 
@@ -71,7 +71,7 @@ static void look_fresh(struct shard *sh, struct part *p) {
     int64_t first = p->begin / LW_SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
     if (last - first >= LOOK_SEGMENTS / 2)
         last = first + LOOK_SEGMENTS / 2 - 1;                  /* states of later offsets are not read in advance; gate answers for them */
-    if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return; /* the call is full; continue in the next turn */
+    if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return; /* the call is full, so the next turn continues */
     for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
 }
 
@@ -85,8 +85,8 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
     if ((next - 1) / LW_SEGMENT == segment) it->hi = (int)((next - 1) % LW_SEGMENT / 4);
 }
 
-/* Reads the segment of the watermark, and then, in turn, those above it that hold parked records, at most `most` segments in all. If there
- * are more, the next call continues where this one ended. */
+/* Reads the segment of the watermark, and then, in turn, the segments above it that hold parked records, at most `most` segments in all. If
+ * there are more segments, the next call continues where this call ended. */
 static void look_waiting(struct shard *sh, struct part *p, int most) {
     check_part(p);
     assert(most > 0);
@@ -160,7 +160,7 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     int64_t committed = -1;
     p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
     if (now_ms(w) < w->unanswered_until_ms)
-        return true; /* each request may block this thread, so send only one at a time while Kafka does not answer */
+        return true; /* each request may block this thread, so only one is sent at a time while Kafka does not answer */
     if (w->io->committed(w->ctx, p->topic, p->partition, &committed, &err) != 0) {
         lw_warn("%s: can't ask for the group's offset: %s; asking again in %d ms", p->name, err.text, RECHECK_MS);
         w->unanswered_until_ms = p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
@@ -275,7 +275,7 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         int64_t base = it->segment * LW_SEGMENT, lo = base + it->lo * 4, hi = base + (it->hi + 1) * 4;
         if (hi > it->next) hi = it->next;
         lw_offsets_each(p->offsets, LW_OFF_WAITING, lo, hi, check_one, &x);
-        if (x.lost && !unpark_busy(p, sh->index)) { /* Redis lost a parked message, so read the partition from Kafka again */
+        if (x.lost && !unpark_busy(p, sh->index)) { /* Redis lost a parked message, so the partition is read from Kafka again */
             lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
             part_again(w, p);
         }

@@ -38,7 +38,7 @@ struct part_watch {     /* only watch.c changes this struct */
     int64_t *at;        /* per shard: the offset from which the watch continues */
 };
 
-void watch_open(struct lw_worker *w, struct part *p);     /* called for a new partition */
+void watch_open(struct lw_worker *w, struct part *p);     /* allocates what watch remembers of a new partition */
 void watch_assigned(struct lw_worker *w, struct part *p); /* forgets what was read for an earlier assignment */
 void watch_free(struct part *p);
 void watch_begin(struct shard *sh); /* called when a pipeline begins; empties the list of segments to read */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bills orders by a service over HTTP: up to handler.in_flight calls at a time in one process, one at a time for each customer."""
+"""Bills orders by a service over HTTP: one process makes up to handler.in_flight calls at a time, but only one at a time for each
+customer."""
 import asyncio
 import json
 import logging

@@ -12,7 +12,7 @@
 if not epoch[1] then return 'NOEPOCH' end
 local why = refuse(epoch[1], '', 0, true)
 if why then return why end
-local HELD_MAX = 2 -- maximum number of held lanes that one call reads
+local HELD_MAX = 2 -- maximum number of lanes with a holder that one call reads
 local ahead, dry, out, held, n_held, dropped = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0, {}
 
 -- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished messages, of at most lane_bytes. If the lane has no
@@ -38,7 +38,7 @@ local function granted(lock)
             count_read(list[k])
             local tp, offset = identity_of(list[k])
             local name = tp and tp .. ':' .. text(offset)
-            if tp and not g[name] and not finished(tp, offset) then -- a message that is in the list twice counts once
+            if tp and not g[name] and not finished(tp, offset) then -- a message that is in the list twice counts as one
                 bytes = bytes + #list[k]
                 if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- a holder is never granted more than this at once
                 g[name] = true

@@ -97,10 +97,10 @@ static size_t digits(size_t n) {
 
 static redisReply *ask(struct fleet *f, int argc, const char *const *argv, const size_t *len) {
     f->commands++;
-    f->bytes += 1 + digits((size_t)argc) + 2; /* number of bytes in *ARGC\r\n */
+    f->bytes += 1 + digits((size_t)argc) + 2; /* adds the number of bytes in *ARGC\r\n */
     for (int i = 0; i < argc; i++) {
         size_t n = len ? len[i] : strlen(argv[i]);
-        f->bytes += 1 + digits(n) + 2 + n + 2; /* number of bytes in $LEN\r\nBYTES\r\n */
+        f->bytes += 1 + digits(n) + 2 + n + 2; /* adds the number of bytes in $LEN\r\nBYTES\r\n */
     }
     store_set_time_us(f->store, (f->now_ms + WALL_MS) * 1000);
     redisReply *r = store_call(f->store, argc, argv, len);
@@ -332,7 +332,7 @@ static void produce(struct fleet *f) {
         struct log *log = &f->log[draw(f, FLEET_PARTITIONS)];
         struct rec *r = &log->rec[log->n++];
         bool stays = log == &f->log[0] && log->n % 4 == 1 && log->n < 4 * f->shape->stays;
-        int first = f->shape->stays ? 1 : 0; /* only the records that stay have key 0 */
+        int first = f->shape->stays ? 1 : 0; /* key 0 is left to the records that stay */
         r->key_number = stays ? 0 : first + (int)draw(f, (uint64_t)(f->shape->keys - first));
         r->n_key = (size_t)snprintf(r->key, sizeof r->key, "k-%d", r->key_number);
     }
@@ -478,7 +478,7 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     meter_turn(false);
     *out = less(figures(f), before);
     for (int k = 0; k < shape->keys && shape->paused; k++) lane_paused(f, "SREM", k);
-    f->paused = false; /* tend finds the lanes, which are no longer paused */
+    f->paused = false; /* the lanes are no longer paused, so tend finds them */
     if (shape->part_records) {
         until_full(f);
         lane_paused(f, "SREM", 0);

@@ -19,9 +19,9 @@ struct fleet_shape {
     int keys;    /* number of keys, drawn uniformly */
     int records; /* number of records that are delivered in all; each has 200 bytes and goes to a random partition */
     int ahead;   /* maximum number of records that a worker has taken and not run yet; new records arrive only as the worker runs these */
-    int stride;  /* distance between two offsets; 0 means 1 */
-    int max_waiting;  /* queue.max_waiting; 0 means the default */
-    int part_records; /* maximum number of records of a partition that are remembered; 0 means the default */
+    int stride;  /* distance between two offsets; 0 stands for 1 */
+    int max_waiting;  /* queue.max_waiting; 0 stands for the default */
+    int part_records; /* maximum number of records of a partition that are remembered; 0 stands for the default */
     int stays;        /* number of early records of partition 0 whose own key stays paused until all other records are done */
     bool paused;      /* all lanes are paused until the measurement ends; a message counts when it is parked, instead of when it is done */
     bool board;       /* there is a board, as under a supervisor */
@@ -32,9 +32,9 @@ struct fleet_shape {
 struct fleet_figures { /* holds the totals of the rounds that were measured */
     uint64_t messages;
     uint64_t rounds;
-    uint64_t commands, bytes; /* commands sent to Redis, and their bytes on the wire */
+    uint64_t commands, bytes; /* number of commands sent to Redis, and number of their bytes on the wire */
     uint64_t inside;          /* number of commands that scripts called */
-    uint64_t allocations;     /* allocations made by the worker's code */
+    uint64_t allocations;     /* number of allocations that the worker's code made */
     uint64_t parked, drained;
 };
 

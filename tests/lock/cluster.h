@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers for the tests of locks on a cluster: three masters, each with a replica, and slots that move. */
+/* Has helpers for the tests of locks on a cluster: three masters, each with a replica, and slots that move. */
 #ifndef LW_TEST_LOCK_CLUSTER_H
 #define LW_TEST_LOCK_CLUSTER_H
 
@@ -41,7 +41,7 @@ __attribute__((format(printf, 2, 3))) static inline const char *say(int i, const
     return text;
 }
 
-/* Starts node i. `more` are further arguments, which end with NULL. */
+/* Starts node i. `more` lists further arguments, and ends with NULL. */
 static inline bool start_cluster_node(int i, const char *const *more) {
     char number[3][12];
     const char *args[ARGS_MAX] = {"--bind",

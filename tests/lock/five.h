@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers for the tests of Redlock: five servers, each with a wall clock that can jump. */
+/* Has helpers for the tests of Redlock: five servers, each with a wall clock that can jump. */
 #ifndef LW_TEST_LOCK_FIVE_H
 #define LW_TEST_LOCK_FIVE_H
 
@@ -131,7 +131,8 @@ static inline int keys_anywhere(void) {
         if (lw_test_redis_pid(node[i]) > 0) n += (int)number_on(i, "EXISTS " KEY);
     return n;
 }
-/* Waits until `wanted` servers have the key. A call returns when a majority has answered, so the other servers execute it later. */
+/* Waits until `wanted` servers have the key. A call of the library returns when a majority has answered, so the other servers may execute
+ * the call later. */
 static inline void wait_for_keys(int wanted) {
     int64_t until = lw_boot_ms() + COMES_MS;
     while (keys_anywhere() != wanted && lw_boot_ms() < until) lw_sleep_ms(2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers for the tests of the lock library: a private Redis, clients of it, and what Redis counted. */
+/* Has helpers for the tests of the lock library: a private Redis, clients of it, and what Redis counted. */
 #ifndef LW_TEST_LOCK_FIXTURE_H
 #define LW_TEST_LOCK_FIXTURE_H
 

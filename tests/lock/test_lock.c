@@ -101,7 +101,7 @@ static void fences_grow_over_everything(void **state) {
     for (int i = 0; i < 40; i++) {
         if (i % 4 == 1) lw_test_redis_flush(server);
         if (i % 4 == 2) redis_says("SCRIPT FLUSH");
-        if (i % 4 == 3) { /* the counter is far ahead of the clock, as after the clock jumped back */
+        if (i % 4 == 3) { /* the counter of fences is far ahead of the clock, as after the clock jumped back */
             redis_says("SET lwl:{a}:fence %llu", (unsigned long long)last + 1000000000);
         }
         struct latchwork_hold *h = take(l, 0);
@@ -290,7 +290,7 @@ static void a_lease_extended_by_hand_is_not_shortened(void **state) {
         assert_ok(latchwork_hold_renew(h, 8000, &error));
         int64_t spent_ms = lw_boot_ms() - before_ms;
         assert_true(latchwork_hold_left_ms(h) > 7000 - spent_ms);
-        if (i == 0) { /* automatic renewals are due after a third of the lease, and then more often */
+        if (i == 0) { /* automatic renewals are due after a third of the lease, and then at shorter intervals */
             lw_sleep_ms(4200);
             assert_true(latchwork_hold_left_ms(h) > 8000 - (lw_boot_ms() - before_ms) - 500);
             assert_true(redis_number("PTTL lwl:{a}:lock") > 600);
@@ -463,7 +463,8 @@ static void a_forked_child_is_refused(void **state) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     assert_ok(latchwork_hold_release(h, &error));
-    struct latchwork_client *twin = open_client(NULL); /* the tokens of this client must not have the random bytes that the child drew */
+    /* this client must not have the same random bytes in its tokens that the child process drew */
+    struct latchwork_client *twin = open_client(NULL);
     h = take(l, 0);
     latchwork_client_close(twin);
     assert_memory_not_equal(strchr(latchwork_hold_token(h), '/') + 1, childs + 5, 32);

@@ -378,7 +378,7 @@ static void waited_for_while_its_slot_moves(void **state) {
     latchwork_client_close(c);
 }
 
-/* A release in the middle of a move is repeated until the move is over. */
+/* If a release comes in the middle of a move, the client repeats the release until the move is over. */
 struct move {
     int slot, from, to;
 };

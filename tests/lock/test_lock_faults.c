@@ -142,7 +142,7 @@ static void a_frozen_server(void **state) {
     wait_until_told(&told);
     kill(lw_test_redis_pid(server), SIGCONT);
     assert_int_equal(told.why, LATCHWORK_LOSS_UNCONFIRMED);
-    assert_true(told.in_time); /* the callback came while the lease still had a third of its TTL */
+    assert_true(told.in_time); /* the callback was called while the lease still had a third of its TTL */
     latchwork_hold_forget(h);
     h = take(l, 10000);
     assert_ok(latchwork_hold_release(h, &error));
@@ -159,7 +159,7 @@ static void *take_and_release(void *arg) {
     return (void *)(intptr_t)r;
 }
 
-static void *take_soon(void *arg) { /* the limit is less than 4 s, after which a waiter looks by itself */
+static void *take_soon(void *arg) { /* the limit is less than 4 s, after which a waiter looks at the lock by itself */
     struct latchwork_hold *h;
     struct latchwork_error why = {0};
     enum latchwork_result r = latchwork_lock_acquire(arg, 2500, &h, &why);
@@ -214,7 +214,7 @@ static void wakings_are_cut(void **state) {
             lw_sleep_ms(20);
             redis_says("CLIENT KILL TYPE pubsub");
         }
-        lw_sleep_ms(200); /* the client has subscribed again by now; a last cut keeps its waiters from hearing of the release */
+        lw_sleep_ms(200); /* the client has subscribed again by now; one more cut keeps its waiters from hearing of the release */
         redis_says("CLIENT KILL TYPE pubsub");
         for (int i = 0; i < n; i++) assert_ok(latchwork_hold_release(h[i], &error));
         for (int i = 0; i < 4; i++) {

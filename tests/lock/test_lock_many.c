@@ -19,7 +19,7 @@ struct shared {
     _Atomic int order[THREADS * PROCESSES], done;
 };
 static struct shared *shared;
-static int witness; /* descriptor of the witness file, which has one number per name */
+static int witness; /* descriptor of the file that shows whether two threads had a lock at once; it has one number per name */
 
 static int setup(void **state) {
     memset(shared, 0, sizeof *shared);
@@ -215,8 +215,8 @@ static void wait_for_queue(int n) {
     assert_int_equal(redis_number("ZCARD lwl:{n0}:queue"), n);
 }
 
-/* First come, first served: ten waiters of two clients get the lock in order, although one process died while it waited and another is
- * frozen. */
+/* Locks are granted in the order of their requests: ten waiters of two clients get the lock in order, although one process died while it
+ * waited and another is frozen. */
 static void fair_is_first_come_first_served(void **state) {
     (void)state;
     enum { WAITERS = 10, DEAD_AT = 3, FROZEN_AT = 6 };

@@ -21,9 +21,9 @@ static void one_value_on_all(void **state) {
     for (int i = 0; i < 3; i++) {
         int64_t before = lw_boot_ms();
         struct latchwork_hold *h = take(l, 0);
-        wait_for_keys(NODES); /* acquire returns when a majority has granted the lock; the other servers follow */
+        wait_for_keys(NODES); /* acquire returns when a majority has granted the lock; the other servers grant it soon after */
         assert_int_equal(holding(latchwork_hold_token(h)), NODES);
-        /* The validity is the TTL minus the time taken and minus the drift of 1 % and 2 ms. */
+        /* The validity of a lock is the TTL minus the time that the acquire took and minus the drift of 1 % and 2 ms. */
         int64_t deadline = latchwork_hold_deadline_ms(h);
         assert_in_range(deadline, before + 20000 - 202, lw_boot_ms() + 20000 - 202);
         assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l2, &h2, &error));
@@ -105,7 +105,7 @@ static void a_minority_may_be_down(void **state) {
     struct latchwork_lock *l = open_red(r, 20000, 0);
     assert_ok(latchwork_hold_release(take(l, 0), &error));
     kill_node(1), kill_node(3);
-    struct latchwork_hold *h = take(l, 0); /* the client has connections to the two dead servers */
+    struct latchwork_hold *h = take(l, 0); /* the client still has connections to the two dead servers */
     assert_int_equal(holding(latchwork_hold_token(h)), 3);
     assert_ok(latchwork_hold_renew(h, 0, &error));
     assert_ok(latchwork_hold_check(h, &error));
@@ -156,7 +156,7 @@ static void slow_servers(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* A client with a majority does not wait for the other servers: this node_ms is so large that the test would show the wait. */
+/* A client with a majority does not wait for the other servers. In this test node_ms is so large that a wait would show. */
 static void a_slow_server_costs_little(void **state) {
     (void)state;
     struct latchwork_redlock_options o = {QUICK};
@@ -326,7 +326,7 @@ static void waiters_can_be_interrupted(void **state) {
     latchwork_redlock_interrupt(r);
     pthread_join(t, &code);
     assert_int_equal((intptr_t)code, LATCHWORK_E_CLOSED);
-    assert_ok(latchwork_hold_release(h, &error)); /* releases still work after an interruption */
+    assert_ok(latchwork_hold_release(h, &error)); /* releases work even after latchwork_redlock_interrupt() */
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
 }

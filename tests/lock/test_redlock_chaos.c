@@ -68,8 +68,8 @@ static void wait_for_age(int i, int64_t seconds) {
     }
 }
 
-/* Client a holds the lock on servers 0, 1 and 2, and cannot reach the others. Server 2 is restarted and loses the lock, so that 2, 3 and 4
- * would be a majority for another client. */
+/* Client a holds the lock on servers 0, 1 and 2, and cannot reach the others. Server 2 is restarted and loses the lock, so that servers 2,
+ * 3 and 4 would be a majority for another client. */
 static void a_restarted_server_is_kept_out(void **state) {
     (void)state;
     enum { TTL = 6000 };
@@ -83,7 +83,8 @@ static void a_restarted_server_is_kept_out(void **state) {
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lb, &h, &error)); /* client b recognizes the restart by the new run_id */
     c = open_urls(all_urls, NODES, 0);
     struct latchwork_lock *lc = open_red(c, TTL, 0);
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lc, &h, &error)); /* client c recognizes the restart by the uptime */
+    /* client c, which has not seen the servers before, recognizes the restart by the uptime */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lc, &h, &error));
     careless = open_urls(all_urls, NODES, -1);
     struct latchwork_lock *ld = open_red(careless, TTL, 0);
     h = take(ld, 0); /* a client that does not set restart_ms gets a second hold */

@@ -306,7 +306,7 @@ static void shown_and_broken(void **state) {
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_break(l, NULL, &error));
     struct latchwork_hold *h = take(l, 0);
     assert_ok(latchwork_lock_show(l, count_seen, &seen, &error));
-    assert_int_equal(seen, 2); /* the callback asked to stop after this row */
+    assert_int_equal(seen, 2); /* the callback asked to stop after the second row */
     uint64_t fence = 0, before = latchwork_hold_fence(h);
     assert_ok(latchwork_lock_break(l, &fence, &error));
     assert_true(fence > before);
@@ -353,7 +353,8 @@ static void wrong_calls(void **state) {
         assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     }
     assert_null(latchwork_rows_open(client, NULL, NULL, 0, NULL, &error));
-    assert_null(latchwork_rows_open(client, longest, &ROW(longest + 130, longest + 2), 1, NULL, &error)); /* the row's name is too long */
+    /* the name of this row is too long */
+    assert_null(latchwork_rows_open(client, longest, &ROW(longest + 130, longest + 2), 1, NULL, &error));
     assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     struct latchwork_lock_options unset = {0};
     assert_null(latchwork_rows_open(client, NULL, &ROW("t", "1"), 1, &unset, &error));
@@ -374,14 +375,14 @@ struct shared {
 };
 static struct shared *shared;
 
-/* Chooses a few rows in a random order. If locks were taken in the order given, this test would soon end in a deadlock. */
+/* Chooses a few rows in a random order. If locks were taken in this order, the test would soon end in a deadlock. */
 static size_t choose(struct latchwork_row *rows, int *which, unsigned *seed) {
     static const char *const ids[ROWS] = {"0", "1", "2", "3", "4", "5"};
     size_t n = 1 + (size_t)rand_r(seed) % 4;
     for (size_t i = 0; i < n; i++) {
         which[i] = rand_r(seed) % ROWS;
         for (size_t j = 0; j < i; j++)
-            if (which[j] == which[i]) return i; /* each row is chosen once */
+            if (which[j] == which[i]) return i; /* each row must be chosen only once */
         rows[i] = ROW(which[i] % 2 ? "odd" : "even", ids[which[i]]);
     }
     return n;

@@ -110,7 +110,7 @@ static void claim_all(struct lt *l) {
 }
 static void none_due(struct lt *l) {
     free_all(l);
-    eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n" /* all messages are due one minute from now */
+    eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n" /* all messages become due one minute from now */
             "for o = 0, 511 do redis.call('HSET', '" LT_TAG "tries:orders:1:0', o, '1 1 ' .. due) end");
 }
 static void claim_undue(struct lt *l) {
@@ -215,7 +215,7 @@ static void floors(struct lt *l) {
     assert_string_equal(lt_run(l), "1"); /* only the first of the three partitions is complete after this call */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:2:4095"), 1);
-    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* the next call goes on from this segment */
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* the next call continues with this segment */
 }
 static void quarantine(struct lt *l) {
     eval(l, "for s = 0, 63 do redis.call('SETRANGE', '" LT_TAG "state:orders:1:' .. s, 4095, '\\0') end");

@@ -222,7 +222,7 @@ static void dropping_has_a_bound(void **state) {
     lw_buf_free(&e);
     lt_floor(l, "orders:0", 6, 0);
     assert_string_equal(claim1(l, "k", "t1"), "B");
-    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* one call removes only some of the heads */
+    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* one call removes only some of the finished heads */
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_true(in_lanes(l));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what the scripts cost Redis: the commands that they execute per message. Each takes about a microsecond of the single thread that
- * all lanes share. */
+/* Tests what the scripts cost Redis: the commands that they execute per message. Each command takes about a microsecond of the single
+ * thread that all lanes share. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>

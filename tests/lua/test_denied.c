@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* If the user lacks a right, the script ends with an error. It never takes the error for a key of the wrong type or for a missing
+/* If the user lacks a right, the script ends with an error. The script never takes the error for a key of the wrong type or for a missing
  * message.
  * Once the right is granted, the same call does its work. */
 #include "tests/support/lanes.h"

@@ -111,9 +111,9 @@ static void the_patient_change_nothing(void **state) {
     e.patient = true;
     assert_string_equal(lt_enter(l, &e, &out), "UNVOUCHED");
     lt_assert_unchanged(l, before, true);
-    e.life = "life"; /* the data has had this life before, so the caller joins the epoch */
+    e.life = "life"; /* this life is one that the data has had before, so the caller joins the epoch */
     assert_string_equal(entered(l, e).id, "a");
-    lt_text(l, "FLUSHALL"); /* there is no data, so the caller starts an epoch */
+    lt_text(l, "FLUSHALL"); /* the server has no data, so the caller starts an epoch */
     assert_string_equal(entered(l, e).id, "b");
 }
 
@@ -158,7 +158,7 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e.history = ""; /* older versions, and servers that hide their history, report no history */
     assert_string_equal(entered(l, e).id, "a");
     e.life = "other";
-    assert_string_equal(entered(l, e).id, "b"); /* an unknown history is not the same history */
+    assert_string_equal(entered(l, e).id, "b"); /* an unknown history does not count as the same history */
     e = caller("c");
     e.life = "other", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "b");
@@ -213,7 +213,7 @@ static void a_far_new_host_is_another_epoch_once(void **state) {
     assert_string_equal(entered(l, e).id, "b");
     e.candidate = "c";
     assert_string_equal(entered(l, e).id, "b");
-    assert_string_equal(entered(l, caller("d")).id, "b"); /* as h1 sees it, the clock has not jumped */
+    assert_string_equal(entered(l, caller("d")).id, "b"); /* by the clock of host h1, the clock of Redis has not jumped */
 }
 
 static void assert_refused(struct lt *l, struct lt_enter e, const char *field, const char *theirs) {
@@ -340,7 +340,7 @@ static void the_fence_only_rises(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), "500");
 }
 
-/* Fences grow even if Redis' clock is behind all fences handed out so far. lt_gate() checks that each fence is above the earlier ones. */
+/* Fences grow even if Redis' clock is behind all fences handed out so far. lt_gate() checks that each fence is above all earlier fences. */
 static void fences_rise_over_a_wipe(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "fence 8000000000000000");

@@ -50,7 +50,7 @@ static void a_locked_lane_parks(void **state) {
     assert_int_equal(lt_state(l, m), 1);
     assert_string_equal(lt_lock(l, m), "t1");
     int64_t due = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")), now = lt_now_ms(l);
-    assert_true(due > now && due <= now + LT_TTL_MS); /* tend looks at the lane when the lease ends */
+    assert_true(due > now && due <= now + LT_TTL_MS); /* tend will look at the lane when the lease has ended */
     assert_string_equal(gate1(l, lt_msg(1, 7, "k", "t3")), "W");
     assert_string_equal(lt_waiting(l, m), "0/2 1/7");
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) == due);
@@ -110,7 +110,7 @@ static void finished_is_finished(void **state) {
     lt_int(l, "LPUSH " LT_TAG "wait:c x");
     assert_string_equal(lt_gate(l, m, 4), "DDWR");
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
-    assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:c"), 1); /* a message marked as waiting is never parked again */
+    assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:c"), 1); /* a message that is marked as waiting is not parked again */
 }
 
 /* The message's mark says that the message waits, but somebody has deleted the waiting list, or Redis has evicted it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests gate with several messages of a lane in one call. The first unfinished one decides for all, and the others keep their order. */
+/* Tests gate with several messages of a lane in one call. The first unfinished message decides for all messages, which keep their order. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ static void a_free_lane_runs_all_of_them(void **state) {
     struct lt *l = *state;
     const struct lt_msg m[] = {message(1), message(2), message(3), lt_msg(0, 4, "j", "t1"), lt_msg(1, 9, "j", "t1")};
     assert_string_equal(lt_gate(l, m, 5), "RAARA");
-    /* in each lane, fences count up from the first reserved one */
+    /* in each lane, the fences count up from the first fence that the call reserved */
     for (int i = 0; i < 5; i++) assert_true(lt_fence(l, i) == l->fence + (uint64_t)(i < 3 ? i : i - 3));
     char value[64];
     snprintf(value, sizeof value, "t1:%" PRIu64, l->fence);
@@ -183,7 +183,7 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     lt_free_lock(l, m[0]); /* the lock of message 1 is gone, as after the death of its worker */
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
-    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* message 1 stays with its worker, behind message 7, which runs */
+    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* message 1 stays with its worker, behind message 7, which is running */
     again[1].token = again[2].token = "t3";
     assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* in a call without message 7, message 1 is parked */
     assert_string_equal(lt_waiting(l, m[0]), "0/1");
@@ -204,7 +204,7 @@ static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(5)}, 1), "X");
     l->new_from = -1;
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(6)}, 1), "X");
-    /* the stored value belongs to an earlier epoch */
+    /* this stored value belongs to an earlier epoch */
     freeReplyObject(redisCommand(l->admin, "HSET " LT_TAG "new_from orders:0 %s", "another 0"));
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(7)}, 1), "W");
 }
@@ -227,8 +227,8 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     assert_string_equal(lt_waiting(l, m[0]), "");
 }
 
-/* The first call took the lane, but its answer was lost, and other workers parked messages meanwhile. When the call is sent again, its
- * messages are granted again. */
+/* The first call took the lane, but its answer was lost, and other workers parked messages in the meantime. When the call is sent again,
+ * its messages are granted again. */
 static void my_own_lane_with_waiters_runs_again(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2)}, other[] = {message(7), message(8)};
@@ -259,7 +259,7 @@ static void mine_is_granted_though_another_parked_it(void **state) {
     assert_string_equal(lt_gate(l, &parked, 1), "W");
     assert_string_equal(lt_gate(l, m, 3), "RAA");
     const struct lt_item item = {.done = m, .n_done = 3, .mode = 'n', .want = 1};
-    assert_string_equal(lt_settle_items(l, &item, 1), "L"); /* settling the message also removes its copy in the list */
+    assert_string_equal(lt_settle_items(l, &item, 1), "L"); /* when the message is settled, its copy in the list is removed, too */
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k"), 0);
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
 }
@@ -276,7 +276,8 @@ static void a_token_that_mine_begins_with_is_not_mine(void **state) {
     }
 }
 
-/* The second message may be a duplicate of the first, but that is known only when the first is done, so they run one at a time. */
+/* The second message may be a duplicate of the first, but this is known only when the first message is done, so the two messages run one at
+ * a time. */
 static void with_business_ids_one_runs_at_a_time(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:5:5");
@@ -338,7 +339,7 @@ static void a_full_batch(void **state) {
     }
 }
 
-/* Uses the largest number of messages of a lane that one byte can count. */
+/* Uses as many messages of one lane as one byte can count. */
 static void many_messages_of_a_lane(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[127];

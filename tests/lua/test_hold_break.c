@@ -90,7 +90,7 @@ static void a_free_lane_is_held(void **state) {
     m = lt_msg_bytes(0, 1, lw_bytes("\0}\xff", 3), "me");
     assert_string_equal(hold(l, m), "H");
     assert_holds(l, m);
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0); /* nobody waits for the lane, so it is not listed */
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0); /* no message waits for the lane, so the lane is not in `lanes` */
 }
 
 static void its_fence_is_above_all_that_a_call_reserved(void **state) {
@@ -224,7 +224,7 @@ static void nobody_held_it(void **state) {
     lt_int(l, "ZADD " LT_TAG "lanes 1 k");
     char *before = lt_dump(l, true);
     assert_string_equal(break_lock(l, "k", "anna"), "");
-    lt_assert_unchanged(l, before, true); /* there is no new fence, hint or audit entry */
+    lt_assert_unchanged(l, before, true); /* the call has made no new fence, hint or audit entry */
 }
 
 static void the_holder_is_stale_from_then_on(void **state) {

@@ -166,7 +166,7 @@ static bool is_of_the_cluster(const char *text) {
            strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* this is Valkey's text of the error */
 }
 
-/* Calls the script after the keys in `which` have moved. */
+/* Moves the keys in `which`, and then calls the script. */
 static void try_one(struct nodes *n, const struct scene *s, uint64_t which, const char *want, const char *after) {
     struct lt *l = n->l;
     set_up(n, s);

@@ -53,7 +53,7 @@ static const char *edit(struct lt *l, const char *id, const char *was, const cha
     arg(l, id), arg(l, was), arg(l, is), arg(l, who), arg(l, at);
     return lt_run(l);
 }
-/* Returns all fields of the only dead letter as one text. */
+/* Returns all fields of the only dead letter in Redis as one text. */
 static const char *letter(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "dead - +");
     assert_int_equal(r->elements, 1);

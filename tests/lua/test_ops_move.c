@@ -101,7 +101,7 @@ static void put_into_a_free_lane_hints(void **state) {
     int64_t from = lt_now_ms(l);
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    assert_int_equal(replay_state(l, 3, 7), 1); /* the replay waits, and its mark expires */
+    assert_int_equal(replay_state(l, 3, 7), 1); /* the replay waits, and the mark of a replay expires */
     assert_int_equal(lt_state(l, message(3)), 0);
     assert_int_equal(hints(l), 1);
     assert_true(score(l) >= from + LT_HANDOFF_MS && score(l) <= lt_now_ms(l) + LT_HANDOFF_MS);
@@ -222,11 +222,11 @@ static void what_is_put_runs_once(void **state) {
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_claim(l, &k, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/3");
-    assert_string_equal(put1(l, 3, 7), "A"); /* the replay already runs */
+    assert_string_equal(put1(l, 3, 7), "A"); /* the replay with this number already runs */
     lt_free_lock(l, k);
     lt_text(l, "BITFIELD " LT_TAG "state:orders:0#7:0 SET u2 #3 2");
     assert_string_equal(lt_claim(l, &k, 1), "E");
-    assert_string_equal(put1(l, 3, 7), "A"); /* the replay is already done */
+    assert_string_equal(put1(l, 3, 7), "A"); /* the replay with this number is already done */
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 0);
 }
 
@@ -319,7 +319,7 @@ static void drop_of_replays(void **state) {
 static void drop_beside_names_of_another_type(void **state) {
     struct lt *l = *state;
     park(l, 1, 1);
-    lt_int(l, "LPUSH " LT_TAG "lock:k x"); /* a lock of another type counts as held */
+    lt_int(l, "LPUSH " LT_TAG "lock:k x"); /* a lock whose name holds another type counts as held */
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "H");
     lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "wait:k");
     hold(l, "w.1:5");

@@ -50,9 +50,9 @@ struct world {
     struct lt *l;
     uint64_t seed;
     struct lane lane[LANES];
-    /* floor: below this number all messages of the partition are finished */
+    /* floor: all messages of the partition below this number are finished */
     int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS], floor[PARTS];
-    int recorded[OFFSETS]; /* per business id: the message that recorded the id (part * OFFSETS + o); -1: none */
+    int recorded[OFFSETS]; /* per business id: number of the message that recorded the id (part * OFFSETS + o); -1: no message has */
     int duplicates, tokens, step;
     bool dedup;
     char did[200];
@@ -455,11 +455,11 @@ static void claim(struct world *w) {
     }
 }
 
-/* Makes a settle that a worker could send for this hold. */
+/* Makes a settle that a worker could send for this hold at this moment. */
 static bool make_settle(struct world *w, int lane, struct hold *h, struct settle *s) {
     static const char outcomes[] = "ddddddrbxs";
     *s = (struct settle){.outcome = 'd', .want = w->dedup ? 1 : 1 + pick(w, 5)};
-    bool more = h->n > 1 && chance(w, 40); /* some messages still run */
+    bool more = h->n > 1 && chance(w, 40); /* some messages of the hold still run */
     if (w->dedup) more = false;
     if (more) {
         s->n_done = pick(w, h->n);
@@ -508,7 +508,7 @@ static void after_settle(struct world *w, struct lane *k, struct hold *h, const 
     check_heads(w, item, 0, s->heads, s->n_heads);
     if (s->answer == 'N') h->of_heads = true;
     for (int i = 0; i < s->n_heads; i++) hold_add(h, s->heads[i]);
-    if (s->answer == 'K' && !h->n) { /* no message runs, so a worker would give the lane back */
+    if (s->answer == 'K' && !h->n) { /* no message of the hold runs, so a worker would give the lane back */
         lt_free_lock(w->l, lt_msg(0, 0, lane_names[k - w->lane], ""));
         k->holder = NOBODY;
     }

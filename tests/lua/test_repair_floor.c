@@ -114,7 +114,7 @@ static void floors_rise_and_never_sink(void **state) {
     assert_string_equal(lt_floor(l, tp, 100, 0), "OK");
     assert_string_equal(lt_floor(l, tp, 99, 0), "OK");
     assert_string_equal(floor_now(l), "100");
-    quarantine(l); /* commits continue during the quarantine */
+    quarantine(l); /* this test runs in the quarantine, in which commits continue */
     assert_string_equal(lt_floor(l, tp, 101, 0), "OK");
     assert_string_equal(floor_now(l), "101");
     assert_string_equal(lt_floor(l, "orders:4", far_offset, 0), "OK");
@@ -164,14 +164,14 @@ static void deleting_has_a_bound(void **state) {
 static void repairs_of_a_log_that_begins_late(void **state) {
     struct lt *l = *state;
     const int64_t first = far_offset / 16384;
-    fill_segment(l, first - 1); /* segments below the floor are not read */
+    fill_segment(l, first - 1); /* the script does not read segments below the floor */
     fill_segment(l, first);
     lt_repair(l, tp, far_offset + 16384, far_offset + 7, NULL, 0);
     assert_true(has_segment(l, "state", first - 1));
     assert_false(has_segment(l, "state", first));
 }
 
-/* Checks that all segments below a floor are deleted however far it rises, with a bounded number per call. */
+/* Checks that all segments below a floor are deleted, however far the floor rises, and that each call deletes only a bounded number. */
 static void floors_that_leap(bool by_repair, struct lt *l) {
     static const int64_t some[] = {0, 1, 4095, 4096, 8191, 8192, 9998};
     lt_floor(l, tp, 1, 0);

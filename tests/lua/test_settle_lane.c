@@ -185,7 +185,7 @@ static void items_have_values_of_their_own(void **state) {
         lt_gate(l, &m[i], 1);
         items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = 'n', .want = 1};
     }
-    items[3].value = "t1:77"; /* this is not the value of the lane's lock */
+    items[3].value = "t1:77"; /* this value is not the value of the lane's lock */
     assert_string_equal(lt_settle_items(l, items, 6), "LLLSLL");
     assert_string_equal(lt_lock(l, m[3]), "t3");
 }
@@ -287,7 +287,7 @@ static void more_never_releases(void **state) {
     for (int waiters = 0; waiters < 2; waiters++)
         for (int paused = 0; paused < 2; paused++) {
             lt_setup(state);
-            gate_run(l, 1, 3); /* message 3 still runs */
+            gate_run(l, 1, 3); /* message 3 of this hold still runs */
             if (waiters) park_run(l, 9, 2);
             if (paused) lt_int(l, "SADD " LT_TAG "paused k");
             assert_string_equal(settle(l, naming(item(1, 2, "done", 'm'), 4, 2)), "K");
@@ -327,7 +327,7 @@ static void more_heads_come_behind_the_last(void **state) {
     struct lt *l = *state;
     claim_heads(l, 8, 3);
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 5 %s", "4 5 0");
-    assert_string_equal(settle(l, wanting(naming(item(1, 2, "done", 'h'), 3, 1), 3, 3)), "K"); /* message 3 runs */
+    assert_string_equal(settle(l, wanting(naming(item(1, 2, "done", 'h'), 3, 1), 3, 3)), "K"); /* message 3 of this hold runs */
     assert_string_equal(lt_heads(l, 0), "0/4 0/5 0/6");
     assert_string_equal(l->named, "G");
     assert_int_equal(lt_attempts_of(l, 0, 0), 0);
@@ -377,7 +377,7 @@ static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     assert_string_equal(lt_heads(l, 0), "");
 }
 
-/* Another worker finished the named message meanwhile, so the message behind it in the list may not be the next one. */
+/* Another worker has finished the named message, so the message behind it in the list may not be the next one. */
 static void no_heads_where_the_last_is_finished(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);

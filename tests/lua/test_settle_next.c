@@ -233,7 +233,7 @@ static void a_paused_lane_stops(void **state) {
         assert_string_equal(lt_waiting(l, m), "0/9");
         assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
     }
-    lt_setup(state); /* a paused lane is released even if no message waits */
+    lt_setup(state); /* even if no message waits, settle releases a paused lane */
     gate1(l, message(1));
     lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(settle1(l, keep(message(1), &second)), "L");
@@ -311,7 +311,7 @@ static void all_undue_waits_for_the_earliest(void **state) {
     assert_int_equal(n_hints(l), 0);
 }
 
-/* retry.order block ignores due times. If a lane is kept for a named message, its waiters stay in their order. */
+/* With retry.order block, due times are ignored. If a lane is kept for a named message, its waiters stay in their order. */
 static void due_times_count_in_skip_only(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2, 3);

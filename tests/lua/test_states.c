@@ -135,13 +135,13 @@ static void topics_and_partitions_do_not_meet(void **state) {
     static const int want[] = {2, 3, 3, 2, 2, 3};
     for (int i = 0; i < 6; i++) assert_int_equal(lt_state(l, m[i]), want[i]);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:bills.eu-1_x:0:0"), 2);
-    lt_floor(l, "orders:1", 6, 0); /* only the floor of orders:1 has risen */
+    lt_floor(l, "orders:1", 6, 0); /* the floor of orders:1 has risen, and no other floor */
     assert_string_equal(lt_gate(l, m, 6), "DDDDDD");
     for (int i = 0; i < 6; i++) m[i].offset--;
     assert_string_equal(lt_gate(l, m, 6), "RDRRRR");
 }
 
-/* A lane's list has messages of two topics, in segments that the call names and in others. */
+/* A lane's list has messages of two topics, both in segments that the call names and in other segments. */
 static void heads_of_any_segment_and_topic(void **state) {
     struct lt *l = *state;
     struct lt_msg w[8];
@@ -235,7 +235,7 @@ static void nothing_is_written_below_the_floor(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }
 
-/* Uses as many segments as a call's one-byte numbers can name. */
+/* Uses as many segments as a number of one byte can name. */
 static void many_segments(void **state) {
     struct lt *l = *state;
     enum { N = 250 };

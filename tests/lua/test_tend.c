@@ -12,7 +12,7 @@
 static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static const char *hint_at(struct lt *l, int i) { return lt_text(l, "LINDEX " LT_TAG "ready %d", i); }
 static void score(struct lt *l, const char *lane, int64_t ms) { lt_int(l, "ZADD " LT_TAG "lanes %" PRId64 " %s", ms, lane); }
-/* Checks that tend looks at the lane again wait_ms after some moment between from_ms and now. */
+/* Checks that tend will look at the lane again wait_ms after some moment between from_ms and now. */
 static void assert_again_in(struct lt *l, const char *lane, int64_t from_ms, int64_t wait_ms) {
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane));
     if (at < from_ms + wait_ms || at > lt_now_ms(l) + wait_ms)
@@ -72,7 +72,7 @@ static void a_lock_that_lasts_too_long_is_cut(void **state) {
         int64_t left_ms;
     } cases[] = {{"a", "t.1:1", LT_TTL_MS},
                  {"b", "backoff:70000", 70000},
-                 {"c", "backoff:90000000", 90000000}, /* this backoff is meant to be long */
+                 {"c", "backoff:90000000", 90000000}, /* this backoff is long on purpose */
                  {"d", "backoff", 90000000},          /* an older version sets the lock of a backoff without its length */
                  {"e", "backoff-host.1:5", LT_TTL_MS}};
     enum { CASES = sizeof cases / sizeof cases[0] };
@@ -158,7 +158,7 @@ static void hints_have_a_bound(void **state) {
         waiter(l, lane);
         score(l, lane, 5 + i);
     }
-    assert_string_equal(lt_tend(l), "0"); /* the list of hints is full, so the answer is as if no lane were left */
+    assert_string_equal(lt_tend(l), "0"); /* the list of hints is full, so tend answers as if no lane were left */
     assert_int_equal(n_hints(l), 1024);
     assert_string_equal(hint_at(l, 0), "b");
     assert_string_equal(lt_text(l, "ZSCORE " LT_TAG "lanes c"), "7");

@@ -60,7 +60,8 @@ static void claim_of_a_deleted_list_is_told(void **state) {
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E");
     assert_one_sign(l);
     assert_lane_is_gone(l);
-    assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E"); /* a second hint finds nothing more to report */
+    /* the first hint has reported the list, so a second hint has nothing to report */
+    assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E");
     assert_int_equal(signs(l), 1);
 }
 
@@ -79,7 +80,7 @@ static void settle_whose_list_was_deleted_is_told(void **state) {
         assert_string_equal(settle(l, 2, cases[i].mode, cases[i].want, cases[i].outcome), cases[i].answer);
         assert_one_sign(l);
         assert_int_equal(lt_state(l, message(1)), 2);
-        assert_int_equal(lt_state(l, message(3)), 1); /* the mark stays until the owner of the partition reads the stream */
+        assert_int_equal(lt_state(l, message(3)), 1); /* the mark stays as it is until the owner of the partition reads the stream */
         bool again = strcmp(cases[i].outcome, "retry") == 0 || strcmp(cases[i].outcome, "back") == 0;
         assert_string_equal(lt_waiting(l, message(1)), again ? "0/2" : "");
         assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), again);

@@ -41,7 +41,7 @@ RULES = dict(
   take_back=1,      # after the first outcome that is not done, messages that are granted and not started are taken back
   take_front=1,     # messages that are taken back go to the front of the chain
   ahead_live=1,     # the next message of a grant starts only under a live lease
-  ahead_wait=1,     # the next message of a grant starts only when the handler of the one before it has ended
+  ahead_wait=1,     # the next message of a grant starts only when the handler of the message before it has ended
   retry_prune=1,    # settle removes finished heads before it checks that the message to retry is the head
   distinct=1,       # heads that are handed over differ from each other and from heads granted before
   in_place=1,       # further heads come only from behind the last granted head; if the list does not have this head, none come
@@ -222,7 +222,7 @@ class Sim:
         s.sfence = defaultdict(int); s.ids = set(); s.deadset = set(); s.orphans = 0; s.cuts = 0; s.aheads = 0; s.grants = 0
         s.rebalance()
     def life(s): s.lives += 1; return s.lives
-    # --- kafka
+    # The next functions deal with partitions and commits of Kafka.
     def assign(s, w, p): s.g += 1; s.owner[p] = (w.id, s.g); s.drop(w, p); w.pos[p] = s.commit[p]; w.tracker[p] = {o: 'done' for o in s.meta[p]} if R.meta == 1 else {}; w.gen[p] = s.g
     def rebalance(s):
         live = [w for w in s.w if w.joined]
@@ -254,7 +254,7 @@ class Sim:
         o = s.commit[p]; t = w.tracker[p]
         while t.get(o) == 'done': o += 1
         return o
-    # --- handlers
+    # The next functions deal with handlers and their outcomes.
     def giveback(s, h, r): r.state = 'fin'; r.verdict = 'BACK'; h.items.append(r)
     def takeback(s, h):               # takes back messages that are granted and not started, so that they do not run under this hold
         back = [r for r in h.items if r.state == 'granted']; h.items = [r for r in h.items if r.state != 'granted']
@@ -324,7 +324,7 @@ class Sim:
         s.eff[(m[1], m[0])].append(m[2])
         s.deadset.add((m[1], m[2]))
         if (m[1], m[2]) not in s.first: s.first[(m[1], m[2])] = s.now; s.order[(m[1], m[0])].append(m[2])
-    # --- epoch
+    # The next functions deal with the end and the beginning of an epoch.
     def lost(s, w, h):
         hs = [h] if R.per_shard else range(SH)
         w.ep[h] = None
@@ -356,7 +356,7 @@ class Sim:
                 elif o >= wm or t.get(o) != 'done': open_.add(pk)
             w.tracker[p] = keep; w.pos[p] = wm
         w.confirm = bool(R.confirm)
-    # --- one step
+    # The next function makes one random step of the simulation.
     def step(s):
         s.now += s.r.choice([0, 0, 0, 1, 1]); r = s.r; o = s.o; x = r.random()
         if s.faults:
@@ -392,7 +392,7 @@ class Sim:
                 w = r.choice(s.w); h = r.randrange(SH)
                 if w.pipe[h] and w.dead_until <= s.now: s.cut(w, h)
                 return
-        # the wire: one call of one pipeline executes
+        # one call of a pipeline that is on the wire executes
         if s.wire and r.random() < .45:
             p = r.choice(s.wire)
             if not p.live and r.random() < .8: return

@@ -264,7 +264,7 @@ static void test_large_rows(void **state) {
     }
     assert_string_equal(ask(&x, "SELECT count(*) || ' ' || min(length(t)) || ' ' || count(DISTINCT left(t, 1)) FROM things"),
                         "4 3145728 4");
-    assert_string_equal(ask(&x, "SELECT count(DISTINCT xmin::text) FROM things"), "2"); /* one transaction per statement */
+    assert_string_equal(ask(&x, "SELECT count(DISTINCT xmin::text) FROM things"), "2"); /* each statement had a transaction of its own */
     close_fx(&x);
 }
 

@@ -134,7 +134,7 @@ static bool is_held(struct seen *s, int i) {
     return held;
 }
 
-/* Keeps more leases than a batch holds, for longer than a TTL, and the scripts are flushed meanwhile. */
+/* Keeps more leases than a batch holds, for longer than a TTL. Meanwhile the scripts are flushed. */
 static void leases_are_kept(void **state) {
     (void)state;
     static struct seen s;
