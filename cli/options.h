@@ -38,7 +38,7 @@ enum cli_need {
     CLI_SPOKEN    /* the usage line does not get the option, because `words` of the command or verb already names it */
 };
 
-/* Another word for a value of an option of kind CLI_WORD. */
+/* Describes another word for a value of an option of kind CLI_WORD. */
 struct cli_alias {
     const char *word, *means;
 };

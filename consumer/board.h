@@ -136,8 +136,7 @@ struct lw_board {
     _Atomic int n_workers; /* highest number of workers so far; totals include workers that have ended, so this number never goes down */
     _Atomic int n_wanted;  /* number of workers that should run, which a reload may change */
     int member_slot;       /* this supervisor's slot (member.h); -1: the workers are dynamic members */
-    /* Time of the supervisor's start (wall clock), and of its last look at the workers (boot
-     * clock). */
+    /* Two times: of the supervisor's start (wall clock), and of its last look at the workers (boot clock). */
     _Atomic int64_t started_wall_ms, ticked_ms;
     atomic_bool quick;          /* true after a second signal to end: the run ends at once */
     atomic_bool draining;       /* true during `run --drain` */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics. One table (metrics.c) defines all metrics; the text for Prometheus, its HELP and TYPE lines, and the reference page are made
- * from this table.
+/* Writes the metrics. One table (metrics.c) defines all metrics; the text for Prometheus, its HELP and TYPE lines, and the reference page
+ * are made from this table.
  *
  * All values are read from the board, whose counters survive the deaths of workers, and from what the exporter asked Redis shortly before
  * (shard_look.h). Reading takes no lock that a worker could wait for. Labels never hold keys: they hold only outcomes, states, shards,

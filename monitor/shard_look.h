@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the exporter learns about a shard by asking its Redis periodically: a few commands of
+/* Declares what the exporter learns about a shard by asking its Redis periodically: a few commands of
  * constant or logarithmic cost, and one look at a limited number of lanes. The exporter never
  * scans, and has at most one request in flight. Because the exporter waits for each answer, with a timeout, it must not be in the process
  * of a worker. */

@@ -107,8 +107,8 @@ struct ops {
     int64_t deadline_ms;           /* time after which nothing more is sent, ms on the boot clock; 0: no limit */
 };
 
-/* Renews the lease of the current job, if there is one, and tells the watch how far the command is. Functions that read call it regularly,
- * so that a job which searches for a long time keeps its lease. Returns -1 if the watch says that the command has to stop. */
+/* Renews the lease of the current job, if there is one, and tells the watch how far the command is. Functions that read call ops_tick()
+ * regularly, so that a job which searches for a long time keeps its lease. Returns -1 if the watch says that the command has to stop. */
 int ops_tick(struct ops *o);
 
 /* Records in the audit what an operator did without a job: `did` names the action, n the number

@@ -12,7 +12,7 @@ static const struct {
     const char *unit;
     int64_t ms;
 } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {"", 1000}, {"min", 60000}};
-/* UNITS: number of all units. UNITS_SHOWN: number of units used for output, counted from the smallest. */
+/* UNITS is the number of all units. UNITS_SHOWN is the number of units used for output, counted from the smallest. */
 enum { UNITS = sizeof units / sizeof *units, UNITS_SHOWN = 5 };
 
 int64_t ops_duration_ms(const char *text) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hints: for one shard, the blocking pop of `ready` into `claimed:<worker>`, on a connection of
- * its own, so that an idle worker learns of a runnable lane at once and without polling.
+/* Fetches hints of one shard by the blocking pop of `ready` into `claimed:<worker>`, on a connection of its own, so that an idle worker
+ * learns of a runnable lane at once and without polling.
  *
  * If a connection breaks during a pop, Redis may have moved a hint that never reached the worker.
  * So each new connection first reads `claimed` and reports every hint in it: a hint that is

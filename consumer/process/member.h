@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Static membership: the group.instance.id of each worker.
+/* Makes the group.instance.id of each worker, for static membership.
  *
  * A static member that rejoins under its id within session.timeout.ms gets its partitions back without a rebalance. When a dynamic
  * member dies, the whole group waits until the session of that member ends. The id is

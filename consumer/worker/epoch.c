@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epoch: how a worker joins an epoch, and what happens when one ends (doc/lifecycle.txt, section
- * 3). */
+/* epoch: the part of the worker that joins an epoch, and handles the end of an epoch (doc/lifecycle.txt, section 3). */
 #include "consumer/worker/epoch.h"
 
 #include "consumer/worker/commit.h"

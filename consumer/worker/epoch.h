@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epoch: how a worker joins an epoch, its quarantine, and its end. */
+/* epoch: the part of the worker that joins an epoch, waits for the end of its quarantine, and handles its end. */
 #ifndef LW_CONSUMER_WORKER_EPOCH_H
 #define LW_CONSUMER_WORKER_EPOCH_H
 

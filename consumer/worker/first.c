@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first: the first run of a name, which needs no quarantine.
+/* first: the part of the worker that handles the first run of a name, which needs no quarantine.
  *
  * A quarantine waits for leases that an earlier life of Redis has granted. No handler is given anything before the group has a commit: a
  * new epoch on an empty Redis carries the mark `first`, under which gate and claim refuse, until a worker knows of a commit that Kafka

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first: the first run of a name, which needs no quarantine. */
+/* first: the part of the worker that handles the first run of a name, which needs no quarantine. */
 #ifndef LW_CONSUMER_WORKER_FIRST_H
 #define LW_CONSUMER_WORKER_FIRST_H
 

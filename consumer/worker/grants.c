@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: reads from a reply of gate, claim or settle which messages are granted. */
+/* grants: the part of the worker that reads from a reply of gate, claim or settle which messages are granted. */
 #include "consumer/worker/grants.h"
 
 #include "consumer/worker/hold.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: reads from a reply which messages are granted: in order, their fences, attempts and envelopes. */
+/* grants: the part of the worker that reads from a reply which messages are granted. It reads, in this order, their fences, attempts and
+ * envelopes. */
 #ifndef LW_CONSUMER_WORKER_GRANTS_H
 #define LW_CONSUMER_WORKER_GRANTS_H
 

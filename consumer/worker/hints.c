@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: lanes that may be runnable. A blocking pop (BRPOPLPUSH into claimed:<worker>), which has a connection of its own, brings the first
- * hint. After that, the turn's pipeline fetches more hints. If a hint is lost, the janitor makes it again. */
+/* hints: the part of the worker that keeps the hints, which name lanes that may be runnable. A blocking pop (BRPOPLPUSH into
+ * claimed:<worker>), which has a connection of its own, brings the first hint. After that, the turn's pipeline fetches more hints. If a
+ * hint is lost, the janitor makes it again. */
 #include "consumer/worker/hints.h"
 
 #include "consumer/worker/claim.h"

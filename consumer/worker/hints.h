@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: keeps a list of the lanes that hints name, because these lanes may be runnable. */
+/* hints: the part of the worker that keeps a list of the lanes that hints name, because these lanes may be runnable. */
 #ifndef LW_CONSUMER_WORKER_HINTS_H
 #define LW_CONSUMER_WORKER_HINTS_H
 

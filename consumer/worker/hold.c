@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold: one acquisition of a lane and the messages granted under it, which run one after the other.
+/* hold: the part of the worker that handles one acquisition of a lane and the messages granted under it, which run one after the other.
  *
  *     granted: AHEAD → RUNNING → FINISHED → settled
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold: one acquisition of a lane, and the messages granted under it. */
+/* hold: the part of the worker that handles one acquisition of a lane, and the messages granted under it. */
 #ifndef LW_CONSUMER_WORKER_HOLD_H
 #define LW_CONSUMER_WORKER_HOLD_H
 
@@ -15,9 +15,9 @@ struct run;
 
 enum hold_kind { FAST, LANE }; /* FAST: gate has granted the messages; LANE: claim or settle has handed over heads */
 
-/* One acquisition of a lane, under one lease. Its messages run one after the other. The list of runs begins with the finished runs; then
- * comes at most one that is running, and then the runs granted ahead. The first run that does not end as done is the last one: grants
- * behind it are withdrawn. */
+/* Describes one acquisition of a lane, under one lease. Its messages run one after the other. The list of runs begins with the finished
+ * runs; then comes at most one that is running, and then the runs granted ahead. The first run that does not end as done is the last one:
+ * grants behind it are withdrawn. */
 struct hold {
     struct lw_lease lease;
     struct lane *lane;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lanes, and their messages in memory. A lane is in memory while it has a message, a run or an
+/* lane: the part of the worker that handles lanes, and their messages in memory. A lane is in memory while it has a message, a run or an
  * unanswered call. */
 #include "consumer/worker/lane.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane: everything about one key, and its messages in memory. */
+/* lane: the part of the worker that handles everything about one key, and its messages in memory. */
 #ifndef LW_CONSUMER_WORKER_LANE_H
 #define LW_CONSUMER_WORKER_LANE_H
 

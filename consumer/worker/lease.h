@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Leases: the locks that this worker holds, and how they are kept.
+/* Handles leases, which are the locks that this worker holds, and keeps them alive.
  *
  * A lease is a lock with a deadline. The holder counts the deadline from *before* it sent the request that got or extended it, on the
  * boot-time clock, so that its own idea of the deadline is never later than Redis'. A renewer (a thread of its own in the program, a step
@@ -32,7 +32,7 @@ struct lw_lease {
 
 struct lw_leases; /* the table of leases */
 
-/* One lease to renew. It is a copy, so that no lock is held during the round trip. */
+/* Describes one lease to renew. The struct is a copy, so that no mutex is held during the round trip. */
 struct lw_due {
     struct lw_lease *lease;
     uint64_t id, token;
@@ -54,7 +54,7 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
 /* Takes the answer of renew.lua, one character per lease. sent_ms is a time before the request was
  * sent. Returns how many leases turned out to be lost. */
 size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms);
-/* Cancels leases that could not be renewed in time. Returns how many it cancelled. */
+/* Cancels leases that could not be renewed in time. Returns the number of leases that were cancelled. */
 size_t lw_leases_fence(struct lw_leases *t, int64_t now_ms);
 
 #endif

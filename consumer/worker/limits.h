@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* limits: numbers that several steps share. */
+/* limits: the file with numbers that several steps share. */
 #ifndef LW_CONSUMER_WORKER_LIMITS_H
 #define LW_CONSUMER_WORKER_LIMITS_H
 

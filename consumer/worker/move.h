@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* move: a shard whose slot goes from one node of a Redis Cluster to another (the rule "moved whole" in
+/* move: the part of the worker that handles a shard whose slot goes from one node of a Redis Cluster to another (the rule "moved whole" in
  * doc/explanation/protocol.md). */
 #ifndef LW_CONSUMER_WORKER_MOVE_H
 #define LW_CONSUMER_WORKER_MOVE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* msg: a message in memory. The bytes of a message belong to a claimed envelope, or to a Kafka record that is released when the message is
- * freed. */
+/* msg: the part of the worker that handles messages in memory. The bytes of a message belong to a claimed envelope, or to a Kafka record
+ * that is released when the message is freed. */
 #include "consumer/worker/msg.h"
 
 #include "consumer/worker/partition.h"

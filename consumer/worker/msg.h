@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* msg: a message in memory, from the arrival of its record or envelope to its end. */
+/* msg: the part of the worker that handles a message in memory, from the arrival of its record or envelope to its end. */
 #ifndef LW_CONSUMER_WORKER_MSG_H
 #define LW_CONSUMER_WORKER_MSG_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes outcomes to the board, where the page finds them. Nothing here changes what happens to a message. */
+/* Writes outcomes to the board, where the page finds them. This file changes nothing that happens to a message. */
 #include "consumer/worker/outcome.h"
 
 #include "consumer/worker/partition.h"
@@ -8,8 +8,8 @@
 
 #include <assert.h>
 
-/* Returns the index of a slot on the board that tells the partition's name; -1 if the board has no room for it. Partitions of other workers
- * have one, too, because this worker may run their waiting messages. */
+/* Returns the index of a slot on the board that tells the partition's name, or -1 if the board has no room for the name. Partitions of
+ * other workers have a slot, too, because this worker may run their waiting messages. */
 static int32_t slot_of(const struct lw_worker *w, struct part *p) {
     if (!p->named) {
         const struct lw_board_partition *slot = lw_board_slot(w->set.board, p->topic, p->partition);

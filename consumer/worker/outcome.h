@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outcome: notes on the board how messages ended, for the page (consumer/outcomes.h). */
+/* outcome: the part of the worker that notes on the board how messages ended, for the page (consumer/outcomes.h). */
 #ifndef LW_CONSUMER_WORKER_OUTCOME_H
 #define LW_CONSUMER_WORKER_OUTCOME_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* owed: outcomes that a crash would leave uncounted. */
+/* owed: the part of the worker that handles outcomes which a crash would leave uncounted. */
 #ifndef LW_CONSUMER_WORKER_OWED_H
 #define LW_CONSUMER_WORKER_OWED_H
 

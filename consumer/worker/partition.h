@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* partition: what this worker knows of a topic's partition and of the records that it read
- * there. */
+/* partition: the part of the worker that knows a topic's partition and the records that it read there. */
 #ifndef LW_CONSUMER_WORKER_PARTITION_H
 #define LW_CONSUMER_WORKER_PARTITION_H
 

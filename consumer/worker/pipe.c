@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One pipeline per turn and shard: what is in it, what came back, and what happens when the
- * connection breaks in between.
+/* pipe: the part of the worker that builds one pipeline per turn and shard, reads its replies, and sends calls again if the connection
+ * breaks in between.
  *
  * The rule "one call per key": while a call that names a key is unanswered, nothing else about that key is sent. A shard has one pipeline
  * at a time, so "unanswered" means "in the pipeline that is in flight". The rule "same calls first": after a lost reply the same calls are

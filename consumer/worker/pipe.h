@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipe: one pipeline per turn and shard. */
+/* pipe: the part of the worker that builds one pipeline per turn and shard, and reads its replies. */
 #ifndef LW_CONSUMER_WORKER_PIPE_H
 #define LW_CONSUMER_WORKER_PIPE_H
 

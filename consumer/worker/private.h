@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* private: what belongs to the worker as a whole, and the structs of the steps. Each field is
+/* private: the file that declares what belongs to the worker as a whole, and the structs of the steps. Each field is
  * assigned by one file only (tests/cli/test_owners.py); other files call a function of that file. */
 #ifndef LW_CONSUMER_WORKER_PRIVATE_H
 #define LW_CONSUMER_WORKER_PRIVATE_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refusal: handles that Redis denies this worker's user a right. The shard is out of service until the same call is allowed again. */
+/* refusal: the part of the worker that handles that Redis denies its user a right. The shard is out of service until the same call is
+ * allowed again. */
 #ifndef LW_CONSUMER_WORKER_REFUSAL_H
 #define LW_CONSUMER_WORKER_REFUSAL_H
 

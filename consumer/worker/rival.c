@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rival: another fleet that has the name and consumer group of this fleet, but uses another Redis. The two fleets share
- * the partitions, and neither sees the other's locks, so two handlers of one key may run at once.
+/* rival: the part of the worker that notices another fleet that has the name and consumer group of this fleet, but uses another Redis. The
+ * two fleets share the partitions, and neither sees the other's locks, so two handlers of one key may run at once.
  *
  * Each commit names the fleet that made it, by the epoch of its shard 0. A foreign name alone proves
  * nothing: Redis may have been wiped or moved. But if commits keep advancing under a foreign name for

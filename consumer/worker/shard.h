@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: one Redis of the fleet, as this worker knows it. Each step has a struct of its own in `struct shard`, and only the step's own
- * file changes that struct (tests/cli/test_owners.py). */
+/* shard: the part of the worker that handles one Redis of the fleet, as this worker knows it. Each step has a struct of its own in `struct
+ * shard`, and only the step's own file changes that struct (tests/cli/test_owners.py). */
 #ifndef LW_CONSUMER_WORKER_SHARD_H
 #define LW_CONSUMER_WORKER_SHARD_H
 

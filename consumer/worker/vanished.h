@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vanished: waiting lists that others have deleted, and the messages that waited there. */
+/* vanished: the part of the worker that handles waiting lists that others have deleted, and the messages that waited there. */
 #ifndef LW_CONSUMER_WORKER_VANISHED_H
 #define LW_CONSUMER_WORKER_VANISHED_H
 

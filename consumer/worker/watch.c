@@ -169,7 +169,7 @@ static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     return committed >= floor;
 }
 
-/* Applies the rule "floor fits the log": returns whether the floor fits, and stops the worker if it never will. If the worker went on,
+/* Applies the rule "floor fits the log": returns whether the floor fits; if it can never fit, stops the worker. If the worker went on,
  * it would take new records for finished, because old records with the same offsets were finished. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     check_part(p);

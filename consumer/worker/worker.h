@@ -62,8 +62,8 @@ struct lw_io {
     void (*release)(void *ctx, void *origin); /* called when a record is not needed any more */
     /* called with the watermark of each accepted commit */
     void (*passed)(void *ctx, const char *topic, int32_t partition, int64_t watermark);
-    /* Serves Redis and handlers, but not Kafka, for at most max_ms; used while a revocation waits
-     * for handlers. If `pump` is NULL, a revocation does not wait. */
+    /* Serves Redis and handlers, but not Kafka, for at most max_ms. The worker calls this function while a revocation waits for handlers.
+     * If `pump` is NULL, a revocation does not wait. */
     void (*pump)(void *ctx, int64_t max_ms);
     /* Ends this process with a status (LW_EXIT_…), because the worker cannot go on. */
     void (*stop)(void *ctx, int status, const char *reason);

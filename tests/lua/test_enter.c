@@ -196,7 +196,7 @@ static void a_moved_clock_is_another_epoch(void **state) {
     struct lt_entered c = entered(l, e);
     assert_string_equal(c.id, "c");
     assert_quarantine(&c, LT_TTL_MS);
-    /* h2 measured its difference to the clock of Redis before the jump, so this difference is deleted */
+    /* host h2 measured its difference to the clock of Redis before the jump, so this difference is deleted */
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)");
     assert_string_equal(entered(l, caller("d")).id, "d"); /* the clock has jumped back */
     e.candidate = "x";
