@@ -76,12 +76,12 @@ struct lw_board_worker {
     _Atomic uint32_t n_loads;               /* number of processes of the exec handler; 0 for other handlers */
     _Atomic uint32_t loads[LW_BOARD_SEATS]; /* per handler process: number of requests sent to the process and not answered */
     atomic_bool ready;                      /* the worker is connected to every shard, and is a member of the group that Kafka serves */
-    _Atomic uint32_t kafka;                 /* enum lw_kafka_state plus 1; 0: unknown */
+    _Atomic uint32_t kafka;                 /* state of Kafka, as enum lw_kafka_state plus 1; 0: unknown */
     struct lw_note why;                     /* why the worker is not ready or makes no progress; "" if there is no reason */
     _Atomic uint64_t starts;                /* number of times that the worker was forked; written by the supervisor */
     atomic_int ending;                      /* enum lw_ending, written by the supervisor: why this process ends */
     atomic_int fenced;                      /* what happened to the worker's membership, as enum lw_fenced */
-    atomic_bool returned; /* true after lw_worker_main() has returned, so that the exit that follows was not caused by a handler */
+    atomic_bool returned;                   /* true after lw_worker_main() has returned: no handler has caused the exit that follows */
     struct lw_counts counts;
     /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker writes them. If the worker dies, nobody
      * knows whether Redis recorded these outcomes. So each of these outcomes is counted by the worker that next finds its message finished
@@ -154,7 +154,7 @@ struct lw_board {
 struct lw_board *lw_board_open(int n_workers, struct lw_err *err);
 void lw_board_close(struct lw_board *b);
 
-/* If a write was in progress at each of its reads, lw_note_get() returns false and an empty text. */
+/* lw_note_get() reads the text several times. If a write was in progress at each read, the function returns false and an empty text. */
 void lw_note_set(struct lw_note *n, const char *text);
 bool lw_note_get(const struct lw_note *n, char *out, size_t size);
 
@@ -205,7 +205,7 @@ void lw_board_owe_one(struct lw_board *b, uint64_t id);
  * is not NULL, sets *dead to true if the message counts as dead, and to false if it counts as done. */
 bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 
-/* The exit statuses of a worker process. */
+/* Lists the exit statuses of a worker process. */
 enum {
     LW_EXIT_OK = 0,
     LW_EXIT_FAILED = 1, /* the supervisor restarts the worker after a backoff */

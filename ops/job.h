@@ -34,7 +34,7 @@ struct ops_job {
     char *words; /* the options with which the job was started, as JSON */
     struct ops_item item[OPS_BATCH];
     int n, batch;
-    size_t bytes; /* bytes of all envelopes in the batch */
+    size_t bytes; /* number of bytes of all envelopes in the batch */
     int64_t taken, begun_ms, renewed_ms, told_ms, problems;
     int64_t count[128]; /* how often the scripts have answered with each letter */
     FILE *backup;

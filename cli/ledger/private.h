@@ -31,7 +31,7 @@ struct ledger_part {
     int64_t committed_after;     /* the group's commit, read a second time at the end of the pass */
     int64_t done, dead, waiting; /* number of done, dead and waiting states at or above `committed` */
     int64_t listed, replays;     /* number of unfinished messages in waiting lists; listed: of records, replays: of replays */
-    int64_t floor;               /* the highest floor of all shards, read between the two commits */
+    int64_t floor;               /* the highest floor of all shards, read between the two reads of the group's commit */
     int floor_shard;
     int64_t top; /* the offset behind the highest offset that has a state */
 };

@@ -28,7 +28,7 @@ struct side {
 };
 
 struct run {
-    struct lw_sup sup; /* this must be the first member, because spawn() casts a pointer to it to the run */
+    struct lw_sup sup; /* this must be the first member, because spawn() casts its pointer back to the struct run */
     struct lw_sup_report report;
     struct lw_service service;
     int signals; /* the signalfd, through which signals arrive */

@@ -335,7 +335,7 @@ static void stop(struct process *p) {
 }
 
 /* Returns whether the worker may leave: everything is settled, or its time is over. After the grace, handlers are cancelled, so that other
- * workers can take the messages that these handlers give back at once. */
+ * workers can at once take the messages that these handlers give back. */
 static bool stopped(struct process *p) {
     if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
     int64_t now = lw_boot_ms();

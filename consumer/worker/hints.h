@@ -13,7 +13,7 @@ struct lw_worker;
 struct shard;
 
 struct hints {             /* the list of lanes that hints name */
-    struct lw_bytes *ring; /* owned copies of lane ids */
+    struct lw_bytes *ring; /* ids of the lanes, owned copies */
     size_t head, n, cap;
     size_t taken; /* number of hints that were taken and not yet reported to Redis */
     bool on;      /* true if the blocking pop should run */

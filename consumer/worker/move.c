@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shard is one slot of a Redis Cluster, and a slot may be moved to another node, key by key. While it moves, a script fails in the middle
- * if it touches a key that has left, or one that does not exist yet. Such calls are sent again until the owner says that the slot is no
- * longer its own. Then this worker turns to the new owner, and the epoch goes on if all the data came along (the rule "moved whole").
+/* A shard is one slot of a Redis Cluster, and a slot may be moved to another node, key by key. While the slot moves, a script fails in the
+ * middle if it touches a key that has left, or a key that does not exist yet. Such calls are sent again until the owner says that the slot
+ * is no longer its own. Then this worker turns to the new owner, and the epoch goes on if all the data came along (the rule "moved whole").
  *
  *     owner A: WHOLE ----> LEAVING ----> ELSEWHERE       B: HELLO ----> enter: our epoch, and the life of A ----> READY
  *              whole_ms    calls fail    left                                  another epoch, or nobody vouches -> lost
@@ -21,7 +21,7 @@
 
 enum {
     PAUSE_MS = 5,       /* pause after the first refused call; each further refusal doubles the pause */
-    PAUSE_MAX_MS = 80,  /* longest pause */
+    PAUSE_MAX_MS = 80,  /* longest pause after a refused call */
     ASK_AGAIN_MS = 50,  /* time after which a worker that cannot vouch asks again */
     UPTIME_SLACK_S = 2, /* possible error of the uptime in INFO, which is the difference of two times in whole seconds */
 };

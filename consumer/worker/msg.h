@@ -17,7 +17,7 @@ struct msg {
     uint32_t gen, pass, tag;
     int64_t offset, timestamp_ms, first_ms;
     struct lw_bytes key, payload, dedup;
-    struct lw_header *headers; /* owned by the message */
+    struct lw_header *headers; /* the headers, which the message owns */
     size_t n_headers;
     void *origin;        /* the message's Kafka record, released through lw_io */
     char *own;           /* bytes that the message owns: a claimed envelope, or a decoded key */
@@ -30,8 +30,8 @@ struct msg {
 
 /* Counts the memory that messages take, as records and as envelopes. */
 struct memory {   /* only msg.c changes this struct */
-    size_t held;  /* bytes of all messages */
-    size_t heads; /* bytes of those messages that are heads */
+    size_t held;  /* number of bytes of all messages */
+    size_t heads; /* number of bytes of the messages that are heads */
     size_t big;   /* approximate size of the largest recent message; decides how many messages are read at once */
     struct msg *free;
 };

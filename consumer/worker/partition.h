@@ -57,8 +57,9 @@ struct part {
 };
 
 struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay);
-void part_idle(struct lw_worker *w, struct part *p); /* called when the partition's last message is freed */
-void parts_sweep(struct lw_worker *w);               /* frees partitions that are still idle */
+/* called when the last message of a partition of replays is freed; lists the partition to be freed */
+void part_idle(struct lw_worker *w, struct part *p);
+void parts_sweep(struct lw_worker *w); /* frees partitions that are still idle */
 void part_free(struct lw_worker *w, struct part *p);
 struct part *part_of_gen(struct lw_worker *w, uint32_t gen);
 void part_mark(struct lw_worker *w, struct part *p, int64_t offset, enum lw_offset_state s);

@@ -7,9 +7,9 @@
  * longer than the workers of this fleet need to notice the end of their epoch, a live fleet makes them. The fleet with
  * the younger epoch stops, because it is probably the one that was started by mistake.
  *
- * The older fleet only logs an error, and one commit under the foreign name is enough for that, because the younger fleet may have
- * stopped before it made another. But after Redis was wiped, our own fleet commits under a new name, too. So a worker first waits as
- * long as it may need to notice the end of its epoch, and then logs the error. */
+ * The older fleet only logs an error, and one commit under the foreign name is enough for that, because the younger fleet may have stopped
+ * before it made another. But after Redis was wiped, this fleet commits under a new name, too. So a worker first waits as long as it may
+ * need to notice the end of its epoch, and then logs the error. */
 #include "consumer/worker/rival.h"
 
 #include "consumer/worker/partition.h"

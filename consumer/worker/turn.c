@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The turn. A message goes arrive → gate → run → settle → watch → commit. A turn takes these steps in reverse order, so that messages
- * that end make room for new ones:
+/* Takes the turns of a worker. A message goes arrive → gate → run → settle → watch → commit. A turn takes these steps in reverse order, so
+ * that messages that end make room for new ones:
  *
  *     run         start the messages granted since the last turn (and at the end again, if the turn has added any)
  *     confirm     after an epoch was lost, Kafka must confirm the assignment before anything else is sent

@@ -55,7 +55,7 @@ struct member {
 struct fleet {
     const struct fleet_shape *shape;
     struct lw_config *config;
-    struct lw_board *board; /* NULL unless the shape has one */
+    struct lw_board *board; /* the board; NULL if the shape has no board */
     struct lw_counts counts;
     struct store *store;
     int64_t now_ms;

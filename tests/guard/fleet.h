@@ -24,7 +24,7 @@ struct fleet_shape {
     int part_records; /* maximum number of records of a partition that are remembered; 0 stands for the default */
     int stays;        /* number of early records of partition 0 whose own key stays paused until all other records are done */
     bool paused;      /* all lanes are paused until the measurement ends; a message counts when it is parked, instead of when it is done */
-    bool board;       /* there is a board, as under a supervisor */
+    bool board;       /* the fleet has a board, as under a supervisor */
     int from;         /* number of counted messages at which the measurement begins */
     int to;           /* number of counted messages at which the measurement ends */
 };

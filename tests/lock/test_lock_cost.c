@@ -50,9 +50,9 @@ static void an_uncontended_pair(void **state) {
         const char *name;
         int inside; /* number of commands that the scripts of acquire and release execute */
     } kinds[] = {
-        {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},         /* acquire: TIME GET SET SET; release: GET DEL ZPOPMIN */
-        {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3}, /* the same commands as for a mutex */
-        {LATCHWORK_KIND_FAIR, "fair", 6 + 3},           /* acquire: GET ZRANGE GET TIME SET SET; release: GET DEL ZRANGE */
+        {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},         /* acquire runs TIME GET SET SET; release runs GET DEL ZPOPMIN */
+        {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3}, /* the commands are the same as for a mutex */
+        {LATCHWORK_KIND_FAIR, "fair", 6 + 3},           /* acquire runs GET ZRANGE GET TIME SET SET; release runs GET DEL ZRANGE */
         {LATCHWORK_KIND_READ, "read", 9 + 8},           {LATCHWORK_KIND_WRITE, "write", 9 + 7},
         {LATCHWORK_KIND_SEMAPHORE, "semaphore", 9 + 4},
     };

@@ -160,7 +160,7 @@ static void a_recorded_business_id_is_a_duplicate(void **state) {
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:5");
     lt_int(l, "LPUSH " LT_TAG "dedup:broken x"); /* a key of another Redis type counts as if no message had recorded the id */
     struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 8, "d", "t1")};
-    m[0].dedup = m[1].dedup = "id-1"; /* m[1] has recorded the id itself */
+    m[0].dedup = m[1].dedup = "id-1"; /* message m[1] has recorded the business id itself, so it is no duplicate */
     m[2].dedup = "id-2";
     m[3].dedup = "broken";
     assert_string_equal(lt_gate(l, m, 4), "URRR");

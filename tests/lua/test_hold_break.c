@@ -155,7 +155,7 @@ static void another_epoch_is_lost(void **state) {
     struct lt *l = *state;
     struct lt_msg m = lt_msg(0, 1, "k", "me");
     snprintf(l->epoch, sizeof l->epoch, "other");
-    l->off_ms = 10 * LT_TTL_MS; /* the check of the epoch comes first */
+    l->off_ms = 10 * LT_TTL_MS; /* hold checks the epoch first */
     char *before = lt_dump(l, true);
     assert_string_equal(hold(l, m), "LOST");
     lt_assert_unchanged(l, before, true);

@@ -200,7 +200,7 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     assert_int_equal(lt_state(l, w[0]), 2);
     assert_int_equal(lt_state(l, w[1]), 2);
     assert_int_equal(lt_state(l, w[2]), 1);
-    /* the bits are set for m, for w and by earlier calls */
+    /* number of bits: those set for m, those set for w, and those set by earlier calls */
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:0"), 4 + 3 + 2 * 16);
 }
 

@@ -78,7 +78,7 @@ static void hints_are_popped_oldest_first(void **state) {
     assert_string_equal(lt_hints(l), "a b c");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 2);
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 3);
-    assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w -1"), "a"); /* claim takes hints out from this end */
+    assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w -1"), "a"); /* claim removes hints at this end of the list */
     int64_t left = lt_int(l, "PTTL " LT_TAG "claimed:w");
     assert_true(left > LT_TTL_MS && left <= 4 * (int64_t)LT_TTL_MS);
     assert_string_equal(lt_hints(l), "d e");
