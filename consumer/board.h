@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The board: shared memory between the supervisor and its workers. It outlives a worker's crash, so the supervisor can read from it
- * what was in a handler when the worker died.
+/* Declares the board, which is shared memory between the supervisor and its workers. The board outlives a worker's crash, so the supervisor
+ * can read from it what was in a handler when the worker died.
  *
  * A worker writes its own `lw_board_worker` (the main thread writes the counters, the heartbeat and the outcomes; each handler thread
  * writes its own seat) and the slots of `partitions` that it owns. The supervisor adds `suspects`, which workers clear, and fills `drain`,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool: the threads on which handlers run, each with a slot of the handler.
+/* Runs the pool, which consists of the threads on which handlers run, each with a slot of the handler.
  *
  *     main thread                                   handler threads
  *     submit ──> queue (FIFO, one lock per batch) ──> hand of a thread ──> run ──> finished (a lock-free stack) ──> reap

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server: the one thread on which a handler with `serve` (handlers/handler.h) runs all messages of its worker. The server is the
- * counterpart of the pool (consumer/process/pool.h), which runs handlers with `run`; the functions of the server and of the pool have the
- * same meanings. */
+/* Runs the server, which is the one thread on which a handler with `serve` (handlers/handler.h) runs all messages of its worker. The server
+ * is the counterpart of the pool (consumer/process/pool.h), which runs handlers with `run`; the functions of the server and of the pool
+ * have the same meanings. */
 #ifndef LW_CONSUMER_PROCESS_SERVER_H
 #define LW_CONSUMER_PROCESS_SERVER_H
 

@@ -461,7 +461,7 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         take_heads(w, sh, l, h, g, heads, 0);
     else
         take_named(w, sh, it, letters, g);
-    if (!h->n_open) hold_to_settle(w, h); /* no message of the hold is left to run, which another settle must tell Redis */
+    if (!h->n_open) hold_to_settle(w, h); /* no message of the hold is left to run, so another settle is sent */
 }
 
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {

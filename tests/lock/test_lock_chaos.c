@@ -213,7 +213,7 @@ static struct latchwork_hold *wait_and_renew(struct latchwork_lock *lock) {
     return hold;
 }
 
-/* Releases a hold after the time in which its renewal should begin. The lease may be lost if an allocation failed, because then it was not
+/* Releases a hold after the time in which its renewal should begin. If an allocation failed, the lease may be lost, because it was not
  * renewed. */
 static void release_late(struct latchwork_hold *hold) {
     struct latchwork_error e = {0};
