@@ -93,7 +93,7 @@ static int rate(const struct parse *p, const struct cli_option *o, const char *t
     return cli_misuse(p->args, "--%s %s: expected a number of messages per second, such as 5 or 0.5", o->name, text);
 }
 
-/* Reports a wrong word; `o->metavar` has the right ones. */
+/* Reports a wrong word; `o->metavar` lists the right words. */
 static int wrong_word(const struct parse *p, const struct cli_option *o, const char *text) {
     struct lw_buf words = {0};
     for (const char *w = o->metavar; *w; w += strcspn(w, "|"), w += *w == '|') {

@@ -55,7 +55,7 @@ struct cli_option {
     size_t at, count;                /* offsets at which the value and the number of values are stored in the command's arguments */
     int64_t initial;                 /* value that a number or duration has if the option is not given */
     int64_t min, max;                /* limits of the value; if max is 0, there is no upper limit */
-    const struct cli_alias *aliases; /* for CLI_WORD: other words for its values, ended by a row without a word; NULL: none */
+    const struct cli_alias *aliases; /* for CLI_WORD: other words for the option's values, ended by a row without a word; NULL: none */
     const char *path;                /* for CLI_SET: the configuration key that VALUE sets */
 };
 
@@ -133,7 +133,7 @@ struct cli_args {
 int cli_main(const struct cli_command *const *commands, size_t n, int argc, char **argv);
 /* Runs one command: parses its arguments, and then prints its help or runs it. argv[0] is the command's name. Returns the exit status. */
 int cli_call(const struct cli_command *c, int argc, char **argv);
-/* For a command whose verbs have a `run`: runs the verb. Returns the exit status. */
+/* Runs the verb of a command whose verbs have a `run`. Returns the exit status. */
 int cli_run_verb(void *args);
 /* Parses the arguments into `args`, which must be args_size bytes of zeros. Returns -1 if the command may run. Otherwise the function has
  * printed help or an error, and returns the exit status. */

@@ -88,7 +88,7 @@ struct lw_board_worker {
      * (lw_board_owe). An element is 0 if it is free. */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
-    struct lw_outcome_rings outcomes; /* the last outcomes; its next process goes on with them */
+    struct lw_outcome_rings outcomes; /* the last outcomes, which the worker's next process continues */
 };
 
 enum lw_suspicion {
@@ -181,7 +181,7 @@ void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
 
-/* Returns a slot that has the name of this partition, and names a free one if necessary; NULL if the table is full. */
+/* Returns a slot that has the name of this partition, and if necessary gives the name to a free slot. Returns NULL if the table is full. */
 struct lw_board_partition *lw_board_slot(struct lw_board *b, const char *topic, int32_t partition);
 /* Makes a worker the owner of a partition's slot and returns the slot; NULL if the table is
  * full. The slot belongs to the partition for the life of the board. */

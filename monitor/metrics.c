@@ -142,8 +142,8 @@ static void write_handlers(const struct writing *w) {
     sample(w, NULL, NULL, (uint64_t)w->m->board->n_wanted * (uint64_t)lw_config_at_once(w->m->config));
 }
 
-/* Returns how many lanes of a worker have their lock and wait for a free handler. A worker grants more messages than its handlers can
- * run, so that they never wait for Redis; all messages that it has granted at a time are of different keys. */
+/* Returns how many lanes of a worker have their lock and wait for a free handler. A worker grants more messages than its handlers can run,
+ * so that handlers never wait for Redis. The messages that wait for a handler at one time have different keys. */
 static uint64_t runnable_lanes(const struct lw_board_worker *k, uint64_t at_once) {
     uint64_t n = atomic_load(&k->in_handler);
     return n > at_once ? n - at_once : 0;
@@ -164,8 +164,8 @@ static bool has_work(const struct lw_board *b) {
     return false;
 }
 
-/* Writes how many workers would run at once all keys that can run now. One hot key counts once, however long its queue is, so this number
- * does not grow with the lag of a key whose messages must run one after the other. */
+/* Writes how many workers are needed to run all runnable keys at once. One hot key counts once, however many of its messages wait, so this
+ * number does not grow with the lag of a key whose messages must run one after the other. */
 static void write_wanted(const struct writing *w) {
     const struct lw_board *b = w->m->board;
     uint64_t n = 0, at_once = (uint64_t)lw_config_at_once(w->m->config);

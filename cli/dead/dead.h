@@ -20,11 +20,12 @@ enum { DEAD_ID = 48 };
 int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since, int64_t count, bool *more,
               ops_message_fn *fn, void *ctx);
 
-/* Checks a new payload for a dead letter (cli/dead/edit.c). Returns -1 with *err if it may not have it: a payload that was JSON stays JSON.
+/* Checks a new payload for a dead letter (cli/dead/edit.c). Returns -1 with *err if the dead letter must not get the payload, because a
+ * payload that was JSON must stay JSON.
  */
 int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, struct lw_err *err);
-/* Gives a dead letter another payload, and an entry in the audit. id becomes the letter's new id, "SHARD:STREAM-ID"; "" if nothing was
- * written, for instance because the letter was changed since it was read. */
+/* Gives a dead letter another payload, and adds an entry to the audit. `id` becomes the letter's new id, "SHARD:STREAM-ID"; "" if nothing
+ * was written, for instance because the letter was changed since it was read. */
 enum { DEAD_FULL_ID = 64 };
 int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, char id[DEAD_FULL_ID]);
 

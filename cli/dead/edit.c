@@ -55,7 +55,7 @@ int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, str
     return lw_fail(err, "line %d, column %d: %s; it was JSON before, so nothing was changed", why.line, why.column, why.text);
 }
 
-/* Encodes the message with the other payload. If the key is taken from the payload, the key changes with it. */
+/* Encodes the message with the new payload. If the key is taken from the payload, the key changes with the payload. */
 static void encode(struct ops *o, const struct ops_message *m, struct lw_bytes payload, struct lw_buf *out) {
     struct lw_envelope e = m->e;
     e.payload = payload;

@@ -228,7 +228,7 @@ static int compare_parts(const void *x, const void *y) {
     return c ? c : a->partition < b->partition ? -1 : a->partition > b->partition;
 }
 
-/* Returns the partitions in the order in which they are told; the caller frees the list. */
+/* Returns the partitions in the order in which the result lists them; the caller frees the list. */
 static const struct ledger_part **ordered(const struct ledger *l) {
     const struct ledger_part **order = lw_alloc((l->n_parts + 1) * sizeof *order);
     for (size_t i = 0; i < l->n_parts; i++) order[i] = &l->parts[i];

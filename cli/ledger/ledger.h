@@ -12,13 +12,13 @@
 
 extern const struct cli_command cli_ledger;
 
-/* What another thread may see of an audit, and how it stops the audit. */
+/* Holds what another thread may see of an audit, and how that thread can stop the audit. */
 struct ledger_watch {
     const atomic_bool *cancel;
     _Atomic int64_t *scanned; /* number of lists and segments of states that were read, in all passes */
 };
 /* Audits the application and returns the result: {"ok","differences","waiting","lanes","locks","dead_letters","partitions":[…],"wrong":[at
- * most 100]}. Returns NULL with *err if a server does not answer, or the watch's `cancel` became true. */
+ * most 100]}. Returns NULL with *err if a server does not answer, or if the watch's `cancel` has become true. */
 json_t *ledger_result(const struct lw_config *c, struct ledger_watch *watch, struct lw_err *err);
 
 #endif

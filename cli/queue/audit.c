@@ -30,7 +30,7 @@ static const char *field(const struct entry *e, const char *name) {
     return NULL;
 }
 
-/* Reads the newest entries of a shard, from the id `from` backward ("+": from the newest one). The stream `audit` keeps about 10,000
+/* Reads the newest entries of a shard, from the id `from` backward; "+" stands for the newest entry. The stream `audit` keeps about 10,000
  * entries. */
 static int read_shard(struct ops *o, struct entries *es, int shard, const char *from, int64_t most) {
     struct ops_shard *sh = &o->shards[shard];
@@ -165,14 +165,14 @@ int queue_audit(struct ops *o) {
 
 /* ---- pages, newest first ---- */
 
-/* Where a page begins: behind this entry, in the order of by_time() backward. */
+/* Says where a page begins, which is behind this entry, in the order of by_time() backward. */
 struct place {
     long long ms, nth;
     int shard;
 };
 
 /* Writes the id at which the reading of a shard begins, backward. Entries of one millisecond are ordered by shard, and then by their own
- * number, so another shard has its entries of that millisecond either all before the place or all behind it. */
+ * number, so the entries of another shard with that millisecond are either all before the place or all behind it. */
 static const char *first_id(const struct place *p, int shard, char out[64]) {
     if (!p) return "+";
     if (shard < p->shard)

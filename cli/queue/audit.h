@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The audit in pages, for the API. */
+/* Reads the audit in pages, for the API. */
 #ifndef LW_CLI_QUEUE_AUDIT_H
 #define LW_CLI_QUEUE_AUDIT_H
 
 #include "ops/ops.h"
 
 enum { QUEUE_AUDIT_CURSOR = 64 };
-/* Appends the newest `most` entries to the list, newest first, beginning behind the cursor (NULL: with the newest one). next becomes the
- * cursor of the next page, or "" at the end. Returns 1 if the cursor is malformed, -1 on failure with o->err. */
+/* Appends the newest `most` entries to the list, newest first, beginning behind the cursor, or with the newest entry if the cursor is NULL.
+ * `next` becomes the cursor of the next page, or "" at the end. Returns 1 if the cursor is malformed, -1 on failure with o->err. */
 int queue_audit_page(struct ops *o, const char *cursor, int64_t most, json_t *list, char next[QUEUE_AUDIT_CURSOR]);
 
 #endif

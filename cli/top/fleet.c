@@ -68,8 +68,9 @@ static json_t *get(const struct lw_config *c, const char *path, char *why, size_
     json_t *v = NULL;
     int fd = connect_to(host, c->http.port, until);
     lw_buf_addf(&request, "GET %s HTTP/1.0\r\nHost: localhost\r\n", path);
-    if (c->http.n_tokens) lw_buf_addf(&request, "Authorization: Bearer %s\r\n", c->http.tokens[0].secret); /* any token may read */
-    lw_buf_add(&request, "\r\n", 3);                                                                       /* with the NUL behind it */
+    /* any token is enough, because any token may read */
+    if (c->http.n_tokens) lw_buf_addf(&request, "Authorization: Bearer %s\r\n", c->http.tokens[0].secret);
+    lw_buf_add(&request, "\r\n", 3); /* this adds the NUL behind the text, too */
     if (fd < 0 || exchange(fd, request.p, &answer, until)) {
         snprintf(why, size, "%s", strerror(errno));
     } else {
@@ -108,7 +109,7 @@ static int64_t percentile(const json_t *point, const char *name) {
     return json_is_integer(v) ? json_integer_value(v) : -1;
 }
 
-/* Takes the point that the page draws. A supervisor of an earlier version has none. */
+/* Takes the point that the page draws. A supervisor of an earlier version has no such point. */
 static void take_point(struct top_fleet *f, const struct lw_config *c) {
     char why[120];
     json_t *answer = get(c, "/api/v1/point", why, sizeof why);

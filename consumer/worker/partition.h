@@ -52,7 +52,8 @@ struct part {
     struct missing *missing;         /* per shard, the lanes whose waiting lists have vanished (vanished.c) */
     int64_t full_ms;                 /* time when the log last said that the partition tracks too many records; 0: never */
     struct lw_board_partition *slot; /* the partition's entry on the board (observe.c); NULL: there is none yet */
-    int32_t named; /* index, plus 1, of a slot on the board with this partition's name (outcome.c); -1: no room; 0: not looked up yet */
+    int32_t named; /* index, plus 1, of a slot on the board with this partition's name (outcome.c); -1: the board has no room; 0: not looked
+                      up yet */
     uint8_t *meta_open; /* bitmap over tags: keys of delivered records that the metadata does not list as finished */
 };
 

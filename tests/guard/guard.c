@@ -52,7 +52,7 @@ static const struct {
     {{.name = "uniform", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000},
      {0.009, 96, 1.28, 0.02, 4400},
      0},
-    /* this shape is the same with a board, on which the worker notes outcomes for the page and for the supervisor */
+    /* this shape is the one above with a board, on which the worker notes outcomes for the page and for the supervisor */
     {{.name = "on-board", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000, .board = true},
      {0.009, 96, 1.28, 0.02, 5000},
      0},
