@@ -373,8 +373,8 @@ LATCHWORK_API enum latchwork_result latchwork_hold_release(struct latchwork_hold
 LATCHWORK_API void latchwork_hold_forget(struct latchwork_hold *hold);
 /* Extends the lease to ttl_ms (0: the lock's TTL) from now if it is still ours; never acquires. LOST is final, also if only our own clock
  * says that the lease has ended. With RENEW the lease can become longer than usual, but not shorter. After ERROR the lease may have the old
- * or the new end, and the deadline is the earlier one. Codes: EXPIRED and NOT_OWNER with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis.
- */
+ * or the new end, and the deadline is the earlier one. Codes: EXPIRED and NOT_OWNER with LOST; ARGUMENT, MAJORITY (Redlock), any of
+ * Redis. */
 LATCHWORK_API enum latchwork_result latchwork_hold_renew(struct latchwork_hold *hold, int64_t ttl_ms, struct latchwork_error *error);
 /* Asks Redis whether the lock is still ours: OK or LOST. The answer is true only for that moment, so rely on the fence. Codes: NOT_OWNER
  * with LOST; ARGUMENT, MAJORITY (Redlock), any of Redis. */
