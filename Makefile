@@ -31,6 +31,7 @@ NEEDS := rdkafka >= 2.0.2, hiredis >= 0.14.1, openssl >= 3.0, jansson >= 2.14, s
 
 # These goals need no compiler yet.
 EASY := lint lint-format lint-spdx lint-words lint-shell lint-python lint-c lint-tidy tidy asserts deps deps-test demo test ci debian-13 matrix image help clean distclean format
+EASY += deb deb-twice deb-test deb-systemd tarball tarball-twice tarball-test release release-check
 ifneq ($(filter-out $(EASY),$(or $(MAKECMDGOALS),all)),)
 include $(B)/flags.mk
 endif
@@ -182,6 +183,8 @@ examples: $(B)/latchwork
 # --- figures ------------------------------------------------------------------------------------------------------------------
 include bench/bench.mk
 
+include packaging/packaging.mk
+
 
 # tests/cli/test_docs.sh compares the generated pages with what the program prints.
 ##@ Upkeep
@@ -199,11 +202,13 @@ DOCDIR := $(PREFIX)/share/doc/latchwork
 MANDIR := $(PREFIX)/share/man
 MAN := $(sort $(wildcard doc/man/*.[1-8]))
 UNITDIR := $(PREFIX)/lib/systemd/system
+SYSUSERSDIR := $(PREFIX)/lib/sysusers.d
+TMPFILESDIR := $(PREFIX)/lib/tmpfiles.d
 COMPDIR := $(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(PREFIX)/share/zsh/site-functions
 to = $(DESTDIR)$(1)
 install_files = install -d $(call to,$(2)) && install -m 644 $(1) $(call to,$(2))/
-fill_in = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g'
+fill_in = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|g'
 # The linker's cache is updated if root installs on this machine, without DESTDIR.
 refresh_linker = [ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ! PATH="$$PATH:/sbin:/usr/sbin" command -v ldconfig >/dev/null || PATH="$$PATH:/sbin:/usr/sbin" ldconfig
 
@@ -212,7 +217,7 @@ LOCK_EXAMPLES := $(addprefix examples/,inventory redlock rowlock)
 ##@ Install
 ## install: install below PREFIX (/usr/local), or below DESTDIR/PREFIX for a package
 install: all
-	install -d $(call to,$(BINDIR)) $(call to,$(LIBDIR)/pkgconfig) $(call to,$(UNITDIR)) $(call to,$(COMPDIR)) $(call to,$(ZSHDIR)) $(call to,$(DOCDIR)) $(call to,$(DATADIR))
+	install -d $(call to,$(BINDIR)) $(call to,$(LIBDIR)/pkgconfig) $(call to,$(UNITDIR)) $(call to,$(SYSUSERSDIR)) $(call to,$(TMPFILESDIR)) $(call to,$(COMPDIR)) $(call to,$(ZSHDIR)) $(call to,$(DOCDIR)) $(call to,$(DATADIR))
 	install -m 755 $(B)/latchwork $(call to,$(BINDIR))/
 	$(call install_files,include/latchwork/*.h,$(PREFIX)/include/latchwork)
 	install -m 644 $(LOCKLIB) $(call to,$(LIBDIR))/
@@ -225,6 +230,8 @@ install: all
 	install -m 644 scripts/completion.bash $(call to,$(COMPDIR))/latchwork
 	install -m 644 scripts/completion.zsh $(call to,$(ZSHDIR))/_latchwork
 	$(fill_in) deploy/latchwork@.service > $(call to,$(UNITDIR))/latchwork@.service
+	install -m 644 deploy/sysusers.conf $(call to,$(SYSUSERSDIR))/latchwork.conf
+	install -m 644 deploy/tmpfiles.conf $(call to,$(TMPFILESDIR))/latchwork.conf
 	$(call install_files,deploy/grafana-dashboard.json deploy/prometheus-alerts.yml,$(DATADIR))
 	cp -r doc/. $(call to,$(DOCDIR))/
 	$(call install_files,LICENSE,$(DOCDIR))
@@ -242,7 +249,7 @@ install: all
 ## uninstall: remove what install has put there
 uninstall:
 	rm -rf $(call to,$(BINDIR))/latchwork $(call to,$(PREFIX))/include/latchwork $(call to,$(LIBDIR))/liblatchwork.* $(call to,$(LIBDIR))/pkgconfig/latchwork.pc \
-	    $(foreach m,$(MAN),$(call to,$(MANDIR))/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) $(call to,$(COMPDIR))/latchwork $(call to,$(ZSHDIR))/_latchwork $(call to,$(UNITDIR))/latchwork@.service $(call to,$(DATADIR)) $(call to,$(DOCDIR))
+	    $(foreach m,$(MAN),$(call to,$(MANDIR))/man$(subst .,,$(suffix $(m)))/$(notdir $(m))) $(call to,$(COMPDIR))/latchwork $(call to,$(ZSHDIR))/_latchwork $(call to,$(UNITDIR))/latchwork@.service $(call to,$(SYSUSERSDIR))/latchwork.conf $(call to,$(TMPFILESDIR))/latchwork.conf $(call to,$(DATADIR)) $(call to,$(DOCDIR))
 	$(refresh_linker)
 
 ##@ Upkeep
@@ -255,6 +262,6 @@ format:
 ## help: list the targets
 help:
 	@sed -n '2,3s/^# //p' Makefile
-	@awk -f scripts/help.awk Makefile scripts/lint.mk tests/tests.mk bench/bench.mk bench/limits/limits.mk bench/locks/locks.mk
+	@awk -f scripts/help.awk Makefile scripts/lint.mk tests/tests.mk bench/bench.mk bench/limits/limits.mk bench/locks/locks.mk packaging/packaging.mk
 
 -include $(OBJ:.o=.d) $(B)/$(MAIN).d

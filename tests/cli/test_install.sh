@@ -21,7 +21,7 @@ prefix=/opt/lw
 at=$root$prefix
 check 'make install' make --no-print-directory B="$build" DESTDIR="$root" PREFIX=$prefix install
 for file in bin/latchwork include/latchwork/handler.h include/latchwork/lock.h lib/liblatchwork.a lib/liblatchwork.so lib/pkgconfig/latchwork.pc \
-    lib/systemd/system/latchwork@.service share/man/man1/latchwork.1 share/man/man1/latchwork-queue.1 share/man/man3/latchwork-lock.3 share/man/man5/latchwork.json.5 share/bash-completion/completions/latchwork share/zsh/site-functions/_latchwork \
+    lib/systemd/system/latchwork@.service lib/sysusers.d/latchwork.conf lib/tmpfiles.d/latchwork.conf share/man/man1/latchwork.1 share/man/man1/latchwork-queue.1 share/man/man3/latchwork-lock.3 share/man/man5/latchwork.json.5 share/bash-completion/completions/latchwork share/zsh/site-functions/_latchwork \
     share/latchwork/grafana-dashboard.json share/latchwork/prometheus-alerts.yml share/doc/latchwork/tutorial.md share/doc/latchwork/LICENSE \
     share/doc/latchwork/examples/config/exec.json share/doc/latchwork/examples/handlers/count/count.c \
     share/doc/latchwork/examples/lock/inventory/inventory.c share/latchwork/sdk/python/latchwork/__init__.py share/latchwork/sdk/node/latchwork.js \

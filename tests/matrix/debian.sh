@@ -11,6 +11,8 @@
 # all processes of the command end with it.
 # $LW_CHROOT_TREE: another name than latchwork below /src, which lets two runs work at the same time.
 # $LW_CHROOT_SHARED: folders that appear inside the chroot at the same paths.
+# LW_CHROOT_CLEAN=1: what the command writes outside of these folders is forgotten (an overlay in memory). If all
+# runs of a folder $LW_CHROOTS are of this kind, each starts as debootstrap left the chroot.
 # exit: that of the command; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -69,9 +71,15 @@ copy_tree
 cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
 # shellcheck disable=SC2016 # expanded inside
 exec unshare --mount --pid --fork --kill-child sh -c '
-    root=$1 name=$2 shared=$3; shift 3
+    root=$1 name=$2 shared=$3 clean=$4; shift 4
+    if [ -n "$clean" ]; then
+        over=$root.overlay
+        mkdir -p "$over" && mount -t tmpfs tmpfs "$over" && mkdir "$over/upper" "$over/work" "$over/root" &&
+            mount -t overlay -o "lowerdir=$root,upperdir=$over/upper,workdir=$over/work" overlay "$over/root" || exit 2
+        root=$over/root
+    fi
     for folder in $shared; do mkdir -p "$root$folder" && mount --bind "$folder" "$root$folder" || exit 2; done
     mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs tmpfs "$root/tmp" || exit 2
     exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=dumb \
         CI="${CI:-}" MAKEFLAGS="-j$(nproc)" WERROR="${WERROR:-}" sh -c "cd /src/$name && exec \"\$@\"" sh "$@"
-' sh "$root" "$name" "${LW_CHROOT_SHARED:-}" "$@"
+' sh "$root" "$name" "${LW_CHROOT_SHARED:-}" "${LW_CHROOT_CLEAN:-}" "$@"

@@ -8,6 +8,7 @@
 # librdkafka.sh 2.15.1 build/latchwork version           runs the program with this library instead of the one
 #                                                        with which the program was built
 # librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all   also compiles the program against the headers of this library
+# librdkafka.sh 2.15.1 --source FOLDER                   puts its source into this new folder, and builds nothing
 #
 # The source comes from the npm registry, in which two packages together contain the whole source. The archive
 # must have the checksum below. The script needs npm, a C compiler, make and python3. OIDC is compiled in only
@@ -22,7 +23,7 @@ die() {
     exit 2
 }
 
-[ $# -ge 1 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '5s/^# //p' "$0" >&2; exit 2; }
 version=$1
 shift
 case $version in
@@ -35,9 +36,11 @@ prefix=$store/$version
 log=$store/$version.log
 
 unpack() {
+    mkdir -p "$1"
     (cd "$1" && npm pack --silent "$package" >/dev/null) >>"$log" 2>&1 || die "npm could not fetch $package; see $log"
     echo "$sum  $(echo "$1"/*.tgz)" | sha256sum --check --quiet >>"$log" 2>&1 || die "$package has another checksum than expected; see $log"
     tar -xzf "$1"/*.tgz -C "$1" --strip-components=3 package/deps/librdkafka
+    rm "$1"/*.tgz
 }
 
 # The caller's CC is not used, because a sanitizer build of Latchwork needs an ordinary library.
@@ -62,6 +65,11 @@ build() {
 }
 
 mkdir -p "$store"
+if [ "${1:-}" = --source ]; then
+    if [ $# -ne 2 ] || [ -e "$2" ]; then die "--source needs the name of a folder that does not exist yet"; fi
+    unpack "$2"
+    exit 0
+fi
 exec 9>"$store/$version.lock"
 flock 9
 build

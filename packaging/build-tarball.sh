@@ -1,0 +1,84 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Builds the tarball for other distributions from the tree in which it stands, on a Debian 12 that it may change. packaging/tarball.sh runs it
+# in a clean chroot. usage: build-tarball.sh OUT
+#
+# Only the C library is taken from the system on which the program will run. Libraries that Debian has as static ones and that need no others
+# are inside the program, as is librdkafka; the others lie beside it in lib/latchwork, where nothing else looks for them.
+# The environment has SOURCE_DATE_EPOCH and RDKAFKA, the folder of librdkafka's source.
+set -eu
+out=$1 work=/build/latchwork prefix=/opt/latchwork
+cd "$(dirname "$0")/.."
+version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)
+name=latchwork-$version-linux-$(uname -m)
+root=/build/root
+export DEBIAN_FRONTEND=noninteractive TZ=UTC LC_ALL=C.UTF-8
+static="libjansson-dev libsqlite3-dev libxxhash-dev libncurses-dev libzstd-dev"
+
+quiet() { # COMMAND…: shows the end of its output only if the command fails
+    "$@" >/tmp/quiet.log 2>&1 || { tail -n 40 /tmp/quiet.log >&2; echo "build-tarball.sh: failed: $*" >&2; exit 1; }
+}
+
+from_system() { # LIBRARY: succeeds for the parts of the C library
+    case $1 in linux-vdso.so* | ld-linux* | libc.so* | libm.so* | libpthread.so* | libdl.so* | librt.so* | libresolv.so* | libutil.so*) true ;; *) false ;; esac
+}
+
+compile() {
+    rm -rf "$work" "$root"
+    mkdir -p "$work" "$root"
+    tar -cf - --exclude=./build . | tar -xf - -C "$work"
+    cp -r "$RDKAFKA" "$work/rdkafka"
+    cd "$work"
+    # SASL's Kerberos would need plugins that the system may not have
+    STATIC_LIB_libzstd=/usr/lib/$(gcc -print-multiarch)/libzstd.a CFLAGS="-O2 -g -ffile-prefix-map=$work=." \
+        quiet packaging/rdkafka-static.sh rdkafka "$work/rdkafka/prefix" --disable-gssapi --disable-lz4-ext
+    export PKG_CONFIG_PATH=$work/rdkafka/prefix/lib/pkgconfig
+    # shellcheck disable=SC2016 # $ORIGIN is for the loader
+    quiet make -j"$(nproc)" PREFIX=$prefix DESTDIR=$root CFLAGS="-O2 -g -ffile-prefix-map=$work=." \
+        LDFLAGS='-Wl,--disable-new-dtags -Wl,-rpath,\$$ORIGIN/../lib/latchwork:\$$ORIGIN/latchwork' \
+        LW_LIBS="$(pkg-config --libs rdkafka) -lhiredis -lssl -lcrypto -lpq -lcurl -lmicrohttpd -l:libjansson.a -l:libsqlite3.a -l:libxxhash.a -l:libncursesw.a -l:libtinfo.a" \
+        install
+    cd "$root$prefix"
+    strip --strip-unneeded bin/latchwork lib/liblatchwork.so.*
+}
+
+bundle() { # copies the shared libraries and everybody's licences, and prints the parts for sbom.py
+    mkdir -p lib/latchwork share/doc/latchwork/licenses
+    ldd bin/latchwork | awk '$2 == "=>" {print $1, $3}' | sort >/tmp/libraries
+    while read -r library path; do
+        if from_system "$library"; then continue; fi
+        cp -L "$path" "lib/latchwork/$library"
+        package=$(dpkg -S "$(realpath "$path")" 2>/dev/null || dpkg -S "*/$(basename "$(realpath "$path")")")
+        echo "shared:${package%%:*}:lib/latchwork/$library"
+    done </tmp/libraries
+    for package in $static; do echo "static:$package"; done
+    echo "source:librdkafka:2.15.1:BSD-2-Clause:https://github.com/confluentinc/librdkafka"
+}
+
+licences() { # of each package in the list of parts
+    sed -n 's/^\(shared\|static\):\([^:]*\).*/\2/p' /tmp/parts | sort -u | while read -r package; do
+        cp -L "/usr/share/doc/$package/copyright" "share/doc/latchwork/licenses/$package"
+    done
+    cp "$RDKAFKA/LICENSES.txt" share/doc/latchwork/licenses/librdkafka
+}
+
+pack() {
+    least=$(objdump -T bin/latchwork lib/liblatchwork.so.* lib/latchwork/* | grep -o 'GLIBC_2\.[0-9]*' | sort -uV | tail -n 1)
+    echo "Needs Linux on $(uname -m) and glibc ${least#GLIBC_} or later. How to install: share/doc/latchwork/how-to/install.md" >README
+    # shellcheck disable=SC2046 # one part a word
+    "$work/packaging/sbom.py" . "$name" "$version" $(cat /tmp/parts) >"$out/$name.spdx.json"
+    mv "$root$prefix" "$root/$name"
+    tar -C "$root" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
+    cat "$root/$name/README"
+}
+
+quiet apt-get update -qq
+quiet apt-get install -y -qq --no-install-recommends dpkg-dev build-essential python3
+cp -r packaging/debian /tmp/debian
+sed -i 's/@MAINTAINER@/Nobody <nobody@example.org>/' /tmp/debian/control
+quiet apt-get build-dep -y -qq --no-install-recommends -P pkg.latchwork.rdkafka /tmp/
+mkdir -p "$out"
+compile
+bundle >/tmp/parts
+licences
+pack

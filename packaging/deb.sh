@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the Debian packages of this tree in a clean chroot of DISTRIBUTION, or tests them there. Needs root, for chroot and mount.
+# usage: packaging/deb.sh build|twice|test|systemd DISTRIBUTION      (DISTRIBUTION: bookworm, trixie)
+#
+#   build   puts the packages into build/deb/DISTRIBUTION, and what lintian says ends the build if it is a warning
+#   twice   builds them again in another folder, time zone and language, and compares: the same bytes are expected
+#   test    installs them in a clean chroot and runs debian/tests, as autopkgtest does
+#   systemd boots systemd in a clean chroot and runs services of the installed unit
+#
+# Only files that git knows are built. The packages are dated by the newest commit. $MAINTAINER: "NAME <ADDRESS>", who answers for the packages.
+# The chroots are kept in $LW_CLEAN_CHROOTS (default build/clean).
+# exit: 0 built, equal, or passed; 1 not; 2 usage, or no chroot can be made
+set -euo pipefail
+cd "$(dirname "$0")/.."
+usage() {
+    sed -n '4s/^# //p' "$0" >&2
+    exit 2
+}
+[ $# -eq 2 ] || usage
+what=$1 distribution=$2
+case $what in build | twice | test | systemd) ;; *) usage ;; esac
+case $distribution in bookworm | trixie) ;; *) echo "deb.sh: packages can be built for bookworm and trixie, not for \"$distribution\"" >&2; exit 2 ;; esac
+out=$PWD/build/deb/$distribution
+again=$PWD/build/deb/again-$distribution
+source=$PWD/build/packaging/rdkafka-2.15.1
+epoch=$(git log -1 --format=%ct)
+maintainer=${MAINTAINER:-Latchwork maintainers <maintainers@latchwork.example>}
+rdkafka=
+
+# The librdkafka of Debian 12 can't log in to Kafka 4 by SCRAM, so the program gets a newer one, from its source.
+fetch_rdkafka() {
+    [ "$distribution" = bookworm ] || return 0
+    rdkafka=$source
+    packaging/rdkafka-source.sh "$source"
+}
+
+in_chroot() { # FOLDER COMMAND…: runs a command in a clean chroot, in which this folder is shared
+    local shared=$1
+    shift
+    mkdir -p "$shared"
+    LW_CHROOTS=${LW_CLEAN_CHROOTS:-$PWD/build/clean} LW_CHROOT_CLEAN=1 LW_CHROOT_TREE=deb LW_CHROOT_SHARED="$shared $rdkafka" \
+        tests/matrix/debian.sh "$distribution" "$@"
+}
+
+build() { # OUT [NAME=VALUE…] [-- FOLDER]: builds the packages into OUT
+    local to=$1
+    shift
+    fetch_rdkafka
+    rm -rf "$to"
+    in_chroot "$to" env DISTRIBUTION="$distribution" SOURCE_DATE_EPOCH="$epoch" MAINTAINER="$maintainer" RDKAFKA="$rdkafka" "${@:2}" \
+        packaging/build-deb.sh "$to" "$1"
+}
+
+compare() {
+    local different=0 count=0 file
+    for file in "$out"/*.deb; do
+        count=$((count + 1))
+        cmp "$file" "$again/${file##*/}" || different=1
+    done
+    [ $different -eq 0 ] || { echo "deb.sh: the second build of $distribution has other bytes; both are kept: $out, $again" >&2; exit 1; }
+    rm -rf "$again"
+    echo "$distribution: $count packages, built twice, are the same"
+}
+
+state() { # what the packages were built from
+    git rev-parse HEAD
+    git diff HEAD | sha256sum
+}
+
+first() { # builds the packages unless they are there and nothing has changed since
+    [ ! -e "$out/.built-from" ] || ! state | cmp -s - "$out/.built-from" || return 0
+    build "$out" /build/latchwork
+    (cd "$out" && sha256sum ./*.deb >SHA256SUMS)
+    state >"$out/.built-from"
+}
+
+case $what in
+build)
+    first
+    ls -l "$out"
+    ;;
+twice)
+    first
+    build "$again" /var/tmp/another/place TZ=Pacific/Kiritimati LANG=C.UTF-8 LC_ALL=C.UTF-8
+    compare
+    ;;
+test)
+    first
+    in_chroot "$out" packaging/test-deb.sh "$out"
+    ;;
+systemd)
+    first
+    in_chroot "$out" packaging/test-systemd.sh "$out"
+    ;;
+esac

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Tests packaging/release.sh: what keeps a commit from being released, and the notes.
+# Usage: tests/cli/test_release.sh [BUILD_DIR]
+cd "$(dirname "$0")/../.." || exit 1
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+passed=0 failed=0
+check() { # NAME COMMAND…: counts the test NAME as passed if the command succeeds
+    name=$1
+    shift
+    if "$@" >"$dir/out" 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1))
+        echo "FAILED: $name"
+        tail -n 20 "$dir/out" | sed 's/^/    | /'
+    fi
+}
+tree=$dir/tree
+mkdir -p "$tree/include/latchwork" "$tree/sdk/node" "$tree/sdk/python" "$tree/packaging"
+cp packaging/release.sh "$tree/packaging/"
+cp include/latchwork/lock.h "$tree/include/latchwork/"
+cp sdk/node/package.json "$tree/sdk/node/"
+cp sdk/python/pyproject.toml "$tree/sdk/python/"
+version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)
+cd "$tree" || exit 1
+export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
+
+changelog() { printf '# Changelog\n\n## %s\n\n### Added\n\n- A lamp.\n\n## [0.0.1] - 2020-01-01\n\n- A table.\n' "$1" >CHANGELOG.md; }
+commit() { git add -A && git commit -q -m change; }
+refuses() { # TEXT: release.sh check fails and says this
+    if packaging/release.sh check >"$dir/said" 2>&1; then return 1; fi
+    grep -F "$1" "$dir/said" || { cat "$dir/said"; return 1; }
+}
+git init -q .
+changelog "[$version] - 2026-01-02"
+commit
+check 'a dated version in a clean tree can be released' packaging/release.sh check
+check 'the notes are the part of this version' sh -c "[ \"\$(packaging/release.sh notes)\" = \"\$(printf '### Added\n\n- A lamp.')\" ]"
+
+touch stray
+check 'a file that is not committed is named' refuses 'not committed: ?? stray'
+rm stray
+changelog "[$version] - unreleased"
+commit
+check 'a version without a day is refused' refuses "CHANGELOG.md says that $version is unreleased"
+changelog '[9.9.9] - 2026-01-02'
+commit
+check 'another version in the changelog is refused' refuses 'the newest part of CHANGELOG.md is "## [9.9.9] - 2026-01-02"'
+changelog "[$version] - 2026-01-02"
+sed -i 's/"version": "[^"]*"/"version": "7.7.7"/' sdk/node/package.json
+commit
+check 'another version in an SDK is refused' refuses 'sdk/node/package.json has version "7.7.7"'
+sed -i "s/\"version\": \"[^\"]*\"/\"version\": \"$version\"/" sdk/node/package.json
+commit
+git tag "v$version"
+check 'a tag at this commit is no obstacle' packaging/release.sh check
+git commit -q --allow-empty -m next
+check 'a version that was released already is refused' refuses "the tag v$version exists at another commit"
+check 'a word that it does not know is a usage error' sh -c 'packaging/release.sh publish; [ $? -eq 2 ]'
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
