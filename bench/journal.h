@@ -33,7 +33,7 @@ struct bench_thread;
 
 struct bench_journal {
     struct bench_progress *progress;
-    const char *dir; /* borrowed from the caller; NULL: write no files */
+    const char *dir; /* folder of the journal, borrowed from the caller; NULL: write no files */
     bool lines;      /* true: write one line per message */
     pthread_mutex_t lock;
     struct bench_thread *threads;

@@ -31,7 +31,7 @@ static void begin_postgres(void) {
     n_keys = 0;
 }
 
-/* Returns the hash of the message's key. If an earlier message of the transaction has the same number, returns a larger one, because a
+/* Returns the hash of the message's key. If an earlier message of the transaction has the same hash, returns a larger number, because a
  * statement must not contain a key twice. */
 static uint64_t new_key(const rd_kafka_message_t *m) {
     uint64_t key = lw_fence_key("writer", lw_bytes(m->key, m->key_len));

@@ -3,7 +3,7 @@
  *
  * Every function is called on the worker's main thread, and every callback comes from within lw_source_poll(), lw_source_commit_sync() or
  * lw_source_close(). Each assignment of a partition has a generation, which is unique in this process. Answers carry the generation, so
- * that those to an earlier assignment of the same partition are recognized.
+ * that answers to an earlier assignment of the same partition are recognized.
  *
  * Each partition's fetch queue is read by itself (its forwarding to the consumer queue is switched off), so a partition is held back by not
  * reading its queue. rd_kafka_pause_partitions() would discard fetched records, and sets wrong offsets in librdkafka 2.0.2

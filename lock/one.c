@@ -288,7 +288,7 @@ static bool take_custom(struct latchwork_lock *l, const struct latchwork_lock_na
     l->hint_if = copy(n->hint_if.p, n->hint_if.n, memory);
     l->hint_to = copy(n->hint_to.p, n->hint_to.n, memory);
     l->hint = copy(n->hint.p, n->hint.n, memory);
-    l->fence_keep_ms = 0; /* never expires, because others use this counter as well */
+    l->fence_keep_ms = 0; /* the counter of fences never expires, because others use it as well */
     return true;
 }
 

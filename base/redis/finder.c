@@ -176,7 +176,7 @@ void lw_finding_ask(struct lw_finding *q) {
 
 static int take_answer(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err) {
     uint64_t n;
-    ssize_t r = read(q->fd, &n, sizeof n); /* fails with EAGAIN if there was nothing to read */
+    ssize_t r = read(q->fd, &n, sizeof n); /* the read fails with EAGAIN if there is nothing to read */
     (void)r;
     if (q->asked != q->answered || q->taken) return 0;
     q->taken = true;

@@ -17,7 +17,7 @@
 
 struct lw_search {
     int64_t until_ms;   /* boot clock; end of the time for all servers */
-    struct lw_err each; /* one answer or failure per server asked so far; `memory` if an allocation failed */
+    struct lw_err each; /* one answer or failure per server asked so far; its flag `memory` says that an allocation failed */
 };
 
 /* A question, and the function that reads its reply. */

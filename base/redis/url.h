@@ -18,7 +18,7 @@ enum lw_redis_via { LW_VIA_URL, LW_VIA_SENTINEL, LW_VIA_FOUND };
 struct lw_redis_url {
     char *host;            /* name or address of the host; NULL for unix:// */
     char *address;         /* address of the host if it is known already, so that no resolver is needed; otherwise NULL */
-    int port;              /* 6379 if the URL gives none; 0 for unix:// */
+    int port;              /* port of the server; 6379 if the URL gives none; 0 for unix:// */
     char *path;            /* path of the socket; NULL for redis:// */
     char *user, *password; /* NULL if the URL has none */
     int db;

@@ -28,7 +28,7 @@ struct call_batch {
     struct call_msg msg[CALLS_BATCH_MAX];
     int n;
     uint64_t token; /* token of the locks; set by calls_gate() */
-    uint64_t fence; /* set by calls_gate_check(); together with the token it is the value of each lock */
+    uint64_t fence; /* fence of the locks, set by calls_gate_check(); token and fence make the value of each lock */
 };
 
 struct calls_setup {

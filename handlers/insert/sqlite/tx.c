@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LEASES_ENDED = -1 }; /* differs from SQLite's codes, which are not negative */
+enum { LEASES_ENDED = -1 }; /* a result that differs from SQLite's codes, which are not negative */
 
 /* State of a job inside the transaction. */
 enum stand {
