@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct expansion {
@@ -52,19 +53,34 @@ static void file_problem(struct expansion *x, const char *path, const char *why)
     lw_problem(x->l->problems, "%s: file %.200s: %s", x->path, path, why);
 }
 
+/* Opens a file for reading. Returns -1 with *why if that fails, or if it is a pipe: a text that comes through a pipe is gone at the next
+ * reload. O_NONBLOCK keeps a named pipe from blocking for ever. */
+static int open_file(const char *path, const char **why) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)) {
+        *why = "is a named pipe, which cannot be read again at a reload; expected a file";
+        close(fd);
+        return -1;
+    }
+    if (fd < 0) *why = strerror(errno);
+    return fd;
+}
+
 /* Appends the content of a file, up to a limit. `shown` is the path as the configuration has it, since what variables hold is not printed.
- * O_NONBLOCK keeps a named pipe from blocking for ever. */
+ */
 static void put_file(struct expansion *x, const char *path, const char *shown) {
     char buf[LW_SECRET_FILE_MAX + 1];
     size_t n = 0;
     ssize_t got = -1;
+    const char *why = "";
     x->from_file = true;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open_file(path, &why);
     while (fd >= 0 && n < sizeof buf && (got = read(fd, buf + n, sizeof buf - n)) > 0) n += (size_t)got;
-    int saved = errno;
+    if (fd >= 0 && got < 0) why = strerror(errno);
     if (fd >= 0) close(fd);
-    if (fd < 0 || got < 0)
-        file_problem(x, shown, strerror(saved));
+    if (got < 0)
+        file_problem(x, shown, why);
     else if (n >= sizeof buf)
         file_problem(x, shown, "larger than 64 KiB");
     else if (memchr(buf, '\0', n))

@@ -2,6 +2,8 @@
 /* Reads a configuration: text → JSON → overrides → ${…} → each key by the table → defaults → checks of several keys. */
 #include "config/option.h"
 
+#include "base/json_place.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +16,12 @@
 static void syntax_problem(struct lw_problems *problems, const char *name, const json_error_t *e) {
     size_t n = strlen(e->text);
     if (json_error_code(e) == json_error_null_character) {
-        lw_problem(problems, "%s:%d:%d: \\u0000 is not allowed", name, e->line, e->column);
+        lw_problem(problems, "%s:%d:%d: \\u0000 is not allowed", name, e->line, lw_json_column(e));
         return;
     }
     const char *near = strstr(e->text, " near ");
     if (near && json_error_code(e) != json_error_duplicate_key) n = (size_t)(near - e->text);
-    lw_problem(problems, "%s:%d:%d: %.*s", name, e->line, e->column, (int)n, e->text);
+    lw_problem(problems, "%s:%d:%d: %.*s", name, e->line, lw_json_column(e), (int)n, e->text);
 }
 
 static json_t *parse_root(const char *name, const char *text, size_t n, struct lw_problems *problems) {

@@ -2,6 +2,7 @@
 #include "cli/handler/messages.h"
 
 #include "base/clock.h"
+#include "base/json_place.h"
 #include "handlers/section.h"
 
 #include <errno.h>
@@ -255,7 +256,7 @@ static int take_line(const struct reader *r, const char *text, size_t n) {
     if (r->all->n == HANDLER_MESSAGES_MAX) return wrong(r, "more than 10,000 messages");
     json_t *line = json_loadb(text, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &bad);
     if (!line) {
-        lw_problem(r->problems, "%s:%zu: not JSON: %s (column %d)", r->path, r->line, bad.text, bad.column);
+        lw_problem(r->problems, "%s:%zu: not JSON: %s (column %d)", r->path, r->line, bad.text, lw_json_column(&bad));
         return -1;
     }
     json_array_append_new(r->all->documents, line);

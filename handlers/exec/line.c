@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/exec/line.h"
 
+#include "base/json_place.h"
 #include "base/redis/command.h"
 #include "handlers/json_text.h"
 
@@ -245,7 +246,7 @@ int lw_exec_read(struct lw_exec_said *said, struct lw_bytes line, struct lw_err 
     said->n = 0;
     json_error_t bad;
     said->document = json_loadb(line.p, line.n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &bad);
-    if (!said->document) return lw_fail(err, "handler's answer is not JSON: %s (column %d)", bad.text, bad.column);
+    if (!said->document) return lw_fail(err, "handler's answer is not JSON: %s (column %d)", bad.text, lw_json_column(&bad));
     return read_document(said, err);
 }
 

@@ -110,7 +110,7 @@ t "command without --"    2 "" "stands behind --" exec k true --redis "$url"
 t "neither -c nor --redis" 2 "" "either -c FILE or --redis" ls
 t "both"                  2 "" "either -c FILE or --redis" ls -c app.json --redis "$url"
 t "another verb's option" 2 "" "unknown option --ttl" show k --redis "$url" --ttl 50
-t "bad number"            2 "" "soon: a number from" exec k --redis "$url" --ttl soon -- true
+t "bad number"            2 "" "soon: expected a number from" exec k --redis "$url" --ttl soon -- true
 t "bad url"               2 "" "rediss:// or unix://" ls --redis http://x
 t "bad configuration"     2 "" "kafka.topics" ls -c wrong.json
 t "--plain with -c"       2 "" "--plain goes with --redis" show k -c app.json --plain

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -151,6 +152,26 @@ static void test_files(void **state) {
     c = lw_config_parse("big", big, (1 << 20) + 1, NULL, 0, &p);
     free(big);
     expect_errors(&p, c, "big: larger than 1 MiB\n");
+}
+
+/* A named pipe would keep the program waiting for a writer, and has nothing to read at a reload. */
+static void test_named_pipe(void **state) {
+    (void)state;
+    char path[] = "/tmp/lw-config-XXXXXX", text[300], want[200];
+    struct lw_problems p = {0};
+    assert_non_null(mkdtemp(path));
+    snprintf(text, sizeof text, "%s/pipe", path);
+    assert_int_equal(mkfifo(text, 0600), 0);
+    snprintf(text, sizeof text, "{\"name\":\"${file:%s/pipe}\",\"kafka\":{\"topics\":[\"o\"]},\"handler\":{\"type\":\"exec\"}}", path);
+    struct lw_config *c = lw_config_parse("t", text, strlen(text), NULL, 0, &p);
+    assert_null(c);
+    snprintf(want, sizeof want, "name: file %s/pipe: is a named pipe, which cannot be read again at a reload; expected a file\n", path);
+    lw_buf_add(&p.errors, "", 1);
+    assert_non_null(strstr(p.errors.p, want));
+    lw_problems_free(&p);
+    snprintf(text, sizeof text, "%s/pipe", path);
+    unlink(text);
+    rmdir(path);
 }
 
 /* ---- what cases can't say ---- */
@@ -401,6 +422,7 @@ int main(void) {
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_examples_load),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_named_pipe),
         cmocka_unit_test(test_struct_is_filled),
         cmocka_unit_test(test_cooperative_sticky_by_version),
         cmocka_unit_test(test_read_uncommitted_warns),
