@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/thread.h"
 
+#include "base/cond.h"
+
 #include <signal.h>
 #include <time.h>
 
@@ -14,11 +16,7 @@ int lw_thread_start(pthread_t *thread, void *(*run)(void *), void *arg) {
 }
 
 bool lw_join_within(pthread_t thread, int64_t timeout_ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    struct timespec until = lw_from_now(timeout_ms);
     if (!pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until)) return true;
     pthread_detach(thread);
     return false;

@@ -3,6 +3,7 @@
 #include "lock/client.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "lock/keeper.h"
 #include "lock/target.h"
 #include "lock/waking.h"
@@ -127,11 +128,7 @@ static struct latchwork_client *open_target(struct lw_target *t, const struct la
     }
     pthread_mutex_init(&c->mutex, NULL);
     pthread_mutex_init(&c->start, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->freed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    lw_cond_init(&c->freed);
     return c;
 }
 

@@ -3,6 +3,7 @@
 #include "lock/hold.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "lock/keeper.h"
 
 #include <assert.h>
@@ -63,11 +64,7 @@ struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *na
     l->fence_keep_ms = LW_FENCE_KEEP_MS;
     l->slot = LW_ANY_SLOT;
     pthread_mutex_init(&l->mutex, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->renewed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    lw_cond_init(&l->renewed);
     return l;
 }
 
@@ -341,11 +338,7 @@ void latchwork_hold_forget(struct latchwork_hold *h) {
 
 /* Waits until no renewal of the hold is under way, at most limit_ms. Returns false if one still is under way. */
 static bool wait_renewed(struct latchwork_hold *h, int64_t limit_ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += limit_ms / 1000;
-    until.tv_nsec += limit_ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) until.tv_nsec -= 1000000000, until.tv_sec++;
+    struct timespec until = lw_from_now(limit_ms);
     pthread_mutex_lock(&h->lock->mutex);
     int failed = 0;
     while (h->renewals && !failed) failed = pthread_cond_timedwait(&h->lock->renewed, &h->lock->mutex, &until);

@@ -2,6 +2,7 @@
 #include "lock/keeper.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/thread.h"
 #include "lock/hold.h"
 
@@ -347,12 +348,7 @@ static void sleep_until(struct lw_keeper *k, int64_t at_ms) {
     int64_t left = at_ms - lw_boot_ms();
     if (left <= 0) return;
     if (left > SLEEP_MAX_MS) left = SLEEP_MAX_MS;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += left / 1000;
-    t.tv_nsec += left % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) t.tv_nsec -= 1000000000, t.tv_sec++;
-    pthread_cond_timedwait(&k->changed, &k->mutex, &t);
+    lw_cond_wait_ms(&k->changed, &k->mutex, left);
 }
 
 static void *keep(void *arg) {
@@ -387,12 +383,8 @@ struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwo
     if (!k) return lw_lock_no_memory(error), NULL;
     k->client = client;
     pthread_mutex_init(&k->mutex, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&k->changed, &monotonic);
-    pthread_cond_init(&k->called_back, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    lw_cond_init(&k->changed);
+    lw_cond_init(&k->called_back);
     int failed = lw_thread_start(&k->thread, keep, k);
     if (!failed) return k;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "the system gives no thread for renewals: %s", strerror(failed));

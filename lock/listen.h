@@ -45,7 +45,6 @@ struct lw_waking {
     atomic_bool moved;     /* cluster: slots have moved to other owners */
     atomic_bool plain;     /* cluster: channels are not sharded */
     pthread_mutex_t mutex; /* guards all fields below */
-    pthread_condattr_t monotonic;
     struct lw_line *bucket[LW_LINE_BUCKETS];
 };
 

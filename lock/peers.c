@@ -2,6 +2,7 @@
 #include "lock/peers.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "lock/client.h"
 #include "lock/waking.h"
 
@@ -124,19 +125,10 @@ static void forget(struct latchwork_client *c, struct lw_peer *p) {
         if (c->table->owner[slot] && c->peer[c->table->owner[slot] - 1] == p) c->table->owner[slot] = 0;
 }
 
-static struct timespec from_now(int64_t ms) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += ms % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) t.tv_nsec -= 1000000000, t.tv_sec++;
-    return t;
-}
-
 /* Reads the map without the mutex, which is held before and after. If another thread is reading it, waits for that thread instead. */
 static bool read_map(struct latchwork_client *c, int slot, int64_t timeout_ms, struct latchwork_error *error) {
     struct lw_slot_table *t = c->table;
-    struct timespec until = from_now(timeout_ms);
+    struct timespec until = lw_from_now(timeout_ms);
     unsigned before = t->reads;
     while (t->reading)
         if (pthread_cond_timedwait(&t->read, &c->mutex, &until) == ETIMEDOUT) {
@@ -276,7 +268,7 @@ bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, co
 
 /* Waits until the peer has a free connection or room for one. The mutex is held. */
 static bool wait_for_turn(struct latchwork_client *c, struct lw_peer *p) {
-    struct timespec until = from_now(c->connect_ms + 2 * c->command_ms + 1000);
+    struct timespec until = lw_from_now(c->connect_ms + 2 * c->command_ms + 1000);
     bool late = false;
     p->n_waiting++;
     while (!late && !p->n_idle && p->n_open == c->connections) late = pthread_cond_timedwait(&c->freed, &c->mutex, &until) == ETIMEDOUT;
@@ -358,11 +350,7 @@ static bool open_table(struct latchwork_client *c, struct lw_cluster *cluster) {
         return false;
     }
     c->table->cluster = cluster;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->table->read, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    lw_cond_init(&c->table->read);
     return true;
 }
 

@@ -2,6 +2,7 @@
 #include "lock/waking.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/thread.h"
 #include "lock/listen.h"
 
@@ -99,7 +100,7 @@ bool lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name
     if (first) *at = new_line(name);
     w->line = *at;
     if (w->line) {
-        pthread_cond_init(&w->changed, &k->monotonic);
+        lw_cond_init(&w->changed);
         append(w->line, w);
     }
     pthread_mutex_unlock(&k->mutex);
@@ -137,12 +138,7 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket) {
 
 static void sleep_until(struct lw_waking *k, struct lw_waiter *w, int64_t left_ms) {
     if (left_ms > SLEEP_MAX_MS) left_ms = SLEEP_MAX_MS;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += left_ms / 1000;
-    t.tv_nsec += left_ms % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) t.tv_nsec -= 1000000000, t.tv_sec++;
-    pthread_cond_timedwait(&w->changed, &k->mutex, &t);
+    lw_cond_wait_ms(&w->changed, &k->mutex, left_ms);
 }
 
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more) {
@@ -211,13 +207,10 @@ struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwo
     k->client = client;
     k->rouse_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&k->mutex, NULL);
-    pthread_condattr_init(&k->monotonic);
-    pthread_condattr_setclock(&k->monotonic, CLOCK_MONOTONIC);
     int failed = k->rouse_fd < 0 || lw_thread_start(&k->thread, client->table ? lw_listen_in_cluster : lw_listen, k);
     if (!failed) return k;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "the system gives no thread, or no descriptor, to wait with");
     if (k->rouse_fd >= 0) close(k->rouse_fd);
-    pthread_condattr_destroy(&k->monotonic);
     pthread_mutex_destroy(&k->mutex);
     free(k);
     return NULL;
@@ -238,7 +231,6 @@ void lw_waking_close(struct lw_waking *k) {
     pthread_join(k->thread, NULL);
     close(k->rouse_fd);
     free_lines(k);
-    pthread_condattr_destroy(&k->monotonic);
     pthread_mutex_destroy(&k->mutex);
     free(k);
 }

@@ -2,6 +2,7 @@
 #include "consumer/process/pool.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
 #include "consumer/process/journal.h"
 #include "handlers/job_queue.h"
@@ -159,12 +160,8 @@ static bool fill_hand(struct lw_pool *p, struct worker_thread *t) {
 static void sleep_idle(struct lw_pool *p) {
     p->idle++;
     if (any_hand(p) && !p->watchers) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += LOOK_MS * 1000000L;
-        if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
         p->watchers++;
-        pthread_cond_timedwait(&p->work, &p->lock, &until);
+        lw_cond_wait_ms(&p->work, &p->lock, LOOK_MS);
         p->watchers--;
     } else {
         pthread_cond_wait(&p->work, &p->lock);
@@ -419,13 +416,9 @@ size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
 /* --- opening and closing -------------------------------------------------------------------------------------------------------- */
 
 static void init_sync(struct lw_pool *p) {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->work, &monotonic);
-    pthread_cond_init(&p->ended, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    lw_cond_init(&p->work);
+    lw_cond_init(&p->ended);
 }
 
 static void free_pool(struct lw_pool *p) {
@@ -492,11 +485,7 @@ static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
 }
 
 static bool wait_ended(struct lw_pool *p, int64_t grace_ms) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += grace_ms / 1000;
-    until.tv_nsec += grace_ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000L) until.tv_sec++, until.tv_nsec -= 1000000000L;
+    struct timespec until = lw_from_now(grace_ms);
     pthread_mutex_lock(&p->lock);
     int running = p->running;
     p->stop = true;

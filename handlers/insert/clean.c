@@ -2,6 +2,7 @@
 /* The cleaner keeps Latchwork's own tables small, by short transactions on a thread and a connection of its own. */
 #include "handlers/insert/insert.h"
 
+#include "base/cond.h"
 #include "base/thread.h"
 
 #include <pthread.h>
@@ -73,9 +74,7 @@ static bool clean_partitions(struct lw_cleaner *c, bool closing) {
 
 /* Waits until the next round. Returns false if the thread must end. */
 static bool wait_round(struct lw_cleaner *c) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ROUND_MS / 1000;
+    struct timespec until = lw_from_now(ROUND_MS);
     pthread_mutex_lock(&c->lock);
     while (!c->stop && pthread_cond_timedwait(&c->wake, &c->lock, &until) == 0) {}
     bool go_on = !c->stop;
@@ -108,11 +107,7 @@ struct lw_cleaner *lw_cleaner_open(const struct lw_store_kind *kind, struct lw_s
     c->kind = kind;
     c->sweeper = sweeper;
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    lw_cond_init(&c->wake);
     if (lw_thread_start(&c->thread, run, c) == 0) return c;
     lw_fail(err, "insert: cannot start the cleaner's thread");
     free_all(c);

@@ -2,6 +2,7 @@
 #include "lock/redlock/redlock.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/redis/login.h"
 
 #include <errno.h>
@@ -21,13 +22,7 @@ enum {
 
 void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms) {
     int64_t left = until_ms - lw_boot_ms();
-    if (left <= 0) return;
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += left / 1000;
-    t.tv_nsec += left % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) t.tv_nsec -= 1000000000, t.tv_sec++;
-    pthread_cond_timedwait(cond, &r->mutex, &t);
+    if (left > 0) lw_cond_wait_ms(cond, &r->mutex, left);
 }
 
 static int free_bundle(struct latchwork_redlock *r, int preferred, bool keeping) {

@@ -8,6 +8,7 @@
 #include "lock/redlock/redlock.h"
 
 #include "base/clock.h"
+#include "base/cond.h"
 #include "lock/keeper.h"
 #include "lock/one.h"
 
@@ -286,12 +287,8 @@ struct latchwork_redlock *latchwork_redlock_open(const char *const *urls, size_t
     if (wrong) lw_lock_wrong(error, "Redlock: %s", wrong);
     pthread_mutex_init(&r->mutex, NULL);
     pthread_mutex_init(&r->start, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->freed, &monotonic);
-    pthread_cond_init(&r->roused, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    lw_cond_init(&r->freed);
+    lw_cond_init(&r->roused);
     if (!wrong && open_nodes(r, urls, n, o.label, error)) {
         r->bundle = calloc((size_t)r->bundles + 1, sizeof *r->bundle);
         if (r->bundle) return r;

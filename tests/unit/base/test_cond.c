@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests base/cond: deadlines are well-formed and on the monotonic clock, and waits end. */
+#include "base/cond.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static int64_t ns_of(const struct timespec *t) { return t->tv_sec * 1000000000LL + t->tv_nsec; }
+
+static void test_from_now(void **state) {
+    (void)state;
+    static const int64_t ms[] = {0, 1, 999, 1000, 1500, 86400000};
+    for (size_t i = 0; i < sizeof ms / sizeof *ms; i++)
+        for (int k = 0; k < 100; k++) { /* at some of these times the nanoseconds carry over */
+            struct timespec before, after, t;
+            clock_gettime(CLOCK_MONOTONIC, &before);
+            t = lw_from_now(ms[i]);
+            clock_gettime(CLOCK_MONOTONIC, &after);
+            assert_in_range(t.tv_nsec, 0, 999999999);
+            assert_true(ns_of(&t) >= ns_of(&before) + ms[i] * 1000000 && ns_of(&t) <= ns_of(&after) + ms[i] * 1000000);
+        }
+}
+
+/* If the condition variable were on the wall clock, the deadline would be decades ago. */
+static void test_waits_until_the_deadline(void **state) {
+    (void)state;
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t cond;
+    struct timespec until = lw_from_now(20), now;
+    lw_cond_init(&cond);
+    pthread_mutex_lock(&mutex);
+    while (pthread_cond_timedwait(&cond, &mutex, &until) != ETIMEDOUT) {}
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    assert_true(ns_of(&now) >= ns_of(&until));
+    lw_cond_wait_ms(&cond, &mutex, 1); /* nobody signals, so only the limit can end this wait */
+    pthread_mutex_unlock(&mutex);
+    pthread_cond_destroy(&cond);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_from_now), cmocka_unit_test(test_waits_until_the_deadline)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
