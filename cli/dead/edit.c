@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Implements the verb `latchwork dead edit`. */
 #include "base/clock.h"
+#include "base/json_place.h"
 #include "cli/dead/dead.h"
 
 #include <errno.h>
@@ -52,7 +53,7 @@ int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, str
     json_error_t why;
     if (m->bad) return lw_fail(err, "%s is not a message of this version", m->id);
     if (!is_json(m->e.payload, &why) || is_json(payload, &why)) return 0;
-    return lw_fail(err, "line %d, column %d: %s; it was JSON before, so nothing was changed", why.line, why.column, why.text);
+    return lw_fail(err, "line %d, column %d: %s; it was JSON before, so nothing was changed", why.line, lw_json_column(&why), why.text);
 }
 
 /* Encodes the message with the new payload. If the key is taken from the payload, the key changes with the payload. */
