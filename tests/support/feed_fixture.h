@@ -99,4 +99,17 @@ static UNUSED size_t count(const struct fx *x, const char *name, const char *par
     return n;
 }
 
+/* Runs five messages, each the follower of the one before. `retried` is the payload of the fourth,
+ * which the handler answers with retry. The fifth must then be neither run nor reported. */
+static UNUSED void run_chain_of_five(struct fx *x, const char *retried) {
+    struct lw_job *jobs[5];
+    for (int i = 0; i < 5; i++) jobs[i] = job(x, i, i == 3 ? retried : "ok");
+    for (int i = 0; i < 4; i++) assert_true(lw_job_then(jobs[i], jobs[i + 1]));
+    lw_feed_submit(x->feed, jobs, 1);
+    wait_for(has_ended(x, 4));
+    for (int i = 0; i < 4; i++) assert_ptr_equal(x->ended[i], jobs[i]);
+    for (int i = 0; i < 4; i++) assert_int_equal(outcome(x, i), i == 3 ? LW_RETRY : LW_DONE);
+    assert_int_equal((int)outcome(x, 4), 99);
+}
+
 #endif

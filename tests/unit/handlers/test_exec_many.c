@@ -222,14 +222,7 @@ static void test_a_batch_of_one_key(void **state) {
     for (size_t k = 0; k < 2; k++) {
         struct fx x;
         open_fx(&x, modes[k], 1, 8, 3);
-        struct lw_job *jobs[5];
-        for (int i = 0; i < 5; i++) jobs[i] = job(&x, i, i == 3 ? "retry" : "ok");
-        for (int i = 0; i < 4; i++) assert_true(lw_job_then(jobs[i], jobs[i + 1]));
-        lw_feed_submit(x.feed, jobs, 1);
-        wait_for(has_ended(&x, 4));
-        for (int i = 0; i < 4; i++) assert_ptr_equal(x.ended[i], jobs[i]);
-        for (int i = 0; i < 4; i++) assert_int_equal(outcome(&x, i), i == 3 ? LW_RETRY : LW_DONE);
-        assert_int_equal((int)outcome(&x, 4), 99);
+        run_chain_of_five(&x, "retry");
         assert_int_equal(count(&x, "requests", "batch 3\n"), 1);
         assert_int_equal(count(&x, "requests", "batch 2\n"), 1);
         close_fx(&x);

@@ -194,14 +194,7 @@ static void test_followers(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 4, "");
-    struct lw_job *jobs[5];
-    for (int i = 0; i < 5; i++) jobs[i] = job(&x, i, i == 3 ? "status 500" : "ok");
-    for (int i = 0; i < 4; i++) assert_true(lw_job_then(jobs[i], jobs[i + 1]));
-    lw_feed_submit(x.feed, jobs, 1);
-    wait_for(has_ended(&x, 4));
-    for (int i = 0; i < 4; i++) assert_ptr_equal(x.ended[i], jobs[i]);
-    for (int i = 0; i < 4; i++) assert_int_equal(outcome(&x, i), i == 3 ? LW_RETRY : LW_DONE);
-    assert_int_equal((int)outcome(&x, 4), 99);
+    run_chain_of_five(&x, "status 500");
     assert_int_equal(count(&x, "requests", "t/0/4"), 0);
     close_fx(&x);
 }
