@@ -847,7 +847,7 @@ const MESSAGE_COLUMNS = [
 ];
 
 function payloadText(m) {
-  if (session.payloads === "hide" && m.payload === undefined) return "(hidden by http.payloads)";
+  if (m.payload_hidden) return "(hidden, as http.payloads says)";
   const p = field(m, "payload");
   return p.text === null ? (m.payload === null ? "(null)" : "(not shown)") : p.text;
 }
@@ -1231,7 +1231,7 @@ function jobsView() {
 
 async function runLedger() {
   if (!(await mayWrite())) return;
-  await post("ledger", { execute: true }).then((a) => follow(a.job), complain);
+  await post("ledger").then((a) => follow(a.job), complain);
 }
 
 const auditWhat = (e) => {
