@@ -174,7 +174,7 @@ function onEvent(name, data) {
 }
 
 function showDead(n) {
-  $("dead-badge").hidden = !(n > 0);
+  $("dead-badge").classList.toggle("none", !(n > 0)); // keeps its place, so that nothing moves
   setText($("dead-badge"), n > 999 ? "999+" : count(n));
 }
 
@@ -365,15 +365,17 @@ const help = () =>
 const wayBack = { ascending: "descending", descending: "ascending" };
 
 /** A table whose rows keep their elements from one update to the next, so that focus and selection stay.
- * columns: [{label, cell(row) → text or element, sort(row) → value, num, clip}]; id(row) → string. With `select`, rows get check boxes. */
+ * columns: [{label, cell(row) → text or element, sort(row) → value, num, clip}]; id(row) → string. With `select`, rows get check boxes.
+ * With `slots`, the row at a place keeps its element whatever stands there, so that nothing moves when a row comes on top. With `fixed`, the
+ * widths of the columns do not depend on what they hold. */
 class Table {
-  constructor({ caption, columns, id, select, empty, cards = true }) {
-    Object.assign(this, { columns, id, select, rows: [], kept: new Map(), selected: new Set(), by: null, way: "ascending" });
+  constructor({ caption, columns, id, select, empty, slots, fixed, cards = true }) {
+    Object.assign(this, { columns, id, select, slots, rows: [], kept: new Map(), selected: new Set(), by: null, way: "ascending" });
     this.body = h("tbody", { role: "rowgroup" });
     this.empty = h("p", { class: "empty" }, empty || "Nothing here.");
     this.heads = columns.map((c, i) => this.head(c, i));
     this.all = select && h("input", { type: "checkbox", "aria-label": `Select all of this page: ${caption}`, onchange: () => this.selectAll(this.all.checked) });
-    this.table = h("table", { role: "table", class: cards ? "cards" : null }, h("caption", null, caption),
+    this.table = h("table", { role: "table", class: [cards && "cards", fixed && "fixed-columns", slots && "slots"].filter(Boolean).join(" ") || null }, h("caption", null, caption),
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, select && h("th", { role: "columnheader", scope: "col" }, this.all), this.heads)), this.body);
     this.element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, this.table, this.empty);
   }
@@ -403,7 +405,7 @@ class Table {
     this.empty.hidden = rows.length > 0;
     const present = new Set();
     this.ordered().forEach((row, at) => {
-      const id = this.id(row);
+      const id = this.slots ? String(at) : this.id(row);
       if (present.has(id)) return;
       present.add(id);
       const e = this.kept.get(id) || this.make(id);
@@ -432,6 +434,7 @@ class Table {
       if (e.shown[i] === mark) return;
       const old = e.cells[i].firstChild;
       e.shown[i] = mark;
+      if (this.slots) e.cells[i].title = value instanceof Node ? value.textContent : mark; // the cell shows one line only
       if (old && old.tagName === "TIME" && value.tagName === "TIME") setText(old, value.textContent); // only the age has changed
       else if (value instanceof Node) e.cells[i].replaceChildren(value);
       else setText(e.cells[i], mark);
@@ -711,7 +714,7 @@ function save(parts, name) {
 const WORKER_STATE = { ready: "good", starting: "warn", down: "bad" };
 
 const workersTable = () => new Table({
-  caption: "Workers", id: (w) => String(w.worker), empty: "No worker.",
+  caption: "Workers", fixed: true, id: (w) => String(w.worker), empty: "No worker.",
   columns: [
     { label: "Worker", num: true, sort: (w) => w.worker, cell: (w) => `${w.worker}` },
     { label: "Process", num: true, sort: (w) => w.pid, cell: (w) => (w.pid ? `${w.pid}` : "–") },
@@ -728,7 +731,7 @@ const turn = (ms) => (ms < 5000 ? "now" : state(`${duration(ms)} ago`, ms < 3000
 
 const lagOf = (p) => Math.max(0, p.log_end - p.committed);
 const partitionsTable = () => new Table({
-  caption: "Partitions", id: (p) => `${p.topic}/${p.partition}`, empty: "No partition yet.",
+  caption: "Partitions", fixed: true, id: (p) => `${p.topic}/${p.partition}`, empty: "No partition yet.",
   columns: [
     { label: "Topic", sort: (p) => p.topic, cell: (p) => p.topic },
     { label: "Partition", num: true, sort: (p) => p.partition, cell: (p) => `${p.partition}` },
@@ -748,7 +751,7 @@ const identityOf = (o) => `${o.topic}/${o.partition}/${o.offset}`;
 const messageOf = (o) => (o.outcome === "dead" ? h("a", { href: `#/dead/${segment(identityOf(o))}` }, identityOf(o)) : identityOf(o));
 
 const outcomesTable = (caption, withKey, empty) => new Table({
-  caption, empty, id: (o) => `${o.at_ms} ${o.worker} ${identityOf(o)} ${o.attempt} ${o.outcome}`,
+  caption, empty, slots: withKey, fixed: withKey, id: (o) => `${o.at_ms} ${o.worker} ${identityOf(o)} ${o.attempt} ${o.outcome}`,
   columns: [
     { label: "When", cell: (o) => time(o.at_ms) },
     { label: "Outcome", cell: (o) => state(o.outcome, OUTCOME[o.outcome]) },
@@ -774,7 +777,7 @@ function overview() {
   const workers = workersTable();
   const partitions = partitionsTable();
   const hot = new Table({
-    caption: "Hot keys", cards: false, id: (k) => field(k, "key").path || "", empty: "No key stands out.",
+    caption: "Hot keys", cards: false, slots: true, fixed: true, id: (k) => field(k, "key").path || "", empty: "No key stands out.",
     columns: [
       { label: "Key", clip: true, cell: keyLink },
       { label: "Outcomes", num: true, cell: (k) => count(k.outcomes) },
@@ -1167,8 +1170,8 @@ function deadOneView() {
   const ids = () => ({ ids: [shown ? shown.id : decoded(id)] });
   const saved = (answer, replayed) => {
     if (replayed) location.hash = "#/dead";
-    else if (answer && answer.id) location.replace(`#/dead/${segment(answer.id)}`);
-    refresh();
+    else if (answer && answer.id && answer.id !== decoded(id)) location.replace(`#/dead/${segment(answer.id)}`); // an edit gives a new id
+    else refresh();
   };
   return {
     title: "Dead letter",

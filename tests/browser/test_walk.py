@@ -125,7 +125,7 @@ class Walk:
         b.until_text("tbody", r"done\s+10 of 10")
         b.click("nav a[href='#/overview']")
         b.until_text(".charts", r"Dead letters.*kept 0\b")
-        b.until("no badge", lambda: b.run("return document.getElementById('dead-badge').hidden"))
+        b.until("no badge", lambda: b.run("return document.getElementById('dead-badge').classList.contains('none')"))
         drawn = b.run("return [...document.querySelectorAll('.chart path')].map((e) => (e.getAttribute('d') || '').length)")
         assert len(drawn) == 12 and min(drawn) > 20, drawn
         self.shot("after")
@@ -152,7 +152,8 @@ def main():
                 except BaseException:
                     print("FAILED: %s" % step)
                     raise
-            assert not browser.problems(), "the console of the browser is empty"
+            problems = browser.problems()
+            assert not problems, problems
         finally:
             browser.close()
     finally:
