@@ -8,11 +8,13 @@
 #include <errno.h>
 #include <ftw.h>
 #include <jansson.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 enum { OPEN_FOLDERS = 8, PAGE_PORT = 9464 };
@@ -25,6 +27,16 @@ const char *const dev_topics[DEV_TOPICS] = {"orders-web", "orders-shop"};
 static const char *place(void) {
     const char *tmp = getenv("TMPDIR");
     return tmp && *tmp == '/' && strlen(tmp) < 32 && !strpbrk(tmp, "\"\\$%?@#") ? tmp : "/tmp";
+}
+
+/* Returns true for the first `dev` on this machine. The workers listen on the port some seconds after it was found free, so two that
+ * start together would take the same one. The socket, whose name is in no folder, is closed when we and our children have ended. */
+static bool first_here(void) {
+    static const char name[] = "\0latchwork-dev-page";
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    memcpy(at.sun_path, name, sizeof name - 1);
+    return s >= 0 && !bind(s, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name - 1));
 }
 
 /* Returns `port` if it is free, or another free port; 0 if there is none. Another program may take it before we do, but only if it
@@ -48,7 +60,7 @@ static int make_token(char out[33], struct lw_err *err) {
 }
 
 int dev_home_make(struct dev_home *h, struct lw_err *err) {
-    h->page_port = free_port(PAGE_PORT);
+    h->page_port = free_port(first_here() ? PAGE_PORT : 0);
     if (make_token(h->token, err)) return -1;
     snprintf(h->folder, sizeof h->folder, "%s/latchwork-dev-XXXXXX", place());
     if (!mkdtemp(h->folder)) return lw_fail(err, "%s: no folder can be made: %s", place(), strerror(errno));
