@@ -780,8 +780,7 @@ function overview() {
     caption: "Hot keys", cards: false, slots: true, fixed: true, id: (k) => field(k, "key").path || "", empty: "No key stands out.",
     columns: [
       { label: "Key", clip: true, cell: keyLink },
-      { label: "Outcomes", num: true, cell: (k) => count(k.outcomes) },
-      { label: "Waiting", num: true, cell: (k) => count(k.waiting) },
+      { label: "Outcomes, last minute", num: true, cell: (k) => count(k.outcomes) },
     ],
   });
   const failures = outcomesTable("Recent failures", true, "No failure is kept.");
@@ -819,10 +818,10 @@ function ledgerText(l) {
 function figuresText(s) {
   const shards = s.shards || [];
   const sum = (name) => shards.reduce((n, one) => n + Math.max(0, one[name] || 0), 0);
-  const oldest = Math.max(0, ...shards.map((one) => one.oldest_ms || 0));
+  const arrived = shards.map((one) => one.oldest_ms).filter((ms) => ms > 0); // when the oldest message of each shard came
   const down = shards.filter((one) => !one.up).map((one) => one.shard);
   return `${count(s.ready)} of ${plural(s.workers, "worker")} ready, ${plural(s.partitions, "partition")}. Redis: ${plural(sum("lanes"), "lane")} with waiting messages` +
-    `${oldest ? `, the oldest for ${duration(oldest)}` : ""}; ${count(sum("paused"))} paused${down.length ? `; shard ${down.join(", ")} does not answer` : ""}.`;
+    `${arrived.length ? `, the oldest for ${duration(Math.max(0, serverNow() - Math.min(...arrived)))}` : ""}; ${count(sum("paused"))} paused${down.length ? `; shard ${down.join(", ")} does not answer` : ""}.`;
 }
 
 function workersView() {

@@ -143,7 +143,7 @@ STEPS = ("look", "find", "break_it", "why", "correct", "replay", "watch")
 def main():
     world = World(BUILD, "--faults")
     try:
-        browser = Browser(1280, 860)
+        browser = Browser(1220, 840)
         try:
             walk = Walk(world, browser)
             for step in STEPS:
