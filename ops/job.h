@@ -20,7 +20,7 @@ struct ops_item {
     char tp[300];       /* for PUT: topic:partition of the original if the message was read from Kafka again, otherwise ""; for DROP:
                            topic:partition of the message */
     int64_t offset;
-    char entry[64]; /* id of the dead letter in the stream `dead`, or "" */
+    char entry[64]; /* id in the stream `dead`; "" if the message is no dead letter */
     char *backup;   /* for DROP and REMOVE: the message's line in the backup, an owned copy */
     char letter;    /* the script's answer about the message; 0: not sent yet */
 };

@@ -14,10 +14,9 @@ struct lw_worker;
 struct missing;
 struct msg;
 
-/* A topic's partition; `gen` is 0 while the partition is not assigned to this worker. A partition of Kafka exists until the process
- * ends. A partition of replays is freed soon after its last message (parts_sweep), because operators
- * create any number of them. Only partition.c assigns a field, unless the field's comment names another
- * file (tests/cli/test_owners.py checks it). */
+/* Describes a topic's partition; `gen` is 0 while the partition is not assigned to this worker. A partition of Kafka exists until the
+ * process ends. A partition of replays is freed soon after its last message (parts_sweep), because operators create any number of them.
+ * Only partition.c assigns a field, unless the field's comment names another file (tests/cli/test_owners.py checks it). */
 struct part {
     UT_hash_handle hh;
     size_t n_msgs;          /* number of the partition's messages in memory (msg.c) */
