@@ -36,6 +36,7 @@ class Api(ApiCase):
 
     def test_stats(self):
         wait_until(lambda: self.ask("/api/v1/stats")["shards"][0]["dead"] == len(self.dead()), 30, "look at Redis")
+        wait_until(lambda: self.ask("/api/v1/stats")["ready"] == 2, 60, "two ready workers")  # they are not after a Redis that hung
         v = self.ask("/api/v1/stats")
         self.assertEqual((v["name"], v["workers"], v["ready"], v["partitions"]), ("audit", 2, 2, 3))
         self.assertGreaterEqual(v["counters"]["dead"], 3)
