@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the page in a real browser, on a running `latchwork dev --faults`: each view, each action to its effect in Redis, tokens, what a stranger
-may put into a message, restarts, widths, colours, keyboard, accessibility.
+"""Tests the program's web page in a real browser, on a running `latchwork dev --faults`: each view, the
+effect of each action in Redis, tokens, hostile texts in messages, restarts, widths, colours, keyboard,
+accessibility.
 Usage: test_page.py [BUILD [TEST…]]
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+No test asserts a time. Waits have limits only to make a hang a failure."""
 import http.client
 import http.server
 import json
@@ -41,7 +42,8 @@ def quote(text):
 
 
 class PrefixProxy(http.server.BaseHTTPRequestHandler):
-    """A reverse proxy that serves the page below /lw/, keeps Host, and passes a stream on as it comes."""
+    """A reverse proxy that serves the web page below /lw/. It keeps the Host header, and passes on a
+    stream as it comes."""
     target = None
 
     def log_message(self, *args):
@@ -87,7 +89,7 @@ class Page(unittest.TestCase):
         self.b.problems()
 
     def open(self, view, base=None, token=True):
-        """Loads the page anew with this view."""
+        """Loads the web page again, and shows the view `view`."""
         self.b.go("about:blank")
         link = (base or self.w.base) + "#/" + view
         self.b.go(link + ("&" if "?" in link else "?") + "token=" + self.w.token if token else link)
@@ -105,7 +107,7 @@ class Page(unittest.TestCase):
     def of(self, customer):
         return [m for m in self.w.dead() if m["key"] == customer]
 
-    # --- the files ---
+    # --- the files --------------------------------------------------------------------------------
 
     def test_small_and_without_inline_code(self):
         sizes = {}
@@ -127,7 +129,7 @@ class Page(unittest.TestCase):
         self.assertNotIn("unsafe", text)
         print("bytes of the page: %s, sum %d" % (sizes, sum(sizes.values())))
 
-    # --- each view ---
+    # --- each view --------------------------------------------------------------------------------
 
     def test_overview(self):
         b = self.b
@@ -173,7 +175,7 @@ class Page(unittest.TestCase):
         self.b.until_text("main", "dead.*" + re.escape(letter["identity"]))
         self.b.until_text("main", re.escape(letter["reason"]))
 
-    # --- each action to its effect in Redis ---
+    # --- the effect of each action in Redis -------------------------------------------------------
 
     def test_pause_and_resume(self):
         b = self.b
@@ -242,7 +244,7 @@ class Page(unittest.TestCase):
         self.assertIn("where=", b.url)
 
     def export(self):
-        """Presses Export, and returns the rows of the file that the browser would store."""
+        """Presses Export. Returns the rows of the file that the browser would store."""
         self.b.run("URL.createObjectURL = (blob) => (blob.text().then((t) => (window.exported = t)), 'blob:none'); HTMLAnchorElement.prototype.click = () => {};")
         self.b.press("Export JSONL", "main")
         text = self.b.until("an export", lambda: self.b.run("return window.exported"))
@@ -289,7 +291,7 @@ class Page(unittest.TestCase):
         self.b.fill("#find", "no-such-entry")
         self.b.until_text("main", "No entry")
 
-    # --- who may do what ---
+    # --- who may do what --------------------------------------------------------------------------
 
     def test_read_only_without_a_token(self):
         b = self.b
@@ -326,7 +328,7 @@ class Page(unittest.TestCase):
         b.until("the question, or the page", lambda: "dry run" in b.text("dialog") or not b.all("dialog"))
         self.assertNotIn("walter-may-write-here", b.run("return document.cookie + location.href + JSON.stringify(localStorage)"))
 
-    # --- what a stranger may put into a message ---
+    # --- what a stranger may put into a message ---------------------------------------------------
 
     def test_no_script_of_a_message_runs(self):
         b = self.b
@@ -358,7 +360,7 @@ class Page(unittest.TestCase):
         self.assertEqual(b.run("return document.querySelectorAll('main img, main script, dialog img, dialog script').length"), 0)
         self.assertEqual(b.problems(), [])
 
-    # --- the server goes away; the page stands elsewhere ---
+    # --- the server goes away; the page is served at another address ------------------------------
 
     def test_stale_and_restarted(self):
         b = self.b
@@ -399,7 +401,7 @@ class Page(unittest.TestCase):
             proxy.shutdown()
             proxy.server_close()
 
-    # --- for every eye and hand ---
+    # --- accessibility ----------------------------------------------------------------------------
 
     def test_dark(self):
         b = self.b

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The walk of doc/how-to/operate.md, from the page alone, on `latchwork dev --faults`: find the stuck key, break it, find why ten messages died,
-correct the payload of one, replay the ten at 5 per second, watch it in the charts.
-Usage: test_walk.py [BUILD [FOLDER]]   With a FOLDER, a screenshot of each step is stored there (make screenshots).
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+"""Follows the walk in doc/how-to/operate.md, with the web page alone, on `latchwork dev --faults`: find
+the stuck key, break its lock, find why ten messages died, correct the payload of one, replay the ten at
+5 per second, and watch the replay in the charts.
+Usage: test_walk.py [BUILD [FOLDER]]
+If there is a FOLDER, a screenshot of each step is stored there (make screenshots). No test asserts a
+time. Waits have limits only to make a hang a failure."""
 import json
 import os
 import re
@@ -29,7 +31,7 @@ class Walk:
         self.b.shot(os.path.join(SHOTS, "page-%s.png" % name))
 
     def look(self):
-        """The overview says what is wrong."""
+        """The overview must show what is wrong."""
         b = self.b
         b.go(self.w.link)
         b.until_text("#connection", "^Live$")
@@ -39,12 +41,12 @@ class Walk:
         b.until_text("main", "BAD_AMOUNT")
         b.until_text("#figures", "2 of 2 workers ready, 8 partitions")
         b.until("a lane that waits", lambda: self.w.get("api/v1/stats")["waiting"] > 5, 60)
-        if SHOTS:  # the charts of the picture show some minutes
+        if SHOTS:  # wait until the charts of the screenshot show some minutes
             b.until("minutes of history", lambda: b.run("return live.points.length") > 24, 400)
         self.shot("overview")
 
     def find(self):
-        """The lane whose oldest message waits longest is the stuck one."""
+        """In the list of lanes, the stuck lane must come first if the list is sorted by age."""
         b = self.b
         b.click("nav a[href='#/lanes']")
         b.until_text("table", STUCK)

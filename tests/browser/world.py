@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running `latchwork dev --faults`, for the tests of the page."""
+"""A running `latchwork dev --faults`, for the tests of the web page."""
 import json
 import os
 import re
@@ -76,7 +76,7 @@ class World:
         return text if plain else json.loads(text)
 
     def command(self, *words, stdin=None):
-        """Runs a command of operators with --json. Returns its lines."""
+        """Runs an operators' command with --json. Returns the lines that it prints."""
         done = subprocess.run([self.build + "/latchwork", *words, "-c", self.config, "--json"], cwd=self.folder, env=self.env, input=stdin,
                               capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, "%s: %s%s" % (words, done.stdout, done.stderr)
@@ -89,12 +89,12 @@ class World:
         return self.get("api/v1/lanes/" + key)
 
     def put(self, lines):
-        """Puts messages of a topic of dev: lines of partition|key|payload."""
+        """Produces messages to a topic of `latchwork dev`. Each line is partition|key|payload."""
         subprocess.run([self.build + "/tests/tools/kafkatool", self.brokers, "produce", "orders-web"], input=lines.encode(), check=True,
                        stdout=subprocess.DEVNULL, timeout=60)
 
     def exporter(self):
-        """The process that serves the page: the one that listens on its port."""
+        """Returns the process that serves the web page, which is the one that listens on its port."""
         port = int(self.base.rsplit(":", 1)[1].strip("/"))
         for pid in descendants(self.dev.pid):
             if port in listening(pid):
@@ -102,7 +102,8 @@ class World:
         return None
 
     def another(self, **http):
-        """Starts `latchwork run` with the same broker and Redis, and settings of its own for HTTP. Returns the page's address."""
+        """Starts `latchwork run` with the same broker and Redis, and with settings of its own for HTTP.
+        Returns the address of the web page."""
         with open(self.config) as f:
             settings = json.load(f)
         port = free_port()
@@ -127,7 +128,7 @@ class World:
 
 
 def listening(pid):
-    """The ports of 127.0.0.1 on which this process listens."""
+    """Returns the ports of 127.0.0.1 on which a process listens."""
     inodes = set()
     try:
         for fd in os.listdir("/proc/%d/fd" % pid):

@@ -199,7 +199,7 @@ class Jobs(ApiCase):
     # --- one dead letter --------------------------------------------------------------------------
 
     def test_edit(self):
-        """An edit is checked first, keeps the original, and may replay the letter at once."""
+        """An edit must be checked first and keep the original. It may replay the dead letter at once."""
         one, other = self.kill(2, reason="edit", key="dead-edit")
         path = "/api/v1/dead/%s/edit" % quote(one)
         v = self.post(path, '{"payload":"{\\"total\\":7}"}')
@@ -240,7 +240,7 @@ class Jobs(ApiCase):
     # --- audit, locks, ledger ---------------------------------------------------------------------
 
     def test_audit(self):
-        """The newest entry comes first, and pages follow each other without gaps."""
+        """The audit must list the newest entry first, and its pages must follow each other without gaps."""
         for i in range(7):
             self.post("/api/v1/lanes/t-%d/pause" % i)
         rows, pages = self.pages("/api/v1/audit?limit=3", "audit")
@@ -284,7 +284,7 @@ class Jobs(ApiCase):
     # --- export -----------------------------------------------------------------------------------
 
     def export(self, path):
-        """Returns all messages of an export, and the number of its parts."""
+        """Returns all messages of an export, and the number of parts in which they came."""
         rows, cursor, n = [], None, 0
         while n == 0 or cursor:
             connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
@@ -298,7 +298,8 @@ class Jobs(ApiCase):
         return rows, n
 
     def test_export_of_dead_letters(self):
-        """An export is as long as it must be, in parts that follow each other without gaps, and an import takes its lines."""
+        """An export must contain all messages, in parts that follow each other without gaps, and an import
+        must accept its lines."""
         self.kill(30, reason="export")
         rows, parts = self.export("/api/v1/dead/export?reason=export")
         self.assertEqual(([r["payload"] for r in rows], parts), (['{"total":%d}' % (1000 + i) for i in range(30)], 1))
@@ -316,7 +317,7 @@ class Jobs(ApiCase):
         self.ask("/api/v1/dead/export?cursor=x", status=400)
 
     def test_export_of_lanes(self):
-        """An answer may end within a lane; the next part goes on behind the last message."""
+        """If an answer ends within a lane, the next part must begin behind the last message of the answer."""
         want = []
         for lane, n in (("t-a", 30), ("t-b/c", 5), ("t-big", 20)):
             first = len(want) + 1
@@ -376,7 +377,7 @@ class Jobs(ApiCase):
 
 
 class Masked(unittest.TestCase):
-    """A supervisor that masks, and one that hides payloads."""
+    """Tests a supervisor that masks payloads, and one that hides them."""
 
     def look(self, payloads, **more):
         with tempfile.TemporaryDirectory(prefix="lw-api-") as folder:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the description of the HTTP API (/api/v1/openapi.json) against a running server: every path in it answers as described, and every
-route of the server is in it. Runs on a private Redis and the dev broker.
+"""Compares the description of the HTTP API (/api/v1/openapi.json) with a running server: every path in the
+description must answer as described, and every route of the server must be described. Runs on a private
+Redis and the dev broker.
 Usage: test_api_openapi.py [BUILD [TEST…]]
 No test asserts a time. Waits have limits only to make a hang a failure."""
 import http.client
@@ -18,7 +19,7 @@ from test_metrics import ROOT  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 
 KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict, "null": type(None)}
-# a value for each parameter of a query, by its name
+# For each parameter of a query, by its name, a value for the tests.
 VALUES = {"key": "t-a", "match": "t-*", "topic": "orders", "partition": "9", "older_than": "0s", "attempts": "0", "reason": "*", "error": "r",
           "where": "/total", "from": "1h", "to": "2100-01-01T00:00:00Z", "order": "newest", "limit": "5", "outcome": "done"}
 
@@ -51,7 +52,7 @@ class Openapi(ApiCase):
     # --- does a value fit a schema? ---------------------------------------------------------------
 
     def wrong(self, schema, v, where):
-        """Returns what is wrong with a value, as a list of texts."""
+        """Returns the errors of a value that does not fit a schema, as a list of texts."""
         if "$ref" in schema:
             return self.wrong(self.doc["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]], v, where)
         if "anyOf" in schema:
@@ -80,14 +81,14 @@ class Openapi(ApiCase):
                 yield path, method, op
 
     def fill(self, path):
-        """Puts values into the parameters of a path."""
+        """Puts values into the parameters of a path. Returns the path."""
         for name, value in (("dead/{id}", self.letter), ("jobs/{id}", self.job), ("{key}", "t-a")):
             path = path.replace(name, name.split("{")[0] + quote(value))
         self.assertNotIn("{", path)
         return path
 
     def body(self, op):
-        """Returns a body that an action takes, and that changes nothing."""
+        """Returns a body that an action accepts, and with which it changes nothing."""
         members = op["requestBody"]["content"]["application/json"]["schema"].get("properties", {})
         if "ids" in members:
             return {"ids": [self.letter] if "reason" in members["filter"]["properties"] else ["t-a"]}
@@ -118,7 +119,8 @@ class Openapi(ApiCase):
     # --- tests ------------------------------------------------------------------------------------
 
     def test_form(self):
-        """The document is sound: its references lead somewhere, names are unique, and every parameter of a path is described."""
+        """The document must be sound: its references must lead somewhere, names must be unique, and every
+        parameter of a path must be described."""
         self.assertEqual(self.doc["openapi"], "3.1.0")
         schemas = self.doc["components"]["schemas"]
         text = json.dumps(self.doc)
@@ -148,7 +150,7 @@ class Openapi(ApiCase):
             self.assertEqual([self.send(path, "get")[1]], list(self.doc["paths"][path]["get"]["responses"]["default"]["content"]))
 
     def test_parameters(self):
-        """Every parameter that is described is taken, and no other."""
+        """The server must accept every parameter that is described, and no other."""
         for path, method, op in self.operations():
             if method != "get" or not path.startswith("/api/") or not op["responses"].get("200"):
                 continue
@@ -163,7 +165,7 @@ class Openapi(ApiCase):
                 self.assertEqual(self.wrong({"$ref": "/Error"}, json.loads(text), path), [])
 
     def test_filters_of_actions(self):
-        """Every member of a filter that is described is taken."""
+        """The server must accept every member of a filter that is described."""
         for path, method, op in self.operations():
             schema = op.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {}).get("properties", {}).get("filter")
             for name, member in (schema or {}).get("properties", {}).items():
@@ -179,11 +181,13 @@ class Openapi(ApiCase):
                 self.assertEqual(self.send(self.fill(path), "get")[0], 405, path)
 
     def has_get(self, path):
-        """Returns whether a GET finds the path under another name: lanes/pause is also the lane of the key `pause`."""
+        """Returns True if a GET finds the path under another name: lanes/pause is also the lane of the key
+        `pause`."""
         return any("get" in item and re.fullmatch(re.sub("{.*?}", "[^/]*", p), path) for p, item in self.doc["paths"].items())
 
     def test_nothing_is_missing(self):
-        """Every route of the server is described: those that it lists, and those that stand in the exporter's code."""
+        """Every route of the server must be described: the routes that the server lists, and those in the
+        exporter's code."""
         listed = self.ask("/api/v1")
         for method in ("get", "post"):
             described = {re.sub("{.*?}", "*", p) for p, m, _ in self.operations() if m == method and p.startswith("/api/v1/")}
@@ -197,7 +201,7 @@ class Openapi(ApiCase):
         self.assertEqual(paths - set(self.doc["paths"]), set())
 
     def test_names(self):
-        """Keys with any bytes in the path lead to the lane."""
+        """Keys with any bytes in the path must lead to the lane."""
         self.assertEqual(self.ask("/api/v1/lanes/" + quote("t-a/b %"))["waiting"], 1)
 
 

@@ -46,7 +46,7 @@ class Holder:
 
 
 class Locks:
-    """Tests that run both on a cluster and behind Sentinels. Servers: the class of the servers."""
+    """Tests that run both on a cluster and behind Sentinels. Servers is the class of the servers."""
 
     @classmethod
     def setUpClass(cls):

@@ -473,7 +473,8 @@ def one_job_at_a_time(w):
 
 
 def replay_slowly(w):
-    """Buries 40 messages, and begins to replay them, 5 per second. Returns the process, when the first ones are replayed."""
+    """Adds 40 dead letters, and begins to replay them at 5 per second. Returns the process of the command
+    after the first replays."""
     for i in range(40):
         w.bury(i, "a")
     p = subprocess.Popen([w.program, "dead", "replay", "--key", "a", "--rate", "5", "--execute", "-c", w.config], stdout=subprocess.PIPE,
@@ -798,7 +799,7 @@ def a_redis_that_is_not_there(w):
 
 
 def main(tests):
-    """Runs the tests that the arguments name, or all, each in a Redis that holds nothing else."""
+    """Runs the tests that the arguments name, or all, each in an empty Redis."""
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
     chosen = [t for t in tests if not sys.argv[2:] or t.__name__ in sys.argv[2:]]
     failed = 0

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what the page gets from a running supervisor: its files, tokens, outcomes and events. A private Redis and the dev broker serve it.
+"""Tests what the web page gets from a running supervisor: its files, tokens, outcomes and events. Runs on
+a private Redis and the dev broker.
 Usage: test_page.py [BUILD [TEST…]]
-Nothing here asserts a time; waits have limits only so that a hang is a failure."""
+No test asserts a time. Waits have limits only to make a hang a failure."""
 import http.client
 import json
 import os
@@ -26,7 +27,7 @@ LEDGER = {"received", "done", "dead", "dropped", "skipped", "waiting", "in_handl
 
 
 class Stream:
-    """The events of one open page."""
+    """The stream of events that one open web page gets."""
 
     def __init__(self, port, token=None):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
@@ -34,7 +35,7 @@ class Stream:
         self.answer = self.connection.getresponse()
 
     def next(self):
-        """Returns the next event as (name, data); None at the end of the stream."""
+        """Returns the next event as (name, data), or None at the end of the stream."""
         name = data = None
         while True:
             line = self.answer.readline().decode()
@@ -81,7 +82,7 @@ class Page(unittest.TestCase):
         self.assertEqual(r.status, status, text)
         return json.loads(text) if r.headers["Content-Type"] == "application/json" else text
 
-    # --- files ---
+    # --- files ------------------------------------------------------------------------------------
 
     def test_files_are_served_as_they_are(self):
         types = {"index.html": "text/html; charset=utf-8", "app.js": "text/javascript; charset=utf-8", "app.css": "text/css; charset=utf-8",
@@ -105,7 +106,7 @@ class Page(unittest.TestCase):
             with open(os.path.join(ROOT, "monitor/page", name)) as f:
                 self.assertNotRegex(f.read(), r'(src|href)="(/|https?:)')
 
-    # --- who may ask ---
+    # --- who may ask ------------------------------------------------------------------------------
 
     def test_session(self):
         self.assertEqual(self.ask("/api/v1/session"), {"name": None, "read": False, "write": False, "needs_token": True, "payloads": "hide",
@@ -165,7 +166,7 @@ class Page(unittest.TestCase):
         point = self.ask("/api/v1/point", token=ANNA)
         self.assertEqual((point["every_ms"], set(point["point"])), (5000, POINT))
 
-    # --- outcomes ---
+    # --- outcomes ---------------------------------------------------------------------------------
 
     def outcomes(self, query="", status=200):
         return self.ask("/api/v1/outcomes" + query, status, token=ANNA)
@@ -191,7 +192,7 @@ class Page(unittest.TestCase):
         for query in ("?outcome=odd", "?limit=0", "?limit=501", "?limit=x", "?limit=5x", "?page=2"):
             self.assertIn("not understood", self.outcomes(query, 400)["error"])
 
-    # --- events ---
+    # --- events -----------------------------------------------------------------------------------
 
     def open(self, token=ANNA):
         stream = Stream(self.w.port, token)
@@ -233,7 +234,7 @@ class Page(unittest.TestCase):
         self.assertEqual(now["hot"][0], {"key": "hot-0", "outcomes": 30})
 
     def forget_totals(self):
-        """The other tests count from the start, so this one starts anew."""
+        """Starts the supervisor again, because other tests count from its start."""
         type(self).doClassCleanups()
         type(self).setUpClass()
 
@@ -251,7 +252,7 @@ class Page(unittest.TestCase):
         wait_until(place, 30, "a place for another stream")
 
     def test_a_client_that_goes_away(self):
-        for _ in range(3 * STREAMS):  # they are forgotten, so a next one finds its place
+        for _ in range(3 * STREAMS):  # the server must forget these clients, to have a place for the next one
             with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
                 s.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n" % ANNA.encode())
         wait_until(lambda: Stream(self.w.port, ANNA).answer.status == 200, 30, "a place for a stream")
@@ -261,7 +262,7 @@ class Page(unittest.TestCase):
         for s in streams:
             self.assertEqual(s.next()[0], "history")
         self.addCleanup(self.forget_totals)
-        self.w.instance.stop()  # ends with status 0 and leaves no process
+        self.w.instance.stop()  # the supervisor must end with status 0 and leave no process
         for s in streams:
             try:
                 while s.next():

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the simulation of the autoscaler to what doc/how-to/kubernetes.md says of it. Usage: test_scaler.py [BUILD]"""
+"""Checks that the simulation of the autoscaler behaves as doc/how-to/kubernetes.md says. Usage:
+test_scaler.py [BUILD]"""
 import os
 import re
 import sys
@@ -18,7 +19,8 @@ class Scaler(unittest.TestCase):
 
     def test_many_keys_get_the_pods_that_they_need(self):
         s = self.seen["many keys"]["wanted"]
-        self.assertGreaterEqual(s["most_pods"], 4)  # 600 messages of 100 ms per second keep 60 handlers busy, those of four pods
+        # 600 messages per second, of 100 ms each, keep 60 handlers busy, which are those of four pods.
+        self.assertGreaterEqual(s["most_pods"], 4)
         self.assertLess(s["cleared_s"], 1860)
 
     def test_one_hot_key_starts_no_pods(self):

@@ -3,8 +3,9 @@
 # Builds the container images of deploy/container/Dockerfile with buildah, which needs no daemon, and runs each of them.
 # usage: tests/container/build.sh BUILD_DIR [TARGET…]     (TARGET: plain, python, node; default: all)
 #
-# The base image is made by debootstrap, from the packages that this machine's apt uses for Debian, so that no registry is needed. Images and layers
-# stay in BUILD_DIR/container. Needs root. Exit: 0 all images work, 1 one does not, 2 usage, or a tool is missing.
+# The base image is made by debootstrap, from the packages that this machine's apt uses for Debian, so no
+# registry is needed. Images and layers stay in BUILD_DIR/container. The script needs root.
+# exit: 0 all images work, 1 one does not work, 2 usage, or a tool is missing
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 1 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
@@ -31,7 +32,7 @@ make_base() {
     rm -rf "$store/base"
 }
 
-build() { # TARGET
+build() { # TARGET: builds the image of this target, and prints its tag
     local tag=localhost/latchwork:$version
     [ "$1" = plain ] || tag=$tag-$1
     tool build --isolation chroot --network host --layers --build-arg BASE="$base" --target "$1" -t "$tag" -f deploy/container/Dockerfile . >"$store/$1.log" 2>&1 ||
@@ -40,7 +41,7 @@ build() { # TARGET
 }
 
 # Runs a command in a new container of the image, as the image's user and with the image's environment.
-in_image() { # TAG COMMAND…
+in_image() { # TAG COMMAND…: the image's tag, and the command
     local container status=0
     container=$(tool from --pull-never "$1")
     shift
@@ -49,14 +50,14 @@ in_image() { # TAG COMMAND…
     return $status
 }
 
-expect() { # TAG TEXT COMMAND…: the command succeeds, and prints the text
+expect() { # TAG TEXT COMMAND…: runs the command in the image; it must succeed and print TEXT
     local tag=$1 text=$2 out
     shift 2
     out=$(in_image "$tag" "$@" 2>&1) || { echo "$out" >&2; echo "build.sh: $tag: $* failed" >&2; exit 1; }
     grep -qF -e "$text" <<<"$out" || { echo "$out" >&2; echo "build.sh: $tag: $* did not print \"$text\"" >&2; exit 1; }
 }
 
-try() { # TARGET TAG
+try() { # TARGET TAG: checks that the image works
     expect "$2" "librdkafka 2.15" latchwork version --verbose
     expect "$2" "uid=65532" id
     case $1 in

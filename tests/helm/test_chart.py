@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the Helm chart: it lints, its output is valid for Kubernetes and the CRDs, and it says what the configuration asks for.
+"""Tests the Helm chart: helm must accept the chart, its output must be valid for Kubernetes and the CRDs,
+and must agree with the configuration. usage: tests/helm/test_chart.py BUILD_DIR [unittest arguments]
 
-usage: tests/helm/test_chart.py BUILD_DIR [unittest arguments]
-
-tests/helm/tools.sh gets helm, kubeconform and the schemas into BUILD_DIR/helm. The rendered configurations are checked by BUILD_DIR/latchwork."""
+tests/helm/tools.sh puts helm, kubeconform and the schemas into BUILD_DIR/helm. BUILD_DIR/latchwork
+checks the rendered configurations."""
 import json
 import os
 import subprocess
@@ -43,7 +43,7 @@ def all_values():
 
 
 def make_crd_schemas():
-    """Writes each CRD's schema in the form that kubeconform reads, with unknown fields refused."""
+    """Writes each CRD's schema in the form that kubeconform reads. Unknown fields are refused."""
     def close(s):
         if isinstance(s, dict):
             if s.get("type") == "object" and "properties" in s and not s.get("x-kubernetes-preserve-unknown-fields"):
@@ -67,7 +67,8 @@ def make_crd_schemas():
 
 
 def make_schemas(version):
-    """Writes the schemas of the kinds that the chart uses, each with its definitions inside, because kubeconform follows no references to other files."""
+    """Writes the schemas of the kinds that the chart uses. Each schema contains its definitions, because
+    kubeconform follows no references to other files."""
     source, out = f"{TOOLS}/wheel/kubernetes_validate/kubernetes-json-schema/v{version}-local-strict", f"{TOOLS}/schemas/{version}"
     os.makedirs(out, exist_ok=True)
     def read(name):
@@ -111,14 +112,14 @@ class Chart(unittest.TestCase):
         _, objects = render(all_values())
         orders, audit = objects["StatefulSet", "demo-orders"], objects["Deployment", "demo-audit"]
         pod = orders["spec"]["template"]["spec"]
-        self.assertEqual(pod["terminationGracePeriodSeconds"], 56)  # 45.5 s rounded up, and 10 s
+        self.assertEqual(pod["terminationGracePeriodSeconds"], 56)  # 45.5 s rounded up, plus 10 s
         self.assertEqual(audit["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], 40)
         self.assertEqual(json.loads(objects["ConfigMap", "demo-orders"]["data"]["latchwork.json"])["kafka"]["member_id"], "${POD_NAME}")
         self.assertNotIn("member_id", json.loads(objects["ConfigMap", "demo-audit"]["data"]["latchwork.json"])["kafka"])
-        self.assertNotIn("replicas", orders["spec"])  # the scaler sets them
+        self.assertNotIn("replicas", orders["spec"])  # the autoscaler sets the number of replicas
         self.assertEqual(audit["spec"]["replicas"], 1)
         self.assertEqual(audit["spec"]["template"]["spec"]["containers"][0]["image"], "latchwork:0.1.0-python")
-        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):  # none of them depends on Redis or Kafka
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):  # no probe may depend on Redis or Kafka
             self.assertEqual(pod["containers"][0][probe]["httpGet"]["path"], "/healthz")
         self.assertTrue(pod["securityContext"]["runAsNonRoot"])
         self.assertTrue(pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"])
@@ -130,7 +131,7 @@ class Chart(unittest.TestCase):
         self.assertEqual([t["type"] for t in spec["triggers"]], ["prometheus", "kafka"])
         metadata = spec["triggers"][0]["metadata"]
         self.assertIn('latchwork_wanted_workers{service="demo-orders",namespace="shop"}', metadata["query"])
-        self.assertEqual(metadata["threshold"], "2")  # workers of a pod
+        self.assertEqual(metadata["threshold"], "2")  # number of workers per pod
         self.assertEqual(spec["triggers"][1]["metadata"]["consumerGroup"], "orders")
         values = all_values()
         del values["consumers"]["orders"]["scaling"]["kafka"]

@@ -81,7 +81,8 @@ class Example:
             self.t.kafka.produce(topic, records)
 
     def drain_orders(self, *more):
-        """Tests the example, and drains orders through it. Returns what its service told before and after."""
+        """Tests the example, and drains orders through it. Returns the figures of its service before and
+        after the drain."""
         self.test(*more)
         before = self.told()
         self.produce(order)

@@ -53,8 +53,8 @@ def make_table(pg, key="id"):
 
 
 def judge_table(t, pg, messages):
-    """Judges the table and its history, and checks that no message is a dead letter and that each is
-    counted once."""
+    """Checks the table and its history, and that no message is a dead letter, and that each is counted
+    once."""
     history = [(key, int(seq)) for key, seq in pg.sql("SELECT id, seq FROM history ORDER BY n")]
     table = [(key, int(seq), int(amount)) for key, seq, amount in pg.sql("SELECT id, seq, amount FROM orders")]
     orders.judge(t, history, table, messages)

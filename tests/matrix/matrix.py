@@ -92,7 +92,8 @@ def run(name, inputs):
             status = 3
     with open(log, errors="replace") as f:
         text = f.read()
-    found = re.search(r"^versions: (.*)$", re.sub(r"\x1b\[[0-9;]*m", "", text), re.M)  # Maven leaves colour codes before it
+    # Maven leaves colour codes in front of the line.
+    found = re.search(r"^versions: (.*)$", re.sub(r"\x1b\[[0-9;]*m", "", text), re.M)
     result = {
         "inputs": inputs, "status": status, "seconds": round((datetime.datetime.now() - begun).total_seconds()), "date": begun.strftime("%Y-%m-%d"),
         "commit": subprocess.check_output(["git", "rev-parse", "--short", "HEAD"]).decode().strip(),

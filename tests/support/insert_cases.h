@@ -232,10 +232,10 @@ static void test_ended_leases_are_left_out(void **state) {
     close_fx(&x);
 }
 
-/* Two workers handle messages of the same keys: first one of them 90 messages, then the other 90,
- * and so on. Each must know the fences that the other has written. SQLite stores new fences as rows
- * of latchwork_recent, and after 64 transactions moves them into latchwork_fences; 400 messages are
- * enough for several such moves. */
+/* Two workers handle messages of the same keys in turns of 90 messages. Each must know the
+ * fences that the other has written. SQLite stores new fences as rows of latchwork_recent, and
+ * after 64 transactions moves them into latchwork_fences; 400 messages are enough for several
+ * such moves. */
 static void test_fences_of_others_are_seen(void **state) {
     (void)state;
     struct fx x;
@@ -247,7 +247,8 @@ static void test_fences_of_others_are_seen(void **state) {
     char key[16];
     int64_t offset = 0;
     for (int i = 0; i < 400; i++) {
-        struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)]; /* 90 messages: rows are moved that the other worker has not read */
+        /* In turns of 90 messages, rows are moved that the other worker has not read. */
+        struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)];
         snprintf(key, sizeof key, "k%d", i % 7);
         struct lw_job *job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":1}");
         job->fence = recent((uint64_t)(1000 + i));
@@ -256,7 +257,7 @@ static void test_fences_of_others_are_seen(void **state) {
         job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
         job->fence = recent((uint64_t)(999 + i));
         assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
-        for (int k = 0; k < 7; k++) { /* older fences are refused for every key, whether they were moved or not */
+        for (int k = 0; k < 7; k++) { /* older fences must be refused for every key, whether they were moved or not */
             snprintf(key, sizeof key, "k%d", k);
             job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
             job->fence = recent((uint64_t)(1000 + i - 7));

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free ports of the loopback. They lie below the range from which the system takes ports for outgoing
-connections. Between the choice of a port and the start of its server, an outgoing connection could
-take a port of that range."""
+"""Finds free ports of the loopback. They lie below the range from which the system takes ports for
+outgoing connections. Otherwise, between the choice of a port and the start of its server, an outgoing
+connection could take the port."""
 import random
 import socket
 
 from .process import Failure
 
 FIRST, LAST = 11000, 32000
-choice = random.SystemRandom()  # a test that seeds `random` must not choose the ports of another one
+choice = random.SystemRandom()  # a test that seeds `random` must not choose the same ports as another test
 
 
 def is_free(port):

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the rings of outcomes: what is kept, what a reader gets while another process writes, and what a crash leaves. */
+/* Tests the rings in which workers keep outcomes: what is kept, what a reader gets while another
+ * process writes, and what a crash leaves. */
 #include "consumer/board.h"
 
 #include <setjmp.h>
@@ -85,9 +86,9 @@ static void test_texts_are_cut(void **state) {
     assert_int_equal(r.n_reason, LW_OUTCOME_REASON);
     assert_true(r.cut);
     assert_true(lw_outcome_has_key(&r, lw_bytes(key, 200)));
-    assert_false(lw_outcome_has_key(&r, lw_bytes(key, 199))); /* another key that begins in the same way */
+    assert_false(lw_outcome_has_key(&r, lw_bytes(key, 199))); /* another key that begins with the same bytes */
     assert_false(lw_outcome_has_key(&r, lw_bytes(key, LW_OUTCOME_KEY)));
-    memcpy(key + 62, "\xe2\x80\xa2", 3); /* a character that would be cut in two */
+    memcpy(key + 62, "\xe2\x80\xa2", 3); /* a character that would be cut into two parts */
     lw_outcome_texts(&r, lw_bytes(key, 200), "");
     assert_int_equal(r.n_key, 62);
     assert_true(lw_outcome_has_key(&r, lw_bytes(key, 200)));
@@ -107,7 +108,8 @@ static void test_successes_do_not_push_out_failures(void **state) {
     }
 }
 
-/* A worker that dies while it writes leaves a record that nobody reads, and its next process writes over it. */
+/* If a worker dies while it writes a record, nobody may read the record, and the worker's next
+ * process must write over it. */
 static void test_a_half_written_record(void **state) {
     struct lw_outcome_record r;
     (void)state;
@@ -123,9 +125,9 @@ static void test_a_half_written_record(void **state) {
     assert_int_equal(r.offset, 4711);
 }
 
-/* Writes records whose fields all follow from their number, until it is killed. */
+/* Writes records until the process is killed. All fields of a record follow from its number. */
 static void write_for_ever(void) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails must not leave it behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails must not leave this process behind */
     for (int64_t i = 0;; i++) {
         char key[40];
         snprintf(key, sizeof key, "%lld", (long long)i);
@@ -154,7 +156,7 @@ static void test_readers_see_whole_records_only(void **state) {
     (void)state;
     pid_t child = fork();
     if (!child) write_for_ever();
-    /* the oldest records are read, because the writer is about to write over them */
+    /* The oldest records are read, because the writer is about to write over them. */
     for (; (good < ENOUGH || !torn) && tries < TRIES_MAX; tries++) {
         uint64_t n = lw_outcome_count(rings, false);
         if (n < LW_OUTCOMES) continue;

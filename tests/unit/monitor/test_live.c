@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the figures of the page: percentiles, points and their ring, and lists of outcomes. */
+/* Tests the figures of the web page: percentiles, points and their ring, and lists of outcomes. */
 #include "base/clock.h"
 #include "monitor/live.h"
 #include "monitor/outcome_list.h"
@@ -41,7 +41,7 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* --- percentiles --- */
+/* --- percentiles ------------------------------------------------------------------------------ */
 
 static void test_percentiles(void **state) {
     static const struct lw_hist_bounds bounds = {3, {100, 200, 1000}};
@@ -50,7 +50,7 @@ static void test_percentiles(void **state) {
     (void)state;
     assert_int_equal(lw_hist_percentile(&bounds, &before, &after, 0.5), -1);
     lw_hist_add_n(&h, &bounds, 50, 100);
-    lw_hist_counts_add(&before, &h); /* what was added before the interval does not count */
+    lw_hist_counts_add(&before, &h); /* what was added before the interval must not count */
     lw_hist_add_n(&h, &bounds, 150, 50);
     lw_hist_add_n(&h, &bounds, 500, 49);
     lw_hist_add_n(&h, &bounds, 5000, 1);
@@ -61,9 +61,9 @@ static void test_percentiles(void **state) {
     assert_int_equal(lw_hist_percentile(&bounds, &before, &after, 1), 1000);
 }
 
-/* --- points --- */
+/* --- points ----------------------------------------------------------------------------------- */
 
-/* Parses the data of the one event in `text`, which must have this name. */
+/* Parses the data of the only event in `text`, which must be called `name`. */
 static json_t *event(struct lw_buf *text, const char *name) {
     char head[64];
     lw_buf_add(text, "", 1);
@@ -158,7 +158,7 @@ static void test_now(void **state) {
     json_decref(now);
 }
 
-/* --- outcomes --- */
+/* --- outcomes --------------------------------------------------------------------------------- */
 
 static void add(struct world *w, int worker, enum lw_end end, int64_t at_ms, const char *key) {
     struct lw_outcome_record r = {.at_ms = at_ms, .offset = at_ms, .fence = 1, .attempt = 1, .end = (uint8_t)end};

@@ -173,19 +173,19 @@ static void test_sums_over_workers(void **state) {
 }
 
 static void test_wanted_workers(void **state) {
-    struct world *w = *state; /* three workers with four handlers each */
+    struct world *w = *state; /* the board has three workers with four handlers each */
     assert_sample(w, "latchwork_wanted_workers", "0");
     assert_sample(w, "latchwork_runnable_lanes", "0");
     struct lw_board_partition *p = lw_board_own(w->board, 0, "t", 0);
     atomic_store(&p->log_end, 1000000); /* records that nobody has read yet */
     assert_sample(w, "latchwork_wanted_workers", "1");
-    atomic_store(&w->board->workers[0].in_handler, 1); /* one hot key: a million records, one message at a time */
+    atomic_store(&w->board->workers[0].in_handler, 1); /* one busy key: a million records, one message at a time */
     assert_sample(w, "latchwork_wanted_workers", "1");
     assert_sample(w, "latchwork_runnable_lanes", "0");
     atomic_store(&w->board->workers[0].in_handler, 10);
     atomic_store(&w->board->workers[1].in_handler, 3);
-    assert_sample(w, "latchwork_wanted_workers", "4"); /* 13 keys, 4 at a time */
-    assert_sample(w, "latchwork_runnable_lanes", "6"); /* of the first worker; the second has a handler for each of its keys */
+    assert_sample(w, "latchwork_wanted_workers", "4"); /* messages of 13 keys, of which a worker handles 4 at a time */
+    assert_sample(w, "latchwork_runnable_lanes", "6"); /* lanes of the first worker; the second worker has a handler for each of its keys */
     atomic_store(&w->board->workers[0].in_handler, 0);
     atomic_store(&w->board->workers[1].in_handler, 0);
     atomic_store(&p->committed, 1000000);
