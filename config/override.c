@@ -8,7 +8,7 @@
 
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text) {
     char *equals = strchr(text, '=');
-    if (!equals || equals == text) return "path=value is wanted";
+    if (!equals || equals == text) return "expected PATH=VALUE, as in lock.ttl_ms=5000";
     if (*n == max) return "too many overrides";
     *equals = '\0';
     set[(*n)++] = (struct lw_override){text, equals + 1};

@@ -96,8 +96,8 @@ t "handler test: no messages"  2 "" "none.jsonl: No such file" handler test -c g
 t "run without -c"             2 "" "-c FILE is required: the configuration" run
 t "run -c without a value"     2 "" "-c needs a value" run -c
 t "run --set without a value"  2 "" "--set needs a value" run -c good.json --set
-t "run --set without ="        2 "" "path=value is wanted" run -c good.json --set lock.ttl_ms
-t "run --set =5"               2 "" "path=value is wanted" run -c good.json --set =5
+t "run --set without ="        2 "" "expected PATH=VALUE, as in lock.ttl_ms=5000" run -c good.json --set lock.ttl_ms
+t "run --set =5"               2 "" "expected PATH=VALUE, as in lock.ttl_ms=5000" run -c good.json --set =5
 t "run: unknown option"        2 "" "unknown option --frob" run -c good.json --frob
 t "run: unexpected argument"   2 "" "unexpected argument orders" run -c good.json orders
 t "run: argument behind --"    2 "" "unexpected argument --drain" run -c good.json -- --drain

@@ -125,7 +125,7 @@ static void test_misuse(void **state) {
         {"ay k --rate 0", "messages per second"},
         {"ay k --word o", "expected one, three or on"},
         {"ay k --list 1 --list 2 --list 3", "--list: at most 2 are possible"},
-        {"ay k --set a", "path=value is wanted"},
+        {"ay k --set a", "expected PATH=VALUE, as in lock.ttl_ms=5000"},
         {"ay k --flag=1", "--flag takes no value"},
         {"ay k --help=1", "--help takes no value"},
         {"ay k --numbre 1", "unknown option --numbre; did you mean --number?"},
