@@ -24,6 +24,8 @@ make_base() {
     mkdir -p "$store"
     # shellcheck disable=SC2046 # no argument if no mirror is known
     debootstrap --variant=minbase trixie "$store/base" $(tests/matrix/mirror.sh) >"$store/base.log" 2>&1 || { tail "$store/base.log" >&2; exit 2; }
+    # a certificate authority of this network, for npm in the build
+    [ -z "${NODE_EXTRA_CA_CERTS:-}" ] || install -D -m 644 "$NODE_EXTRA_CA_CERTS" "$store/base/usr/local/share/ca-certificates/network.crt"
     local container
     container=$(tool from scratch)
     tool add -q "$container" "$store/base" / >/dev/null
