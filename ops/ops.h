@@ -50,6 +50,7 @@ struct ops_args {
     const char *to_topic, *backup;
     int64_t over_ms; /* value of --over in ms; 0: not given */
     int64_t resume;  /* number of the job to resume; 0: no job is resumed */
+    const char *from_list, *list_redis, *list_key; /* values of --from-list, --list-redis and --list-key; NULL: not given */
     bool try_handler;
     char **words; /* the arguments behind the verb */
     int n_words;

@@ -44,7 +44,7 @@ _latchwork_options() {
     "queue replay") echo "-c --config --set --json -k --key --match --topic --partition --where --from --to --limit --again -x --execute --to-topic --try --rate --stop-on-error --resume --help" ;;
     "queue drop") echo "-c --config --set --json -k --key --match --topic --partition --older-than --attempts --where --limit -x --execute --rate --stop-on-error --backup --resume --help" ;;
     "queue audit") echo "-c --config --set --json --limit --help" ;;
-    "queue import") echo "-c --config --set --json --limit --again -x --execute --rate --stop-on-error --resume --help" ;;
+    "queue import") echo "-c --config --set --json --limit --again -x --execute --to-topic --from-list --list-redis --list-key --rate --stop-on-error --resume --help" ;;
     "queue "*) echo "ls show pause resume export stats replay drop audit import --help" ;;
     "dead ls") echo "-c --config --set --json -k --key --match --topic --partition --older-than --attempts --reason --error --where --from --to --limit --help" ;;
     "dead show") echo "-c --config --set --json --raw --help" ;;
@@ -94,6 +94,9 @@ _latchwork_values() {
     "queue --limit") echo "-" ;;
     "queue --over") echo "-" ;;
     "queue --to-topic") echo "-" ;;
+    "queue --from-list") echo "-" ;;
+    "queue --list-redis") echo "-" ;;
+    "queue --list-key") echo "-" ;;
     "queue --rate") echo "-" ;;
     "queue --backup") echo "FILE" ;;
     "queue --resume") echo "-" ;;

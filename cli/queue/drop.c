@@ -61,6 +61,15 @@ static int import_line(struct ops *o, struct ops_job *j, const char *line, size_
 
 int queue_import(struct ops *o) {
     struct ops_job j;
+    if ((o->args.n_words == 1) == (o->args.from_list != NULL)) {
+        lw_fail(&o->err, "name either a FILE or --from-list NAME");
+        return OPS_USAGE;
+    }
+    if (o->args.from_list) return queue_import_list(o);
+    if (o->args.to_topic || o->args.list_redis || o->args.list_key) {
+        lw_fail(&o->err, "--to-topic, --list-redis and --list-key of import go with --from-list");
+        return OPS_USAGE;
+    }
     const char *name = o->args.words[0];
     FILE *in = strcmp(name, "-") == 0 ? stdin : fopen(name, "re");
     if (!in) {

@@ -45,11 +45,11 @@ static const struct cli_verb verbs[] = {
     {.name = "audit", .bit = QUEUE_AUDIT, .operate = queue_audit, .help = "list what operators did, with job numbers, newest last"},
     {.name = "import",
      .bit = QUEUE_IMPORT,
-     .words = "FILE",
-     .min_words = 1,
+     .words = "[FILE]",
      .max_words = 1,
      .operate = queue_import,
-     .help = "put the messages of an export into their lanes; -: stdin (default: dry run)"},
+     .help = "put the messages of an export into their lanes (FILE; -: stdin), or those of another scheme's list into the topic "
+             "(--from-list); default: dry run"},
 };
 
 static const char *const examples[] = {
@@ -65,6 +65,7 @@ static const char *const examples[] = {
     "replay -c orders.json --resume 7 --execute",
     "drop -c orders.json --key c-17 --where '/total>100' --limit 10",
     "import c-17.jsonl -c orders.json --execute",
+    "import --from-list old --list-key json:/id -c orders.json -x",
     "audit -c orders.json --limit 10",
     NULL,
 };

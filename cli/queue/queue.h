@@ -20,5 +20,6 @@ int queue_replay(struct ops *o);
 int queue_audit(struct ops *o);
 int queue_drop(struct ops *o);
 int queue_import(struct ops *o);
+int queue_import_list(struct ops *o); /* import --from-list */
 
 #endif

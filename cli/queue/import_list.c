@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Implements `latchwork queue import --from-list`: moves the messages of a plain Redis list, as other schemes of lock and list use it, to a
+ * topic of this application. Producers of such a scheme LPUSH the payloads, so the oldest message is at the right end.
+ *
+ *     NAME ──LMOVE──> NAME:importing ──produce──> the topic ──acknowledged──> removed
+ *                                    └─no key, refused by Kafka──> NAME:refused
+ *
+ * A message is always in a list until Kafka has acknowledged it. If the command is killed, the next one begins with NAME:importing, so a
+ * message may be produced twice, but none is lost. Consumers of the old scheme may go on meanwhile: they never get a message that was moved. */
+#include "cli/queue/queue.h"
+
+#include "base/clock.h"
+#include "kafka/source.h"
+#include "ops/job.h"
+#include "queue/key.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE = 64, CONNECT_MS = 5000, ANSWER_MS = 10000, ACK_MS = 90000, CLOSE_MS = 5000, NAME_MAX_BYTES = 512 };
+
+struct import {
+    struct ops *o;
+    struct ops_job job;
+    struct lw_redis *redis;
+    struct lw_sink *sink;
+    struct lw_rule rule; /* where a message's key is */
+    const char *list;
+    char importing[NAME_MAX_BYTES + 16], refused[NAME_MAX_BYTES + 16];
+    int64_t n; /* number of messages that were read, for their names in the report */
+    int under_way;
+    bool unsent; /* Kafka did not take a message that it may take later, so the import stops */
+};
+
+/* A message that was produced and is not acknowledged yet. */
+struct sent {
+    struct import *im;
+    char name[NAME_MAX_BYTES + 32];
+    const redisReply *element;
+    enum lw_letter_end end;
+};
+
+/* Sends one command to the list's server. Returns NULL, with o->err, if the server does not answer or answers with an error. */
+static redisReply *ask(struct import *im, int argc, const char **argv, const size_t *len) {
+    redisReply *r = lw_redis_ask_argv(im->redis, argc, argv, len);
+    if (!r) return lw_fail(&im->o->err, "the list's Redis: %s", im->redis->why), NULL;
+    if (r->type != REDIS_REPLY_ERROR) return r;
+    lw_fail(&im->o->err, "the list's Redis refused %s: %s", argv[0], r->str);
+    freeReplyObject(r);
+    return NULL;
+}
+
+static redisReply *ask_texts(struct import *im, int argc, const char **argv) {
+    size_t len[8];
+    for (int i = 0; i < argc; i++) len[i] = strlen(argv[i]);
+    return ask(im, argc, argv, len);
+}
+
+static int64_t length(struct import *im, const char *list) {
+    redisReply *r = ask_texts(im, 2, (const char *[]){"LLEN", list});
+    int64_t n = r ? r->integer : -1;
+    if (r) freeReplyObject(r);
+    return n;
+}
+
+/* Returns n elements from index `from` on, leftmost first. */
+static redisReply *range(struct import *im, const char *list, int64_t from, int64_t n) {
+    char first[24], last[24];
+    snprintf(first, sizeof first, "%" PRId64, from);
+    snprintf(last, sizeof last, "%" PRId64, from + n - 1);
+    redisReply *r = ask_texts(im, 4, (const char *[]){"LRANGE", list, first, last});
+    for (size_t i = 0; r && i < r->elements; i++)
+        if (r->element[i]->type != REDIS_REPLY_STRING) {
+            lw_fail(&im->o->err, "the list's Redis gave an answer that is no list of texts");
+            freeReplyObject(r);
+            return NULL;
+        }
+    return r;
+}
+
+/* --- one message ---------------------------------------------------------------------------------------------------------------- */
+
+static enum lw_key_result key_of(struct import *im, const redisReply *e, struct lw_buf *scratch, struct lw_bytes *key, struct lw_err *err) {
+    struct lw_record record = {.payload = lw_bytes(e->str, e->len)};
+    enum lw_key_result found = lw_key_find(&im->rule, &record, scratch, key, err);
+    if (found == LW_KEY_MISSING && im->rule.from == LW_KEY_MESSAGE) {
+        err->text[0] = '\0';
+        lw_fail(err, "an element of a list has no message key: name its place in the payload by --list-key, as in --list-key json:/id");
+    }
+    return found;
+}
+
+static void answered(void *ctx, enum lw_letter_end how, const char *reason) {
+    struct sent *s = ctx;
+    struct import *im = s->im;
+    im->under_way--;
+    s->end = how;
+    if (how == LW_SENT)
+        ops_job_done(&im->job, s->name, 'T', "");
+    else
+        ops_job_problem(&im->job, s->name, reason);
+    if (how == LW_SENT_LATER) im->unsent = true;
+}
+
+static void wait_for_answers(struct import *im) {
+    int64_t until = lw_boot_ms() + ACK_MS;
+    while (im->under_way > 0 && lw_boot_ms() < until) {
+        lw_sink_poll(im->sink);
+        if (im->under_way > 0) lw_sleep_ms(1);
+    }
+}
+
+/* Produces a message, or counts it in a dry run. Returns 1 if the job ends with this message, -1 on failure. */
+static int take(struct import *im, struct sent *s) {
+    struct ops *o = im->o;
+    struct lw_buf scratch = {0};
+    struct lw_bytes key;
+    struct lw_err err = {0};
+    s->end = LW_SENT_NEVER; /* without a key, or if Kafka never takes it */
+    if (key_of(im, s->element, &scratch, &key, &err) != LW_KEY_OK) {
+        lw_buf_free(&scratch);
+        return ops_job_problem(&im->job, s->name, err.text);
+    }
+    int stop = ops_job_take(&im->job);
+    if (im->job.dry) {
+        lw_buf_free(&scratch);
+        return ops_job_done(&im->job, s->name, 'T', "") || stop;
+    }
+    struct lw_header origin = {lw_bytes_of("latchwork-list"), lw_bytes_of(im->list)};
+    s->end = LW_SENT_LATER;
+    int refused = lw_sink_send(im->sink, o->args.to_topic, key, lw_bytes(s->element->str, s->element->len), &origin, 1, answered, s, &o->err);
+    lw_buf_free(&scratch);
+    if (refused < 0) return -1;
+    if (refused > 0) {
+        s->end = LW_SENT_NEVER;
+        stop = ops_job_problem(&im->job, s->name, o->err.text) || stop;
+        o->err.text[0] = '\0';
+    } else {
+        im->under_way++;
+    }
+    return stop;
+}
+
+/* --- a page --------------------------------------------------------------------------------------------------------------------- */
+
+/* Moves up to n messages from the list, oldest first, so that they follow those that are in NAME:importing already. */
+static int fetch(struct import *im, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        lw_redis_append_argv(im->redis, 5, (const char *[]){"LMOVE", im->list, im->importing, "RIGHT", "LEFT"},
+                             (const size_t[]){5, strlen(im->list), strlen(im->importing), 5, 4});
+    int bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        redisReply *r = lw_redis_reply(im->redis);
+        if (!r) return lw_fail(&im->o->err, "the list's Redis: %s", im->redis->why);
+        if (r->type == REDIS_REPLY_ERROR) bad = lw_fail(&im->o->err, "the list's Redis refused LMOVE: %s", r->str);
+        freeReplyObject(r);
+    }
+    return bad;
+}
+
+/* Removes the oldest message from NAME:importing. A message that can never be produced goes to NAME:refused. */
+static int settle(struct import *im, const struct sent *s) {
+    bool never = s->end == LW_SENT_NEVER;
+    redisReply *r = never ? ask_texts(im, 5, (const char *[]){"LMOVE", im->importing, im->refused, "RIGHT", "LEFT"})
+                          : ask_texts(im, 2, (const char *[]){"RPOP", im->importing});
+    if (!r) return -1;
+    freeReplyObject(r);
+    return 0;
+}
+
+/* Produces what NAME:importing holds, oldest first, and removes what was acknowledged, up to the first message that was not. Returns 1 if
+ * the job ends, -1 on failure. */
+static int produce_page(struct import *im, redisReply *page) {
+    struct sent *sent = lw_alloc(page->elements * sizeof *sent);
+    size_t n = 0;
+    int stop = 0;
+    while (!stop && n < page->elements) {
+        struct sent *s = &sent[n++];
+        *s = (struct sent){.im = im, .element = page->element[page->elements - n]};
+        snprintf(s->name, sizeof s->name, "%s#%" PRId64, im->list, ++im->n);
+        stop = take(im, s);
+    }
+    if (im->sink) wait_for_answers(im);
+    bool late = im->under_way > 0; /* librdkafka still refers to `sent`, so the sink is closed before it is freed */
+    if (late) {
+        lw_sink_close(im->sink, CLOSE_MS);
+        im->sink = NULL;
+        stop = lw_fail(&im->o->err, "Kafka did not acknowledge all messages in %d s; those are in %s", ACK_MS / 1000, im->importing);
+    }
+    for (size_t i = 0; !im->job.dry && i < n && sent[i].end != LW_SENT_LATER; i++)
+        if (settle(im, &sent[i])) stop = -1;
+    free(sent);
+    return stop;
+}
+
+static int import_pages(struct import *im) {
+    int stop = 0;
+    while (!stop) {
+        int64_t left = length(im, im->importing), more = length(im, im->list);
+        if (left < 0 || more < 0) return -1;
+        if (left + more == 0) return 0;
+        if (left < PAGE && fetch(im, more < PAGE - left ? more : PAGE - left)) return -1;
+        redisReply *page = range(im, im->importing, -PAGE, PAGE);
+        if (!page) return -1;
+        if (page->elements == 0) return freeReplyObject(page), 0; /* others took the rest */
+        stop = produce_page(im, page);
+        freeReplyObject(page);
+        if (!stop && im->unsent) stop = lw_fail(&im->o->err, "Kafka does not take messages now; the rest stays in the list");
+        if (!stop) stop = ops_tick(im->o);
+    }
+    return stop;
+}
+
+/* A dry run reads what is in both lists and changes nothing. */
+static int look_at_pages(struct import *im, const char *list) {
+    int stop = 0;
+    for (int64_t at = length(im, list); !stop && at > 0; at -= PAGE) {
+        redisReply *page = range(im, list, at > PAGE ? at - PAGE : 0, at > PAGE ? PAGE : at);
+        if (!page) return -1;
+        stop = produce_page(im, page);
+        freeReplyObject(page);
+        if (!stop) stop = ops_tick(im->o);
+    }
+    return stop;
+}
+
+/* --- the command ---------------------------------------------------------------------------------------------------------------- */
+
+/* Finds the Redis of the list: that of --list-redis, or else that of the application's first shard. */
+static int find_redis(struct ops *o, struct lw_redis_url *at) {
+    if (o->args.list_redis) return lw_redis_url_parse(o->args.list_redis, at, &o->err);
+    struct lw_redis_servers servers = {0};
+    int bad = lw_config_servers(o->c, &servers, &o->err) || lw_redis_servers_find(&servers, 0, CONNECT_MS, at, &o->err);
+    lw_redis_servers_free(&servers);
+    return bad ? -1 : 0;
+}
+
+static int connect_to_list(struct import *im) {
+    struct lw_redis_url at;
+    if (find_redis(im->o, &at)) return -1;
+    im->redis = lw_redis_open(&at, "latchwork-import", CONNECT_MS, ANSWER_MS, &im->o->err);
+    lw_redis_url_free(&at);
+    return im->redis ? 0 : -1;
+}
+
+/* Reads --list-key; without it the configured rule holds. */
+static int choose_rule(struct import *im) {
+    struct ops *o = im->o;
+    im->rule = o->c->key.from;
+    const char *text = o->args.list_key;
+    if (!text) return 0;
+    if (strncmp(text, "json:", 5) != 0 || (text[5] && text[5] != '/'))
+        return lw_fail(&o->err, "--list-key is \"%.100s\", but must be json:/POINTER, such as json:/id", text);
+    im->rule = (struct lw_rule){.from = LW_KEY_JSON, .arg = (char *)(uintptr_t)text + 5};
+    return 0;
+}
+
+static int check_topic(struct ops *o) {
+    if (!o->args.to_topic && o->c->kafka.n_topics == 1) o->args.to_topic = o->c->kafka.topics[0];
+    return o->args.to_topic ? 0 : lw_fail(&o->err, "--to-topic NAME is needed, because the configuration has several topics");
+}
+
+int queue_import_list(struct ops *o) {
+    static struct import im;
+    im = (struct import){.o = o, .list = o->args.from_list};
+    if (!im.list[0] || strlen(im.list) > NAME_MAX_BYTES) {
+        lw_fail(&o->err, "--from-list: the name of a list has 1 to %d bytes", NAME_MAX_BYTES);
+        return OPS_USAGE;
+    }
+    snprintf(im.importing, sizeof im.importing, "%s:importing", im.list);
+    snprintf(im.refused, sizeof im.refused, "%s:refused", im.list);
+    if (choose_rule(&im) || check_topic(o)) return OPS_USAGE;
+    if (connect_to_list(&im)) return OPS_FAILED;
+    int status = OPS_FAILED;
+    if (ops_job_begin(o, &im.job, OPS_PUT) == 0) {
+        if (!im.job.dry) im.sink = lw_sink_open(o->c, &o->err);
+        int stop = -1;
+        if (im.job.dry && !(stop = look_at_pages(&im, im.importing))) stop = look_at_pages(&im, im.list);
+        if (im.sink) stop = import_pages(&im);
+        if (im.sink) lw_sink_close(im.sink, CLOSE_MS);
+        status = ops_job_end(&im.job, stop);
+    }
+    lw_redis_close(im.redis);
+    return status;
+}
