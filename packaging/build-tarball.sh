@@ -36,7 +36,7 @@ compile() {
     # shellcheck disable=SC2016 # $ORIGIN is for the loader
     quiet make -j"$(nproc)" PREFIX=$prefix DESTDIR=$root CFLAGS="-O2 -g -ffile-prefix-map=$work=." \
         LDFLAGS='-Wl,--disable-new-dtags -Wl,-rpath,\$$ORIGIN/../lib/latchwork:\$$ORIGIN/latchwork' \
-        LW_LIBS="$(pkg-config --libs rdkafka) -lhiredis -lssl -lcrypto -lpq -lcurl -lmicrohttpd -l:libjansson.a -l:libsqlite3.a -l:libxxhash.a -l:libncursesw.a -l:libtinfo.a" \
+        LW_LIBS="-l:libxxhash.a $(pkg-config --libs rdkafka) -lhiredis -lssl -lcrypto -lpq -lcurl -lmicrohttpd -l:libjansson.a -l:libsqlite3.a -l:libncursesw.a -l:libtinfo.a" \
         install
     cd "$root$prefix"
     strip --strip-unneeded bin/latchwork lib/liblatchwork.so.*
