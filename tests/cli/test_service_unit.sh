@@ -23,7 +23,11 @@ unit=$dir/units/latchwork@orders.service
 sed "s|@PREFIX@|$dir|g" deploy/latchwork@.service >"$unit"
 
 # The command systemd-analyze verify succeeds in spite of unknown keys, and only prints a warning.
-silent() { "$@" >"$dir/said" 2>&1 && ! grep -F "$dir" "$dir/said"; }
+silent() {
+    if "$@" >"$dir/said" 2>&1 && ! grep -qF "$dir" "$dir/said"; then return 0; fi
+    cat "$dir/said"
+    return 1
+}
 check 'the unit is valid' silent systemd-analyze verify --man=no --recursive-errors=no "$unit"
 # The threshold is ten times the exposure, which is a number from 0 to 10. The unit cannot reach 0, because it
 # needs the network, and because Node and Java write code into memory.
