@@ -26,8 +26,9 @@ from lib.redis import Client, Redis  # noqa: E402
 
 P = "lw:{t.0}:"
 CHUNK = 5000
-# A script that makes lanes l0…, the last of them long, with envelopes as in queue/envelope.h. ARGV: first,
-# last, 'lane', 'long' or 'dead', topic, '1' if paused.
+# A script that makes messages with the numbers from ARGV[1] to ARGV[2], in the form of queue/envelope.h.
+# ARGV[3] says where: 'lane': one in each of the lanes l0, l1 and so on; 'long': all in one lane; 'dead': as
+# dead letters. ARGV[4] is the topic. If ARGV[5] is '1', the lanes are paused.
 FILL = """
 local P, first, last, kind, topic = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local payload = '{"total":1,"note":"' .. string.rep('x', 180) .. '"}'

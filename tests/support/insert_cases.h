@@ -257,7 +257,7 @@ static void test_fences_of_others_are_seen(void **state) {
         job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
         job->fence = recent((uint64_t)(999 + i));
         assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
-        for (int k = 0; k < 7; k++) { /* older fences must be refused for every key, whether they were moved or not */
+        for (int k = 0; k < 7; k++) { /* older fences must be refused for every key, in both tables */
             snprintf(key, sizeof key, "k%d", k);
             job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
             job->fence = recent((uint64_t)(1000 + i - 7));

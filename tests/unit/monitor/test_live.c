@@ -220,7 +220,7 @@ static void test_hot_keys(void **state) {
         add(w, i % 3, LW_END_RETRY, 100000 + i, "hot");
         add(w, i % 3, LW_END_SKIPPED, 100000 + i, "");
     }
-    json_t *hot = lw_outcomes_hot(w->board, 100000 + LW_HOT_MS, 10); /* the first round is a minute old */
+    json_t *hot = lw_outcomes_hot(w->board, 100000 + LW_HOT_MS, 10); /* the outcomes of the first turn of the loop are too old to count */
     assert_int_equal(json_array_size(hot), 10);
     assert_string_equal(json_string_value(json_object_get(json_array_get(hot, 0), "key")), "hot");
     assert_int_equal(number(json_array_get(hot, 0), "outcomes"), 29);
