@@ -28,7 +28,7 @@ class Api(ApiCase):
         v = self.ask("/api/v1")
         self.assertEqual((v["name"], v["writable"]), ("audit", True))
         for path in v["get"]:
-            if "*" not in path:
+            if "*" not in path and path != "/api/v1/events":  # this one does not end; test_page.py reads it
                 self.ask(path)
         self.assertEqual(self.ask("/api/v1/"), v)
         self.assertEqual(self.ask("/api/v1/version"), self.ask("/version"))
