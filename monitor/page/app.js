@@ -505,7 +505,7 @@ class Chart {
     this.paths = lines.map((_, i) => h("path", { class: i ? "line-b" : "line-a" }));
     this.cursor = h("line", { class: "cursor", y1: 0, y2: 100, visibility: "hidden", "vector-effect": "non-scaling-stroke" });
     this.top = h("span", { class: "top" });
-    this.span = h("span", { class: "span" }, "last 15 min");
+    this.span = h("span", { class: "span" }, "15 min");
     this.svg = h("svg", { viewBox: "0 0 900 100", preserveAspectRatio: "none", role: "img", "aria-label": title,
       onpointermove: (e) => this.point(e), onpointerleave: () => this.point(null) },
       h("line", { class: "grid", x1: 0, x2: 900, y1: 99.5, y2: 99.5 }), h("line", { class: "grid", x1: 0, x2: 900, y1: 0.5, y2: 0.5 }), this.paths, this.cursor);
@@ -546,7 +546,7 @@ class Chart {
   label(points, series, i) {
     const texts = this.lines.map(([name], k) => `${name} ${this.format(series[k][i])}`);
     texts.forEach((text, k) => setText(this.values[k], text));
-    setText(this.span, this.at !== null ? clock(points[i].at_ms) : "last 15 min");
+    setText(this.span, this.at !== null ? clock(points[i].at_ms) : "15 min");
     this.svg.setAttribute("aria-label", `${this.title}, last 15 minutes; now ${texts.join(", ")}`);
   }
 }
@@ -780,7 +780,7 @@ function overview() {
     caption: "Hot keys", cards: false, slots: true, fixed: true, id: (k) => field(k, "key").path || "", empty: "No key stands out.",
     columns: [
       { label: "Key", clip: true, cell: keyLink },
-      { label: "Outcomes, last minute", num: true, cell: (k) => count(k.outcomes) },
+      { label: "Last minute", num: true, cell: (k) => count(k.outcomes) },
     ],
   });
   const failures = outcomesTable("Recent failures", true, "No failure is kept.");
