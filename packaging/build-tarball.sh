@@ -13,7 +13,7 @@ version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/
 name=latchwork-$version-linux-$(uname -m)
 root=/build/root
 export DEBIAN_FRONTEND=noninteractive TZ=UTC LC_ALL=C.UTF-8
-static="libjansson-dev libsqlite3-dev libxxhash-dev libncurses-dev libzstd-dev"
+static="libjansson-dev libsqlite3-dev libxxhash-dev libncurses-dev"
 
 quiet() { # COMMAND…: shows the end of its output only if the command fails
     "$@" >/tmp/quiet.log 2>&1 || { tail -n 40 /tmp/quiet.log >&2; echo "build-tarball.sh: failed: $*" >&2; exit 1; }
@@ -30,8 +30,7 @@ compile() {
     cp -r "$RDKAFKA" "$work/rdkafka"
     cd "$work"
     # SASL's Kerberos would need plugins that the system may not have
-    STATIC_LIB_libzstd=/usr/lib/$(gcc -print-multiarch)/libzstd.a CFLAGS="-O2 -g -ffile-prefix-map=$work=." \
-        quiet packaging/rdkafka-static.sh rdkafka "$work/rdkafka/prefix" --disable-gssapi --disable-lz4-ext
+    CFLAGS="-O2 -g -ffile-prefix-map=$work=." quiet packaging/rdkafka-static.sh rdkafka "$work/rdkafka/prefix" --disable-gssapi --disable-lz4-ext
     export PKG_CONFIG_PATH=$work/rdkafka/prefix/lib/pkgconfig
     # shellcheck disable=SC2016 # $ORIGIN is for the loader
     quiet make -j"$(nproc)" PREFIX=$prefix DESTDIR=$root CFLAGS="-O2 -g -ffile-prefix-map=$work=." \

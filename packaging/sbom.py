@@ -17,11 +17,10 @@ import re
 import subprocess
 import sys
 
-# the licences of the libraries by their short names in debian/copyright; other names are not translated
-SPDX = {"Apache-2.0": "Apache-2.0", "Apache-2": "Apache-2.0", "Expat": "MIT", "MIT": "MIT", "BSD-2-clause": "BSD-2-Clause", "BSD-3-clause": "BSD-3-Clause",
-        "BSD-3-Clause": "BSD-3-Clause", "BSD-2-Clause": "BSD-2-Clause", "public-domain": None, "curl": "curl", "ISC": "ISC", "Zlib": "Zlib", "zlib": "Zlib",
-        "LGPL-2.1+": "LGPL-2.1-or-later", "LGPL-2+": "LGPL-2.0-or-later", "LGPL-3+": "LGPL-3.0-or-later", "LGPL-2.1": "LGPL-2.1-only", "GPL-2+": "GPL-2.0-or-later",
-        "GPL-3+": "GPL-3.0-or-later", "PostgreSQL": "PostgreSQL", "OpenSSL": "OpenSSL", "OpenLDAP-2.8": "OLDAP-2.8"}
+# the licences of the libraries by their short names in debian/copyright. Only those are translated that leave no doubt: what a package says of most
+# of its files need not hold for its library
+SPDX = {"Apache-2.0": "Apache-2.0", "Apache-2": "Apache-2.0", "Expat": "MIT", "MIT": "MIT", "BSD-2-clause": "BSD-2-Clause", "BSD-2-Clause": "BSD-2-Clause",
+        "BSD-3-clause": "BSD-3-Clause", "BSD-3-Clause": "BSD-3-Clause", "curl": "curl", "ISC": "ISC", "Zlib": "Zlib", "zlib": "Zlib", "PostgreSQL": "PostgreSQL"}
 
 
 def package_of(name):
@@ -43,6 +42,7 @@ def entry(spdx_id, name, version, licence, where, purl=None):
     out = {"SPDXID": spdx_id, "name": name, "versionInfo": version, "downloadLocation": where or "NOASSERTION", "filesAnalyzed": False,
            "licenseConcluded": "NOASSERTION", "licenseDeclared": licence or "NOASSERTION", "copyrightText": "NOASSERTION", "supplier": "NOASSERTION"}
     if purl:
+        out["licenseComments"] = "The text is in share/doc/latchwork/licenses/" + name
         out["externalRefs"] = [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}]
     return out
 
