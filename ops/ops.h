@@ -48,8 +48,8 @@ struct ops_args {
     int64_t partition, attempts, older_ms; /* values of the filters; -1: not given */
     const char *from, *to;                 /* limits of the range to read; each is a time, or @OFFSET */
     const char *to_topic, *backup;
-    int64_t over_ms; /* value of --over in ms; 0: not given */
-    int64_t resume;  /* number of the job to resume; 0: no job is resumed */
+    int64_t over_ms;                               /* value of --over in ms; 0: not given */
+    int64_t resume;                                /* number of the job to resume; 0: no job is resumed */
     const char *from_list, *list_redis, *list_key; /* values of --from-list, --list-redis and --list-key; NULL: not given */
     bool try_handler;
     char **words; /* the arguments behind the verb */

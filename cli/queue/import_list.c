@@ -6,7 +6,8 @@
  *                                    └─no key, refused by Kafka──> NAME:refused
  *
  * A message is always in a list until Kafka has acknowledged it. If the command is killed, the next one begins with NAME:importing, so a
- * message may be produced twice, but none is lost. Consumers of the old scheme may go on meanwhile: they never get a message that was moved. */
+ * message may be produced twice, but none is lost. Consumers of the old scheme may go on meanwhile: they never get a message that was
+ * moved. */
 #include "cli/queue/queue.h"
 
 #include "base/clock.h"
@@ -129,7 +130,8 @@ static int take(struct import *im, struct sent *s) {
     }
     struct lw_header origin = {lw_bytes_of("latchwork-list"), lw_bytes_of(im->list)};
     s->end = LW_SENT_LATER;
-    int refused = lw_sink_send(im->sink, o->args.to_topic, key, lw_bytes(s->element->str, s->element->len), &origin, 1, answered, s, &o->err);
+    int refused =
+        lw_sink_send(im->sink, o->args.to_topic, key, lw_bytes(s->element->str, s->element->len), &origin, 1, answered, s, &o->err);
     lw_buf_free(&scratch);
     if (refused < 0) return -1;
     if (refused > 0) {
