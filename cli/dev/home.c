@@ -92,17 +92,18 @@ static const char common[] = "{\n"
                              "    \"properties\": { \"bootstrap.servers\": \"%s\", \"session.timeout.ms\": \"6000\",\n"
                              "                    \"heartbeat.interval.ms\": \"500\", \"fetch.wait.max.ms\": \"50\" }\n"
                              "  },\n"
-                             "  \"redis\": { \"url\": \"unix://%s\" },\n"
-                             "  \"lock\": { \"ttl_ms\": 3000 },\n";
+                             "  \"redis\": { \"url\": \"unix://%s\" },\n";
 static const char inserting[] =
+    "  \"lock\": { \"ttl_ms\": 3000 },\n"
     "  \"key\": { \"from\": \"json:/id\" },\n"
     "  \"handler\": {\n"
     "    \"type\": \"insert\", \"store\": \"sqlite:%s\", \"table\": \"orders\", \"create\": true, \"threads\": 2,\n"
     "    \"columns\": { \"id\": \"/id\", \"customer\": \"/customer\", \"amount\": \"/amount\" },\n"
     "    \"primary_key\": [\"id\"], \"on_conflict\": \"ignore\"\n"
     "  },\n";
-/* The timeout is long, so that only people end an order that hangs. */
+/* The timeout and the lease are long, so that only people end an order that hangs, also on a machine under load. */
 static const char calling[] =
+    "  \"lock\": { \"ttl_ms\": 15000 },\n"
     "  \"key\": { \"from\": \"json:/customer\" },\n"
     "  \"handler\": { \"type\": \"http\", \"url\": \"http://127.0.0.1:%d/orders\", \"in_flight\": 16, \"timeout_ms\": 3600000 },\n";
 static const char end[] = "  \"shutdown\": { \"grace_ms\": 3000 }\n"

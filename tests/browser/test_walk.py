@@ -42,7 +42,7 @@ class Walk:
         b.until_text("#figures", "2 of 2 workers ready, 8 partitions")
         b.until("a lane that waits", lambda: self.w.get("api/v1/stats")["waiting"] > 5, 60)
         if SHOTS:  # wait until the charts of the screenshot show some minutes
-            b.until("minutes of history", lambda: b.run("return live.points.length") > 24, 400)
+            b.until("minutes of history", lambda: b.run("return live.points.length") > 14, 400)
         self.shot("overview")
 
     def find(self):
