@@ -4,7 +4,7 @@
 # usage: test-tarball.sh FOLDER
 set -eu
 packages=$1
-export DEBIAN_FRONTEND=noninteractive PATH=/usr/local/bin:$PATH
+export DEBIAN_FRONTEND=noninteractive PATH="/usr/local/bin:$PATH"
 printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d # starts no servers of its own
 chmod 755 /usr/sbin/policy-rc.d
 cd "$packages"
