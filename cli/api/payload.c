@@ -14,7 +14,8 @@ void api_set_payload(const struct api_call *k, json_t *v, const char *name, stru
     enum lw_payload_view view = lw_payload_shown(k->c, payload, &shown);
     struct lw_bytes text = view == LW_PAYLOAD_SHOWN ? payload : lw_bytes(shown.p, shown.n);
     if (text.n > API_PAYLOAD_MAX) text.n = API_PAYLOAD_MAX;
-    ops_set_bytes(v, name, view == LW_PAYLOAD_HIDDEN ? (struct lw_bytes){0} : text);
+    if (view == LW_PAYLOAD_HIDDEN) text = lw_bytes(NULL, 0);
+    ops_set_bytes(v, name, text);
     if (view != LW_PAYLOAD_SHOWN) set_flag(v, name, view == LW_PAYLOAD_HIDDEN ? "hidden" : "masked");
     lw_buf_free(&shown);
 }
