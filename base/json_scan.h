@@ -48,7 +48,7 @@ struct lw_json_path {
     const char *pointer; /* text of the pointer, borrowed */
     /* The scan alone uses the fields below. */
     const char *next;          /* points to the '/' of the next step, or to the end of the pointer once the value is found */
-    int depth;                 /* number of steps already taken */
+    int depth;                 /* number of the pointer's first steps that lead to where the scan is now */
     uint32_t mark, first_mark; /* length and first byte of the next and of the first step, which rule out most names without a comparison */
 };
 

@@ -42,7 +42,7 @@ enum lw_option_kind {
     LW_OPT_EITHER,  /* one of two `words`; a bool at `at` is true for the second */
     LW_OPT_TEXT,    /* a string of at most `max` bytes; a char * at `at`, NULL if the key is not given */
     LW_OPT_CUSTOM,  /* a value that `take` reads and `show` writes */
-    LW_OPT_HANDLER, /* the handler section: the handler type knows the rest of its keys */
+    LW_OPT_HANDLER, /* the handler section: only the handler type knows those of its keys that lw_options does not list */
 };
 
 struct lw_option {

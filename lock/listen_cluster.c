@@ -144,10 +144,10 @@ static void attach(struct lw_waking *k, struct lw_line *line, struct lw_ear *ear
     }
 }
 
-/* The state of one walk over all lines. */
+/* The state of one pass over all lines. */
 struct pass {
     struct ears *ears;
-    int64_t now, next_ms; /* boot clock; when the next walk is due */
+    int64_t now, next_ms; /* boot clock: when this pass began, and when the next one is due */
     bool moved;
     uint64_t wanted; /* a peer that has no ear yet, and needs one; 0: none */
 };

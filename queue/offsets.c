@@ -323,7 +323,8 @@ size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, siz
     check_offsets(t);
     assert(out || !max);
     size_t n = 0;
-    bool before_done = false; /* true if the record before this one is done, so that at most a gap lies between the two */
+    /* true if the record before this one is done; then one range can cover both, because no record lies between them */
+    bool before_done = false;
     for (size_t i = 0; i < t->n; i++) {
         struct record r = *at(t, i);
         if (r.state == LW_OFF_DONE && !put(out, &n, max, (struct lw_range){r.offset, r.offset + 1}, before_done)) return n;

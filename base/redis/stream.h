@@ -32,7 +32,9 @@ struct lw_stream {
  * *addresses gets their number. IPv4 addresses come first, because "localhost" is 127.0.0.1, where Redis listens by default. Only resolving
  * a host's name can block, and nothing is resolved if at->address is set. Returns -1 with *err and a closed stream. */
 int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt, unsigned *addresses, struct lw_err *err);
-/* Sets at->address to the address that lw_stream_start() would choose, for a thread that must not block. Returns -1 with *err. */
+/* Resolves the host's name, and sets at->address to the address that lw_stream_start() would choose. May block. A thread that must not
+ * block can call lw_stream_start() afterwards, which then resolves no name. Does nothing if `at` has a path or an address already.
+ * Returns -1 with *err. */
 int lw_stream_resolve(struct lw_redis_url *at, unsigned attempt, struct lw_err *err);
 /* Goes on with connecting as far as possible without waiting. Returns 1 if the stream is READY, 0 if the caller must wait for
  * lw_stream_events(), -1 with *err and a closed stream. */

@@ -14,7 +14,7 @@
 
 enum {
     CONNECT_MS = 2000,
-    FIND_MS = 10000, /* limit of a search; a search takes less, unless the resolver hangs */
+    FIND_MS = 10000, /* time limit for finding a shard's server; only a resolver that hangs takes so long */
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
     BACKOFF_MAX_MS = 2000,

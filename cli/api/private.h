@@ -133,8 +133,8 @@ json_t *api_message_json(const struct api_call *k, const struct ops_message *m, 
 /* Sets the member `name`, as ops_set_bytes() does, to a payload as it may be shown, at most API_PAYLOAD_MAX bytes of it. NAME_masked or
  * NAME_hidden becomes true if it is not the payload itself. */
 void api_set_payload(const struct api_call *k, json_t *v, const char *name, struct lw_bytes payload);
-/* Replays one dead letter, or says what would happen without `execute` (cli/api/write.c). *result stays NULL if there is no such letter.
- * Returns -1 with o->err. */
+/* Replays one dead letter or, without `execute`, says what would happen (cli/api/write.c). *result stays NULL if there is no such dead
+ * letter. Returns -1 with o->err. */
 int api_replay_one(struct api_call *k, const char *id, json_t **result);
 
 /* Rows of a list, which ends at a number of rows, of bytes, or of rows looked at. */

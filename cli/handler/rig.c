@@ -108,8 +108,9 @@ static void submit(struct rig *r, struct run *first) {
 
 /* --- ending -------------------------------------------------------------------------------------------------------------------------- */
 
-/* Returns whether the rig must deliver a message again, as a worker would. The handler gave it back because its process died before it read
- * the message, or while it had several. */
+/* Returns true if the rig must deliver a message again, as a worker would: if a handler with processes gave it back, its lease was not
+ * cancelled, and it was delivered fewer than TRIES times. Such a handler gives a message back if, for example, its process died before
+ * it read the message, or while it had several messages. */
 static bool comes_again(struct rig *r, struct run *run) {
     bool back = run->job.outcome == LW_BACK && !atomic_load(&run->lease.cancelled);
     return back && r->type->loads && ++run->tries < TRIES;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger: an audit of an application from Kafka and Redis alone, while it runs.
+/* The ledger checks an application while it runs, from the contents of Kafka and Redis alone.
  *
  * A pass reads, in this order: the group's commits; in each shard the states of all offsets, then the waiting lists, then again the state
  * of each message whose state and lists did not agree; last the ends of the logs and the commits again. A state never goes down, and each

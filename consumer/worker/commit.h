@@ -33,7 +33,7 @@ struct commits {   /* a worker's commits to Kafka; only commit.c changes this st
     int64_t confirm_ms;
     size_t from;       /* index of the partition with which the next commit begins */
     size_t meta_max;   /* current limit of commit metadata in bytes */
-    size_t meta_tried; /* the limit that the last commit used */
+    size_t meta_tried; /* the value of meta_max, in bytes, that the last commit used */
 };
 
 void commits_open(struct lw_worker *w);

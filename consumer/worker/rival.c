@@ -2,14 +2,14 @@
 /* rival: the part of the worker that notices another fleet that has the name and consumer group of this fleet, but uses another Redis. The
  * two fleets share the partitions, and neither sees the other's locks, so two handlers of one key may run at once.
  *
- * Each commit names the fleet that made it, by the epoch of its shard 0. A foreign name alone proves
- * nothing: Redis may have been wiped or moved. But if commits keep advancing under a foreign name for
- * longer than the workers of this fleet need to notice the end of their epoch, a live fleet makes them. The fleet with
- * the younger epoch stops, because it is probably the one that was started by mistake.
+ * Each commit carries the first digits of an epoch: that of shard 0 of the fleet that made the commit. A foreign epoch alone
+ * proves nothing, because Redis may have been wiped or moved. But if commits keep advancing under a foreign epoch for longer than
+ * the workers of this fleet need to notice the end of their own epoch, another live fleet makes those commits. The fleet with the
+ * younger epoch stops, because it is probably the one that was started by mistake.
  *
- * The older fleet only logs an error, and one commit under the foreign name is enough for that, because the younger fleet may have stopped
- * before it made another. But after Redis was wiped, this fleet commits under a new name, too. So a worker first waits as long as it may
- * need to notice the end of its epoch, and then logs the error. */
+ * The older fleet only logs an error, and one commit under the foreign epoch is enough for that, because the younger fleet may have stopped
+ * before it made another. But after Redis was wiped, other workers of this fleet commit under a new epoch, too. So a worker first waits as
+ * long as it may need to notice the end of its own epoch, and then logs the error. */
 #include "consumer/worker/rival.h"
 
 #include "consumer/worker/partition.h"
@@ -28,7 +28,7 @@ void rival_epoch(struct lw_worker *w, const char *epoch) {
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
     if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
-    /* workers make ids of only this length; an epoch with any other id gives the fleet no name */
+    /* workers make epoch ids that begin with this many digits; a shorter id cannot identify the fleet */
     if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0;
     w->rival = (struct rival){.n = 0};
 }

@@ -103,8 +103,8 @@ void proc_end(struct proc *p, int64_t until_ms) {
 /* Sets the earliest time of the next start. After several processes in a row that did not answer, this time is later. */
 static void rest(struct proc *p) {
     p->useless = p->answered ? 0 : p->useless + 1;
-    /* Two kinds of end do not count as useless. A process that was ended because its time was up might still have answered. And if the
-     * command is at fault, the whole handler pauses anyway. */
+    /* The count of useless processes also starts again in two other cases. A process that we ended because its time was up might still
+     * have answered. And if the command itself is at fault, the whole handler pauses, so no further delay is needed. */
     if (p->why == END_TIME || p->innocent) p->useless = 0;
     p->start_ms = 0;
     if (p->useless < 2) return;

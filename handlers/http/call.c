@@ -171,7 +171,7 @@ static enum call_end kind_of(const struct call *c, CURLcode code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
-    case CURLE_OPERATION_TIMEDOUT: return CALL_UNREACHED; /* no connection was made in time: libcurl has a time limit for connecting only */
+    case CURLE_OPERATION_TIMEDOUT: return CALL_UNREACHED; /* no connection in time: we set libcurl a time limit only for connecting */
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CIPHER:

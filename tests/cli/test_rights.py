@@ -298,7 +298,8 @@ class Rights(unittest.TestCase):
         few = [r for r in rules if r not in ("+zadd", "+brpoplpush", "+zscan", "+script|load")]
         self.assertEqual(self.mend("few", few), 1)
         self.assertEqual(self.mend("part", [r for r in few if r[0] != "~"] + ["~lw:{orders.*}:[^s]*"]), 1)
-        # Without EVAL, check uses a transaction.
+        # If the user may not run EVAL, `check` cannot test the other rights in a script: it uses ACL DRYRUN or, if the user may
+        # not run that either, commands in a transaction that is then discarded.
         self.assertEqual(self.mend("noeval", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-acl"]), 1)
         self.assertEqual(self.mend("dryrun", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-multi"]), 1)
         status, said = self.checked_as([r for r in rules if r not in ("+eval", "+zadd")], "neither")

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 enum { PROCESSES = 8, THREADS = 125, WAITERS = PROCESSES * THREADS, STACK = 256 * 1024 };
-/* These limits are per hand-over. A release, a PUBLISH and an attempt are necessary. If too many waiters were woken, many attempts would
- * fail, and there would be needless PUBLISH commands. */
+/* These limits are per hand-over. A release, a PUBLISH and an attempt to acquire are necessary. If too many waiters were woken, many of
+ * them would try in vain, and there would be needless PUBLISH commands. */
 enum { EVALSHA_MOST = 4, PUBLISH_MOST = 2 };
 
 struct shared {

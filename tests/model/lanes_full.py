@@ -16,7 +16,7 @@ RULES = dict(
                     # other values of `resend`: 'drop': always in mode drop; 'same': the same bytes; 'rebuild': made again from the states
                     # of the runs
   ghost=1,          # fault: calls of a broken connection may still execute later
-  hold=1,           # at most one unanswered call names a key, and a call has one message of a key
+  hold=1,           # a key is named by at most one unanswered call, and only once in it; this one item may have up to `ahead` messages
   hold_pipe=1,      # if 0, a newer message is sent to gate in the same pipeline as the settle of its key
   floor_prune=1,    # every check for finished messages looks at the floor, as gate does
   floor_settle=1,   # settle writes no state below the floor

@@ -453,7 +453,7 @@ static void a_master_that_is_killed(void **state) {
     demote(1);
     for (int64_t until = lw_boot_ms() + LIMIT_MS; !knows_the_replica(); pause_ms(300)) {
         assert_true(lw_boot_ms() < until);
-        name_master(0); /* a Sentinel asks a new master for its replicas at once, but asks an old master only every ten seconds */
+        name_master(0); /* saves time: Sentinel asks a newly named master for its replicas at once, any other only every ten seconds */
     }
     SAY(sentinel_port, "SENTINEL", "SET", "m", "down-after-milliseconds", "300");
     open_wire(&s, one_sentinel());

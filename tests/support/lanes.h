@@ -94,7 +94,7 @@ struct lt_msg {
     size_t size; /* size of the payload; 0: a short payload */
     bool behind; /* for gate with queue.on_busy drop: the caller already runs a message of the lane */
     /* Only settle uses the members below. */
-    const char *outcome, *mode, *reason; /* mode: how the lane continues, which is next, drop, keep, Keep, more or heads */
+    const char *outcome, *mode, *reason; /* mode: a value of enum lw_go as a word: next, drop, keep, Keep (keep alone), more or heads */
     const struct lt_msg *next;           /* the single message that the item names */
     int64_t backoff_ms;
 };

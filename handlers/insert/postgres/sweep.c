@@ -74,7 +74,7 @@ enum lw_swept lw_pg_sweep_seen(struct lw_sweeper *w, const struct lw_sweep *what
     bool more = result && number_at(result, 0) == SLICE;
     snprintf(w->topic, sizeof w->topic, "%s", what->topic);
     w->partition = what->partition;
-    w->from = more ? number_at(result, 1) + 1 : -1; /* begin there next time, behind the index entries of deleted rows */
+    w->from = more ? number_at(result, 1) + 1 : -1; /* the next slice begins here, so that it skips the index entries of deleted rows */
     PQclear(result);
     return more ? LW_SWEPT_SLICE : result ? LW_SWEPT_ALL : LW_SWEPT_LATER;
 }

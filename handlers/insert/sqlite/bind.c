@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Binds the values of a row to SQLite's statement. Numbers stay exact: integers of up to 64 bits as such, all others as
- * SQLite's REAL. */
+/* Binds the values of a row to SQLite's statement. An integer is bound as INTEGER and stays exact; any other number is bound as REAL,
+ * the nearest double. Numbers that fit neither were refused when the payload was read. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include <jansson.h>

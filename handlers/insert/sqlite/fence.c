@@ -171,7 +171,9 @@ int lw_fences_write(struct lw_sqlite *s) {
     struct lw_fences *f = &s->fences;
     if (!f->written.n) return SQLITE_DONE;
     int64_t id = f->seen + 1;
-    int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE; /* the row appended below keeps the table from being empty, so the ids go on */
+    /* merge() deletes all rows of latchwork_recent. But the row appended below remains, so every process can still read there which id was
+     * the last one. */
+    int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE;
     if (r != SQLITE_DONE) return r;
     sqlite3_stmt *st = s->st[LW_ST_ADD_RECENT];
     sqlite3_bind_int64(st, 1, id);

@@ -50,9 +50,9 @@ enum lw_statement {
     LW_ST_N
 };
 
-/* Segments of identities that the running transaction has read. */
+/* The rows of latchwork_seen that the running transaction has read. They are kept so that it reads no row twice. */
 struct lw_seen {
-    struct lw_segment *segments; /* room for LW_INSERT_BATCH segments */
+    struct lw_segment *segments; /* one per row; room for LW_INSERT_BATCH */
     size_t n;
 };
 

@@ -2,10 +2,10 @@
 -- mutex_take: takes a lock if nobody else holds it
 -- KEYS 1 lock, 2 fence, 3 zset of waiting clients, or the lock's own name if nobody is woken
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 '1' plain: the value is the
---      token alone, 6 client to tell of the release ('' none), 7 '1' if others of that client wait even if this call takes the
---      lock, 8 ttl_ms to give to a lock that has none ('0': none)
+--      token alone, 6 client to tell of the release ('' none), 7 '1' if other threads of that client still wait after this
+--      call has taken the lock, 8 ttl_ms to give to a lock that has none ('0': none)
 -- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it has no TTL
--- (The usual case comes first and uses no common part, because the functions of a part cost each call a microsecond.)
+-- (The usual case comes first and uses nothing from lock/lua/parts, because defining the functions there costs each call a microsecond.)
 local call = redis.call
 local lock, fence_key, wait = KEYS[1], KEYS[2], KEYS[3]
 local token, ttl, seen, keep_ms, plain, client, more, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6], ARGV[7] == '1',

@@ -2,7 +2,8 @@
 -- permit_take: takes one of n permits
 -- KEYS 1 zset of leases, 2 fence, 3 zset of waiting clients
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 n, 6 client to tell of a
---      release ('' none), 7 '1' if others of that client wait even if this call takes a permit, 8 '1' if the call is sent again
+--      release ('' none), 7 '1' if other threads of that client still wait after this call has taken a permit, 8 '1' if the call is
+--      sent again
 -- Result: the fence as a string; or, if all permits are taken, the ms until the first of them expires
 -- @fences
 -- @waiting

@@ -4,7 +4,7 @@
 -- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 ttl_ms to give to a lock
 --      that has none ('0': none)
 -- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it has no TTL
--- (Redlock's scripts are short and use no common part, since each new connection loads them.)
+-- (Redlock's scripts are short and use nothing from lock/lua/parts, because each new connection loads them.)
 local lock, fence_key, token = KEYS[1], KEYS[2], ARGV[1]
 if not redis.call('SET', lock, token, 'NX', 'PX', ARGV[2]) then
     if redis.call('GET', lock) ~= token then

@@ -2,10 +2,10 @@
 -- @states
 -- Raises a floor, never lowers it, and deletes the segments below it: at most SEGMENTS_MAX per call, over all
 -- partitions. Before the floor rises, `sweep` (TOPIC:PARTITION -> first segment that is left) notes what is to be
--- deleted, so that a later call finds the rest if this one fails. `from` counts only if no floor is known:
--- nothing was ever written below this offset. Then little can be left, so only the last SEGMENTS_MAX segments are
--- deleted. `only_raise`: do nothing if the floor does not rise. Returns false if segments are left, so that the
--- caller must ask again.
+-- deleted, so that a later call finds the rest if this one fails. `from` is an offset below which nothing
+-- was ever written; it is used only if no floor is known. Each commit raises the floor, so without a floor few
+-- segments can exist, and only the last SEGMENTS_MAX are deleted. `only_raise`: do nothing if the floor does not rise.
+-- Returns false if segments are left; the caller must then ask again.
 local SEGMENTS_MAX = 4096
 local segments_left = SEGMENTS_MAX
 local any_sweep = nil

@@ -20,10 +20,12 @@ local function count_read(envelope)
 end
 
 -- Removes finished heads, then returns the next ones: a list of up to `want` {envelope, topic:partition, offset},
--- oldest first, of at most lane_bytes or one message. If `after_tp`, `after_offset` name a message, only those behind
--- it are returned; those before it are granted already and count against lane_bytes. `before`: number of elements that
--- stand before the wanted ones, as far as known. Returns nil if none is left (and the lane is removed), 'MORE' if a
--- limit was reached first, 'BAD' if the list's name holds another type.
+-- oldest first. Together they have at most lane_bytes, but a first message is returned even if it is larger. If
+-- `after_tp` and `after_offset` name a message, only messages behind it are returned, and none beyond lane_bytes: the
+-- messages up to the named one are granted already and count, too. `before`: number of elements that stand before the
+-- wanted ones, as far as known. Returns nil if no message is left (and removes the lane); 'MORE' if no unfinished
+-- message was found before PRUNE_MAX heads were removed or the call had read its bytes; 'BAD' if the list's key is of
+-- another type.
 local trimmed = false -- true if the caller has just removed heads of the lane
 local function take_heads(lane, want, before, after_tp, after_offset)
     local emptied = trimmed

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fake Redis's commands of hashes and of sets. Both are stored as a dictionary. */
+/* The fake Redis's commands for hashes and for sets. Both are stored as a dictionary. */
 #include "tests/sim/redis/store_internal.h"
 
 #include <stdio.h>

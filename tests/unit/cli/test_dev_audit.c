@@ -86,7 +86,7 @@ static void test_killed(void **state) {
     assert_int_equal(judge(journal, (struct dev_killed){7, 55}, 1), 0); /* the killed process still lived when the other run began */
     expect(2, 1, 1, 0, 0, 0);
     assert_int_equal(judge(journal, (struct dev_killed){9, 40}, 1),
-                     0); /* another process was killed, so the run without an end counts as open */
+                     0); /* the run without an end belongs to a process that was not killed, so the run counts as open */
     expect(2, 1, 1, 0, 0, 1);
 }
 

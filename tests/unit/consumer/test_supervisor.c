@@ -271,7 +271,7 @@ static void test_hung_main_loop(void **state) {
     assert_int_equal(ticks_until_hung(w, true), -1);
     assert_int_equal(ticks_until_hung(w, false), 91); /* 90.7 s in ticks of 1 s */
     assert_non_null(strstr(w->why, "main loop"));
-    w->state = LW_SUP_STOPPING; /* a worker that stops has a deadline instead */
+    w->state = LW_SUP_STOPPING; /* a worker that stops is judged by its deadline, not by its heartbeat */
     assert_int_equal(ticks_until_hung(w, false), -1);
 }
 
