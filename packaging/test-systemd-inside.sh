@@ -90,6 +90,7 @@ done
 ok 'handlers run as latchwork, and write only into the state directory'
 
 before=$(pgrep -P "$(property python MainPID)" | sort)
+[ -n "$before" ] || fail 'the run has no workers'
 systemctl reload latchwork@python || fail 'reload'
 [ "$(property python ActiveState)" = active ] || fail "reload: $(property python ActiveState)"
 for pid in $(pgrep -P "$(property python MainPID)"); do

@@ -10,7 +10,7 @@ export DEBIAN_FRONTEND=noninteractive
 printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d # starts no servers of its own
 chmod 755 /usr/sbin/policy-rc.d
 apt-get update -qq
-apt-get install -y -qq --no-install-recommends systemd dbus python3 nodejs default-jdk-headless redis-server "$packages"/latchwork_*.deb >/tmp/install.log 2>&1 ||
+apt-get install -y -qq --no-install-recommends systemd dbus procps python3 nodejs default-jdk-headless redis-server "$packages"/latchwork_*.deb >/tmp/install.log 2>&1 ||
     { tail -n 40 /tmp/install.log >&2; exit 1; }
 mkdir -p /test
 cp "$here/test-systemd-inside.sh" /test/inside
