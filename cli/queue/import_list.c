@@ -2,8 +2,8 @@
 /* Implements `latchwork queue import --from-list`: moves the messages of a plain Redis list, as other schemes of lock and list use it, to a
  * topic of this application. Producers of such a scheme LPUSH the payloads, so the oldest message is at the right end.
  *
- *     NAME ──LMOVE──> NAME:importing ──produce──> the topic ──acknowledged──> removed
- *                                    └─no key, refused by Kafka──> NAME:refused
+ *     NAME ──RPOPLPUSH──> NAME:importing ──produce──> the topic ──acknowledged──> removed
+ *                                        └─no key, refused by Kafka──> NAME:refused
  *
  * A message is always in a list until Kafka has acknowledged it. If the command is killed, the next one begins with NAME:importing, so a
  * message may be produced twice, but none is lost. Consumers of the old scheme may go on meanwhile: they never get a message that was
@@ -149,13 +149,13 @@ static int take(struct import *im, struct sent *s) {
 /* Moves up to n messages from the list, oldest first, so that they follow those that are in NAME:importing already. */
 static int fetch(struct import *im, int64_t n) {
     for (int64_t i = 0; i < n; i++)
-        lw_redis_append_argv(im->redis, 5, (const char *[]){"LMOVE", im->list, im->importing, "RIGHT", "LEFT"},
-                             (const size_t[]){5, strlen(im->list), strlen(im->importing), 5, 4});
+        lw_redis_append_argv(im->redis, 3, (const char *[]){"RPOPLPUSH", im->list, im->importing},
+                             (const size_t[]){9, strlen(im->list), strlen(im->importing)});
     int bad = 0;
     for (int64_t i = 0; i < n; i++) {
         redisReply *r = lw_redis_reply(im->redis);
         if (!r) return lw_fail(&im->o->err, "the list's Redis: %s", im->redis->why);
-        if (r->type == REDIS_REPLY_ERROR) bad = lw_fail(&im->o->err, "the list's Redis refused LMOVE: %s", r->str);
+        if (r->type == REDIS_REPLY_ERROR) bad = lw_fail(&im->o->err, "the list's Redis refused RPOPLPUSH: %s", r->str);
         freeReplyObject(r);
     }
     return bad;
@@ -164,8 +164,8 @@ static int fetch(struct import *im, int64_t n) {
 /* Removes the oldest message from NAME:importing. A message that can never be produced goes to NAME:refused. */
 static int settle(struct import *im, const struct sent *s) {
     bool never = s->end == LW_SENT_NEVER;
-    redisReply *r = never ? ask_texts(im, 5, (const char *[]){"LMOVE", im->importing, im->refused, "RIGHT", "LEFT"})
-                          : ask_texts(im, 2, (const char *[]){"RPOP", im->importing});
+    redisReply *r = never ? ask_texts(im, 3, (const char *[]){"RPOPLPUSH", im->importing, im->refused})
+                          : ask_texts(im, 4, (const char *[]){"LTRIM", im->importing, "0", "-2"});
     if (!r) return -1;
     freeReplyObject(r);
     return 0;

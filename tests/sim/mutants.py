@@ -300,7 +300,7 @@ QUIET = {
 }
 
 SIM = 'tests/sim/sim_lanes'
-DIRS = ['base', 'bench', 'cli', 'config', 'consumer', 'handlers', 'include', 'kafka', 'lock', 'monitor', 'ops', 'queue', 'scripts', 'sdk', 'tests']
+DIRS = ['base', 'bench', 'cli', 'config', 'consumer', 'handlers', 'include', 'kafka', 'lock', 'monitor', 'ops', 'packaging', 'queue', 'scripts', 'sdk', 'tests']
 
 
 def worker_tree(build, n):
