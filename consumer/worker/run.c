@@ -110,8 +110,6 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     j->fence = fence;
     lw_job_begin(j, &h->lease.held);
     if (fence > w->runs.max_fence) w->runs.max_fence = fence;
-    if (tries > 0) count(&w->counts->reruns);
-    if (h->kind == LANE) count(&w->counts->drained);
     return r;
 }
 
@@ -135,14 +133,22 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.waiting_tail = &r->next_alone;
 }
 
+/* Sets a run to RUNNING. Only now it counts as drained, or as a re-run, because a grant that is withdrawn before it starts changes nothing:
+ * a head stays in its list. */
+static void to_running(struct lw_worker *w, struct run *r) {
+    run_to(r, RUNNING);
+    r->linked = false;
+    if (r->tries > 0) count(&w->counts->reruns);
+    if (r->hold->kind == LANE) count(&w->counts->drained);
+}
+
 /* Starts a run. All earlier runs of its hold must have ended. */
 void run_start(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(!r->hold->stale);
     int64_t now = now_ms(w);
     assert(!r->hold->lost);
-    run_to(r, RUNNING);
-    r->linked = false;
+    to_running(w, r);
     w->runs.in_flight++;
     /* by the rule "no late start", a message whose lease is over is given back */
     if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping) {
@@ -176,8 +182,7 @@ void run_start(struct lw_worker *w, struct run *r) {
 static void started_behind(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->linked && !r->submitted);
-    run_to(r, RUNNING);
-    r->linked = false;
+    to_running(w, r);
     r->submitted = true;
     w->runs.in_handler++;
 }
