@@ -132,11 +132,13 @@ static void write_starts(const struct writing *w) {
     sample(w, NULL, NULL, n);
 }
 
-static void write_in_handler(const struct writing *w) {
+static uint64_t in_handlers(const struct lw_board *b) {
     uint64_t n = 0;
-    for (int i = 0; i < w->m->board->n_workers; i++) n += atomic_load(&w->m->board->workers[i].in_handler);
-    sample(w, NULL, NULL, n);
+    for (int i = 0; i < b->n_workers; i++) n += atomic_load(&b->workers[i].in_handler);
+    return n;
 }
+
+static void write_in_handler(const struct writing *w) { sample(w, NULL, NULL, in_handlers(w->m->board)); }
 
 static void write_handlers(const struct writing *w) {
     sample(w, NULL, NULL, (uint64_t)w->m->board->n_wanted * (uint64_t)lw_config_at_once(w->m->config));
@@ -167,11 +169,9 @@ static bool has_work(const struct lw_board *b) {
 /* Writes how many workers are needed to run all runnable keys at once. One hot key counts once, however many of its messages wait, so this
  * number does not grow with the lag of a key whose messages must run one after the other. */
 static void write_wanted(const struct writing *w) {
-    const struct lw_board *b = w->m->board;
-    uint64_t n = 0, at_once = (uint64_t)lw_config_at_once(w->m->config);
-    for (int i = 0; i < b->n_workers; i++) n += atomic_load(&b->workers[i].in_handler);
+    uint64_t n = in_handlers(w->m->board), at_once = (uint64_t)lw_config_at_once(w->m->config);
     uint64_t workers = at_once ? (n + at_once - 1) / at_once : 0;
-    sample(w, NULL, NULL, workers ? workers : has_work(b));
+    sample(w, NULL, NULL, workers ? workers : has_work(w->m->board));
 }
 
 static void write_loads(const struct writing *w) {
