@@ -158,6 +158,21 @@ void lw_sink_poll(struct lw_sink *k) {
         if (k->rk[i]) rd_kafka_poll(k->rk[i], 0);
 }
 
+static size_t unanswered(const struct lw_sink *k) {
+    size_t n = 0;
+    for (int i = 0; i < CLIENTS; i++) n += k->unanswered[i];
+    return n;
+}
+
+size_t lw_sink_wait(struct lw_sink *k, size_t most, int64_t limit_ms) {
+    int64_t until_ms = lw_boot_ms() + limit_ms;
+    while (unanswered(k) > most && lw_boot_ms() < until_ms) {
+        lw_sink_poll(k);
+        if (unanswered(k) > most) lw_sleep_ms(1);
+    }
+    return unanswered(k);
+}
+
 void lw_sink_close(struct lw_sink *k, int64_t timeout_ms) {
     if (!k) return;
     int64_t until_ms = lw_boot_ms() + timeout_ms;

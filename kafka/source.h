@@ -145,6 +145,8 @@ enum lw_letter_end { LW_SENT, LW_SENT_LATER, LW_SENT_NEVER };
 int lw_sink_send(struct lw_sink *k, const char *topic, struct lw_bytes key, struct lw_bytes payload, const struct lw_header *headers,
                  size_t n_headers, void (*done)(void *ctx, enum lw_letter_end how, const char *reason), void *ctx, struct lw_err *err);
 void lw_sink_poll(struct lw_sink *k);
+/* Polls until at most `most` letters are not answered yet, for limit_ms at most. Returns how many are left. */
+size_t lw_sink_wait(struct lw_sink *k, size_t most, int64_t limit_ms);
 void lw_sink_close(struct lw_sink *k, int64_t timeout_ms);
 
 #endif

@@ -15,7 +15,6 @@ enum { UNDER_WAY = 64, ACK_MS = 60000, CLOSE_MS = 5000 };
 struct sending {
     struct ops_job *j;
     struct lw_sink *sink;
-    int under_way;
 };
 struct letter {
     struct sending *s;
@@ -24,20 +23,11 @@ struct letter {
 
 static void answered(void *ctx, enum lw_letter_end how, const char *reason) {
     struct letter *l = ctx;
-    l->s->under_way--;
     if (how == LW_SENT)
         ops_job_done(l->s->j, l->identity, 'T', "");
     else if (ops_job_problem(l->s->j, l->identity, reason))
         l->s->j->stopped = true;
     free(l);
-}
-
-static void wait_for(struct sending *s, int most) {
-    int64_t until = lw_boot_ms() + ACK_MS;
-    while (s->under_way > most && lw_boot_ms() < until) {
-        lw_sink_poll(s->sink);
-        if (s->under_way > most) lw_sleep_ms(1);
-    }
 }
 
 static int send_one(struct ops *o, struct ops_message *m, void *ctx) {
@@ -60,8 +50,7 @@ static int send_one(struct ops *o, struct ops_message *m, void *ctx) {
         free(l);
         return -1;
     }
-    s->under_way++;
-    wait_for(s, UNDER_WAY);
+    lw_sink_wait(s->sink, UNDER_WAY, ACK_MS);
     return stop || s->j->stopped;
 }
 
@@ -72,7 +61,7 @@ int ops_to_topic(struct ops *o, ops_each_fn *each) {
     if (!j.dry) s.sink = lw_sink_open(o->c, &o->err);
     int stop = j.dry || s.sink ? each(o, send_one, &s) : -1;
     if (s.sink) {
-        wait_for(&s, 0);
+        lw_sink_wait(s.sink, 0, ACK_MS);
         lw_sink_close(s.sink, CLOSE_MS); /* closing waits until the outstanding answers have come */
     }
     return ops_job_end(&j, stop);

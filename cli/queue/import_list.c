@@ -29,8 +29,7 @@ struct import {
     struct lw_rule rule; /* where a message's key is */
     const char *list;
     char importing[NAME_MAX_BYTES + 16], refused[NAME_MAX_BYTES + 16];
-    int64_t n; /* number of messages that were read, for their names in the report */
-    int under_way;
+    int64_t n;   /* number of messages that were read, for their names in the report */
     bool unsent; /* Kafka did not take a message that it may take later, so the import stops */
 };
 
@@ -42,24 +41,17 @@ struct sent {
     enum lw_letter_end end;
 };
 
-/* Sends one command to the list's server. Returns NULL, with o->err, if the server does not answer or answers with an error. */
-static redisReply *ask(struct import *im, int argc, const char **argv, const size_t *len) {
-    redisReply *r = lw_redis_ask_argv(im->redis, argc, argv, len);
+/* Returns the answer, or NULL, with o->err, if the list's server does not answer or answers with an error. */
+static redisReply *good(struct import *im, const char *command, redisReply *r) {
     if (!r) return lw_fail(&im->o->err, "the list's Redis: %s", im->redis->why), NULL;
     if (r->type != REDIS_REPLY_ERROR) return r;
-    lw_fail(&im->o->err, "the list's Redis refused %s: %s", argv[0], r->str);
+    lw_fail(&im->o->err, "the list's Redis refused %s: %s", command, r->str);
     freeReplyObject(r);
     return NULL;
 }
 
-static redisReply *ask_texts(struct import *im, int argc, const char **argv) {
-    size_t len[8];
-    for (int i = 0; i < argc; i++) len[i] = strlen(argv[i]);
-    return ask(im, argc, argv, len);
-}
-
 static int64_t length(struct import *im, const char *list) {
-    redisReply *r = ask_texts(im, 2, (const char *[]){"LLEN", list});
+    redisReply *r = good(im, "LLEN", lw_redis_ask(im->redis, "LLEN %s", list));
     int64_t n = r ? r->integer : -1;
     if (r) freeReplyObject(r);
     return n;
@@ -67,10 +59,7 @@ static int64_t length(struct import *im, const char *list) {
 
 /* Returns n elements from index `from` on, leftmost first. */
 static redisReply *range(struct import *im, const char *list, int64_t from, int64_t n) {
-    char first[24], last[24];
-    snprintf(first, sizeof first, "%" PRId64, from);
-    snprintf(last, sizeof last, "%" PRId64, from + n - 1);
-    redisReply *r = ask_texts(im, 4, (const char *[]){"LRANGE", list, first, last});
+    redisReply *r = good(im, "LRANGE", lw_redis_ask(im->redis, "LRANGE %s %lld %lld", list, (long long)from, (long long)(from + n - 1)));
     for (size_t i = 0; r && i < r->elements; i++)
         if (r->element[i]->type != REDIS_REPLY_STRING) {
             lw_fail(&im->o->err, "the list's Redis gave an answer that is no list of texts");
@@ -95,21 +84,12 @@ static enum lw_key_result key_of(struct import *im, const redisReply *e, struct 
 static void answered(void *ctx, enum lw_letter_end how, const char *reason) {
     struct sent *s = ctx;
     struct import *im = s->im;
-    im->under_way--;
     s->end = how;
     if (how == LW_SENT)
         ops_job_done(&im->job, s->name, 'T', "");
     else
         ops_job_problem(&im->job, s->name, reason);
     if (how == LW_SENT_LATER) im->unsent = true;
-}
-
-static void wait_for_answers(struct import *im) {
-    int64_t until = lw_boot_ms() + ACK_MS;
-    while (im->under_way > 0 && lw_boot_ms() < until) {
-        lw_sink_poll(im->sink);
-        if (im->under_way > 0) lw_sleep_ms(1);
-    }
 }
 
 /* Produces a message, or counts it in a dry run. Returns 1 if the job ends with this message, -1 on failure. */
@@ -138,8 +118,6 @@ static int take(struct import *im, struct sent *s) {
         s->end = LW_SENT_NEVER;
         stop = ops_job_problem(&im->job, s->name, o->err.text) || stop;
         o->err.text[0] = '\0';
-    } else {
-        im->under_way++;
     }
     return stop;
 }
@@ -148,15 +126,13 @@ static int take(struct import *im, struct sent *s) {
 
 /* Moves up to n messages from the list, oldest first, so that they follow those that are in NAME:importing already. */
 static int fetch(struct import *im, int64_t n) {
-    for (int64_t i = 0; i < n; i++)
-        lw_redis_append_argv(im->redis, 3, (const char *[]){"RPOPLPUSH", im->list, im->importing},
-                             (const size_t[]){9, strlen(im->list), strlen(im->importing)});
+    for (int64_t i = 0; i < n; i++) lw_redis_append(im->redis, "RPOPLPUSH %s %s", im->list, im->importing);
     int bad = 0;
     for (int64_t i = 0; i < n; i++) {
-        redisReply *r = lw_redis_reply(im->redis);
-        if (!r) return lw_fail(&im->o->err, "the list's Redis: %s", im->redis->why);
-        if (r->type == REDIS_REPLY_ERROR) bad = lw_fail(&im->o->err, "the list's Redis refused RPOPLPUSH: %s", r->str);
-        freeReplyObject(r);
+        redisReply *r = good(im, "RPOPLPUSH", lw_redis_reply(im->redis));
+        if (!r && im->redis->err) return -1;
+        if (!r) bad = -1;
+        if (r) freeReplyObject(r);
     }
     return bad;
 }
@@ -164,8 +140,8 @@ static int fetch(struct import *im, int64_t n) {
 /* Removes the oldest message from NAME:importing. A message that can never be produced goes to NAME:refused. */
 static int settle(struct import *im, const struct sent *s) {
     bool never = s->end == LW_SENT_NEVER;
-    redisReply *r = never ? ask_texts(im, 3, (const char *[]){"RPOPLPUSH", im->importing, im->refused})
-                          : ask_texts(im, 4, (const char *[]){"LTRIM", im->importing, "0", "-2"});
+    redisReply *r = never ? good(im, "RPOPLPUSH", lw_redis_ask(im->redis, "RPOPLPUSH %s %s", im->importing, im->refused))
+                          : good(im, "LTRIM", lw_redis_ask(im->redis, "LTRIM %s 0 -2", im->importing));
     if (!r) return -1;
     freeReplyObject(r);
     return 0;
@@ -183,9 +159,8 @@ static int produce_page(struct import *im, redisReply *page) {
         snprintf(s->name, sizeof s->name, "%s#%" PRId64, im->list, ++im->n);
         stop = take(im, s);
     }
-    if (im->sink) wait_for_answers(im);
-    bool late = im->under_way > 0; /* librdkafka still refers to `sent`, so the sink is closed before it is freed */
-    if (late) {
+    /* If answers are missing, librdkafka still refers to `sent`, so the sink is closed before `sent` is freed. */
+    if (im->sink && lw_sink_wait(im->sink, 0, ACK_MS) > 0) {
         lw_sink_close(im->sink, CLOSE_MS);
         im->sink = NULL;
         stop = lw_fail(&im->o->err, "Kafka did not acknowledge all messages in %d s; those are in %s", ACK_MS / 1000, im->importing);
