@@ -4,18 +4,8 @@
 # leaves nothing.
 # Usage: tests/cli/test_install.sh [BUILD_DIR]
 build=${1:-build}
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-passed=0 failed=0
-check() { # NAME COMMAND…: counts the test NAME as passed if the command succeeds
-    name=$1
-    shift
-    if "$@" >"$dir/out" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-        tail -n 20 "$dir/out" | sed 's/^/    | /'
-    fi
-}
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 root=$dir/root
 prefix=/opt/lw
 at=$root$prefix
@@ -64,5 +54,4 @@ check 'so does the static one' diff "$dir/declared" "$dir/static"
 check 'make uninstall' make --no-print-directory B="$build" DESTDIR="$root" PREFIX=$prefix uninstall
 check 'leaves no file' sh -c "[ -z \"\$(find '$root' ! -type d)\" ]"
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+summary

@@ -3,18 +3,8 @@
 # Tests packaging/release.sh: what keeps a commit from being released, and the notes.
 # Usage: tests/cli/test_release.sh [BUILD_DIR]
 cd "$(dirname "$0")/../.." || exit 1
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-passed=0 failed=0
-check() { # NAME COMMAND…: counts the test NAME as passed if the command succeeds
-    name=$1
-    shift
-    if "$@" >"$dir/out" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-        tail -n 20 "$dir/out" | sed 's/^/    | /'
-    fi
-}
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 tree=$dir/tree
 mkdir -p "$tree/include/latchwork" "$tree/sdk/node" "$tree/sdk/python" "$tree/packaging"
 cp packaging/release.sh "$tree/packaging/"
@@ -58,5 +48,4 @@ git commit -q --allow-empty -m next
 check 'a version that was released already is refused' refuses "the tag v$version exists at another commit"
 check 'a word that it does not know is a usage error' sh -c 'packaging/release.sh publish; [ $? -eq 2 ]'
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+summary

@@ -5,18 +5,8 @@
 # Usage: tests/cli/test_service_unit.sh [BUILD_DIR]
 cd "$(dirname "$0")/../.." || exit 1
 build=${1:-build}
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-passed=0 failed=0
-check() { # NAME COMMAND…: counts the test NAME as passed if the command succeeds
-    name=$1
-    shift
-    if "$@" >"$dir/out" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1))
-        echo "FAILED: $name"
-        tail -n 20 "$dir/out" | sed 's/^/    | /'
-    fi
-}
+# shellcheck source=tests/support/check.sh
+. tests/support/check.sh
 mkdir -p "$dir/bin" "$dir/units"
 cp "$build/latchwork" "$dir/bin/"
 unit=$dir/units/latchwork@orders.service
@@ -43,5 +33,4 @@ check 'they can read /proc/meminfo' sh -c "! grep -q '^ProcSubset=' '$unit'"
 check 'a hung worker is replaced before the watchdog ends everything' sh -c "[ \"\$(sed -n 's/^WatchdogSec=//p' '$unit')\" -ge 180 ]"
 check 'a start that waits a minute for ready workers is no timeout' sh -c "[ \"\$(sed -n 's/^TimeoutStartSec=//p' '$unit')\" -gt 60 ]"
 
-echo "$passed passed, $failed failed"
-[ $failed -eq 0 ]
+summary
