@@ -69,7 +69,7 @@ static const struct cli_option options[] = {
     {.name = "faults",
      .kind = CLI_FLAG,
      .help = "try to operate: the workers call a service that never answers one order, refuses ten, and is slow at times; 2 workers and "
-             "100 orders per second unless you say otherwise",
+             "100 orders per second by default",
      .at = offsetof(struct dev_args, faults)},
     {.name = "demo",
      .kind = CLI_FLAG,

@@ -72,7 +72,7 @@ struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n,
 void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p, int64_t offset,
                   struct lw_bytes lane); /* if lane.p is NULL, the difference concerns no lane */
 
-/* Tells the watch that so many lists or segments of states were read. Returns -1 with *err if the audit has to stop. */
+/* Tells the watch how many lists or segments of states were read. Returns -1 with *err if the audit has to stop. */
 int ledger_step(struct ledger *l, int64_t n, struct lw_err *err);
 
 /* Defined in cli/ledger/kafka.c. One client serves all passes. */

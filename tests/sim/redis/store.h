@@ -55,7 +55,7 @@ int64_t store_time_us(const struct store *s);
  * flagged denyoom are refused, and scripts are treated as their shebang says. */
 void store_set_oom(struct store *s, bool oom);
 /* Makes the call of redis.call with number `call` fail in the next script, with the error
- * `text`, if the script makes so many calls. With 0, no call fails. What the script has written
+ * `text`, if the script makes at least `call` calls. With 0, no call fails. What the script has written
  * before stays. */
 void store_fail_script(struct store *s, int call, const char *text);
 /* Sets whether this node of a cluster owns the one slot to which all names belong. With
