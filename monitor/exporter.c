@@ -27,15 +27,6 @@ struct exporter {
     void *api_self;
 };
 
-static void put_json(struct lw_http_answer *a, json_t *v) {
-    char *text = json_dumps(v, JSON_COMPACT);
-    lw_buf_addf(&a->body, "%s\n", text ? text : "null");
-    free(text);
-    json_decref(v);
-    a->status = 200;
-    a->type = "application/json";
-}
-
 static void put_health(struct lw_http_answer *a, bool well) {
     if (well) lw_buf_addf(&a->body, "ok\n");
     a->status = well ? 200 : 503;
@@ -74,19 +65,19 @@ typedef void live_fn(struct exporter *e, const struct lw_metrics_source *m, cons
 static void answer_session(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
                            struct lw_http_answer *a) {
     (void)m;
-    put_json(a, lw_access_session(e->c, q->authorization));
+    lw_http_json(a, 200, lw_access_session(e->c, q->authorization));
 }
 
 static void answer_outcomes(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
                             struct lw_http_answer *a) {
     struct lw_outcome_query query;
     (void)m;
-    if (lw_outcome_query(q, &query, a)) put_json(a, lw_outcomes_answer(e->board, &query));
+    if (lw_outcome_query(q, &query, a)) lw_http_json(a, 200, lw_outcomes_answer(e->board, &query));
 }
 
 static void answer_point(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q, struct lw_http_answer *a) {
     (void)m, (void)q;
-    put_json(a, json_pack("{s:i,s:o}", "every_ms", (int)LW_LIVE_EVERY_MS, "point", lw_live_last(e->live)));
+    lw_http_json(a, 200, json_pack("{s:i,s:o}", "every_ms", (int)LW_LIVE_EVERY_MS, "point", lw_live_last(e->live)));
 }
 
 /* Begins a stream with all that the page draws at first, so that it need not wait for the next tick. */
@@ -143,7 +134,7 @@ static bool answer_quick(struct exporter *e, const struct lw_http_request *q, st
         if (strcmp(path, board_paths[i].path)) continue;
         if (!strncmp(path, "/api/", 5) && !lw_access_allowed(e->c, q, false, a)) return true;
         pthread_mutex_lock(&e->lock);
-        put_json(a, board_paths[i].fn(&m));
+        lw_http_json(a, 200, board_paths[i].fn(&m));
         pthread_mutex_unlock(&e->lock);
         return true;
     }

@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -90,6 +91,8 @@ bool lw_http_decode(struct lw_bytes text, struct lw_buf *out);
 /* Returns true if the Authorization header (NULL: none) is "Bearer TOKEN". The call takes the same time wherever the texts differ, so that
  * a token cannot be guessed by measuring. */
 bool lw_http_bearer_ok(const char *authorization, const char *token);
+/* Fills the answer with a status and this JSON value, whose reference it takes over. */
+void lw_http_json(struct lw_http_answer *a, int status, json_t *v);
 /* Fills the answer with a status and {"error":"…"}. */
 void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

@@ -81,6 +81,16 @@ bool lw_http_bearer_ok(const char *authorization, const char *token) {
     return !differs;
 }
 
+void lw_http_json(struct lw_http_answer *a, int status, json_t *v) {
+    char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
+    json_decref(v);
+    a->body.n = 0;
+    lw_buf_addf(&a->body, "%s\n", text ? text : "null");
+    free(text);
+    a->status = status;
+    a->type = "application/json";
+}
+
 void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) {
     char text[600];
     va_list args;
@@ -90,12 +100,5 @@ void lw_http_error(struct lw_http_answer *a, int status, const char *fmt, ...) {
     for (char *p = text; *p; p++)
         if ((unsigned char)*p < 0x20 || (unsigned char)*p >= 0x7f)
             *p = '?'; /* the text may come from Redis or a client, so it may hold any bytes */
-    json_t *o = json_pack("{ss}", "error", text);
-    char *line = o ? json_dumps(o, JSON_COMPACT) : NULL;
-    json_decref(o);
-    a->body.n = 0;
-    lw_buf_addf(&a->body, "%s\n", line ? line : "{}");
-    free(line);
-    a->status = status;
-    a->type = "application/json";
+    lw_http_json(a, status, json_pack("{ss}", "error", text));
 }

@@ -149,15 +149,7 @@ const char *api_who(const struct api_call *k, char out[API_WHO]) {
 
 /* ---- one request ---- */
 
-void api_put(struct api_call *k, json_t *v) {
-    char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
-    json_decref(v);
-    k->a->body.n = 0;
-    lw_buf_addf(&k->a->body, "%s\n", text ? text : "null");
-    free(text);
-    k->a->status = 200;
-    k->a->type = "application/json";
-}
+void api_put(struct api_call *k, json_t *v) { lw_http_json(k->a, 200, v); }
 
 static bool sound(const struct ops *o) {
     bool all = o->shards;
