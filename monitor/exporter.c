@@ -160,9 +160,14 @@ static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_ans
     return true;
 }
 
-static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
+static bool lengthy(void *ctx, const struct lw_http_request *q) {
     struct exporter *e = ctx;
-    e->api->answer(e->api_self, q, a);
+    return e->api->lengthy(e->api_self, q);
+}
+
+static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a, bool is_lengthy) {
+    struct exporter *e = ctx;
+    e->api->answer(e->api_self, q, a, is_lengthy);
 }
 
 static void look(struct exporter *e) {
@@ -210,7 +215,7 @@ static struct lw_http *serve(struct exporter *e) {
     bool told = false;
     for (;;) {
         struct lw_err err = {0};
-        struct lw_http_handler handler = {e, quick, slow, e->c->http.hosts, e->c->http.n_hosts};
+        struct lw_http_handler handler = {e, quick, lengthy, slow, e->c->http.hosts, e->c->http.n_hosts};
         struct lw_http *h = lw_http_open(e->c->http.host, e->c->http.port, &handler, &err);
         if (h) return h;
         if (!told) lw_warn("%s; the run goes on without metrics, and tries again; choose another http.listen, or \"off\"", err.text);

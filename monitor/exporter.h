@@ -9,10 +9,12 @@
 #include "consumer/board.h"
 #include "monitor/http.h"
 
-/* The part of /api/v1/ that the board cannot answer. This part asks Redis, so it may be slow and runs in a thread of its own (http.h). */
+/* The part of /api/v1/ that the board cannot answer. This part asks Redis, so it may be slow and runs in two threads of its own, one of
+ * them for lengthy requests (http.h). */
 struct lw_exporter_api {
-    void *(*open)(const struct lw_config *c); /* called once; c stays valid until the process ends */
-    void (*answer)(void *self, const struct lw_http_request *q, struct lw_http_answer *a);
+    void *(*open)(const struct lw_config *c);                     /* called once; c stays valid until the process ends */
+    bool (*lengthy)(void *self, const struct lw_http_request *q); /* returns true if the answer may take seconds; asks no Redis */
+    void (*answer)(void *self, const struct lw_http_request *q, struct lw_http_answer *a, bool lengthy);
 };
 
 /* The main function of the process. It never returns; the process ends with its parent. api may

@@ -17,8 +17,10 @@
 #include <unistd.h>
 
 enum {
-    SWALLOW_MAX = 1 << 20
-}; /* up to SWALLOW_MAX bytes of a body that is too large are read and discarded, so that the client reads the answer */
+    SWALLOW_MAX =
+        1 << 20, /* number of bytes of a body that is too large which are read and discarded, so that the client reads the answer */
+    LINES = 2    /* one for short requests, one for lengthy ones */
+};
 
 struct pending {
     struct lw_http_request q;
@@ -33,8 +35,20 @@ struct pending {
 struct client {
     struct client *older, *newer;
     int fd;
-    bool kept;  /* the connection's request waits for the slow thread, or is a stream */
+    bool kept;  /* the connection's request waits for a slow thread, or is a stream */
     bool ended; /* we have shut it down, and MHD will close it soon */
+};
+
+/* A slow thread with the requests that wait for it. */
+struct line {
+    struct lw_http *http;
+    pthread_t thread;
+    bool lengthy, started;
+    int most;
+    /* The members below are guarded by the lock of the server. */
+    pthread_cond_t more;
+    struct pending *first, **last;
+    int waiting; /* number of requests that are in the list or being answered */
 };
 
 struct lw_http {
@@ -45,12 +59,8 @@ struct lw_http {
     struct lw_streams *streams;
     int port;
     char machine[256];
-    pthread_t slow;
-    bool has_slow;
-    pthread_mutex_t lock; /* guards the members below */
-    pthread_cond_t more;
-    struct pending *first, **last;
-    int waiting; /* number of requests that are in the list or being answered */
+    struct line line[LINES];
+    pthread_mutex_t lock; /* guards the members of the lines that say so, and `closing` */
     bool closing;
 };
 
@@ -208,45 +218,48 @@ static enum MHD_Result send_answer(struct lw_http *h, struct pending *p) {
 
 /* --- the slow ones ------------------------------------------------------------------------------------------------------------------ */
 
-/* Passes the request to the slow thread. Returns false if its list is full. Otherwise the slow
- * thread owns the request until it is answered. */
+/* Passes the request to the slow thread that answers such requests. Returns false if its list is full. Otherwise the slow thread owns the
+ * request until it is answered. */
 static bool hand_over(struct lw_http *h, struct pending *p) {
+    struct line *l = &h->line[h->handler.lengthy && h->handler.lengthy(h->handler.ctx, &p->q)];
     pthread_mutex_lock(&h->lock);
-    bool room = h->waiting < LW_HTTP_WAITING && !h->closing;
+    bool room = l->waiting < l->most && !h->closing;
     if (room) {
-        h->waiting++;
+        l->waiting++;
         keep_client(p->connection, true);
         MHD_suspend_connection(p->connection);
         p->next = NULL;
-        *h->last = p;
-        h->last = &p->next;
-        pthread_cond_signal(&h->more);
+        *l->last = p;
+        l->last = &p->next;
+        pthread_cond_signal(&l->more);
     }
     pthread_mutex_unlock(&h->lock);
     return room;
 }
 
-static struct pending *next(struct lw_http *h, bool *closing) {
+static struct pending *next(struct line *l, bool *closing) {
+    struct lw_http *h = l->http;
     pthread_mutex_lock(&h->lock);
-    while (!h->first && !h->closing) pthread_cond_wait(&h->more, &h->lock);
-    struct pending *p = h->first;
-    if (p && !(h->first = p->next)) h->last = &h->first;
+    while (!l->first && !h->closing) pthread_cond_wait(&l->more, &h->lock);
+    struct pending *p = l->first;
+    if (p && !(l->first = p->next)) l->last = &l->first;
     *closing = h->closing;
     pthread_mutex_unlock(&h->lock);
     return p;
 }
 
 static void *be_slow(void *ctx) {
-    struct lw_http *h = ctx;
+    struct line *l = ctx;
+    struct lw_http *h = l->http;
     struct pending *p;
     bool closing;
-    while ((p = next(h, &closing))) {
+    while ((p = next(l, &closing))) {
         if (closing || lw_boot_ms() >= p->q.until_ms)
             refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE, closing ? "ending" : "others were first, and slow; ask again");
         else
-            h->handler.slow(h->handler.ctx, &p->q, &p->a);
+            h->handler.slow(h->handler.ctx, &p->q, &p->a, l->lengthy);
         pthread_mutex_lock(&h->lock);
-        h->waiting--;
+        l->waiting--;
         pthread_mutex_unlock(&h->lock);
         MHD_resume_connection(p->connection);
     }
@@ -351,26 +364,30 @@ static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
 }
 
 static void end_slow(struct lw_http *h) {
-    if (!h->has_slow) return;
     pthread_mutex_lock(&h->lock);
     h->closing = true;
-    pthread_cond_signal(&h->more);
+    for (int i = 0; i < LINES; i++) pthread_cond_signal(&h->line[i].more);
     pthread_mutex_unlock(&h->lock);
-    pthread_join(h->slow, NULL);
+    for (int i = 0; i < LINES; i++)
+        if (h->line[i].started) pthread_join(h->line[i].thread, NULL);
 }
 
 static bool start_slow(struct lw_http *h, struct lw_err *err) {
-    if (!h->handler.slow) return true;
-    int failed = pthread_create(&h->slow, NULL, be_slow, h);
-    h->has_slow = !failed;
-    if (failed) lw_fail(err, "no thread for HTTP: %s", strerror(failed));
-    return !failed;
+    for (int i = 0; i < LINES && h->handler.slow; i++) {
+        struct line *l = &h->line[i];
+        *l = (struct line){.http = h, .lengthy = i, .most = i ? LW_HTTP_LENGTHY : LW_HTTP_WAITING, .last = &l->first};
+        pthread_cond_init(&l->more, NULL);
+        int failed = pthread_create(&l->thread, NULL, be_slow, l);
+        l->started = !failed;
+        if (failed) lw_fail(err, "no thread for HTTP: %s", strerror(failed));
+        if (failed) return false;
+    }
+    return true;
 }
 
 struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *handler, struct lw_err *err) {
     struct lw_http *h = lw_alloc(sizeof *h);
-    *h = (struct lw_http){.handler = *handler, .lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
-    h->last = &h->first;
+    *h = (struct lw_http){.handler = *handler, .lock = PTHREAD_MUTEX_INITIALIZER};
     h->streams = lw_streams_open();
     gethostname(h->machine, sizeof h->machine - 1);
     signal(SIGPIPE, SIG_IGN);

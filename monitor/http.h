@@ -3,13 +3,14 @@
  * header names an address, "localhost", this machine or one of the handler's `hosts`. So a web page cannot make a browser call the server
  * under a foreign domain name that leads to this machine. Requests from pages of other sites (Origin) are refused.
  *
- * There are two threads. The first takes all requests, and answers those whose answer is at hand. It passes a request that may have to
- * wait for Redis to the second thread, which answers one after the other, so that a slow Redis does not hold up the first. At most
- * LW_HTTP_WAITING requests wait for the second thread. A request that finds no place there, or has not had its turn within
- * LW_HTTP_LIMIT_MS, is answered 503.
+ * There are three threads. The first takes all requests, and answers those whose answer is at hand. It passes a request that has to wait
+ * for Redis to one of the two slow threads, so that a slow Redis does not hold up the first. One slow thread answers the lengthy requests,
+ * which may look at all lanes for seconds; the other one answers the rest, which therefore never waits behind a lengthy request. Each slow
+ * thread answers one request after the other, and a limited number of requests waits for it. A request that finds no place there, or has
+ * not had its turn within LW_HTTP_LIMIT_MS, is answered 503.
  *
  * Slow clients cannot shut out others: beyond LW_HTTP_CROWD connections, each new one closes the oldest connection. A connection whose
- * request waits for the second thread is exempt, and so is a stream. */
+ * request waits for a slow thread is exempt, and so is a stream. */
 #ifndef LW_MONITOR_HTTP_H
 #define LW_MONITOR_HTTP_H
 
@@ -22,11 +23,12 @@
 
 enum {
     LW_HTTP_CONNECTIONS = 96,
-    LW_HTTP_CROWD = 48, /* larger than LW_HTTP_WAITING plus LW_STREAMS, so that there is always a connection that may be closed */
+    LW_HTTP_CROWD = 48, /* larger than LW_HTTP_WAITING + LW_HTTP_LENGTHY + LW_STREAMS, so that some connection may always be closed */
     LW_HTTP_IDLE_S = 10,
     LW_HTTP_BODY_MAX = 64 << 10,
     LW_HTTP_ARGS = 64,
-    LW_HTTP_WAITING = 16,
+    LW_HTTP_WAITING = 16, /* maximum number of requests at the slow thread for short ones, including the one that is being answered */
+    LW_HTTP_LENGTHY = 8,  /* the same at the slow thread for lengthy requests */
     LW_HTTP_LIMIT_MS = 5000
 };
 
@@ -60,10 +62,14 @@ struct lw_http_answer {
 
 struct lw_http_handler {
     void *ctx;
-    /* Fills *a. Returns false if the answer must wait for Redis, so that `slow` must give it. All calls come from one thread, and those of
-     * `slow` from another. */
+    /* Fills *a. Returns false if the answer must wait for Redis, so that `slow` must give it. All calls of `quick` and `lengthy` come from
+     * one thread. */
     bool (*quick)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a);
-    void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a); /* may be NULL if quick never returns false */
+    /* Returns true if the answer of `slow` may take seconds. NULL: no answer does. */
+    bool (*lengthy)(void *ctx, const struct lw_http_request *q);
+    /* Fills *a. All calls with the same value of `lengthy` come from one thread, and those with the other value from another thread. NULL:
+     * quick never returns false. */
+    void (*slow)(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a, bool lengthy);
     char *const *hosts; /* names that a Host header may have beside this machine's; they must outlive the server */
     size_t n_hosts;
 };
@@ -74,7 +80,7 @@ int lw_http_port(const struct lw_http *h);
 /* Sends a text to all clients of streams. Returns at once, and never waits for a client. Thread-safe. */
 void lw_http_publish(struct lw_http *h, struct lw_bytes text);
 int lw_http_streams(const struct lw_http *h); /* number of streams that are open. Thread-safe. */
-void lw_http_close(struct lw_http *h);        /* waits for a slow answer that is in progress */
+void lw_http_close(struct lw_http *h);        /* waits for the slow answers that are in progress */
 
 /* ---- http_request.c ---- */
 

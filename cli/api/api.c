@@ -13,7 +13,7 @@ enum { RETRY_MS = 3 * API_ANSWER_MS }; /* a request is tried again only if this 
 
 struct api {
     const struct lw_config *c;
-    struct ops *o;
+    struct ops *o[2]; /* for the threads of the other and of the lengthy requests */
     struct api_jobs *jobs;
 };
 
@@ -192,10 +192,28 @@ static void run(struct api_call *k) {
                 k->execute ? "done" : "see the answer");
 }
 
-static void answer(void *self, const struct lw_http_request *q, struct lw_http_answer *a) {
+static void free_segments(struct lw_buf room[API_SEGMENTS]) {
+    for (int i = 0; i < API_SEGMENTS; i++) lw_buf_free(&room[i]);
+}
+
+/* Returns true if the route looks for a dead letter whose id the path does not say: it is SHARD:ID, and a topic has no colon. */
+static bool is_search(const struct api_call *k) { return k->route->searches && !strchr(k->segment[1], ':'); }
+
+static bool lengthy(void *self, const struct lw_http_request *q) {
+    struct lw_buf room[API_SEGMENTS] = {0};
+    struct api_call k = {.q = q};
+    bool other_method;
+    (void)self;
+    k.route = find(&k, split(&k, q->path, room), &other_method);
+    bool is = k.route && (k.route->lengthy || is_search(&k));
+    free_segments(room);
+    return is;
+}
+
+static void answer(void *self, const struct lw_http_request *q, struct lw_http_answer *a, bool is_lengthy) {
     struct api *api = self;
     struct lw_buf room[API_SEGMENTS] = {0};
-    struct api_call k = {.c = api->c, .o = api->o, .q = q, .a = a, .limit = API_LIMIT, .jobs = api->jobs};
+    struct api_call k = {.c = api->c, .o = api->o[is_lengthy], .q = q, .a = a, .limit = API_LIMIT, .jobs = api->jobs};
     bool other_method;
     reset(k.o, q);
     k.n_segments = split(&k, q->path, room);
@@ -210,21 +228,26 @@ static void answer(void *self, const struct lw_http_request *q, struct lw_http_a
     }
     json_decref(k.body);
     free(k.words);
-    for (int i = 0; i < API_SEGMENTS; i++) lw_buf_free(&room[i]);
+    free_segments(room);
 }
 
 /* ---- life ---- */
+
+static struct ops *new_ops(const struct lw_config *c) {
+    struct ops *o = lw_alloc(sizeof *o);
+    *o = (struct ops){
+        .noun = "dead", .c = (struct lw_config *)(uintptr_t)c, .quiet = true, .connect_ms = API_ANSWER_MS, .answer_ms = API_ANSWER_MS};
+    return o;
+}
 
 static void *open_api(const struct lw_config *c) {
     struct api *api = lw_alloc(sizeof *api);
     api->c = c;
     api->jobs = api_jobs_open(c);
-    api->o = lw_alloc(sizeof *api->o);
-    *api->o = (struct ops){
-        .noun = "dead", .c = (struct lw_config *)(uintptr_t)c, .quiet = true, .connect_ms = API_ANSWER_MS, .answer_ms = API_ANSWER_MS};
+    for (size_t i = 0; i < sizeof api->o / sizeof *api->o; i++) api->o[i] = new_ops(c);
     return api;
 }
 
-const struct lw_exporter_api lw_api = {open_api, answer};
+const struct lw_exporter_api lw_api = {open_api, lengthy, answer};
 
 int lw_api_exporter_main(const struct lw_config *c, const struct lw_board *board) { return lw_exporter_main(c, board, &lw_api); }

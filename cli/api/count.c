@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-enum { COUNT_MS = 1000, SPARE_MS = 500 }; /* other requests wait meanwhile */
+enum { COUNT_MS = 1000, SPARE_MS = 500 }; /* other lengthy requests wait meanwhile */
 
 struct counting {
     int64_t count;

@@ -73,6 +73,8 @@ struct api_route {
     const char *type;            /* Content-Type of the answer; NULL: JSON */
     bool export;                 /* the header Latchwork-Next has the cursor of the next part */
     bool offline;                /* the function asks Redis nothing */
+    bool lengthy;  /* the function may look at all lanes or dead letters, for seconds, so it runs in the thread of the lengthy requests */
+    bool searches; /* the same holds if the second segment of the path is the identity of a dead letter, not its id */
 };
 extern const struct api_route api_routes[];
 extern const size_t api_n_routes;

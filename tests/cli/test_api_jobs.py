@@ -8,9 +8,11 @@ import glob
 import http.client
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.dont_write_bytecode = True
@@ -74,6 +76,34 @@ class Jobs(ApiCase):
         self.assertEqual(count("dead/count?reason=counted")["count"], 20)
         self.assertEqual(count("dead/count?reason=counted&where=%2Ftotal%3E%3D1010"), {"count": 10, "scanned": 23, "complete": True})
         self.ask("/api/v1/lanes/count?limit=3", status=400)
+
+    def test_keys_are_shown_while_lanes_are_counted(self):
+        """A dry run over many lanes reads all waiting messages, which takes seconds. Meanwhile keys must be
+        shown, lanes be listed and lanes be paused: these must begin and end before the dry run ends."""
+        n, chunk = 30000, 1000
+        for first in range(0, n, chunk):
+            names = ["t-%d" % i for i in range(first, first + chunk)]
+            self.call("SADD", P + "paused", *names)
+            self.call("ZADD", P + "lanes", *[word for name in names for word in ("9e15", name)])
+            self.call("EVAL", "for i, k in ipairs(KEYS) do redis.call('LPUSH', k, ARGV[i]) end", chunk, *[P + "wait:" + name for name in names],
+                      *[envelope(first + i, name) for i, name in enumerate(names)])
+        self.call("SETRANGE", P + "state:orders:9:0", 0, b"\x55" * 4096)  # the marks of 16,384 waiting messages; the others are not counted
+        self.call("SETRANGE", P + "state:orders:9:1", 0, b"\x55" * 4096)
+        answer, reads = [], lambda: self.calls_of("evalsha")
+        before = reads()
+        dry = threading.Thread(target=lambda: answer.append(self.dry("lanes/drop", filter={"match": "t-*", "where": ["/total>-1"]})))
+        dry.start()
+        wait_until(lambda: reads() > before + 20, 30, "a dry run that reads")
+        for i in range(3):
+            self.assertEqual(self.ask("/api/v1/keys/t-17")["waiting"], 1)
+            self.assertGreaterEqual(len(self.ask("/api/v1/lanes?limit=20")["lanes"]), 20)
+            self.assertEqual(self.post("/api/v1/lanes/t-new-%d/pause" % i)["result"], "paused")
+        self.assertEqual(answer, [], "the dry run still goes on")
+        dry.join(60)
+        self.assertGreater(answer[0]["count"], 0)
+
+    def calls_of(self, command):
+        return int(re.search(rb"cmdstat_%s:calls=(\d+)" % command.encode(), self.call("INFO", "commandstats")).group(1))
 
     # --- dead letters -----------------------------------------------------------------------------
 

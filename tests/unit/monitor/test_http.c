@@ -23,8 +23,9 @@ enum { CLIENTS = 30, WAIT_MS = 20000 };
 
 struct world {
     struct lw_http *h;
-    atomic_bool gate; /* while it is true, slow answers wait */
-    atomic_int begun, slow;
+    atomic_bool gate;         /* while it is true, slow answers wait that are not lengthy */
+    atomic_bool lengthy_gate; /* the same for lengthy answers */
+    atomic_int begun, slow;   /* numbers of slow answers that have begun, and that have ended */
 };
 
 static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
@@ -42,11 +43,16 @@ static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_ans
     return true;
 }
 
-static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a) {
+static bool lengthy(void *ctx, const struct lw_http_request *q) {
+    (void)ctx;
+    return !strcmp(q->path, "/api/slow/lengthy");
+}
+
+static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a, bool is_lengthy) {
     struct world *w = ctx;
-    (void)q;
+    assert_int_equal(is_lengthy, lengthy(ctx, q));
     atomic_fetch_add(&w->begun, 1);
-    while (atomic_load(&w->gate)) lw_sleep_ms(1);
+    while (atomic_load(is_lengthy ? &w->lengthy_gate : &w->gate)) lw_sleep_ms(1);
     atomic_fetch_add(&w->slow, 1);
     a->status = 200;
     lw_buf_addf(&a->body, "slow");
@@ -54,7 +60,7 @@ static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answ
 
 static void open_world(struct world *w) {
     struct lw_err err = {0};
-    struct lw_http_handler handler = {.ctx = w, .quick = quick, .slow = slow};
+    struct lw_http_handler handler = {.ctx = w, .quick = quick, .lengthy = lengthy, .slow = slow};
     *w = (struct world){0};
     w->h = lw_http_open("127.0.0.1", 0, &handler, &err);
     if (!w->h) fail_msg("%s", err.text);
@@ -140,6 +146,25 @@ static void test_slow_ones_are_bounded(void **state) {
     assert_int_equal(busy, CLIENTS - LW_HTTP_WAITING);
     assert_int_equal(atomic_load(&w.slow), LW_HTTP_WAITING);
     assert_int_equal(ask(&w, "GET /api/slow" HOST "\r\n", body), 200);
+    lw_http_close(w.h);
+}
+
+/* While a lengthy answer does not end, slow requests that are not lengthy must be answered, as many as there are. */
+static void test_lengthy_ones_hold_up_no_others(void **state) {
+    struct world w;
+    char body[1024];
+    int fd[CLIENTS], good = 0;
+    (void)state;
+    open_world(&w);
+    atomic_store(&w.lengthy_gate, true);
+    for (int i = 0; i < CLIENTS; i++) fd[i] = begin(&w, "GET /api/slow/lengthy" HOST "\r\n");
+    wait_for(&w.begun, 1);
+    for (int i = 0; i < 2 * LW_HTTP_WAITING; i++) assert_int_equal(ask(&w, "GET /api/slow" HOST "\r\n", body), 200);
+    assert_int_equal(atomic_load(&w.begun), 1 + 2 * LW_HTTP_WAITING);
+    assert_int_equal(atomic_load(&w.slow), 2 * LW_HTTP_WAITING);
+    atomic_store(&w.lengthy_gate, false);
+    for (int i = 0; i < CLIENTS; i++) good += end(fd[i], body) == 200;
+    assert_int_equal(good, LW_HTTP_LENGTHY);
     lw_http_close(w.h);
 }
 
@@ -314,6 +339,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quick),
         cmocka_unit_test(test_slow_ones_are_bounded),
+        cmocka_unit_test(test_lengthy_ones_hold_up_no_others),
         cmocka_unit_test(test_crowd_of_slow_clients),
         cmocka_unit_test(test_close_under_way),
         cmocka_unit_test(test_streams_get_what_is_published),
