@@ -5,10 +5,10 @@
 # Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, its last lines are shown, and the
 # other programs still run. A program that is missing, or that says SKIP, has failed, because what was not
 # tested may not work. Programs run side by side, as many as there are processors (LW_JOBS: another number),
-# because most of them wait most of the time. With `all`, a test of cli, live or browser that fails beside others runs
-# once more by itself, because a broker without CPU for seconds may fail although the code is right. The last
+# because most of them wait most of the time. A test that starts processes or threads, and fails beside others, runs
+# once more by itself, because a process without CPU for seconds may fail although the code is right. The last
 # lines of the output name these tests; the first output stays in NAME.first.log. More than two of them are a
-# failure.
+# failure. The simulation, the scripts of lua and the guard depend on no time, so for them the first result counts.
 # LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak).
 # LW_TEST_LIMIT_S: time limit per program, in seconds.
 set -u
@@ -20,11 +20,12 @@ mkdir -p "$logs"
 passed=0
 failed=0
 failures=()
-again=() # names of live, cli or browser tests that failed once and run again
+again=() # names of tests that failed once and run again
 jobs=${LW_JOBS:-$(nproc)}
 # These scripts take longest. They are started first, so that none of them runs on alone at the end.
 slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
 declare -A name_of=() start_of=() # name and start time of each running program, by process id
+declare -A command_of=()          # the command of each name
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
 trap 'stop_all; exit 130' INT TERM
 
@@ -36,7 +37,7 @@ limit_s() { # 900 s by default, because live tests start servers; more for a soa
 }
 
 report_failure() { # NAME LOG WHY: reports a failed test, or lets it run again
-    if [[ $1 =~ ^(cli|live|browser)- && $what == all && ! -e $logs/$1.first.log ]]; then
+    if [[ $1 =~ ^(unit|server|lock|cli|live|browser)- && $what =~ ^(all|pure|plain)$ && ! -e $logs/$1.first.log ]]; then
         again+=("$1")
         mv "$2" "$logs/$1.first.log"
         printf 'again   %-28s %s\n' "$1" "$3"
@@ -55,6 +56,7 @@ skipped() { grep -Eq '^(SKIP|\[ *SKIPPED *\])' "$1"; }
 run() { # NAME COMMAND…: starts a test in the background
     local name=$1 log=$logs/$1.log
     shift
+    command_of[$name]=$*
     if [ ! -x "$1" ]; then
         : >"$log"
         report_failure "$name" "$log" "missing: $1"
@@ -95,7 +97,8 @@ run_sources() { # Usage: run_sources FOLDER [ONLY…]
         name=$(basename "$source" .c)
         if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
         found=1
-        run "$folder-$name" "$build/${source%.c}"
+        name=${source#tests/} name=${name%.c}
+        run "${name//\//-}" "$build/${source%.c}"
     done
     [ $found = 1 ] || report_failure "$folder" /dev/null "no test sources in tests/$folder"
 }
@@ -191,8 +194,8 @@ end_all
 if [ ${#again[@]} -gt 0 ]; then
     jobs=1
     for name in "${again[@]}"; do
-        script=(tests/"${name%%-*}/${name#*-}".*)
-        run "$name" "${script[0]}" "$build"
+        read -ra command <<<"${command_of[$name]}"
+        run "$name" "${command[@]}"
     done
     end_all
     echo "run twice, the second time alone: ${again[*]} (first logs: $logs/NAME.first.log)"
