@@ -89,6 +89,16 @@ void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fen
         r->linked = lw_job_then(&before->job, &r->job);
 }
 
+/* Links the grants behind a run that starts now. They are not linked yet if, when they were granted, the run before them had just ended or
+ * was held up. A grant behind one that is not linked is not linked either, so without this step the lane would pass the main thread
+ * message by message until it is empty, and batch handlers would get batches of one. */
+void hold_link(struct lw_worker *w, struct run *r) {
+    for (struct run *next = r->next; next && may_link(w, r, next->msg); r = next, next = next->next) {
+        assert(next->state == AHEAD && !next->linked);
+        next->linked = lw_job_then(&r->job, &next->job);
+    }
+}
+
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     assert(n >= 0 && n <= h->n_finished + h->n_open);
     while (n-- > 0) {

@@ -41,6 +41,7 @@ struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, 
 void hold_free(struct lw_worker *w, struct hold *h); /* frees a hold that was removed from its lane, with the runs that are left in it */
 void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence,
                 int tries);                                      /* grants a message, which starts after those granted before it */
+void hold_link(struct lw_worker *w, struct run *r);              /* links the grants behind a run that starts */
 void hold_cut(struct lw_worker *w, struct hold *h);              /* withdraws the grants that have not started */
 void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* removes the first n runs, which are finished */
 void hold_to_settle(struct lw_worker *w, struct hold *h);

@@ -123,6 +123,7 @@ static void submit(struct lw_worker *w, struct run *r) {
     r->submitted = true;
     w->runs.in_handler++;
     w->runs.start[w->runs.n_start++] = &r->job;
+    hold_link(w, r);
 }
 
 static void wait_in_line(struct lw_worker *w, struct run *r) {

@@ -713,6 +713,55 @@ static bool a_wipe_before_the_first_commit(void) {
     return runs && !early && !late;
 }
 
+static void arrive_k(int from, int to) {
+    for (int i = from; i < to; i++) arrive_one(1, i, "K");
+}
+
+/* Ends the first job of K in its thread, which goes on with the next job of the chain. Returns the job, which is not reported yet. */
+static struct lw_job *end_one_of_k(void) {
+    struct lw_job *job = s.job[0];
+    job->outcome = LW_DONE;
+    s.job[0] = lw_job_end(job);
+    if (!s.job[0]) s.n_job = 0;
+    return job;
+}
+
+static int chain_of_k(void) {
+    int n = 0;
+    for (struct lw_job *job = s.n_job == 1 ? s.job[0] : NULL; job; job = atomic_load(&job->then)) n++;
+    return n;
+}
+
+/* Four messages of K are granted when the thread has ended the message before them, but has not reported it. So they cannot be linked
+ * behind that message. When the first of them starts, the others must be linked behind it; otherwise a hot key would run one message per
+ * turn for as long as messages come. */
+static bool a_chain_that_was_cut_is_linked_again(void) {
+    s.k_lingers = true;
+    begin_worker("a-1");
+    assign(1);
+    rounds(QUARANTINE);
+    arrive_k(0, 1);
+    rounds(20);
+    arrive_k(1, 3);
+    finish_k();
+    rounds(20);
+    bool two = chain_of_k() == 2;
+    arrive_k(3, 7);
+    if (two) lw_worker_finished(s.lw, end_one_of_k());
+    round_of_all(); /* sends the settle that asks for the four */
+    struct lw_job *last = two ? end_one_of_k() : NULL;
+    bool over = two && !s.n_job;
+    round_of_all(); /* the four are granted */
+    if (over) lw_worker_finished(s.lw, last);
+    round_of_all();
+    int n = chain_of_k();
+    if (n != 4) printf("%d of 4 messages are in the chain%s\n", n, over ? "" : ", and the situation was not built");
+    s.k_lingers = s.x_lingers = false;
+    rounds(20);
+    end_worker();
+    return over && n == 4;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
@@ -732,7 +781,8 @@ static const struct {
              {"a_first_run", a_first_run},
              {"a_first_run_on_a_promoted_replica", a_first_run_on_a_promoted_replica},
              {"a_wipe_after_the_first_commit", a_wipe_after_the_first_commit},
-             {"a_wipe_before_the_first_commit", a_wipe_before_the_first_commit}};
+             {"a_wipe_before_the_first_commit", a_wipe_before_the_first_commit},
+             {"a_chain_that_was_cut_is_linked_again", a_chain_that_was_cut_is_linked_again}};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static bool run_case(int i) {
