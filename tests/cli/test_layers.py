@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that includes point one way: a file includes only from its own folder and from lower layers, in
-the order that README.md shows under "The house". Usage: test_layers.py [BUILD_DIR]"""
+the order that CONTRIBUTING.md shows under "The house". Usage: test_layers.py [BUILD_DIR]"""
 import os, re, subprocess, sys
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
