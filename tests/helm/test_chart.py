@@ -7,6 +7,7 @@ tests/helm/tools.sh puts helm, kubeconform and the schemas into BUILD_DIR/helm. 
 checks the rendered configurations."""
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,12 @@ def render(values, version=VERSIONS[0]):
 def all_values():
     with open(CHART + "/ci/all-values.yaml") as f:
         return yaml.safe_load(f)
+
+
+def workers_by_default():
+    """Returns the default of `workers` as the program's table of keys has it, as text."""
+    p = subprocess.run([BUILD + "/latchwork", "check", "--reference"], capture_output=True, text=True, timeout=60, check=True)
+    return re.search(r"^\| `workers` \|[^|]*\| `(\d+)` \|", p.stdout, re.M).group(1)
 
 
 def make_crd_schemas():
@@ -134,6 +141,15 @@ class Chart(unittest.TestCase):
         self.assertEqual(metadata["threshold"], "2")  # number of workers per pod
         self.assertEqual(spec["triggers"][1]["metadata"]["consumerGroup"], "orders")
         values = all_values()
+        config = values["consumers"]["orders"]["config"]
+        del config["workers"]
+        config["kafka"]["properties"]["group.id"] = "billing"
+        triggers = render(values)[1]["ScaledObject", "demo-orders"]["spec"]["triggers"]
+        self.assertEqual(triggers[0]["metadata"]["threshold"], workers_by_default())
+        self.assertEqual(triggers[1]["metadata"]["consumerGroup"], "billing")
+        values["consumers"]["orders"]["scaling"]["kafka"]["consumerGroup"] = "other"
+        triggers = render(values)[1]["ScaledObject", "demo-orders"]["spec"]["triggers"]
+        self.assertEqual(triggers[1]["metadata"]["consumerGroup"], "other")
         del values["consumers"]["orders"]["scaling"]["kafka"]
         self.assertIn("minReplicas 0 needs `kafka`", helm("template", "demo", "--kube-version", VERSIONS[0], values=values).stderr)
         del values["consumers"]["orders"]["scaling"]["prometheus"]

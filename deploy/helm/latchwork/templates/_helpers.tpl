@@ -26,8 +26,14 @@ app.kubernetes.io/component: {{ .name }}
 {{- add (div (add $ms 999) 1000) 10 -}}
 {{- end -}}
 
+{{/* What the configuration means by its defaults: two workers, and a consumer group that is called as the application */}}
 {{- define "latchwork.workers" -}}
-{{- .consumer.config.workers | default 1 | int -}}
+{{- .consumer.config.workers | default 2 | int -}}
+{{- end -}}
+
+{{- define "latchwork.group" -}}
+{{- $kafka := .consumer.config.kafka | default dict -}}
+{{- get ($kafka.properties | default dict) "group.id" | default .consumer.config.name -}}
 {{- end -}}
 
 {{- define "latchwork.pod" -}}
