@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "monitor/access.h"
+#include "monitor/hot.h"
 #include "monitor/live.h"
 #include "monitor/metrics.h"
 #include "monitor/outcome_list.h"
@@ -22,6 +23,7 @@ struct exporter {
     struct lw_shard_look *shards;
     struct lw_shard_looker **lookers;
     struct lw_live *live;
+    struct lw_hot *hot;
     struct lw_http *http;
     const struct lw_exporter_api *api;
     void *api_self;
@@ -80,13 +82,15 @@ static void answer_point(struct exporter *e, const struct lw_metrics_source *m, 
     lw_http_json(a, 200, json_pack("{s:i,s:o}", "every_ms", (int)LW_LIVE_EVERY_MS, "point", lw_live_last(e->live)));
 }
 
+static json_t *hot_keys(struct exporter *e) { return lw_hot_list(e->hot, e->board, lw_wall_ms(), lw_boot_ms()); }
+
 /* Begins a stream with all that the page draws at first, so that it need not wait for the next tick. */
 static void answer_events(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
                           struct lw_http_answer *a) {
     if (q->post) return; /* the caller refuses it, and a stream could not be taken back */
     lw_live_history(e->live, &a->body);
     pthread_mutex_lock(&e->lock);
-    lw_live_now(e->live, m, &a->body);
+    lw_live_now(e->live, m, hot_keys(e), &a->body);
     pthread_mutex_unlock(&e->lock);
     a->status = 200;
     a->type = "text/event-stream";
@@ -198,7 +202,7 @@ static void *tick(void *ctx) {
         lw_live_sample(e->live, &m);
         if (!lw_http_streams(e->http)) continue;
         text.n = 0;
-        lw_live_now(e->live, &m, &text);
+        lw_live_now(e->live, &m, hot_keys(e), &text);
         lw_http_publish(e->http, lw_bytes(text.p, text.n));
     }
     return NULL;
@@ -232,13 +236,18 @@ int lw_exporter_main(const struct lw_config *c, const struct lw_board *board, co
     e.lookers = lw_alloc(n * sizeof *e.lookers);
     for (int s = 0; s < c->redis.shards; s++) e.lookers[s] = lw_shard_looker_open(c, s);
     e.live = lw_live_open();
+    e.hot = lw_hot_open();
     e.http = serve(&e);
     start_ticking(&e);
     lw_info("metrics on http://%s%s%s:%d/metrics", strchr(c->http.host, ':') ? "[" : "", c->http.host, strchr(c->http.host, ':') ? "]" : "",
             lw_http_port(e.http));
     lw_sleep_ms(SETTLE_MS); /* leaves the CPU to the workers while they start */
-    for (;;) {
-        look(&e);
-        lw_sleep_ms(LOOK_MS);
+    for (int64_t next_ms = 0;; lw_sleep_ms(TICK_MS)) {
+        int64_t now_ms = lw_boot_ms();
+        if (now_ms >= next_ms) {
+            look(&e);
+            next_ms = now_ms + LOOK_MS;
+        }
+        if (lw_http_streams(e.http)) lw_hot_ask(e.hot, c, e.lookers, now_ms);
     }
 }

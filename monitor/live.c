@@ -164,7 +164,7 @@ static struct point point_now(struct lw_live *l, const struct lw_metrics_source 
     return p;
 }
 
-void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, struct lw_buf *out) {
+void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot, struct lw_buf *out) {
     json_t *stats = lw_metrics_stats(m);
     struct point p = point_now(l, m, stats);
     struct lw_outcome_query failed = {.ends = 1u << LW_END_RETRY | 1u << LW_END_DEAD, .limit = LW_LIVE_FAILURES};
@@ -176,7 +176,7 @@ void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, struct lw
     json_object_set_new(data, "workers", lw_metrics_workers(m));
     json_object_set_new(data, "partitions", cut(lw_metrics_partitions(m), &more));
     json_object_set_new(data, "more_partitions", json_boolean(more));
-    json_object_set_new(data, "hot", lw_outcomes_hot(m->board, p.v[0], LW_LIVE_HOT));
+    json_object_set_new(data, "hot", hot);
     json_object_set_new(data, "failures", lw_outcomes_list(m->board, &failed));
     put_event(out, "now", data);
 }

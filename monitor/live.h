@@ -12,7 +12,6 @@ enum {
     LW_LIVE_EVERY_MS = 5000,
     LW_LIVE_POINTS = 181, /* 15 minutes, with both ends */
     LW_LIVE_PARTITIONS = 512,
-    LW_LIVE_HOT = 10,
     LW_LIVE_FAILURES = 20
 };
 
@@ -26,7 +25,8 @@ void lw_live_sample(struct lw_live *l, const struct lw_metrics_source *m);
 json_t *lw_live_last(struct lw_live *l);
 /* Appends the event "history": all points that are kept. */
 void lw_live_history(struct lw_live *l, struct lw_buf *out);
-/* Appends the event "now": the point now, and rows of workers, partitions, keys and failures. */
-void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, struct lw_buf *out);
+/* Appends the event "now": the point now, and rows of workers, partitions, keys and failures. Takes over the reference to `hot`, the list
+ * of hot keys (hot.h). */
+void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot, struct lw_buf *out);
 
 #endif

@@ -7,6 +7,7 @@
 #include "config/shard.h"
 #include "ops/script.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,6 +143,32 @@ static bool ask(struct lw_shard_looker *k, struct lw_shard_look *out, struct lw_
         !take_number(k, &now.paused, err) || !take_heads(k, &now, err))
         return false;
     *out = now;
+    return true;
+}
+
+static void append_length(struct lw_shard_looker *k, struct lw_bytes lane) {
+    struct lw_buf list = {0};
+    lw_buf_addf(&list, "%swait:", k->prefix);
+    lw_buf_add(&list, lane.p, lane.n);
+    const char *argv[] = {"LLEN", list.p};
+    size_t len[] = {4, list.n};
+    lw_redis_append_argv(k->redis, 2, argv, len);
+    lw_buf_free(&list);
+}
+
+bool lw_shard_waiting(struct lw_shard_looker *k, const struct lw_bytes *lanes, size_t n, int64_t *waiting) {
+    assert(n <= LW_LOOK_WAITING);
+    if (!k->redis) return false; /* lw_shard_look() connects, and tells why if it cannot */
+    for (size_t i = 0; i < n; i++) append_length(k, lanes[i]);
+    for (size_t i = 0; i < n; i++) {
+        redisReply *r = lw_redis_reply(k->redis);
+        if (!r) {
+            drop(k);
+            return false;
+        }
+        waiting[i] = r->type == REDIS_REPLY_INTEGER ? r->integer : -1;
+        freeReplyObject(r);
+    }
     return true;
 }
 

@@ -6,6 +6,7 @@
 #ifndef LW_MONITOR_SHARD_LOOK_H
 #define LW_MONITOR_SHARD_LOOK_H
 
+#include "base/bytes.h"
 #include "config/config.h"
 
 #include <stdbool.h>
@@ -30,5 +31,9 @@ void lw_shard_looker_close(struct lw_shard_looker *k);
 /* Asks the shard, and connects first if necessary. On failure `up` becomes false and all other fields keep their old values; the first of
  * several failures in a row is logged. */
 void lw_shard_look(struct lw_shard_looker *k, struct lw_shard_look *out);
+/* Asks how many messages wait in these lanes of the shard, at most LW_LOOK_WAITING, in one pipeline. waiting[i] becomes -1 if the name of
+ * the list holds another type. Returns false if the shard does not answer, or did not when it was last looked at. */
+enum { LW_LOOK_WAITING = 16 };
+bool lw_shard_waiting(struct lw_shard_looker *k, const struct lw_bytes *lanes, size_t n, int64_t *waiting);
 
 #endif

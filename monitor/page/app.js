@@ -781,6 +781,7 @@ function overview() {
     columns: [
       { label: "Key", clip: true, cell: keyLink },
       { label: "Last minute", num: true, cell: (k) => count(k.outcomes) },
+      { label: "Waiting", num: true, cell: (k) => count(k.waiting) },
     ],
   });
   const failures = outcomesTable("Recent failures", true, "No failure is kept.");

@@ -12,12 +12,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from test_metrics import BUILD, ROOT, World  # noqa: E402
 from lib.process import wait_until  # noqa: E402
+from lib.redis import Client  # noqa: E402
 
 ANNA, BEN, ONE = "anna-reads-what-is-there", "ben-may-change-everything", "the-text-of-the-one-token"
 STREAMS = 16
@@ -226,12 +228,45 @@ class Page(unittest.TestCase):
         before = len(done["outcomes"])
         self.w.produce("--messages", 30, "--keys", 1, "--prefix", "hot-", "--seed", 4)
         self.addCleanup(self.forget_totals)
-        for _ in range(60):
-            name, now = stream.next()
-            if name == "now" and now["point"]["done"] >= before + 30:
-                break
+        now = self.until(stream, lambda now: now["point"]["done"] >= before + 30)
         self.assertEqual(now["point"]["done"], before + 30)
-        self.assertEqual(now["hot"][0], {"key": "hot-0", "outcomes": 30})
+        self.assertEqual((now["hot"][0]["key"], now["hot"][0]["outcomes"]), ("hot-0", 30))
+        self.until(stream, lambda now: now["hot"][0]["waiting"] == 0)
+
+    def until(self, stream, wanted, most=60):
+        """Reads the stream until an event `now` is as wanted. Returns the event."""
+        for _ in range(most):
+            name, now = stream.next()
+            if name == "now" and wanted(now):
+                return now
+        self.fail("not within %d events; the last one: %s" % (most, now))
+
+    def test_what_waits_behind_hot_keys(self):
+        """The events must tell how many messages wait behind each of the ten hottest keys. However many
+        pages are open, Redis must be asked once per event."""
+        self.addCleanup(self.forget_totals)
+        self.w.produce("--messages", 60, "--keys", 12, "--prefix", "warm-", "--seed", 5)
+        streams = [self.open() for _ in range(5)]
+        key = self.until(streams[0], lambda now: len(now["hot"]) == 10)["hot"][3]["key"]
+        self.w.redis.call("SADD", "lw:{audit.0}:paused", key)
+        self.w.redis.call("LPUSH", "lw:{audit.0}:wait:" + key, *["not read by anybody"] * 7)
+        row = lambda now: [r for r in now["hot"] if r["key"] == key]  # noqa: E731
+        now = self.until(streams[0], lambda now: row(now) and row(now)[0]["waiting"] == 7)
+        self.assertEqual([r["waiting"] for r in now["hot"] if r["key"] != key], [0] * 9)
+        monitor, begun = Client(self.w.redis.path, 60), time.monotonic()
+        self.addCleanup(monitor.close)
+        monitor("MONITOR")
+        for _ in range(10):
+            self.until(streams[0], lambda now: True)
+        seconds = time.monotonic() - begun
+        self.w.redis.call("ECHO", "the end")
+        calls = 0
+        for line in iter(monitor.file.readline, b""):
+            calls += b'"LLEN" "lw:{audit.0}:wait:' in line and b" lua]" not in line
+            if b"the end" in line:
+                break
+        self.assertGreater(calls, 0)
+        self.assertLessEqual(calls, (seconds + 2) * 10, "ten keys per second, for all five streams together")
 
     def forget_totals(self):
         """Starts the supervisor again, because other tests count from its start."""

@@ -28,7 +28,8 @@ P = "lw:{t.0}:"
 CHUNK = 5000
 # A script that makes messages with the numbers from ARGV[1] to ARGV[2], in the form of queue/envelope.h.
 # ARGV[3] says where: 'lane': one in each of the lanes l0, l1 and so on; 'long': all in one lane; 'dead': as
-# dead letters. ARGV[4] is the topic. If ARGV[5] is '1', the lanes are paused.
+# dead letters. ARGV[4] is the topic. If ARGV[5] is '1', the lanes are paused. ARGV[6] is added to the times at
+# which workers look at the lanes.
 FILL = """
 local P, first, last, kind, topic = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local payload = '{"total":1,"note":"' .. string.rep('x', 180) .. '"}'
@@ -44,21 +45,21 @@ for i = first, last do
         local lane = 'l' .. i
         if ARGV[5] == '1' then redis.call('SADD', P .. 'paused', lane) end
         redis.call('LPUSH', P .. 'wait:' .. lane, envelope(i, lane))
-        redis.call('ZADD', P .. 'lanes', 1700000000000 + i, lane)
+        redis.call('ZADD', P .. 'lanes', 1700000000000 + i + tonumber(ARGV[6]), lane)
     end
 end
 """
 
 
-def fill(redis, lanes, topic="orders", pause=False):
+def fill(redis, lanes, topic="orders", pause=False, later=0):
     call = Client(redis.path, 60)
     if not pause:
         call("HSET", P + "epoch", "id", "e1", "not_before", "0", "ttl_ms", "10000")
     spans = (("lane", 0, lanes), ("long", lanes, lanes + lanes // 10), ("dead", lanes + lanes // 10, lanes + lanes // 5))
     for kind, begin, end in spans:
         for first in range(begin, end, CHUNK):
-            call("EVAL", FILL, 1, P, first, min(first + CHUNK, end) - 1, kind, topic, int(pause))
-    call("ZADD", P + "lanes", 1, "long")
+            call("EVAL", FILL, 1, P, first, min(first + CHUNK, end) - 1, kind, topic, int(pause), later)
+    call("ZADD", P + "lanes", 1 + later, "long")
     if pause:
         call("SADD", P + "paused", "long")
     for partition in range(4):  # sets the marks of the messages: binary 01 for waiting, 11 for dead

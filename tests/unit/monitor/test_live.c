@@ -124,14 +124,14 @@ static void test_percentiles_are_of_the_interval(void **state) {
     lw_hist_add_n(handler, &lw_bounds_handler, 1, 1000);
     lw_live_sample(w->live, &w->m);
     w->m.now_ms += 1000;
-    lw_live_now(w->live, &w->m, &text);
+    lw_live_now(w->live, &w->m, json_array(), &text);
     json_t *now = event(&text, "now"), *point = json_object_get(now, "point");
     assert_true(json_is_null(json_object_get(point, "handler_p50_us"))); /* nothing ran since the sample */
     assert_true(json_is_null(json_object_get(point, "end_to_end_p99_us")));
     json_decref(now);
     lw_hist_add_n(handler, &lw_bounds_handler, 2000000, 10);
     w->m.now_ms += 1000;
-    lw_live_now(w->live, &w->m, &text);
+    lw_live_now(w->live, &w->m, json_array(), &text);
     now = event(&text, "now");
     assert_true(number(json_object_get(now, "point"), "handler_p50_us") > 1000000);
     json_decref(now);
@@ -145,7 +145,7 @@ static void test_now(void **state) {
     atomic_store(&w->board->workers[1].waiting, 8);
     atomic_store(&w->board->workers[2].counts.skipped, 9);
     for (int i = 0; i < LW_LIVE_PARTITIONS + 1; i++) lw_board_own(w->board, i % 3, "orders", i);
-    lw_live_now(w->live, &w->m, &text);
+    lw_live_now(w->live, &w->m, json_array(), &text);
     json_t *now = event(&text, "now"), *point = json_object_get(now, "point");
     assert_int_equal(number(point, "lanes"), 8);
     assert_int_equal(number(point, "dead_letters"), 10);

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "monitor/hot.h"
+
+#include "monitor/outcome_list.h"
+#include "queue/lane.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct row {
+    char key[LW_OUTCOME_KEY];
+    size_t n;
+    int64_t waiting;  /* -1: not known */
+    int64_t asked_ms; /* boot clock */
+};
+
+struct lw_hot {
+    pthread_mutex_t lock; /* guards everything below */
+    struct row row[LW_HOT_KEYS];
+    size_t n;
+};
+
+struct lw_hot *lw_hot_open(void) {
+    struct lw_hot *h = lw_alloc(sizeof *h);
+    pthread_mutex_init(&h->lock, NULL);
+    return h;
+}
+
+void lw_hot_close(struct lw_hot *h) {
+    if (!h) return;
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+/* ---- the list ---- */
+
+static const struct row *find(const struct row *rows, size_t n, const char *key, size_t n_key) {
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].n == n_key && !memcmp(rows[i].key, key, n_key)) return &rows[i];
+    return NULL;
+}
+
+/* Returns the row of this key, with what is known about it from before. */
+static struct row row_of(const struct lw_hot *h, const char *key, size_t n) {
+    const struct row *known = find(h->row, h->n, key, n);
+    struct row r = {.n = n, .waiting = -1};
+    if (known) return *known;
+    memcpy(r.key, key, n);
+    return r;
+}
+
+/* Sets "waiting" of one key of the list, and adds the key to the rows to be asked for. A key that is cut, or is not UTF-8, gets null. */
+static void take(const struct lw_hot *h, struct row *rows, size_t *n, json_t *one, int64_t now_ms) {
+    const json_t *key = json_object_get(one, "key");
+    bool whole = json_is_string(key) && !json_object_get(one, "key_cut") && *n < LW_HOT_KEYS;
+    struct row r = {.waiting = -1};
+    if (whole) r = rows[(*n)++] = row_of(h, json_string_value(key), json_string_length(key));
+    bool known = r.waiting >= 0 && now_ms - r.asked_ms <= LW_HOT_FRESH_MS;
+    json_object_set_new(one, "waiting", known ? json_integer(r.waiting) : json_null());
+}
+
+json_t *lw_hot_list(struct lw_hot *h, const struct lw_board *b, int64_t wall_ms, int64_t now_ms) {
+    json_t *list = lw_outcomes_hot(b, wall_ms, LW_HOT_KEYS), *one;
+    struct row rows[LW_HOT_KEYS];
+    size_t i, n = 0;
+    pthread_mutex_lock(&h->lock);
+    json_array_foreach(list, i, one) take(h, rows, &n, one, now_ms);
+    memcpy(h->row, rows, n * sizeof *rows);
+    h->n = n;
+    pthread_mutex_unlock(&h->lock);
+    return list;
+}
+
+/* ---- asking ---- */
+
+/* Asks about those of the rows that live in this shard. */
+static void ask_shard(const struct lw_config *c, int shard, struct lw_shard_looker *looker, struct row *rows, size_t n, int64_t now_ms) {
+    struct lw_bytes lanes[LW_HOT_KEYS];
+    char room[LW_HOT_KEYS][LW_LANE_ROOM];
+    int64_t waiting[LW_HOT_KEYS];
+    size_t at[LW_HOT_KEYS], some = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t tag;
+        struct lw_bytes lane = lw_lane_id(lw_bytes(rows[i].key, rows[i].n), room[i], sizeof room[i]);
+        if (lw_lane_shard(lane, c->redis.shards, &tag) != shard) continue;
+        lanes[some] = lane;
+        at[some++] = i;
+    }
+    if (!some || !lw_shard_waiting(looker, lanes, some, waiting)) return;
+    for (size_t i = 0; i < some; i++) {
+        rows[at[i]].waiting = waiting[i];
+        rows[at[i]].asked_ms = now_ms;
+    }
+}
+
+/* Takes over the answers. The list may have changed meanwhile. */
+static void keep(struct lw_hot *h, const struct row *rows, size_t n) {
+    pthread_mutex_lock(&h->lock);
+    for (size_t i = 0; i < h->n; i++) {
+        const struct row *r = find(rows, n, h->row[i].key, h->row[i].n);
+        if (r) h->row[i] = *r;
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+void lw_hot_ask(struct lw_hot *h, const struct lw_config *c, struct lw_shard_looker **lookers, int64_t now_ms) {
+    struct row rows[LW_HOT_KEYS];
+    pthread_mutex_lock(&h->lock);
+    size_t n = h->n;
+    memcpy(rows, h->row, n * sizeof *rows);
+    pthread_mutex_unlock(&h->lock);
+    for (int s = 0; s < c->redis.shards && n; s++) ask_shard(c, s, lookers[s], rows, n, now_ms);
+    keep(h, rows, n);
+}
