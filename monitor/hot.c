@@ -17,7 +17,7 @@ struct row {
 
 struct lw_hot {
     pthread_mutex_t lock; /* guards everything below */
-    struct row row[LW_HOT_KEYS];
+    struct row row[LW_HOT_ASKED];
     size_t n;
 };
 
@@ -53,7 +53,7 @@ static struct row row_of(const struct lw_hot *h, const char *key, size_t n) {
 /* Sets "waiting" of one key of the list, and adds the key to the rows to be asked for. A key that is cut, or is not UTF-8, gets null. */
 static void take(const struct lw_hot *h, struct row *rows, size_t *n, json_t *one, int64_t now_ms) {
     const json_t *key = json_object_get(one, "key");
-    bool whole = json_is_string(key) && !json_object_get(one, "key_cut") && *n < LW_HOT_KEYS;
+    bool whole = json_is_string(key) && !json_object_get(one, "key_cut") && *n < LW_HOT_ASKED;
     struct row r = {.waiting = -1};
     if (whole) r = rows[(*n)++] = row_of(h, json_string_value(key), json_string_length(key));
     bool known = r.waiting >= 0 && now_ms - r.asked_ms <= LW_HOT_FRESH_MS;
@@ -61,14 +61,15 @@ static void take(const struct lw_hot *h, struct row *rows, size_t *n, json_t *on
 }
 
 json_t *lw_hot_list(struct lw_hot *h, const struct lw_board *b, int64_t wall_ms, int64_t now_ms) {
-    json_t *list = lw_outcomes_hot(b, wall_ms, LW_HOT_KEYS), *one;
-    struct row rows[LW_HOT_KEYS];
+    json_t *list = lw_outcomes_hot(b, wall_ms, LW_HOT_ASKED), *one;
+    struct row rows[LW_HOT_ASKED];
     size_t i, n = 0;
     pthread_mutex_lock(&h->lock);
     json_array_foreach(list, i, one) take(h, rows, &n, one, now_ms);
     memcpy(h->row, rows, n * sizeof *rows);
     h->n = n;
     pthread_mutex_unlock(&h->lock);
+    while (json_array_size(list) > LW_HOT_KEYS) json_array_remove(list, json_array_size(list) - 1);
     return list;
 }
 
@@ -76,10 +77,10 @@ json_t *lw_hot_list(struct lw_hot *h, const struct lw_board *b, int64_t wall_ms,
 
 /* Asks about those of the rows that live in this shard. */
 static void ask_shard(const struct lw_config *c, int shard, struct lw_shard_looker *looker, struct row *rows, size_t n, int64_t now_ms) {
-    struct lw_bytes lanes[LW_HOT_KEYS];
-    char room[LW_HOT_KEYS][LW_LANE_ROOM];
-    int64_t waiting[LW_HOT_KEYS];
-    size_t at[LW_HOT_KEYS], some = 0;
+    struct lw_bytes lanes[LW_HOT_ASKED];
+    char room[LW_HOT_ASKED][LW_LANE_ROOM];
+    int64_t waiting[LW_HOT_ASKED];
+    size_t at[LW_HOT_ASKED], some = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t tag;
         struct lw_bytes lane = lw_lane_id(lw_bytes(rows[i].key, rows[i].n), room[i], sizeof room[i]);
@@ -105,7 +106,7 @@ static void keep(struct lw_hot *h, const struct row *rows, size_t n) {
 }
 
 void lw_hot_ask(struct lw_hot *h, const struct lw_config *c, struct lw_shard_looker **lookers, int64_t now_ms) {
-    struct row rows[LW_HOT_KEYS];
+    struct row rows[LW_HOT_ASKED];
     pthread_mutex_lock(&h->lock);
     size_t n = h->n;
     memcpy(rows, h->row, n * sizeof *rows);

@@ -11,7 +11,11 @@
 
 #include <jansson.h>
 
-enum { LW_HOT_KEYS = 10, LW_HOT_FRESH_MS = 5000 };
+enum {
+    LW_HOT_KEYS = 10,
+    LW_HOT_ASKED = 16, /* more are asked about than listed, so that a key that enters the list is known already */
+    LW_HOT_FRESH_MS = 5000
+};
 
 struct lw_hot;
 

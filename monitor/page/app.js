@@ -352,7 +352,7 @@ async function mayWrite() {
   return session.write || ((await askToken("Changing something needs a write token.")) && session.write);
 }
 
-const KEYS = [["/", "find a key"], ["g o", "overview"], ["g l", "lanes"], ["g d", "dead letters"], ["g j", "jobs"], ["g a", "audit"], ["g w", "workers"],
+const KEYS = [["/", "find a key"], ["g o", "overview"], ["g l", "lanes"], ["g d", "dead letters"], ["g k", "locks"], ["g j", "jobs"], ["g a", "audit"], ["g w", "workers"],
   ["?", "this list"], ["Esc", "close a dialog"]];
 const help = () =>
   dialog("Keys of this page", (close) => [
@@ -365,7 +365,7 @@ const help = () =>
 const wayBack = { ascending: "descending", descending: "ascending" };
 
 /** A table whose rows keep their elements from one update to the next, so that focus and selection stay.
- * columns: [{label, cell(row) → text or element, sort(row) → value, num, clip}]; id(row) → string. With `select`, rows get check boxes.
+ * columns: [{label, cell(row) → text or element, sort(row) → value, num, clip, line}]; id(row) → string. With `select`, rows get check boxes.
  * With `slots`, the row at a place keeps its element whatever stands there, so that nothing moves when a row comes on top. With `fixed`, the
  * widths of the columns do not depend on what they hold. */
 class Table {
@@ -419,7 +419,7 @@ class Table {
 
   make(id) {
     const box = this.select && h("input", { type: "checkbox", onchange: (event) => this.pick(id, event.target.checked) });
-    const cells = this.columns.map((c) => h("td", { role: "cell", class: c.num ? "num" : c.clip ? "clip" : null, data: { label: c.label } }));
+    const cells = this.columns.map((c) => h("td", { role: "cell", class: ["num", "clip", "line"].find((name) => c[name]) || null, data: { label: c.label } }));
     const row = h("tr", { role: "row" }, box && h("td", { role: "cell", data: { label: "Select" } }, box), cells);
     const kept = { row, box, cells, shown: [] };
     this.kept.set(id, kept);
@@ -571,6 +571,7 @@ const WHAT = {
   "lanes/pause": { verb: "Pause", noun: "lane" },
   "lanes/resume": { verb: "Resume", noun: "lane" },
   "lanes/drop": { verb: "Drop the waiting messages of", noun: "lane", unit: "message", grave: DROP_NOTE },
+  "lanes/replay": { verb: "Run again", noun: "message", rate: true },
 };
 
 const sampleText = (s) => (typeof s === "string" ? s : [s.name, s.result].filter(Boolean).join(": "));
@@ -612,22 +613,57 @@ async function bulk(path, selection) {
   }
 }
 
-/** Shows a job in a message until it ends, then shows the view anew. */
+function replayForm(close) {
+  const from = h("input", { id: "replay-from", value: "1h", required: true, autocomplete: "off", spellcheck: "false" });
+  const to = h("input", { id: "replay-to", placeholder: "now", autocomplete: "off", spellcheck: "false" });
+  const again = h("input", { type: "checkbox", id: "again", checked: true });
+  const submit = (event) => {
+    event.preventDefault();
+    close({ from: from.value.trim(), to: to.value.trim(), again: again.checked });
+  };
+  return h("form", { class: "stack", onsubmit: submit },
+    h("p", null, "Messages of these keys are read again from Kafka and run once more, behind what waits. A dry run says first which."),
+    h("label", { for: "replay-from" }, "From (1h is an hour ago; or 2026-11-21T12:00:00Z)", from),
+    h("label", { for: "replay-to" }, "To (empty: now)", to),
+    h("label", { for: "again", class: "bar" }, again, "Also messages that are done already"),
+    h("div", { class: "bar" }, h("button", { class: "main" }, "Dry run"), button("Cancel", () => close(null))));
+}
+
+/** Reads messages again from Kafka and runs them. The dry run is a job, too, because it may take long. selection: {ids} or {filter}. */
+async function replayLanes(selection) {
+  if (!(await mayWrite())) return;
+  try {
+    const { older_than, attempts, ...filter } = selection.filter || {};
+    if (older_than || attempts) throw new ApiError(400, "Messages in Kafka have no age in a lane and no attempts: clear these filters, or select lanes.");
+    const when = await dialog("Run messages again from Kafka?", replayForm);
+    if (!when) return;
+    const body = { ...selection, filter: { ...filter, from: when.from, ...(when.to ? { to: when.to } : {}) }, again: when.again };
+    const dry = await follow((await post("lanes/replay", { ...body, execute: false })).job);
+    if (!dry || dry.state !== "done") return;
+    const answer = await dialog("Run messages again from Kafka?", (close) => confirmForm(WHAT["lanes/replay"], { ...dry, count: dry.done }, close));
+    if (answer) follow((await post("lanes/replay", { ...body, execute: true, ...answer })).job);
+  } catch (e) {
+    complain(e);
+  }
+}
+
+/** Shows a job in a message until it ends, then shows the view anew. Resolves with the job, or undefined if the server no longer tells of it. */
 async function follow(id) {
   const text = h("span", null, `Job ${id} has started.`);
   const bar = h("progress", { max: 1, value: 0, "aria-label": `Job ${id}` });
-  const e = toast([text, h("br"), bar, " ", h("a", { href: "#/jobs" }, "Jobs")]);
+  const e = toast([text, h("br"), bar, " ", h("a", { href: `#/jobs/${id}` }, "Show the job")]);
   for (let misses = 0; misses < 10; await sleep(700)) {
-    const job = await get("jobs").then((a) => a.jobs.find((j) => j.id === id), () => null);
+    const job = await get(`jobs/${id}`).catch(() => null);
     misses = job ? 0 : misses + 1;
     if (!job) continue;
-    bar.max = job.total || 1;
-    bar.value = job.done || 0;
-    if (job.state === "running" || job.state === "queued") continue;
+    bar.max = job.total || job.to_scan || 1;
+    bar.value = job.total ? job.done : job.scanned || 0;
+    if (job.state === "running") continue;
     setText(text, `Job ${id}: ${jobText(job)}`);
     e.classList.toggle("bad", job.state === "failed");
     if (!e.isConnected) toast(`Job ${id}: ${jobText(job)}`, job.state === "failed");
-    return refresh();
+    refresh();
+    return job;
   }
 }
 const jobText = (job) =>
@@ -742,7 +778,7 @@ const partitionsTable = () => new Table({
     { label: "Lag", num: true, sort: lagOf, cell: (p) => count(lagOf(p)) },
     { label: "Unfinished", num: true, sort: (p) => p.unfinished, cell: (p) => count(p.unfinished) },
     { label: "Waiting", num: true, sort: (p) => p.waiting, cell: (p) => count(p.waiting) },
-    { label: "Watermark stands", num: true, sort: (p) => p.blocked_ms, cell: (p) => (p.blocked_ms < 5000 ? "–" : state(duration(p.blocked_ms), p.blocked_ms < 60000 ? "warn" : "bad")) },
+    { label: "Blocked for", num: true, sort: (p) => p.blocked_ms, cell: (p) => (p.blocked_ms < 5000 ? "–" : state(duration(p.blocked_ms), p.blocked_ms < 60000 ? "warn" : "bad")) },
   ],
 });
 
@@ -858,7 +894,7 @@ function payloadText(m) {
 function holderFacts(k) {
   const lane = k.lane || {};
   const held = k.holder;
-  if (!held) return facts([["Holder", lane.backoff ? `nobody; a failed message waits ${duration((lane.until_ms || 0) - serverNow())} more` : "nobody"], pausedFact(k)]);
+  if (!held) return facts([["Holder", lane.backoff ? `nobody; a failed message waits ${duration((lane.until_ms || 0) - serverNow())} more` : "nobody"], waitingFact(k), pausedFact(k)]);
   const begun = held.since_ms ?? lane.since_ms;
   return facts([
     ["Holder", h("strong", null, field(held, "worker").text || "–")],
@@ -866,8 +902,14 @@ function holderFacts(k) {
     ["Since", known(begun) ? h("span", null, `${dateTime(begun)}, ${since(begun)}`) : "–"],
     ["Lease", known(held.lease_left_ms) ? `ends in ${duration(Math.max(0, held.lease_left_ms))} unless it is renewed` : "–"],
     ["Fence", `${held.fence}`],
+    waitingFact(k),
     pausedFact(k),
   ]);
+}
+
+function waitingFact(k) {
+  const oldest = k.waiting && k.lane && known(k.lane.age_ms) ? `, the oldest for ${duration(k.lane.age_ms)}` : "";
+  return ["Waiting", `${plural(Math.max(0, k.waiting), "message")}${oldest}`];
 }
 
 function pausedFact(k) {
@@ -894,7 +936,8 @@ function keyView() {
       main.append(h("h1", null, "Key ", h("span", { class: "mono" }, decoded(path))),
         h("div", { class: "bar", role: "group", "aria-label": "Actions on this key" },
           button("Pause", act("pause")), button("Resume", act("resume")), button("Break the lock…", () => breakLock(path), { class: "grave" }),
-          button("Replay its dead letters…", () => bulk("dead/replay", { filter: { key: [decoded(path)] } })), h("span", { class: "space" }),
+          button("Replay its dead letters…", () => bulk("dead/replay", { filter: { key: [decoded(path)] } })),
+          button("Run messages again…", () => replayLanes({ filter: { key: [decoded(path)] } })), h("span", { class: "space" }),
           h("a", { href: `#/audit?find=${path}` }, "Audit of this key")),
         h("div", { class: "pair" }, card(h("h2", null, "Who holds it"), holder), card(dead.element)),
         card(waiting.element, more), card(outcomes.element, note));
@@ -957,7 +1000,7 @@ function listView({ title, path, fields, table, actions, idOf, top, after }) {
   const selection = () => (scope.checked ? { filter: bodyFilter(values) } : { ids: table.chosen().map(idOf) });
   const start = (action) => () => {
     if (!scope.checked && !table.selected.size) return toast("Select some rows first, or all that match.", true);
-    return bulk(action, selection());
+    return action === "lanes/replay" ? replayLanes(selection()) : bulk(action, selection());
   };
   table.onselect = say;
   scope.addEventListener("change", say);
@@ -1000,8 +1043,8 @@ const laneState = (l) => {
 
 const lanesView = () => listView({
   title: "Lanes", path: "lanes", idOf: (l) => field(l, "key").text,
-  fields: [["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"], ["topic", "Topic"], ["partition", "Partition"], ["older_than", "Oldest waits longer than", "15m"], ["attempts", "At least this many attempts"]],
-  actions: [["Pause…", "lanes/pause"], ["Resume…", "lanes/resume"], ["Drop messages…", "lanes/drop", "grave"]],
+  fields: [["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"], ["topic", "Topic"], ["partition", "Partition"], ["older_than", "Oldest waits longer than", "15m"], ["attempts", "Attempts, at least"]],
+  actions: [["Pause…", "lanes/pause"], ["Resume…", "lanes/resume"], ["Run messages again…", "lanes/replay"], ["Drop messages…", "lanes/drop", "grave"]],
   table: new Table({
     caption: "Lanes with waiting messages, and paused lanes", id: (l) => field(l, "key").path, select: (l) => field(l, "key").text, empty: "No lane matches. Most keys never wait.",
     columns: [
@@ -1020,7 +1063,7 @@ function deadColumns(withKey) {
   return [
     { label: "Died", sort: (m) => m.died_ms, cell: (m) => time(m.died_ms) },
     withKey && { label: "Key", clip: true, sort: (m) => field(m, "key").text || "", cell: keyLink },
-    { label: "Message", sort: (m) => m.identity || m.id, cell: deadLink },
+    { label: "Message", line: true, sort: (m) => m.identity || m.id, cell: deadLink },
     { label: "Reason", clip: true, sort: (m) => field(m, "reason").text || "", cell: (m) => h("span", null, field(m, "reason").text || "") },
     { label: "Attempts", num: true, sort: (m) => m.attempts, cell: (m) => count(m.attempts) },
     withKey && { label: "Payload", clip: true, cell: (m) => h("code", null, payloadText(m)) },
@@ -1195,6 +1238,40 @@ function deadOneView() {
   };
 }
 
+// -- locks --
+
+function locksView() {
+  const pages = h("div", { class: "bar" });
+  let values;
+  const table = new Table({
+    caption: "Locks that are held now", id: (l) => field(l, "key").path, empty: "No lock is held among the names that were looked at.",
+    columns: [
+      { label: "Key", clip: true, sort: (l) => field(l, "key").text, cell: keyLink },
+      { label: "Holder", clip: true, sort: (l) => field(l.holder, "worker").text || "", cell: (l) => h("span", null, field(l.holder, "worker").text || "–") },
+      { label: "Host, process", sort: (l) => l.holder.host || "", cell: (l) => [l.holder.host, l.holder.pid].filter(Boolean).join(", ") || "–" },
+      { label: "Held since", sort: (l) => l.holder.since_ms, cell: (l) => time(l.holder.since_ms) },
+      { label: "Lease", num: true, sort: (l) => l.holder.lease_left_ms, cell: (l) => duration(Math.max(0, l.holder.lease_left_ms)) },
+      { label: "Fence", num: true, cell: (l) => `${l.holder.fence}` },
+      { label: "Waiting", num: true, sort: (l) => l.waiting, cell: (l) => count(l.waiting) },
+      { label: "Break", cell: (l) => button("Break…", () => breakLock(field(l, "key").path), { class: "grave", "aria-label": `Break the lock of ${field(l, "key").text}` }) },
+    ],
+  });
+  return {
+    title: "Locks",
+    build(main, _, q) {
+      values = q;
+      main.append(h("h1", null, "Locks"), filterForm([["key", "Key", "customer-7"], ["match", "Key pattern", "customer-*"]], values, "locks"),
+        h("div", { class: "bar" }, button("Read again", refresh), h("span", { class: "soft" }, "Redis has no list of locks: a page shows what 1.5 seconds of search found.")),
+        card(table.element, pages));
+    },
+    async refresh(signal) {
+      const page = await get(`locks${query({ ...cleaned(values, []), limit: PAGE_ROWS })}`, signal);
+      table.set(page.locks);
+      pages.replaceChildren(...pageLinks("locks", values, page.next));
+    },
+  };
+}
+
 // -- jobs, audit --
 
 async function cancelJob(id) {
@@ -1204,13 +1281,64 @@ async function cancelJob(id) {
 }
 
 const JOB_STATE = { running: "warn", done: "good", failed: "bad", cancelled: "warn" };
+
+/** What the ledger found: whether the sums agree, and what differs. */
+function ledgerFacts(l) {
+  const rows = l.wrong || [];
+  return [
+    facts([
+      ["Result", l.ok ? state("Nothing is lost, and nothing is there twice", "good") : state(plural(l.differences, "difference"), "bad")],
+      ["When", h("span", null, `${dateTime(l.at_ms)}, ${since(l.at_ms)}`)],
+      ["Looked at", `${plural(l.partitions.length, "partition")}, ${plural(l.lanes, "lane")} with ${plural(l.waiting, "waiting message")}, ${plural(l.locks, "lock")}, ${plural(l.dead_letters, "dead letter")}`],
+    ]),
+    rows.length > 0 && h("ul", null, rows.map((d) => h("li", null, d.text))),
+  ];
+}
+
+/** What one job did: the rows that it told of, or its error. */
+const jobFacts = (j) => [
+  facts([
+    ["What", `${j.what}${j.dry_run ? " (dry run)" : ""}`],
+    ["State", state(j.state, JOB_STATE[j.state])],
+    ["Progress", `${count(j.done)}${known(j.total) ? ` of ${count(j.total)}` : ""}, ${count(j.failed)} failed, ${count(j.left_out)} left out; ${count(j.scanned)}${known(j.to_scan) ? ` of ${count(j.to_scan)}` : ""} looked at`],
+    ["By", j.by],
+    ["Began", dateTime(j.started_ms)],
+    ["Ended", known(j.ended_ms) ? `${dateTime(j.ended_ms)}, after ${duration(j.ended_ms - j.started_ms)}` : "–"],
+    known(j.number) && ["In the audit", `job ${j.number}`],
+    j.error && ["Error", h("strong", null, j.error)],
+  ]),
+  sampleList(j),
+];
+
+function jobView() {
+  const about = h("div");
+  let id = "";
+  return {
+    title: "Job",
+    poll_ms: 1000,
+    build(main, [, p]) {
+      id = p;
+      main.append(h("h1", null, "Job ", h("span", { class: "mono" }, decoded(id))),
+        h("div", { class: "bar" }, button("Cancel the job", () => cancelJob(decoded(id)), { id: "cancel" }), h("a", { href: "#/jobs" }, "All jobs")), card(about));
+    },
+    async refresh(signal) {
+      const job = await get(`jobs/${id}`, signal);
+      $("cancel").disabled = job.state !== "running";
+      const open = about.querySelector("details");
+      about.replaceChildren(...jobFacts(job).filter(Boolean));
+      if (open && about.querySelector("details")) about.querySelector("details").open = open.open;
+    },
+  };
+}
+
 function jobsView() {
+  const ledger = h("div", { id: "ledger-result" }, "It has not run since the server started.");
   const table = new Table({
     caption: "Jobs of this server, newest first", id: (j) => String(j.id), empty: "No job has run since the server started. The audit has those of the commands, too.",
     columns: [
-      { label: "Job", sort: (j) => `${j.id}`, cell: (j) => `${j.id}` },
+      { label: "Job", sort: (j) => `${j.id}`, cell: (j) => h("a", { href: `#/jobs/${j.id}` }, `${j.id}`) },
       { label: "In the audit", num: true, cell: (j) => (known(j.number) ? `${j.number}` : "–") },
-      { label: "What", clip: true, cell: (j) => h("span", null, j.what) },
+      { label: "What", clip: true, cell: (j) => h("span", null, j.what, j.dry_run ? " (dry run)" : "") },
       { label: "State", sort: (j) => j.state, cell: (j) => state(j.state, JOB_STATE[j.state]) },
       { label: "Progress", cell: (j) => h("span", null, j.state === "running" && h("progress", { max: j.total || 1, value: j.done || 0, "aria-label": `Job ${j.id}` }), ` ${count(j.done)}${known(j.total) ? ` of ${count(j.total)}` : ""}`) },
       { label: "Failed", num: true, cell: (j) => count(j.failed) },
@@ -1224,10 +1352,13 @@ function jobsView() {
     title: "Jobs",
     poll_ms: 1000,
     build: (main) => main.append(h("h1", null, "Jobs"),
-      h("div", { class: "bar" }, button("Run the ledger", runLedger), h("span", { class: "soft" }, "The ledger compares Redis and Kafka: was anything lost?")), card(table.element)),
+      card(table.element),
+      card(h("h2", null, "Ledger"), h("div", { class: "bar" }, button("Run the ledger", runLedger), h("span", { class: "soft" }, "It compares Kafka and Redis: was anything lost?")), ledger)),
     async refresh(signal) {
       const { jobs } = await get("jobs", signal);
       table.set([...jobs].sort((a, b) => b.started_ms - a.started_ms || 0));
+      const last = (await get("ledger", signal)).ledger;
+      if (last) ledger.replaceChildren(...ledgerFacts(last).filter(Boolean));
     },
   };
 }
@@ -1278,7 +1409,8 @@ function auditView() {
 
 // ---- from the address to a view ----
 
-const VIEWS = { overview, key: keyView, lanes: lanesView, dead: deadView, jobs: jobsView, audit: auditView, workers: workersView };
+const VIEWS = { overview, key: keyView, lanes: lanesView, dead: deadView, locks: locksView, jobs: jobsView, audit: auditView, workers: workersView };
+const ONE = { dead: deadOneView, jobs: jobView }; // views of one thing, whose name follows in the address
 let current = null;
 let pollTimer = 0;
 
@@ -1322,7 +1454,7 @@ function markNavigation(name) {
 
 function route() {
   const { parts, values } = parseHash();
-  const make = parts[0] === "dead" && parts[1] ? deadOneView : VIEWS[parts[0]] || overview;
+  const make = (parts[1] && ONE[parts[0]]) || VIEWS[parts[0]] || overview;
   const main = $("main");
   const focused = current !== null && document.activeElement !== $("key");
   if (current) live.listeners.delete(current.live);
@@ -1343,7 +1475,7 @@ function route() {
 
 // ---- keys of the keyboard, theme, start ----
 
-const GO = { o: "overview", l: "lanes", d: "dead", j: "jobs", a: "audit", w: "workers" };
+const GO = { o: "overview", l: "lanes", d: "dead", k: "locks", j: "jobs", a: "audit", w: "workers" };
 let gone = 0; // when "g" was pressed
 
 function onKey(event) {

@@ -25,7 +25,7 @@ BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
 PAGE = os.path.join(ROOT, "monitor/page")
 FILES = ("index.html", "app.js", "app.css", "favicon.svg")
 BYTES_MAX = 150 * 1024
-VIEWS = ("overview", "lanes", "dead", "jobs", "audit", "workers", "key/customer-7")
+VIEWS = ("overview", "lanes", "dead", "locks", "jobs", "audit", "workers", "key/customer-7")
 EVIL = '<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>'
 SHIFTS = """
 const done = arguments[arguments.length - 1];
@@ -142,6 +142,7 @@ class Page(unittest.TestCase):
         b.until_text("main > section:nth-last-of-type(2) tbody", "ready")
         label = b.run("return document.querySelector('.chart svg').getAttribute('aria-label')")
         self.assertRegex(label, r"^Messages per second, last 15 minutes; now in \S+, done \S+$")
+        b.until("hot keys with what waits behind them", lambda: [r for r in b.texts(".pair .card:nth-of-type(2) tbody tr") if re.search(r"customer-\d+\s+\d+\s+\d+$", r)])
         first = b.text("#ledger")
         b.until("figures that change by themselves", lambda: b.text("#ledger") != first)
 
@@ -175,7 +176,72 @@ class Page(unittest.TestCase):
         self.b.until_text("main", "dead.*" + re.escape(letter["identity"]))
         self.b.until_text("main", re.escape(letter["reason"]))
 
+    def test_locks(self):
+        """The lock that the stuck handler holds must be listed with its holder, and be found by a filter."""
+        b = self.b
+        lane = b.until("a held lane", lambda: [x for x in [self.w.lane("customer-7")] if x["holder"]], 60)[0]
+        self.open("locks?match=customer-7")
+        b.until_text("tbody", r"customer-7\s+%s\s+.*%d" % (re.escape(lane["holder"]), lane["fence"]))
+        b.fill("#filter-match", "no-such-*")
+        b.press("Filter", "main")
+        b.until_text("main", "No lock is held")
+
     # --- the effect of each action in Redis -------------------------------------------------------
+
+    def test_break_in_the_list_of_locks(self):
+        """Breaks a lock that no worker holds, because others need the stuck one."""
+        b = self.b
+        name = P + "lock:mr-lock"
+        self.w.redis("SET", name, "my-host-77-0a1b2c3d.9:1700000000000123", "PX", 600000)
+        self.open("locks?key=mr-lock")
+        b.until_text("tbody", r"mr-lock\s+my-host-77-0a1b2c3d\s+my-host, 77\s+.*1700000000000123")
+        b.press("Break", "tbody")
+        b.until_text("dialog #dry-run", "my-host-77-0a1b2c3d has held it for")
+        b.press("Cancel", "dialog")
+        self.assertIsNotNone(self.w.redis("GET", name), "the dry run and Cancel change nothing")
+        b.press("Break", "tbody")
+        b.press("Break the lock", "dialog")
+        b.until_text("#toasts", "is broken; the fence is ")
+        self.assertIsNone(self.w.redis("GET", name))
+        b.until_text("main", "No lock is held")
+
+    def test_run_messages_again(self):
+        """Reads the messages of two keys again from Kafka. First a dry run, which is a job, too, must tell how
+        many; then they must run once more, under the number of the job."""
+        b = self.b
+        self.w.put("".join('0|%s|{"id":"%s-%d","customer":"%s","amount":12}\n' % (key, key, i, key) for key in ("ms-again-1", "ms-again-2") for i in range(3)))
+        ended = lambda key: self.w.get("api/v1/outcomes?outcome=done&key=" + key)["outcomes"]  # noqa: E731
+        b.until("the end of all six", lambda: len(ended("ms-again-1")) == len(ended("ms-again-2")) == 3, 60)
+        self.open("lanes?match=ms-again-*")
+        b.until_text("#count", "^0 match")
+        b.click("#all-that-match")
+        b.press("Run messages again", "main")
+        b.until_text("dialog", "read again from Kafka")
+        b.press("Dry run", "dialog")
+        b.until_text("dialog #dry-run", "The dry run found 6 messages")
+        self.assertEqual(len(ended("ms-again-1")), 3, "the dry run runs nothing")
+        b.fill("#rate", "0")
+        b.press("Run again 6 messages", "dialog")
+        b.until_text("#toasts", "Job .*: done, 6 of 6", 60)
+        b.until("all six, once more", lambda: len(ended("ms-again-1")) == len(ended("ms-again-2")) == 6, 60)
+        b.until("a link to the job", lambda: b.run("const a = [...document.querySelectorAll('#toasts a')].pop(); if (a) a.click(); return Boolean(a)"))
+        b.until_text("main", r"queue replay.*done.*6 of 6, 0 failed")
+        self.assertIn("#/jobs/", b.url)
+        self.view("lanes?older_than=1h")
+        b.until_text("#count", "match")
+        b.click("#all-that-match")
+        b.press("Run messages again", "main")
+        b.until_text("#toasts .bad", "clear these filters")
+
+    def test_ledger(self):
+        b = self.b
+        self.view("jobs")
+        b.press("Run the ledger", "main")
+        b.until_text("#toasts", "Job .*: done", 60)
+        b.until_text("#ledger-result", r"Nothing is lost.*8 partitions, \d+ lanes? with \d+ waiting messages?")
+        ledger = self.w.get("api/v1/ledger")["ledger"]
+        self.assertTrue(ledger["ok"], ledger)
+        self.assertIn("ledger run", b.text("tbody"))
 
     def test_pause_and_resume(self):
         b = self.b
@@ -447,7 +513,7 @@ class Page(unittest.TestCase):
             name, style, width = b.run("const e = document.activeElement, s = getComputedStyle(e); return [e.textContent.trim() || e.id, s.outlineStyle, parseFloat(s.outlineWidth)]")
             seen.append(name)
             self.assertTrue(style != "none" and width >= 2, "%s: the focus is visible" % name)
-        self.assertEqual([n.split(" ")[0] for n in seen[1:7]], ["Overview", "Lanes", "Dead", "Jobs", "Audit", "Workers"], seen)
+        self.assertEqual([n.split(" ")[0] for n in seen[1:8]], ["Overview", "Lanes", "Dead", "Locks", "Jobs", "Audit", "Workers"], seen)
         b.keys("?")
         b.until_text("dialog", "Keys of this page")
         self.assertTrue(b.run("return document.querySelector('dialog').contains(document.activeElement)"))

@@ -266,7 +266,7 @@ class Page(unittest.TestCase):
             if b"the end" in line:
                 break
         self.assertGreater(calls, 0)
-        self.assertLessEqual(calls, (seconds + 2) * 10, "ten keys per second, for all five streams together")
+        self.assertLessEqual(calls, (seconds + 2) * 16, "16 keys per second, for all five streams together")
 
     def forget_totals(self):
         """Starts the supervisor again, because other tests count from its start."""
