@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the Debian packages of this tree in a clean chroot of DISTRIBUTION, or tests them there. Needs root, for chroot and mount.
-# usage: packaging/deb.sh build|twice|test|systemd DISTRIBUTION      (DISTRIBUTION: bookworm, trixie)
+# usage: packaging/deb.sh build|twice|test|secured|systemd DISTRIBUTION      (DISTRIBUTION: bookworm, trixie)
 #
 #   build   puts the packages into build/deb/DISTRIBUTION, and what lintian says ends the build if it is a warning
 #   twice   builds them again in another folder, time zone and language, and compares: the same bytes are expected
 #   test    installs them in a clean chroot and runs debian/tests, as autopkgtest does
+#   secured installs them in a clean chroot, and follows the documents with a secured Kafka and a Valkey with TLS until messages flow
 #   systemd boots systemd in a clean chroot and runs services of the installed unit
 #
 # Only files that git knows are built. The packages are dated by the newest commit. $MAINTAINER: "NAME <ADDRESS>", who answers for the packages.
-# The chroots are kept in $LW_CLEAN_CHROOTS (default build/clean).
+# The chroots are kept in $LW_CLEAN_CHROOTS (default build/clean). $LW_DEBS: test the packages of this folder, and build none.
 # exit: 0 built, equal, or passed; 1 not; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,9 +20,9 @@ usage() {
 }
 [ $# -eq 2 ] || usage
 what=$1 distribution=$2
-case $what in build | twice | test | systemd) ;; *) usage ;; esac
+case $what in build | twice | test | secured | systemd) ;; *) usage ;; esac
 case $distribution in bookworm | trixie) ;; *) echo "deb.sh: packages can be built for bookworm and trixie, not for \"$distribution\"" >&2; exit 2 ;; esac
-out=$PWD/build/deb/$distribution
+out=$(realpath -m "${LW_DEBS:-build/deb/$distribution}")
 again=$PWD/build/deb/again-$distribution
 source=$PWD/build/packaging/rdkafka-2.15.1
 epoch=$(git log -1 --format=%ct)
@@ -69,10 +70,13 @@ state() { # what the packages were built from
 }
 
 first() { # builds the packages unless they are there and nothing has changed since
-    [ ! -e "$out/.built-from" ] || ! state | cmp -s - "$out/.built-from" || return 0
+    local now
+    [ -z "${LW_DEBS:-}" ] || return 0
+    now=$(state)
+    if [ -e "$out/.built-from" ] && [ "$now" = "$(cat "$out/.built-from")" ]; then return 0; fi
     build "$out" /build/latchwork
     (cd "$out" && sha256sum ./*.deb >SHA256SUMS)
-    state >"$out/.built-from"
+    echo "$now" >"$out/.built-from"
 }
 
 case $what in
@@ -88,6 +92,10 @@ twice)
 test)
     first
     in_chroot "$out" packaging/test-deb.sh "$out"
+    ;;
+secured)
+    first
+    packaging/secured.py "$distribution" "$out"
     ;;
 systemd)
     first

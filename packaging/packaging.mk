@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages and releases. All of it but release-check makes chroots, which only root may.
 DISTRIBUTION ?= bookworm
-.PHONY: deb deb-twice deb-test deb-systemd tarball tarball-twice tarball-test release release-check
+.PHONY: deb deb-twice deb-test deb-secured deb-systemd tarball tarball-twice tarball-test release release-check
 ##@ Packages
 ## deb: build the Debian packages of DISTRIBUTION (bookworm, trixie) in a clean chroot, into build/deb (as root)
 deb:
@@ -12,6 +12,9 @@ deb-twice:
 ## deb-test: install them in a clean chroot and run their tests, the demo among them (as root)
 deb-test:
 	@packaging/deb.sh test $(DISTRIBUTION)
+## deb-secured: install them in a clean chroot, and follow the how-tos with a secured Kafka 4 and a Valkey with TLS (as root)
+deb-secured: $(B)/tests/tools/kafkatool
+	@LW_BUILD=$(abspath $(B)) packaging/deb.sh secured $(DISTRIBUTION)
 ## deb-systemd: boot systemd in a clean chroot, and run services of the installed unit (as root)
 deb-systemd:
 	@packaging/deb.sh systemd $(DISTRIBUTION)

@@ -11,13 +11,19 @@
 /* Keeps the last error that librdkafka reported, because an error such as "connection refused" says more than "timed out". */
 struct trouble {
     const struct lw_config *c;
+    bool reached; /* the text is about a broker to which a connection was made */
     char text[LW_EXPLAINED_MAX];
 };
 
+/* A name such as localhost may have several addresses, and the broker listens at one of them. So a failure to connect does not replace what
+ * a broker has said, such as that the password is wrong. */
 static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *trouble) {
     struct trouble *last = trouble;
+    bool reached = !strstr(reason, "Connect to ");
     (void)rk;
-    if (err != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) lw_kafka_explain(last->c, err, reason, "READ", NULL, last->text);
+    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || (last->reached && !reached)) return;
+    last->reached = reached;
+    lw_kafka_explain(last->c, err, reason, "READ", NULL, last->text);
 }
 
 static void no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf) { (void)rk, (void)level, (void)fac, (void)buf; }

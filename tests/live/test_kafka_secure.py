@@ -96,6 +96,9 @@ def tls_mistakes(t):
     begin(t)
     k = t.kafka
     named(t, k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"), "[Aa]uthentication (error|failed)", "wrong-password")
+    # another address, at which nobody listens, must not hide what the broker says
+    two = dict(k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"), **{"bootstrap.servers": k.at["SASLTLS"] + ",127.0.0.1:1"})
+    named(t, two, "[Aa]uthentication (error|failed)", "wrong-password-two-addresses")
     named(t, k.client("SASLTLS", "SCRAM-SHA-256", "orders", ca="strange-ca"), "certificate is not accepted: its CA is not in ssl.ca.location", "wrong-ca")
     named(t, k.client("EXPIRED"), "certificate is not accepted: it has expired", "expired")
     named(t, k.client("OTHERNAME"), "certificate is not accepted: it is for another host name", "other-name")

@@ -78,8 +78,8 @@ exec unshare --mount --pid --fork --kill-child sh -c '
             mount -t overlay -o "lowerdir=$root,upperdir=$over/upper,workdir=$over/work" overlay "$over/root" || exit 2
         root=$over/root
     fi
-    for folder in $shared; do mkdir -p "$root$folder" && mount --bind "$folder" "$root$folder" || exit 2; done
     mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount -t tmpfs tmpfs "$root/tmp" || exit 2
+    for folder in $shared; do mkdir -p "$root$folder" && mount --bind "$folder" "$root$folder" || exit 2; done
     exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=dumb \
         CI="${CI:-}" MAKEFLAGS="-j$(nproc)" WERROR="${WERROR:-}" sh -c "cd /src/$name && exec \"\$@\"" sh "$@"
 ' sh "$root" "$name" "${LW_CHROOT_SHARED:-}" "${LW_CHROOT_CLEAN:-}" "$@"
