@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The limits: bare programs that bench measures the queue against. `make limits`; each has --help.
 ifndef LIMITS # the rules count once, however many files include this one
-LIMITS := $(addprefix $(B)/bench/limits/,read setdel scripts sqlite insert offer)
+LIMITS := $(addprefix $(B)/bench/limits/,read setdel scripts sqlite insert offer post)
 LIMITLIB := $(addprefix $(B)/bench/limits/,tool.o loop.o calls.o)
 
 .PHONY: limits

@@ -13,7 +13,7 @@
 
 #include "handlers/handler.h"
 
-enum { ANSWER_BODY_MAX = 1 << 20, RETRY_AFTER_MAX_MS = 3600000 };
+enum { RETRY_AFTER_MAX_MS = 3600000 };
 
 struct http_answer {
     int status;

@@ -14,35 +14,12 @@ enum { BUFFER_KEPT = 64 << 10 }; /* larger buffers are not kept for later reques
 
 static size_t on_body(char *p, size_t size, size_t n, void *ctx) {
     struct call *c = ctx;
-    n *= size;
-    if (c->answer.n + n > ANSWER_BODY_MAX) {
-        c->too_long = true;
-        return 0;
-    }
-    lw_buf_add(&c->answer, p, n);
-    return n;
-}
-
-static void take_retry_after(struct call *c, const char *value, size_t n) {
-    while (n && strchr(" \t", *value)) value++, n--;
-    while (n && strchr("\r\n \t", value[n - 1])) n--;
-    if (n >= sizeof c->retry_after) return;
-    memcpy(c->retry_after, value, n);
-    c->retry_after[n] = '\0';
+    return received_body(&c->received, lw_bytes(p, size * n)) ? size * n : 0;
 }
 
 static size_t on_header(char *p, size_t size, size_t n, void *ctx) {
-    static const char name[] = "retry-after:";
     struct call *c = ctx;
-    n *= size;
-    c->head_bytes += n;
-    if (c->head_bytes > CALL_HEAD_MAX) {
-        c->too_long = true;
-        return 0;
-    }
-    if (n > 5 && memcmp(p, "HTTP/", 5) == 0) c->retry_after[0] = '\0'; /* ignore the Retry-After of an informational answer */
-    if (n > sizeof name && strncasecmp(p, name, sizeof name - 1) == 0) take_retry_after(c, p + sizeof name - 1, n - sizeof name + 1);
-    return n;
+    return received_header(&c->received, lw_bytes(p, size * n)) ? size * n : 0;
 }
 
 /* --- making a call ---------------------------------------------------------------------------------------------------------------- */
@@ -87,8 +64,10 @@ struct call *call_new(struct lw_handler *h, const struct http_settings *s, int b
     struct call *c = lw_alloc(sizeof *c + (size_t)batch * sizeof(struct lw_job *));
     c->h = h;
     c->easy = lw_or_abort(curl_easy_init());
+    c->head.raw = s->opening != NULL;
     set_target(c, s);
     set_callbacks(c);
+    if (s->opening) curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
     return c;
 }
 
@@ -96,7 +75,8 @@ void call_free(struct call *c) {
     curl_easy_cleanup(c->easy);
     head_free(&c->head);
     lw_buf_free(&c->body);
-    lw_buf_free(&c->answer);
+    received_free(&c->received);
+    reader_free(&c->reader);
     free(c);
 }
 
@@ -139,27 +119,55 @@ static void sign(struct call *c, const struct http_settings *s, struct lw_bytes 
     lw_buf_free(&text);
 }
 
-void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms, int64_t wall_ms) {
-    const struct lw_job *job = c->jobs[c->at];
-    int64_t deadline_ms = job->give_up_ms == INT64_MAX ? 0 : wall_ms + job->give_up_ms - now_ms;
-    reuse(&c->body);
-    reuse(&c->answer);
-    head_clear(&c->head);
-    c->retry_after[0] = c->error[0] = '\0';
-    c->head_bytes = 0;
-    c->too_long = false;
-    for (size_t i = 0; i < s->fixed.n; i++) head_add_line(&c->head, s->fixed.lines[i]);
-    if (s->host_line) head_add_line(&c->head, s->host_line);
+static void prepare_content(struct call *c, const struct http_settings *s, int64_t deadline_ms) {
     if (s->mode == HTTP_BATCH)
         prepare_batch(c, s);
     else
         prepare_message(c, s, deadline_ms);
-    struct lw_bytes body = s->mode == HTTP_BINARY ? job->payload : lw_bytes(c->body.p, c->body.n);
-    sign(c, s, body, wall_ms / 1000);
+    c->content = s->mode == HTTP_BINARY ? c->jobs[c->at]->payload : lw_bytes(c->body.p, c->body.n);
+}
+
+static void set_request(struct call *c) {
     head_add_line(&c->head, "Expect:"); /* without this line libcurl asks the service before it sends a long body */
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, head_list(&c->head));
-    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.n);
-    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, body.n ? body.p : "");
+    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->content.n);
+    curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, c->content.n ? c->content.p : "");
+}
+
+/* Returns true if the headers of the record set this header of the request. */
+static bool record_names(const struct call *c, const struct http_settings *s, const char *name) {
+    const struct lw_job *job = c->jobs[c->at];
+    for (size_t i = 0; s->mode != HTTP_BATCH && i < job->n_headers; i++)
+        if (job->headers[i].name.n == strlen(name) && strncasecmp(job->headers[i].name.p, name, strlen(name)) == 0) return true;
+    return false;
+}
+
+/* Ends the raw headers with those that libcurl would add. */
+static void end_head(struct call *c, const struct http_settings *s) {
+    if (!s->names_agent && !record_names(c, s, "user-agent")) head_add_line(&c->head, "User-Agent: latchwork/" LW_VERSION);
+    if (!s->names_types && !record_names(c, s, "accept")) head_add_line(&c->head, "Accept: */*");
+    head_add_number(&c->head, "Content-Length", (int64_t)c->content.n);
+    lw_buf_add(&c->head.text, "\r\n", 2);
+    c->sent = 0;
+    reader_begin(&c->reader, &c->received);
+}
+
+void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms, int64_t wall_ms) {
+    const struct lw_job *job = c->jobs[c->at];
+    int64_t deadline_ms = job->give_up_ms == INT64_MAX ? 0 : wall_ms + job->give_up_ms - now_ms;
+    reuse(&c->body);
+    received_clear(&c->received);
+    head_clear(&c->head);
+    c->error[0] = '\0';
+    if (s->opening) lw_buf_add(&c->head.text, s->opening, strlen(s->opening));
+    for (size_t i = 0; i < s->fixed.n; i++) head_add_line(&c->head, s->fixed.lines[i]);
+    if (s->host_line) head_add_line(&c->head, s->host_line);
+    prepare_content(c, s, deadline_ms);
+    sign(c, s, c->content, wall_ms / 1000);
+    if (s->opening)
+        end_head(c, s);
+    else
+        set_request(c);
 }
 
 /* --- the end ---------------------------------------------------------------------------------------------------------------------- */
@@ -167,7 +175,7 @@ void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms,
 static enum call_end kind_of(const struct call *c, CURLcode code) {
     switch (code) {
     case CURLE_OK: return CALL_ANSWERED;
-    case CURLE_WRITE_ERROR: return c->too_long ? CALL_TOO_LONG : CALL_BROKEN;
+    case CURLE_WRITE_ERROR: return c->received.too_long ? CALL_TOO_LONG : CALL_BROKEN;
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
@@ -185,26 +193,39 @@ static enum call_end kind_of(const struct call *c, CURLcode code) {
     }
 }
 
-static void tell_why(const struct call *c, CURLcode code, enum call_end end, const struct http_settings *s, char *why, size_t size) {
+/* Writes how the transfer ended. `detail` says what was wrong. */
+static void tell_why(enum call_end end, const struct http_settings *s, const char *detail, char *why, size_t size) {
     static const char *const what[] = {
         [CALL_UNREACHED] = "cannot connect to", [CALL_TLS] = "TLS failed with", [CALL_BROKEN] = "no answer from"};
-    long os = 0;
-    curl_easy_getinfo(c->easy, CURLINFO_OS_ERRNO, &os);
-    const char *text = os && code == CURLE_COULDNT_CONNECT ? strerror((int)os) : c->error[0] ? c->error : curl_easy_strerror(code);
     if (end == CALL_TOO_LONG)
         snprintf(why, size, "the answer is longer than 1 MiB, or its headers than 64 KiB");
     else
-        snprintf(why, size, "%s %s: %s", what[end], s->service, text);
+        snprintf(why, size, "%s %s: %s", what[end], s->service, detail);
 }
 
 enum call_end call_ended(struct call *c, CURLcode code, const struct http_settings *s, char *why, size_t size) {
     enum call_end end = kind_of(c, code);
-    if (end != CALL_ANSWERED) tell_why(c, code, end, s, why, size);
+    long os = 0;
+    if (end == CALL_ANSWERED) return end;
+    curl_easy_getinfo(c->easy, CURLINFO_OS_ERRNO, &os);
+    tell_why(end, s,
+             os && code == CURLE_COULDNT_CONNECT ? strerror((int)os)
+             : c->error[0]                       ? c->error
+                                                 : curl_easy_strerror(code),
+             why, size);
+    return end;
+}
+
+enum call_end call_read(const struct call *c, const struct http_settings *s, char *why, size_t size) {
+    if (c->reader.state == READER_WHOLE) return CALL_ANSWERED;
+    enum call_end end = c->reader.state == READER_TOO_LONG ? CALL_TOO_LONG : CALL_BROKEN;
+    tell_why(end, s, c->reader.problem, why, size);
     return end;
 }
 
 struct http_answer call_answer(const struct call *c) {
-    long status = 0;
-    curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
-    return (struct http_answer){.status = (int)status, .body = lw_bytes(c->answer.p, c->answer.n), .retry_after = c->retry_after};
+    long status = c->reader.status;
+    if (!c->head.raw) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    return (struct http_answer){
+        .status = (int)status, .body = lw_bytes(c->received.body.p, c->received.body.n), .retry_after = c->received.retry_after};
 }

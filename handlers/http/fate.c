@@ -18,8 +18,10 @@ static void count_code(const struct lw_handler *h, int code) {
     if (h->counts) atomic_fetch_add_explicit(&h->counts->requests[code], 1, memory_order_relaxed);
 }
 
+/* Counts the connections that libcurl has made for this call. conn.c counts those that it takes over. */
 static void count_connections(const struct call *c) {
     long n = 0;
+    if (c->h->set.opening) return;
     curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &n);
     if (n > 0 && c->h->counts) atomic_fetch_add_explicit(&c->h->counts->connections, (uint64_t)n, memory_order_relaxed);
 }
@@ -127,15 +129,31 @@ static void take_failure(struct call *c, enum call_end end, const char *why) {
     end_failed(c, down, why);
 }
 
-void http_settle(struct call *c, CURLcode code) {
-    char why[LW_REASON_MAX];
-    enum call_end end = call_ended(c, code, &c->h->set, why, sizeof why);
-    count_connections(c);
+static void settle(struct call *c, enum call_end end, const char *why) {
     http_leave(c);
     if (end == CALL_ANSWERED)
         take_answer(c);
     else
         take_failure(c, end, why);
+}
+
+void http_settle(struct call *c, CURLcode code) {
+    char why[LW_REASON_MAX];
+    enum call_end end = call_ended(c, code, &c->h->set, why, sizeof why);
+    count_connections(c);
+    settle(c, end, why);
+}
+
+void http_settle_read(struct call *c) {
+    char why[LW_REASON_MAX];
+    enum call_end end = call_read(c, &c->h->set, why, sizeof why);
+    settle(c, end, why);
+}
+
+void http_unadopted(struct call *c, int error) {
+    char why[LW_REASON_MAX];
+    snprintf(why, sizeof why, "cannot connect to %s: %s", c->h->set.service, strerror(error));
+    settle(c, CALL_UNREACHED, why);
 }
 
 /* --- aborted transfers ------------------------------------------------------------------------------------------------------------ */

@@ -6,12 +6,14 @@
 #include "base/bytes.h"
 
 #include <curl/curl.h>
+#include <stdbool.h>
 
 enum { HEAD_MAX = 32 << 10 }; /* maximum size of all headers in bytes */
 
-/* The headers of one request. The caller initializes the structure with {0}. */
+/* The headers of one request. The caller initializes the structure with {0}, or with `raw` set. */
 struct http_head {
-    struct lw_buf text;       /* lines as libcurl takes them, each ended by a NUL */
+    struct lw_buf text;       /* the lines: as libcurl takes them, each ended by a NUL, or raw */
+    bool raw;                 /* true: the lines stand in the text as HTTP/1.1 has them, each ended by CR LF; head_list() can't be used */
     size_t n;                 /* number of lines */
     struct curl_slist *nodes; /* the list that head_list() made last */
     size_t cap;

@@ -2,8 +2,9 @@
 /* http: a handler behind a URL. A message is a CloudEvent in a POST request, and the answer is its outcome.
  *
  *     settings.c    the configuration
- *     loop.c        the one thread that drives all requests, with libcurl
- *     call.c        one request
+ *     loop.c        the one thread that drives all requests
+ *     call.c        one request: libcurl transfers it over TLS, and conn.c without
+ *     reader.c      an answer of HTTP/1.1, taken apart
  *     event.c       a message as a CloudEvent; head.c: the headers; sign.c: the signature
  *     answer.c      what an answer means; fate.c: what becomes of the messages of a request
  *     breaker.c     stops asking a service that is down

@@ -29,7 +29,8 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
         epoll_ctl(h->epoll, EPOLL_CTL_DEL, fd, NULL); /* the call fails if the socket is closed already, which does no harm */
         return 0;
     }
-    struct epoll_event ev = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0) | (what & CURL_POLL_OUT ? EPOLLOUT : 0), .data.fd = fd};
+    struct epoll_event ev = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0) | (what & CURL_POLL_OUT ? EPOLLOUT : 0),
+                             .data.u64 = (uint64_t)fd};
     if (epoll_ctl(h->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) &&
         epoll_ctl(h->epoll, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &ev))
         lw_error("handler: epoll: %s", strerror(errno));
@@ -58,7 +59,14 @@ static void run_socket(struct lw_handler *h, const struct epoll_event *ev) {
     if (ev->events & (EPOLLIN | EPOLLHUP)) what |= CURL_CSELECT_IN;
     if (ev->events & EPOLLOUT) what |= CURL_CSELECT_OUT;
     if (ev->events & EPOLLERR) what |= CURL_CSELECT_ERR;
-    curl_multi_socket_action(h->multi, ev->data.fd, what, &running);
+    curl_multi_socket_action(h->multi, (curl_socket_t)ev->data.u64, what, &running);
+}
+
+static void run_event(struct lw_handler *h, const struct epoll_event *ev) {
+    if (ev->data.u64 & HTTP_EVENT_CONN)
+        http_conn_go_on(h, (uint32_t)ev->data.u64, ev->events);
+    else if (ev->data.u64 != (uint64_t)lw_feed_fd(h->feed))
+        run_socket(h, ev);
 }
 
 /* --- calls ------------------------------------------------------------------------------------------------------------------------ */
@@ -74,7 +82,10 @@ static void enter(struct call *c) {
 
 void http_leave(struct call *c) {
     struct lw_handler *h = c->h;
-    curl_multi_remove_handle(h->multi, c->easy);
+    if (c->conn)
+        http_conn_leave(c);
+    else
+        curl_multi_remove_handle(h->multi, c->easy);
     *(c->prev ? &c->prev->next : &h->first) = c->next;
     *(c->next ? &c->next->prev : &h->last) = c->prev;
     h->n_calls--;
@@ -107,6 +118,10 @@ static void limit_sharing(struct call *c) {
     curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, last ? 1L : 0L);
 }
 
+void http_connect(struct call *c) {
+    if (curl_multi_add_handle(c->h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL); /* adding fails only if memory runs out */
+}
+
 void http_send(struct call *c) {
     struct lw_handler *h = c->h;
     struct lw_job *job = c->jobs[c->at];
@@ -122,7 +137,7 @@ void http_send(struct call *c) {
     call_prepare(c, &h->set, h->now_ms, h->wall_ms);
     limit_sharing(c);
     enter(c);
-    if (curl_multi_add_handle(h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL); /* adding fails only if memory runs out */
+    if (!h->set.opening || !http_conn_send(c)) http_connect(c);
     h->look_ms = lw_earlier(h->look_ms, lw_earlier(lw_feed_lease_end(job, h->margin_ms), job->give_up_ms));
 }
 
@@ -170,6 +185,15 @@ static void dispatch(struct lw_handler *h) {
 
 /* --- requests that are over, leases and times ------------------------------------------------------------------------------------- */
 
+static void end_transfer(struct call *c, CURLcode code) {
+    if (code != CURLE_OK || !c->h->set.opening) {
+        http_settle(c, code);
+        return;
+    }
+    int error = http_conn_adopt(c);
+    if (error) http_unadopted(c, error);
+}
+
 static void take_ended(struct lw_handler *h) {
     const CURLMsg *m;
     int left;
@@ -177,7 +201,7 @@ static void take_ended(struct lw_handler *h) {
         struct call *c = NULL;
         CURLcode code = m->data.result;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &c);
-        if (m->msg == CURLMSG_DONE) http_settle(c, code);
+        if (m->msg == CURLMSG_DONE) end_transfer(c, code);
     }
 }
 
@@ -227,11 +251,10 @@ static void turn(struct lw_handler *h) {
     struct epoll_event events[EVENTS];
     int n = epoll_wait(h->epoll, events, EVENTS, wait_ms(h));
     bool fed = false;
-    for (int i = 0; i < n; i++) fed |= events[i].data.fd == lw_feed_fd(h->feed);
+    for (int i = 0; i < n; i++) fed |= events[i].data.u64 == (uint64_t)lw_feed_fd(h->feed);
     lw_feed_awake(h->feed, fed);
     read_clocks(h);
-    for (int i = 0; i < n; i++)
-        if (events[i].data.fd != lw_feed_fd(h->feed)) run_socket(h, &events[i]);
+    for (int i = 0; i < n; i++) run_event(h, &events[i]);
     run_timer(h);
     take_ended(h);
     look(h);
@@ -253,7 +276,7 @@ void http_serve(struct lw_handler *h, struct lw_feed *feed) {
     h->feed = feed;
     h->counts = h->breaker.counts = lw_feed_http(feed);
     read_clocks(h);
-    struct epoll_event ev = {.events = EPOLLIN, .data.fd = lw_feed_fd(feed)};
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)lw_feed_fd(feed)};
     if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, lw_feed_fd(feed), &ev)) lw_error("handler: epoll: %s", strerror(errno));
     do turn(h);
     while (!is_over(h));
@@ -275,11 +298,13 @@ int http_loop_open(struct lw_handler *h, struct lw_err *err) {
     curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
     curl_multi_setopt(h->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)h->in_flight);
     curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->in_flight);
+    http_conns_open(h);
     return 0;
 }
 
 void http_loop_close(struct lw_handler *h) {
     for (struct call *c = h->free, *next; c; c = next) next = c->next, call_free(c);
     if (h->multi) curl_multi_cleanup(h->multi);
+    http_conns_close(h);
     if (h->epoll >= 0) close(h->epoll);
 }

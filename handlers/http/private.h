@@ -5,11 +5,15 @@
 
 #include "handlers/http/breaker.h"
 #include "handlers/http/call.h"
+#include "handlers/http/conn.h"
 #include "handlers/http/counts.h"
 #include "handlers/http/settings.h"
 #include "handlers/job_queue.h"
 
 struct lw_feed;
+
+/* Marks an event of epoll as one of h->conns, whose number is in the lower half. Other events carry a descriptor. */
+#define HTTP_EVENT_CONN ((uint64_t)1 << 32)
 
 struct lw_handler {
     struct http_settings set;
@@ -27,11 +31,13 @@ struct lw_handler {
     struct lw_job_queue line;      /* jobs that wait for a free call */
     struct call *first, *last;     /* calls under way, oldest first */
     struct call *free;
-    int n_shared;           /* number of requests sent since a request last got the order to close its connection afterwards */
-    int n_calls;            /* number of calls under way */
-    int64_t now_us, now_ms; /* boot clock; time of this turn of the loop */
-    int64_t wall_ms;        /* wall clock, ms since 1970; time of this turn of the loop */
-    int64_t look_ms;        /* boot clock; when leases and timeouts are checked next */
+    struct http_conn *conns;         /* room for in_flight connections of conn.c */
+    struct http_conn *idle, *closed; /* those of them that are idle, latest first, and those that are closed */
+    int n_shared;                    /* number of requests sent since a request last got the order to close its connection afterwards */
+    int n_calls;                     /* number of calls under way */
+    int64_t now_us, now_ms;          /* boot clock; time of this turn of the loop */
+    int64_t wall_ms;                 /* wall clock, ms since 1970; time of this turn of the loop */
+    int64_t look_ms;                 /* boot clock; when leases and timeouts are checked next */
 };
 
 /* The next functions are in loop.c, which is the thread of serve(). */
@@ -43,11 +49,14 @@ void http_leave(struct call *c);
 void http_release(struct call *c); /* keeps the memory of a call for a later request; must be called after http_leave() */
 /* Sends the messages of the call from jobs[at] on. If the lease of the first one is over, gives that message back instead. */
 void http_send(struct call *c);
+void http_connect(struct call *c); /* lets libcurl begin with a prepared call: with the connection, or with the whole transfer */
 /* Starts the follower of the last message of the call. Must be called after http_leave(). */
 void http_follow(struct call *c, struct lw_job *follower);
 
 /* The next functions are in fate.c, which decides what becomes of the messages of a call. */
-void http_settle(struct call *c, CURLcode code); /* ends a call whose transfer is over */
+void http_settle(struct call *c, CURLcode code); /* ends a call whose transfer by libcurl is over */
+void http_settle_read(struct call *c);           /* ends a call whose answer is over, or will not come */
+void http_unadopted(struct call *c, int error);  /* ends a call whose connection could not be taken over; error: an errno value */
 void http_cancel(struct call *c);                /* ends a call with a message whose lease is lost or about to end */
 void http_late(struct call *c);                  /* ends a call whose request has timed out */
 

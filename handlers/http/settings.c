@@ -224,6 +224,33 @@ static bool is_given(const struct http_settings *s, const char *name) {
     return false;
 }
 
+static bool is_ascii(const char *text) {
+    while (*text && !(*text & 0x80)) text++;
+    return !*text;
+}
+
+/* Writes the beginning of each request. libcurl sends the requests if the name of the host is not ASCII, because it knows how to encode
+ * such a name. */
+static void write_opening(struct http_settings *s, CURLU *u) {
+    char *host = part(u, CURLUPART_HOST, 0), *port = part(u, CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
+    char *path = part(u, CURLUPART_PATH, CURLU_URLENCODE), *query = part(u, CURLUPART_QUERY, 0);
+    struct lw_buf text = {0};
+    lw_buf_addf(&text, "POST %s%s%s HTTP/1.1\r\n", path ? path : "/", query ? "?" : "", query ? query : "");
+    if (!is_given(s, "host")) lw_buf_addf(&text, "Host: %s%s%s\r\n", host, port ? ":" : "", port ? port : "");
+    if (is_ascii(host)) s->opening = lw_memdup(text.p, text.n);
+    lw_buf_free(&text);
+    free(host), free(port), free(path), free(query);
+}
+
+static void set_opening(struct http_settings *s) {
+    if (!s->url || s->tls.on) return;
+    CURLU *u = lw_or_abort(curl_url());
+    if (!curl_url_set(u, CURLUPART_URL, s->url, 0)) write_opening(s, u);
+    curl_url_cleanup(u);
+    s->names_agent = is_given(s, "user-agent");
+    s->names_types = is_given(s, "accept");
+}
+
 /* With tls.server_name, the URL that libcurl sees carries that name, but libcurl connects to the host of handler.url. */
 static void set_target(struct http_settings *s) {
     if (!s->url) return;
@@ -272,12 +299,14 @@ void http_settings_read(const struct lw_config *c, struct http_settings *out, st
     out->breaker_percent = (int)number(section, "breaker_percent", 0, 100, BREAKER_PERCENT, problems);
     check_batch(c, out, problems);
     set_target(out);
+    set_opening(out);
 }
 
 void http_settings_free(struct http_settings *s) {
     for (size_t i = 0; i < s->fixed.n; i++) free(s->fixed.lines[i]);
     free(s->fixed.lines);
-    free(s->url), free(s->service), free(s->host), free(s->port), free(s->target_url), free(s->host_line), free(s->content_type);
+    free(s->url), free(s->service), free(s->host), free(s->port), free(s->target_url), free(s->host_line), free(s->opening),
+        free(s->content_type);
     curl_slist_free_all(s->connect_to);
     lw_tls_free(&s->tls);
     signer_close(&s->signer);

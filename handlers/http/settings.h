@@ -19,6 +19,8 @@ struct http_settings {
     char *target_url;              /* the URL for libcurl; if tls.server_name is set, that name stands in place of the host */
     struct curl_slist *connect_to; /* tells libcurl which host to connect to; NULL: tls.server_name is not set */
     char *host_line;               /* the header Host that belongs to the URL; NULL: libcurl's own is right */
+    char *opening;                 /* without TLS: the first line of a request, and the header Host; NULL: libcurl sends the requests */
+    bool names_agent, names_types; /* `fixed` has the header User-Agent; the header Accept */
     enum http_mode mode;
     char *content_type;
     struct event_fixed fixed; /* this structure owns its `lines` */

@@ -141,7 +141,7 @@ def every_answer(t):
         payload, outcome, attempts, reason = row
         what = "%s of %s" % (payload.decode(), requests[0]["id"])
         seen = [r["attempt"] for r in requests]
-        # If a connection was used before and is closed meanwhile, libcurl itself sends the request again.
+        # If a connection was used before and is closed meanwhile, the handler sends the request again by itself.
         t.same(sorted(set(seen)) if b"hang-up" in payload else seen, attempts, "attempts: " + what)
         t.same(requests[0]["trace"], TRACE, "traceparent: " + what)
         t.check(8000 < requests[0]["left_ms"] <= 10000, "latchwork-deadline-ms: %s" % requests[0]["left_ms"])

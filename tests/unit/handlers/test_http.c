@@ -28,8 +28,11 @@ static const char script[] =
     "        self.end_headers()\n"
     "        self.wfile.write(body)\n"
     "    def do_POST(self):\n"
+    "        if os.path.exists(here + '/refuse'): self.answer(413, b'too big'); self.close_connection = True; return\n"
     "        body = self.rfile.read(int(self.headers['Content-Length'])).decode()\n"
-    "        note('requests', '%s %s %s' % (self.headers.get('ce-id', '-'), self.headers['Content-Type'], body))\n"
+    "        note('requests', '%s %s %s' % (self.headers.get('ce-id', '-'), self.headers['Content-Type'], body[:100]))\n"
+    "        if os.path.exists(here + '/leave') and getattr(self, 'old', False): self.close_connection = True; return\n"
+    "        self.old = True\n"
     "        if body.startswith('['): return self.batch(json.loads(body))\n"
     "        what, *args = body.split(' ', 2)\n"
     "        if what == 'status': return self.answer(int(args[0]), b'why')\n"
@@ -45,6 +48,10 @@ static const char script[] =
     "return\n"
     "        if what == 'huge': return self.answer(200, b'x' * 2000000)\n"
     "        if what == 'head': return self.answer(200, b'', **{'X_%d' % i: 'x' * 900 for i in range(90)})\n"
+    "        if what == 'raw': self.wfile.write(body[4:].replace('~', '\\r\\n').encode()); return\n"
+    "        if what == 'to-the-end': self.wfile.write(b'HTTP/1.0 200 OK\\r\\n\\r\\n{\"outcome\":\"done\"}'); self.close_connection = "
+    "True; return\n"
+    "        if what == 'length': return self.answer(200 if len(body) == int(args[0]) else 400)\n"
     "        if what == 'garbage': self.wfile.write(b'hello\\r\\n\\r\\n'); self.close_connection = True; return\n"
     "        self.answer(200)\n"
     "    def batch(self, events):\n"
@@ -114,6 +121,13 @@ static void close_fx(struct fx *x) {
     fx_remove(x->folder);
 }
 
+/* Makes an empty file, which the server looks for. */
+static void make_file(const struct fx *x, const char *name) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", x->folder, name);
+    fx_write(path, "");
+}
+
 static const char *reason(const struct fx *x, int i) { return x->j[i].job.reason; }
 
 static enum lw_outcome run(struct fx *x, int i, const char *payload) {
@@ -172,6 +186,79 @@ static void test_malformed_answers(void **state) {
     close_fx(&x);
 }
 
+/* --- connections ---------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t connections(struct fx *x) { return atomic_load(&x->counts.connections); }
+
+/* However the service ends its answer, the answer must be understood, and the connection must be used again only if the service allows it.
+ */
+static void test_kinds_of_answers(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    assert_int_equal(run(&x, 1, "raw HTTP/1.1 200 x~Transfer-Encoding: chunked~~5~more than five~0~~"), LW_RETRY);
+    assert_int_equal(run(&x, 2, "raw HTTP/1.1 100 Continue~~HTTP/1.1 204 x~~"), LW_DONE);
+    assert_int_equal(run(&x, 3, "raw HTTP/1.1 200 x~Transfer-Encoding: chunked~~5~{\"out~c~come\":\"dead\"~1~}~0~~"), LW_DEAD);
+    assert_int_equal(connections(&x), 2); /* the first answer was malformed */
+    assert_int_equal(run(&x, 4, "raw HTTP/1.1 204 x~~HTTP/1.1 500 x~~"), LW_DONE);
+    assert_int_equal(run(&x, 5, "raw HTTP/1.1 204 x~Connection: close~~"), LW_DONE);
+    assert_int_equal(connections(&x), 3); /* the answer before was followed by bytes that nobody asked for */
+    assert_int_equal(run(&x, 6, "to-the-end"), LW_DONE);
+    assert_int_equal(run(&x, 7, "ok"), LW_DONE);
+    assert_int_equal(connections(&x), 5);
+    close_fx(&x);
+}
+
+/* If the service closes a connection that was used before instead of answering, the request must be sent once more over a new connection.
+ * If the service does the same on a new connection, the message must be tried again later. */
+static void test_closed_meanwhile(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    assert_int_equal(run(&x, 1, "ok"), LW_DONE);
+    make_file(&x, "leave");
+    assert_int_equal(run(&x, 2, "ok"), LW_DONE);
+    assert_int_equal(count(&x, "requests", "t/0/2"), 2);
+    assert_int_equal(connections(&x), 2);
+    assert_int_equal(run(&x, 3, "hang-up"), LW_RETRY);
+    assert_contains(reason(&x, 3), "the service closed the connection without an answer");
+    assert_int_equal(count(&x, "requests", "t/0/3"), 2);
+    close_fx(&x);
+}
+
+/* A connection that the service has closed while it was idle must not be used. */
+static void test_closed_while_idle(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, 4, "");
+    assert_int_equal(run(&x, 1, "ok"), LW_DONE);
+    stop_server();
+    start_server(&x);
+    assert_int_equal(run(&x, 2, "ok"), LW_DONE);
+    assert_int_equal(count(&x, "requests", "t/0/2"), 1);
+    assert_int_equal(connections(&x), 2);
+    close_fx(&x);
+}
+
+/* A body that the kernel's buffers cannot hold at once must arrive whole. If the service answers before it has read the body, its answer
+ * must count. */
+static void test_large_bodies(void **state) {
+    (void)state;
+    enum { LARGE = 8 << 20 };
+    struct fx x;
+    char *body = lw_alloc(LARGE + 1);
+    open_fx(&x, 4, "");
+    int n = snprintf(body, LARGE, "length %d ", LARGE);
+    memset(body + n, 'x', (size_t)(LARGE - n));
+    for (int i = 1; i < 3; i++) assert_int_equal(run(&x, i, body), LW_DONE);
+    assert_int_equal(connections(&x), 1);
+    make_file(&x, "refuse");
+    assert_int_equal(run(&x, 3, body), LW_DEAD);
+    assert_string_equal(reason(&x, 3), "the service answered 413: too big");
+    free(body);
+    close_fx(&x);
+}
+
 /* --- many at a time ------------------------------------------------------------------------------------------------------------------- */
 
 static void test_as_many_as_in_flight(void **state) {
@@ -179,7 +266,7 @@ static void test_as_many_as_in_flight(void **state) {
     struct fx x;
     open_fx(&x, 8, "");
     struct lw_job *jobs[MOST];
-    for (int i = 0; i < MOST; i++) jobs[i] = job(&x, i, i < 8 ? "slow 0.2" : "ok");
+    for (int i = 0; i < MOST; i++) jobs[i] = job(&x, i, i < 8 ? "slow 1" : "ok");
     lw_feed_submit(x.feed, jobs, MOST);
     wait_for(count(&x, "slow", "begins") == 8);
     assert_int_equal(count(&x, "requests", "ok"), 0);
@@ -374,6 +461,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_outcomes),
         cmocka_unit_test(test_malformed_answers),
+        cmocka_unit_test(test_kinds_of_answers),
+        cmocka_unit_test(test_closed_meanwhile),
+        cmocka_unit_test(test_closed_while_idle),
+        cmocka_unit_test(test_large_bodies),
         cmocka_unit_test(test_as_many_as_in_flight),
         cmocka_unit_test(test_followers),
         cmocka_unit_test(test_batches),
