@@ -22,7 +22,7 @@ include bench/limits/limits.mk
 # bench/locks/locks.mk measures the lock library
 include bench/locks/locks.mk
 
-.PHONY: bench bench-full bench-first bench-tools
+.PHONY: bench bench-full bench-first bench-pages bench-tools
 ##@ Benchmarks
 ## bench-tools: build the benchmark's programs
 bench-tools: all $(BENCHTOOLS) $(LIMITS)
@@ -36,6 +36,10 @@ bench-full: bench-tools
 ## bench-first: measure 1,000,000 messages against the naive loop, to compare two builds
 bench-first: bench-tools
 	@bench/first.py --build $(B) $(BENCH)
+
+## bench-pages: measure what ten open pages cost a fleet that works, in some five minutes
+bench-pages: all $(B)/bench/bench.so $(B)/tests/tools/kafkatool
+	@bench/pages.py $(B) $(BENCH)
 
 tests: $(B)/bench/judge # tests/cli/test_judge.sh
 

@@ -82,10 +82,11 @@ live-new-protocol: tests
 soak: tests
 	tests/run.sh soak $(B)
 
-## scale: measure operators' commands over a million lanes in a private Redis, and bound their memory
+## scale: measure operators' commands and the API over a million lanes in a private Redis, and bound their memory
 .PHONY: scale
 scale: all
 	tests/scale/scale.py $(B)
+	tests/scale/api.py $(B)
 
 # In the output of the models, a line without "bad {}" shows a broken promise (tests/model/README.md).
 ## model: run the executable models of the protocol with few seeds
