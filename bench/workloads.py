@@ -83,6 +83,8 @@ def plan(full):
                  ("ours", "naive") + java, work_us=1000, journal=True, shape={"ours": (4, 8), "naive": 16}, limit_s=900),
         Workload("W3x-batch", "half on one key, 1 ms a call of up to 64", "plain", Data(40_000, 10_000, hot=0.5, partitioner="random"),
                  ("ours-batch",), work_us=1000, journal=True, shape={"ours-batch": (8, 4)}, limit_s=900),
+        Workload("W3x-batch-long", "the same, 200,000 messages", "plain", Data(200_000, 10_000, hot=0.5, partitioner="random"),
+                 ("ours-batch",), work_us=1000, journal=True, shape={"ours-batch": (8, 4)}, limit_s=900, rare=True),
         Workload("latency-1000", "1,000 msg/s of 1 ms", "latency", Data(30_000 if full else 8_000, 10_000), ("ours", "naive"),
                  work_us=1000, journal=True, rate=1000, shape={"ours": (2, 8), "naive": 16}),
         Workload("latency-half", "half of our own W1 rate, no-op", "latency", Data(n, 100_000), ("ours",), journal=True, rate=-0.5),

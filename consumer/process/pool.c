@@ -56,13 +56,14 @@ struct lw_pool {
     bool gathers;                /* true if a batch may have several jobs of one key */
     int notify_fd, journal;
 
-    pthread_mutex_t lock; /* guards `queue`, `idle`, `watchers`, `running`, and writes to `stop` */
+    pthread_mutex_t lock; /* guards `queue`, `chains`, `idle`, `watchers`, `running`, and writes to `stop` */
     pthread_cond_t work, ended;
-    struct lw_job_queue queue;
-    size_t queued;      /* number of jobs in the queue */
-    int idle, watchers; /* number of threads asleep, and how many of them watch for hands to steal from */
-    int running;        /* number of threads that have not ended */
-    atomic_bool stop;   /* threads also read this flag without the lock, between the jobs of a chain */
+    struct lw_job_queue queue, chains; /* chains: with batches of one key, the jobs that came with followers; otherwise empty */
+    bool chain_next;                   /* if both queues have jobs, the next job comes from `chains` */
+    size_t queued;                     /* number of jobs in both queues */
+    int idle, watchers;                /* number of threads asleep, and how many of them watch for hands to steal from */
+    int running;                       /* number of threads that have not ended */
+    atomic_bool stop;                  /* threads also read this flag without the lock, between the jobs of a chain */
 
     _Atomic int64_t average_ns;        /* average time of a job in its handler */
     _Atomic(struct lw_job *) finished; /* a stack of finished jobs, newest first */
@@ -119,20 +120,31 @@ static bool any_held_up(struct lw_pool *p, int64_t now_us) {
     return false;
 }
 
-/* --- the queue; all under the lock ---------------------------------------------------------------------------------------------- */
+/* --- the queues; all under the lock ---------------------------------------------------------------------------------------------- */
 
-/* Appends n jobs linked by `next` to the queue. Wakes one thread; if that thread leaves jobs in the queue, it wakes another. */
-static void append(struct lw_pool *p, struct lw_job *first, struct lw_job *last, size_t n) {
-    last->next = NULL;
-    lw_jobs_move(&p->queue, &(struct lw_job_queue){first, &last->next});
+/* Appends the n jobs of two lists to the queues. Wakes one thread; if that thread leaves jobs in the queues, it wakes another. */
+static void append(struct lw_pool *p, struct lw_job_queue *jobs, struct lw_job_queue *chains, size_t n) {
+    lw_jobs_move(&p->queue, jobs);
+    lw_jobs_move(&p->chains, chains);
     p->queued += n;
     if (p->idle) pthread_cond_signal(&p->work);
 }
 
+static void append_one(struct lw_pool *p, struct lw_job *job) {
+    struct lw_job_queue one, none;
+    lw_jobs_clear(&one), lw_jobs_clear(&none);
+    lw_jobs_append(&one, job);
+    append(p, &one, &none, 1);
+}
+
+/* Takes the oldest job of the two queues in turn. The batches of a hot key can only run one after the other, while jobs of other keys can
+ * run side by side; so half of the batches are left to keys with followers, however many other jobs wait. */
 static struct lw_job *pop(struct lw_pool *p) {
-    if (!p->queue.head) return NULL;
+    if (!p->queued) return NULL;
     p->queued--;
-    return lw_jobs_pop(&p->queue);
+    bool chain = p->chains.head && (p->chain_next || !p->queue.head);
+    p->chain_next = !chain;
+    return lw_jobs_pop(chain ? &p->chains : &p->queue);
 }
 
 /* Returns how many jobs a thread takes at once: its share of the queue if jobs are known to be fast, otherwise one. */
@@ -201,15 +213,15 @@ static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, i
     pthread_mutex_lock(&p->lock);
     /* the followers' time is over, and the queued jobs do not fit beside the followers */
     if (n && now_us >= *until_us && p->queued > p->heads_max - n)
-        for (size_t i = 0; n; i++, n--) append(p, t->heads[i], t->heads[i], 1);
+        for (size_t i = 0; n; i++, n--) append_one(p, t->heads[i]);
     if (!n) *until_us = 0;
-    while (!p->stop && !p->queue.head && !n) {
+    while (!p->stop && !p->queued && !n) {
         p->idle++;
         pthread_cond_wait(&p->work, &p->lock);
         p->idle--;
     }
-    while (n < p->heads_max && p->queue.head) t->heads[n++] = pop(p);
-    if (p->queue.head && p->idle) pthread_cond_signal(&p->work);
+    while (n < p->heads_max && p->queued) t->heads[n++] = pop(p);
+    if (p->queued && p->idle) pthread_cond_signal(&p->work);
     if (p->stop) n = 0;
     pthread_mutex_unlock(&p->lock);
     return n;
@@ -219,18 +231,21 @@ static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, i
  * chain's next job behind them. */
 static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     pthread_mutex_lock(&p->lock);
-    bool others = p->queue.head || any_held_up(p, now_us);
-    if (others) append(p, job, job, 1);
+    bool others = p->queued || any_held_up(p, now_us);
+    if (others) append_one(p, job);
     pthread_mutex_unlock(&p->lock);
     return others;
 }
 
 /* --- running -------------------------------------------------------------------------------------------------------------------- */
 
-static void finish(struct lw_pool *p, struct lw_job *job) {
+/* Passes n jobs that have ended, in order, to the main thread, all at once: the main thread must not see a part of a batch, because it
+ * would ask Redis for as many followers as that part has jobs, and the next batches would be that small. */
+static void finish(struct lw_pool *p, struct lw_job **jobs, size_t n) {
+    for (size_t i = 1; i < n; i++) jobs[i]->next = jobs[i - 1];
     struct lw_job *top = atomic_load_explicit(&p->finished, memory_order_relaxed);
-    do job->next = top;
-    while (!atomic_compare_exchange_weak(&p->finished, &top, job));
+    do jobs[0]->next = top;
+    while (!atomic_compare_exchange_weak(&p->finished, &top, jobs[n - 1]));
     if (atomic_load(&p->signalled) || atomic_exchange(&p->signalled, true)) return;
     if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("pool: eventfd: %s", strerror(errno));
 }
@@ -238,7 +253,7 @@ static void finish(struct lw_pool *p, struct lw_job *job) {
 /* Passes a job that has ended to the main thread. Returns the job's follower. */
 static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
     struct lw_job *next = lw_job_end(job); /* the follower is read first, because the main thread owns the job after finish() */
-    finish(p, job);
+    finish(p, &job, 1);
     return next;
 }
 
@@ -339,13 +354,12 @@ static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n)
 /* Passes the n jobs of one key that were in a batch to the main thread, up to the first job that is not done. Returns the follower of the
  * last job, or NULL if an earlier job is not done. */
 static struct lw_job *end_jobs(struct lw_pool *p, struct lw_job **jobs, size_t n) {
-    for (size_t i = 0; i + 1 < n; i++) {
-        bool done = jobs[i]->outcome == LW_DONE;
-        for (size_t k = i + 1; !done && k < n; k++) jobs[k]->took_us = 0; /* the jobs behind a job that is not done count as not run */
-        finish(p, jobs[i]);
-        if (!done) return NULL;
-    }
-    return end_job(p, jobs[n - 1]);
+    size_t last = 0;
+    while (last + 1 < n && jobs[last]->outcome == LW_DONE) last++;
+    for (size_t i = last + 1; i < n; i++) jobs[i]->took_us = 0; /* the jobs behind a job that is not done count as not run */
+    struct lw_job *next = last == n - 1 ? lw_job_end(jobs[last]) : NULL;
+    finish(p, jobs, last + 1);
+    return next;
 }
 
 static void run_batches(struct lw_pool *p, struct worker_thread *t) {
@@ -380,9 +394,12 @@ static void *thread_main(void *arg) {
 
 void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     if (!n) return;
-    for (size_t i = 0; i + 1 < n; i++) jobs[i]->next = jobs[i + 1];
+    struct lw_job_queue single, chains;
+    lw_jobs_clear(&single), lw_jobs_clear(&chains);
+    bool sorts = p->gathers && p->heads_max == 1;
+    for (size_t i = 0; i < n; i++) lw_jobs_append(sorts && atomic_load(&jobs[i]->then) ? &chains : &single, jobs[i]);
     pthread_mutex_lock(&p->lock);
-    append(p, jobs[0], jobs[n - 1], n);
+    append(p, &single, &chains, n);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -514,7 +531,7 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     }
     struct lw_pool *p = lw_alloc(sizeof *p + (size_t)threads * sizeof(struct worker_thread));
     *p = (struct lw_pool){.type = t, .handler = h, .timeout_ms = timeout_ms, .notify_fd = notify_fd, .journal = -1, .n = threads};
-    lw_jobs_clear(&p->queue);
+    lw_jobs_clear(&p->queue), lw_jobs_clear(&p->chains);
     p->average_ns = FAST_US * 1000; /* the average is not known yet, so threads begin with one job at a time */
     p->batch_max = t->batch_max(h);
     init_sync(p);

@@ -13,7 +13,9 @@
  * next, before the rest of its hand, so that the messages of a hot key need not pass the main
  * thread one by one. The rest of the hand may be stolen meanwhile; and if other jobs still wait
  * after CHAIN_US of followers, the next follower goes to the end of the queue. Batch handlers
- * get the followers of a batch in the next batch, or in the same batch if they take several jobs of a key (lw_batch_of).
+ * get the followers of a batch in the next batch, or in the same batch if they take several jobs of a key (lw_batch_of). If a batch has
+ * only jobs of one key, jobs that come with followers and jobs without take turns, so that a hot key does not wait behind all others each
+ * time.
  *
  * When a job has finished, the eventfd `notify_fd` is written, at most once between two reaps. The main thread empties this eventfd
  * before it reaps.
@@ -36,7 +38,8 @@ enum { LW_POOL_THREADS_MAX = 1024 };
  * (consumer/process/journal.h), opens the journal. */
 struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads, int64_t timeout_ms,
                              struct lw_board_worker *seats, int notify_fd, struct lw_err *err);
-/* Called by the main thread only. Jobs start in the order in which they are submitted, as threads become free. The `then` of each job is
+/* Called by the main thread only. Jobs start in the order in which they are submitted, as threads become free,
+ * except that batches of one key with followers may start earlier. The `then` of each job is
  * NULL or a chain that was linked before. */
 void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n);
 /* Called by the main thread only. Takes up to `max` finished jobs, in the order in which they finished. Returns how many it took. If it

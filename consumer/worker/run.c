@@ -197,8 +197,8 @@ void run_finish(struct lw_worker *w, struct run *r, enum lw_outcome v) {
     h->n_open--;
     if (!h->n_finished++) h->done_ms = now_ms(w);
     w->runs.in_flight--;
-    w->runs.finished_since++;
     struct run *next = r->next;
+    if (v != LW_DONE || !next) w->runs.finished_since++;
     if (v != LW_DONE) {
         h->failed = true;
         hold_cut(w, h);

@@ -36,7 +36,7 @@ struct run {
 
 struct runs {              /* only run.c changes this struct */
     size_t in_flight;      /* number of runs that have started and are not finished */
-    size_t finished_since; /* number of runs that finished since the last turn; the window adapts to it */
+    size_t finished_since; /* number of runs that finished since the last turn and left their place free; the window adapts to it */
     struct lw_job **start; /* jobs to give to the handlers at the end of this step */
     size_t n_start, cap_start;
     size_t in_handler;                   /* number of runs that the handlers have */
@@ -53,8 +53,9 @@ struct runs {              /* only run.c changes this struct */
 };
 
 void runs_open(struct lw_worker *w);
-void runs_forget(struct lw_worker *w);     /* forgets the runs that wait behind a suspect, so that they never start */
-size_t runs_finished(struct lw_worker *w); /* returns how many runs finished since its last call */
+void runs_forget(struct lw_worker *w); /* forgets the runs that wait behind a suspect, so that they never start */
+size_t
+runs_finished(struct lw_worker *w); /* returns how many runs finished since its last call, without those whose next run took their place */
 struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
 void run_start(struct lw_worker *w, struct run *r); /* starts a run; no earlier run of its hold may be running */
 void run_free(struct lw_worker *w, struct run *r);

@@ -58,7 +58,8 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
 }
 
 /* Returns how many more messages may be granted. The window limits how many messages are granted and not finished. The window is twice the
- * number of messages that finished since the last turn, and shrinks slowly. The window is never less than twice the number of handlers or,
+ * number of messages that finished since the last turn, and shrinks slowly. A message whose place was taken by the next one of its key does
+ * not count: nothing need be granted in its place. The window is never less than twice the number of handlers or,
  * with more than BATCH handlers, their number plus BATCH. So quick handlers get full batches, and with slow handlers this worker does not
  * hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {

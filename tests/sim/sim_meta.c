@@ -762,6 +762,27 @@ static bool a_chain_that_was_cut_is_linked_again(void) {
     return over && n == 4;
 }
 
+/* Twenty messages of K end within one turn. They had one place of the window in turn, so the window must stay at its least, twice the
+ * number of handlers. A wider one would take locks of other keys, and K would wait behind their messages. */
+static bool a_long_chain_leaves_the_window_as_it_is(void) {
+    s.k_lingers = true;
+    begin_worker("a-1");
+    assign(1);
+    rounds(QUARANTINE);
+    arrive_k(0, 20);
+    rounds(20);
+    bool built = chain_of_k() == 20;
+    finish_k();
+    size_t widest = 0;
+    for (int i = 0; i < 10; i++) {
+        round_of_all();
+        if (s.lw->window > widest) widest = s.lw->window;
+    }
+    if (!built || widest != 8) printf("the window grew to %zu%s\n", widest, built ? "" : ", and the situation was not built");
+    end_worker();
+    return built && widest == 8;
+}
+
 static const struct {
     const char *name;
     bool (*run)(void);
@@ -782,7 +803,8 @@ static const struct {
              {"a_first_run_on_a_promoted_replica", a_first_run_on_a_promoted_replica},
              {"a_wipe_after_the_first_commit", a_wipe_after_the_first_commit},
              {"a_wipe_before_the_first_commit", a_wipe_before_the_first_commit},
-             {"a_chain_that_was_cut_is_linked_again", a_chain_that_was_cut_is_linked_again}};
+             {"a_chain_that_was_cut_is_linked_again", a_chain_that_was_cut_is_linked_again},
+             {"a_long_chain_leaves_the_window_as_it_is", a_long_chain_leaves_the_window_as_it_is}};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static bool run_case(int i) {

@@ -316,6 +316,55 @@ static void test_a_batch_is_done_in_part(void **state) {
     assert_string_equal(shape, "a0a1a2a3 a4 b0b1b2b3 b4 c0c1c2c3 c4 ");
 }
 
+/* Five keys with one job each, and then two keys with followers, are in the queue before the only thread is free. With batches of one key
+ * the two kinds must take turns. */
+static void test_a_hot_key_does_not_wait_behind_all_others(void **state) {
+    (void)state;
+    struct fx x;
+    char shape[400] = "";
+    open_fx_of(&x, &type, 1, 8, LW_BATCH_ONE_KEY, NULL);
+    struct many w = make_many(1, "wait"), m = make_many(7 * LONG, "go");
+    w.jobs[0]->offset = 1000;
+    lw_pool_submit(x.p, w.jobs, 1);
+    wait_for(x.h.waiting == 1);
+    struct lw_job *heads[7];
+    for (int i = 0; i < 7; i++) {
+        heads[i] = m.jobs[i * LONG];
+        if (i >= 5) chain(m.jobs + i * LONG, 2);
+    }
+    lw_pool_submit(x.p, heads, 7);
+    x.h.ctx = shape;
+    x.h.saw = note_shape; /* the only thread still waits for x.h.gate, and reads x.h.saw only after the wait */
+    atomic_store(&x.h.gate, true);
+    reap(&x, m.out, 10);
+    assert_string_equal(shape, "f0f1 a0 g0g1 b0 c0 d0 e0 ");
+    free_many(&w);
+    free_many(&m);
+    close_fx(&x);
+}
+
+/* The main thread reaps as soon as it is woken. It must find all jobs of a batch, since the worker asks Redis for as many followers as jobs
+ * have ended. */
+static void test_a_batch_is_reported_at_once(void **state) {
+    (void)state;
+    enum { N = 64, ROUNDS = 300 };
+    struct fx x;
+    open_fx_of(&x, &type, 1, N, LW_BATCH_ONE_KEY, NULL);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct many m = make_many(N, "go");
+        chain(m.jobs, N);
+        lw_pool_submit(x.p, m.jobs, 1);
+        struct pollfd pf = {.fd = x.fd, .events = POLLIN};
+        assert_int_equal(poll(&pf, 1, 20000), 1);
+        uint64_t drained;
+        assert_int_equal(read(x.fd, &drained, sizeof drained), sizeof drained);
+        assert_int_equal(lw_pool_reap(x.p, m.out, N), N);
+        assert_in_order(m.out, N, 0, N);
+        free_many(&m);
+    }
+    close_fx(&x);
+}
+
 /* --- others' share ---------------------------------------------------------------------------------------------------------------- */
 
 /* Each thread has chains that last far longer than CHAIN_US. Jobs that wait behind the chains,
@@ -542,6 +591,8 @@ int main(void) {
         cmocka_unit_test(test_followers_sit_and_have_a_time_limit),
         cmocka_unit_test(test_several_jobs_of_a_key_in_a_batch),
         cmocka_unit_test(test_a_batch_is_done_in_part),
+        cmocka_unit_test(test_a_hot_key_does_not_wait_behind_all_others),
+        cmocka_unit_test(test_a_batch_is_reported_at_once),
         cmocka_unit_test(test_followers_come_first_in_the_next_batch),
         cmocka_unit_test(test_chains_do_not_starve_others),
         cmocka_unit_test(test_the_hand_behind_a_chain_is_stolen),
