@@ -404,10 +404,10 @@ static void send_one(struct stream *s, int32_t partition, const char *key, size_
     void *due_us = (void *)(intptr_t)keep_rate(s); /* the time at which the message is due; the delivery report returns it */
     rd_kafka_headers_t *headers = headers_of(s->o);
     rd_kafka_resp_err_t error;
-    while (
-        (error = rd_kafka_producev(s->rk, RD_KAFKA_V_RKT(s->topic), RD_KAFKA_V_PARTITION(partition),
-                                   RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE((void *)(uintptr_t)payload, n),
-                                   RD_KAFKA_V_KEY(key, key_n), RD_KAFKA_V_OPAQUE(due_us), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END))) {
+    while ((error = rd_kafka_producev(s->rk, RD_KAFKA_V_RKT(s->topic), RD_KAFKA_V_PARTITION(partition),
+                                      RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE((void *)(uintptr_t)payload, n),
+                                      RD_KAFKA_V_KEY((void *)(uintptr_t)key, key_n), RD_KAFKA_V_OPAQUE(due_us), RD_KAFKA_V_HEADERS(headers),
+                                      RD_KAFKA_V_END))) {
         if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce: %s", rd_kafka_err2str(error));
         rd_kafka_poll(s->rk, 10);
     }
