@@ -326,6 +326,7 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     check_part(p);
     assert(p->gen && p->offsets);
     struct rewinding x = {p, lw_alloc(OPEN_TAGS / 8)};
+    if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);
     p->n_kept = 0;
     part_forget_meta(p);
     int64_t at = lw_offsets_rewind(p->offsets, keep ? survives : NULL, &x, false);

@@ -31,8 +31,8 @@ struct part {
     uint32_t gen;         /* number of the present assignment (its generation) */
     uint32_t pass;        /* number of rewinds; deliveries of an earlier pass are ignored */
     struct lw_offsets *offsets;
-    /* begin: where reading began; log_begin, log_end: where the log began and ended at assignment; committed: the commit that Kafka has
-     * accepted, -1: none yet. */
+    /* begin: where reading began; log_begin: where the log began at assignment; log_end: where it ended then, or the end of what was
+     * read before the last rewind, if that is further; committed: the commit that Kafka has accepted, -1: none yet. */
     int64_t begin, log_begin, log_end, committed;
     int64_t new_from; /* first offset that no earlier epoch can have granted; INT64_MAX: unknown */
     bool had_commit;

@@ -31,7 +31,8 @@ static struct scene {
     int n_job;
     int64_t committed, asked; /* asked: the offset of the commit under way; -1: none */
     uint32_t asked_gen;
-    int premature; /* number of commits that changed the offset of a partition while the partition was held back */
+    int64_t sought; /* the offset from which partition 0 is read again; -1: it was not asked for */
+    int premature;  /* number of commits that changed the offset of a partition while the partition was held back */
     /* can_look: Kafka can list the group's commits; looking: the worker waits for this list;
      * no_commits: Kafka leaves commits unanswered */
     bool can_look, looking, no_commits;
@@ -113,7 +114,11 @@ static void hold(void *ctx, uint32_t gen, bool held) {
     (void)ctx, (void)gen;
     s.held = held;
 }
-static int seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) { return (void)ctx, (void)gen, (void)offset, (void)err, 0; }
+static int seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
+    (void)ctx, (void)err;
+    if (gen != OTHER) s.sought = offset;
+    return 0;
+}
 static int commit(void *ctx, const struct lw_commit *k, size_t n, struct lw_err *err) {
     (void)ctx, (void)n, (void)err;
     s.premature += s.held && k->offset != s.committed;
@@ -677,6 +682,40 @@ static bool an_unreadable_stream_of_vanished_lists(void) {
     return good;
 }
 
+static void command(const char *name, const char *key, const char *value) {
+    const char *words[] = {name, key, value};
+    freeReplyObject(store_call(s.store, value ? 3 : 2, words, NULL));
+}
+
+/* Keys P and Q are paused, so their records wait in Redis. The list of Q is deleted, and the partition is read from Kafka again. While
+ * that has come only as far as record 0, the list of P is deleted, and a record of another partition begins a new one. Records 1 and 2
+ * of P waited in the deleted list, so they must be read again, although they lie beyond what has been read since. */
+static bool a_list_vanishes_while_records_are_read_again(void) {
+    begin_worker("a-1");
+    command("SADD", "lw:{t.0}:paused", "P");
+    command("SADD", "lw:{t.0}:paused", "Q");
+    lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .gen = 1, .committed = -1}); /* the log is still empty */
+    lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .partition = 1, .gen = OTHER, .committed = -1});
+    rounds(QUARANTINE);
+    arrive_one(1, 0, "Q"), arrive_one(1, 1, "P"), arrive_one(1, 2, "P");
+    rounds(LOOK);
+    s.sought = -1;
+    command("DEL", "lw:{t.0}:wait:Q", NULL);
+    for (int i = 0; i < QUARANTINE && s.sought < 0; i++) rounds(1);
+    bool built = s.sought == 0;
+    arrive_one(1, 0, "Q");
+    command("DEL", "lw:{t.0}:wait:P", NULL);
+    arrive_one(OTHER, 0, "P");
+    rounds(LOOK);
+    s.sought = -1;
+    arrive_one(1, 1, "P"), arrive_one(1, 2, "P");
+    rounds(QUARANTINE);
+    bool good = built && s.sought == 0;
+    if (!good) printf("%s\n", built ? "records 1 and 2 were not read again" : "the situation was not built");
+    end_worker();
+    return good;
+}
+
 /* Record 1 and a record of key K are with handlers when Redis is wiped. Another fleet, which
  * knows nothing of these runs, finds the group's commit, and so it must wait until the
  * quarantine is over. */
@@ -786,7 +825,8 @@ static bool a_long_chain_leaves_the_window_as_it_is(void) {
 static const struct {
     const char *name;
     bool (*run)(void);
-} cases[] = {{"an_unreadable_stream_of_vanished_lists", an_unreadable_stream_of_vanished_lists},
+} cases[] = {{"a_list_vanishes_while_records_are_read_again", a_list_vanishes_while_records_are_read_again},
+             {"an_unreadable_stream_of_vanished_lists", an_unreadable_stream_of_vanished_lists},
              {"a_younger_fleet_seen_once", a_younger_fleet_seen_once},
              {"no_younger_fleet", no_younger_fleet},
              {"an_older_fleet", an_older_fleet},
