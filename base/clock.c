@@ -12,7 +12,8 @@ static int64_t read_us(clockid_t id) {
 
 int64_t lw_boot_us(void) { return read_us(CLOCK_BOOTTIME); }
 int64_t lw_boot_ms(void) { return lw_boot_us() / 1000; }
-int64_t lw_wall_ms(void) { return read_us(CLOCK_REALTIME) / 1000; }
+int64_t lw_wall_us(void) { return read_us(CLOCK_REALTIME); }
+int64_t lw_wall_ms(void) { return lw_wall_us() / 1000; }
 
 void lw_sleep_ms(int64_t ms) {
     struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};

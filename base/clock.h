@@ -8,6 +8,7 @@
 int64_t lw_boot_ms(void); /* ms on CLOCK_BOOTTIME; never goes back, and goes on through suspend */
 int64_t lw_boot_us(void);
 int64_t lw_wall_ms(void); /* ms since 1970 on CLOCK_REALTIME; may jump */
+int64_t lw_wall_us(void);
 void lw_sleep_ms(int64_t ms);
 
 /* Returns the earlier of two times. */
