@@ -134,6 +134,16 @@ struct lw_config {
         size_t n_mask;
     } http;
     struct {
+        char *endpoint;              /* URL to which spans are posted, with its path; NULL: nothing is traced */
+        double ratio;                /* share of the messages without a trace of their own that begin a new one, 0 to 1 */
+        struct lw_property *headers; /* headers of each request; all of them count as secrets */
+        size_t n_headers;
+        int64_t timeout_ms; /* maximum time of one request */
+        struct lw_tls tls;
+        char *service;         /* name of the service in the spans; NULL: `name` */
+        enum lw_log_keys keys; /* how a message's key stands in its span */
+    } tracing;
+    struct {
         enum lw_log_level level;
         bool json;
         enum lw_log_keys keys;

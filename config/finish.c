@@ -108,6 +108,7 @@ void lw_finish(struct lw_loader *l) {
     finish_dedup(l);
     finish_handler(l);
     lw_finish_http(l);
+    lw_finish_tracing(l);
     if (l->c->queue.on_busy == LW_BUSY_DROP)
         lw_problem_warn(l->problems, "queue.on_busy: with \"drop\", a message whose key is busy is discarded");
 }

@@ -95,6 +95,14 @@ void lw_take_http_write_tokens(struct lw_loader *l, const struct lw_option *o, j
 void lw_take_http_hosts(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_mask(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_finish_http(struct lw_loader *l);
+/* The next functions are in tracing.c, which reads, checks and shows the section tracing. */
+void lw_take_tracing_endpoint(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_tracing_ratio(struct lw_loader *l, const struct lw_option *o, json_t *v);
+void lw_take_tracing_headers(struct lw_loader *l, const struct lw_option *o, json_t *v);
+json_t *lw_show_tracing_endpoint(const struct lw_config *c);
+json_t *lw_show_tracing_ratio(const struct lw_config *c);
+json_t *lw_show_tracing_headers(const struct lw_config *c);
+void lw_finish_tracing(struct lw_loader *l);
 
 /* Maximum size of the short form in which reported problems show a value. The short form never contains a secret. */
 enum { LW_SHOWN_MAX = 160 };
