@@ -28,7 +28,14 @@ struct lw_board *lw_board_open(int n_workers, struct lw_err *err) {
 }
 
 void lw_board_close(struct lw_board *b) {
-    if (b) munmap(b, sizeof *b);
+    if (!b) return;
+    lw_spans_close(b->spans, LW_BOARD_WORKERS);
+    munmap(b, sizeof *b);
+}
+
+int lw_board_add_spans(struct lw_board *b, struct lw_err *err) {
+    if (!b->spans) b->spans = lw_spans_open(LW_BOARD_WORKERS, err);
+    return b->spans ? 0 : -1;
 }
 
 /* Makes the version odd before the write. The version may be odd already, because an earlier writer may have died during a write. */

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/histogram.h"
 #include "consumer/outcomes.h"
+#include "consumer/spans.h"
 #include "handlers/handler.h"
 #include "handlers/http/counts.h"
 
@@ -43,6 +44,7 @@ struct lw_counts {
     _Atomic uint64_t redis_commands, redis_round_trips;
     _Atomic uint64_t locks_granted,
         locks_busy; /* lanes that gate or claim asked for: number granted, and number busy (locked by another, or with waiting messages) */
+    _Atomic uint64_t spans_dropped;            /* spans that the worker dropped because its ring was full */
     struct lw_http_counts http;                /* counts of the http handler's thread */
     struct lw_hist handler, end_to_end, redis; /* handler: durations of runs, added by handler threads; end_to_end: times from a record's
                                                   timestamp to the end of its message; redis: durations of pipelines */
@@ -132,6 +134,14 @@ struct lw_board_partition {
     _Atomic int64_t moved_ms; /* last time when the watermark moved, or when no message was unfinished; ms on the boot clock */
 };
 
+/* Counts what became of the spans that the workers have handed over (consumer/spans.h). The process that sends them writes it. */
+enum lw_span_loss {
+    LW_SPAN_UNREACHABLE, /* the endpoint could not be reached, or asked again and again to try later */
+    LW_SPAN_REFUSED,     /* the endpoint refused the request */
+    LW_SPAN_REJECTED,    /* the endpoint took the request, but not this span of it */
+    LW_SPAN_LOSSES
+};
+
 struct lw_board {
     _Atomic int n_workers; /* highest number of workers so far; totals include workers that have ended, so this number never goes down */
     _Atomic int n_wanted;  /* number of workers that should run, which a reload may change */
@@ -147,12 +157,17 @@ struct lw_board {
     int32_t n_drain;
     struct lw_drain_partition drain[LW_BOARD_PARTITIONS];
     struct lw_board_partition partitions[LW_BOARD_PARTITIONS];
+    struct lw_span_ring *spans; /* a ring per worker (consumer/spans.h says who may use it); NULL: nothing was ever traced */
+    _Atomic uint64_t spans_sent, spans_lost[LW_SPAN_LOSSES];
     struct lw_board_worker workers[LW_BOARD_WORKERS]; /* the first n_workers elements are in use; untouched pages cost no memory */
 };
 
 /* allocates shared anonymous memory, which fork passes on to the workers */
 struct lw_board *lw_board_open(int n_workers, struct lw_err *err);
 void lw_board_close(struct lw_board *b);
+/* The supervisor calls this function before it forks processes whose configuration has tracing.endpoint. Adds the rings of spans to the
+ * board, unless it has them already. Returns -1 with *err if there is no memory for them. */
+int lw_board_add_spans(struct lw_board *b, struct lw_err *err);
 
 /* lw_note_get() reads the text several times. If a write was in progress at each read, the function returns false and an empty text. */
 void lw_note_set(struct lw_note *n, const char *text);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/feed.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "handlers/job_queue.h"
 #include "handlers/reason.h"
+#include "handlers/span.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -157,8 +159,14 @@ void lw_feed_started(struct lw_feed *f, struct lw_job *job, int64_t now_ms) {
     if (f->set.started) f->set.started(f->set.ctx, job);
 }
 
+static void note_span(struct lw_job_span *span, int64_t took_us) {
+    span->ended_us = lw_boot_us();
+    span->begun_us = span->ended_us - took_us;
+}
+
 void lw_feed_ended(struct lw_feed *f, struct lw_job *job, int64_t took_us) {
     job->took_us = took_us;
+    if (job->span && took_us > 0) note_span(job->span, took_us);
     if (took_us > 0 && f->set.ended) f->set.ended(f->set.ctx, job);
     lw_jobs_append(&f->mine, job);
 }

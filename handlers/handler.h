@@ -34,6 +34,8 @@ struct lw_job_lease {
 
 enum { LW_REASON_MAX = 512, LW_IDENTITY_MAX = 320 };
 
+struct lw_job_span;
+
 struct lw_job {
     char identity[LW_IDENTITY_MAX]; /* topic/partition/offset or topic/partition/offset#n */
     const char *topic;
@@ -46,8 +48,9 @@ struct lw_job {
     bool alone;     /* a suspect: no other job runs in this worker meanwhile */
     uint64_t fence; /* fencing token, which grows with every message of a key, also between messages that run under one lease */
     struct lw_job_lease *lease;
-    int64_t give_up_ms;  /* boot clock; handler.timeout_ms after the start of this job, set by the pool; INT64_MAX: no limit */
-    struct lw_job *next; /* next job in a list of the pool, between submit and reap */
+    int64_t give_up_ms;       /* boot clock; handler.timeout_ms after the start of this job, set by the pool; INT64_MAX: no limit */
+    struct lw_job *next;      /* next job in a list of the pool, between submit and reap */
+    struct lw_job_span *span; /* what is traced of this job (handlers/span.h); NULL: nothing */
     /* The follower: the job of the same key and lease that runs after this one without the main thread in between. Whoever makes the job
      * sets the field to NULL. A submit does not, since a whole chain may be linked before its first job is submitted. The field is
      * LW_JOB_CLOSED once the job is over, before the job is reported. The main thread links a follower at most once (lw_job_then), and the
@@ -67,13 +70,14 @@ struct lw_job {
 /* Value of `then` once the job is over, so that nothing can follow it any more. */
 #define LW_JOB_CLOSED ((struct lw_job *)(uintptr_t)1)
 
-/* For the maker of a job: sets what is the same at each new start of a job under this lease. It is in no list, has no follower, no time
- * limit and no reason, and is no suspect. */
+/* For the maker of a job: sets what is the same at each new start of a job under this lease. It is in no list, has no follower, no span,
+ * no time limit and no reason, and is no suspect. */
 static inline void lw_job_begin(struct lw_job *job, struct lw_job_lease *lease) {
     job->lease = lease;
     job->alone = false;
     job->give_up_ms = INT64_MAX;
     job->next = NULL;
+    job->span = NULL;
     atomic_store_explicit(&job->then, NULL, memory_order_relaxed);
     job->took_us = job->wait_ms = 0;
     job->reason[0] = '\0';

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WATCH_MS = 100, STATUS_STOPPED = -2, SIDE_MS = 1000 };
+enum { WATCH_MS = 100, STATUS_STOPPED = -2, SIDE_MS = 1000, FLUSH_MS = 2000 };
 
 /* Describes a process that helps beside the workers. The process uses only the board and holds no other resource. */
 struct side {
@@ -40,7 +40,7 @@ struct run {
     unsigned rolling_from;      /* number of times that the worker `rolling` had been started when it was asked to end */
     int64_t rolling_until_ms;
     bool drained;
-    struct side exporter, follower;
+    struct side exporter, follower, tracer;
 };
 
 /* --- processes -------------------------------------------------------------------------------------------------------------------- */
@@ -96,10 +96,20 @@ static bool fork_side(struct run *r, struct side *side, const char *who) {
     return true;
 }
 
+/* Makes the rings for spans before the processes that use them are forked. Without rings, the run goes on without spans. */
+static void prepare_spans(struct run *r) {
+    struct lw_err err = {0};
+    if (!r->sup.c->tracing.endpoint || !r->sup.o->tracer_main) return;
+    if (lw_board_add_spans(r->sup.board, &err)) lw_warn("%s; the run goes on, and nothing is traced", err.text);
+}
+
+static bool sends_spans(const struct run *r) { return r->sup.o->tracer_main && r->sup.c->tracing.endpoint && r->sup.board->spans; }
+
 static void start_sides(struct run *r) {
     struct lw_sup *s = &r->sup;
     if (s->o->exporter_main && s->c->http.host && fork_side(r, &r->exporter, "metrics")) _exit(s->o->exporter_main(s->c, s->board));
     if (s->o->drain && s->o->follow && fork_side(r, &r->follower, "drain")) _exit(s->o->follow(s->c, s->board));
+    if (sends_spans(r) && fork_side(r, &r->tracer, "tracing")) _exit(s->o->tracer_main(s->c, s->board));
 }
 
 static void end_side(struct side *side) {
@@ -107,6 +117,19 @@ static void end_side(struct side *side) {
     kill(side->pid, SIGKILL);
     waitpid(side->pid, NULL, 0);
     *side = (struct side){0};
+}
+
+/* Gives a process a limited time to finish what it does, and then ends it. */
+static void finish_side(struct side *side, int64_t within_ms) {
+    int64_t until = lw_boot_ms() + within_ms;
+    if (!side->pid) return;
+    kill(side->pid, SIGTERM);
+    for (; lw_boot_ms() < until; lw_sleep_ms(10)) {
+        if (waitpid(side->pid, NULL, WNOHANG) == 0) continue;
+        *side = (struct side){0};
+        return;
+    }
+    end_side(side);
 }
 
 static void reap_side(struct side *side, pid_t pid, const char *what) {
@@ -277,6 +300,8 @@ static void reload(struct run *r) {
     if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
     r->reloaded = c;
     end_side(&r->exporter); /* the next tick starts the exporter again, with the new configuration */
+    end_side(&r->tracer);   /* likewise; the spans that it has not sent stay in the rings */
+    prepare_spans(r);
     lw_log_setup(c->log.level, c->log.json, "supervisor");
     resize(r, c->workers);
     take_turn(r, 0);
@@ -323,6 +348,7 @@ static void reap(struct run *r) {
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         reap_side(&r->exporter, pid, "metrics: the HTTP process");
         reap_side(&r->follower, pid, "--drain: the process that reads the group's commits");
+        reap_side(&r->tracer, pid, "tracing: the process that sends spans");
         for (int i = 0; i < s->board->n_workers; i++) {
             struct lw_sup_worker *w = &s->workers[i];
             if (w->pid == pid) {
@@ -443,7 +469,9 @@ static int run_all(struct run *r) {
         int status = take_ends(r);
         if (status != LW_EXIT_OK) return status == LW_EXIT_REFUSED ? LW_EXIT_REFUSED : LW_EXIT_FAILED;
     }
+    prepare_spans(r);
     loop(r);
+    finish_side(&r->tracer, atomic_load(&r->sup.board->quick) ? 0 : FLUSH_MS);
     end_side(&r->exporter);
     end_side(&r->follower);
     if (r->sup.o->watch) r->sup.o->watch(r->sup.o->ctx, r->sup.board);

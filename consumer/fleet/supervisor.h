@@ -63,6 +63,9 @@ struct lw_supervise_options {
     /* Serves metrics and health in a process of its own, which is started again if it ends, and is killed at the end of the run. The
      * function only reads the board. May be NULL. */
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
+    /* Sends the spans of the workers in a process of its own, if the configuration has tracing.endpoint. It is started again if it ends.
+     * At the end of the run it gets SIGTERM and some seconds for the spans that are left. If `tracer_main` is NULL, nothing is traced. */
+    int (*tracer_main)(const struct lw_config *c, struct lw_board *board);
     /* Called with the board at every tick, and once more after the last worker has ended. `watch` may be NULL. */
     void (*watch)(void *ctx, const struct lw_board *board);
     /* Claims the slot of static membership, by which the group tells this supervisor's workers from other workers (lw_member_claim()). If

@@ -73,6 +73,10 @@ static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
         lw_pool_submit(p->pool, jobs, n);
 }
 
+void process_trace(void *process, struct lw_job *job, const struct lw_waited *waited) {
+    lw_tracer_begin(((struct process *)process)->tracer, job, waited);
+}
+
 /* Describes a dead letter on its way to its topic. */
 struct sending {
     struct process *process;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "consumer/process/journal.h"
 #include "handlers/job_queue.h"
+#include "handlers/span.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -282,6 +283,7 @@ static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_jo
     if (p->counts) lw_hist_add_n(&p->counts->handler, &lw_bounds_handler, took_us, n);
     for (size_t i = 0; i < n; i++) {
         jobs[i]->took_us = took_us;
+        if (jobs[i]->span) jobs[i]->span->begun_us = now_us, jobs[i]->span->ended_us = after_us; /* of a batch: all of it */
         lw_journal_end(p->journal, jobs[i]);
         struct lw_seat *s = seat(p, t, i);
         if (s) lw_seat_leave(s);

@@ -10,6 +10,7 @@
 #include "consumer/process/pool.h"
 #include "consumer/process/renewer.h"
 #include "consumer/process/server.h"
+#include "consumer/process/tracer.h"
 #include "consumer/worker/worker.h"
 
 /* Holds the connections to a shard that the main thread uses. */
@@ -47,6 +48,8 @@ struct process {
     struct lw_server *server; /* the server, if the handler has serve(); NULL if it has run() */
     struct lw_finder *finder; /* finds the servers of the shards */
     struct link *links;       /* one link per shard, c->redis.shards in all */
+    struct lw_io io;          /* process_io; with `trace`, if messages are traced */
+    struct lw_tracer *tracer; /* NULL: nothing is traced */
     struct lw_worker *logic;
     struct lw_renewer *renewer;
     struct lw_source *source;
@@ -84,6 +87,7 @@ void process_limit(struct process *p); /* limits new grants while the handler is
 int64_t process_log_end(void *process, uint32_t gen);
 /* Defined in io.c. The `ctx` of process_io is the process. */
 extern const struct lw_io process_io;
+void process_trace(void *process, struct lw_job *job, const struct lw_waited *waited); /* lw_io.trace, if messages are traced */
 extern const struct lw_source_events process_kafka;
 void process_up(void *link);
 void process_reply(void *link, const redisReply *reply);

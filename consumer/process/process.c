@@ -144,6 +144,12 @@ static bool epoch_of(void *process, int shard, char *epoch, size_t size) {
 
 static const char *prefix_of(void *process, int shard) { return lw_worker_prefix(((struct process *)process)->logic, shard); }
 
+static void open_tracer(struct process *p) {
+    p->io = process_io;
+    p->tracer = lw_tracer_open(p->c, p->board, p->index, p->cluster_id, process_io.random(p));
+    if (p->tracer) p->io.trace = process_trace;
+}
+
 static void open_logic(struct process *p) {
     struct lw_worker_setup setup = {
         .config = p->c,
@@ -153,7 +159,7 @@ static void open_logic(struct process *p) {
         .id = p->id,
         .host = p->host,
         .cluster_id = p->cluster_id,
-        .io = &process_io,
+        .io = &p->io,
         .ctx = p,
     };
     p->logic = lw_worker_open(&setup);
@@ -204,6 +210,7 @@ static int open_all(struct process *p, struct lw_err *err) {
     if (open_signals(p, err) || open_handler(p, err) || find_servers(p, err)) return -1;
     ask_cluster_id(p);
     open_links(p);
+    open_tracer(p);
     open_logic(p);
     return open_renewer(p, err) || open_kafka(p, err) ? -1 : 0;
 }
@@ -230,6 +237,7 @@ static void reap(struct process *p) {
     drain_fd(p->notify_fd);
     do {
         n = p->server ? lw_server_reap(p->server, jobs, JOBS) : lw_pool_reap(p->pool, jobs, JOBS);
+        for (size_t i = 0; i < n && p->tracer; i++) lw_tracer_end(p->tracer, jobs[i]);
         for (size_t i = 0; i < n; i++) lw_worker_finished(p->logic, jobs[i]);
     } while (n == JOBS);
 }
@@ -410,6 +418,7 @@ static int leave(struct process *p) {
         return p->ended ? p->status : settled ? LW_EXIT_OK : LW_EXIT_FAILED;
     }
     if (p->logic) lw_worker_free(p->logic);
+    lw_tracer_close(p->tracer);
     close_links(p);
     if (p->signal_fd >= 0) close(p->signal_fd);
     return p->ended ? p->status : LW_EXIT_OK;

@@ -58,6 +58,7 @@ void run_free(struct lw_worker *w, struct run *r) {
     assert(r->state <= FINISHED && !r->next_alone);
     assert(!r->in_repair);
     if (r->msg) msg_free(w, r->msg);
+    if (r->job.span) free(r->job.span);
     r->msg = NULL;
     r->next = w->runs.free;
     w->runs.free = r;
@@ -109,6 +110,7 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     j->attempt = tries + 1;
     j->fence = fence;
     lw_job_begin(j, &h->lease.held);
+    if (w->io->trace) w->io->trace(w->ctx, j, &(struct lw_waited){m->first_ms, m->part->replay, h->kind == LANE});
     if (fence > w->runs.max_fence) w->runs.max_fence = fence;
     return r;
 }

@@ -30,6 +30,13 @@ struct lw_dead_letter {
     void *run; /* the value that is passed back to lw_worker_sent() */
 };
 
+/* Says how a message came to its grant. */
+struct lw_waited {
+    int64_t arrived_ms; /* wall clock; when the message first came to a worker */
+    int64_t replay;     /* number of the replay; 0: the message is the record itself */
+    bool parked;        /* the message has waited in Redis */
+};
+
 struct lw_io {
     int64_t (*boot_ms)(void *ctx);
     int64_t (*wall_ms)(void *ctx);
@@ -44,6 +51,9 @@ struct lw_io {
     void (*hints)(void *ctx, int shard, const char *ready, const char *claimed, bool want);
     /* Gives jobs to the handlers; each job comes back through lw_worker_finished(). */
     void (*run)(void *ctx, struct lw_job **jobs, size_t n);
+    /* Called for each job that is made, before anything else sees it: the driver may give it a span and headers of the driver's own.
+     * The span is one block of memory, freed by free() with the job's run. NULL: nothing is traced. */
+    void (*trace)(void *ctx, struct lw_job *job, const struct lw_waited *waited);
     /* Sends a dead letter to its topic; lw_worker_sent() reports the result. Returns -1 if the producer cannot take the letter now, and 1
      * if it never can; err says why. */
     int (*letter)(void *ctx, const struct lw_dead_letter *l, struct lw_err *err);

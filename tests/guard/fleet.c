@@ -3,7 +3,9 @@
 #include "tests/guard/meter.h"
 
 #include "base/log.h"
+#include "consumer/process/tracer.h"
 #include "consumer/worker/worker.h"
+#include "handlers/span.h"
 #include "tests/sim/redis/store.h"
 
 #include <inttypes.h>
@@ -41,6 +43,8 @@ struct log { /* holds the log of one partition */
 struct member {
     struct fleet *fleet;
     struct lw_worker *lw;
+    struct lw_io io;
+    struct lw_tracer *tracer; /* NULL: the shape traces nothing */
     char id[24];
     bool connecting, wants_hints;
     char ready[64], claimed[96];
@@ -187,6 +191,20 @@ static void run(struct fleet *f, struct lw_job *job) {
     job->outcome = LW_DONE;
 }
 
+static void io_trace(void *ctx, struct lw_job *job, const struct lw_waited *waited) {
+    lw_tracer_begin(((struct member *)ctx)->tracer, job, waited);
+}
+
+/* Writes the span of a job as the worker process does, and reads it at once, so that the ring is never full. */
+static void trace_end(struct member *me, struct lw_job *job) {
+    struct lw_span_ring *ring = &me->fleet->board->spans[0];
+    job->took_us = 1;
+    job->span->begun_us = job->span->ended_us = 1000 * me->fleet->now_ms;
+    lw_tracer_end(me->tracer, job);
+    if (lw_span_count(ring) != 1) die("%s: no span", job->identity);
+    lw_span_release(ring, 1);
+}
+
 static void serve_handlers(struct member *me) {
     static struct lw_job *ready[JOBS];
     int n = me->n_jobs;
@@ -197,6 +215,7 @@ static void serve_handlers(struct member *me) {
             run(me->fleet, job);
             next = lw_job_end(job);
             meter_enter();
+            if (me->tracer) trace_end(me, job);
             lw_worker_finished(me->lw, job);
             meter_leave();
         }
@@ -314,6 +333,7 @@ static struct lw_config *configure(const struct fleet_shape *shape) {
                                " \"handler\": {\"type\": \"exec\", \"command\": [\"none\"], \"processes\": 4}}";
     struct lw_problems problems = {0};
     struct lw_config *c = lw_config_parse("guard", text, sizeof text - 1, NULL, 0, &problems);
+    if (c && shape->traced) c->tracing.endpoint = lw_strdup("http://127.0.0.1:4318/v1/traces");
     if (c && shape->max_waiting) c->queue.max_waiting = shape->max_waiting;
     if (!c) die("%.*s", (int)problems.errors.n, problems.errors.p);
     if (c->lock.ttl_ms != TTL_MS) die("lock.ttl_ms is not %d", TTL_MS);
@@ -342,6 +362,9 @@ static void produce(struct fleet *f) {
 static void join(struct fleet *f, int index) {
     struct member *me = &f->member[index];
     me->fleet = f;
+    me->io = io;
+    if (f->shape->traced) me->tracer = lw_tracer_open(f->config, f->board, index, "", 1);
+    if (me->tracer) me->io.trace = io_trace;
     snprintf(me->id, sizeof me->id, "host-1-%08d", index);
     meter_enter();
     me->lw = lw_worker_open(&(struct lw_worker_setup){.config = f->config,
@@ -351,7 +374,7 @@ static void join(struct fleet *f, int index) {
                                                       .id = me->id,
                                                       .host = "host",
                                                       .cluster_id = "",
-                                                      .io = &io,
+                                                      .io = &me->io,
                                                       .ctx = me,
                                                       .part_records = (size_t)f->shape->part_records});
     for (int p = 0; p < FLEET_PARTITIONS; p++)
@@ -368,6 +391,7 @@ static void leave(struct fleet *f) {
         for (int k = 0; k < me->n_replies; k++) freeReplyObject(me->reply[k]);
         meter_enter();
         lw_worker_free(me->lw);
+        lw_tracer_close(me->tracer);
         meter_leave();
     }
     for (int p = 0; p < FLEET_PARTITIONS; p++) free(f->log[p].rec), free(f->log[p].after);
@@ -464,6 +488,7 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     f->config = configure(shape);
     f->board = shape->board ? lw_board_open(FLEET_WORKERS, &(struct lw_err){0}) : NULL;
     if (shape->board && !f->board) die("no memory for the board");
+    if (shape->traced && lw_board_add_spans(f->board, &(struct lw_err){0})) die("no memory for spans");
     lw_log_setup(LW_LOG_WARN, false, shape->name);
     produce(f);
     f->store = store_open(1);

@@ -25,6 +25,7 @@ struct fleet_shape {
     int stays;        /* number of early records of partition 0 whose own key stays paused until all other records are done */
     bool paused;      /* all lanes are paused until the measurement ends; a message counts when it is parked, instead of when it is done */
     bool board;       /* the fleet has a board, as under a supervisor */
+    bool traced;      /* every message is traced, which needs the board */
     int from;         /* number of counted messages at which the measurement begins */
     int to;           /* number of counted messages at which the measurement ends */
 };

@@ -56,6 +56,18 @@ static const struct {
     {{.name = "on-board", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000, .board = true},
      {0.009, 96, 1.28, 0.02, 5000},
      0},
+    /* this shape is the one above with a span per message, which tracing.ratio 1 makes of messages without a traceparent */
+    {{.name = "traced",
+      .workers = 1,
+      .keys = 100000,
+      .records = 11000,
+      .ahead = 1024,
+      .from = 3000,
+      .to = 10000,
+      .board = true,
+      .traced = true},
+     {0.009, 96, 1.28, 1.2, 6900},
+     0},
     /* this shape has one key, whose messages reach two workers: by turns, one worker runs its messages and the other parks its own */
     {{.name = "one-key", .workers = 2, .keys = 1, .records = 4000, .ahead = 200, .from = 1000, .to = 3500},
      {0.0553, 321, 0.87, 1.19, 16950},

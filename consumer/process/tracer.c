@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "consumer/process/tracer.h"
+
+#include "base/clock.h"
+#include "consumer/spans.h"
+#include "handlers/span.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+struct lw_tracer {
+    const struct lw_config *c;
+    struct lw_span_ring *ring;
+    struct lw_counts *counts;
+    uint64_t seed;   /* hash of the cluster's id and the application's name, which no two applications share */
+    uint64_t random; /* state of the generator of span ids */
+};
+
+struct lw_tracer *lw_tracer_open(const struct lw_config *c, struct lw_board *board, int worker, const char *cluster_id, uint64_t seed) {
+    if (!c->tracing.endpoint || !board->spans) return NULL;
+    struct lw_tracer *t = lw_alloc(sizeof *t);
+    uint64_t cluster = XXH3_64bits(cluster_id, strlen(cluster_id));
+    *t = (struct lw_tracer){.c = c,
+                            .ring = &board->spans[worker],
+                            .counts = &board->workers[worker].counts,
+                            .seed = XXH3_64bits_withSeed(c->name, strlen(c->name), cluster),
+                            .random = seed};
+    return t;
+}
+
+void lw_tracer_close(struct lw_tracer *t) { free(t); }
+
+/* --- the beginning ---------------------------------------------------------------------------------------------------------------- */
+
+static bool has_name(const struct lw_header *h, const char *name, size_t n) { return h->name.n == n && !memcmp(h->name.p, name, n); }
+static bool is_parent(const struct lw_header *h) { return has_name(h, "traceparent", strlen("traceparent")); }
+static bool is_state(const struct lw_header *h) { return has_name(h, "tracestate", strlen("tracestate")); }
+
+/* Returns the last header of a kind, as the rule for keys does, or NULL. */
+static const struct lw_header *last(const struct lw_job *job, bool (*is)(const struct lw_header *h)) {
+    for (size_t i = job->n_headers; i > 0; i--)
+        if (is(&job->headers[i - 1])) return &job->headers[i - 1];
+    return NULL;
+}
+
+/* Returns a number that is not 0, by the algorithm splitmix64. */
+static uint64_t next_random(struct lw_tracer *t) {
+    uint64_t z = t->random += 0x9e3779b97f4a7c15U;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    z ^= z >> 31;
+    return z ? z : next_random(t);
+}
+
+/* Makes the id of a new trace. The timestamp tells records of a topic from those of a topic that had its name before. */
+static void new_trace(const struct lw_tracer *t, const struct lw_job *job, struct lw_trace_context *out) {
+    XXH128_canonical_t id;
+    XXH128_canonicalFromHash(&id, XXH3_128bits_withSeed(job->identity, strlen(job->identity), t->seed + (uint64_t)job->timestamp_ms));
+    memcpy(out->trace_id, id.digest, LW_TRACE_ID);
+    out->trace_id[0] |= !out->trace_id[0]; /* an id of zeros is malformed */
+    out->flags = LW_TRACE_SAMPLED;
+}
+
+/* Finds the trace of a message. Returns false if the message is not sampled. */
+static bool sampled(const struct lw_tracer *t, const struct lw_job *job, struct lw_trace_context *out, bool *fresh) {
+    const struct lw_header *parent = last(job, is_parent);
+    *fresh = !parent || !lw_traceparent_read(parent->value, out);
+    if (!*fresh) return out->flags & LW_TRACE_SAMPLED;
+    new_trace(t, job, out);
+    return lw_trace_ratio(out->trace_id, t->c->tracing.ratio);
+}
+
+/* Copies the headers, with this span in each traceparent. A tracestate belongs to the trace of the message's own traceparent, so it is left
+ * out if the trace is a new one. */
+static size_t set_headers(struct lw_job_span *s, const struct lw_job *job, bool fresh) {
+    struct lw_header own = {lw_bytes_of("traceparent"), lw_bytes(s->traceparent, LW_TRACEPARENT)};
+    size_t n = 0;
+    bool named = false;
+    for (size_t i = 0; i < job->n_headers; i++) {
+        const struct lw_header *h = &job->headers[i];
+        if (fresh && is_state(h)) continue;
+        named |= is_parent(h);
+        s->headers[n++] = is_parent(h) ? own : *h;
+    }
+    if (!named) s->headers[n++] = own;
+    return n;
+}
+
+void lw_tracer_begin(struct lw_tracer *t, struct lw_job *job, const struct lw_waited *waited) {
+    struct lw_trace_context context;
+    bool fresh;
+    assert(!job->span);
+    if (!sampled(t, job, &context, &fresh)) return;
+    struct lw_job_span *s = lw_alloc(sizeof *s + (job->n_headers + 1) * sizeof s->headers[0]);
+    uint64_t id = next_random(t);
+    if (!fresh) memcpy(s->parent_id, context.span_id, LW_SPAN_ID);
+    memcpy(context.span_id, &id, LW_SPAN_ID);
+    context.flags &= LW_TRACE_SAMPLED | LW_TRACE_RANDOM;
+    s->context = context;
+    s->arrived_ms = waited->arrived_ms;
+    s->replay = waited->replay;
+    s->parked = waited->parked;
+    lw_traceparent_write(&context, s->traceparent);
+    job->n_headers = set_headers(s, job, fresh);
+    job->headers = s->headers;
+    job->span = s;
+}
+
+/* --- the end ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Returns what the worker makes of the outcome: a retry without attempts left is a dead letter. */
+static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
+    switch (job->outcome) {
+    case LW_DONE: return LW_END_DONE;
+    case LW_RETRY: return job->attempt < t->c->retry.max_attempts ? LW_END_RETRY : LW_END_DEAD;
+    case LW_BACK: return LW_END_BACK;
+    case LW_DEAD:
+    case LW_DEAD_SENT: break;
+    }
+    return LW_END_DEAD;
+}
+
+static void set_times(struct lw_span_record *out, const struct lw_job_span *s) {
+    int64_t wall_us = lw_wall_us() - lw_boot_us(); /* turns a time of the boot clock into one of the wall clock */
+    int64_t waited_ms = (s->begun_us + wall_us) / 1000 - s->arrived_ms;
+    out->start_us = s->begun_us + wall_us;
+    out->end_us = s->ended_us + wall_us;
+    out->lane_ms = waited_ms > 0 ? waited_ms : 0;
+}
+
+static void set_texts(const struct lw_tracer *t, struct lw_span_record *out, const struct lw_job *job) {
+    const struct lw_header *state = last(job, is_state);
+    struct lw_span_texts texts = {.topic = lw_bytes_of(job->topic), .reason = lw_bytes_of(job->outcome == LW_DONE ? "" : job->reason)};
+    if (state && state->value.p) texts.state = state->value;
+    if (t->c->tracing.keys == LW_KEYS_PLAIN) texts.key = job->key;
+    lw_span_set_texts(out, &texts);
+    out->key_hash = t->c->tracing.keys == LW_KEYS_HASH ? XXH3_64bits(job->key.p ? job->key.p : "", job->key.n) : 0;
+}
+
+static void fill(const struct lw_tracer *t, struct lw_span_record *out, const struct lw_job *job) {
+    const struct lw_job_span *s = job->span;
+    out->context = s->context;
+    memcpy(out->parent_id, s->parent_id, LW_SPAN_ID);
+    set_times(out, s);
+    out->offset = job->offset;
+    out->replay = s->replay;
+    out->body = job->payload.p ? (int64_t)job->payload.n : -1;
+    out->fence = job->fence;
+    out->partition = job->partition;
+    out->attempt = (uint32_t)job->attempt;
+    out->end = (uint8_t)end_of(t, job);
+    out->parked = s->parked;
+    set_texts(t, out, job);
+}
+
+void lw_tracer_end(struct lw_tracer *t, const struct lw_job *job) {
+    if (!job->span || job->took_us <= 0) return;
+    struct lw_span_record *out = lw_span_begin(t->ring);
+    if (!out) {
+        atomic_fetch_add_explicit(&t->counts->spans_dropped, 1, memory_order_relaxed);
+        return;
+    }
+    fill(t, out, job);
+    lw_span_commit(t->ring);
+}
