@@ -295,6 +295,15 @@ static void write_up(const struct writing *w) {
     }
 }
 
+static void write_spans_dropped(const struct writing *w) {
+    static const char *const reason[LW_SPAN_LOSSES] = {
+        [LW_SPAN_UNREACHABLE] = "unreachable", [LW_SPAN_REFUSED] = "refused", [LW_SPAN_REJECTED] = "rejected"};
+    sample(w, "reason", "full", sum(w->m->board, offsetof(struct lw_counts, spans_dropped)));
+    for (int i = 0; i < LW_SPAN_LOSSES; i++) sample(w, "reason", reason[i], atomic_load(&w->m->board->spans_lost[i]));
+}
+
+static void write_spans_sent(const struct writing *w) { sample(w, NULL, NULL, atomic_load(&w->m->board->spans_sent)); }
+
 /* --- the table ---------------------------------------------------------------------------------------------------------------------- */
 
 #define AT(field) offsetof(struct lw_counts, field)
@@ -466,6 +475,14 @@ static const struct metric metrics[] = {
      .type = "gauge",
      .write = write_suspects,
      .help = "Messages that were in a handler when a worker died: each is run alone."},
+    {.name = "spans_sent_total", .type = "counter", .write = write_spans_sent, .help = "Spans that `tracing.endpoint` has taken."},
+    {.name = "spans_dropped_total",
+     .type = "counter",
+     .labels = "reason",
+     .write = write_spans_dropped,
+     .help = "Spans that were lost: full (they came faster than they could be sent, or the endpoint was away for long), unreachable (given "
+             "up after 60 s of retries), refused (the endpoint answered with an error that a retry does not change), rejected (the "
+             "endpoint took the request without them). No message is lost or held up with them."},
     {.name = "build_info", .type = "gauge", .labels = "version", .write = write_build, .help = "Always 1."},
     {.name = "start_time_seconds", .type = "gauge", .write = write_start_time, .help = "When this supervisor started, since 1970."},
 };

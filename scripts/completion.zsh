@@ -210,6 +210,15 @@ _latchwork_paths() {
         http.hosts \
         http.payloads \
         http.mask \
+        tracing.endpoint \
+        tracing.ratio \
+        tracing.headers \
+        tracing.timeout_ms \
+        tracing.tls.ca_file \
+        tracing.tls.cert_file \
+        tracing.tls.key_file \
+        tracing.service \
+        tracing.keys \
         log.level \
         log.format \
         log.keys

@@ -9,6 +9,7 @@
 #include "consumer/fleet/supervisor.h"
 #include "consumer/process/member.h"
 #include "kafka/source.h"
+#include "monitor/tracing/tracing.h"
 
 #include <stdlib.h>
 
@@ -52,6 +53,7 @@ static int fleet_main(void *ctx, int ready_fd) {
         .ends = lw_source_ends,
         .watch = watch,
         .exporter_main = lw_api_exporter_main,
+        .tracer_main = lw_tracing_main,
         .member_claim = lw_member_claim,
         .ctx = f,
         .blames_worker = false,

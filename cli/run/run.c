@@ -10,6 +10,7 @@
 #include "consumer/process/member.h"
 #include "handlers/handler.h"
 #include "kafka/source.h"
+#include "monitor/tracing/tracing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,6 +130,7 @@ static int run(struct run *r) {
         .follow = lw_drain_follow,
         .paused = paused,
         .exporter_main = lw_api_exporter_main,
+        .tracer_main = lw_tracing_main,
         .member_claim = lw_member_claim,
         .ctx = r,
         .blames_worker = blames_worker(c),
