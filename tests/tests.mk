@@ -69,8 +69,8 @@ check-unit check-server check-lua check-lock check-sim check-guard check-cli che
 ## screenshots: make the pictures of the page that the documents show, in six minutes
 screenshots: tests
 	tests/browser/test_walk.py $(B) doc/how-to/images
-# Each of the next two targets needs what a distribution may not have, so neither is part of check.
-.PHONY: live-security live-new-protocol
+# Each of the next three targets needs what a distribution or a clone may not have, so none is part of check.
+.PHONY: live-security live-new-protocol upgrade-test
 ## live-security: run the live tests of every kind of secured Kafka (check-live runs some)
 live-security: tests
 	LW_MORE=1 tests/live/test_kafka_secure.py $(B)
@@ -78,6 +78,9 @@ live-security: tests
 ## live-new-protocol: run the live tests of the new group protocol, with librdkafka 2.15 and Kafka 4.1
 live-new-protocol: tests
 	LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 tests/live/new_protocol.py $(B)
+## upgrade-test: roll a fleet from LW_FROM (default: the newest tag) to this version and back, under load
+upgrade-test: tests
+	tests/live/upgrade.py $(B)
 ## soak: run 10,000 seeds of the simulation and the live tests at ten times their length
 soak: tests
 	tests/run.sh soak $(B)

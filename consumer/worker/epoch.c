@@ -153,6 +153,23 @@ static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisRepl
     connection_rejoined(w, sh);
 }
 
+/* Ends the worker, because a field of its schema differs from that of the fleet. */
+static void refused(struct lw_worker *w, const struct shard *sh, const char *field, const char *theirs) {
+    char why[700];
+    if (strcmp(field, "version") == 0)
+        snprintf(why, sizeof why,
+                 "shard %d: the data of \"%s\" has schema %s, Latchwork " LW_VERSION
+                 " has schema %d; run the version that wrote the data, or drain the fleet with that version and start this one under "
+                 "another name",
+                 sh->index, w->c->name, theirs, LW_SCHEMA_VERSION);
+    else
+        snprintf(why, sizeof why,
+                 "shard %d: the fleet of \"%s\" uses %s %s, this worker differs; give this application another name, or "
+                 "configure it alike",
+                 sh->index, w->c->name, field, theirs);
+    w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
+}
+
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == ENTERING);
     if (r->type == REDIS_REPLY_STRING && strcmp(r->str, "UNVOUCHED") == 0) {
@@ -164,12 +181,7 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         return;
     }
     if (strcmp(r->element[0]->str, "OK") != 0 || r->elements < 6) {
-        char why[700];
-        snprintf(why, sizeof why,
-                 "shard %d: the fleet of \"%s\" uses %s %s, this worker differs; give this application another name, or "
-                 "configure it alike",
-                 sh->index, w->c->name, r->element[1]->str, r->element[2]->str);
-        w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
+        refused(w, sh, r->element[1]->str, r->element[2]->str);
         return;
     }
     if (sh->epoch.id[0]) {

@@ -124,7 +124,8 @@ class Scenario:
     def producing(self):
         return any(tool.poll() is None for tool in self.tools)
 
-    def start(self, *options, label=None, work_ms="0-4", environment=None, **over):
+    def start(self, *options, label=None, work_ms="0-4", environment=None, build=None, **over):
+        """Starts a run of the program of `build`, a folder; by default the one that is tested."""
         settings = latchwork.config(self.id, self.kafka.brokers, self.redis.url_of(self.id), self.topics, **over)
         if self.shards > 1 and self.redis.url_of(self.id):
             settings["redis"].update(url=[server.url_of(self.id) for server in self.servers], shards=self.shards)
@@ -133,7 +134,7 @@ class Scenario:
         env = {"LW_TEST_JOURNAL": self.journal_path, "LW_TEST_WORK_MS": work_ms}
         if settings["handler"]["type"] != "exec":
             env["LATCHWORK_JOURNAL"] = self.journal_path
-        instance = latchwork.Instance(self.rig.build, self.dir, label, settings, dict(env, **(environment or {})), *options)
+        instance = latchwork.Instance(build or self.rig.build, self.dir, label, settings, dict(env, **(environment or {})), *options)
         self.instances.append(instance)
         return instance
 

@@ -9,14 +9,14 @@ from .process import Failure
 LIMIT_S = 120
 
 
-def command(t, *args):
-    return [os.path.join(t.rig.build, "latchwork")] + list(args) + ["-c", t.instances[-1].log_path.replace(".log", ".json")]
+def command(t, *args, build=None):
+    return [os.path.join(build or t.rig.build, "latchwork")] + list(args) + ["-c", t.instances[-1].log_path.replace(".log", ".json")]
 
 
-def tool(t, *args, status=0, given=b""):
+def tool(t, *args, status=0, given=b"", build=None):
     """Runs a command with --json and returns the lines that it prints. The exit status must be `status`;
-    None allows any."""
-    done = subprocess.run(command(t, *args) + ["--json"], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=LIMIT_S)
+    None allows any. `build`: the folder with the program, by default the one that is tested."""
+    done = subprocess.run(command(t, *args, build=build) + ["--json"], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=LIMIT_S)
     if status is not None and done.returncode != status:
         raise Failure("%s: status %d: %s%s" % (" ".join(args), done.returncode, done.stdout.decode()[-500:], done.stderr.decode()[-500:]))
     return [json.loads(line) for line in done.stdout.splitlines()]
