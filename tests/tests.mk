@@ -30,6 +30,8 @@ $(B)/tests/preload/%.so: tests/preload/%.c $(B)/flags.mk
 	$(Q)$(CC) -std=c17 $(WARN) $(WERROR) -D_GNU_SOURCE -O1 -shared -fPIC -fvisibility=hidden -o $@ $<
 # This program makes allocations fail, also those of hiredis. Therefore hiredis is linked statically.
 $(B)/tests/lock/test_lock_chaos: TESTLIBS = -lcmocka -l:libhiredis.a -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=strdup,--wrap=strndup
+# This program opens a plugin in C++. The sanitizers of clang only know of exceptions if the C++ library is there from the start.
+$(B)/tests/unit/handlers/test_plugin: TESTLIBS = -lcmocka -Wl,--no-as-needed -lstdc++ -Wl,--as-needed
 $(B)/tests/lock/test_redlock $(B)/tests/lock/test_redlock_chaos: | $(B)/tests/preload/jumping_clock.so
 $(TOOLS): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD)

@@ -182,6 +182,7 @@ static bool read_usual(struct lw_exec_said *said, struct lw_bytes line) {
 }
 
 struct lw_bytes lw_exec_begun(struct lw_bytes line) {
+    if (!line.n) return (struct lw_bytes){0};
     struct scan s = {line.p, line.p + line.n};
     struct lw_bytes name, value;
     bool known = take(&s, '{') && take_text(&s, &name) && is(name, "id") && take(&s, ':') && take_text(&s, &value);

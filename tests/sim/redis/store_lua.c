@@ -7,6 +7,7 @@
  * runs, because globals are protected. */
 #include "tests/sim/redis/store_lua.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,6 +249,9 @@ static redisReply *from_table(lua_State *lua) {
     return r;
 }
 
+/* Redis cuts a number to an integer, and one that no integer can hold gives the lowest integer on the machines that it runs on. */
+static long long integer_of(lua_Number n) { return n >= -0x1p63 && n < 0x1p63 ? (long long)n : LLONG_MIN; }
+
 /* Turns the value on top of Lua's stack into a reply, and pops the value. */
 static redisReply *from_lua(lua_State *lua) {
     redisReply *r;
@@ -258,7 +262,7 @@ static redisReply *from_lua(lua_State *lua) {
         p = lua_tolstring(lua, -1, &n);
         r = reply_bytes(p, n);
         break;
-    case LUA_TNUMBER: r = reply_int((long long)lua_tonumber(lua, -1)); break;
+    case LUA_TNUMBER: r = reply_int(integer_of(lua_tonumber(lua, -1))); break;
     case LUA_TBOOLEAN: r = lua_toboolean(lua, -1) ? reply_int(1) : reply_nil(); break;
     case LUA_TTABLE: r = from_table(lua); break;
     default: r = reply_nil(); break;
