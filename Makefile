@@ -128,7 +128,7 @@ include tests/tests.mk
 include scripts/lint.mk
 
 # --- the rest -----------------------------------------------------------------------------------------------------------------
-.PHONY: deps deps-test demo test ci asan tsan soak matrix chart image debian-13 install uninstall clean format help examples reference
+.PHONY: deps deps-test demo test ci asan tsan soak matrix chart otlp image debian-13 install uninstall clean format help examples reference
 ##@ Build
 ## deps: install the packages that the build needs
 deps:
@@ -166,6 +166,9 @@ debian-13:
 chart: $(B)/latchwork
 	@scripts/deps.sh chart
 	@tests/helm/test_chart.py $(B)
+## otlp: check spans against a collector of OpenTelemetry and the published definitions (the first time it builds the collector, for minutes)
+otlp: $(B)/latchwork $(B)/tests/tools/spantool
+	@tests/otlp/test_otlp.py $(B)
 ## image: build the container images without a daemon, and run them (as root)
 image:
 	@scripts/deps.sh image

@@ -111,7 +111,7 @@ class Receiver:
     def take(self, handler, body):
         """Notes a request, and returns the answer: status, headers and body."""
         with self.lock:
-            request = {"at": time.monotonic(), "path": handler.path, "headers": {k.lower(): v for k, v in handler.headers.items()}, "spans": []}
+            request = {"at": time.monotonic(), "path": handler.path, "headers": {k.lower(): v for k, v in handler.headers.items()}, "body": body, "spans": []}
             self.requests.append(request)
             status, headers, text = self.answers.popleft() if self.answers else (200, {}, "{}")
             try:
