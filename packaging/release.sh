@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes what a release publishes. usage: packaging/release.sh check|notes|build
+# Makes what a release publishes. usage: packaging/release.sh version MAJOR.MINOR.PATCH | check|notes|build
 #
+#   version writes this version into every file that names it
 #   check   names everything that keeps the newest commit from being released; exit 1 if there is something
 #   notes   prints the version's part of CHANGELOG.md
 #   build   checks, then builds the packages and the tarball into build/release, with SHA256SUMS and NOTES.md. Needs root, for the chroots
 #
 # A release is a commit whose version (include/latchwork/lock.h) has a dated part in CHANGELOG.md. Publish it with the two commands that build
-# prints at its end.
+# prints at its end. CONTRIBUTING.md has all steps.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)
@@ -19,10 +20,41 @@ say() {
     wrong=1
 }
 
-same_version() { # FILE PATTERN: the first match of this pattern of sed, which has the version as its group
-    local found
-    found=$(sed -nE "s/.*$2.*/\\1/p" "$1" | head -n 1)
-    [ "$found" = "$version" ] || say "$1 has version \"$found\", include/latchwork/lock.h has \"$version\"; write the same into both"
+# Files that name the version: FILE PATTERN, in which the group is the version. `make reference` writes the manual pages.
+places() {
+    cat <<'END'
+include/latchwork/lock.h LATCHWORK_VERSION "([^"]*)"
+sdk/node/package.json "version": "([^"]*)"
+sdk/python/pyproject.toml ^version = "([^"]*)"
+sdk/python/latchwork/__init__.py ^__version__ = "([^"]*)"
+deploy/helm/latchwork/Chart.yaml ^version: (.*)
+deploy/helm/latchwork/Chart.yaml ^appVersion: "([^"]*)"
+deploy/helm/latchwork/ci/all-values.yaml tag: ([0-9.]+)
+deploy/container/Dockerfile latchwork:([0-9.]+)
+doc/how-to/install.md latchwork-([0-9.]+)-linux
+doc/how-to/kubernetes.md latchwork:([0-9.]+)
+END
+    printf '%s\n' 'doc/man/latchwork.1 "Latchwork ([^"]*)"'
+}
+
+check_places() {
+    local file pattern found
+    while read -r file pattern; do
+        found=$(sed -nE "s/.*$pattern.*/\\1/p" "$file" | sort -u | tr '\n' ' ')
+        [ "$found" = "$version " ] || say "$file has version \"${found% }\", include/latchwork/lock.h has \"$version\"; write the same into both"
+    done < <(places)
+    found=$(sed -nE 's/^#define LATCHWORK_VERSION_(MAJOR|MINOR|PATCH) ([0-9]+)/\2/p' include/latchwork/lock.h | tr '\n' .)
+    [ "$found" = "$version." ] || say "include/latchwork/lock.h has the numbers \"${found%.}\" and the text \"$version\"; write the same into both"
+}
+
+set_version() { # VERSION
+    local file pattern major minor patch
+    [[ $1 =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || { echo "release: the version \"$1\" is not MAJOR.MINOR.PATCH" >&2; exit 2; }
+    IFS=. read -r major minor patch <<<"$1"
+    while read -r file pattern; do sed -E -i "/$pattern/s/${version//./\\.}/$1/g" "$file"; done < <(places)
+    sed -E -i "s/^(#define LATCHWORK_VERSION_MAJOR) .*/\1 $major/; s/^(#define LATCHWORK_VERSION_MINOR) .*/\1 $minor/; s/^(#define LATCHWORK_VERSION_PATCH) .*/\1 $patch/" \
+        include/latchwork/lock.h
+    echo "Every file has version $1 now. Next: a part \"## [$1] - YYYY-MM-DD\" in CHANGELOG.md, then: make reference && git commit -a"
 }
 
 check() {
@@ -32,8 +64,8 @@ check() {
     elif ! [[ $heading =~ ^"## [$version] - "[0-9]{4}-[0-9]{2}-[0-9]{2}$ ]]; then
         say "the newest part of CHANGELOG.md is \"$heading\", expected \"## [$version] - YYYY-MM-DD\""
     fi
-    same_version sdk/node/package.json '"version": "([^"]*)"'
-    same_version sdk/python/pyproject.toml '^version = "([^"]*)"'
+    check_places
+    if grep -q 'There is no release yet' SECURITY.md; then say 'SECURITY.md says that there is no release yet; delete that sentence'; fi
     [ -z "$(git status --porcelain)" ] || say "the tree has changes that are not committed: $(git status --porcelain | head -n 3 | tr '\n' ' ')"
     if git rev-parse -q --verify "refs/tags/v$version" >/dev/null && [ "$(git rev-parse "v$version^{commit}")" != "$(git rev-parse HEAD)" ]; then
         say "the tag v$version exists at another commit; raise the version"
@@ -67,6 +99,10 @@ build() {
 }
 
 case ${1:-} in
+version)
+    [ $# -eq 2 ] || { echo "usage: packaging/release.sh version MAJOR.MINOR.PATCH" >&2; exit 2; }
+    set_version "$2"
+    ;;
 check) check ;;
 notes) notes ;;
 build)
