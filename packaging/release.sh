@@ -23,6 +23,7 @@ say() {
 # Files that name the version: FILE PATTERN, in which the group is the version. `make reference` writes the manual pages.
 places() {
     cat <<'END'
+README.md latchwork:([0-9.]+)
 include/latchwork/lock.h LATCHWORK_VERSION "([^"]*)"
 sdk/node/package.json "version": "([^"]*)"
 sdk/python/pyproject.toml ^version = "([^"]*)"
@@ -33,6 +34,7 @@ deploy/helm/latchwork/ci/all-values.yaml tag: ([0-9.]+)
 deploy/container/Dockerfile latchwork:([0-9.]+)
 doc/how-to/install.md latchwork-([0-9.]+)-linux
 doc/how-to/kubernetes.md latchwork:([0-9.]+)
+doc/how-to/kubernetes.md tag: ([0-9.]+)
 END
     printf '%s\n' 'doc/man/latchwork.1 "Latchwork ([^"]*)"'
 }
@@ -65,7 +67,7 @@ check() {
         say "the newest part of CHANGELOG.md is \"$heading\", expected \"## [$version] - YYYY-MM-DD\""
     fi
     check_places
-    if grep -q 'There is no release yet' SECURITY.md; then say 'SECURITY.md says that there is no release yet; delete that sentence'; fi
+    while read -r line; do say "$line: still says that there is no release; mend the sentence"; done < <(grep -nEo 'There is no release yet|is not released yet' SECURITY.md README.md doc/how-to/install.md doc/explanation/compared.md)
     [ -z "$(git status --porcelain)" ] || say "the tree has changes that are not committed: $(git status --porcelain | head -n 3 | tr '\n' ' ')"
     if git rev-parse -q --verify "refs/tags/v$version" >/dev/null && [ "$(git rev-parse "v$version^{commit}")" != "$(git rev-parse HEAD)" ]; then
         say "the tag v$version exists at another commit; raise the version"

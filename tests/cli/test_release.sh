@@ -6,13 +6,14 @@ cd "$(dirname "$0")/../.." || exit 1
 # shellcheck source=tests/support/check.sh
 . tests/support/check.sh
 tree=$dir/tree
-mkdir -p "$tree/include/latchwork" "$tree/sdk/node" "$tree/sdk/python" "$tree/packaging"
-cp packaging/release.sh "$tree/packaging/"
-cp include/latchwork/lock.h "$tree/include/latchwork/"
-cp sdk/node/package.json "$tree/sdk/node/"
-cp sdk/python/pyproject.toml "$tree/sdk/python/"
+mkdir -p "$tree"
+cp --parents packaging/release.sh include/latchwork/lock.h sdk/node/package.json sdk/python/pyproject.toml sdk/python/latchwork/__init__.py \
+    deploy/helm/latchwork/Chart.yaml deploy/helm/latchwork/ci/all-values.yaml deploy/container/Dockerfile doc/how-to/install.md \
+    doc/how-to/kubernetes.md doc/man/latchwork.1 README.md doc/explanation/compared.md "$tree"
+echo 'Fixes go to the newest minor version.' >"$tree/SECURITY.md"
 version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)
 cd "$tree" || exit 1
+sed -i '/ is not released yet/d; /There is no release yet/d' README.md doc/how-to/install.md doc/explanation/compared.md # as for a release
 export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
 
 changelog() { printf '# Changelog\n\n## %s\n\n### Added\n\n- A lamp.\n\n## [0.0.1] - 2020-01-01\n\n- A table.\n' "$1" >CHANGELOG.md; }
@@ -42,6 +43,22 @@ commit
 check 'another version in an SDK is refused' refuses 'sdk/node/package.json has version "7.7.7"'
 sed -i "s/\"version\": \"[^\"]*\"/\"version\": \"$version\"/" sdk/node/package.json
 commit
+sed -i 's/VERSION_MINOR [0-9]*/VERSION_MINOR 77/' include/latchwork/lock.h
+commit
+check 'numbers that differ from the text are refused' refuses 'include/latchwork/lock.h has the numbers "0.77.0" and the text'
+git checkout -q HEAD^ -- include && commit
+echo 'There is no release yet.' >>SECURITY.md
+commit
+check 'a support policy without a release is refused' refuses 'SECURITY.md:2:There is no release yet: still says that there is no release'
+git checkout -q HEAD^ -- SECURITY.md && commit
+
+check 'a version can be set' packaging/release.sh version 3.14.15
+check 'the old version is in no file any more' sh -c "! grep -rnF '$version' --exclude=CHANGELOG.md --exclude-dir=.git ."
+changelog '[3.14.15] - 2026-01-02'
+commit
+check 'with the version that was set everywhere, a release is possible' packaging/release.sh check
+check 'a version that is none is refused' sh -c 'packaging/release.sh version 1.2-rc1; [ $? -eq 2 ]'
+git checkout -q HEAD^ -- . && commit
 git tag "v$version"
 check 'a tag at this commit is no obstacle' packaging/release.sh check
 git commit -q --allow-empty -m next
