@@ -147,7 +147,7 @@ test: deps-test
 	@scripts/deps.sh browser
 	@+$(MAKE) --no-print-directory all
 	@+$(MAKE) --no-print-directory check
-## ci: run what a change must pass: test, a cell of the matrix per axis, a build with clang, asan, debian-13
+## ci: run what a change must pass: test, a cell of the matrix per axis, asan with clang, debian-13
 ci:
 	@.ci/run
 

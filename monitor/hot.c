@@ -62,7 +62,7 @@ static void take(const struct lw_hot *h, struct row *rows, size_t *n, json_t *on
 
 json_t *lw_hot_list(struct lw_hot *h, const struct lw_board *b, int64_t wall_ms, int64_t now_ms) {
     json_t *list = lw_outcomes_hot(b, wall_ms, LW_HOT_ASKED), *one;
-    struct row rows[LW_HOT_ASKED];
+    struct row rows[LW_HOT_ASKED] = {0};
     size_t i, n = 0;
     pthread_mutex_lock(&h->lock);
     json_array_foreach(list, i, one) take(h, rows, &n, one, now_ms);

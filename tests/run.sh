@@ -108,8 +108,12 @@ run_sim() { # SEEDS: runs the tests of the simulation, with this number of seeds
     run sim-meta "$build/tests/sim/sim_meta"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
     run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
-    # The mutants are left out under sanitizers, which would find nothing more in them.
-    [ "$what" = pure ] || run sim-mutants tests/sim/mutants.py "$build"
+    # The mutants are left out under sanitizers, which would find nothing more in them. A run of all tries a third of them.
+    case $what in
+    pure) ;;
+    all) run sim-mutants tests/sim/mutants.py "$build" --third ;;
+    *) run sim-mutants tests/sim/mutants.py "$build" ;;
+    esac
 }
 
 run_guard() { run guard "$build/tests/guard/guard"; }

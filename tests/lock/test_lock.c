@@ -291,7 +291,8 @@ static void a_lease_extended_by_hand_is_not_shortened(void **state) {
         int64_t before_ms = lw_boot_ms();
         enum latchwork_result result = latchwork_hold_renew(h, 8000, &error);
         int64_t spent_ms = lw_boot_ms() - before_ms;
-        if (result == LATCHWORK_LOCK_LOST && lw_boot_ms() - taken_ms > 600) { /* a process without CPU for that long cannot keep its lease */
+        if (result == LATCHWORK_LOCK_LOST &&
+            lw_boot_ms() - taken_ms > 600) { /* a process without CPU for that long cannot keep its lease */
             stalled++;
             latchwork_hold_release(h, &error);
             continue;
