@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import base64
+import collections
 import contextvars
 import inspect
 import json
@@ -35,13 +36,16 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Awaitable, Callable, Deque, Dict, List, Optional, Tuple, Union
 
 __version__ = "0.1.0"
 __all__ = ["Cancelled", "Dead", "Message", "Retry", "current", "handler", "run"]
 
 Text = Union[str, bytes, None]
 Handler = Callable[["Message"], Union[None, Awaitable[None]]]
+
+_quote = json.JSONEncoder().encode  # makes a JSON string without the checks of json.dumps()
+_parse = json.JSONDecoder().raw_decode
 
 PROTOCOL = 1
 READ_BYTES = 1 << 20
@@ -73,25 +77,56 @@ def _header_value(value: Any) -> Text:
 class Message:
     """One message, and the lease under which it is handled. Text is `str` if it is UTF-8, and `bytes` otherwise."""
 
-    __slots__ = ("_cancelled", "_poll", "_request", "attempt", "fence", "id", "key", "offset", "partition", "timestamp_ms", "topic")
+    __slots__ = ("_cancelled", "_poll", "_request", "id")
 
     id: str  # "topic/partition/offset", the same at every attempt
-    key: Text  # the primary key
-    fence: int  # grows with every message of a key, and with every attempt
-    attempt: int  # 1 at the first attempt
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: Optional[int]  # Kafka's timestamp; None if it is unknown
 
     def __init__(self, request: Dict[str, Any], poll: Optional[Callable[[], None]] = None) -> None:
         self._request, self._poll, self._cancelled = request, poll, False
-        self.id, self.key, self.fence = request["id"], _bytes_or_text(request, "key"), request["fence"]
-        self.attempt, self.topic, self.partition = request["attempt"], request["topic"], request["partition"]
-        self.offset, self.timestamp_ms = request["offset"], request["timestamp_ms"]
+        self.id = request["id"]
 
     def __repr__(self) -> str:
         return "<latchwork.Message %s attempt %d>" % (self.id, self.attempt)
+
+    # The other fields are read from the request when they are asked for: most handlers use few of them.
+
+    @property
+    def key(self) -> Text:
+        """The primary key; None if the record has none."""
+        return _bytes_or_text(self._request, "key")
+
+    @property
+    def fence(self) -> int:
+        """A number that grows with every message of a key, and with every attempt."""
+        fence: int = self._request["fence"]
+        return fence
+
+    @property
+    def attempt(self) -> int:
+        """1 at the first attempt."""
+        attempt: int = self._request["attempt"]
+        return attempt
+
+    @property
+    def topic(self) -> str:
+        topic: str = self._request["topic"]
+        return topic
+
+    @property
+    def partition(self) -> int:
+        partition: int = self._request["partition"]
+        return partition
+
+    @property
+    def offset(self) -> int:
+        offset: int = self._request["offset"]
+        return offset
+
+    @property
+    def timestamp_ms(self) -> Optional[int]:
+        """Kafka's timestamp; None if it is unknown."""
+        timestamp_ms: Optional[int] = self._request["timestamp_ms"]
+        return timestamp_ms
 
     @property
     def payload(self) -> Text:
@@ -187,21 +222,29 @@ class _Wire:
         self.requests, self.out = os.dup(0), os.dup(1)
         os.dup2(2, 1)
 
-    def read(self) -> Optional[List[bytes]]:
+    def read(self) -> Optional[List[str]]:
         """Waits for requests, and returns their lines; None at the end."""
         data = os.read(self.requests, READ_BYTES)
         if not data:
             return None
-        lines = (self.rest + data).split(b"\n")
-        self.rest = lines.pop()
+        whole, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            self.rest += data
+            return []
+        lines = (self.rest + whole).decode().split("\n")  # all lines are decoded at once
+        self.rest = rest
         return lines
 
     def readable(self) -> bool:
         return bool(select.select([self.requests], [], [], 0)[0])
 
     def add(self, answer: str) -> None:
-        with self.lock:
+        with self.lock:  # flush() of another thread must not clear the answer
             self.answers.append(answer)
+
+    def add_unlocked(self, answer: str) -> None:
+        """Does what add() does, if all answers come from one thread."""
+        self.answers.append(answer)
 
     def flush(self) -> None:
         with self.lock:
@@ -219,7 +262,7 @@ class _Wire:
 def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
     """Returns the line that answers for a message, and whether the message is done."""
     if error is None:
-        return '{"id":%s,"outcome":"done"}\n' % json.dumps(m.id), True
+        return '{"id":%s,"outcome":"done"}\n' % _quote(m.id), True
     if isinstance(error, (Retry, Dead)):
         reason = str(error)
     elif isinstance(error, (Cancelled, asyncio.CancelledError)):
@@ -239,22 +282,25 @@ class _Inbox:
 
     def __init__(self, wire: _Wire, polls: bool) -> None:
         self.wire, self.polls = wire, polls
+        self.add = wire.add
         self.open: Dict[str, Message] = {}
-        self.waiting: List[List[Message]] = []
+        self.waiting: Deque[List[Message]] = collections.deque()
         self.ended = False
         self.polled = 0.0
 
-    def take(self, lines: List[bytes]) -> List[List[Message]]:
+    def take(self, lines: List[str]) -> List[List[Message]]:
         """Returns the new requests, and marks those that are cancelled. Each request is a list of the messages of one key."""
-        new = []
+        new, poll = [], self.poll if self.polls else None
         for line in lines:
-            if not line.strip():
-                continue
-            request = json.loads(line)
+            if line[:1] != "{":
+                line = line.strip()
+                if not line:
+                    continue
+            request = _parse(line)[0]
             if "cancel" in request:
                 self.cancel(request["cancel"])
                 continue
-            messages = [Message(r, self.poll if self.polls else None) for r in request.get("batch", [request])]
+            messages = [Message(r, poll) for r in request.get("batch") or (request,)]
             for m in messages:
                 self.open[m.id] = m
             new.append(messages)
@@ -298,7 +344,7 @@ def _handle(function: Handler, inbox: _Inbox, messages: List[Message]) -> None:
         finally:
             _current.reset(token)
         line, done = _answer(m, error)
-        inbox.wire.add(line)
+        inbox.add(line)
         if not done:
             break
     inbox.close(messages)
@@ -306,6 +352,7 @@ def _handle(function: Handler, inbox: _Inbox, messages: List[Message]) -> None:
 
 def _serve_here(function: Handler, wire: _Wire) -> None:
     inbox = _Inbox(wire, polls=True)
+    inbox.add = wire.add_unlocked
     while not inbox.ended:
         lines = wire.read()
         if lines is None:
@@ -313,7 +360,7 @@ def _serve_here(function: Handler, wire: _Wire) -> None:
         inbox.waiting += inbox.take(lines)
         begun = time.monotonic()
         while inbox.waiting:
-            _handle(function, inbox, inbox.waiting.pop(0))
+            _handle(function, inbox, inbox.waiting.popleft())
             now = time.monotonic()
             if now - begun > FLUSH_S:
                 wire.flush()
@@ -351,6 +398,7 @@ def _serve_threads(function: Handler, wire: _Wire, threads: int) -> None:
 class _AsyncInbox(_Inbox):
     def __init__(self, wire: _Wire) -> None:
         super().__init__(wire, polls=False)
+        self.add = wire.add_unlocked
         self.tasks: Dict[str, "asyncio.Task[None]"] = {}  # the task of each message, by its identity
 
     def cancel(self, identity: str) -> None:
@@ -375,7 +423,7 @@ async def _handle_async(function: Handler, inbox: _AsyncInbox, messages: List[Me
             error = e
         del inbox.tasks[m.id]
         line, done = _answer(m, error)
-        inbox.wire.add(line)
+        inbox.add(line)
         if not done:
             break
     inbox.close(messages)
