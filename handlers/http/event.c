@@ -11,7 +11,7 @@
 #include <strings.h>
 #include <time.h>
 
-enum { DEPTH_MAX = 512, SOURCE = 300, TIME = 32, ATTRIBUTE_MAX = 20 };
+enum { DEPTH_MAX = 512, SOURCE = 300, PARTITION_TEXT = 16, TIME = 32, ATTRIBUTE_MAX = 20 };
 
 static const char type_name[] = "latchwork.message";
 
@@ -39,9 +39,18 @@ struct lw_bytes event_content_type(const struct lw_job *job, const char *usual) 
     return lw_bytes_of(usual);
 }
 
-static const char *source(const struct lw_job *job, char out[SOURCE]) {
-    snprintf(out, SOURCE, "/%s/%" PRId32, job->topic, job->partition);
-    return out;
+/* Writes "/TOPIC/PARTITION". */
+static struct lw_bytes source(const struct lw_job *job, char out[SOURCE]) {
+    size_t n = strnlen(job->topic, SOURCE - PARTITION_TEXT);
+    out[0] = '/';
+    memcpy(out + 1, job->topic, n++);
+    out[n++] = '/';
+    return lw_bytes(out, n + lw_decimal(job->partition, out + n));
+}
+
+static char *put_digits(char *at, int value, int width) {
+    for (int i = width - 1; i >= 0; i--, value /= 10) at[i] = (char)('0' + value % 10);
+    return at + width;
 }
 
 /* Writes a time as RFC 3339 with milliseconds. Returns false for a record without a timestamp. */
@@ -49,8 +58,16 @@ static bool time_text(int64_t ms, char out[TIME]) {
     time_t s = (time_t)(ms / 1000);
     struct tm tm;
     if (ms < 0 || !gmtime_r(&s, &tm) || tm.tm_year > 8099) return false;
-    size_t n = strftime(out, TIME, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(out + n, TIME - n, ".%03dZ", (int)(ms % 1000));
+    const struct {
+        int value, width;
+        char then;
+    } parts[] = {{tm.tm_year + 1900, 4, '-'}, {tm.tm_mon + 1, 2, '-'}, {tm.tm_mday, 2, 'T'}, {tm.tm_hour, 2, ':'},
+                 {tm.tm_min, 2, ':'},         {tm.tm_sec, 2, '.'},     {(int)(ms % 1000), 3, 'Z'}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        out = put_digits(out, parts[i].value, parts[i].width);
+        *out++ = parts[i].then;
+    }
+    *out = '\0';
     return true;
 }
 
@@ -82,7 +99,7 @@ void event_head(struct http_head *head, const struct lw_job *job, const char *us
         head_add_line(head, "content-type:");
     head_add_text(head, "ce-specversion", "1.0");
     head_add_text(head, "ce-id", job->identity);
-    head_add_text(head, "ce-source", source(job, text));
+    head_add(head, lw_bytes_of("ce-source"), source(job, text));
     head_add_text(head, "ce-type", type_name);
     if (time_text(job->timestamp_ms, at)) head_add_text(head, "ce-time", at);
     add_key(head, job);
@@ -194,7 +211,7 @@ void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_
     char text[SOURCE], at[TIME];
     lw_buf_addf(out, "{\"specversion\":\"1.0\",\"type\":\"%s\"", type_name);
     add_string(out, "id", lw_bytes_of(job->identity));
-    add_string(out, "source", lw_bytes_of(source(job, text)));
+    add_string(out, "source", source(job, text));
     if (time_text(job->timestamp_ms, at)) add_string(out, "time", lw_bytes_of(at));
     add_json_key(out, job);
     /* an integer of CloudEvents has 32 bits, so the fence is a string */

@@ -33,7 +33,7 @@ static void end(struct http_head *h) {
 
 void head_add(struct http_head *h, struct lw_bytes name, struct lw_bytes value) {
     begin(h, name, !value.n);
-    if (value.n) lw_buf_add(&h->text, value.p, value.n);
+    lw_buf_add(&h->text, value.p, value.n);
     end(h);
 }
 
@@ -44,15 +44,16 @@ void head_add_number(struct http_head *h, const char *name, int64_t value) {
     head_add(h, lw_bytes_of(name), lw_bytes(digits, lw_decimal(value, digits)));
 }
 
+static bool is_plain(unsigned char c) { return c > ' ' && c < 0x7f && c != '"' && c != '%'; }
+
 void head_add_encoded(struct http_head *h, const char *name, struct lw_bytes value) {
     static const char hex[] = "0123456789ABCDEF";
     begin(h, lw_bytes_of(name), !value.n);
-    for (size_t i = 0; i < value.n; i++) {
-        unsigned char c = (unsigned char)value.p[i];
-        if (c > ' ' && c < 0x7f && c != '"' && c != '%')
-            lw_buf_add(&h->text, &value.p[i], 1);
-        else
-            lw_buf_add(&h->text, (char[]){'%', hex[c >> 4], hex[c & 15]}, 3);
+    for (size_t i = 0, from; i < value.n; i++) {
+        for (from = i; i < value.n && is_plain((unsigned char)value.p[i]); i++) {}
+        lw_buf_add(&h->text, value.p + from, i - from);
+        unsigned char c = i < value.n ? (unsigned char)value.p[i] : 0;
+        if (i < value.n) lw_buf_add(&h->text, (char[]){'%', hex[c >> 4], hex[c & 15]}, 3);
     }
     end(h);
 }
