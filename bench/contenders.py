@@ -10,6 +10,7 @@ import subprocess
 
 TTL_MS = 5000
 AT_A_TIME = 100  # number of coroutines per process
+HTTP_AT_A_TIME = 128  # number of requests at once: two workers with 64 each
 PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python")
 SDK = os.path.join(PYTHON, "../../sdk/python/latchwork")
 
@@ -102,13 +103,21 @@ class Bare(Program):
 
 
 class Driver(Program):
-    """A load driver for the web server of bench/web.c, without Kafka and Redis."""
+    """A client of the web server of bench/web.c, without Kafka and Redis: a load driver, or the http handler by itself. `words` is its
+    command, and `needs` a program that must be there."""
+
+    def __init__(self, name, label, web, words, needs=None):
+        super().__init__(name, label, web, 0)
+        self.words, self.needs = words, needs
 
     def built(self):
-        return os.path.exists(self.path) and shutil.which("h2load") is not None
+        return os.path.exists(self.path) and os.path.exists(self.words[0]) and (not self.needs or shutil.which(self.needs) is not None)
+
+    def digest(self):
+        return digest(self.path, self.words[0])
 
     def command(self, run):
-        return [self.path, PYTHON + "/drive.py", "--messages", str(run.messages)]
+        return [self.path, *self.words, "--messages", str(run.messages), "--in-flight", str(HTTP_AT_A_TIME)]
 
 
 class Java(Program):
@@ -215,6 +224,7 @@ class Latchwork:
 def contenders(build, root):
     limits = os.path.join(build, "bench/limits")
     parallel = os.path.join(root, "bench/parallel/run.sh")
+    web, drive = os.path.join(build, "bench/web"), os.path.join(PYTHON, "drive.py")
     Java.out = os.path.join(build, "bench/parallel")
 
     def script_words(run):
@@ -235,7 +245,9 @@ def contenders(build, root):
         Latchwork("ours-exec", "Latchwork, exec", build, "exec"),
         Latchwork("ours-exec-64", "Latchwork, exec, 64 in flight", build, "exec", 64),
         Latchwork("ours-http", "Latchwork, http", build, "http", 64),
-        Driver("h2load", "h2load on the web server", os.path.join(build, "bench/web"), 0),
+        Driver("http-alone", "the http handler by itself", web, [os.path.join(limits, "post")]),
+        Driver("h2load", "h2load on the web server", web, [drive, "--tool", "h2load"], "h2load"),
+        Driver("wrk", "wrk on the web server", web, [drive, "--tool", "wrk"], "wrk"),
         Latchwork("ours-python", "Latchwork, exec in Python", build, "python", AT_A_TIME),
         Loop("python-loop", "plain loop in Python", PYTHON + "/loop.py", 0),
         Bare("bare-coroutines", "bare coroutines in Python", PYTHON + "/bare.py", 0),

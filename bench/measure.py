@@ -172,6 +172,8 @@ class Measure:
             raise Failure(f"{contender.label}: exit status {p.returncode}: {text[-300:]}")
         lines = [line for line in text.splitlines() if line.startswith("{")]
         line = json.loads(lines[-1]) if lines else {}
+        if "answers" in line and len(lines) > 1:  # the last line is the web server's
+            line |= json.loads(lines[-2])
         calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2 * len(clients))
         return {"whole_s": whole_s, "redis_s": sum(each_s), "shard_s": max(each_s), "own_s": usage.ru_utime + usage.ru_stime, "reads": reads, "calls": calls,
                 "line": line, "active_s": sampler.active_s(), "hwm_mb": max(sampler.hwm_kb.values(), default=0) / 1024}
@@ -188,7 +190,11 @@ class Measure:
         else:
             sent = total
         trips = o["line"].get("redis_round_trips", o["reads"])
-        return {"n": n, "elapsed_s": elapsed_s, "rate": n / elapsed_s, "whole_rate": n / o["whole_s"], "redis_us": o["redis_s"] / n * 1e6,
+        web = {}
+        if "answers" in o["line"]:
+            answers = max(1, o["line"]["answers"])
+            web = {"web_us": o["line"]["web_us"], "client_us": o["own_s"] / answers * 1e6 - o["line"]["web_us"]}
+        return web | {"n": n, "elapsed_s": elapsed_s, "rate": n / elapsed_s, "whole_rate": n / o["whole_s"], "redis_us": o["redis_s"] / n * 1e6,
                 "shard_us": o["shard_s"] / n * 1e6, "redis_busy": o["shard_s"] / max(elapsed_s, 1e-6), "own_us": o["own_s"] / n * 1e6, "sent": sent / n,
                 "inside": max(0, total - sent) / n, "trips": trips / n, "hwm_mb": o["hwm_mb"], "calls": calls,
                 "line": o["line"]}

@@ -98,7 +98,7 @@ def plan(full):
                  rare=True),
         Workload("W1-exec", "no-op by two processes a worker", "plain", Data(50_000, 100_000), ("ours-exec",)),
         Workload("W1-exec-64", "no-op by two processes a worker, 64 in flight", "plain", w1, ("ours-exec-64",)),
-        Workload("W1-http", "a web server that only answers, 64 in flight a worker", "plain", w1, ("ours-http", "h2load")),
+        Workload("W1-http", "a web server that only answers, 64 in flight a worker", "plain", w1, ("ours-http", "http-alone", "h2load", "wrk")),
         Workload("W1-python", "no-op in Python, two processes a worker", "plain", w1, ("ours-python", "python-loop")),
         Workload("python-10", "10 ms in Python, 4 processes x 100", "plain", Data(200_000, 100_000), ("ours-python", "bare-coroutines"),
                  work_us=10_000),
