@@ -61,7 +61,7 @@ static bool time_text(int64_t ms, char out[TIME]) {
     const struct {
         int value, width;
         char then;
-    } parts[] = {{tm.tm_year + 1900, 4, '-'}, {tm.tm_mon + 1, 2, '-'}, {tm.tm_mday, 2, 'T'}, {tm.tm_hour, 2, ':'},
+    } parts[] = {{tm.tm_year + 1900, 4, '-'}, {tm.tm_mon + 1, 2, '-'}, {tm.tm_mday, 2, 'T'},      {tm.tm_hour, 2, ':'},
                  {tm.tm_min, 2, ':'},         {tm.tm_sec, 2, '.'},     {(int)(ms % 1000), 3, 'Z'}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         out = put_digits(out, parts[i].value, parts[i].width);
