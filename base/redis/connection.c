@@ -3,6 +3,7 @@
 
 #include "base/redis/login.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,11 @@ struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client
         return c;
     lw_redis_close(c);
     return NULL;
+}
+
+bool lw_redis_usable(const struct lw_redis *c) {
+    struct pollfd idle = {.fd = c->stream.fd, .events = POLLIN};
+    return !c->err && poll(&idle, 1, 0) == 0; /* the server sends nothing unasked, so what can be read is the end of the stream */
 }
 
 void lw_redis_set_answer_ms(struct lw_redis *c, int64_t answer_ms) {

@@ -12,6 +12,7 @@
 #include "base/text.h"
 
 #include <hiredis/hiredis.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum lw_redis_error {
@@ -37,6 +38,8 @@ struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client
 /* Begins to connect and does not block. Nothing can be sent before lw_stream_go_on() has made the stream READY. */
 struct lw_redis *lw_redis_start(const struct lw_redis_url *at, struct lw_err *err);
 void lw_redis_close(struct lw_redis *c); /* ignores NULL */
+/* Returns false if a connection with no request under way can carry none: it has failed, or the server has closed it meanwhile. */
+bool lw_redis_usable(const struct lw_redis *c);
 /* Sets the limit for answers, from the next wait on. */
 void lw_redis_set_answer_ms(struct lw_redis *c, int64_t answer_ms);
 

@@ -153,7 +153,7 @@ void api_put(struct api_call *k, json_t *v) { lw_http_json(k->a, 200, v); }
 
 static bool sound(const struct ops *o) {
     bool all = o->shards;
-    for (int s = 0; all && s < o->c->redis.shards; s++) all = o->shards[s].redis && !o->shards[s].redis->err;
+    for (int s = 0; all && s < o->c->redis.shards; s++) all = o->shards[s].redis && lw_redis_usable(o->shards[s].redis);
     return all;
 }
 

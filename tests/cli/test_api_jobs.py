@@ -392,14 +392,26 @@ class Jobs(ApiCase):
         self.assertEqual((len(jobs), jobs[0]["id"]), (50, last["id"]))
         self.assertEqual(sorted((j["id"] for j in jobs), reverse=True), [j["id"] for j in jobs])
 
+    def cut_connections(self):
+        for line in self.call("CLIENT", "LIST").decode().splitlines():
+            if "name=latchwork:operator" in line:
+                self.call("CLIENT", "KILL", "ID", dict(w.split("=", 1) for w in line.split())["id"])
+
+    def test_redis_has_cut_idle_connections(self):
+        """Redis may close connections between two requests, as by its `timeout`. The next request, of either
+        thread, must connect again and succeed, although a POST is never sent twice."""
+        for _ in range(2):
+            self.dry("dead/drop", filter={"reason": "none"})
+            self.post("/api/v1/lanes/idle/pause")
+            self.post("/api/v1/lanes/idle/resume")
+            self.cut_connections()
+
     def test_redis_ends_while_a_job_runs(self):
         self.kill(50, reason="cut", key="dead-cut")
         self.call("SADD", P + "paused", "dead-cut")
         job = self.post("/api/v1/dead/replay", '{"filter":{"reason":"cut"},"rate_per_s":5,"execute":true}', status=202)["job"]
         wait_until(lambda: self.ask("/api/v1/jobs/" + job)["done"] >= 2, 30, "first replays")
-        for line in self.call("CLIENT", "LIST").decode().splitlines():
-            if "name=latchwork:operator" in line:
-                self.call("CLIENT", "KILL", "ID", dict(w.split("=", 1) for w in line.split())["id"])
+        self.cut_connections()
         j = self.ended(job)
         self.assertEqual(j["state"], "failed")
         self.assertTrue(j["error"].startswith("shard 0: Redis"), j["error"])
