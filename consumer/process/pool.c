@@ -280,6 +280,7 @@ static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_jo
     }
     p->type->run(p->handler, t->slot, jobs, n);
     int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n; /* each job of a batch counts with an equal share */
+    if (took_us <= 0) took_us = 1;                                               /* 0 would say that the job was not run */
     if (p->counts) lw_hist_add_n(&p->counts->handler, &lw_bounds_handler, took_us, n);
     for (size_t i = 0; i < n; i++) {
         jobs[i]->took_us = took_us;

@@ -60,6 +60,7 @@ static void test_a_chain_runs_in_order_on_one_thread(void **state) {
         assert_int_equal(t.offset[i], i);
         assert_int_equal(t.slot[i], t.slot[0]);
         assert_int_equal(m.jobs[i]->outcome, LW_DONE);
+        assert_true(m.jobs[i]->took_us > 0); /* 0 would say that the job was not run, and it would have no span */
         assert_ptr_equal(m.jobs[i]->then, LW_JOB_CLOSED);
     }
     free_many(&m);
@@ -280,6 +281,7 @@ static void see_shape(enum lw_batch_of of, size_t batch, int retry, char *out, s
     struct lw_job *more;
     assert_int_equal(lw_pool_reap(x.p, &more, 1), 0); /* no other job may be reported */
     for (size_t i = 0; i <= expected; i++) assert_int_equal(reaped[i]->outcome, reaped[i]->offset == retry ? LW_RETRY : LW_DONE);
+    for (size_t i = 0; i <= expected; i++) assert_true(reaped[i]->took_us > 0);
     for (int i = retry + 1; retry >= 0 && i % LONG; i++) assert_int_equal(m.jobs[i]->took_us, 0);
     free_many(&w);
     free_many(&m);
