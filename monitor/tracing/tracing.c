@@ -58,26 +58,25 @@ static void pause_until(int64_t until_ms) {
 
 /* --- batches ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Returns how many spans wait, and in how many rings. */
-static size_t pending(const struct tracing *t, int *rings) {
+/* Returns how many spans wait. */
+static size_t pending(const struct tracing *t) {
     size_t n = 0;
-    *rings = 0;
-    for (int i = 0; i < atomic_load(&t->board->n_workers); i++) {
-        size_t of = lw_span_count(&t->board->spans[i]);
-        n += of;
-        *rings += of > 0;
-    }
+    for (int i = 0; i < atomic_load(&t->board->n_workers); i++) n += lw_span_count(&t->board->spans[i]);
     return n;
 }
 
-/* Takes the oldest spans of each ring, an equal share of each, as many as fit into a request. */
+/* Takes the oldest spans of each ring, at most an equal share of a request from each. Workers write meanwhile, so each ring is counted only
+ * once: shares of an earlier count of rings could add up to more than a request. */
 static struct batch collect(const struct tracing *t) {
     struct batch b = {0};
-    int rings, workers = atomic_load(&t->board->n_workers);
-    size_t waiting = pending(t, &rings), share = rings ? BATCH / (size_t)rings : 0;
-    for (int i = 0; i < workers && waiting; i++) {
-        size_t of = lw_span_count(&t->board->spans[i]);
-        b.of[i] = of < share ? of : share;
+    size_t rings = 0;
+    int workers = atomic_load(&t->board->n_workers);
+    for (int i = 0; i < workers; i++) {
+        b.of[i] = lw_span_count(&t->board->spans[i]);
+        rings += b.of[i] > 0;
+    }
+    for (int i = 0; i < workers && rings; i++) {
+        if (b.of[i] > BATCH / rings) b.of[i] = BATCH / rings;
         b.n += b.of[i];
     }
     assert(b.n <= BATCH);
@@ -145,11 +144,11 @@ static int64_t wait_of(const struct lw_post_answer *a, int64_t backoff_ms) {
     return backoff_ms - backoff_ms / 8 + lw_boot_us() % (backoff_ms / 4);
 }
 
-/* Posts a request until it is taken, refused or given up. Returns false if it was given up. */
+/* Posts a request until it is taken, refused or given up; after SIGTERM, once. Returns false if it was given up. */
 static bool deliver(struct tracing *t, const struct batch *b, const char *text) {
     struct lw_post_answer a;
     int64_t first_ms = lw_boot_ms(), backoff_ms = t->times.backoff_ms;
-    for (bool last = false;; last = stopping) {
+    for (bool last = stopping;; last = stopping) {
         int64_t timeout_ms = t->c->tracing.timeout_ms;
         lw_post_send(t->post, text, stopping ? lw_earlier(timeout_ms, LAST_MS) : timeout_ms, &a);
         if (a.end != LW_POST_LATER) break;
@@ -183,8 +182,7 @@ static bool send_batch(struct tracing *t) {
 
 /* Returns true if it is time for a request. */
 static bool is_due(struct tracing *t) {
-    int rings;
-    size_t n = pending(t, &rings);
+    size_t n = pending(t);
     int64_t now = lw_boot_ms();
     if (!n) t->pending_ms = 0;
     if (n && !t->pending_ms) t->pending_ms = now;
@@ -192,7 +190,6 @@ static bool is_due(struct tracing *t) {
 }
 
 static void run(struct tracing *t) {
-    int rings;
     while (!stopping) {
         if (is_due(t)) {
             t->pending_ms = 0;
@@ -201,7 +198,7 @@ static void run(struct tracing *t) {
             pause_until(lw_boot_ms() + LOOK_MS);
         }
     }
-    while (pending(t, &rings) && send_batch(t)) continue;
+    while (pending(t) && send_batch(t)) continue;
 }
 
 static void name_self(struct tracing *t) {

@@ -161,6 +161,11 @@ class Tracing(unittest.TestCase):
     def test_sigterm_sends_what_is_left(self):
         self.assertEqual(self.send(spans=1000, seconds=0)[0], dict(NONE_LOST, made=2000, sent=2000))
 
+    def test_sigterm_sends_what_is_left_only_once(self):
+        self.receiver.answers += [(503, {}, "later")] * 2
+        self.assertEqual(self.send(seconds=0)[0], dict(NONE_LOST, made=16, sent=0, unreachable=16))
+        self.assertEqual(len(self.receiver.requests), 1)
+
     def test_sigterm_does_not_wait_for_an_endpoint_that_is_away(self):
         got, _ = self.send(endpoint="http://127.0.0.1:%d" % free_port(), spans=1000, seconds=1)
         self.assertEqual((got["sent"], got["unreachable"] + got["left"]), (0, 2000))
