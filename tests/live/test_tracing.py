@@ -158,8 +158,8 @@ def processes_killed(t):
     instance.wait_workers(4)
     wait_until(lambda: len(receiver.spans()) > 500, 60, "spans")
     workers = instance.workers()
-    helpers = [pid for pid in children(instance.pid) if pid not in workers]
-    for pid in helpers:  # those that serve metrics and send spans
+    beside = [pid for pid in children(instance.pid) if pid not in workers]
+    for pid in beside:  # those that serve metrics and send spans
         send(pid, 9)
     instance.kill_worker(workers[0])
     before = len(receiver.spans())
@@ -169,7 +169,7 @@ def processes_killed(t):
     t.check("tracing: the process that sends spans ended; restarting it" in instance.log(), "the log does not tell of the restart")
     t.judge()
     t.same(receiver.errors, [], "malformed requests")
-    t.figure(spans=len(receiver.spans()), helpers=len(helpers))
+    t.figure(spans=len(receiver.spans()), killed_beside_workers=len(beside))
 
 
 @scenario
