@@ -26,7 +26,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "tests", "live"))
 from lib import scenario  # noqa: E402
 from lib.ports import free_port  # noqa: E402
-from lib.process import descendants, wait_until  # noqa: E402
+from lib.process import descendants, listens, wait_until  # noqa: E402
 
 SETTLE_S = 0.3  # what a page gets when it opens, the last 15 minutes, is not counted: it is sent once
 
@@ -79,15 +79,7 @@ class Fleet:
                            http={"listen": "127.0.0.1:%d" % self.port},
                            environment={"LATCHWORK_JOURNAL": ""})
         wait_until(lambda: self.done() > 0, 60, "a start")
-        self.server, = [pid for pid in descendants(self.run.pid) if self.serves(pid)]
-
-    def serves(self, pid):
-        """Returns whether the process has the listening socket."""
-        with open("/proc/net/tcp") as f:
-            rows = [line.split() for line in f.readlines()[1:]]
-        inodes = {r[9] for r in rows if r[1].endswith(":%04X" % self.port) and r[3] == "0A"}
-        links = [os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%d/fd" % pid) if os.path.lexists("/proc/%d/fd/%s" % (pid, fd))]
-        return any("socket:[%s]" % i in links for i in inodes)
+        self.server, = [pid for pid in descendants(self.run.pid) if listens(pid, self.port)]
 
     def done(self):
         self.run.check_running()

@@ -26,7 +26,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "live"))
 import scale  # noqa: E402
 from lib.latchwork import Instance  # noqa: E402
 from lib.ports import free_port  # noqa: E402
-from lib.process import descendants, wait_until  # noqa: E402
+from lib.process import descendants, listens, wait_until  # noqa: E402
 from lib.redis import Redis  # noqa: E402
 
 TOKEN, MIB_MAX, NEXT_PAGES = "a-token-for-this-measurement", 64, 50
@@ -40,15 +40,7 @@ class Server:
                     "handler": {"type": "exec", "command": ["cat"], "processes": 1}, "http": {"listen": "127.0.0.1:%d" % self.port, "token": TOKEN}}
         self.run = Instance(build, directory, "one", settings, {})
         wait_until(lambda: self.ask("version", failing=None), 60, "the API")
-        self.pid, = [p for p in descendants(self.run.popen.pid) if self.listens(p)]
-
-    def listens(self, pid):
-        inodes = set()
-        for fd in os.listdir("/proc/%d/fd" % pid):
-            inodes.update(re.findall(r"^socket:\[(\d+)\]$", os.readlink("/proc/%d/fd/%s" % (pid, fd))))
-        with open("/proc/net/tcp") as f:
-            rows = [line.split() for line in f.readlines()[1:]]
-        return any(r[1].endswith(":%04X" % self.port) and r[3] == "0A" and r[9] in inodes for r in rows)
+        self.pid, = [p for p in descendants(self.run.popen.pid) if listens(p, self.port)]
 
     def ask(self, path, body=None, failing=AssertionError):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -70,8 +62,10 @@ class Server:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("GET", "/api/v1/events")
         answer = connection.getresponse()
-        while not answer.readline().startswith(b"event: now"):
-            pass
+        line = answer.readline()
+        while not line.startswith(b"event: now"):
+            assert line, "the stream has ended without an event"
+            line = answer.readline()
         size = len(answer.readline())
         answer.close()
         connection.close()

@@ -58,6 +58,21 @@ def descendants(pid):
     return found
 
 
+def listens(pid, port):
+    """Returns whether the process has the socket that listens on this TCP port of IPv4."""
+    with open("/proc/net/tcp") as f:
+        rows = [line.split() for line in f.readlines()[1:]]
+    sockets = {"socket:[%s]" % r[9] for r in rows if r[1].endswith(":%04X" % port) and r[3] == "0A"}
+    folder = "/proc/%d/fd" % pid
+    for fd in os.listdir(folder):
+        try:
+            if os.readlink(os.path.join(folder, fd)) in sockets:
+                return True
+        except OSError:
+            pass  # the process has closed it meanwhile
+    return False
+
+
 def send(pid, sig):
     """Sends a signal. Returns True if the process existed."""
     try:
