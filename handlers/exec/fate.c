@@ -5,7 +5,9 @@
  *     the command's: no process has answered lately     back                 back; the handler pauses
  *     a message's: its answer is malformed or not
  *       complete, it has timed out, or the process
- *       had read no other                               retry                back
+ *       had read only this one                          retry                back
+ *     no message's: the process has answered, and
+ *       had read none of those that it still had        -                    back
  *     unknown                                           -                    back, and suspects (suspects.h)
  *     a lease ended                                     back                 back
  *
@@ -97,11 +99,12 @@ void exec_died(struct proc *p) {
 
 static bool was_read(const struct request *r) { return r->place < r->p->has_read; }
 
-/* Counts the messages that may be at fault: those that the process has read, or all if it has read none. */
+/* Counts the messages that may be at fault: those that the process has read. If it has read none, its end has nothing to do with them,
+ * unless it never answered: a command that breaks the protocol from the start must not get the same messages for ever. */
 static int company(struct proc *p) {
     int n = 0;
     for (const struct request *r = p->first; r; r = r->next) n += was_read(r) ? r->upto - r->at : 0;
-    if (n) return n;
+    if (n || p->answered) return n;
     p->has_read = UINT64_MAX;
     return p->n_messages;
 }
@@ -114,7 +117,7 @@ static void decide(struct request *r, int n) {
     struct proc *p = r->p;
     char late[64];
     snprintf(late, sizeof late, "timed out after %" PRId64 " ms", p->h->timeout_ms);
-    bool at_fault = r == p->blamed || (!p->blamed && n == 1);
+    bool at_fault = r == p->blamed || (!p->blamed && n == 1 && was_read(r));
     /* `beside` is true if the process was ended for its time, but not because this request timed out: another request did, or a lease was
      * about to end */
     bool cancelled = r->grace_ms && !r->late, beside = p->why == END_TIME && !r->late;
@@ -146,6 +149,9 @@ static void tell(const struct proc *p, int n) {
     if (p->why == END_TIME) return;
     if (n == 1 || p->blamed)
         lw_warn("handler %d: %s; the process is replaced", p->index, p->reason);
+    else if (!n)
+        lw_warn("handler %d: %s; the process is replaced; it had read none of its messages (%d): they are given back without an attempt",
+                p->index, p->reason, p->n_messages);
     else
         lw_warn(
             "handler %d: %s; the process is replaced; it had %d messages, and any of %d may be at fault: they are given back without an "

@@ -6,12 +6,15 @@
 /* The script answers no message while further messages come. After 100 ms without input, it
  * answers its messages, newest first, except those with the payload "keep" or "polite". */
 static const char script[] =
-    "import sys, json, os, select\n"
+    "import sys, json, os, select, time\n"
     "here, mode = sys.argv[1], sys.argv[2]\n"
     "out, kept, text = 1, [], b''\n"
     "def note(name, line):\n"
     "    with open(here + '/' + name, 'a') as f: f.write(line + '\\n')\n"
     "def say(x): os.write(out, (x if isinstance(x, str) else json.dumps(x)).encode() + b'\\n')\n"
+    "def await_go():\n"
+    "    note('waits', '')\n"
+    "    while not os.path.exists(here + '/go'): time.sleep(0.01)\n"
     "def answer(m):\n"
     "    what, i = m.get('payload') or '', m['id']\n"
     "    if what == 'retry': return {'id': i, 'outcome': 'retry', 'reason': 'no'}\n"
@@ -19,6 +22,7 @@ static const char script[] =
     "    if what == 'foreign': return {'id': 'x/9/9', 'outcome': 'done'}\n"
     "    if what == 'big': return {'id': i, 'outcome': 'retry', 'reason': 'r' * 900000}\n"
     "    if what == 'die': os._exit(3)\n"
+    "    if what == 'die later': await_go(); os._exit(3)\n"
     "    if what == 'half': os.write(out, ('{\"id\": \"%s\", \"outc' % i).encode()); os._exit(4)\n"
     "    return {'id': i, 'outcome': 'done'}\n"
     "def batch(all):\n"
@@ -34,6 +38,7 @@ static const char script[] =
     "        for k in [k for k in kept if k['id'] == m['cancel'] and k['payload'] == 'polite']:\n"
     "            kept.remove(k); say({'id': k['id'], 'outcome': 'retry'})\n"
     "    elif 'batch' in m: note('requests', 'batch %d' % len(m['batch'])); batch(m['batch'])\n"
+    "    elif m['payload'] == 'leave': say({'id': m['id'], 'outcome': 'done'}); await_go(); os._exit(3)\n"
     "    else: note('requests', m['id']); kept.append(m)\n"
     "if mode == 'fds':\n"
     "    os.write(4, b'{\"hello\":1}\\n'); out = 4\n"
@@ -154,6 +159,60 @@ static void test_the_one_that_is_named_is_charged(void **state) {
         await(&x, 4);
         for (int i = 0; i < 4; i++) assert_int_equal(outcome(&x, i), i == 2 ? LW_RETRY : LW_BACK);
         assert_contains(x.j[2].job.reason, cases[k].reason);
+        close_fx(&x);
+    }
+}
+
+static bool has_load(const struct fx *x, uint32_t load) {
+    uint32_t loads[1] = {0};
+    return lw_handler_exec.loads(x->h, loads, 1) == 1 && loads[0] == load;
+}
+
+static void let_it_die(const struct fx *x) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/go", x->folder);
+    fx_write(path, "");
+}
+
+/* A process dies with one message that it has read, and two that it has not. An attempt must be
+ * counted for the first message alone. */
+static void test_what_was_not_read_is_not_charged(void **state) {
+    (void)state;
+    struct fx x;
+    open_fx(&x, "-", 1, 8, 1);
+    warm_up(&x);
+    submit(&x, 1, "die later");
+    wait_for(count(&x, "waits", "\n") == 1);
+    for (int i = 2; i <= 3; i++) submit(&x, i, "ok");
+    wait_for(has_load(&x, 3));
+    let_it_die(&x);
+    await(&x, 3);
+    for (int i = 1; i <= 3; i++) assert_int_equal(outcome(&x, i), i == 1 ? LW_RETRY : LW_BACK);
+    assert_contains(x.j[1].job.reason, "exited with status 3 before it answered");
+    close_fx(&x);
+}
+
+/* A process ends after its answer, before it has read its next messages. No attempt may be counted,
+ * even if there is only one such message, and the messages must not become suspects. */
+static void test_a_process_that_has_read_nothing_more(void **state) {
+    (void)state;
+    for (int n = 1; n <= 2; n++) {
+        struct fx x;
+        open_fx(&x, "-", 1, 8, 1);
+        submit(&x, 0, "leave");
+        await(&x, 1);
+        wait_for(count(&x, "waits", "\n") == 1);
+        for (int i = 1; i <= n; i++) submit(&x, i, "ok");
+        wait_for(has_load(&x, (uint32_t)n));
+        let_it_die(&x);
+        await(&x, (size_t)n);
+        for (int i = 1; i <= n; i++) assert_int_equal(outcome(&x, i), LW_BACK);
+        struct lw_job *jobs[2] = {NULL};
+        for (int i = 1; i <= n; i++) jobs[i - 1] = job(&x, i, "ok");
+        lw_feed_submit(x.feed, jobs, (size_t)n);
+        await(&x, (size_t)n);
+        for (int i = 1; i <= n; i++) assert_int_equal(outcome(&x, i), LW_DONE);
+        if (n == 2) assert_int_equal(count(&x, "together", "2\n"), 1); /* suspects would run one after the other */
         close_fx(&x);
     }
 }
@@ -287,6 +346,8 @@ int main(void) {
         cmocka_unit_test(test_processes_share),
         cmocka_unit_test(test_a_death_in_company_charges_nobody),
         cmocka_unit_test(test_the_one_that_is_named_is_charged),
+        cmocka_unit_test(test_what_was_not_read_is_not_charged),
+        cmocka_unit_test(test_a_process_that_has_read_nothing_more),
         cmocka_unit_test(test_a_foreign_id_in_company_charges_nobody),
         cmocka_unit_test(test_cancel_one_of_many),
         cmocka_unit_test(test_time_of_one_of_many_is_over),
