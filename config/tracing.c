@@ -33,8 +33,7 @@ static void complete_path(CURLU *u) {
 static const char *endpoint_problem(CURLU *u, const char *text) {
     if (strncasecmp(text, "http://", 7) != 0 && strncasecmp(text, "https://", 8) != 0)
         return "must begin with http:// or https://, as http://127.0.0.1:4318";
-    CURLUcode bad = curl_url_set(u, CURLUPART_URL, text, 0);
-    if (bad) return curl_url_strerror(bad);
+    if (curl_url_set(u, CURLUPART_URL, text, 0)) return "is no URL; write it as http://HOST:PORT, such as http://127.0.0.1:4318";
     if (has_part(u, CURLUPART_USER) || has_part(u, CURLUPART_PASSWORD))
         return "put user and password into tracing.headers, as \"authorization\"";
     if (has_part(u, CURLUPART_FRAGMENT)) return "a fragment (#…) is never sent; remove it";
