@@ -36,6 +36,8 @@ static const char *endpoint_problem(CURLU *u, const char *text) {
     if (curl_url_set(u, CURLUPART_URL, text, 0)) return "is no URL; write it as http://HOST:PORT, such as http://127.0.0.1:4318";
     if (has_part(u, CURLUPART_USER) || has_part(u, CURLUPART_PASSWORD))
         return "put user and password into tracing.headers, as \"authorization\"";
+    if (has_part(u, CURLUPART_QUERY))
+        return "the log shows the URL, so it takes no query (?…); put a key for the collector into tracing.headers";
     if (has_part(u, CURLUPART_FRAGMENT)) return "a fragment (#…) is never sent; remove it";
     return NULL;
 }
