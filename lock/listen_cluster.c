@@ -34,7 +34,7 @@ struct lw_ear {
     bool plain;         /* the ear is for the client's plain channel, not for sharded ones */
     bool up;            /* the plain channel is subscribed */
     bool asked;         /* PING was sent and is not answered */
-    int64_t heard_ms;   /* boot clock; when the last bytes came or, before any came, when the ear began to connect */
+    int64_t heard_ms;   /* boot clock; when the last bytes came; if none came yet, when the ear began to connect */
     int64_t rest_until_ms, rest_ms;
     size_t lines;                             /* number of lines that use this ear */
     struct lw_line *first_asked, *last_asked; /* lines whose SSUBSCRIBE is not answered, in order */
@@ -274,7 +274,7 @@ static void open_ear(struct ears *e, uint64_t peer) {
     dial(e, ear);
 }
 
-/* Gives each line an ear, and removes the lines that are empty. Returns the time (boot clock) of the next call. */
+/* Gives each line an ear, and removes the lines that are no longer needed. Returns the time (boot clock) of the next call. */
 static int64_t look_after_lines(struct ears *e) {
     struct lw_waking *k = e->waking;
     struct pass p = {.ears = e};
@@ -327,7 +327,7 @@ static void hears(void *ctx, struct lw_line *line) {
     if (line->ear == ctx) set_up(line, true);
 }
 
-/* Takes the confirmation of the oldest SSUBSCRIBE. Returns false if it confirms another channel. */
+/* Handles the confirmation of the oldest SSUBSCRIBE. Returns false if it confirms another channel. */
 static bool confirm(struct lw_waking *k, struct lw_ear *ear, const redisReply *channel) {
     struct lw_line *line = pop_asked(ear);
     struct lw_text wanted = {0};
@@ -340,7 +340,7 @@ static bool confirm(struct lw_waking *k, struct lw_ear *ear, const redisReply *c
     return same;
 }
 
-/* Takes a message. The mutex is held. Returns false if the connection must be closed. */
+/* Handles a message. The caller holds the mutex. Returns false if the connection must be closed. */
 static bool take_push(struct lw_waking *k, struct lw_ear *ear, const redisReply *r) {
     if (is_word(r->element[0], "pong")) return true;
     if (r->elements != 3) return false;
@@ -359,7 +359,7 @@ static bool take_push(struct lw_waking *k, struct lw_ear *ear, const redisReply 
     return true;
 }
 
-/* Takes the refusal of a subscription. Returns false if the connection must be closed. */
+/* Handles the refusal of a subscription. Returns false if the connection must be closed. */
 static bool refused(struct lw_waking *k, struct lw_ear *ear, const char *text) {
     struct lw_turn turn;
     bool turned = lw_peer_turned(k->client, ear->redis, text, LW_ANY_SLOT, &turn);

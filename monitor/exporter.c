@@ -61,7 +61,7 @@ static bool answer_page(const char *path, struct lw_http_answer *a) {
     return true;
 }
 
-/* These functions answer the paths of the page. They know nothing that is slow. */
+/* These functions answer the paths of the page. None of them waits for Redis. */
 typedef void live_fn(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q, struct lw_http_answer *a);
 
 static void answer_session(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
@@ -87,7 +87,7 @@ static json_t *hot_keys(struct exporter *e) { return lw_hot_list(e->hot, e->boar
 /* Begins a stream with all that the page draws at first, so that it need not wait for the next tick. */
 static void answer_events(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
                           struct lw_http_answer *a) {
-    if (q->post) return; /* the caller refuses it, and a stream could not be taken back */
+    if (q->post) return; /* the caller refuses a POST, which it could not do after a stream has begun */
     lw_live_history(e->live, &a->body);
     pthread_mutex_lock(&e->lock);
     lw_live_now(e->live, m, hot_keys(e), &a->body);
@@ -99,7 +99,7 @@ static void answer_events(struct exporter *e, const struct lw_metrics_source *m,
 
 static const struct {
     const char *path;
-    bool open; /* needs no token */
+    bool open; /* true if the path needs no token */
     live_fn *fn;
 } live_paths[] = {
     {"/api/v1/session", true, answer_session},
@@ -184,14 +184,14 @@ static void look(struct exporter *e) {
     }
 }
 
-/* Copies what the looks at the shards have told, so that the tick holds the lock only briefly. */
+/* Copies what was last read of the shards, so that the tick holds the lock only briefly. */
 static void copy_shards(struct exporter *e, struct lw_shard_look *to) {
     pthread_mutex_lock(&e->lock);
     memcpy(to, e->shards, (size_t)e->c->redis.shards * sizeof *to);
     pthread_mutex_unlock(&e->lock);
 }
 
-/* The thread that keeps the points of the charts, and tells the open pages each second how things are. It asks no Redis. */
+/* Each second, takes a sample for the charts and sends the current figures to every open page. This thread never waits for Redis. */
 static void *tick(void *ctx) {
     struct exporter *e = ctx;
     struct lw_shard_look *shards = lw_alloc((size_t)e->c->redis.shards * sizeof *shards);

@@ -10,7 +10,7 @@ fail() {
     exit 1
 }
 ok() { echo "ok: $*"; }
-until_true() { # WHAT COMMAND…: waits at most a minute
+until_true() { # WHAT COMMAND…: repeats the command until it succeeds, for a minute at most, and says WHAT was tested
     what=$1
     shift
     for _ in $(seq 600); do
@@ -61,7 +61,7 @@ public class Handler {
     }
 }
 END
-configure() { # NAME COMMAND
+configure() { # NAME COMMAND: configures the service latchwork@NAME; COMMAND is the inside of a JSON array of strings
     cat >"/etc/latchwork/$1.json" <<END
 { "name": "$1", "workers": 2,
   "kafka": { "topics": ["orders-web"], "properties": { "bootstrap.servers": "$broker", "session.timeout.ms": "6000" } },

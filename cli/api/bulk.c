@@ -19,7 +19,7 @@ static bool refuse(struct api_call *k, const char *why) {
     return false;
 }
 
-/* Takes a member of the filter, which is a text, a number or a list of texts, as the shape of the body says. */
+/* Reads a member of the filter. The check of the body has ensured that the member is a text, a number or a list of texts. */
 static int take_member(struct api_call *k, const char *name, const json_t *value) {
     char digits[32];
     size_t i;
@@ -29,7 +29,7 @@ static int take_member(struct api_call *k, const char *name, const json_t *value
         if (api_take(k, k->route->filter, name, json_string_value(one))) return -1;
     if (!json_is_integer(value)) return 0;
     snprintf(digits, sizeof digits, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    return api_take(k, k->route->filter, name, digits); /* a number is read at once, so its text need not stay */
+    return api_take(k, k->route->filter, name, digits); /* numbers are parsed at once, so `digits` need not outlive the call */
 }
 
 static bool take_filter(struct api_call *k) {
@@ -43,7 +43,7 @@ static bool take_filter(struct api_call *k) {
     return api_filter_ok(k);
 }
 
-/* The texts of a list of the body; they live as long as the body. */
+/* Makes the texts of a list the arguments of the command. The texts live as long as the body. */
 static bool take_words(struct api_call *k, const json_t *list) {
     size_t i;
     const json_t *one;

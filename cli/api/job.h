@@ -11,13 +11,13 @@
 
 enum { API_JOBS = 50, API_SAMPLES = 10 };
 
-/* The work of a job. It stops soon after the watch's `cancel` became true. */
+/* Describes what a job does. A job stops soon after the `cancel` of its watch becomes true. */
 struct api_work {
     const char *noun, *verb;       /* the words of the command, such as "dead" and "replay" */
     int (*operate)(struct ops *o); /* the command's function; it returns an exit status */
-    /* Works in place of `operate`, and gives an object for the job's "result". Returns -1 with o->err on failure. */
+    /* Is called instead of `operate`, and makes the object for the job's "result". Returns -1 with o->err on failure. */
     int (*make)(struct ops *o, json_t **result);
-    bool one_at_a_time; /* the command holds the application's job */
+    bool one_at_a_time; /* the command excludes other jobs of the application on all hosts (ops/job.h) */
     bool keys;          /* "ids" of the request are keys; otherwise identities or ids of dead letters */
     bool slow_dry_run;  /* a dry run is a job, too, because it takes longer than a request may */
 };

@@ -163,7 +163,7 @@ static int by_key(const void *x, const void *y) {
 
 static void find_overlaps(struct dev_audit *a, struct journal *j) {
     qsort(j->sorted, j->n, sizeof *j->sorted, by_key);
-    const struct run *last = NULL; /* the run that ends last, of the runs of this key so far */
+    const struct run *last = NULL; /* among the runs of this key so far, the run that ends last */
     for (size_t i = 0; i < j->n; i++) {
         const struct run *r = j->sorted[i];
         if (r->ending == BACK) continue;

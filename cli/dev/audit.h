@@ -28,8 +28,10 @@ struct dev_end {
 };
 
 struct dev_audit {
-    int64_t runs, reruns;            /* number of runs; reruns: those of a message that had a run before */
-    int64_t given_back, failed, cut; /* number of runs: given_back ended as back, failed as retry or dead, cut by the kill */
+    int64_t runs, reruns; /* number of all runs, and of those whose message had a run before */
+    int64_t given_back;   /* number of runs that ended as back */
+    int64_t failed;       /* number of runs that ended as retry or dead */
+    int64_t cut;          /* number of runs that the kill interrupted */
     int64_t overlaps, misordered, unfinished, open;
     struct lw_buf examples; /* the first few errors, as text for people */
 };

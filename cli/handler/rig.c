@@ -137,7 +137,8 @@ static void hold(struct rig *r, struct run *run) {
 static void release(struct rig *r) {
     enum lw_health now = r->held ? health(r, NULL, 0) : LW_UNABLE;
     if (now == LW_UNABLE || (now == LW_ON_TRIAL && r->on_trial)) return;
-    for (size_t i = r->plan->n; i > 0; i--) { /* begin with the last message, because the first may be what makes the command fail */
+    /* The first message may be the one that makes the command fail, so the last one is submitted first. */
+    for (size_t i = r->plan->n; i > 0; i--) {
         struct run *run = &r->runs[i - 1];
         if (!run->held) continue;
         run->held = false;

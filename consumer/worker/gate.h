@@ -37,9 +37,9 @@ struct gate { /* only gate.c changes this struct */
 void gate_open(struct shard *sh);
 void gate_begin(struct shard *sh); /* called when a pipeline begins; empties the lists of lanes and messages to gate */
 void gate_list(struct shard *sh, struct lane *l, int64_t now); /* adds the lane to the list of lanes to gate */
-void gate_forget(struct lw_worker *w, struct shard *sh);       /* called when the gate call under way will never be answered */
+void gate_forget(struct lw_worker *w, struct shard *sh);       /* frees the messages of a gate call that will never be answered */
 void gate_refused(struct lw_worker *w,
-                  struct shard *sh); /* called when Redis is at maxmemory: from now on nothing new is admitted, but waiting messages run */
+                  struct shard *sh); /* stops admission for a moment, because Redis is at maxmemory; waiting messages still run */
 bool gate_rests(const struct shard *sh, int64_t now); /* true while admission pauses because of maxmemory */
 void gate_build(struct lw_worker *w, struct shard *sh, size_t most);
 void gate_encode(struct lw_worker *w, struct shard *sh);

@@ -39,7 +39,7 @@ void repair_free(struct shard *sh);
 void repair_build(struct lw_worker *w, struct shard *sh);
 void repair_restart(struct shard *sh);
 void repair_begin(struct shard *sh);  /* called when a pipeline begins; empties the list of records to write back */
-void repair_forget(struct shard *sh); /* called when the repair call under way will never be answered */
+void repair_forget(struct shard *sh); /* allows the late runs of a repair call that will never be answered to be sent again */
 void repair_meta(struct shard *sh, struct part *p,
                  int64_t offset);          /* notes a message to be written back, because commit metadata lists it as finished */
 void late_count(struct shard *sh, int by); /* changes the number of late runs that wait for a repair */

@@ -47,7 +47,7 @@ void settle_list(struct shard *sh, struct hold *h);   /* called when the hold ha
 void settle_unlist(struct shard *sh, struct hold *h); /* does nothing if the hold is not in the list */
 void settle_urge(struct shard *sh);                   /* called when somebody waits for a listed hold; makes the next settle urgent */
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
-void settle_forget(struct lw_worker *w, struct shard *sh); /* called when the settle under way will never be answered */
+void settle_forget(struct lw_worker *w, struct shard *sh); /* marks the outcomes of a settle that will never be answered as owed */
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

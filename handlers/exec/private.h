@@ -57,8 +57,8 @@ enum heard exec_hear(struct proc *p, enum channel_kind from);
 enum heard exec_hear_all(struct proc *p); /* reads the pipe on which the process answers until it is empty */
 
 /* The next functions are in fate.c, which decides what becomes of the messages of a process that ends. */
-void exec_wrong(struct proc *p, struct request *blamed, const char *reason); /* ends a process that broke the protocol */
-void exec_died(struct proc *p);         /* ends a process that died, or that closed the pipe of its answers */
+void exec_wrong(struct proc *p, struct request *blamed, const char *reason); /* kills a process that broke the protocol */
+void exec_died(struct proc *p);         /* notes how a process died, or that it closed its pipe of answers; ends what is left of it */
 void exec_time_over(struct request *r); /* ends the process of a request whose lease is about to end, or that has timed out */
 void exec_settle(struct proc *p);       /* gives each message its outcome when its process has ended */
 /* Reports the message at jobs[at], which has its outcome. `took_us` is its time in the handler. */

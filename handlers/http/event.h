@@ -24,11 +24,11 @@ struct lw_bytes event_content_type(const struct lw_job *job, const char *usual);
 void event_head(struct http_head *head, const struct lw_job *job, const char *usual_type, int64_t deadline_ms);
 /* Adds latchwork-fence, latchwork-attempt and latchwork-deadline-ms. */
 void event_head_own(struct http_head *head, const struct lw_job *job, int64_t deadline_ms);
-/* Adds the record's headers that can be headers of HTTP, up to HEAD_MAX bytes in all. */
+/* Adds those headers of the record that are valid in HTTP and that nobody else sets, up to HEAD_MAX bytes in all. */
 void event_head_record(struct http_head *head, const struct lw_job *job, const struct event_fixed *fixed);
 
-/* Appends the event as a JSON object. If `all_headers` is true, the object also contains those record headers whose names can be names of
- * attributes. */
+/* Appends the event as a JSON object. If `all_headers` is true, the object also contains those record headers whose names are valid as
+ * names of attributes. */
 void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_type, bool all_headers);
 
 #endif

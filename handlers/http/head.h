@@ -12,7 +12,7 @@ enum { HEAD_MAX = 32 << 10 }; /* maximum size of all headers in bytes */
 
 /* The headers of one request. The caller initializes the structure with {0}, or with `raw` set. */
 struct http_head {
-    struct lw_buf text;       /* the lines: as libcurl takes them, each ended by a NUL, or raw */
+    struct lw_buf text;       /* the lines; each ends with a NUL, as libcurl takes them, unless `raw` is true */
     bool raw;                 /* true: the lines stand in the text as HTTP/1.1 has them, each ended by CR LF; head_list() can't be used */
     size_t n;                 /* number of lines */
     struct curl_slist *nodes; /* the list that head_list() made last */
@@ -33,7 +33,7 @@ void head_add_line(struct http_head *h, const char *line);
 /* Returns the headers as a list, which is valid until the next call for this head. The list is not to be freed. */
 struct curl_slist *head_list(struct http_head *h);
 
-bool head_name_ok(struct lw_bytes name);   /* true for a token of RFC 9110, of at most 256 bytes */
-bool head_value_ok(struct lw_bytes value); /* true if the value has no control character but tabs, and at most 8 KiB */
+bool head_name_ok(struct lw_bytes name);   /* true if the name is a token of RFC 9110 of at most 256 bytes */
+bool head_value_ok(struct lw_bytes value); /* true if the value has at most 8 KiB and no control characters except tabs */
 
 #endif

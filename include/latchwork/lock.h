@@ -168,9 +168,10 @@ enum latchwork_flag {
     /* For locks: a thread of the client extends the hold at each third of its TTL, until the hold is released or lost, or max_hold_ms is
      * reached. The thread never acquires a lock again. */
     LATCHWORK_FLAG_RENEW = 1,
-    /* For locks: uses the lock of common clients, byte for byte: `SET name token NX PX ttl` with 32 hex digits as token, and
-     * compare-and-delete as release. `name` is exactly the Redis key. The fence is kept beside it (lwl:{name}:fence). The fence does not
-     * count acquisitions by other programs, but still grows across them as long as Redis' clock does. Mutex and reentrant only. */
+    /* For locks: uses the same commands and values as other Redis clients, so that all exclude each other: `SET name token NX PX ttl`
+     * with 32 hex digits as token, and compare-and-delete as release. `name` is exactly the Redis key. The fence is kept beside it
+     * (lwl:{name}:fence). The fence does not count acquisitions by other programs, but still grows across them as long as Redis' clock
+     * does. Mutex and reentrant only. */
     LATCHWORK_FLAG_PLAIN = 2,
     /* For clients: uses WATCH, MULTI and EXEC instead of scripts, with two round trips per call. Mutex and reentrant only. */
     LATCHWORK_FLAG_NO_SCRIPTS = 4,

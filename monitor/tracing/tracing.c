@@ -28,7 +28,7 @@ enum {
     NICENESS = 10,   /* workers go first if CPU is short */
 };
 
-/* The spans of one request: how many of the oldest spans of each ring. */
+/* Says which spans a request carries: the number of spans that are taken from each ring, oldest first. */
 struct batch {
     size_t n, of[LW_BOARD_WORKERS];
 };
@@ -39,7 +39,7 @@ struct tracing {
     struct lw_post *post;
     struct lw_tracing_times times;
     char host[LW_HOST_MAX], instance[LW_HOST_MAX + 16];
-    int64_t pending_ms; /* time since which spans wait; 0: none did at the last look */
+    int64_t pending_ms; /* time since which spans wait; 0: no span waited when this was last checked */
     int64_t told_ms;    /* time of the last log line about trouble; 0: there is no trouble */
     uint64_t lost;      /* spans given up since the trouble began */
 };
@@ -102,7 +102,7 @@ static void count_lost(struct tracing *t, enum lw_span_loss why, uint64_t n) {
     t->lost += n;
 }
 
-/* Returns true if trouble is to be told now: at most once per TELL_MS. */
+/* Returns true if trouble may be logged now, which is allowed once per TELL_MS. */
 static bool tells(struct tracing *t) {
     int64_t now = lw_boot_ms();
     if (t->told_ms && now - t->told_ms < TELL_MS) return false;
@@ -144,7 +144,8 @@ static int64_t wait_of(const struct lw_post_answer *a, int64_t backoff_ms) {
     return backoff_ms - backoff_ms / 8 + lw_boot_us() % (backoff_ms / 4);
 }
 
-/* Posts a request until it is taken, refused or given up; after SIGTERM, once. Returns false if it was given up. */
+/* Posts a request until the server accepts or refuses it, or the time for retries is over. After SIGTERM it posts only once.
+ * Returns false if the server neither accepted nor refused the request. */
 static bool deliver(struct tracing *t, const struct batch *b, const char *text) {
     struct lw_post_answer a;
     int64_t first_ms = lw_boot_ms(), backoff_ms = t->times.backoff_ms;

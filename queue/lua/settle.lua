@@ -64,8 +64,8 @@ local function forget_later(s, index)
     if s.has_tries then forgotten[#forgotten + 1] = {s.tp, s.base + index} end
 end
 
--- Puts a message back at the head of its list, for a retry or for the next holder. The lane stands in `lanes` before
--- its list exists.
+-- Puts a message back at the head of its list, for a retry or for the next holder. The lane is written to
+-- `lanes` before its list exists, so that tend finds the list even if only the first writes survive a crash.
 local function put_back(r)
     local lock, s, index, backoff = r.lock, r.s, r.index, r.backoff
     local lane, offset = lane_of(lock), s.base + index

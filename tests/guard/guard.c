@@ -46,7 +46,8 @@ struct bounds { /* holds upper bounds of a message's cost */
 static const struct {
     struct fleet_shape shape;
     struct bounds most;
-    double least_parked; /* minimum share of messages that are parked and drained, which shows that the shape tests what it should */
+    /* Minimum share of messages that must be parked, and that must be drained. Otherwise the shape tests the wrong thing. */
+    double least_parked;
 } guards[] = {
     /* this shape is like the benchmark's W1: there are many keys, so nearly no message finds its lane busy */
     {{.name = "uniform", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000},

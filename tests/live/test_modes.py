@@ -190,8 +190,8 @@ DEDUP = {"id": "json:/order", "window_s": 600}
 
 @scenario
 def dedup(t):
-    """Each business id comes three times, at once and later, in different partitions of its key. One
-    message must take effect, and two must be dropped and counted."""
+    """Each business id is produced three times with the same key: twice at once, in different partitions, and
+    once later. One message must take effect, and two must be dropped and counted."""
     t.start_redis()
     t.make_topics(1)
     topic, ids = t.topics[0], 500 * SOAK
@@ -199,7 +199,7 @@ def dedup(t):
     run.wait_workers(4)
     batch = duplicates(ids, 40, 0)
     t.kafka.produce(topic, batch)
-    # Messages with the same business ids and another key are no duplicates.
+    # Messages with the same business id but another key are no duplicates.
     t.kafka.produce(topic, [((p + 1) % 4, b"other-" + key, body) for p, key, body in batch[:100:2]])
     wait_until(lambda: t.ends_so_far() > ids // 2, 60, "load")
     t.kafka.produce(topic, [((p + 1) % 4, key, body) for p, key, body in batch[::2]])

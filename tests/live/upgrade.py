@@ -25,7 +25,7 @@ TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "
 # before most of the program's text was rewritten. It has the same formats.
 FIRST = "5a808d37c443489fbe5dfe09d6288e539e2c77e0"
 MACHINES = ("one", "two", "three")
-WORKERS = 2  # of each machine
+WORKERS = 2  # number of workers per machine
 
 
 def git(*args):
@@ -34,7 +34,7 @@ def git(*args):
 
 
 def earlier_commit():
-    # HEAD^, because the commit of a release has its tag before it is tested
+    # The search begins at HEAD^, because a release that is tested already has its tag, and would be compared with itself.
     name = os.environ.get("LW_FROM") or git("describe", "--tags", "--abbrev=0", "HEAD^") or FIRST
     commit = git("rev-parse", "--verify", name + "^{commit}")
     if not commit:

@@ -132,8 +132,8 @@ const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n)
 /* Claims the lane of each message, with the token of the first message. */
 const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
-const char *lt_tend(struct lt *l);  /* returns the number of lanes as text */
-const char *lt_hints(struct lt *l); /* returns lanes, joined by spaces */
+const char *lt_tend(struct lt *l);  /* calls tend; returns its answer, the number of lanes, as text */
+const char *lt_hints(struct lt *l); /* calls hints; returns the lanes that hints name, joined by spaces */
 /* lt_floor() and lt_repair() pass on what the scripts expect: topic:partition, the offsets
  * `committed` and `from`, and for repair the ranges of offsets from lo to hi. */
 const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t from);

@@ -60,8 +60,8 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
 static void case_rebalances(void) { rebalances("rebalances", NULL, 200000); }
 static void case_cooperative(void) { rebalances("cooperative", "cooperative-sticky", 280000); }
 
-/* Seeks from the record callback and from outside, while the partition is held back or not. The
- * next record must be the one at the offset of the seek. */
+/* Seeks both inside and outside the record callback, and on partitions that are held back as well as on
+ * others. The next record must be the one at the offset of the seek. */
 static void case_seek(void) {
     static struct member m;
     make_topic("seek", 40000);

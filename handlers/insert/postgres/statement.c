@@ -17,7 +17,7 @@
 
 #include <stdio.h>
 
-/* Appends the names of the columns, or only of the primary ones, each in `form`: "%s" is the quoted name. */
+/* Appends the quoted names of the columns, or only of those in the primary key, each with `before` in front of it. */
 static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool primary_only, const char *before) {
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
@@ -28,7 +28,7 @@ static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool prima
     }
 }
 
-/* Appends the values of the columns, or only of the primary ones: c0, c1, … with the cast that the column needs. */
+/* Appends the values of the columns, or only of those in the primary key: c0, c1, … with the casts that the columns need. */
 static void add_values(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t, bool primary_only) {
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {

@@ -77,7 +77,7 @@ void lw_sqlite_close(struct lw_sqlite *s) {
     *s = (struct lw_sqlite){0};
 }
 
-/* Appends the names of the columns, or only of the primary ones, separated by commas. `form` is the printf format of
+/* Appends the names of the columns, or only of those in the primary key, separated by commas. `form` is the printf format of
  * each name. */
 static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary_only, const char *form) {
     const char *comma = "";

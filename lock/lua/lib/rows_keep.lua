@@ -2,7 +2,7 @@
 -- rows_keep: extends the leases of rows if all are ours, or only checks whether all are ours. The script never takes a lock.
 -- KEYS the rows' locks
 -- ARGV 1 token, 2 ttl_ms, '0' to check only, 3 '1' plain: the values are the token alone
--- Result: 1, or 0 if one of them is not ours; nothing is changed then
+-- Result: 1, or 0 if one of them is not ours; in that case nothing is changed
 local token, plain = ARGV[1], ARGV[3] == '1'
 for _, held in ipairs(redis.call('MGET', unpack(KEYS))) do
     if not held or not (plain and held == token or not plain and string.sub(held, 1, #token + 1) == token .. ':') then return 0 end
