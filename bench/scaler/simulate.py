@@ -2,25 +2,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Simulates how KEDA scales a fleet by latchwork_wanted_workers, and by Kafka's lag for comparison, and draws it.
 
-usage: bench/scaler/simulate.py [--svg FILE]
+usage: bench/scaler/simulate.py [--svg FILE] [--recorded]
 
 The load is a function of time: messages per second, and how they spread over keys. Messages of one key run one after the other, those of different keys
 at once, as many as the fleet has handlers. What a supervisor writes as latchwork_wanted_workers is computed as in monitor/metrics.c; the autoscaler is
-that of Kubernetes with the values of the chart: it looks every 15 s, takes the average of a minute, and goes down only after five quiet minutes.
-tests/cli/test_scaler.py holds the results to what doc/how-to/kubernetes.md says."""
+that of Kubernetes with the values of the chart: it looks every 15 s, takes the average of a minute, and goes down only after five quiet minutes, by one
+pod per minute. tests/cli/test_scaler.py holds the results to what doc/how-to/kubernetes.md says.
+
+With --recorded, the autoscaler gets the metrics that bench/scaler/record.py recorded of a real fleet, second by second, instead of those of the
+simulated one. Such a run shows what the autoscaler does with real values. It cannot show what its pods do to the load, because the number of workers
+was fixed: in the recording, the lag stays as it was when more pods would have ended it sooner."""
 import argparse
 import collections
+import csv
 import math
+import os
 import random
 
 AT_ONCE = 8          # number of handlers per worker
 WORKERS = 2          # number of workers per pod
-GRANTED = 64         # maximum number of messages that a worker is granted beyond those that its handlers run
+GRANTED = AT_ONCE    # maximum number of messages that a worker with slow handlers is granted beyond those that its handlers run
 SERVICE_S = 0.1      # time that a handler needs for a message
 MAX_PODS = 8
 LOOK_S, AVERAGE_S, QUIET_S = 15, 60, 300
+DOWN_S = 60          # minimum time between two pods that are taken away
 LAG_PER_POD = 500    # lag per pod that the autoscaler by lag aims at
 END_S = 3600
+RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recorded")
+RECORDINGS = ["many-keys", "one-hot-key", "a-hot-key-among-many"]
+AFTER_S = 1200       # time after the end of a recording, in which its last row holds
 
 
 class Load:
@@ -75,30 +85,56 @@ class Fleet:
         return math.ceil(in_handler / AT_ONCE) if in_handler else (1 if self.lag() else 0)
 
 
+class Autoscaler:
+    """KEDA and the autoscaler of Kubernetes, with the values of the chart. `by` is "wanted" or "lag"."""
+
+    def __init__(self, by, min_pods=0):
+        self.by, self.min_pods, self.pods = by, min_pods, min_pods
+        self.wanted, self.proposals, self.quiet_since, self.down_at = collections.deque(maxlen=AVERAGE_S), [], 0, -DOWN_S
+
+    def see(self, t, wanted, lag):
+        """Takes the metrics of a second, and every 15 seconds decides on the number of pods."""
+        self.wanted.append(wanted)
+        if t % LOOK_S:
+            return
+        want = math.ceil(sum(self.wanted) / len(self.wanted) / WORKERS) if self.by == "wanted" else math.ceil(lag / LAG_PER_POD)
+        active = lag > 0  # KEDA starts the first pod, and stops the last one, by its trigger on Kafka
+        want = min(MAX_PODS, max(want, 1 if active else self.min_pods))
+        self.proposals = [(at, n) for at, n in self.proposals + [(t, want)] if at > t - QUIET_S]
+        self.quiet_since = t if active else self.quiet_since
+        if want > self.pods:
+            self.pods = min(want, max(4, self.pods * 2))
+        elif self.pods > 1:
+            if t - self.down_at >= DOWN_S and max(n for _, n in self.proposals) < self.pods:
+                self.pods, self.down_at = self.pods - 1, t
+        elif not active and t - self.quiet_since >= QUIET_S:
+            self.pods = self.min_pods
+
+
 def simulate(load, by, min_pods=0):
     """Returns a row for each second: (time, pods, lag, wanted workers). `by` is "wanted" or "lag"."""
-    fleet, pods, rows, wanted, proposals = Fleet(), min_pods, [], collections.deque(maxlen=AVERAGE_S), []
-    quiet_since = 0
+    fleet, scaler, rows = Fleet(), Autoscaler(by, min_pods), []
     for t in range(END_S):
         fleet.arrive(load, t)
         for i in range(10):
-            fleet.step(t + i / 10, pods, 0.1)
-        wanted.append(fleet.wanted(pods))
-        rows.append((t, pods, fleet.lag(), wanted[-1]))
-        if t % LOOK_S:
-            continue
-        average = sum(wanted) / len(wanted)
-        want = math.ceil(average / WORKERS) if by == "wanted" else math.ceil(fleet.lag() / LAG_PER_POD)
-        active = fleet.lag() > 0  # KEDA starts the first pod, and stops the last one, by its trigger on Kafka
-        want = min(MAX_PODS, max(want, 1 if active else min_pods))
-        proposals = [(at, n) for at, n in proposals + [(t, want)] if at > t - QUIET_S]
-        quiet_since = t if active else quiet_since
-        if want > pods:
-            pods = min(want, max(4, pods * 2))
-        elif pods > 1:
-            pods = max(max(n for _, n in proposals), pods - 1)
-        elif not active and t - quiet_since >= QUIET_S:
-            pods = min_pods
+            fleet.step(t + i / 10, scaler.pods, 0.1)
+        rows.append((t, scaler.pods, fleet.lag(), fleet.wanted(scaler.pods)))
+        scaler.see(t, rows[-1][3], rows[-1][2])
+    return rows
+
+
+def recorded(name):
+    """Returns the rows of a recording: [{column: value}]."""
+    with open(os.path.join(RECORDED, name + ".csv"), newline="") as f:
+        return [{k: int(v) for k, v in row.items()} for row in csv.DictReader(line for line in f if not line.startswith("#"))]
+
+
+def replay(recording, by):
+    """Feeds the autoscaler with a recording, then with its last row for AFTER_S seconds. Returns rows as simulate() does."""
+    scaler, rows = Autoscaler(by), []
+    for t, seen in enumerate(recording + recording[-1:] * AFTER_S):
+        rows.append((t, scaler.pods, seen["lag"], seen["wanted_workers"]))
+        scaler.see(t, seen["wanted_workers"], seen["lag"])
     return rows
 
 
@@ -142,10 +178,21 @@ def draw(results):
     return "\n".join(out) + "\n"
 
 
+def print_recorded():
+    print(f"{'recording':24} {'by':7} {'most pods':>9} {'most wanted':>11} {'most lag':>9} {'at end':>6}")
+    for name in RECORDINGS:
+        for by in ("wanted", "lag"):
+            rows = replay(recorded(name), by)
+            print(f"{name:24} {by:7} {max(r[1] for r in rows):9} {max(r[3] for r in rows):11} {max(r[2] for r in rows):9} {rows[-1][1]:6}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--svg", help="write the plot to this file")
+    parser.add_argument("--recorded", action="store_true", help="feed the autoscaler with bench/scaler/recorded/*.csv")
     args = parser.parse_args()
+    if args.recorded:
+        return print_recorded()
     results = []
     print(f"{'load':24} {'by':7} {'most pods':>9} {'pod hours':>9} {'most lag':>9} {'done at':>8} {'at end':>6}")
     for load in LOADS:

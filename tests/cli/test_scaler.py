@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the simulation of the autoscaler behaves as doc/how-to/kubernetes.md says. Usage:
-test_scaler.py [BUILD]"""
+"""Checks that the simulation of the autoscaler behaves as doc/how-to/kubernetes.md says, under made-up loads and with the
+recordings of bench/scaler/recorded. Usage: test_scaler.py [BUILD]"""
 import os
 import re
 import sys
@@ -50,6 +50,45 @@ class Scaler(unittest.TestCase):
         results = [(load, {by: simulate.simulate(load, by) for by in ("wanted", "lag")}) for load in simulate.LOADS]
         with open(os.path.join(ROOT, "doc/how-to/scaling.svg")) as f:
             self.assertEqual(f.read(), simulate.draw(results), "run bench/scaler/simulate.py --svg doc/how-to/scaling.svg")
+
+
+class Recorded(unittest.TestCase):
+    """Feeds the autoscaler with what a real fleet reported."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.seen = {name: {by: simulate.replay(simulate.recorded(name), by) for by in ("wanted", "lag")} for name in simulate.RECORDINGS}
+
+    def most_pods(self, name, by):
+        return max(row[1] for row in self.seen[name][by])
+
+    def test_the_recordings_are_whole(self):
+        for name in simulate.RECORDINGS:
+            rows = simulate.recorded(name)
+            self.assertGreaterEqual(rows[-1]["done"], sum(r["arrived"] for r in rows), name)
+            self.assertGreater(max(r["lag"] for r in rows), simulate.LAG_PER_POD, name)
+            self.assertEqual((rows[-1]["lag"], rows[-1]["wanted_workers"]), (0, 0), name)
+
+    def test_many_keys_scale_out(self):
+        # One pod ran. Its workers hold at most twice as many locks as they have handlers, so its metrics ask for two pods.
+        self.assertGreaterEqual(self.most_pods("many-keys", "wanted"), 2)
+
+    def test_a_hot_key_does_not_while_lag_asks_for_more(self):
+        for name in ("one-hot-key", "a-hot-key-among-many"):
+            self.assertEqual(self.most_pods(name, "wanted"), 1, name)
+            self.assertGreaterEqual(self.most_pods(name, "lag"), 2, name)
+
+    def test_all_come_back_to_zero(self):
+        for name, by in self.seen.items():
+            self.assertEqual(by["wanted"][-1][1], 0, name)
+
+    def test_the_page_s_table(self):
+        with open(os.path.join(ROOT, "doc/how-to/kubernetes.md")) as f:
+            page = f.read()
+        for name, by in self.seen.items():
+            lag = max(row[2] for row in by["wanted"])
+            row = f"| {name} | {lag:,} | {self.most_pods(name, 'wanted')} | {self.most_pods(name, 'lag')} | {by['wanted'][-1][1]} |"
+            self.assertTrue(row in page, row)
 
 
 if __name__ == "__main__":
