@@ -52,12 +52,16 @@ static const struct {
     {"/api/v1/stats", lw_metrics_stats},
 };
 
-static bool answer_page(const char *path, struct lw_http_answer *a) {
-    const struct lw_page_file *file = lw_page_find(path);
+static bool answer_page(const struct lw_http_request *q, struct lw_http_answer *a) {
+    const struct lw_page_file *file = lw_page_find(q->path);
     if (!file) return false;
-    lw_buf_add(&a->body, file->bytes, file->n);
-    a->status = 200;
+    const struct lw_page_form *form = &file->form[q->takes_gzip];
+    bool has_it = q->if_none_match && strstr(q->if_none_match, form->tag);
+    if (!has_it) lw_buf_add(&a->body, form->bytes, form->n);
+    a->status = has_it ? 304 : 200;
     a->type = file->type;
+    a->tag = form->tag;
+    a->gzip = q->takes_gzip;
     return true;
 }
 
@@ -108,7 +112,8 @@ static const struct {
     {"/api/v1/events", false, answer_events},
 };
 
-static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, const char *path, struct lw_http_answer *a) {
+static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q, struct lw_http_answer *a) {
+    const char *path = q->path;
     if (!strcmp(path, "/metrics")) {
         a->type = LW_METRICS_TYPE;
         pthread_mutex_lock(&e->lock);
@@ -120,7 +125,7 @@ static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, c
     } else if (!strcmp(path, "/readyz")) {
         put_health(a, lw_metrics_ready(m, &a->body));
     } else {
-        return answer_page(path, a);
+        return answer_page(q, a);
     }
     return true;
 }
@@ -128,7 +133,7 @@ static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, c
 static bool answer_quick(struct exporter *e, const struct lw_http_request *q, struct lw_http_answer *a) {
     struct lw_metrics_source m = {e->c, e->board, e->shards, lw_boot_ms()};
     const char *path = q->path;
-    if (answer_text(e, &m, path, a)) return true;
+    if (answer_text(e, &m, q, a)) return true;
     for (size_t i = 0; i < sizeof live_paths / sizeof *live_paths; i++) {
         if (strcmp(path, live_paths[i].path)) continue;
         if (live_paths[i].open || lw_access_allowed(e->c, q, false, a)) live_paths[i].fn(e, &m, q, a);

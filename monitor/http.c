@@ -158,6 +158,8 @@ static struct pending *begin(struct MHD_Connection *c, const char *url, const ch
     p->q.path = url;
     p->q.post = !strcmp(method, MHD_HTTP_METHOD_POST);
     p->q.authorization = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    p->q.if_none_match = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_NONE_MATCH);
+    p->q.takes_gzip = lw_http_takes_gzip(MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING));
     p->large = length && strtoull(length, NULL, 10) > LW_HTTP_BODY_MAX;
     if (info && info->client_addr) {
         const struct sockaddr *at = info->client_addr;
@@ -199,7 +201,10 @@ static enum MHD_Result send_answer(struct lw_http *h, struct pending *p) {
     if (!r) r = MHD_create_response_from_buffer(p->a.body.n, p->a.body.p, MHD_RESPMEM_MUST_COPY);
     if (!r) return MHD_NO;
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, p->a.type ? p->a.type : "text/plain; charset=utf-8");
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, p->a.tag ? "no-cache" : "no-store");
+    if (p->a.tag) MHD_add_response_header(r, MHD_HTTP_HEADER_ETAG, p->a.tag);
+    if (p->a.tag) MHD_add_response_header(r, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+    if (p->a.gzip && p->a.body.n) MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(r, "Content-Security-Policy", LW_PAGE_CSP);
     MHD_add_response_header(r, "Referrer-Policy", "no-referrer");

@@ -43,6 +43,8 @@ struct lw_http_request {
     bool post;                 /* true for POST; false for GET or HEAD */
     const char *path;          /* path as it was sent, with %XX not decoded */
     const char *authorization; /* value of this header; NULL: none */
+    const char *if_none_match; /* value of this header; NULL: none */
+    bool takes_gzip;           /* the client can read an answer that is compressed by gzip */
     char from[64];             /* address of the client, as text */
     struct lw_http_arg args[LW_HTTP_ARGS];
     size_t n_args;
@@ -55,6 +57,8 @@ struct lw_http_answer {
     int status;
     const char *type;   /* a string literal; NULL: text/plain */
     const char *allow;  /* a string literal, for status 405 */
+    const char *tag;    /* a string literal, the header ETag: the client may keep the answer, and ask whether it is still so; NULL: none */
+    bool gzip;          /* the body is compressed by gzip */
     struct lw_buf next; /* value of the header Latchwork-Next: the cursor of the next part; empty: there is no such header */
     struct lw_buf body;
     bool stream; /* the answer does not end: after the body, the client gets what lw_http_publish() sends (monitor/stream.h) */
@@ -91,6 +95,8 @@ bool lw_http_host_named(const char *host, char *const *names, size_t n);
 /* Returns true if a request with this Origin header (NULL: none) comes from a page of the host in its Host header, or from no page. A
  * browser sends Origin with each request that a page makes to another site, and "null" if it conceals the page. */
 bool lw_http_origin_ok(const char *origin, const char *host);
+/* Returns true if a client with this Accept-Encoding header (NULL: none) can read gzip. */
+bool lw_http_takes_gzip(const char *accept_encoding);
 /* Decodes %XX and appends the text to out. Returns false if a %XX is incomplete or stands for a
  * NUL. */
 bool lw_http_decode(struct lw_bytes text, struct lw_buf *out);

@@ -49,6 +49,25 @@ bool lw_http_origin_ok(const char *origin, const char *host) {
     return host && behind && !strcasecmp(behind + 3, host);
 }
 
+/* --- Accept-Encoding ------------------------------------------------------------------------------------------------------------------ */
+
+/* Returns true if the parameters behind a coding, such as ";q=0.0", say that it is not wanted. */
+static bool is_refused(const char *params, size_t n) {
+    const char *q = memchr(params, '=', n);
+    return q && n > 1 && strtod(q + 1, NULL) <= 0;
+}
+
+bool lw_http_takes_gzip(const char *accept_encoding) {
+    const char *at = accept_encoding ? accept_encoding : "";
+    while (*at) {
+        at += strspn(at, " \t,");
+        size_t name = strcspn(at, " \t,;"), whole = strcspn(at, ",");
+        if (name == 4 && !strncasecmp(at, "gzip", 4)) return !is_refused(at + name, whole - name);
+        at += whole;
+    }
+    return false;
+}
+
 /* --- texts -------------------------------------------------------------------------------------------------------------------------- */
 
 static int hex(char c) {

@@ -9,8 +9,11 @@
 struct lw_page_file {
     const char *path; /* "/" for index.html, or "/NAME" */
     const char *type; /* content type */
-    const unsigned char *bytes;
-    size_t n;
+    struct lw_page_form {
+        const unsigned char *bytes;
+        size_t n;
+        const char *tag; /* the value of the header ETag, which changes with the file */
+    } form[2];           /* the file as it is, and compressed by gzip */
 };
 
 extern const struct lw_page_file lw_page_files[];

@@ -96,6 +96,7 @@ const button = (text, onclick, more) => h("button", { type: "button", onclick, .
 
 let token = sessionStorage.getItem("latchwork.token") || "";
 let session = { read: true, write: false, payloads: "show" };
+let sessionKnown = null; // a promise that ends when the server has told the session
 let clockOffset = 0; // the server's clock minus ours, so that ages are right
 const serverNow = () => Date.now() + clockOffset;
 
@@ -253,6 +254,17 @@ function onVisibility() {
       live.stop = null;
     }, 60000);
   } else if (!live.stop) startStream();
+}
+
+// A browser may keep a page that was left, with its connections, of which it has few per server. So the page gives up its own.
+function onLeave() {
+  if (live.stop) live.stop.abort();
+  live.stop = null;
+  if (current && current.pending) current.pending.abort();
+}
+
+function onReturn(event) {
+  if (event.persisted) startStream(), refresh();
 }
 
 /** The text changes only when the state does or every 5 s, so that a screen reader is not flooded. */
@@ -1420,6 +1432,7 @@ async function refresh() {
   if (view.pending) view.pending.abort();
   const pending = (view.pending = new AbortController());
   try {
+    await sessionKnown;
     await view.refresh(pending.signal);
     view.problem.hidden = true;
   } catch (e) {
@@ -1452,6 +1465,8 @@ function markNavigation(name) {
   }
 }
 
+const showTitle = () => (document.title = `${current.name} – ${session.application || "Latchwork"}`);
+
 function route() {
   const { parts, values } = parseHash();
   const make = (parts[1] && ONE[parts[0]]) || VIEWS[parts[0]] || overview;
@@ -1466,7 +1481,8 @@ function route() {
   view.build(main, parts, values);
   main.firstChild.after(view.problem);
   markNavigation(parts[0]);
-  document.title = `${view.title}${parts[1] ? ` ${decoded(parts[1])}` : ""} – ${session.application || "Latchwork"}`;
+  view.name = `${view.title}${parts[1] ? ` ${decoded(parts[1])}` : ""}`;
+  showTitle();
   if (view.live) live.listeners.add(view.live), view.live();
   refresh();
   if (view.poll_ms) poll(view);
@@ -1526,11 +1542,15 @@ async function start() {
   $("search").addEventListener("submit", search);
   document.addEventListener("keydown", onKey);
   document.addEventListener("visibilitychange", onVisibility);
+  window.addEventListener("pagehide", onLeave);
+  window.addEventListener("pageshow", onReturn);
   window.addEventListener("hashchange", route);
   setInterval(showConnection, 1000);
-  await loadSession().catch(() => {});
-  route();
+  sessionKnown = loadSession().catch(() => {});
+  route(); // the view and the stream need not wait for the session
   startStream();
+  await sessionKnown;
+  showTitle();
   if (session.needs_token && !session.read) askToken("Reading needs a token.");
 }
 

@@ -448,6 +448,21 @@ class Page(unittest.TestCase):
         self.view("dead")
         b.until_text("#count", r"\d+ match")
 
+    def test_left_and_come_back(self):
+        """Pages that were left must not keep their connections: a browser has six per server."""
+        b = self.b
+        for i in range(8):
+            self.view("lanes?match=left-%d" % i)
+            b.go("about:blank")
+            b.go(self.w.base + "?%d#/overview" % i)
+            b.until_text("#connection", "^Live$")
+        b.do("POST", "/back", {})
+        b.do("POST", "/back", {})
+        b.until_text("h1", "Overview|Lanes")
+        b.until_text("#connection", "^Live$")
+        before = b.run("return live.at")
+        b.until("figures that go on", lambda: b.run("return live.at") > before)
+
     def test_below_a_prefix(self):
         b = self.b
         PrefixProxy.target = self.w.base.split("/")[2]

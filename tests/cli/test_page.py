@@ -4,6 +4,7 @@
 a private Redis and the dev broker.
 Usage: test_page.py [BUILD [TEST…]]
 No test asserts a time. Waits have limits only to make a hang a failure."""
+import gzip
 import http.client
 import json
 import os
@@ -102,6 +103,33 @@ class Page(unittest.TestCase):
             self.assertIsNone(self.headers["Set-Cookie"])
         self.ask("/app.js", 405, "POST")
         self.ask("/nothing.js", 404)
+
+    def test_files_are_compressed_and_kept(self):
+        """A browser must get the files compressed, and must not get them again while they are the same."""
+        for name in ("", "app.js", "app.css", "favicon.svg"):
+            tags = set()
+            for encoding in ("identity", "gzip"):
+                status, headers, body = self.raw("/" + name, Accept_Encoding=encoding)
+                self.assertEqual((status, headers["Content-Encoding"]), (200, "gzip" if encoding == "gzip" else None))
+                with open(os.path.join(ROOT, "monitor/page", name or "index.html"), "rb") as f:
+                    self.assertEqual(gzip.decompress(body) if encoding == "gzip" else body, f.read())
+                self.assertEqual((headers["Vary"], headers["Cache-Control"]), ("Accept-Encoding", "no-cache"))
+                tags.add(headers["ETag"])
+                status, again, body = self.raw("/" + name, Accept_Encoding=encoding, If_None_Match=headers["ETag"])
+                self.assertEqual((status, body, again["ETag"]), (304, b"", headers["ETag"]))
+                self.assertEqual(self.raw("/" + name, Accept_Encoding=encoding, If_None_Match='"another"')[0], 200)
+            self.assertEqual(len(tags), 2, "what is compressed is another text")
+        status, headers, _ = self.raw("/api/v1/session", Accept_Encoding="gzip")
+        self.assertEqual((status, headers["Content-Encoding"], headers["ETag"], headers["Cache-Control"]), (200, None, None, "no-store"))
+
+    def raw(self, path, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
+        try:
+            connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+            r = connection.getresponse()
+            return r.status, r.headers, r.read()
+        finally:
+            connection.close()
 
     def test_the_page_names_only_relative_addresses(self):
         for name in ("index.html", "app.js"):

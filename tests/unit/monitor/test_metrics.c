@@ -475,6 +475,15 @@ static void test_http_texts(void **state) {
     assert_false(lw_http_bearer_ok("Bearer x", NULL));
 }
 
+static void test_accept_encoding(void **state) {
+    static const char *const good[] = {"gzip", "GZIP", "gzip, deflate, br, zstd", "deflate,gzip;q=0.5", "br ; q=1 , gzip ; q=0.001, *;q=0"};
+    static const char *const bad[] = {"", "deflate", "xgzip", "gzipped", "gzip;q=0", "br, gzip; q=0.000", "identity;q=1, *;q=0", ",,;"};
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_true(lw_http_takes_gzip(good[i]));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(lw_http_takes_gzip(bad[i]));
+    assert_false(lw_http_takes_gzip(NULL));
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void) {
@@ -498,6 +507,7 @@ int main(void) {
         T(test_note),
         T(test_hosts),
         T(test_http_texts),
+        T(test_accept_encoding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
