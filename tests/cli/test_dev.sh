@@ -78,6 +78,8 @@ equal "folders left behind by a start that failed" "$(folders)" ""
 # --- the demo -------------------------------------------------------------------------------------
 "$program" dev --demo --keep >"$dir/out" 2>"$dir/err"
 equal "the demo" $? 0
+grep -q '^  page  *http' "$dir/out"
+ok "the demo names its page" $?
 home=$(folders)
 equal "messages produced" "$(figure 'messages produced')" 20000
 equal "rows inserted" "$(figure 'rows inserted')" 2000
