@@ -242,12 +242,14 @@ static void test_error_above_the_version_of_node(void **state) {
     struct fx x;
     char path[256], why[512];
     open_fx(&x, 20000);
+    assert_int_equal(play(&x, "ok"), LW_DONE);
     path_of(&x, "handler.py", path);
     fx_write(path,
              "import sys\n"
              "sys.stderr.write('''node:internal/modules/cjs/loader:1210\n  throw err;\n  ^\n\nError: Cannot find module 'zebra'\n'''\n"
              "                 '''Require stack:\n- /handler.js\n    at load (x.js:1:1) {\n  code: 'X'\n}\n\nNode.js v20.0.0\n''')\n"
              "sys.exit(1)\n");
+    assert_int_equal(play(&x, "exit"), LW_RETRY); /* ends the process that may have begun with the file of open_fx() */
     assert_int_equal(play(&x, "ok"), LW_BACK);
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
     assert_string_equal(why, "handler: its process exited with status 1 before it ever answered: Error: Cannot find module 'zebra'");
