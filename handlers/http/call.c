@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "handlers/http/call.h"
 
+#include "base/curl.h"
 #include "base/redis/command.h"
 
 #include <inttypes.h>
@@ -24,28 +25,16 @@ static size_t on_header(char *p, size_t size, size_t n, void *ctx) {
 
 /* --- making a call ---------------------------------------------------------------------------------------------------------------- */
 
-static void set_tls(CURL *easy, const struct lw_tls *t) {
-    curl_easy_setopt(easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, t->no_verify ? 0L : 1L);
-    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, t->no_verify ? 0L : 2L);
-    if (t->ca_file) curl_easy_setopt(easy, CURLOPT_CAINFO, t->ca_file);
-    if (t->ca_file) curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
-    if (t->cert_file) curl_easy_setopt(easy, CURLOPT_SSLCERT, t->cert_file);
-    if (t->cert_file) curl_easy_setopt(easy, CURLOPT_SSLKEY, t->key_file ? t->key_file : t->cert_file);
-}
-
 static void set_target(struct call *c, const struct http_settings *s) {
     curl_easy_setopt(c->easy, CURLOPT_URL, s->target_url);
-    curl_easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c->easy, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(c->easy, CURLOPT_PROXY, ""); /* use no proxy, even if the environment names one */
+    lw_curl_direct(c->easy);
     curl_easy_setopt(c->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
     curl_easy_setopt(c->easy, CURLOPT_PIPEWAIT, s->tls.on ? 1L : 0L);
     curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)s->connect_timeout_ms);
     curl_easy_setopt(c->easy, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(c->easy, CURLOPT_USERAGENT, "latchwork/" LW_VERSION);
     if (s->connect_to) curl_easy_setopt(c->easy, CURLOPT_CONNECT_TO, s->connect_to);
-    if (s->tls.on) set_tls(c->easy, &s->tls);
+    if (s->tls.on) lw_curl_tls(c->easy, &s->tls);
 }
 
 static void set_callbacks(struct call *c) {

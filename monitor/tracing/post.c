@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/tracing/post.h"
 
+#include "base/curl.h"
+
 #include <ctype.h>
-#include <curl/curl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -43,23 +44,15 @@ static void set_headers(struct lw_post *p) {
     curl_easy_setopt(p->easy, CURLOPT_HTTPHEADER, p->headers);
 }
 
-static void set_tls(CURL *easy, const struct lw_tls *t) {
-    if (t->ca_file) curl_easy_setopt(easy, CURLOPT_CAINFO, t->ca_file);
-    if (t->cert_file) curl_easy_setopt(easy, CURLOPT_SSLCERT, t->cert_file);
-    if (t->cert_file) curl_easy_setopt(easy, CURLOPT_SSLKEY, t->key_file ? t->key_file : t->cert_file);
-}
-
 static void set_options(struct lw_post *p) {
     curl_easy_setopt(p->easy, CURLOPT_URL, p->c->tracing.endpoint);
-    curl_easy_setopt(p->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(p->easy, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(p->easy, CURLOPT_PROXY, ""); /* use no proxy, even if the environment names one */
+    lw_curl_direct(p->easy);
     curl_easy_setopt(p->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(p->easy, CURLOPT_USERAGENT, "OTel-OTLP-Exporter-Latchwork/" LW_VERSION);
     curl_easy_setopt(p->easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(p->easy, CURLOPT_WRITEDATA, p);
     curl_easy_setopt(p->easy, CURLOPT_ERRORBUFFER, p->error);
-    set_tls(p->easy, &p->c->tracing.tls);
+    lw_curl_tls(p->easy, &p->c->tracing.tls);
     set_headers(p);
 }
 
