@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "kafka/conf.h"
 
 #include <inttypes.h>
@@ -31,12 +32,7 @@ struct traffic {
     int64_t sent, orders, refused;
 };
 
-static uint64_t draw(struct traffic *t) { /* the generator is splitmix64 */
-    uint64_t z = t->state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
+static uint64_t draw(struct traffic *t) { return lw_random(&t->state); }
 
 static int topic_index(const char *name) {
     int t = 0;

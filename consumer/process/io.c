@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 
 #include <stdlib.h>
 
@@ -20,15 +21,8 @@ static int64_t io_wall_ms(void *ctx) {
     return lw_wall_ms();
 }
 
-/* Returns a random number by the algorithm splitmix64, which the kernel's random numbers seed. The results need only be unique, not secret.
- */
-static uint64_t io_random(void *ctx) {
-    struct process *p = ctx;
-    uint64_t z = p->random += 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31);
-}
+/* The kernel's random numbers seed the generator. */
+static uint64_t io_random(void *ctx) { return lw_random(&((struct process *)ctx)->random); }
 
 /* --- Redis ---------------------------------------------------------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
 #include "consumer/process/tracer.h"
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "consumer/spans.h"
 #include "handlers/span.h"
 
@@ -44,13 +45,10 @@ static const struct lw_header *last(const struct lw_job *job, bool (*is)(const s
     return NULL;
 }
 
-/* Returns a number that is not 0, by the algorithm splitmix64. */
-static uint64_t next_random(struct lw_tracer *t) {
-    uint64_t z = t->random += 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    z ^= z >> 31;
-    return z ? z : next_random(t);
+/* Returns an id for a span, which is not 0. */
+static uint64_t new_span_id(struct lw_tracer *t) {
+    uint64_t id = lw_random(&t->random);
+    return id ? id : lw_random(&t->random); /* the generator gives 0 once per period */
 }
 
 /* Makes the id of a new trace. The timestamp tells records of a topic from those of a topic that had its name before. */
@@ -93,7 +91,7 @@ void lw_tracer_begin(struct lw_tracer *t, struct lw_job *job, const struct lw_wa
     assert(!job->span);
     if (!sampled(t, job, &context, &fresh)) return;
     struct lw_job_span *s = lw_alloc(sizeof *s + (job->n_headers + 1) * sizeof s->headers[0]);
-    uint64_t id = next_random(t);
+    uint64_t id = new_span_id(t);
     if (!fresh) memcpy(s->parent_id, context.span_id, LW_SPAN_ID);
     memcpy(context.span_id, &id, LW_SPAN_ID);
     context.flags &= LW_TRACE_SAMPLED | LW_TRACE_RANDOM;
