@@ -16,6 +16,14 @@ static inline struct lw_bytes lw_bytes(const char *p, size_t n) { return (struct
 static inline struct lw_bytes lw_bytes_of(const char *s) { return (struct lw_bytes){s, strlen(s)}; }
 static inline bool lw_bytes_eq(struct lw_bytes a, struct lw_bytes b) { return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0); }
 
+/* Returns how many bytes of a text fit into `max` without cutting a character of UTF-8. */
+static inline size_t lw_bytes_fit(struct lw_bytes text, size_t max) {
+    size_t n = text.n;
+    if (n <= max) return n;
+    for (n = max; n && ((unsigned char)text.p[n] & 0xc0) == 0x80;) n--;
+    return n;
+}
+
 struct lw_buf {
     char *p;
     size_t n, cap;

@@ -12,20 +12,13 @@ static size_t words_of(const struct lw_outcome_record *r) {
     return (offsetof(struct lw_outcome_record, text) + r->n_key + r->n_reason + 7) / 8;
 }
 
-/* Returns how many bytes of a text of n bytes fit into `max` without cutting a character of UTF-8. */
-static size_t fitting(const char *text, size_t n, size_t max) {
-    if (n <= max) return n;
-    for (n = max; n && ((unsigned char)text[n] & 0xc0) == 0x80;) n--;
-    return n;
-}
-
 static uint64_t long_hash(struct lw_bytes key) { return key.n > LW_OUTCOME_KEY ? XXH3_64bits(key.p, key.n) | 1 : 0; }
 
 void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const char *reason) {
     size_t n_reason = reason[0] ? strlen(reason) : 0;
     r->key_hash = long_hash(key);
-    r->n_key = (uint8_t)fitting(key.p, key.n, LW_OUTCOME_KEY);
-    r->n_reason = (uint8_t)fitting(reason, n_reason, LW_OUTCOME_REASON);
+    r->n_key = (uint8_t)lw_bytes_fit(key, LW_OUTCOME_KEY);
+    r->n_reason = (uint8_t)lw_bytes_fit(lw_bytes(reason, n_reason), LW_OUTCOME_REASON);
     r->cut = r->n_reason < n_reason;
     if (r->n_key) memcpy(r->text, key.p, r->n_key);
     if (r->n_reason) memcpy(r->text + r->n_key, reason, r->n_reason);
@@ -69,6 +62,6 @@ bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_
 }
 
 bool lw_outcome_has_key(const struct lw_outcome_record *r, struct lw_bytes key) {
-    size_t n = fitting(key.p, key.n, LW_OUTCOME_KEY);
+    size_t n = lw_bytes_fit(key, LW_OUTCOME_KEY);
     return n == r->n_key && r->key_hash == long_hash(key) && !memcmp(r->text, key.p, n);
 }

@@ -28,14 +28,6 @@ void lw_span_commit(struct lw_span_ring *ring) {
     atomic_store_explicit(&ring->written, atomic_load_explicit(&ring->written, memory_order_relaxed) + 1, memory_order_release);
 }
 
-/* Returns how many bytes of a text of n bytes fit into `max` without cutting a character of UTF-8. */
-static size_t fitting(struct lw_bytes text, size_t max) {
-    size_t n = text.n;
-    if (n <= max) return n;
-    for (n = max; n && ((unsigned char)text.p[n] & 0xc0) == 0x80;) n--;
-    return n;
-}
-
 static char *put(char *to, struct lw_bytes text, size_t n) {
     if (n) memcpy(to, text.p, n);
     return to + n;
@@ -43,9 +35,9 @@ static char *put(char *to, struct lw_bytes text, size_t n) {
 
 void lw_span_set_texts(struct lw_span_record *s, const struct lw_span_texts *t) {
     char *to = s->text;
-    s->n_topic = (uint8_t)fitting(t->topic, LW_SPAN_TOPIC);
-    s->n_key = (uint8_t)fitting(t->key, LW_SPAN_KEY);
-    s->n_reason = (uint8_t)fitting(t->reason, LW_SPAN_REASON);
+    s->n_topic = (uint8_t)lw_bytes_fit(t->topic, LW_SPAN_TOPIC);
+    s->n_key = (uint8_t)lw_bytes_fit(t->key, LW_SPAN_KEY);
+    s->n_reason = (uint8_t)lw_bytes_fit(t->reason, LW_SPAN_REASON);
     s->n_state = (uint16_t)(t->state.n <= LW_SPAN_STATE ? t->state.n : 0);
     s->has_key = t->key.p != NULL;
     to = put(to, t->topic, s->n_topic);

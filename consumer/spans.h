@@ -73,7 +73,7 @@ static inline size_t lw_span_count(const struct lw_span_ring *ring) {
     return (size_t)(atomic_load_explicit(&ring->written, memory_order_acquire) - released);
 }
 /* The sender calls the next two functions. lw_span_at() returns the span `i` places behind the oldest one that is not released, or NULL if
- * there are not so many. lw_span_release() gives the space of the n oldest spans back to the worker. */
+ * there is none. lw_span_release() makes the space of the n oldest spans free for the worker. */
 const struct lw_span_record *lw_span_at(const struct lw_span_ring *ring, size_t i);
 void lw_span_release(struct lw_span_ring *ring, size_t n);
 /* Returns the texts of a span, which are valid until the span is released. */

@@ -2,11 +2,7 @@
 #include "handlers/reason.h"
 
 void lw_reason_copy(char out[LW_REASON_MAX], const char *text) {
-    size_t n = strlen(text);
-    if (n >= LW_REASON_MAX) {
-        n = LW_REASON_MAX - 1;
-        while (n && ((unsigned char)text[n] & 0xc0) == 0x80) n--; /* do not cut inside a character */
-    }
+    size_t n = lw_bytes_fit(lw_bytes_of(text), LW_REASON_MAX - 1);
     memmove(out, text, n);
     out[n] = '\0';
 }

@@ -36,8 +36,7 @@ static enum lw_outcome outcome_of(int status) {
 
 /* Copies the beginning of a body, on one line. Copies nothing if the body is not text. */
 static void excerpt(struct lw_bytes body, char out[EXCERPT + 1]) {
-    size_t n = body.n < EXCERPT ? body.n : EXCERPT;
-    while (n && n < body.n && ((unsigned char)body.p[n] & 0xc0) == 0x80) n--; /* do not cut inside a character */
+    size_t n = lw_bytes_fit(body, EXCERPT);
     out[0] = '\0';
     if (!n || !lw_utf8_ok(lw_bytes(body.p, n))) return;
     memcpy(out, body.p, n);
