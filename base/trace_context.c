@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/trace_context.h"
 
+#include "base/hex.h"
+
 enum { VERSION_AT = 0, TRACE_AT = 3, SPAN_AT = 36, FLAGS_AT = 53 };
 
 /* Returns the value of a hex digit, or -1. Upper case is malformed in a traceparent. */
@@ -42,22 +44,13 @@ bool lw_traceparent_read(struct lw_bytes text, struct lw_trace_context *out) {
     return read_hex(text.p + FLAGS_AT, &out->flags, 1);
 }
 
-void lw_trace_hex(const uint8_t *bytes, size_t n, char *out) {
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < n; i++) {
-        out[2 * i] = digits[bytes[i] >> 4];
-        out[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    out[2 * n] = '\0';
-}
-
 void lw_traceparent_write(const struct lw_trace_context *c, char out[LW_TRACEPARENT + 1]) {
     memcpy(out, "00-", TRACE_AT);
-    lw_trace_hex(c->trace_id, LW_TRACE_ID, out + TRACE_AT);
+    lw_hex(c->trace_id, LW_TRACE_ID, out + TRACE_AT);
     out[SPAN_AT - 1] = '-';
-    lw_trace_hex(c->span_id, LW_SPAN_ID, out + SPAN_AT);
+    lw_hex(c->span_id, LW_SPAN_ID, out + SPAN_AT);
     out[FLAGS_AT - 1] = '-';
-    lw_trace_hex(&c->flags, 1, out + FLAGS_AT);
+    lw_hex(&c->flags, 1, out + FLAGS_AT);
 }
 
 bool lw_trace_ratio(const uint8_t trace_id[LW_TRACE_ID], double ratio) {

@@ -29,7 +29,5 @@ void lw_traceparent_write(const struct lw_trace_context *c, char out[LW_TRACEPAR
 /* Decides from the trace id alone whether a new trace is sampled, so that everybody decides alike. The ratio is from 0 (none) to 1 (all).
  * The rule is that of OpenTelemetry: the last 56 bits of the id count as a random number. */
 bool lw_trace_ratio(const uint8_t trace_id[LW_TRACE_ID], double ratio);
-/* Writes n bytes as 2n lower-case hex digits, and a NUL behind them. */
-void lw_trace_hex(const uint8_t *bytes, size_t n, char *out);
 
 #endif

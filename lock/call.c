@@ -3,6 +3,7 @@
 #include "lock/client.h"
 
 #include "base/clock.h"
+#include "base/hex.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -96,11 +97,7 @@ bool lw_random_hex(char *out, size_t size, struct latchwork_error *error) {
         of = lw_forks();
     }
     unsigned char *bytes = stock + sizeof stock - left;
-    for (size_t i = 0; i < n; i++) {
-        out[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
-        out[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
-    }
-    out[2 * n] = '\0';
+    lw_hex(bytes, n, out);
     left -= n;
     return true;
 }

@@ -3,6 +3,7 @@
 #include "cli/dev/private.h"
 
 #include "base/bytes.h"
+#include "base/hex.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -55,7 +56,7 @@ static int free_port(int port) {
 static int make_token(char out[33], struct lw_err *err) {
     unsigned char bytes[16];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return lw_fail(err, "no random numbers: %s", strerror(errno));
-    for (size_t i = 0; i < sizeof bytes; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+    lw_hex(bytes, sizeof bytes, out);
     return 0;
 }
 

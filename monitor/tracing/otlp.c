@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "monitor/tracing/otlp.h"
 
+#include "base/hex.h"
 #include "queue/key.h"
 
 #include <inttypes.h>
@@ -82,7 +83,7 @@ static void add_run(json_t *list, int worker, const struct lw_span_record *s) {
 
 static json_t *hex(const uint8_t *bytes, size_t n) {
     char text[2 * LW_TRACE_ID + 1];
-    lw_trace_hex(bytes, n, text);
+    lw_hex(bytes, n, text);
     return json_string(text);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the trace context of W3C: which texts are a traceparent, and the decision by the trace id. */
+#include "base/hex.h"
 #include "base/trace_context.h"
 
 #include <setjmp.h>
@@ -17,9 +18,9 @@ static void test_a_traceparent_comes_back(void **state) {
     char out[LW_TRACEPARENT + 1], hex[33];
     (void)state;
     assert_true(lw_traceparent_read(lw_bytes_of("00-" TRACE "-" SPAN "-01"), &c));
-    lw_trace_hex(c.trace_id, sizeof c.trace_id, hex);
+    lw_hex(c.trace_id, sizeof c.trace_id, hex);
     assert_string_equal(hex, TRACE);
-    lw_trace_hex(c.span_id, sizeof c.span_id, hex);
+    lw_hex(c.span_id, sizeof c.span_id, hex);
     assert_string_equal(hex, SPAN);
     assert_int_equal(c.flags, LW_TRACE_SAMPLED);
     lw_traceparent_write(&c, out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the spans of a worker: which messages are sampled, what a handler sees, what comes to the ring, and what happens if it is full. */
+#include "base/hex.h"
 #include "consumer/process/tracer.h"
 #include "handlers/span.h"
 
@@ -75,7 +76,7 @@ static const struct lw_span_record *end(struct world *w, enum lw_outcome outcome
 
 static void check_hex(const uint8_t *bytes, size_t n, const char *want) {
     char got[33];
-    lw_trace_hex(bytes, n, got);
+    lw_hex(bytes, n, got);
     assert_string_equal(got, want);
 }
 
