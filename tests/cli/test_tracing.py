@@ -29,7 +29,7 @@ class Tracing(unittest.TestCase):
         self.addCleanup(self.receiver.server.server_close)
 
     def send(self, spans=8, seconds=20, status=0, **tracing):
-        """Lets two workers end so many jobs each. Returns what became of their spans, and the log."""
+        """Lets each of two workers end this number of jobs. Returns what became of their spans, and the log."""
         path = os.path.join(self.dir.name, "c.json")
         with open(path, "w") as f:
             json.dump({"name": "orders", "kafka": {"topics": ["orders"]}, "handler": {"type": "exec", "command": ["cat"]},
