@@ -334,6 +334,23 @@ def world_of(name):
     return [*options, '--mode', MODE[name]] if name in MODE else options
 
 
+def found(text, want):
+    """Finds a text in a source file, whatever whitespace stands in either, so that a new layout breaks no mutant. Returns the first and
+    last place of each occurrence."""
+    at = [i for i, c in enumerate(text) if not c.isspace()]
+    bare, want = ''.join(text[i] for i in at), ''.join(want.split())
+    places, k = [], bare.find(want)
+    while k >= 0:
+        places.append((at[k], at[k + len(want) - 1] + 1))
+        k = bare.find(want, k + len(want))
+    return places
+
+
+def changed(text, a, b):
+    for first, last in reversed(found(text, a)): text = text[:first] + b.strip() + text[last:]
+    return text
+
+
 def try_one(tree, name):
     saved = {}
     try:
@@ -341,9 +358,9 @@ def try_one(tree, name):
             full = os.path.join(tree, path)
             text = open(full).read()
             saved.setdefault(full, text)
-            assert a in text, f'{name}: {path}: {a!r} stands in a line that the mutant has changed before'
+            assert found(text, a), f'{name}: {path}: {a!r} stands in a line that the mutant has changed before'
             with open(full, 'w') as f:
-                f.write(text.replace(a, b))
+                f.write(changed(text, a, b))
         program, *options = TEST.get(name, SIM).split()
         make(tree, program)
         try:
@@ -373,7 +390,7 @@ def try_one(tree, name):
 
 def missing_texts(names):
     """Reports each mutant whose text no longer stands in its file. Returns how many there are."""
-    gone = [(name, path, a) for name in names for path, a, _ in M[name] if a not in open(path).read()]
+    gone = [(name, path, a) for name in names for path, a, _ in M[name] if not found(open(path).read(), a)]
     for name, path, a in gone: print(f'NOT FOUND {name}: {path}: {a!r}', flush=True)
     return len(gone)
 
