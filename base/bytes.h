@@ -14,7 +14,9 @@ struct lw_bytes {
 
 static inline struct lw_bytes lw_bytes(const char *p, size_t n) { return (struct lw_bytes){p, n}; }
 static inline struct lw_bytes lw_bytes_of(const char *s) { return (struct lw_bytes){s, strlen(s)}; }
-static inline bool lw_bytes_eq(struct lw_bytes a, struct lw_bytes b) { return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0); }
+static inline bool lw_bytes_eq(struct lw_bytes a, struct lw_bytes b) {
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
 
 /* Returns how many bytes of a text fit into `max` without cutting a character of UTF-8. */
 static inline size_t lw_bytes_fit(struct lw_bytes text, size_t max) {
@@ -29,7 +31,8 @@ struct lw_buf {
     size_t n, cap;
 };
 
-/* The functions below abort when memory runs out. The supervisor then restarts the worker, and nothing is lost. */
+/* The functions below abort when memory runs out. The supervisor then restarts the worker, and
+ * nothing is lost. */
 void lw_buf_add(struct lw_buf *b, const void *p, size_t n);
 void lw_buf_addf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_buf_free(struct lw_buf *b);

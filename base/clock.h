@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks. Leases are counted on the boot clock, which goes on through suspend. Wall time is only for people. */
+/* Clocks. Leases are counted on the boot clock, which goes on through suspend. Wall time is only
+ * for people. */
 #ifndef LW_BASE_CLOCK_H
 #define LW_BASE_CLOCK_H
 

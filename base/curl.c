@@ -14,5 +14,6 @@ void lw_curl_tls(CURL *easy, const struct lw_tls *t) {
     if (t->ca_file) curl_easy_setopt(easy, CURLOPT_CAINFO, t->ca_file);
     if (t->ca_file) curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
     if (t->cert_file) curl_easy_setopt(easy, CURLOPT_SSLCERT, t->cert_file);
-    if (t->cert_file) curl_easy_setopt(easy, CURLOPT_SSLKEY, t->key_file ? t->key_file : t->cert_file);
+    if (t->cert_file)
+        curl_easy_setopt(easy, CURLOPT_SSLKEY, t->key_file ? t->key_file : t->cert_file);
 }

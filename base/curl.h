@@ -7,9 +7,11 @@
 
 #include <curl/curl.h>
 
-/* Makes a handle speak HTTP only: no redirect is followed, and no proxy is used, even if the environment names one. */
+/* Makes a handle speak HTTP only: no redirect is followed, and no proxy is used, even if the
+ * environment names one. */
 void lw_curl_direct(CURL *easy);
-/* Sets TLS 1.2 or later, the check of the server's certificate, and the client's certificate. With a CA file, only its CAs are trusted. */
+/* Sets TLS 1.2 or later, the check of the server's certificate, and the client's certificate. With
+ * a CA file, only its CAs are trusted. */
 void lw_curl_tls(CURL *easy, const struct lw_tls *t);
 
 #endif

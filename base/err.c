@@ -4,8 +4,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Sets the text of an error. Returns false, and changes nothing, if the error already has a text. */
-__attribute__((format(printf, 2, 0))) static bool fill(struct lw_err *err, const char *fmt, va_list ap) {
+/* Sets the text of an error. Returns false, and changes nothing, if the error already has a
+ * text. */
+__attribute__((format(printf, 2, 0))) static bool fill(struct lw_err *err, const char *fmt,
+                                                       va_list ap) {
     if (!err || err->text[0]) return false;
     vsnprintf(err->text, sizeof err->text, fmt, ap);
     return true;

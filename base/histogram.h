@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histograms in shared memory: counts of durations by bucket. Writers add to them by relaxed atomics, and another process reads them at the
- * same time.
+/* Histograms in shared memory: counts of durations by bucket. Writers add to them by relaxed
+ * atomics, and another process reads them at the same time.
  *
- * The functions take no lock and allocate nothing, and there may be any number of writers. A reader reads each bucket once and adds the
- * buckets up itself, so within one reading the cumulative buckets never fall, and the last one (`+Inf`) equals the count. The sum may
- * already contain durations that were added after the buckets were read. */
+ * The functions take no lock and allocate nothing, and there may be any number of writers. A reader
+ * reads each bucket once and adds the buckets up itself, so within one reading the cumulative
+ * buckets never fall, and the last one (`+Inf`) equals the count. The sum may already contain
+ * durations that were added after the buckets were read. */
 #ifndef LW_BASE_HISTOGRAM_H
 #define LW_BASE_HISTOGRAM_H
 
@@ -13,21 +14,25 @@
 
 enum { LW_HIST_BOUNDS = 20 };
 
-/* Upper bounds of the buckets, in rising order. The bucket behind the last bound counts all longer durations. */
+/* Upper bounds of the buckets, in rising order. The bucket behind the last bound counts all longer
+ * durations. */
 struct lw_hist_bounds {
     int n;
     int64_t us[LW_HIST_BOUNDS];
 };
 
 struct lw_hist {
-    _Atomic uint64_t bucket[LW_HIST_BOUNDS + 1]; /* number of durations in each bucket, not cumulative */
+    /* number of durations in each bucket, not cumulative */
+    _Atomic uint64_t bucket[LW_HIST_BOUNDS + 1];
     _Atomic uint64_t sum_us;
 };
 
 extern const struct lw_hist_bounds lw_bounds_handler, lw_bounds_end_to_end, lw_bounds_redis;
 
-/* Counts `times` durations of `us` microseconds each. A negative duration, which the clocks of two machines can give, counts as 0. */
-static inline void lw_hist_add_n(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us, uint64_t times) {
+/* Counts `times` durations of `us` microseconds each. A negative duration, which the clocks of two
+ * machines can give, counts as 0. */
+static inline void lw_hist_add_n(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us,
+                                 uint64_t times) {
     int lo = 0, hi = b->n;
     if (us < 0) us = 0;
     while (lo < hi) {
@@ -40,6 +45,8 @@ static inline void lw_hist_add_n(struct lw_hist *h, const struct lw_hist_bounds 
     atomic_fetch_add_explicit(&h->bucket[lo], times, memory_order_relaxed);
     atomic_fetch_add_explicit(&h->sum_us, (uint64_t)us * times, memory_order_relaxed);
 }
-static inline void lw_hist_add(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us) { lw_hist_add_n(h, b, us, 1); }
+static inline void lw_hist_add(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us) {
+    lw_hist_add_n(h, b, us, 1);
+}
 
 #endif

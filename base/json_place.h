@@ -5,7 +5,8 @@
 
 #include <jansson.h>
 
-/* Returns the column of an error of jansson, from 1. jansson says 0 if a line ends where something was expected. */
+/* Returns the column of an error of jansson, from 1. jansson says 0 if a line ends where something
+ * was expected. */
 static inline int lw_json_column(const json_error_t *e) { return e->column > 0 ? e->column : 1; }
 
 #endif

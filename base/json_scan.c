@@ -17,20 +17,24 @@ struct scan {
     bool nul_seen; /* a string scanned since the last reset of this field has an escape \u0000 */
 };
 
-/* Each function below that returns an int returns 0, or -1 with the first error and its position. */
+/* Each function below that returns an int returns 0, or -1 with the first error and its
+ * position. */
 static int bad(const struct scan *s, const unsigned char *where, const char *what) {
     return lw_fail(s->err, "malformed JSON at byte %zu: %s", (size_t)(where - s->begin), what);
 }
 
 static void skip_space(struct scan *s) {
-    while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r')) s->p++;
+    while (s->p < s->end && (*s->p == ' ' || *s->p == '\t' || *s->p == '\n' || *s->p == '\r'))
+        s->p++;
 }
 
-static bool next_is(const struct scan *s, char c) { return s->p < s->end && *s->p == (unsigned char)c; }
+static bool next_is(const struct scan *s, char c) {
+    return s->p < s->end && *s->p == (unsigned char)c;
+}
 
 static bool is_digit(unsigned char c) { return c >= '0' && c <= '9'; }
 
-/* --- strings -------------------------------------------------------------------------------------------------------------------- */
+/* --- strings ---------------------------------------------------------------------------------- */
 
 static int hex4(const unsigned char *p, const unsigned char *end) {
     int v = 0;
@@ -47,7 +51,8 @@ static int hex4(const unsigned char *p, const unsigned char *end) {
     return v;
 }
 
-/* Scans an escape \uXXXX from its 'u' on. Sets *code, and moves past the escape, or past both escapes of a surrogate pair. */
+/* Scans an escape \uXXXX from its 'u' on. Sets *code, and moves past the escape, or past both
+ * escapes of a surrogate pair. */
 static int scan_unicode(struct scan *s, unsigned *code) {
     const unsigned char *at = s->p - 1;
     int hi = hex4(s->p + 1, s->end), lo;
@@ -55,7 +60,8 @@ static int scan_unicode(struct scan *s, unsigned *code) {
     s->p += 5;
     *code = (unsigned)hi;
     if (hi < 0xd800 || hi > 0xdfff) return 0;
-    if (hi > 0xdbff || s->end - s->p < 6 || s->p[0] != '\\' || s->p[1] != 'u') return bad(s, at, "half a surrogate pair");
+    if (hi > 0xdbff || s->end - s->p < 6 || s->p[0] != '\\' || s->p[1] != 'u')
+        return bad(s, at, "half a surrogate pair");
     lo = hex4(s->p + 2, s->end);
     if (lo < 0xdc00 || lo > 0xdfff) return bad(s, at, "half a surrogate pair");
     *code = 0x10000 + (((unsigned)hi - 0xd800) << 10) + ((unsigned)lo - 0xdc00);
@@ -71,28 +77,35 @@ static int scan_escape(struct scan *s) {
         s->nul_seen |= code == 0;
         return 0;
     }
-    if (s->p == s->end || !*s->p || !strchr("\"\\/bfnrt", *s->p)) return bad(s, s->p - 1, "unknown escape");
+    if (s->p == s->end || !*s->p || !strchr("\"\\/bfnrt", *s->p))
+        return bad(s, s->p - 1, "unknown escape");
     s->p++;
     return 0;
 }
 
-/* Scans one character of more than one byte. Refuses overlong forms, surrogates, and code points above U+10FFFF. */
+/* Scans one character of more than one byte. Refuses overlong forms, surrogates, and code points
+ * above U+10FFFF. */
 static int scan_utf8(struct scan *s) {
     unsigned char c = *s->p, low = 0x80, high = 0xbf;
-    int more = c >= 0xc2 && c <= 0xdf ? 1 : c >= 0xe0 && c <= 0xef ? 2 : c >= 0xf0 && c <= 0xf4 ? 3 : 0;
+    int more = c >= 0xc2 && c <= 0xdf   ? 1
+               : c >= 0xe0 && c <= 0xef ? 2
+               : c >= 0xf0 && c <= 0xf4 ? 3
+                                        : 0;
     if (c == 0xe0) low = 0xa0;
     if (c == 0xed) high = 0x9f;
     if (c == 0xf0) low = 0x90;
     if (c == 0xf4) high = 0x8f;
-    if (!more || s->end - s->p <= more || s->p[1] < low || s->p[1] > high) return bad(s, s->p, "not UTF-8");
+    if (!more || s->end - s->p <= more || s->p[1] < low || s->p[1] > high)
+        return bad(s, s->p, "not UTF-8");
     for (int i = 2; i <= more; i++)
         if ((s->p[i] & 0xc0) != 0x80) return bad(s, s->p, "not UTF-8");
     s->p += more + 1;
     return 0;
 }
 
-/* Skips plain characters (ASCII that is neither control, quote nor backslash), eight at a time, by Mycroft's test for a zero byte in a word
- * (1987). The function skips whole words only, and the caller looks at the other bytes one by one. */
+/* Skips plain characters (ASCII that is neither control, quote nor backslash), eight at a time, by
+ * Mycroft's test for a zero byte in a word (1987). The function skips whole words only, and the
+ * caller looks at the other bytes one by one. */
 static const unsigned char *skip_plain(const unsigned char *p, const unsigned char *end) {
     const uint64_t ones = 0x0101010101010101, tops = ones * 0x80;
     for (uint64_t w; end - p >= 8; p += 8) {
@@ -168,7 +181,7 @@ struct lw_bytes lw_json_text(const struct lw_json_value *v, struct lw_buf *scrat
     return lw_bytes(scratch->p, scratch->n);
 }
 
-/* --- numbers and words ---------------------------------------------------------------------------------------------------------- */
+/* --- numbers and words ------------------------------------------------------------------------ */
 
 bool lw_json_integer(struct lw_bytes raw, int64_t *out) {
     bool minus = raw.n && *raw.p == '-';
@@ -193,8 +206,8 @@ bool lw_json_real(struct lw_bytes raw, double *out) {
     return ok;
 }
 
-/* Refuses an integer that does not fit 64 bits, and any other number that does not fit a double. For most numbers the
- * length alone is enough to accept them. */
+/* Refuses an integer that does not fit 64 bits, and any other number that does not fit a double.
+ * For most numbers the length alone is enough to accept them. */
 static int check_fit(const struct scan *s, const struct lw_json_value *v, bool exponent) {
     const unsigned char *start = (const unsigned char *)v->raw.p;
     int64_t integer;
@@ -250,10 +263,12 @@ static int scan_word(struct scan *s, struct lw_json_value *v) {
         s->p += n;
         return 0;
     }
-    return bad(s, s->p, s->p == s->end ? "the document ends where a value should be" : "a value should be here");
+    return bad(s, s->p,
+               s->p == s->end ? "the document ends where a value should be"
+                              : "a value should be here");
 }
 
-/* --- pointers ------------------------------------------------------------------------------------------------------------------- */
+/* --- pointers --------------------------------------------------------------------------------- */
 
 bool lw_json_pointer_ok(const char *pointer) {
     if (*pointer && *pointer != '/') return false;
@@ -264,8 +279,8 @@ bool lw_json_pointer_ok(const char *pointer) {
 
 static uint32_t mark_of(size_t n, char first) { return (uint32_t)n << 8 | (unsigned char)first; }
 
-/* Returns the mark of the pointer's step (the text up to the next '/') that begins at `next`: the length and the first byte of the
- * unescaped step, in one number. */
+/* Returns the mark of the pointer's step (the text up to the next '/') that begins at `next`: the
+ * length and the first byte of the unescaped step, in one number. */
 static uint32_t mark_step(const char *next) {
     if (!*next) return 0;
     const char *p = next + 1;
@@ -303,8 +318,8 @@ static void step_back(struct lw_json_path *path) {
     path->mark = mark_step(path->next);
 }
 
-/* Returns true if the pointer's step that begins with the '/' at `next` names the member `name`. In a step, ~0 stands for ~ and ~1 stands
- * for /. */
+/* Returns true if the pointer's step that begins with the '/' at `next` names the member `name`. In
+ * a step, ~0 stands for ~ and ~1 stands for /. */
 static bool is_step(const char *next, struct lw_bytes name) {
     size_t i = 0;
     for (const char *p = next + 1; *p && *p != '/'; p++, i++) {
@@ -324,15 +339,17 @@ static bool is_index(const char *next, size_t index) {
     return n && (!*p || *p == '/') && v == index;
 }
 
-/* Moves on by one step each path that leads to the container opened last, if the path's next step is the member `name` or, if `name` is
- * NULL, the element `index`. Returns false if the scan moved no path. A value found earlier under the same name is forgotten. */
+/* Moves on by one step each path that leads to the container opened last, if the path's next step
+ * is the member `name` or, if `name` is NULL, the element `index`. Returns false if the scan moved
+ * no path. A value found earlier under the same name is forgotten. */
 static bool enter(struct scan *s, const struct lw_bytes *name, size_t index) {
     bool any = false;
     uint32_t mark = name ? mark_of(name->n, name->n ? *name->p : '\0') : 0;
     for (size_t i = 0; i < s->n; i++) {
         struct lw_json_path *path = &s->paths[i];
         if (path->depth != s->depth - 1 || !*path->next) continue;
-        if (name ? path->mark != mark || !is_step(path->next, *name) : !is_index(path->next, index)) continue;
+        if (name ? path->mark != mark || !is_step(path->next, *name) : !is_index(path->next, index))
+            continue;
         step_on(path);
         s->values[i].kind = LW_JSON_NOTHING;
         any = true;
@@ -345,10 +362,11 @@ static void leave(struct scan *s) {
         if (s->paths[i].depth == s->depth) step_back(&s->paths[i]);
 }
 
-/* --- values ---------------------------------------------------------------------------------------------------------------------
+/* --- values --------------------------------------------------------------------------------------
  *
- * `wanted` is true if at least one path leads to the value, which means that the number of steps taken on the path equals the number of
- * open containers. A value that is not wanted is only checked for its syntax. */
+ * `wanted` is true if at least one path leads to the value, which means that the number of steps
+ * taken on the path equals the number of open containers. A value that is not wanted is only
+ * checked for its syntax. */
 
 static int scan_value(struct scan *s, bool wanted);
 
@@ -379,7 +397,8 @@ static int scan_element(struct scan *s, bool wanted, size_t index) {
 }
 
 static int too_deep(const struct scan *s) {
-    return lw_fail(s->err, "malformed JSON at byte %zu: nested deeper than %d", (size_t)(s->p - s->begin), s->rules.depth_max);
+    return lw_fail(s->err, "malformed JSON at byte %zu: nested deeper than %d",
+                   (size_t)(s->p - s->begin), s->rules.depth_max);
 }
 
 /* Scans an object or array, from its opening brace or bracket. */
@@ -392,7 +411,9 @@ static int scan_container(struct scan *s, bool wanted, struct lw_json_value *v) 
     s->p++;
     skip_space(s);
     for (size_t i = 0; !next_is(s, close); i++) {
-        if (i && !next_is(s, ',')) return bad(s, s->p, object ? "a comma or } should be here" : "a comma or ] should be here");
+        if (i && !next_is(s, ','))
+            return bad(s, s->p,
+                       object ? "a comma or } should be here" : "a comma or ] should be here");
         if (i) s->p++;
         skip_space(s);
         if (object ? scan_member(s, wanted) : scan_element(s, wanted, i)) return -1;
@@ -423,9 +444,11 @@ static int scan_value(struct scan *s, bool wanted) {
     return 0;
 }
 
-int lw_json_scan(struct lw_bytes text, struct lw_json_rules rules, struct lw_json_path *paths, size_t n, struct lw_json_value *values,
-                 struct lw_buf *scratch, struct lw_err *err) {
-    struct scan s = {.rules = rules, .paths = paths, .n = n, .values = values, .scratch = scratch, .err = err};
+int lw_json_scan(struct lw_bytes text, struct lw_json_rules rules, struct lw_json_path *paths,
+                 size_t n, struct lw_json_value *values, struct lw_buf *scratch,
+                 struct lw_err *err) {
+    struct scan s = {
+        .rules = rules, .paths = paths, .n = n, .values = values, .scratch = scratch, .err = err};
     s.begin = s.p = (const unsigned char *)text.p;
     s.end = s.p + text.n;
     for (size_t i = 0; i < n; i++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds values in JSON text by pointers (RFC 6901), without building the document.
  *
- * The scan is one pass over the whole text, so a document is accepted or refused as a whole. A value is a slice of the text. If a name
- * occurs twice in an object, the last one counts, as in most parsers. The scan accepts what jansson accepts with JSON_DECODE_ANY |
- * JSON_ALLOW_NUL, except for the rules below, which also limit the depth of recursion.
+ * The scan is one pass over the whole text, so a document is accepted or refused as a whole. A
+ * value is a slice of the text. If a name occurs twice in an object, the last one counts, as in
+ * most parsers. The scan accepts what jansson accepts with JSON_DECODE_ANY | JSON_ALLOW_NUL, except
+ * for the rules below, which also limit the depth of recursion.
  *
  *     struct lw_json_path path[2];
  *     struct lw_json_value value[2];
@@ -11,7 +12,8 @@
  *     lw_json_path_init(&path[1], "/lines/0/price");
  *     if (lw_json_scan(text, rules, path, 2, value, &scratch, err)) …
  *
- * Positions in errors count from 0. The scan is thread-safe if each thread has its own paths, values and scratch. */
+ * Positions in errors count from 0. The scan is thread-safe if each thread has its own paths,
+ * values and scratch. */
 #ifndef LW_BASE_JSON_SCAN_H
 #define LW_BASE_JSON_SCAN_H
 
@@ -40,32 +42,42 @@ struct lw_json_value {
 
 struct lw_json_rules {
     int depth_max; /* maximum nesting of objects and arrays */
-    bool fit;      /* refuse values that C cannot represent: integers beyond 64 bits, numbers too large for a double, NUL in a name */
+    /* refuse values that C cannot represent: integers beyond 64 bits, numbers too large for a
+     * double, NUL in a name */
+    bool fit;
 };
 
-/* A pointer, and how far a scan has followed it. A path serves any number of scans, one at a time. */
+/* A pointer, and how far a scan has followed it. A path serves any number of scans, one at a
+ * time. */
 struct lw_json_path {
     const char *pointer; /* text of the pointer, borrowed */
     /* The scan alone uses the fields below. */
-    const char *next;          /* points to the '/' of the next step, or to the end of the pointer once the value is found */
-    int depth;                 /* number of the pointer's first steps that lead to where the scan is now */
-    uint32_t mark, first_mark; /* length and first byte of the next and of the first step, which rule out most names without a comparison */
+    /* points to the '/' of the next step, or to the end of the pointer once the value is found */
+    const char *next;
+    /* number of the pointer's first steps that lead to where the scan is now */
+    int depth;
+    /* length and first byte of the next and of the first step, which rule out most names without a
+     * comparison */
+    uint32_t mark, first_mark;
 };
 
-/* Returns true if a pointer is valid: empty or beginning with '/', and with 0 or 1 after every '~'. */
+/* Returns true if a pointer is valid: empty or beginning with '/', and with 0 or 1 after every
+ * '~'. */
 bool lw_json_pointer_ok(const char *pointer);
 /* Prepares a path. `pointer` must have passed lw_json_pointer_ok(). There is nothing to free. */
 void lw_json_path_init(struct lw_json_path *path, const char *pointer);
 
-/* Scans a text and sets values[i] for paths[i]. Returns -1 with "malformed JSON at byte N: …"; the values must not
- * be used then. `scratch` is used for decoded names. */
-int lw_json_scan(struct lw_bytes text, struct lw_json_rules rules, struct lw_json_path *paths, size_t n, struct lw_json_value *values,
-                 struct lw_buf *scratch, struct lw_err *err);
+/* Scans a text and sets values[i] for paths[i]. Returns -1 with "malformed JSON at byte N: …"; the
+ * values must not be used then. `scratch` is used for decoded names. */
+int lw_json_scan(struct lw_bytes text, struct lw_json_rules rules, struct lw_json_path *paths,
+                 size_t n, struct lw_json_value *values, struct lw_buf *scratch,
+                 struct lw_err *err);
 
-/* Returns a string's text: the slice itself or, if it has escapes, its decoded form in scratch, which is emptied first. */
+/* Returns a string's text: the slice itself or, if it has escapes, its decoded form in scratch,
+ * which is emptied first. */
 struct lw_bytes lw_json_text(const struct lw_json_value *v, struct lw_buf *scratch);
-/* Converts a scanned number. Returns false if the number does not fit the type (a double that underflows
- * becomes 0). */
+/* Converts a scanned number. Returns false if the number does not fit the type (a double that
+ * underflows becomes 0). */
 bool lw_json_integer(struct lw_bytes raw, int64_t *out);
 bool lw_json_real(struct lw_bytes raw, double *out);
 

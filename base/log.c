@@ -23,8 +23,8 @@ void lw_log_setup(enum lw_log_level level, bool json, const char *who) {
 
 bool lw_log_on(enum lw_log_level level) { return level >= log_to.level; }
 
-/* Writes a text. Control characters are replaced, because a line break in the text would let it forge a line of
- * the log; in JSON, quotes are escaped as well. */
+/* Writes a text. Control characters are replaced, because a line break in the text would let it
+ * forge a line of the log; in JSON, quotes are escaped as well. */
 static size_t put_text(char *out, size_t room, const char *text, bool json) {
     size_t n = 0;
     for (const unsigned char *p = (const unsigned char *)text; *p && n + 7 < room; p++) {
@@ -51,8 +51,10 @@ static size_t put_field(char *out, size_t room, const struct lw_log_field *f, bo
     return n;
 }
 
-__attribute__((format(printf, 4, 0))) static void write_line(enum lw_log_level level, const struct lw_log_field *f, int n_fields,
-                                                             const char *fmt, va_list ap) {
+__attribute__((format(printf, 4, 0))) static void write_line(enum lw_log_level level,
+                                                             const struct lw_log_field *f,
+                                                             int n_fields, const char *fmt,
+                                                             va_list ap) {
     char text[2048], line[8192], when[40];
     vsnprintf(text, sizeof text, fmt, ap);
     struct timespec ts;
@@ -63,18 +65,22 @@ __attribute__((format(printf, 4, 0))) static void write_line(enum lw_log_level l
     snprintf(when + w, sizeof when - w, ".%03ldZ", ts.tv_nsec / 1000000);
     size_t n;
     if (log_to.json) {
-        n = (size_t)snprintf(line, sizeof line, "{\"time\":\"%s\",\"level\":\"%s\",\"who\":\"%s\",\"text\":\"", when, level_name[level],
-                             log_to.who);
+        n = (size_t)snprintf(line, sizeof line,
+                             "{\"time\":\"%s\",\"level\":\"%s\",\"who\":\"%s\",\"text\":\"", when,
+                             level_name[level], log_to.who);
         n += put_text(line + n, sizeof line - n - 4, text, true);
         line[n++] = '"';
     } else {
-        n = (size_t)snprintf(line, sizeof line, "%s %-5s %s: ", when, level_name[level], log_to.who);
+        n = (size_t)snprintf(line, sizeof line, "%s %-5s %s: ", when, level_name[level],
+                             log_to.who);
         n += put_text(line + n, sizeof line - n - 2, text, false);
     }
-    for (int i = 0; i < n_fields; i++) n += put_field(line + n, sizeof line - n - 3, &f[i], log_to.json);
+    for (int i = 0; i < n_fields; i++)
+        n += put_field(line + n, sizeof line - n - 3, &f[i], log_to.json);
     if (log_to.json) line[n++] = '}';
     line[n++] = '\n';
-    if (write(STDERR_FILENO, line, n) < 0) return; /* a failed write to stderr can be reported nowhere */
+    /* a failed write to stderr can be reported nowhere */
+    if (write(STDERR_FILENO, line, n) < 0) return;
 }
 
 void lw_log(enum lw_log_level level, const char *fmt, ...) {
@@ -85,7 +91,8 @@ void lw_log(enum lw_log_level level, const char *fmt, ...) {
     va_end(ap);
 }
 
-void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...) {
+void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt,
+                 ...) {
     if (!lw_log_on(level)) return;
     va_list ap;
     va_start(ap, fmt);

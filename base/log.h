@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log: one line per event on stderr, text or JSON (log.format), written with one write(2) so that the lines of several processes do not
- * mix. Any thread may call these functions. Never log payloads or secrets; log keys only at debug level. */
+/* The log: one line per event on stderr, text or JSON (log.format), written with one write(2) so
+ * that the lines of several processes do not mix. Any thread may call these functions. Never log
+ * payloads or secrets; log keys only at debug level. */
 #ifndef LW_BASE_LOG_H
 #define LW_BASE_LOG_H
 
@@ -8,19 +9,21 @@
 
 enum lw_log_level { LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR, LW_LOG_OFF };
 
-/* Sets what the log shows from now on. `who` (copied, at most 31 bytes) names the process in each line: "supervisor", "worker 2". */
+/* Sets what the log shows from now on. `who` (copied, at most 31 bytes) names the process in each
+ * line: "supervisor", "worker 2". */
 void lw_log_setup(enum lw_log_level level, bool json, const char *who);
 bool lw_log_on(enum lw_log_level level);
 void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A fact beside the text, for programs: it is appended as " name=value" (quoted if necessary), or is a member
- * of the JSON object. */
+/* A fact beside the text, for programs: it is appended as " name=value" (quoted if necessary), or
+ * is a member of the JSON object. */
 struct lw_log_field {
     const char *name;
     const char *text; /* the value, if it is a text; NULL: the value is `number` */
     long long number;
 };
-void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #define lw_debug(...)                                                   \
     do {                                                                \

@@ -7,8 +7,8 @@ enum { WORD_MAX = 64 };
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Returns the edit distance, which counts insertions, deletions, replacements, and swaps of neighbours. A word
- * that is the beginning of the other ("ttl" of "ttl_ms") has distance one. */
+/* Returns the edit distance, which counts insertions, deletions, replacements, and swaps of
+ * neighbours. A word that is the beginning of the other ("ttl" of "ttl_ms") has distance one. */
 static size_t distance(const char *a, const char *b) {
     size_t na = strlen(a), nb = strlen(b);
     unsigned char d[WORD_MAX + 1][WORD_MAX + 1];
@@ -20,7 +20,8 @@ static size_t distance(const char *a, const char *b) {
         for (size_t j = 1; j <= nb; j++) {
             size_t best = smaller(d[i - 1][j], d[i][j - 1]) + 1u;
             best = smaller(best, d[i - 1][j - 1] + (size_t)(a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) best = smaller(best, d[i - 2][j - 2] + 1u);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = smaller(best, d[i - 2][j - 2] + 1u);
             d[i][j] = (unsigned char)best;
         }
     }
@@ -32,7 +33,8 @@ const char *lw_nearest(const char *word, const char *const *words, size_t n) {
     size_t best_distance = WORD_MAX;
     for (size_t i = 0; i < n; i++) {
         size_t longer = strlen(word) > strlen(words[i]) ? strlen(word) : strlen(words[i]);
-        size_t near_enough = longer < 4 ? 1 : longer / 3 + (longer > 5), d = distance(word, words[i]);
+        size_t near_enough = longer < 4 ? 1 : longer / 3 + (longer > 5),
+               d = distance(word, words[i]);
         if (d <= near_enough && d < best_distance) {
             best = words[i];
             best_distance = d;

@@ -14,12 +14,14 @@
 
 enum { MESSAGE_MAX = 1024 };
 
-/* Takes the address from $NOTIFY_SOCKET: an absolute path, or a name that begins with @ and stands for a name in the abstract namespace. */
+/* Takes the address from $NOTIFY_SOCKET: an absolute path, or a name that begins with @ and stands
+ * for a name in the abstract namespace. */
 static bool take_address(struct lw_notify *n, const char *name) {
     size_t size = strlen(name);
     bool abstract = name[0] == '@';
     if (!name[1] || (name[0] != '/' && !abstract) || size >= sizeof n->to.sun_path) {
-        lw_warn("service manager: NOTIFY_SOCKET is \"%.200s\", expected an absolute path or @NAME of at most %zu bytes; it is told nothing",
+        lw_warn("service manager: NOTIFY_SOCKET is \"%.200s\", expected an absolute path or @NAME "
+                "of at most %zu bytes; it is told nothing",
                 name, sizeof n->to.sun_path - 1);
         return false;
     }
@@ -30,7 +32,8 @@ static bool take_address(struct lw_notify *n, const char *name) {
     return true;
 }
 
-/* Returns the time within which the watchdog expects a message, or 0 if there is no watchdog, or only one for another process. */
+/* Returns the time within which the watchdog expects a message, or 0 if there is no watchdog, or
+ * only one for another process. */
 static int64_t watchdog_ms(void) {
     const char *us = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
     if (!us || (pid && strtoll(pid, NULL, 10) != getpid())) return 0;
@@ -62,8 +65,11 @@ bool lw_notify_send(struct lw_notify *n, const char *fmt, ...) {
     va_end(args);
     if (size < 0) return false;
     if (size >= (int)sizeof text) size = (int)sizeof text - 1;
-    bool sent = sendto(n->fd, text, (size_t)size, MSG_NOSIGNAL, (struct sockaddr *)&n->to, n->n_to) == size;
-    if (!sent && !n->failing) lw_warn("service manager: it could not be told how the run stands: %s; retrying", strerror(errno));
+    bool sent =
+        sendto(n->fd, text, (size_t)size, MSG_NOSIGNAL, (struct sockaddr *)&n->to, n->n_to) == size;
+    if (!sent && !n->failing)
+        lw_warn("service manager: it could not be told how the run stands: %s; retrying",
+                strerror(errno));
     n->failing = !sent;
     return sent;
 }

@@ -30,7 +30,9 @@ static bool all_zero(const uint8_t *bytes, size_t n) {
 
 static bool well_formed(struct lw_bytes text, uint8_t version) {
     const char *p = text.p;
-    if (p[TRACE_AT - 1] != '-' || p[SPAN_AT - 1] != '-' || p[FLAGS_AT - 1] != '-' || version == 0xff) return false;
+    if (p[TRACE_AT - 1] != '-' || p[SPAN_AT - 1] != '-' || p[FLAGS_AT - 1] != '-' ||
+        version == 0xff)
+        return false;
     if (text.n == LW_TRACEPARENT) return true;
     return version > 0 && p[LW_TRACEPARENT] == '-';
 }
@@ -39,8 +41,11 @@ bool lw_traceparent_read(struct lw_bytes text, struct lw_trace_context *out) {
     uint8_t version;
     if (!text.p || text.n < LW_TRACEPARENT) return false;
     if (!read_hex(text.p + VERSION_AT, &version, 1) || !well_formed(text, version)) return false;
-    if (!read_hex(text.p + TRACE_AT, out->trace_id, LW_TRACE_ID) || all_zero(out->trace_id, LW_TRACE_ID)) return false;
-    if (!read_hex(text.p + SPAN_AT, out->span_id, LW_SPAN_ID) || all_zero(out->span_id, LW_SPAN_ID)) return false;
+    if (!read_hex(text.p + TRACE_AT, out->trace_id, LW_TRACE_ID) ||
+        all_zero(out->trace_id, LW_TRACE_ID))
+        return false;
+    if (!read_hex(text.p + SPAN_AT, out->span_id, LW_SPAN_ID) || all_zero(out->span_id, LW_SPAN_ID))
+        return false;
     return read_hex(text.p + FLAGS_AT, &out->flags, 1);
 }
 

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
-void lw_who(char *out, size_t size); /* writes "USER@HOST" with the effective user, or "?" for a part that is not known */
+/* writes "USER@HOST" with the effective user, or "?" for a part that is not known */
+void lw_who(char *out, size_t size);
 
 #endif

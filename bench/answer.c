@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An exec handler that only answers "done". It shows what it costs to hand a message to another process and back. It reads all requests
- * that have come, and answers them with one write. */
+/* An exec handler that only answers "done". It shows what it costs to hand a message to another
+ * process and back. It reads all requests that have come, and answers them with one write. */
 #include <string.h>
 #include <unistd.h>
 
@@ -11,7 +11,8 @@ static char in[ROOM], out[ROOM];
 static size_t answer(const char *line, size_t n, char *to) {
     static const char before[] = "{\"id\":\"", after[] = "\",\"outcome\":\"done\"}\n";
     const char *id = line + sizeof before - 1, *end;
-    if (n < sizeof before || memcmp(line, before, sizeof before - 1) != 0) return 0; /* the line is a cancellation, which needs no answer */
+    /* the line is a cancellation, which needs no answer */
+    if (n < sizeof before || memcmp(line, before, sizeof before - 1) != 0) return 0;
     end = memchr(id, '"', n - (sizeof before - 1));
     size_t size = sizeof before - 1 + (size_t)(end - id);
     memcpy(to, line, size);

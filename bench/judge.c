@@ -4,16 +4,19 @@
  *     judge FOLDER [--produced FILE]
  *
  * Reads all files of FOLDER except *.progress, and prints one JSON object:
- *   handled, distinct    number of handlings, and of different (partition, offset) among them; duplicates is the difference
+ *   handled, distinct    number of handlings, and of different (partition, offset) among them;
+ *                        duplicates is the difference
  *   keys                 different keys
  *   overlaps             handlings that began while another of the same key was still running
- *   misordered           handlings that began after one of the same key and partition with a larger offset had begun; handling a
- *                        message again counts as a duplicate, not here
+ *   misordered           handlings that began after one of the same key and partition with a larger
+ *                        offset had begun; handling a message again counts as a duplicate, not here
  *   first_us, last_us    first start, last end
- *   mean_us              mean time of a handling; busiest: the key with the most handlings, their count and mean duration (count × mean
- *                        is the shortest time in which one handler per key can finish)
- *   latency_us           with --produced, a file of lines `PARTITION OFFSET PRODUCED_US`: the time from PRODUCED_US to the start and to
- *                        the end of the first handling of each of these messages; n, p50, p90, p99, max. missing: number of messages
+ *   mean_us              mean time of a handling; busiest: the key with the most handlings, their
+ *                        count and mean duration (count × mean is the shortest time in which one
+ *                        handler per key can finish)
+ *   latency_us           with --produced, a file of lines `PARTITION OFFSET PRODUCED_US`: the time
+ *                        from PRODUCED_US to the start and to the end of the first handling of each
+ *                        of these messages; n, p50, p90, p99, max. missing: number of messages
  *                        never handled
  * Exit status 1 if a line has another form or a file cannot be read. */
 #include <dirent.h>
@@ -66,7 +69,7 @@ static void *grow(void *p, size_t n, size_t *cap, size_t size) {
     return p;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* Reads the number at *text, which must end at the separator, and moves *text past it. */
 static bool take(char **text, char separator, int64_t *out) {
@@ -94,7 +97,8 @@ static bool read_handling(char *line) {
     *space = 0;
     char *rest = space + 1;
     if (!take(&rest, ' ', &partition) || !take(&rest, 0, &h.offset)) return false;
-    if (partition < 0 || partition > INT32_MAX || h.offset < 0 || h.end_us < h.start_us) return false;
+    if (partition < 0 || partition > INT32_MAX || h.offset < 0 || h.end_us < h.start_us)
+        return false;
     h.partition = (int32_t)partition;
     h.hash = fnv(line);
     if (!(h.key = strdup(line))) die("out of memory");
@@ -106,7 +110,8 @@ static bool read_handling(char *line) {
 static bool read_produced(char *line) {
     struct produced m = {0};
     int64_t partition;
-    if (!take(&line, ' ', &partition) || !take(&line, ' ', &m.offset) || !take(&line, 0, &m.at_us)) return false;
+    if (!take(&line, ' ', &partition) || !take(&line, ' ', &m.offset) || !take(&line, 0, &m.at_us))
+        return false;
     if (partition < 0 || partition > INT32_MAX) return false;
     m.partition = (int32_t)partition;
     made.p = grow(made.p, made.n, &made.cap, sizeof *made.p);
@@ -121,7 +126,8 @@ static void read_file(const char *path, bool (*one)(char *)) {
     size_t cap = 0, number = 0;
     for (ssize_t n; (n = getline(&line, &cap, f)) > 0;) {
         number++;
-        if (line[n - 1] != '\n') die("%s:%zu: torn: the process did not close its journal", path, number);
+        if (line[n - 1] != '\n')
+            die("%s:%zu: torn: the process did not close its journal", path, number);
         line[n - 1] = 0;
         if (!one(line)) die("%s:%zu: not of the form", path, number);
     }
@@ -137,13 +143,14 @@ static void read_folder(const char *folder) {
         char path[PATH_BYTES];
         const char *dot = strrchr(e->d_name, '.');
         if (e->d_name[0] == '.' || (dot && !strcmp(dot, ".progress"))) continue;
-        if (snprintf(path, sizeof path, "%s/%s", folder, e->d_name) >= (int)sizeof path) die("%s: too long a name", e->d_name);
+        if (snprintf(path, sizeof path, "%s/%s", folder, e->d_name) >= (int)sizeof path)
+            die("%s: too long a name", e->d_name);
         read_file(path, read_handling);
     }
     closedir(d);
 }
 
-/* --- judging -------------------------------------------------------------------------------------------------------------------------- */
+/* --- judging ---------------------------------------------------------------------------------- */
 
 static int order(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
@@ -165,7 +172,8 @@ static int by_source_start(const void *x, const void *y) {
     if (!c) c = by_key(a, b);
     if (!c) c = order(a->start_us, b->start_us);
     if (!c) c = order(a->end_us, b->end_us);
-    return c ? c : order(a->offset, b->offset); /* equal times do not prove a wrong order, so the offset decides */
+    /* equal times do not prove a wrong order, so the offset decides */
+    return c ? c : order(a->offset, b->offset);
 }
 
 static int by_identity(const void *x, const void *y) {
@@ -181,7 +189,9 @@ static int by_produced(const void *x, const void *y) {
     return c ? c : order(a->offset, b->offset);
 }
 
-static int by_size(const void *x, const void *y) { return order(*(const int64_t *)x, *(const int64_t *)y); }
+static int by_size(const void *x, const void *y) {
+    return order(*(const int64_t *)x, *(const int64_t *)y);
+}
 
 static void judge_keys(void) {
     qsort(all.p, all.n, sizeof *all.p, by_key_start);
@@ -203,13 +213,17 @@ static void judge_keys(void) {
         sum_us += us;
         if (i - begin > most) most = i - begin, most_us = us, busiest = all.p[begin].key;
     }
-    printf("\"keys\":%zu,\"overlaps\":%zu,\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"mean_us\":%.1f,\"busiest\":{\"key\":\"", keys,
-           overlaps, all.n ? first : 0, last, all.n ? (double)sum_us / (double)all.n : 0);
-    for (const char *c = busiest; *c; c++) putchar(*c == '"' || *c == '\\' || (unsigned char)*c < 0x20 ? '?' : *c);
+    printf("\"keys\":%zu,\"overlaps\":%zu,\"first_us\":%" PRId64 ",\"last_us\":%" PRId64
+           ",\"mean_us\":%.1f,\"busiest\":{\"key\":\"",
+           keys, overlaps, all.n ? first : 0, last, all.n ? (double)sum_us / (double)all.n : 0);
+    for (const char *c = busiest; *c; c++)
+        putchar(*c == '"' || *c == '\\' || (unsigned char)*c < 0x20 ? '?' : *c);
     printf("\",\"count\":%zu,\"mean_us\":%.1f}", most, most ? (double)most_us / (double)most : 0);
 }
 
-static bool again(const struct handling *a, const struct handling *b) { return a->partition == b->partition && a->offset == b->offset; }
+static bool again(const struct handling *a, const struct handling *b) {
+    return a->partition == b->partition && a->offset == b->offset;
+}
 
 /* Keeps only the first handling of each message, because only that one counts for the order. */
 static size_t keep_firsts(void) {
@@ -237,19 +251,22 @@ static size_t count_misordered(void) {
 
 static void print_spread(const char *name, int64_t *us, size_t n) {
     qsort(us, n, sizeof *us, by_size);
-    printf("\"%s\":{\"p50\":%" PRId64 ",\"p90\":%" PRId64 ",\"p99\":%" PRId64 ",\"max\":%" PRId64 "}", name, us[n / 2], us[n * 9 / 10],
-           us[n * 99 / 100], us[n - 1]);
+    printf("\"%s\":{\"p50\":%" PRId64 ",\"p90\":%" PRId64 ",\"p99\":%" PRId64 ",\"max\":%" PRId64
+           "}",
+           name, us[n / 2], us[n * 9 / 10], us[n * 99 / 100], us[n - 1]);
 }
 
-/* Computes and prints the latencies. `all` must be sorted by identity; `made` is sorted in the same way
- * here, so that one pass matches the two. */
+/* Computes and prints the latencies. `all` must be sorted by identity; `made` is sorted in the same
+ * way here, so that one pass matches the two. */
 static void judge_latency(void) {
     qsort(made.p, made.n, sizeof *made.p, by_produced);
-    int64_t *to_start = calloc(made.n + 1, sizeof *to_start), *to_end = calloc(made.n + 1, sizeof *to_end);
+    int64_t *to_start = calloc(made.n + 1, sizeof *to_start),
+            *to_end = calloc(made.n + 1, sizeof *to_end);
     if (!to_start || !to_end) die("out of memory");
     size_t n = 0, h = 0;
     for (size_t i = 0; i < made.n; i++) {
-        struct handling wanted = {.partition = made.p[i].partition, .offset = made.p[i].offset, .start_us = INT64_MIN};
+        struct handling wanted = {
+            .partition = made.p[i].partition, .offset = made.p[i].offset, .start_us = INT64_MIN};
         while (h < all.n && by_identity(&all.p[h], &wanted) < 0) h++;
         if (h == all.n || !again(&all.p[h], &wanted)) continue;
         to_start[n] = all.p[h].start_us - made.p[i].at_us;

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop that Latchwork is compared with: it locks one message at a time. For a fair comparison it uses the same librdkafka and hiredis,
- * one consumer and one Redis connection per thread, and allocates nothing per message.
- *     poll one ── SET lock TOKEN NX PX ── yes ── handle (nothing) ── EVALSHA compare and delete ── store the offset
+/* The loop that Latchwork is compared with: it locks one message at a time. For a fair comparison
+ * it uses the same librdkafka and hiredis, one consumer and one Redis connection per thread, and
+ * allocates nothing per message.
+ *     poll one ── SET lock TOKEN NX PX ── yes ── handle ── EVALSHA compare and delete ── commit
  *              │                        └─ no ── LPUSH waiting (Kafka may forget the message)
- *              └─ after every --drain-every messages: RPOPLPUSH waiting taken, then the same lock; done: LREM taken; busy: put back
- * Latchwork also keeps the order, renews leases, counts fences, recognizes messages that are already done, and survives crashes; this loop
- * does none of these. It prints one line of JSON: messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a handler),
- * and its counts. The handler sleeps for --work-us; with --journal DIR each thread records what it handles (bench/journal.h). The program
- * ends after --messages are handled, and with exit status 1 if nothing moves for 30 s. */
+ *              └─ after every --drain-every messages: RPOPLPUSH waiting taken, then the
+ *                 same lock; done: LREM taken; busy: put back
+ * Latchwork also keeps the order, renews leases, counts fences, recognizes messages that are
+ * already done, and survives crashes; this loop does none of these. It prints one line of JSON:
+ * messages, first_us and last_us (CLOCK_MONOTONIC: first start and last end of a handler), and its
+ * counts. The handler sleeps for --work-us; with --journal DIR each thread records what it handles
+ * (bench/journal.h). The program ends after --messages are handled, and with exit status 1 if
+ * nothing moves for 30 s. */
 #include "bench/journal.h"
 
 #include <errno.h>
@@ -26,7 +30,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MAX = 64, POLL_MS = 20, STALL_S = 30, ANSWER_S = 10, KEY_MAX = 512, LOCK_MAX = KEY_MAX + 8 };
+enum {
+    THREADS_MAX = 64,
+    POLL_MS = 20,
+    STALL_S = 30,
+    ANSWER_S = 10,
+    KEY_MAX = 512,
+    LOCK_MAX = KEY_MAX + 8
+};
 
 static struct {
     const char *brokers, *topic, *group, *redis, *journal;
@@ -37,7 +48,8 @@ static struct {
 
 static _Atomic int64_t parked, commands, deleted;
 static struct bench_journal journal;
-static const char release_script[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+static const char release_script[] =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 struct thread {
     pthread_t id;
@@ -59,7 +71,7 @@ static void die(const char *fmt, ...) {
     exit(1);
 }
 
-/* --- Redis: one command, one answer ------------------------------------------------------------------------------------------------ */
+/* --- Redis: one command, one answer ----------------------------------------------------------- */
 
 static redisReply *ask(struct thread *t, int argc, const char **argv, const size_t *len) {
     redisReply *r = redisCommandArgv(t->redis, argc, argv, len);
@@ -93,7 +105,8 @@ static void release(struct thread *t, const char *name, size_t n, const char *to
     const char *argv[] = {"EVALSHA", t->sha, "1", name, token};
     size_t len[] = {7, 40, 1, n, 32};
     redisReply *r = ask(t, 5, argv, len);
-    if (r->type == REDIS_REPLY_INTEGER) atomic_fetch_add_explicit(&deleted, r->integer, memory_order_relaxed);
+    if (r->type == REDIS_REPLY_INTEGER)
+        atomic_fetch_add_explicit(&deleted, r->integer, memory_order_relaxed);
     freeReplyObject(r);
 }
 
@@ -130,7 +143,8 @@ static struct item read_item(const char *text, size_t n) {
     m.partition = (int32_t)strtol(at, &at, 10);
     m.offset = strtoll(at, &at, 10);
     m.key = at + 1;
-    if (*at != ' ' || m.n_key > n - (size_t)(m.key - text)) die("not one of ours in the waiting list");
+    if (*at != ' ' || m.n_key > n - (size_t)(m.key - text))
+        die("not one of ours in the waiting list");
     return m;
 }
 
@@ -152,7 +166,8 @@ static void park(struct thread *t, const rd_kafka_message_t *m) {
     size_t size = m->key_len + m->len + 64;
     char *text = malloc(size);
     if (!text) die("out of memory");
-    size_t n = (size_t)snprintf(text, size, "%zu %d %" PRId64 " ", m->key_len, (int)m->partition, m->offset);
+    size_t n = (size_t)snprintf(text, size, "%zu %d %" PRId64 " ", m->key_len, (int)m->partition,
+                                m->offset);
     memcpy(text + n, m->key, m->key_len);
     text[n += m->key_len] = ' ';
     if (m->len) memcpy(text + ++n, m->payload, m->len);
@@ -161,7 +176,7 @@ static void park(struct thread *t, const rd_kafka_message_t *m) {
     atomic_fetch_add_explicit(&parked, 1, memory_order_relaxed);
 }
 
-/* --- Kafka ------------------------------------------------------------------------------------------------------------------------- */
+/* --- Kafka ------------------------------------------------------------------------------------ */
 
 static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     char why[256];
@@ -189,7 +204,8 @@ static rd_kafka_t *join(void) {
 
 static void consume(struct thread *t, rd_kafka_message_t *m) {
     if (!m->err) {
-        struct item i = {.key = m->key, .n_key = m->key_len, .partition = m->partition, .offset = m->offset};
+        struct item i = {
+            .key = m->key, .n_key = m->key_len, .partition = m->partition, .offset = m->offset};
         if (!guarded(t, &i)) park(t, m);
         rd_kafka_offset_store(m->rkt, m->partition, m->offset);
     } else if (m->err != RD_KAFKA_RESP_ERR__PARTITION_EOF) {
@@ -198,7 +214,7 @@ static void consume(struct thread *t, rd_kafka_message_t *m) {
     rd_kafka_message_destroy(m);
 }
 
-/* --- threads ------------------------------------------------------------------------------------------------------------------------ */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static void *loop(void *arg) {
     struct thread *t = arg;
@@ -240,7 +256,8 @@ static void watch(void) {
     for (int still = 0; atomic_load(&journal.progress->handled) < opt.messages; usleep(20000)) {
         int64_t now = atomic_load(&journal.progress->handled);
         still = now == last ? still + 1 : 0;
-        if (still > STALL_S * 50) die("nothing moves at %" PRId64 " of %" PRId64, now, opt.messages);
+        if (still > STALL_S * 50)
+            die("nothing moves at %" PRId64 " of %" PRId64, now, opt.messages);
         last = now;
     }
 }
@@ -249,7 +266,8 @@ static int64_t number(const char *text, int64_t min, int64_t max) {
     char *end;
     errno = 0;
     long long n = strtoll(text, &end, 10);
-    if (errno || end == text || *end || n < min || n > max) die("not a number from %" PRId64 " to %" PRId64 ": %s", min, max, text);
+    if (errno || end == text || *end || n < min || n > max)
+        die("not a number from %" PRId64 " to %" PRId64 ": %s", min, max, text);
     return n;
 }
 
@@ -274,12 +292,15 @@ static void options(int argc, char **argv) {
         case 'j': opt.journal = optarg; break;
         case 'm': opt.messages = number(optarg, 1, INT64_MAX); break;
         case 'n': opt.threads = (int)number(optarg, 1, THREADS_MAX); break;
-        case 'l': snprintf(opt.ttl_ms, sizeof opt.ttl_ms, "%" PRId64, number(optarg, 1, 86400000)); break;
+        case 'l':
+            snprintf(opt.ttl_ms, sizeof opt.ttl_ms, "%" PRId64, number(optarg, 1, 86400000));
+            break;
         case 'd': opt.drain_every = number(optarg, 1, INT64_MAX); break;
         default: exit(2);
         }
     if (!opt.brokers || !opt.topic || !opt.group || !opt.redis || !opt.messages || optind < argc) {
-        fputs("usage: naive --brokers B --topic T --group G --redis SOCKET --messages N [--threads N] [--work-us N] [--journal DIR]\n"
+        fputs("usage: naive --brokers B --topic T --group G --redis SOCKET --messages N [--threads "
+              "N] [--work-us N] [--journal DIR]\n"
               "             [--ttl-ms N] [--drain-every N]\n",
               stderr);
         exit(2);
@@ -297,8 +318,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < opt.threads; i++) pthread_join(threads[i].id, NULL);
     for (int i = 0; i < opt.threads; i++) close_thread(&threads[i]);
     const struct bench_progress *p = journal.progress;
-    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"parked\":%" PRId64 ",\"commands\":%" PRId64
-           ",\"released\":%" PRId64 "}\n",
+    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64
+           ",\"parked\":%" PRId64 ",\"commands\":%" PRId64 ",\"released\":%" PRId64 "}\n",
            p->handled, p->first_us, p->last_us, parked, commands, deleted);
     bench_journal_close(&journal);
     return 0;

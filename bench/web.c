@@ -3,9 +3,11 @@
  *
  *     web COMMAND [ARGUMENT…]
  *
- * The server listens on a free port of the loopback and names it in the environment of the command: LW_WEB_URL=http://127.0.0.1:PORT/.
- * It ends with the command, and with its exit status. A request may arrive in pieces; its body ends by Content-Length. The last line of
- * the output is {"answers": N, "web_us": N}: the number of answers, and the CPU time of the server alone, in us per answer. */
+ * The server listens on a free port of the loopback and names it in the environment of the command:
+ * LW_WEB_URL=http://127.0.0.1:PORT/. It ends with the command, and with its exit status. A request
+ * may arrive in pieces; its body ends by Content-Length. The last line of the output is {"answers":
+ * N, "web_us": N}: the number of answers, and the CPU time of the server alone, in us per
+ * answer. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -37,14 +39,16 @@ static const char answer[] = "HTTP/1.1 204 No Content\r\n\r\n";
 static size_t body_length(const char *head, const char *end) {
     static const char name[] = "content-length:";
     for (const char *line = head; line < end; line++) {
-        if (strncasecmp(line, name, sizeof name - 1) == 0) return strtoul(line + sizeof name - 1, NULL, 10);
+        if (strncasecmp(line, name, sizeof name - 1) == 0)
+            return strtoul(line + sizeof name - 1, NULL, 10);
         line = memchr(line, '\n', (size_t)(end - line));
         if (!line) break;
     }
     return 0;
 }
 
-/* Takes the bytes of one whole request, or of a body. Returns how many were taken; 0: more must come first. */
+/* Takes the bytes of one whole request, or of a body. Returns how many were taken; 0: more must
+ * come first. */
 static size_t take(int fd, const char *p, size_t n, int *answers) {
     if (at[fd].skip) {
         size_t some = n < at[fd].skip ? n : at[fd].skip;
@@ -64,7 +68,8 @@ static bool send_answers(int fd, int n) {
     char out[64 * (sizeof answer - 1)];
     while (n > 0) {
         int some = n < 64 ? n : 64;
-        for (int i = 0; i < some; i++) memcpy(out + (size_t)i * (sizeof answer - 1), answer, sizeof answer - 1);
+        for (int i = 0; i < some; i++)
+            memcpy(out + (size_t)i * (sizeof answer - 1), answer, sizeof answer - 1);
         size_t bytes = (size_t)some * (sizeof answer - 1);
         if (write(fd, out, bytes) != (ssize_t)bytes) return false;
         n -= some;
@@ -80,7 +85,8 @@ static bool serve(int fd) {
     if (n <= 0) return false;
     size_t have = at[fd].have + (size_t)n, done = 0, some;
     int answers = 0;
-    while (done < have && (some = take(fd, at[fd].text + done, have - done, &answers))) done += some;
+    while (done < have && (some = take(fd, at[fd].text + done, have - done, &answers)))
+        done += some;
     memmove(at[fd].text, at[fd].text + done, have - done);
     at[fd].have = have - done;
     return send_answers(fd, answers);
@@ -107,7 +113,8 @@ static int listen_somewhere(char *url, size_t size) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1024) || getsockname(fd, (struct sockaddr *)&a, &n))
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1024) ||
+        getsockname(fd, (struct sockaddr *)&a, &n))
         perror("web: listen"), exit(1);
     snprintf(url, size, "http://127.0.0.1:%d/", ntohs(a.sin_port));
     return fd;
@@ -129,8 +136,10 @@ static pid_t start(char **argv, const char *url) {
 static int end(int status) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    double us = 1e6 * (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-    printf("{\"answers\": %lld, \"web_us\": %.3f}\n", n_answers, n_answers ? us / (double)n_answers : 0);
+    double us = 1e6 * (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+                (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+    printf("{\"answers\": %lld, \"web_us\": %.3f}\n", n_answers,
+           n_answers ? us / (double)n_answers : 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
@@ -140,7 +149,8 @@ int main(int argc, char **argv) {
     if (argc < 2) return fprintf(stderr, "usage: web COMMAND [ARGUMENT...]\n"), 2;
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&set), sigaddset(&set, SIGCHLD), sigprocmask(SIG_BLOCK, &set, NULL);
-    int listener = listen_somewhere(url, sizeof url), over = signalfd(-1, &set, SFD_CLOEXEC), epoll = epoll_create1(EPOLL_CLOEXEC);
+    int listener = listen_somewhere(url, sizeof url), over = signalfd(-1, &set, SFD_CLOEXEC),
+        epoll = epoll_create1(EPOLL_CLOEXEC);
     pid_t child = start(argv + 1, url);
     watch(epoll, listener), watch(epoll, over);
     for (;;) {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bare writer: what the store itself allows. One thread reads a topic and inserts its rows, in transactions as large
- * as Latchwork's (256 messages), and the primary key ignores duplicates. It has no locks, and no protection against crashes. Into SQLite it
- * writes rows only; into PostgreSQL it sends the statement that Latchwork sends, with fences and identities that nobody needs.
+/* The bare writer: what the store itself allows. One thread reads a topic and inserts its rows, in
+ * transactions as large as Latchwork's (256 messages), and the primary key ignores duplicates. It
+ * has no locks, and no protection against crashes. Into SQLite it writes rows only; into PostgreSQL
+ * it sends the statement that Latchwork sends, with fences and identities that nobody needs.
  *
  *     writer --brokers H:P --topic T --group G --messages N --store FILE|postgres://… [--batch N]
  *
- * Prints one line of JSON: messages, first_us, last_us (CLOCK_MONOTONIC: before the first row, after the last commit), rows. */
+ * Prints one line of JSON: messages, first_us, last_us (CLOCK_MONOTONIC: before the first row,
+ * after the last commit), rows. */
 #include "bench/writer.h"
 
 #include "bench/journal.h"
@@ -35,7 +37,7 @@ _Noreturn void die(const char *fmt, ...) {
     exit(1);
 }
 
-/* --- SQLite: opened as the insert handler opens it ----------------------------------------------------------------------------- */
+/* --- SQLite: opened as the insert handler opens it -------------------------------------------- */
 
 static sqlite3 *db;
 static sqlite3_stmt *insert;
@@ -49,8 +51,8 @@ static void open_sqlite(const char *file) {
     run("PRAGMA journal_mode=WAL");
     run("PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000");
     run("CREATE TABLE IF NOT EXISTS events (seq PRIMARY KEY, id, amount)");
-    if (sqlite3_prepare_v3(db, "INSERT OR IGNORE INTO events (seq, id, amount) VALUES (?1, ?2, ?3)", -1, SQLITE_PREPARE_PERSISTENT, &insert,
-                           NULL))
+    if (sqlite3_prepare_v3(db, "INSERT OR IGNORE INTO events (seq, id, amount) VALUES (?1, ?2, ?3)",
+                           -1, SQLITE_PREPARE_PERSISTENT, &insert, NULL))
         die("%s", sqlite3_errmsg(db));
 }
 
@@ -59,7 +61,8 @@ static void add_sqlite(const rd_kafka_message_t *m) {
     json_t *row = json_loadb(m->payload, m->len, 0, &why);
     if (!row) die("a payload is no JSON: %s", why.text);
     sqlite3_bind_int64(insert, 1, json_integer_value(json_object_get(row, "seq")));
-    sqlite3_bind_text(insert, 2, json_string_value(json_object_get(row, "id")), -1, SQLITE_TRANSIENT);
+    sqlite3_bind_text(insert, 2, json_string_value(json_object_get(row, "id")), -1,
+                      SQLITE_TRANSIENT);
     sqlite3_bind_int64(insert, 3, json_integer_value(json_object_get(row, "amount")));
     json_decref(row);
     if (sqlite3_step(insert) != SQLITE_DONE) die("insert: %s", sqlite3_errmsg(db));
@@ -71,7 +74,8 @@ static void commit_sqlite(void) { run("COMMIT"); }
 
 static int64_t count_sqlite(void) {
     sqlite3_stmt *count;
-    if (sqlite3_prepare_v2(db, "SELECT count(*) FROM events", -1, &count, NULL) || sqlite3_step(count) != SQLITE_ROW)
+    if (sqlite3_prepare_v2(db, "SELECT count(*) FROM events", -1, &count, NULL) ||
+        sqlite3_step(count) != SQLITE_ROW)
         die("%s", sqlite3_errmsg(db));
     int64_t n = sqlite3_column_int64(count, 0);
     sqlite3_finalize(count);
@@ -83,9 +87,10 @@ static void close_sqlite(void) {
     sqlite3_close(db);
 }
 
-static const struct writer_store sqlite = {open_sqlite, begin_sqlite, add_sqlite, commit_sqlite, count_sqlite, close_sqlite};
+static const struct writer_store sqlite = {open_sqlite,   begin_sqlite, add_sqlite,
+                                           commit_sqlite, count_sqlite, close_sqlite};
 
-/* --- Kafka ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- Kafka ------------------------------------------------------------------------------------ */
 
 static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     char why[256];
@@ -117,7 +122,8 @@ static void drain(rd_kafka_t *rk, const struct writer_store *store) {
     while (written < opt.messages) {
         ssize_t n = rd_kafka_consume_batch_queue(queue, POLL_MS, batch, (size_t)opt.batch);
         if (n < 0) die("Kafka: %s", rd_kafka_err2str(rd_kafka_last_error()));
-        if (bench_us() - moved > (int64_t)STALL_MS * 1000) die("nothing moves at %" PRId64, written);
+        if (bench_us() - moved > (int64_t)STALL_MS * 1000)
+            die("nothing moves at %" PRId64, written);
         if (!n) continue;
         if (!first) first = bench_us();
         store->begin();
@@ -129,8 +135,9 @@ static void drain(rd_kafka_t *rk, const struct writer_store *store) {
         last = moved = bench_us();
     }
     rd_kafka_queue_destroy(queue);
-    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"rows\":%" PRId64 "}\n", written, first, last,
-           store->count());
+    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64
+           ",\"rows\":%" PRId64 "}\n",
+           written, first, last, store->count());
 }
 
 int main(int argc, char **argv) {
@@ -150,11 +157,15 @@ int main(int argc, char **argv) {
         case 'n': opt.batch = atoll(optarg); break;
         default: return 2;
         }
-    if (!opt.brokers || !opt.topic || !opt.group || !opt.store || opt.messages < 1 || opt.batch < 1 || opt.batch > BATCH_MAX) {
-        fputs("usage: writer --brokers B --topic T --group G --messages N --store FILE|URL [--batch N]\n", stderr);
+    if (!opt.brokers || !opt.topic || !opt.group || !opt.store || opt.messages < 1 ||
+        opt.batch < 1 || opt.batch > BATCH_MAX) {
+        fputs("usage: writer --brokers B --topic T --group G --messages N --store FILE|URL "
+              "[--batch N]\n",
+              stderr);
         return 2;
     }
-    const struct writer_store *store = strncmp(opt.store, "postgres", strlen("postgres")) == 0 ? &writer_postgres : &sqlite;
+    const struct writer_store *store =
+        strncmp(opt.store, "postgres", strlen("postgres")) == 0 ? &writer_postgres : &sqlite;
     store->open(opt.store);
     rd_kafka_t *rk = join();
     drain(rk, store);

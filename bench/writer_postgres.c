@@ -11,8 +11,10 @@
 
 enum { WAIT_MS = 60000, PARAMS = LW_PG_P_COLUMNS + 3 };
 
-static struct lw_column columns[] = {{"seq", "/seq", true}, {"id", "/id", false}, {"amount", "/amount", false}};
-static struct lw_insert in = {.app = "writer", .table = "events", .columns = columns, .n_columns = 3, .create = true};
+static struct lw_column columns[] = {
+    {"seq", "/seq", true}, {"id", "/id", false}, {"amount", "/amount", false}};
+static struct lw_insert in = {
+    .app = "writer", .table = "events", .columns = columns, .n_columns = 3, .create = true};
 static struct lw_pg pg = {.in = &in};
 static struct lw_pg_table table;
 static struct lw_buf arrays[PARAMS];
@@ -31,8 +33,8 @@ static void begin_postgres(void) {
     n_keys = 0;
 }
 
-/* Returns the hash of the message's key. If an earlier message of the transaction has the same hash, returns a larger number, because a
- * statement must not contain a key twice. */
+/* Returns the hash of the message's key. If an earlier message of the transaction has the same
+ * hash, returns a larger number, because a statement must not contain a key twice. */
 static uint64_t new_key(const rd_kafka_message_t *m) {
     uint64_t key = lw_fence_key("writer", lw_bytes(m->key, m->key_len));
     for (size_t i = 0; i < n_keys; i++)
@@ -58,7 +60,8 @@ static void add_postgres(const rd_kafka_message_t *m) {
     lw_array_integer(&arrays[LW_PG_P_REPLAYS], 0);
     lw_array_bool(&arrays[LW_PG_P_BAD], false);
     add_number(&arrays[LW_PG_P_COLUMNS], json_object_get(row, "seq"));
-    lw_array_text(&arrays[LW_PG_P_COLUMNS + 1], lw_bytes_of(json_string_value(json_object_get(row, "id"))));
+    lw_array_text(&arrays[LW_PG_P_COLUMNS + 1],
+                  lw_bytes_of(json_string_value(json_object_get(row, "id"))));
     add_number(&arrays[LW_PG_P_COLUMNS + 2], json_object_get(row, "amount"));
     json_decref(row);
 }
@@ -72,7 +75,8 @@ static PGresult *ask(const char *sql, int n, const char *const *values) {
 }
 
 static void commit_postgres(void) {
-    const char *values[PARAMS] = {[LW_PG_P_APP] = "writer", [LW_PG_P_LOCK_MS] = "4000", [LW_PG_P_PART] = "0"};
+    const char *values[PARAMS] = {
+        [LW_PG_P_APP] = "writer", [LW_PG_P_LOCK_MS] = "4000", [LW_PG_P_PART] = "0"};
     for (int i = LW_PG_P_KEYS; i < PARAMS; i++) {
         lw_array_end(&arrays[i]);
         values[i] = arrays[i].p;
@@ -93,4 +97,5 @@ static void close_postgres(void) {
     for (int i = 0; i < PARAMS; i++) lw_buf_free(&arrays[i]);
 }
 
-const struct writer_store writer_postgres = {open_postgres, begin_postgres, add_postgres, commit_postgres, count_postgres, close_postgres};
+const struct writer_store writer_postgres = {open_postgres,   begin_postgres, add_postgres,
+                                             commit_postgres, count_postgres, close_postgres};

@@ -13,6 +13,7 @@
 #include "cli/top/top.h"
 #include "cli/version/version.h"
 
-const struct cli_command *const cli_commands[] = {&cli_run,     &cli_dev, &cli_check,  &cli_queue,   &cli_dead,     &cli_lock,
-                                                  &cli_handler, &cli_top, &cli_ledger, &cli_version, &cli_reference};
+const struct cli_command *const cli_commands[] = {
+    &cli_run,     &cli_dev, &cli_check,  &cli_queue,   &cli_dead,     &cli_lock,
+    &cli_handler, &cli_top, &cli_ledger, &cli_version, &cli_reference};
 const size_t cli_n_commands = sizeof cli_commands / sizeof *cli_commands;

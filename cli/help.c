@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the help of a command or a verb from the command's table, in lines of at most CLI_WIDTH columns. */
+/* Makes the help of a command or a verb from the command's table, in lines of at most CLI_WIDTH
+ * columns. */
 #include "cli/options.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { VERB_COLUMN = 10, OPTION_COLUMN_MIN = 22, OPTION_COLUMN_MAX = 26, STATUS_COLUMN = 12, GLUE = '\1' };
+enum {
+    VERB_COLUMN = 10,
+    OPTION_COLUMN_MIN = 22,
+    OPTION_COLUMN_MAX = 26,
+    STATUS_COLUMN = 12,
+    GLUE = '\1'
+};
 
-bool cli_takes(const struct cli_verb *v, unsigned verbs) { return !v || !verbs || (v->bit & verbs); }
+bool cli_takes(const struct cli_verb *v, unsigned verbs) {
+    return !v || !verbs || (v->bit & verbs);
+}
 
 bool cli_has(const struct cli_command *c, const struct cli_option *o) {
     bool any = !c->n_verbs;
@@ -38,7 +47,8 @@ void cli_wrap(struct lw_buf *out, const char *text, size_t column, size_t indent
     lw_buf_add(out, "\n", 1);
 }
 
-void cli_verb_names(const struct cli_command *c, unsigned verbs, const char *conjunction, struct lw_buf *out) {
+void cli_verb_names(const struct cli_command *c, unsigned verbs, const char *conjunction,
+                    struct lw_buf *out) {
     size_t left = 0;
     for (size_t i = 0; i < c->n_verbs; i++) left += cli_takes(&c->verbs[i], verbs);
     for (size_t i = 0, n = 0; i < c->n_verbs; i++) {
@@ -49,9 +59,11 @@ void cli_verb_names(const struct cli_command *c, unsigned verbs, const char *con
     }
 }
 
-/* ---- usage ---- */
+/* --- usage ------------------------------------------------------------------------------------ */
 
-static bool is_many(const struct cli_option *o) { return o->kind == CLI_LIST || (o->kind == CLI_SET && !o->path); }
+static bool is_many(const struct cli_option *o) {
+    return o->kind == CLI_LIST || (o->kind == CLI_SET && !o->path);
+}
 
 static void usage_option(struct lw_buf *out, const struct cli_option *o) {
     bool bare = o->need == CLI_REQUIRED;
@@ -64,7 +76,8 @@ static void usage_option(struct lw_buf *out, const struct cli_option *o) {
     lw_buf_addf(out, "%s%s", bare ? "" : "]", is_many(o) ? "..." : "");
 }
 
-static bool in_usage(const struct cli_command *c, const struct cli_option *o, const struct cli_verb *v) {
+static bool in_usage(const struct cli_command *c, const struct cli_option *o,
+                     const struct cli_verb *v) {
     return cli_has(c, o) && cli_takes(v, o->verbs) && o->need != CLI_SPOKEN;
 }
 
@@ -106,10 +119,10 @@ static void usage(const struct cli_command *c, const struct cli_verb *v, struct 
     lw_buf_free(&line);
 }
 
-/* ---- the parts ---- */
+/* --- the parts -------------------------------------------------------------------------------- */
 
-/* Adds a text to the help. Paragraphs are broken into lines of at most CLI_WIDTH columns. A line that begins with four spaces is copied
- * without the first two. */
+/* Adds a text to the help. Paragraphs are broken into lines of at most CLI_WIDTH columns. A line
+ * that begins with four spaces is copied without the first two. */
 static void about(struct lw_buf *out, const char *text) {
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "\n");
@@ -161,9 +174,10 @@ static void option(struct lw_buf *out, const struct cli_option *o, size_t column
     lw_buf_free(&text);
 }
 
-/* Returns true if the help lists the option. The help of a verb lists the options that the verb takes; the help of a command with verbs
- * lists only the options that every verb takes. */
-static bool shown(const struct cli_command *c, const struct cli_verb *v, const struct cli_option *o) {
+/* Returns true if the help lists the option. The help of a verb lists the options that the verb
+ * takes; the help of a command with verbs lists only the options that every verb takes. */
+static bool shown(const struct cli_command *c, const struct cli_verb *v,
+                  const struct cli_option *o) {
     return v || !c->n_verbs ? cli_takes(v, o->verbs) : !o->verbs;
 }
 

@@ -20,7 +20,8 @@ enum {
     FILTERED = QUEUE_FILTERED | DEAD_FILTERED,
     JOBS = QUEUE_REPLAY | QUEUE_DROP | QUEUE_IMPORT | DEAD_REPLAY | DEAD_DROP,
     PAUSING = QUEUE_PAUSE | QUEUE_RESUME,
-    COUNTED = DEAD_FILTERED | JOBS | QUEUE_LS | QUEUE_SHOW | QUEUE_EXPORT | QUEUE_STATS | QUEUE_AUDIT
+    COUNTED =
+        DEAD_FILTERED | JOBS | QUEUE_LS | QUEUE_SHOW | QUEUE_EXPORT | QUEUE_STATS | QUEUE_AUDIT
 };
 
 const struct cli_option operator_options[] = {
@@ -84,8 +85,10 @@ const struct cli_option operator_options[] = {
     {.name = "where",
      .kind = CLI_LIST,
      .metavar = "TEST",
-     .help = "only messages whose JSON payload passes the test, a pointer, an operator and a value: '/total>100', '/city=Ulm', "
-             "'/note~late' (contains), '/total' (exists); operators: = != < <= > >= ~; may be given several times",
+     .help = "only messages whose JSON payload passes the test, a pointer, an operator and a "
+             "value: '/total>100', '/city=Ulm', "
+             "'/note~late' (contains), '/total' (exists); operators: = != < <= > >= ~; may be "
+             "given several times",
      .verbs = DEAD_FILTERED | QUEUE_EXPORT | QUEUE_REPLAY | QUEUE_DROP,
      .at = AT(where),
      .count = AT(n_where),
@@ -109,7 +112,11 @@ const struct cli_option operator_options[] = {
      .dflt = "age",
      .verbs = QUEUE_LS,
      .at = AT(sort)},
-    {.name = "reverse", .kind = CLI_FLAG, .help = "reverse the order", .verbs = QUEUE_LS, .at = AT(reverse)},
+    {.name = "reverse",
+     .kind = CLI_FLAG,
+     .help = "reverse the order",
+     .verbs = QUEUE_LS,
+     .at = AT(reverse)},
     {.name = "limit",
      .kind = CLI_NUMBER,
      .metavar = "N",
@@ -126,7 +133,11 @@ const struct cli_option operator_options[] = {
      .at = AT(over_ms),
      .min = OVER_MIN_MS,
      .max = OVER_MAX_MS},
-    {.name = "raw", .kind = CLI_FLAG, .help = "print payloads unchanged and whole", .verbs = QUEUE_SHOW | DEAD_SHOW, .at = AT(raw)},
+    {.name = "raw",
+     .kind = CLI_FLAG,
+     .help = "print payloads unchanged and whole",
+     .verbs = QUEUE_SHOW | DEAD_SHOW,
+     .at = AT(raw)},
     {.name = "again",
      .kind = CLI_FLAG,
      .help = "include messages that are done already",
@@ -170,8 +181,17 @@ const struct cli_option operator_options[] = {
      .help = "run the handler once on each message, here, and record nothing",
      .verbs = QUEUE_REPLAY | DEAD_REPLAY,
      .at = AT(try_handler)},
-    {.name = "rate", .kind = CLI_RATE, .metavar = "N", .help = "maximum number of messages per second", .verbs = JOBS, .at = AT(rate)},
-    {.name = "stop-on-error", .kind = CLI_FLAG, .help = "stop at the first message that fails", .verbs = JOBS, .at = AT(stop_on_error)},
+    {.name = "rate",
+     .kind = CLI_RATE,
+     .metavar = "N",
+     .help = "maximum number of messages per second",
+     .verbs = JOBS,
+     .at = AT(rate)},
+    {.name = "stop-on-error",
+     .kind = CLI_FLAG,
+     .help = "stop at the first message that fails",
+     .verbs = JOBS,
+     .at = AT(stop_on_error)},
     {.name = "backup",
      .kind = CLI_TEXT,
      .metavar = "FILE",
@@ -191,7 +211,10 @@ const struct cli_option operator_options[] = {
 
 const struct cli_status operator_statuses[] = {
     {"0", "done, or printed; a dry run", 0},
-    {"1", "Redis or Kafka could not be asked, an ID is not there, a job was interrupted or met a message that it could not deal with", 0},
+    {"1",
+     "Redis or Kafka could not be asked, an ID is not there, a job was interrupted or met a "
+     "message that it could not deal with",
+     0},
     {"2", "usage or configuration error", 0},
     {0},
 };
@@ -232,7 +255,8 @@ static int run(struct ops *o, const struct cli_verb *v) {
 
 int operators_run(void *args) {
     const struct operator_args *a = args;
-    if (a->ops.match && a->ops.n_keys) return cli_misuse(&a->cli, "--key and --match exclude each other; use one of them");
+    if (a->ops.match && a->ops.n_keys)
+        return cli_misuse(&a->cli, "--key and --match exclude each other; use one of them");
     struct ops *o = ops_of(a);
     int status = load(o, a);
     if (!status) status = run(o, a->cli.verb);

@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* LONG_BASE: lowest value with which getopt returns a long option, above the value of every letter */
+/* LONG_BASE: lowest value with which getopt returns a long option, above the value of every
+ * letter */
 enum { OPTIONS_MAX = 64, LONG_BASE = 256, HELP = LONG_BASE + OPTIONS_MAX, GO_ON = -1 };
 
 /* Holds the state of one run of cli_parse(). */
@@ -25,10 +26,11 @@ struct parse {
     bool seen[OPTIONS_MAX]; /* one element per row of the table: true if the option was given */
 };
 
-/* ---- misuse ---- */
+/* --- misuse ----------------------------------------------------------------------------------- */
 
 int cli_misuse(const struct cli_args *a, const char *fmt, ...) {
-    const char *name = a->command->name, *verb = a->verb ? a->verb->name : "", *space = a->verb ? " " : "";
+    const char *name = a->command->name, *verb = a->verb ? a->verb->name : "",
+               *space = a->verb ? " " : "";
     va_list ap;
     va_start(ap, fmt);
     fprintf(stderr, "latchwork %s%s%s: ", name, space, verb);
@@ -55,7 +57,8 @@ static int unknown_option(const struct parse *p, const char *text) {
 static int rejected(const struct parse *p, char *const *argv) {
     if (optopt == 0) return unknown_option(p, argv[optind - 1]);
     if (optopt == HELP) return cli_misuse(p->args, "--help takes no value");
-    if (optopt >= LONG_BASE) return cli_misuse(p->args, "--%s takes no value", p->c->options[optopt - LONG_BASE].name);
+    if (optopt >= LONG_BASE)
+        return cli_misuse(p->args, "--%s takes no value", p->c->options[optopt - LONG_BASE].name);
     return cli_misuse(p->args, "unknown option -%c", optopt);
 }
 
@@ -64,25 +67,34 @@ static int needs_value(const struct parse *p) {
     return cli_misuse(p->args, "--%s needs a value", p->c->options[optopt - LONG_BASE].name);
 }
 
-/* ---- values ---- */
+/* --- values ----------------------------------------------------------------------------------- */
 
-static int number(const struct parse *p, const struct cli_option *o, const char *text, int64_t *out) {
+static int number(const struct parse *p, const struct cli_option *o, const char *text,
+                  int64_t *out) {
     char *end;
     errno = 0;
     long long v = strtoll(text, &end, 10), most = o->max ? o->max : INT64_MAX;
     *out = v;
-    if (!errno && end != text && !*end && strspn(text, "-0123456789") == strlen(text) && v >= o->min && v <= most) return 0;
-    if (o->max) return cli_misuse(p->args, "--%s %s: expected a number from %lld to %lld", o->name, text, (long long)o->min, most);
-    return cli_misuse(p->args, "--%s %s: expected a number of at least %lld", o->name, text, (long long)o->min);
+    if (!errno && end != text && !*end && strspn(text, "-0123456789") == strlen(text) &&
+        v >= o->min && v <= most)
+        return 0;
+    if (o->max)
+        return cli_misuse(p->args, "--%s %s: expected a number from %lld to %lld", o->name, text,
+                          (long long)o->min, most);
+    return cli_misuse(p->args, "--%s %s: expected a number of at least %lld", o->name, text,
+                      (long long)o->min);
 }
 
-static int duration(const struct parse *p, const struct cli_option *o, const char *text, int64_t *out) {
+static int duration(const struct parse *p, const struct cli_option *o, const char *text,
+                    int64_t *out) {
     *out = ops_duration_ms(text);
     if (*out >= o->min && (!o->max || *out <= o->max)) return 0;
-    if (!o->max) return cli_misuse(p->args, "--%s %s: expected a time such as 90s, 15m, 2h or 3d", o->name, text);
+    if (!o->max)
+        return cli_misuse(p->args, "--%s %s: expected a time such as 90s, 15m, 2h or 3d", o->name,
+                          text);
     char from[OPS_DURATION_TEXT], to[OPS_DURATION_TEXT];
-    return cli_misuse(p->args, "--%s %s: expected a time from %s to %s", o->name, text, ops_duration_text(o->min, from),
-                      ops_duration_text(o->max, to));
+    return cli_misuse(p->args, "--%s %s: expected a time from %s to %s", o->name, text,
+                      ops_duration_text(o->min, from), ops_duration_text(o->max, to));
 }
 
 static int rate(const struct parse *p, const struct cli_option *o, const char *text, double *out) {
@@ -90,7 +102,9 @@ static int rate(const struct parse *p, const struct cli_option *o, const char *t
     *out = strtod(text, &end);
     if (strcmp(end, "/s") == 0) end += 2;
     if (end != text && !*end && *out > 0 && *out <= 1e9) return 0;
-    return cli_misuse(p->args, "--%s %s: expected a number of messages per second, such as 5 or 0.5", o->name, text);
+    return cli_misuse(p->args,
+                      "--%s %s: expected a number of messages per second, such as 5 or 0.5",
+                      o->name, text);
 }
 
 /* Reports a wrong word; `o->metavar` lists the right words. */
@@ -105,7 +119,8 @@ static int wrong_word(const struct parse *p, const struct cli_option *o, const c
     return CLI_USAGE;
 }
 
-static int word(const struct parse *p, const struct cli_option *o, const char *text, const char **out) {
+static int word(const struct parse *p, const struct cli_option *o, const char *text,
+                const char **out) {
     *out = text;
     for (const struct cli_alias *a = o->aliases; a && a->word; a++)
         if (strcmp(a->word, text) == 0) *out = text = a->means;
@@ -125,8 +140,10 @@ static int add_override(const struct parse *p, const struct cli_option *o, char 
     return 0;
 }
 
-static int add(const struct parse *p, const struct cli_option *o, const char *text, const char **list, size_t *n) {
-    if (*n == (size_t)o->max) return cli_misuse(p->args, "--%s: at most %zu are possible", o->name, (size_t)o->max);
+static int add(const struct parse *p, const struct cli_option *o, const char *text,
+               const char **list, size_t *n) {
+    if (*n == (size_t)o->max)
+        return cli_misuse(p->args, "--%s: at most %zu are possible", o->name, (size_t)o->max);
     list[(*n)++] = text;
     return 0;
 }
@@ -146,10 +163,12 @@ static int take(struct parse *p, const struct cli_option *o) {
     return 0;
 }
 
-/* ---- getopt ---- */
+/* --- getopt ----------------------------------------------------------------------------------- */
 
-/* Converts the rows of the table for getopt. The value of a long option is LONG_BASE plus the number of its row. */
-static void for_getopt(const struct cli_command *c, struct option longs[OPTIONS_MAX + 2], char shorts[2 * OPTIONS_MAX + 4]) {
+/* Converts the rows of the table for getopt. The value of a long option is LONG_BASE plus the
+ * number of its row. */
+static void for_getopt(const struct cli_command *c, struct option longs[OPTIONS_MAX + 2],
+                       char shorts[2 * OPTIONS_MAX + 4]) {
     char *s = shorts;
     size_t n = 0;
     *s++ = ':', *s++ = 'h';
@@ -157,7 +176,8 @@ static void for_getopt(const struct cli_command *c, struct option longs[OPTIONS_
         const struct cli_option *o = &c->options[i];
         bool has_value = o->kind != CLI_FLAG;
         if (!cli_has(c, o)) continue;
-        longs[n++] = (struct option){o->name, has_value ? required_argument : no_argument, NULL, LONG_BASE + (int)i};
+        longs[n++] = (struct option){o->name, has_value ? required_argument : no_argument, NULL,
+                                     LONG_BASE + (int)i};
         if (o->brief) *s++ = o->brief;
         if (o->brief && has_value) *s++ = ':';
     }
@@ -173,10 +193,12 @@ static int row_of(const struct cli_command *c, int opt) {
     return row;
 }
 
-/* Finds the verb before anything else is parsed, so that error texts can name the verb. This first pass works on a copy of the arguments,
- * because getopt moves options to the front. If the original array were changed, the second pass could take another argument as the value
- * of an option whose value is missing. */
-static void look_for_verb(struct parse *p, int argc, char **argv, const struct option *longs, const char *shorts) {
+/* Finds the verb before anything else is parsed, so that error texts can name the verb. This first
+ * pass works on a copy of the arguments, because getopt moves options to the front. If the original
+ * array were changed, the second pass could take another argument as the value of an option whose
+ * value is missing. */
+static void look_for_verb(struct parse *p, int argc, char **argv, const struct option *longs,
+                          const char *shorts) {
     char **copy = lw_alloc(((size_t)argc + 1) * sizeof *argv);
     memcpy(copy, argv, (size_t)argc * sizeof *argv);
     optind = 0;
@@ -208,17 +230,19 @@ static int parse_options(struct parse *p, int argc, char **argv) {
     return 0;
 }
 
-/* ---- verb and words ---- */
+/* --- verb and words --------------------------------------------------------------------------- */
 
 static int unknown_verb(const struct parse *p, const char *name) {
-    if (name[0] == '-') return cli_misuse(p->args, "options stand before --, and %s behind it is none", name);
+    if (name[0] == '-')
+        return cli_misuse(p->args, "options stand before --, and %s behind it is none", name);
     const char *names[CLI_NAME_MAX];
     for (size_t i = 0; i < p->c->n_verbs; i++) names[i] = p->c->verbs[i].name;
     const char *near = lw_nearest(name, names, p->c->n_verbs);
     struct lw_buf all = {0};
     cli_verb_names(p->c, 0, "and", &all);
-    cli_misuse(p->args, "unknown verb %s%s%s%s: the verbs are %.*s", name, near ? " (did you mean " : "", near ? near : "",
-               near ? "?)" : "", (int)all.n, all.p);
+    cli_misuse(p->args, "unknown verb %s%s%s%s: the verbs are %.*s", name,
+               near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", (int)all.n,
+               all.p);
     lw_buf_free(&all);
     return CLI_USAGE;
 }
@@ -227,7 +251,8 @@ static int no_verb(const struct parse *p) {
     struct lw_buf text = {0}, names = {0};
     cli_verb_names(p->c, 0, "or", &names);
     cli_help(p->c, NULL, &text);
-    fprintf(stderr, "latchwork %s: expected a verb: %.*s\n%.*s", p->c->name, (int)names.n, names.p, (int)text.n, text.p);
+    fprintf(stderr, "latchwork %s: expected a verb: %.*s\n%.*s", p->c->name, (int)names.n, names.p,
+            (int)text.n, text.p);
     lw_buf_free(&names);
     lw_buf_free(&text);
     return CLI_USAGE;
@@ -243,7 +268,8 @@ static int foreign_option(const struct parse *p, const struct cli_option *o) {
 }
 
 static int missing_option(const struct parse *p, const struct cli_option *o) {
-    if (o->brief) return cli_misuse(p->args, "-%c %s is required: %s", o->brief, o->metavar, o->help);
+    if (o->brief)
+        return cli_misuse(p->args, "-%c %s is required: %s", o->brief, o->metavar, o->help);
     return cli_misuse(p->args, "--%s %s is required: %s", o->name, o->metavar, o->help);
 }
 
@@ -252,7 +278,8 @@ static int check_options(const struct parse *p) {
     for (size_t i = 0; options[i].name; i++) {
         bool takes = cli_takes(p->args->verb, options[i].verbs);
         if (p->seen[i] && !takes) return foreign_option(p, &options[i]);
-        if (!p->seen[i] && takes && options[i].need == CLI_REQUIRED && !missing) missing = &options[i];
+        if (!p->seen[i] && takes && options[i].need == CLI_REQUIRED && !missing)
+            missing = &options[i];
     }
     return missing ? missing_option(p, missing) : 0;
 }
@@ -264,7 +291,8 @@ static int missing_word(const struct parse *p) {
     cli_usage(p->c, p->args->verb, &usage);
     for (size_t i = 0; i < usage.n; i++)
         if (usage.p[i] == '\1') usage.p[i] = ' ';
-    cli_misuse(p->args, "%.*s is missing: %.*s", (int)strcspn(words, " ."), words, (int)usage.n, usage.p);
+    cli_misuse(p->args, "%.*s is missing: %.*s", (int)strcspn(words, " ."), words, (int)usage.n,
+               usage.p);
     lw_buf_free(&usage);
     return CLI_USAGE;
 }
@@ -276,20 +304,24 @@ static int check_words(const struct parse *p) {
     bool tail = v && v->tail;
     if (v && a->n_words < min) return missing_word(p);
     if (max >= 0 && a->n_words > max)
-        return cli_misuse(a, "unexpected argument %s%s", a->words[max], tail ? ": the command stands behind --" : "");
-    if (tail && (!a->tail || !*a->tail)) return cli_misuse(a, "the command is missing; it stands behind --, as in: -- make deploy");
+        return cli_misuse(a, "unexpected argument %s%s", a->words[max],
+                          tail ? ": the command stands behind --" : "");
+    if (tail && (!a->tail || !*a->tail))
+        return cli_misuse(a, "the command is missing; it stands behind --, as in: -- make deploy");
     return !tail && a->tail ? cli_misuse(a, "unexpected argument --") : 0;
 }
 
-/* ---- the whole ---- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 static void begin(const struct cli_command *c, struct cli_args *args) {
     args->command = c;
     for (const struct cli_option *o = c->options; o->name; o++)
-        if (o->kind == CLI_NUMBER || o->kind == CLI_DURATION) *(int64_t *)(void *)((char *)args + o->at) = o->initial;
+        if (o->kind == CLI_NUMBER || o->kind == CLI_DURATION)
+            *(int64_t *)(void *)((char *)args + o->at) = o->initial;
 }
 
-/* Cuts off the arguments behind --, which are the command that a verb starts. Returns the number of arguments in front of --. */
+/* Cuts off the arguments behind --, which are the command that a verb starts. Returns the number of
+ * arguments in front of --. */
 static int cut_tail(const struct cli_command *c, int argc, char **argv, struct cli_args *args) {
     bool any = false;
     for (size_t i = 0; i < c->n_verbs; i++) any |= c->verbs[i].tail;
@@ -306,7 +338,8 @@ int cli_parse(const struct cli_command *c, int argc, char **argv, struct cli_arg
     begin(c, args);
     argc = cut_tail(c, argc, argv, args);
     int wrong = parse_options(&p, argc, argv);
-    if (!wrong && c->n_verbs && !args->verb && optind < argc) wrong = unknown_verb(&p, argv[optind]);
+    if (!wrong && c->n_verbs && !args->verb && optind < argc)
+        wrong = unknown_verb(&p, argv[optind]);
     if (wrong) return wrong;
     if (p.help) {
         struct lw_buf text = {0};
@@ -348,13 +381,15 @@ struct lw_config *cli_config(const struct cli_args *a) {
     return c;
 }
 
-/* ---- the program ---- */
+/* --- the program ------------------------------------------------------------------------------ */
 
 static void overview(FILE *out, const struct cli_command *const *commands, size_t n) {
     fputs("usage: latchwork COMMAND [options]\n\n", out);
     for (size_t i = 0; i < n; i++) {
         const struct cli_command *c = commands[i];
-        if (!c->hidden) fprintf(out, "  %-9s %s%s\n", c->name, c->summary, c->run ? "" : " (not in this version)");
+        if (!c->hidden)
+            fprintf(out, "  %-9s %s%s\n", c->name, c->summary,
+                    c->run ? "" : " (not in this version)");
     }
     fputs("\nlatchwork COMMAND --help tells more; latchwork --version prints the version.\n", out);
 }
@@ -369,7 +404,9 @@ static int unknown_command(const struct cli_command *const *commands, size_t n, 
     return CLI_USAGE;
 }
 
-static bool wants(const char *arg, const char *brief, const char *name) { return strcmp(arg, brief) == 0 || strcmp(arg, name) == 0; }
+static bool wants(const char *arg, const char *brief, const char *name) {
+    return strcmp(arg, brief) == 0 || strcmp(arg, name) == 0;
+}
 
 static int not_in_this_version(const struct cli_command *c, int argc, char **argv) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -395,7 +432,9 @@ int cli_main(const struct cli_command *const *commands, size_t n, int argc, char
         return 0;
     }
     if (argv[1][0] == '-') {
-        fprintf(stderr, "latchwork: unknown option %s; a command comes first; see: latchwork --help\n", argv[1]);
+        fprintf(stderr,
+                "latchwork: unknown option %s; a command comes first; see: latchwork --help\n",
+                argv[1]);
         return CLI_USAGE;
     }
     for (size_t i = 0; i < n; i++) {

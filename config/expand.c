@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in strings, and ${VAR} and ${VAR:-default} also inside PATH; $${ stands for a literal
- * ${. */
+/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in strings, and ${VAR} and ${VAR:-default} also
+ * inside PATH; $${ stands for a literal ${. */
 #include "config/option.h"
 
 #include <errno.h>
@@ -32,7 +32,8 @@ bool lw_unusable(const struct lw_loader *l, const json_t *v) {
 
 static void remember(struct lw_loader *l, json_t *v, char *raw, const struct expansion *x) {
     l->expanded = lw_realloc(l->expanded, (l->n_expanded + 1) * sizeof *l->expanded);
-    l->expanded[l->n_expanded++] = (struct lw_expanded){json_incref(v), raw, x->from_file, x->failed};
+    l->expanded[l->n_expanded++] =
+        (struct lw_expanded){json_incref(v), raw, x->from_file, x->failed};
 }
 
 void lw_expand_free(struct lw_loader *l) {
@@ -46,15 +47,17 @@ void lw_expand_free(struct lw_loader *l) {
 }
 
 /* Reports a problem. `what` is a format with one %s, for `name`. */
-#define FAIL(x, what, name) ((x)->failed = true, lw_problem((x)->l->problems, "%s: " what, (x)->path, name))
+#define FAIL(x, what, name) \
+    ((x)->failed = true, lw_problem((x)->l->problems, "%s: " what, (x)->path, name))
 
 static void file_problem(struct expansion *x, const char *path, const char *why) {
     x->failed = true;
     lw_problem(x->l->problems, "%s: file %.200s: %s", x->path, path, why);
 }
 
-/* Opens a file for reading. Returns -1 with *why if that fails, or if it is a pipe: a text that comes through a pipe is gone at the next
- * reload. O_NONBLOCK keeps a named pipe from blocking for ever. */
+/* Opens a file for reading. Returns -1 with *why if that fails, or if it is a pipe: a text that
+ * comes through a pipe is gone at the next reload. O_NONBLOCK keeps a named pipe from blocking for
+ * ever. */
 static int open_file(const char *path, const char **why) {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -67,8 +70,8 @@ static int open_file(const char *path, const char **why) {
     return fd;
 }
 
-/* Appends the content of a file, up to a limit. `shown` is the path as the configuration has it, since what variables hold is not printed.
- */
+/* Appends the content of a file, up to a limit. `shown` is the path as the configuration has it,
+ * since what variables hold is not printed. */
 static void put_file(struct expansion *x, const char *path, const char *shown) {
     char buf[LW_SECRET_FILE_MAX + 1];
     size_t n = 0;
@@ -76,7 +79,8 @@ static void put_file(struct expansion *x, const char *path, const char *shown) {
     const char *why = "";
     x->from_file = true;
     int fd = open_file(path, &why);
-    while (fd >= 0 && n < sizeof buf && (got = read(fd, buf + n, sizeof buf - n)) > 0) n += (size_t)got;
+    while (fd >= 0 && n < sizeof buf && (got = read(fd, buf + n, sizeof buf - n)) > 0)
+        n += (size_t)got;
     if (fd >= 0 && got < 0) why = strerror(errno);
     if (fd >= 0) close(fd);
     if (got < 0)
@@ -94,7 +98,8 @@ static void put_file(struct expansion *x, const char *path, const char *shown) {
 
 static bool is_name(const char *s, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (!(s[i] == '_' || (s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z') || (i && s[i] >= '0' && s[i] <= '9')))
+        if (!(s[i] == '_' || (s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= 'a' && s[i] <= 'z') ||
+              (i && s[i] >= '0' && s[i] <= '9')))
             return false;
     return n > 0;
 }
@@ -126,7 +131,9 @@ static void put_reference(struct expansion *x, const char *body) {
     size_t n = strcspn(body, ":");
     bool has_default = body[n] && body[n + 1] == '-';
     if (!is_name(body, n) || (body[n] && !has_default)) {
-        FAIL(x, "${%.100s}: write ${VAR}, ${VAR:-default} or ${file:PATH}, and $${ for a literal ${", body);
+        FAIL(x,
+             "${%.100s}: write ${VAR}, ${VAR:-default} or ${file:PATH}, and $${ for a literal ${",
+             body);
         return;
     }
     char *name = lw_memdup(body, n);
@@ -176,7 +183,8 @@ static void expand_string(struct lw_loader *l, const char *path, json_t *v) {
     expand_text(&x, raw);
     if (x.out.n > LW_CONFIG_BYTES_MAX) FAIL(&x, "what was put in is longer than 1 MiB%s", "");
     char *was = lw_strdup(raw);
-    if (!x.failed && json_string_setn(v, x.out.n ? x.out.p : "", x.out.n)) FAIL(&x, "what was put in is not UTF-8%s", "");
+    if (!x.failed && json_string_setn(v, x.out.n ? x.out.p : "", x.out.n))
+        FAIL(&x, "what was put in is not UTF-8%s", "");
     remember(l, v, was, &x);
     lw_buf_free(&x.out);
 }

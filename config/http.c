@@ -10,13 +10,15 @@
 
 enum { TOKENS_MAX = 32, TOKEN_NAME_MAX = 64, HOSTS_MAX = 16, MASK_MAX = 64, POINTER_MAX = 1024 };
 
-/* ---- http.listen ---- */
+/* --- http.listen ------------------------------------------------------------------------------ */
 
-/* Splits HOST:PORT; `host` must have room for 64 bytes. Returns true if the text has another form. */
+/* Splits HOST:PORT; `host` must have room for 64 bytes. Returns true if the text has another
+ * form. */
 static bool listen_problem(const char *text, char *host, int *port) {
     unsigned char address[16];
     bool v6 = *text == '[';
-    const char *end = v6 ? strchr(text, ']') : strchr(text, ':'), *colon = end && v6 ? end + 1 : end;
+    const char *end = v6 ? strchr(text, ']') : strchr(text, ':'),
+               *colon = end && v6 ? end + 1 : end;
     if (!end || *colon != ':' || end - text > 60) return true;
     snprintf(host, 64, "%.*s", (int)(end - text) - (v6 ? 1 : 0), text + (v6 ? 1 : 0));
     if (!v6 && !strcmp(host, "localhost")) snprintf(host, 64, "127.0.0.1");
@@ -33,7 +35,9 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
     int port = 0;
     bool off = !strcmp(text, "off");
     if (!off && listen_problem(text, host, &port)) {
-        lw_problem(l->problems, "%s: must be \"address:port\" with a numeric address or localhost, \"[address]:port\" or \"off\", is %s",
+        lw_problem(l->problems,
+                   "%s: must be \"address:port\" with a numeric address or localhost, "
+                   "\"[address]:port\" or \"off\", is %s",
                    o->path, lw_shown(l, v, buf));
         return;
     }
@@ -43,9 +47,10 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
     l->c->http.port = port;
 }
 
-/* ---- tokens ---- */
+/* --- tokens ----------------------------------------------------------------------------------- */
 
-/* Returns the text of a token, or NULL after reporting a problem. No reported problem shows the value, not even an invalid one. */
+/* Returns the text of a token, or NULL after reporting a problem. No reported problem shows the
+ * value, not even an invalid one. */
 static const char *take_secret(struct lw_loader *l, const char *path, json_t *v) {
     if (lw_unusable(l, v)) return NULL;
     const char *text = json_string_value(v);
@@ -53,7 +58,9 @@ static const char *take_secret(struct lw_loader *l, const char *path, json_t *v)
     bool good = text && n >= 16 && n <= 256;
     for (size_t i = 0; good && i < n; i++) good = text[i] > ' ' && text[i] < 0x7f;
     if (good) return text;
-    lw_problem(l->problems, "%s: must be a string of 16 to 256 printable characters without spaces; `openssl rand -hex 32` makes one",
+    lw_problem(l->problems,
+               "%s: must be a string of 16 to 256 printable characters without spaces; `openssl "
+               "rand -hex 32` makes one",
                path);
     return NULL;
 }
@@ -61,7 +68,8 @@ static const char *take_secret(struct lw_loader *l, const char *path, json_t *v)
 static void add_token(struct lw_loader *l, const char *name, const char *secret, bool write) {
     struct lw_config *c = l->c;
     c->http.tokens = lw_realloc(c->http.tokens, (c->http.n_tokens + 1) * sizeof *c->http.tokens);
-    c->http.tokens[c->http.n_tokens++] = (struct lw_token){lw_strdup(name), lw_strdup(secret), write};
+    c->http.tokens[c->http.n_tokens++] =
+        (struct lw_token){lw_strdup(name), lw_strdup(secret), write};
 }
 
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v) {
@@ -69,13 +77,16 @@ void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *
     if (secret) add_token(l, "token", secret, true);
 }
 
-/* The name of http.token is reserved, because the audit would not tell which of two tokens was sent. */
+/* The name of http.token is reserved, because the audit would not tell which of two tokens was
+ * sent. */
 static bool name_problem(struct lw_loader *l, const char *section, const char *name) {
     size_t n = strlen(name);
-    if (n && n <= TOKEN_NAME_MAX && strspn(name, LW_PLAIN) == n && strcmp(name, "token")) return false;
+    if (n && n <= TOKEN_NAME_MAX && strspn(name, LW_PLAIN) == n && strcmp(name, "token"))
+        return false;
     lw_problem(l->problems,
-               "%s: \"%.80s\" cannot name a token; use 1 to %d of A-Z a-z 0-9 . _ -, and not \"token\", the name of http.token", section,
-               name, (int)TOKEN_NAME_MAX);
+               "%s: \"%.80s\" cannot name a token; use 1 to %d of A-Z a-z 0-9 . _ -, and not "
+               "\"token\", the name of http.token",
+               section, name, (int)TOKEN_NAME_MAX);
     return true;
 }
 
@@ -83,7 +94,8 @@ static void take_tokens(struct lw_loader *l, const char *section, json_t *v, boo
     const char *name, *secret;
     json_t *item;
     if (!json_is_object(v) || json_object_size(v) > TOKENS_MAX) {
-        lw_problem(l->problems, "%s: must be an object of at most %d tokens, {\"NAME\": \"TOKEN\"}", section, (int)TOKENS_MAX);
+        lw_problem(l->problems, "%s: must be an object of at most %d tokens, {\"NAME\": \"TOKEN\"}",
+                   section, (int)TOKENS_MAX);
         return;
     }
     json_object_foreach(v, name, item) {
@@ -94,17 +106,22 @@ static void take_tokens(struct lw_loader *l, const char *section, json_t *v, boo
     }
 }
 
-void lw_take_http_read_tokens(struct lw_loader *l, const struct lw_option *o, json_t *v) { take_tokens(l, o->path, v, false); }
-void lw_take_http_write_tokens(struct lw_loader *l, const struct lw_option *o, json_t *v) { take_tokens(l, o->path, v, true); }
+void lw_take_http_read_tokens(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    take_tokens(l, o->path, v, false);
+}
+void lw_take_http_write_tokens(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    take_tokens(l, o->path, v, true);
+}
 
-/* ---- hosts and masks ---- */
+/* --- hosts and masks -------------------------------------------------------------------------- */
 
 static void add_text(char ***list, size_t *n, const char *text) {
     *list = lw_realloc(*list, (*n + 1) * sizeof **list);
     (*list)[(*n)++] = lw_strdup(text);
 }
 
-static bool list_problem(struct lw_loader *l, const char *path, json_t *v, size_t max, const char *of) {
+static bool list_problem(struct lw_loader *l, const char *path, json_t *v, size_t max,
+                         const char *of) {
     char buf[LW_SHOWN_MAX];
     if (json_is_array(v) && json_array_size(v) <= max) return false;
     lw_problem(l->problems, "%s: must be a list of at most %zu %s, is %s", path, max, of,
@@ -123,8 +140,10 @@ void lw_take_http_hosts(struct lw_loader *l, const struct lw_option *o, json_t *
         if (strspn(name, LW_PLAIN) == strlen(name))
             add_text(&l->c->http.hosts, &l->c->http.n_hosts, name);
         else
-            lw_problem(l->problems, "%s: must be a host name without scheme and port, as \"latchwork.example.com\", is %s", path,
-                       lw_shown(l, item, buf));
+            lw_problem(l->problems,
+                       "%s: must be a host name without scheme and port, as "
+                       "\"latchwork.example.com\", is %s",
+                       path, lw_shown(l, item, buf));
     }
 }
 
@@ -134,22 +153,31 @@ void lw_take_http_mask(struct lw_loader *l, const struct lw_option *o, json_t *v
     for (size_t i = 0; i < json_array_size(v); i++) {
         snprintf(path, sizeof path, "%s[%zu]", o->path, i);
         const char *pointer = lw_take_text(l, path, json_array_get(v, i), POINTER_MAX);
-        if (pointer && !lw_pointer_problem(l, path, pointer, "/order/id")) add_text(&l->c->http.mask, &l->c->http.n_mask, pointer);
+        if (pointer && !lw_pointer_problem(l, path, pointer, "/order/id"))
+            add_text(&l->c->http.mask, &l->c->http.n_mask, pointer);
     }
 }
 
-/* ---- checks of several keys ---- */
+/* --- checks of several keys ------------------------------------------------------------------- */
 
-static void compare_tokens(struct lw_loader *l, const struct lw_token *a, const struct lw_token *b) {
+static void compare_tokens(struct lw_loader *l, const struct lw_token *a,
+                           const struct lw_token *b) {
     if (!strcmp(a->name, b->name))
-        lw_problem(l->problems, "http: the name \"%s\" stands in read_tokens and in write_tokens; give each token a name of its own",
+        lw_problem(l->problems,
+                   "http: the name \"%s\" stands in read_tokens and in write_tokens; give each "
+                   "token a name of its own",
                    a->name);
     else if (!strcmp(a->secret, b->secret))
-        lw_problem(l->problems, "http: the tokens \"%s\" and \"%s\" have the same text; give each a text of its own", a->name, b->name);
+        lw_problem(
+            l->problems,
+            "http: the tokens \"%s\" and \"%s\" have the same text; give each a text of its own",
+            a->name, b->name);
 }
 
 static const char *key_of(const struct lw_token *t) {
-    return !strcmp(t->name, "token") ? "http.token" : t->write ? "http.write_tokens" : "http.read_tokens";
+    return !strcmp(t->name, "token") ? "http.token"
+           : t->write                ? "http.write_tokens"
+                                     : "http.read_tokens";
 }
 
 static void finish_tokens(struct lw_loader *l) {
@@ -163,16 +191,17 @@ static void finish_tokens(struct lw_loader *l) {
         lw_problem_warn(l->problems, "%s: no effect while http.listen is \"off\"", key);
     else if (strncmp(c->http.host, "127.", 4) && strcmp(c->http.host, "::1"))
         lw_problem_warn(l->problems,
-                        "%s: http.listen is not loopback and there is no TLS: the token can be read on the way; put a proxy in front", key);
+                        "%s: http.listen is not loopback and there is no TLS: the token can be "
+                        "read on the way; put a proxy in front",
+                        key);
 }
 
 void lw_finish_http(struct lw_loader *l) {
     const struct lw_config *c = l->c;
     finish_tokens(l);
     if (c->http.payloads == LW_PAYLOADS_MASK && !c->http.n_mask)
-        lw_problem(
-            l->problems,
-            "http.mask: names no value, so http.payloads \"mask\" would show everything; name pointers such as \"/card\", or use \"hide\"");
+        lw_problem(l->problems, "http.mask: names no value, so http.payloads \"mask\" would show "
+                                "everything; name pointers such as \"/card\", or use \"hide\"");
     if (c->http.payloads != LW_PAYLOADS_MASK && c->http.n_mask)
         lw_problem_warn(l->problems, "http.mask: no effect unless http.payloads is \"mask\"");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of keys. It holds their types, ranges and defaults. Loading, suggestions, `check` and the reference page use it. */
+/* The one table of keys. It holds their types, ranges and defaults. Loading, suggestions, `check`
+ * and the reference page use it. */
 #include "base/nearest.h"
 #include "config/option.h"
 
@@ -25,7 +26,8 @@ const struct lw_option lw_options[] = {
      .show = lw_show_name,
      .form = "string of 1 to 64 of A–Z a–z 0–9 . _ -",
      .dflt = "\"latchwork\"",
-     .help = "Names the application in Redis, in the log and, unless `group.id` says otherwise, as consumer group. Workers of one name "
+     .help = "Names the application in Redis, in the log and, unless `group.id` says otherwise, as "
+             "consumer group. Workers of one name "
              "share their "
              "lanes."},
     {.path = "workers",
@@ -34,25 +36,32 @@ const struct lw_option lw_options[] = {
      .min = 1,
      .max = 256,
      .dflt = "2",
-     .help = "How many worker processes this supervisor runs. `workers` × `handler.threads` is at most 4096."},
+     .help = "How many worker processes this supervisor runs. `workers` × `handler.threads` is at "
+             "most 4096."},
     {.path = "kafka.topics",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_topics,
      .show = lw_show_topics,
      .form = "list of 1 to 64 topic names",
      .required = true,
-     .help = "The topics to consume. Names only, no patterns: a topic that comes into being must not join a running group unasked."},
+     .help = "The topics to consume. Names only, no patterns: a topic that comes into being must "
+             "not join a running group unasked."},
     {.path = "kafka.properties",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_properties,
      .show = lw_show_properties,
      .form = "object of librdkafka properties",
      .dflt = "{}",
-     .help = "Passed to librdkafka. Defaults: `bootstrap.servers` 127.0.0.1:9092, `group.id` = `name`, `auto.offset.reset` earliest, "
-             "`session.timeout.ms` 15000. A property that would break the guarantees is refused with the reason. Values of password "
-             "and secret properties are never shown. `group.instance.id` gives each worker an id of its own: that text, the worker's "
-             "number and a hash of `kafka.topics`; each supervisor of a group needs another text, such as `${HOSTNAME}`. "
-             "`group.protocol` `consumer` (KIP-848) needs librdkafka 2.15 and Kafka 4.0; `session.timeout.ms`, `heartbeat.interval.ms` and "
+     .help = "Passed to librdkafka. Defaults: `bootstrap.servers` 127.0.0.1:9092, `group.id` = "
+             "`name`, `auto.offset.reset` earliest, "
+             "`session.timeout.ms` 15000. A property that would break the guarantees is refused "
+             "with the reason. Values of password "
+             "and secret properties are never shown. `group.instance.id` gives each worker an id "
+             "of its own: that text, the worker's "
+             "number and a hash of `kafka.topics`; each supervisor of a group needs another text, "
+             "such as `${HOSTNAME}`. "
+             "`group.protocol` `consumer` (KIP-848) needs librdkafka 2.15 and Kafka 4.0; "
+             "`session.timeout.ms`, `heartbeat.interval.ms` and "
              "`partition.assignment.strategy` are the broker's then."},
     {.path = "kafka.member_id",
      .kind = LW_OPT_CUSTOM,
@@ -60,18 +69,25 @@ const struct lw_option lw_options[] = {
      .show = lw_show_member_id,
      .form = "string of 1 to 100 of A–Z a–z 0–9 . _ -, or `off`",
      .dflt_text = "the host's name",
-     .help = "Names this supervisor in the consumer group. Each worker's `group.instance.id` consists of `name`, this name, the number of "
-             "the supervisor on its host, the worker's number and a hash of `kafka.topics`, so a restarted worker gets its partitions "
-             "back at once. Set it if the host's name changes at a restart. `off`: workers are dynamic members; when one dies, the whole "
-             "group waits `session.timeout.ms`. With `group.protocol` `consumer` it is `off` unless it is set."},
+     .help = "Names this supervisor in the consumer group. Each worker's `group.instance.id` "
+             "consists of `name`, this name, the number of "
+             "the supervisor on its host, the worker's number and a hash of `kafka.topics`, so a "
+             "restarted worker gets its partitions "
+             "back at once. Set it if the host's name changes at a restart. `off`: workers are "
+             "dynamic members; when one dies, the whole "
+             "group waits `session.timeout.ms`. With `group.protocol` `consumer` it is `off` "
+             "unless it is set."},
     {.path = "kafka.on_stop",
      .kind = LW_OPT_EITHER,
      .at = AT(kafka.stay),
      .words = stop_words,
      .dflt = "\"leave\"",
-     .help = "What an orderly stop does with the supervisor's place in the group. `leave`: a rebalance gives its partitions to the others "
-             "at once. `stay`: they wait up to `session.timeout.ms` for the next run with the same `kafka.member_id`, and nobody else "
-             "notices. A worker with an id of its own always stays with `group.protocol` `consumer`."},
+     .help =
+         "What an orderly stop does with the supervisor's place in the group. `leave`: a rebalance "
+         "gives its partitions to the others "
+         "at once. `stay`: they wait up to `session.timeout.ms` for the next run with the same "
+         "`kafka.member_id`, and nobody else "
+         "notices. A worker with an id of its own always stays with `group.protocol` `consumer`."},
     {.path = "redis.url",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_urls,
@@ -79,7 +95,8 @@ const struct lw_option lw_options[] = {
      .form = "URL, or list of URLs",
      .dflt = "\"redis://127.0.0.1:6379/0\"",
      .unless = {"redis.sentinel", "redis.cluster"},
-     .help = "`redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, or `unix:///path[?db=N]`. Of a list, shard s lives on "
+     .help = "`redis://[user:password@]host[:port][/db]`, `rediss://…` for TLS, or "
+             "`unix:///path[?db=N]`. Of a list, shard s lives on "
              "server s mod their number. Put "
              "passwords in with `${VAR}` or `${file:PATH}`; they are never shown."},
     {.path = "redis.shards",
@@ -88,7 +105,8 @@ const struct lw_option lw_options[] = {
      .min = 1,
      .max = 1024,
      .dflt_text = "the number of URLs",
-     .help = "How many shards the lanes are spread over. All workers of a name must agree. Needed with `redis.cluster`: as many as it has "
+     .help = "How many shards the lanes are spread over. All workers of a name must agree. Needed "
+             "with `redis.cluster`: as many as it has "
              "masters, or a small multiple."},
     {.path = "redis.db",
      .kind = LW_OPT_CUSTOM,
@@ -97,32 +115,38 @@ const struct lw_option lw_options[] = {
      .max = 1000000,
      .form = "0 to 1000000",
      .dflt_text = "0",
-     .help = "The database, with `redis.sentinel`. A cluster has no other than 0. A URL says it itself, as `/N`."},
+     .help = "The database, with `redis.sentinel`. A cluster has no other than 0. A URL says it "
+             "itself, as `/N`."},
     {.path = "redis.username",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.username),
      .max = 255,
-     .help = "The ACL user, for URLs without one, for the master that Sentinels name, and for cluster nodes. Needs `redis.password`."},
+     .help = "The ACL user, for URLs without one, for the master that Sentinels name, and for "
+             "cluster nodes. Needs `redis.password`."},
     {.path = "redis.password",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.password),
      .max = 4096,
      .secret = true,
-     .help = "The password that belongs to it: `${VAR}` or `${file:PATH}`. It is read when the program starts and at a reload (SIGHUP), "
+     .help = "The password that belongs to it: `${VAR}` or `${file:PATH}`. It is read when the "
+             "program starts and at a reload (SIGHUP), "
              "and is never shown."},
     {.path = "redis.tls.ca_file",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.tls.ca_file),
      .max = 4096,
      .dflt_text = "the system's CAs",
-     .help = "For `rediss://`: the CAs that may sign a server's certificate, in PEM. The files of `redis.tls` are read anew for each "
-             "connection, so that a certificate can be replaced at any time. With `redis.sentinel` or `redis.cluster`, TLS is spoken "
+     .help = "For `rediss://`: the CAs that may sign a server's certificate, in PEM. The files of "
+             "`redis.tls` are read anew for each "
+             "connection, so that a certificate can be replaced at any time. With `redis.sentinel` "
+             "or `redis.cluster`, TLS is spoken "
              "if `redis.tls` is given; `\"tls\": {}` is enough."},
     {.path = "redis.tls.cert_file",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.tls.cert_file),
      .max = 4096,
-     .help = "The client's certificate, in PEM, with those of its CAs below the root, for servers that ask for one."},
+     .help = "The client's certificate, in PEM, with those of its CAs below the root, for servers "
+             "that ask for one."},
     {.path = "redis.tls.key_file",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.tls.key_file),
@@ -134,7 +158,8 @@ const struct lw_option lw_options[] = {
      .at = AT(redis.tls.server_name),
      .max = 255,
      .dflt_text = "the host of the URL",
-     .help = "The name, or address, that a server's certificate must carry. Sentinels name the master by its address, unless they have "
+     .help = "The name, or address, that a server's certificate must carry. Sentinels name the "
+             "master by its address, unless they have "
              "`resolve-hostnames` and `announce-hostnames`."},
     {.path = "redis.tls.verify",
      .kind = LW_OPT_CUSTOM,
@@ -143,13 +168,15 @@ const struct lw_option lw_options[] = {
      .show = lw_show_tls_verify,
      .form = "`true` or `false`",
      .dflt = "true",
-     .help = "`false` accepts any certificate: whoever is in between can read and change everything."},
+     .help =
+         "`false` accepts any certificate: whoever is in between can read and change everything."},
     {.path = "redis.sentinel.addresses",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_addresses,
      .show = lw_show_addresses,
      .form = "list of 1 to 64 `host[:port]`",
-     .help = "The Sentinels, in place of `redis.url`; their port is 26379 if none is given. Before each connection they are asked, "
+     .help = "The Sentinels, in place of `redis.url`; their port is 26379 if none is given. Before "
+             "each connection they are asked, "
              "one after the other, for the address of the master. All shards live on it."},
     {.path = "redis.sentinel.master",
      .kind = LW_OPT_TEXT,
@@ -160,19 +187,22 @@ const struct lw_option lw_options[] = {
      .kind = LW_OPT_TEXT,
      .at = AT(redis.sentinel.username),
      .max = 255,
-     .help = "The ACL user of the Sentinels, which have users of their own. Needs `redis.sentinel.password`."},
+     .help = "The ACL user of the Sentinels, which have users of their own. Needs "
+             "`redis.sentinel.password`."},
     {.path = "redis.sentinel.password",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.sentinel.password),
      .max = 4096,
      .secret = true,
-     .help = "The password of the Sentinels, if they ask for one. `redis.password` is that of the master."},
+     .help = "The password of the Sentinels, if they ask for one. `redis.password` is that of the "
+             "master."},
     {.path = "redis.sentinel.tls.ca_file",
      .kind = LW_OPT_TEXT,
      .at = AT(redis.sentinel.tls.ca_file),
      .max = 4096,
      .dflt_text = "the system's CAs",
-     .help = "As `redis.tls.ca_file`, for the Sentinels. They are spoken to over TLS if `redis.sentinel.tls` is given; `\"tls\": {}` is "
+     .help = "As `redis.tls.ca_file`, for the Sentinels. They are spoken to over TLS if "
+             "`redis.sentinel.tls` is given; `\"tls\": {}` is "
              "enough."},
     {.path = "redis.sentinel.tls.cert_file",
      .kind = LW_OPT_TEXT,
@@ -204,17 +234,19 @@ const struct lw_option lw_options[] = {
      .take = lw_take_nodes,
      .show = lw_show_nodes,
      .form = "list of 1 to 64 `host[:port]`",
-     .help =
-         "Nodes of a Redis Cluster or Valkey Cluster, in place of `redis.url`; their port is 6379 if none is given. Any of them is asked "
-         "for the others, so a few are enough. Each shard is one slot, and the shards spread over the masters. All nodes are spoken to "
-         "with `redis.username` and `redis.password`, and over TLS if `redis.tls` is given."},
+     .help = "Nodes of a Redis Cluster or Valkey Cluster, in place of `redis.url`; their port is "
+             "6379 if none is given. Any of them is asked "
+             "for the others, so a few are enough. Each shard is one slot, and the shards spread "
+             "over the masters. All nodes are spoken to "
+             "with `redis.username` and `redis.password`, and over TLS if `redis.tls` is given."},
     {.path = "key.from",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_key_from,
      .show = lw_show_key_from,
      .form = "`message-key`, `header:NAME` or `json:/pointer`",
      .dflt = "\"message-key\"",
-     .help = "Where a record's primary key stands. `json:` takes an RFC 6901 pointer into the payload; a JSON number or string counts as "
+     .help = "Where a record's primary key stands. `json:` takes an RFC 6901 pointer into the "
+             "payload; a JSON number or string counts as "
              "its text. All "
              "workers of a name must agree."},
     {.path = "key.missing",
@@ -222,7 +254,8 @@ const struct lw_option lw_options[] = {
      .at = AT(key.missing),
      .words = missing_words,
      .dflt = "\"dead\"",
-     .help = "What becomes of a record without a key: a dead letter (`dead`), nothing (`skip`), or a message that runs in no order and "
+     .help = "What becomes of a record without a key: a dead letter (`dead`), nothing (`skip`), or "
+             "a message that runs in no order and "
              "excludes no other (`own`): its key is then its identity, as `orders/3/1042`."},
     {.path = "lock.ttl_ms",
      .kind = LW_OPT_INT64,
@@ -230,23 +263,27 @@ const struct lw_option lw_options[] = {
      .min = 200,
      .max = 3600000,
      .dflt = "10000",
-     .help = "How long a lease lasts without renewal: a dead worker's keys move on after this time. Longer work is renewed."},
+     .help = "How long a lease lasts without renewal: a dead worker's keys move on after this "
+             "time. Longer work is renewed."},
     {.path = "lock.max_run",
      .kind = LW_OPT_INT,
      .at = AT(lock.max_run),
      .min = 1,
      .max = 10000,
      .dflt = "64",
-     .help = "How many messages of one key run under one lease before others that wait get their turn."},
+     .help = "How many messages of one key run under one lease before others that wait get their "
+             "turn."},
     {.path = "lock.run_ahead",
      .kind = LW_OPT_INT,
      .at = AT(lock.run_ahead),
      .min = 1,
      .max = 64,
      .dflt = "64",
-     .help = "How many messages of one key are granted at once and follow each other without asking Redis in between. 1: each is settled "
+     .help = "How many messages of one key are granted at once and follow each other without "
+             "asking Redis in between. 1: each is settled "
              "before the next "
-             "starts, so a killed worker leaves one message of a key to run again at most; a hot key then waits for Redis after every "
+             "starts, so a killed worker leaves one message of a key to run again at most; a hot "
+             "key then waits for Redis after every "
              "message."},
     {.path = "queue.max_waiting",
      .kind = LW_OPT_INT64,
@@ -254,13 +291,15 @@ const struct lw_option lw_options[] = {
      .min = 1,
      .max = 10000000,
      .dflt = "100000",
-     .help = "How many unfinished messages a partition may have; at this bound it is held back, nothing is dropped."},
+     .help = "How many unfinished messages a partition may have; at this bound it is held back, "
+             "nothing is dropped."},
     {.path = "queue.on_busy",
      .kind = LW_OPT_WORD,
      .at = AT(queue.on_busy),
      .words = busy_words,
      .dflt = "\"park\"",
-     .help = "A message whose key is busy waits (`park`), or is discarded and counted as dropped (`drop`) unless it was "
+     .help = "A message whose key is busy waits (`park`), or is discarded and counted as dropped "
+             "(`drop`) unless it was "
              "granted before."},
     {.path = "retry.max_attempts",
      .kind = LW_OPT_INT,
@@ -302,7 +341,8 @@ const struct lw_option lw_options[] = {
      .show = lw_show_dedup_id,
      .form = "`offset`, `header:NAME` or `json:/pointer`",
      .dflt = "\"offset\"",
-     .help = "What tells two messages apart. With a business id, a second message with it inside the window is dropped and counted."},
+     .help = "What tells two messages apart. With a business id, a second message with it inside "
+             "the window is dropped and counted."},
     {.path = "dedup.window_s",
      .kind = LW_OPT_INT64,
      .at = AT(dedup.window_s),
@@ -321,16 +361,17 @@ const struct lw_option lw_options[] = {
      .take = lw_take_handler_type,
      .form = "`exec`, `plugin`, `http` or `insert`",
      .required = true,
-     .help =
-         "`exec`: long-lived processes in any language; `plugin`: a shared object; `http`: a service behind a URL; `insert`: a row into "
-         "SQLite or PostgreSQL."},
+     .help = "`exec`: long-lived processes in any language; `plugin`: a shared object; `http`: a "
+             "service behind a URL; `insert`: a row into "
+             "SQLite or PostgreSQL."},
     {.path = "handler.threads",
      .kind = LW_OPT_INT,
      .at = AT(handler.threads),
      .min = 1,
      .max = 256,
      .dflt_text = "4; 1 for `insert` into SQLite",
-     .help = "How many messages of different keys a worker runs at once. `exec` has `processes` instead, `http` has `in_flight`."},
+     .help = "How many messages of different keys a worker runs at once. `exec` has `processes` "
+             "instead, `http` has `in_flight`."},
     {.path = "handler.processes",
      .kind = LW_OPT_INT,
      .at = AT(handler.threads),
@@ -344,7 +385,8 @@ const struct lw_option lw_options[] = {
      .min = 1,
      .max = 1000,
      .dflt_text = "1; 64 for `http`",
-     .help = "`exec`: how many messages of different keys a process has at once; it may answer in any order. `processes` × `in_flight` is "
+     .help = "`exec`: how many messages of different keys a process has at once; it may answer in "
+             "any order. `processes` × `in_flight` is "
              "at most 10,000. `http`: how many requests a worker has under way at once."},
     {.path = "handler.batch",
      .kind = LW_OPT_INT,
@@ -352,7 +394,8 @@ const struct lw_option lw_options[] = {
      .min = 1,
      .max = 64,
      .dflt_text = "1; `lock.run_ahead` for `http` with `mode` `batch`",
-     .help = "`exec`, and `http` with `mode` `batch`: how many messages of one key, in order, may go into one request. No more than "
+     .help = "`exec`, and `http` with `mode` `batch`: how many messages of one key, in order, may "
+             "go into one request. No more than "
              "`lock.run_ahead`."},
     {.path = "handler.timeout_ms",
      .kind = LW_OPT_INT64,
@@ -374,18 +417,21 @@ const struct lw_option lw_options[] = {
      .show = lw_show_http_listen,
      .form = "`address:port`, `[address]:port` or `off`",
      .dflt = "\"127.0.0.1:9464\"",
-     .help =
-         "Where metrics and health are served: a numeric address or `localhost`. Port 0: any free one, named in the log. Where the port is "
-         "taken the run goes on without. There is no TLS, and without `http.read_tokens` no password: beyond loopback, put a "
-         "[proxy](../how-to/monitor.md#put-the-page-behind-tls) in front."},
+     .help = "Where metrics and health are served: a numeric address or `localhost`. Port 0: any "
+             "free one, named in the log. Where the port is "
+             "taken the run goes on without. There is no TLS, and without `http.read_tokens` no "
+             "password: beyond loopback, put a "
+             "[proxy](../how-to/monitor.md#put-the-page-behind-tls) in front."},
     {.path = "http.token",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_http_token,
      .show = lw_show_http_token,
      .form = "string of 16 to 256 printable characters",
      .dflt_text = "none",
-     .help = "Who sends it (`Authorization: Bearer TOKEN`) may also change things by the [HTTP API](http.md) and its page: pause and "
-             "resume lanes, break locks, replay dead letters. It is the write token named `token`. Without a write token nothing can be "
+     .help = "Who sends it (`Authorization: Bearer TOKEN`) may also change things by the [HTTP "
+             "API](http.md) and its page: pause and "
+             "resume lanes, break locks, replay dead letters. It is the write token named `token`. "
+             "Without a write token nothing can be "
              "changed. Put it in with `${VAR}` or `${file:PATH}`; it is never shown."},
     {.path = "http.read_tokens",
      .kind = LW_OPT_CUSTOM,
@@ -393,7 +439,8 @@ const struct lw_option lw_options[] = {
      .show = lw_show_http_read_tokens,
      .form = "object NAME → token of at most 32, each as `http.token`",
      .dflt_text = "none",
-     .help = "Tokens that may read. If there is one, everything below `/api/v1` needs a token; metrics, health and the files of the page "
+     .help = "Tokens that may read. If there is one, everything below `/api/v1` needs a token; "
+             "metrics, health and the files of the page "
              "do not. A name has 1 to 64 of A–Z a–z 0–9 . _ -."},
     {.path = "http.write_tokens",
      .kind = LW_OPT_CUSTOM,
@@ -401,22 +448,26 @@ const struct lw_option lw_options[] = {
      .show = lw_show_http_write_tokens,
      .form = "object NAME → token of at most 32, each as `http.token`",
      .dflt_text = "none",
-     .help = "Tokens that may read and change things. The audit records the name, so give each person or program a token of its own."},
+     .help = "Tokens that may read and change things. The audit records the name, so give each "
+             "person or program a token of its own."},
     {.path = "http.hosts",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_http_hosts,
      .show = lw_show_http_hosts,
      .form = "list of at most 16 host names",
      .dflt_text = "none",
-     .help = "Names that a request's `Host` may have beside an address, `localhost` and the machine's name: those of a reverse proxy. "
+     .help = "Names that a request's `Host` may have beside an address, `localhost` and the "
+             "machine's name: those of a reverse proxy. "
              "Without port."},
     {.path = "http.payloads",
      .kind = LW_OPT_WORD,
      .at = AT(http.payloads),
      .words = payload_words,
      .dflt = "\"show\"",
-     .help = "What the HTTP API shows of payloads: everything (`show`), JSON without the values that `http.mask` names (`mask`; a payload "
-             "that is no JSON is hidden), or nothing (`hide`). With `mask` and `hide` payloads cannot be edited over HTTP. Commands show "
+     .help = "What the HTTP API shows of payloads: everything (`show`), JSON without the values "
+             "that `http.mask` names (`mask`; a payload "
+             "that is no JSON is hidden), or nothing (`hide`). With `mask` and `hide` payloads "
+             "cannot be edited over HTTP. Commands show "
              "payloads always."},
     {.path = "http.mask",
      .kind = LW_OPT_CUSTOM,
@@ -424,30 +475,34 @@ const struct lw_option lw_options[] = {
      .show = lw_show_http_mask,
      .form = "list of at most 64 JSON pointers",
      .dflt_text = "none",
-     .help = "The values of payloads that `http.payloads` `mask` hides, as `/customer/card`; with all that they contain."},
+     .help = "The values of payloads that `http.payloads` `mask` hides, as `/customer/card`; with "
+             "all that they contain."},
     {.path = "tracing.endpoint",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_tracing_endpoint,
      .show = lw_show_tracing_endpoint,
      .form = "URL",
      .dflt_text = "none: nothing is traced",
-     .help =
-         "Where spans are sent, by OTLP over HTTP with JSON, as `http://127.0.0.1:4318`. If the URL has no path, `/v1/traces` is added."},
+     .help = "Where spans are sent, by OTLP over HTTP with JSON, as `http://127.0.0.1:4318`. If "
+             "the URL has no path, `/v1/traces` is added."},
     {.path = "tracing.ratio",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_tracing_ratio,
      .show = lw_show_tracing_ratio,
      .form = "0 to 1",
      .dflt = "1",
-     .help = "The share of messages without a valid `traceparent` that begin a trace. It is decided from the message's identity, so that "
-             "all workers decide alike. A message with a `traceparent` is traced if the sampled flag in it is set, whatever the ratio."},
+     .help = "The share of messages without a valid `traceparent` that begin a trace. It is "
+             "decided from the message's identity, so that "
+             "all workers decide alike. A message with a `traceparent` is traced if the sampled "
+             "flag in it is set, whatever the ratio."},
     {.path = "tracing.headers",
      .kind = LW_OPT_CUSTOM,
      .take = lw_take_tracing_headers,
      .show = lw_show_tracing_headers,
      .form = "object NAME → value of at most 16",
      .dflt_text = "none",
-     .help = "Headers of each request, as `{\"authorization\": \"Bearer ${file:PATH}\"}`. Their values are never shown."},
+     .help = "Headers of each request, as `{\"authorization\": \"Bearer ${file:PATH}\"}`. Their "
+             "values are never shown."},
     {.path = "tracing.timeout_ms",
      .kind = LW_OPT_INT64,
      .at = AT(tracing.timeout_ms),
@@ -460,7 +515,8 @@ const struct lw_option lw_options[] = {
      .at = AT(tracing.tls.ca_file),
      .max = 4096,
      .dflt_text = "the system's CAs",
-     .help = "For `https://`: the CAs that may sign the certificate of `tracing.endpoint`, in PEM."},
+     .help =
+         "For `https://`: the CAs that may sign the certificate of `tracing.endpoint`, in PEM."},
     {.path = "tracing.tls.cert_file",
      .kind = LW_OPT_TEXT,
      .at = AT(tracing.tls.cert_file),
@@ -483,7 +539,8 @@ const struct lw_option lw_options[] = {
      .at = AT(tracing.keys),
      .words = log_key_words,
      .dflt = "\"none\"",
-     .help = "How a message's key stands in its span: a hash of it (the same as in the log), the first 64 bytes of it, or not at all. "
+     .help = "How a message's key stands in its span: a hash of it (the same as in the log), the "
+             "first 64 bytes of it, or not at all. "
              "Payloads are never sent."},
     {.path = "log.level",
      .kind = LW_OPT_WORD,
@@ -502,7 +559,8 @@ const struct lw_option lw_options[] = {
      .at = AT(log.keys),
      .words = log_key_words,
      .dflt = "\"hash\"",
-     .help = "How a message's key stands in the lines that tell why it ended: a hash of it (the same on all machines), as it is, or not at "
+     .help = "How a message's key stands in the lines that tell why it ended: a hash of it (the "
+             "same on all machines), as it is, or not at "
              "all. "
              "Payloads are never logged."},
 };
@@ -526,8 +584,8 @@ static const char *leaf(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* Finds the key nearest to `path`, in the same section or in all sections. The caller tries both in this order, so "ttl_ms" at the
- * top means lock.ttl_ms. */
+/* Finds the key nearest to `path`, in the same section or in all sections. The caller tries both in
+ * this order, so "ttl_ms" at the top means lock.ttl_ms. */
 static bool nearest_in(const char *path, bool same_section, char *out, size_t size) {
     const char *names[128];
     size_t at[128], n = 0, section = (size_t)(leaf(path) - path);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a configuration: text → JSON → overrides → ${…} → each key by the table → defaults → checks of several keys. */
+/* Reads a configuration: text → JSON → overrides → ${…} → each key by the table → defaults → checks
+ * of several keys. */
 #include "config/option.h"
 
 #include "base/json_place.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- reading ---- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 /* Reports malformed JSON by its position. jansson's text quotes the input near the error, which may
  * be a secret, so only a duplicate key is named. */
@@ -24,7 +25,8 @@ static void syntax_problem(struct lw_problems *problems, const char *name, const
     lw_problem(problems, "%s:%d:%d: %.*s", name, e->line, lw_json_column(e), (int)n, e->text);
 }
 
-static json_t *parse_root(const char *name, const char *text, size_t n, struct lw_problems *problems) {
+static json_t *parse_root(const char *name, const char *text, size_t n,
+                          struct lw_problems *problems) {
     json_error_t e;
     if (n > LW_CONFIG_BYTES_MAX) return lw_problem(problems, "%s: larger than 1 MiB", name), NULL;
     json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
@@ -35,7 +37,7 @@ static json_t *parse_root(const char *name, const char *text, size_t n, struct l
     return NULL;
 }
 
-/* ---- walking ---- */
+/* --- walking ---------------------------------------------------------------------------------- */
 
 static void walk(struct lw_loader *l, const char *section, json_t *object);
 
@@ -87,7 +89,7 @@ static void walk(struct lw_loader *l, const char *section, json_t *object) {
     }
 }
 
-/* ---- defaults ---- */
+/* --- defaults --------------------------------------------------------------------------------- */
 
 static json_t *given(json_t *root, const char *path) {
     for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
@@ -104,9 +106,12 @@ static void take_defaults(struct lw_loader *l, json_t *root) {
     for (size_t i = 0; i < lw_n_options; i++) {
         const struct lw_option *o = &lw_options[i];
         if (!o->dflt) continue;
-        bool plain = o->kind != LW_OPT_CUSTOM || o->take == lw_take_name || o->take == lw_take_key_from;
+        bool plain =
+            o->kind != LW_OPT_CUSTOM || o->take == lw_take_name || o->take == lw_take_key_from;
         if (!plain && given(root, o->path)) continue;
-        if ((o->unless[0] && given(root, o->unless[0])) || (o->unless[1] && given(root, o->unless[1]))) continue;
+        if ((o->unless[0] && given(root, o->unless[0])) ||
+            (o->unless[1] && given(root, o->unless[1])))
+            continue;
         json_t *v = json_loads(o->dflt, JSON_DECODE_ANY, NULL);
         lw_option_take(l, o, v);
         json_decref(v);
@@ -118,12 +123,13 @@ static void check_required(struct lw_loader *l, json_t *root) {
         const struct lw_option *o = &lw_options[i];
         if (!o->required || given(root, o->path)) continue;
         bool below = !strncmp(o->path, "handler.", 8);
-        if (below && !json_is_object(json_object_get(root, "handler"))) continue; /* a handler that is no object was already reported */
+        /* a handler that is no object was already reported */
+        if (below && !json_is_object(json_object_get(root, "handler"))) continue;
         lw_problem(l->problems, "%s: missing; it has no default", o->path);
     }
 }
 
-/* ---- the whole ---- */
+/* --- the whole -------------------------------------------------------------------------------- */
 
 static void load(struct lw_loader *l, json_t *root, const struct lw_override *set, size_t n_set) {
     for (size_t i = 0; i < n_set; i++) lw_override(l, root, &set[i]);
@@ -133,11 +139,13 @@ static void load(struct lw_loader *l, json_t *root, const struct lw_override *se
     check_required(l, root);
     if (!l->c->handler.json) l->c->handler.json = json_object();
     lw_finish(l);
-    if (l->problems->check_handler && l->c->handler.type) l->problems->check_handler(l->c, l->problems);
+    if (l->problems->check_handler && l->c->handler.type)
+        l->problems->check_handler(l->c, l->problems);
     l->c->handler.shown = lw_masked(l, l->c->handler.json);
 }
 
-struct lw_config *lw_config_parse(const char *name, const char *text, size_t n, const struct lw_override *set, size_t n_set,
+struct lw_config *lw_config_parse(const char *name, const char *text, size_t n,
+                                  const struct lw_override *set, size_t n_set,
                                   struct lw_problems *problems) {
     json_t *root = parse_root(name, text, n, problems);
     if (!root) return NULL;
@@ -151,7 +159,8 @@ struct lw_config *lw_config_parse(const char *name, const char *text, size_t n, 
     return NULL;
 }
 
-struct lw_config *lw_config_load(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems) {
+struct lw_config *lw_config_load(const char *path, const struct lw_override *set, size_t n_set,
+                                 struct lw_problems *problems) {
     FILE *f = fopen(path, "re");
     if (!f) return lw_problem(problems, "%s: %s", path, strerror(errno)), NULL;
     char *text = lw_alloc(LW_CONFIG_BYTES_MAX + 1);
@@ -189,19 +198,22 @@ void lw_config_free(struct lw_config *c) {
     lw_tls_free(&c->redis.tls);
     free_strings(c->redis.cluster.nodes, c->redis.cluster.n_nodes);
     free_strings(c->redis.sentinel.addresses, c->redis.sentinel.n_addresses);
-    free(c->redis.sentinel.master), free(c->redis.sentinel.username), free(c->redis.sentinel.password);
+    free(c->redis.sentinel.master), free(c->redis.sentinel.username),
+        free(c->redis.sentinel.password);
     lw_tls_free(&c->redis.sentinel.tls);
     free(c->key.from.arg);
     free(c->key.from_text);
     free(c->dead.topic);
     free(c->dedup.id.arg);
     free(c->http.listen), free(c->http.host);
-    for (size_t i = 0; i < c->http.n_tokens; i++) free(c->http.tokens[i].name), free(c->http.tokens[i].secret);
+    for (size_t i = 0; i < c->http.n_tokens; i++)
+        free(c->http.tokens[i].name), free(c->http.tokens[i].secret);
     free(c->http.tokens);
     free_strings(c->http.hosts, c->http.n_hosts);
     free_strings(c->http.mask, c->http.n_mask);
     free(c->tracing.endpoint), free(c->tracing.service);
-    for (size_t i = 0; i < c->tracing.n_headers; i++) free(c->tracing.headers[i].name), free(c->tracing.headers[i].value);
+    for (size_t i = 0; i < c->tracing.n_headers; i++)
+        free(c->tracing.headers[i].name), free(c->tracing.headers[i].value);
     free(c->tracing.headers);
     lw_tls_free(&c->tracing.tls);
     free(c->handler.type);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Only the files of config/ include this header. It declares a row of the table of keys, and data that those files share.
- */
+/* Only the files of config/ include this header. It declares a row of the table of keys, and data
+ * that those files share. */
 #ifndef LW_CONFIG_OPTION_H
 #define LW_CONFIG_OPTION_H
 
@@ -20,7 +20,8 @@ enum {
     LW_MEMBER_ID_MAX = 100
 };
 
-/* A string with ${…}, kept as it was in the file, so that reported problems never show the expanded value. */
+/* A string with ${…}, kept as it was in the file, so that reported problems never show the expanded
+ * value. */
 struct lw_expanded {
     json_t *string;
     char *raw;
@@ -36,13 +37,16 @@ struct lw_loader {
 };
 
 enum lw_option_kind {
-    LW_OPT_INT,     /* an int at `at`, from min to max */
-    LW_OPT_INT64,   /* an int64_t at `at`, from min to max */
-    LW_OPT_WORD,    /* one of `words`; its index, an enum, is stored at `at` */
-    LW_OPT_EITHER,  /* one of two `words`; a bool at `at` is true for the second */
-    LW_OPT_TEXT,    /* a string of at most `max` bytes; a char * at `at`, NULL if the key is not given */
-    LW_OPT_CUSTOM,  /* a value that `take` reads and `show` writes */
-    LW_OPT_HANDLER, /* the handler section: only the handler type knows those of its keys that lw_options does not list */
+    LW_OPT_INT,    /* an int at `at`, from min to max */
+    LW_OPT_INT64,  /* an int64_t at `at`, from min to max */
+    LW_OPT_WORD,   /* one of `words`; its index, an enum, is stored at `at` */
+    LW_OPT_EITHER, /* one of two `words`; a bool at `at` is true for the second */
+    /* a string of at most `max` bytes; a char * at `at`, NULL if the key is not given */
+    LW_OPT_TEXT,
+    LW_OPT_CUSTOM, /* a value that `take` reads and `show` writes */
+    /* the handler section: only the handler type knows those of its keys that lw_options does not
+     * list */
+    LW_OPT_HANDLER,
 };
 
 struct lw_option {
@@ -51,14 +55,18 @@ struct lw_option {
     size_t at; /* offset of the value in struct lw_config */
     int64_t min, max;
     const char *const *words; /* list of words, ended by NULL */
-    const char *dflt;         /* the default as JSON text, read as if it had been given; NULL: computed, or none */
-    const char *dflt_text;    /* the default as the reference page words it, if dflt is NULL */
-    const char *form;         /* the form of a value as the reference page words it, for LW_OPT_CUSTOM */
-    const char *unless[2];    /* the default does not apply if one of these keys or sections is given */
+    /* the default as JSON text, read as if it had been given; NULL: computed, or none */
+    const char *dflt;
+    const char *dflt_text; /* the default as the reference page words it, if dflt is NULL */
+    /* the form of a value as the reference page words it, for LW_OPT_CUSTOM */
+    const char *form;
+    /* the default does not apply if one of these keys or sections is given */
+    const char *unless[2];
     bool required;
     bool secret; /* the text of an LW_OPT_TEXT is never shown */
     void (*take)(struct lw_loader *l, const struct lw_option *o, json_t *value);
-    json_t *(*show)(const struct lw_config *c); /* returns the value with secrets masked; NULL: there is nothing to show */
+    /* returns the value with secrets masked; NULL: there is nothing to show */
+    json_t *(*show)(const struct lw_config *c);
     const char *help;
 };
 
@@ -68,7 +76,8 @@ extern const size_t lw_n_options;
 /* The next functions are in keys.c, which has the table of keys. */
 const struct lw_option *lw_option_find(const char *path);
 bool lw_option_section(const char *path);
-void lw_option_nearest(const char *path, char *out, size_t size); /* finds the key most similar to `path`; "" if none is */
+/* finds the key most similar to `path`; "" if none is */
+void lw_option_nearest(const char *path, char *out, size_t size);
 
 /* The characters allowed in names of Kafka topics, applications, tokens and hosts. */
 #define LW_PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
@@ -104,15 +113,18 @@ json_t *lw_show_tracing_ratio(const struct lw_config *c);
 json_t *lw_show_tracing_headers(const struct lw_config *c);
 void lw_finish_tracing(struct lw_loader *l);
 
-/* Maximum size of the short form in which reported problems show a value. The short form never contains a secret. */
+/* Maximum size of the short form in which reported problems show a value. The short form never
+ * contains a secret. */
 enum { LW_SHOWN_MAX = 160 };
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
 const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);
 /* Returns a string of 1 to max bytes, or NULL after reporting a problem. */
 const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max);
 
-/* Returns true after reporting a problem if the text is not a JSON pointer. The problem shows the example. */
-bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *pointer, const char *example);
+/* Returns true after reporting a problem if the text is not a JSON pointer. The problem shows the
+ * example. */
+bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *pointer,
+                        const char *example);
 
 bool lw_unusable(const struct lw_loader *l, const json_t *v);
 
@@ -132,7 +144,8 @@ bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
 void lw_finish(struct lw_loader *l);
 
 /* The next functions are in redis.c, which computes how to reach the servers of the shards. */
-void lw_section_given(struct lw_loader *l, const char *path); /* notes that a section is given, since it may matter even if empty */
+/* notes that a section is given, since it may matter even if empty */
+void lw_section_given(struct lw_loader *l, const char *path);
 void lw_finish_redis(struct lw_loader *l);
 
 /* The next functions are in secret.c, which decides which values are secrets. */

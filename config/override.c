@@ -15,7 +15,8 @@ const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char
     return NULL;
 }
 
-/* Everything behind this prefix of a path is one name, because names of Kafka properties contain dots. */
+/* Everything behind this prefix of a path is one name, because names of Kafka properties contain
+ * dots. */
 static const char properties[] = "kafka.properties.";
 
 static json_t *value_of(const char *text) {
@@ -25,7 +26,8 @@ static json_t *value_of(const char *text) {
 
 /* Returns the length of the path's next step. */
 static size_t step_length(const char *whole, const char *at) {
-    if (at - whole == sizeof properties - 1 && !strncmp(whole, properties, sizeof properties - 1)) return strlen(at);
+    if (at - whole == sizeof properties - 1 && !strncmp(whole, properties, sizeof properties - 1))
+        return strlen(at);
     return strcspn(at, ".");
 }
 
@@ -36,7 +38,8 @@ void lw_override(struct lw_loader *l, json_t *root, const struct lw_override *se
         size_t n = step_length(set->path, p);
         if (n == 0 || n >= sizeof step || !json_is_object(at)) {
             lw_problem(l->problems, "--set %.200s: %s", set->path,
-                       json_is_object(at) ? "no path of a key, as lock.ttl_ms" : "goes below a value that is no object");
+                       json_is_object(at) ? "no path of a key, as lock.ttl_ms"
+                                          : "goes below a value that is no object");
             return;
         }
         snprintf(step, sizeof step, "%.*s", (int)n, p);
@@ -48,5 +51,6 @@ void lw_override(struct lw_loader *l, json_t *root, const struct lw_override *se
         }
         at = next;
     }
-    if (json_object_set_new(at, step, value_of(set->value))) lw_problem(l->problems, "--set %.200s: not UTF-8", set->path);
+    if (json_object_set_new(at, step, value_of(set->value)))
+        lw_problem(l->problems, "--set %.200s: not UTF-8", set->path);
 }

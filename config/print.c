@@ -19,7 +19,8 @@ json_t *lw_show_member_id(const struct lw_config *c) {
 
 json_t *lw_show_topics(const struct lw_config *c) {
     json_t *list = json_array();
-    for (size_t i = 0; i < c->kafka.n_topics; i++) json_array_append_new(list, json_string(c->kafka.topics[i]));
+    for (size_t i = 0; i < c->kafka.n_topics; i++)
+        json_array_append_new(list, json_string(c->kafka.topics[i]));
     return list;
 }
 
@@ -43,7 +44,8 @@ json_t *lw_show_urls(const struct lw_config *c) {
     if (!c->redis.n_urls) return NULL;
     if (c->redis.n_urls == 1) return show_url(c->redis.urls[0]);
     json_t *list = json_array();
-    for (size_t i = 0; i < c->redis.n_urls; i++) json_array_append_new(list, show_url(c->redis.urls[i]));
+    for (size_t i = 0; i < c->redis.n_urls; i++)
+        json_array_append_new(list, show_url(c->redis.urls[i]));
     return list;
 }
 
@@ -53,17 +55,29 @@ static json_t *show_list(char *const *text, size_t n) {
     return list;
 }
 
-json_t *lw_show_addresses(const struct lw_config *c) { return show_list(c->redis.sentinel.addresses, c->redis.sentinel.n_addresses); }
-json_t *lw_show_nodes(const struct lw_config *c) { return show_list(c->redis.cluster.nodes, c->redis.cluster.n_nodes); }
+json_t *lw_show_addresses(const struct lw_config *c) {
+    return show_list(c->redis.sentinel.addresses, c->redis.sentinel.n_addresses);
+}
+json_t *lw_show_nodes(const struct lw_config *c) {
+    return show_list(c->redis.cluster.nodes, c->redis.cluster.n_nodes);
+}
 
-json_t *lw_show_db(const struct lw_config *c) { return c->redis.db ? json_integer(c->redis.db) : NULL; }
+json_t *lw_show_db(const struct lw_config *c) {
+    return c->redis.db ? json_integer(c->redis.db) : NULL;
+}
 
-/* These two functions return NULL for the default, which is then not shown, because most fleets use no TLS at all. */
-json_t *lw_show_sentinel_verify(const struct lw_config *c) { return c->redis.sentinel.tls.no_verify ? json_false() : NULL; }
-json_t *lw_show_tls_verify(const struct lw_config *c) { return c->redis.tls.no_verify ? json_false() : NULL; }
+/* These two functions return NULL for the default, which is then not shown, because most fleets use
+ * no TLS at all. */
+json_t *lw_show_sentinel_verify(const struct lw_config *c) {
+    return c->redis.sentinel.tls.no_verify ? json_false() : NULL;
+}
+json_t *lw_show_tls_verify(const struct lw_config *c) {
+    return c->redis.tls.no_verify ? json_false() : NULL;
+}
 
 json_t *lw_show_dead_to(const struct lw_config *c) {
-    return c->dead.to == LW_DEAD_TOPIC ? json_sprintf("topic:%s", c->dead.topic) : json_string("redis");
+    return c->dead.to == LW_DEAD_TOPIC ? json_sprintf("topic:%s", c->dead.topic)
+                                       : json_string("redis");
 }
 
 json_t *lw_show_dedup_id(const struct lw_config *c) {
@@ -73,8 +87,12 @@ json_t *lw_show_dedup_id(const struct lw_config *c) {
 }
 
 json_t *lw_show_http_listen(const struct lw_config *c) { return json_string(c->http.listen); }
-json_t *lw_show_http_hosts(const struct lw_config *c) { return show_list(c->http.hosts, c->http.n_hosts); }
-json_t *lw_show_http_mask(const struct lw_config *c) { return show_list(c->http.mask, c->http.n_mask); }
+json_t *lw_show_http_hosts(const struct lw_config *c) {
+    return show_list(c->http.hosts, c->http.n_hosts);
+}
+json_t *lw_show_http_mask(const struct lw_config *c) {
+    return show_list(c->http.mask, c->http.n_mask);
+}
 
 json_t *lw_show_http_token(const struct lw_config *c) {
     for (size_t i = 0; i < c->http.n_tokens; i++)
@@ -98,7 +116,8 @@ json_t *lw_show_http_write_tokens(const struct lw_config *c) { return show_token
 json_t *lw_show_handler(const struct lw_config *c) {
     json_t *v = json_deep_copy(c->handler.shown);
     bool exec = !strcmp(c->handler.type, "exec"), http = !strcmp(c->handler.type, "http");
-    if (!http) json_object_set_new(v, exec ? "processes" : "threads", json_integer(c->handler.threads));
+    if (!http)
+        json_object_set_new(v, exec ? "processes" : "threads", json_integer(c->handler.threads));
     if (exec || http) {
         json_object_set_new(v, "in_flight", json_integer(c->handler.in_flight));
         json_object_set_new(v, "batch", json_integer(c->handler.batch));
@@ -107,7 +126,9 @@ json_t *lw_show_handler(const struct lw_config *c) {
     return v;
 }
 
-static json_t *show_text(const char *text, bool secret) { return text ? json_string(secret ? "***" : text) : NULL; }
+static json_t *show_text(const char *text, bool secret) {
+    return text ? json_string(secret ? "***" : text) : NULL;
+}
 
 static json_t *show(const struct lw_config *c, const struct lw_option *o) {
     const void *at = (const char *)c + o->at;
@@ -136,18 +157,22 @@ static void put(json_t *root, const char *path, json_t *v) {
     json_object_set_new(root, path, v);
 }
 
-/* Adds TLS sections that were given empty: with Sentinels or a cluster, even an empty section turns TLS on. */
+/* Adds TLS sections that were given empty: with Sentinels or a cluster, even an empty section turns
+ * TLS on. */
 static void show_given(const struct lw_config *c, json_t *root) {
     json_t *redis = json_object_get(root, "redis"), *sentinel = json_object_get(redis, "sentinel");
     if (!c->redis.sentinel.on && !c->redis.cluster.on) return;
-    if (c->redis.tls.on && !json_object_get(redis, "tls")) json_object_set_new(redis, "tls", json_object());
-    if (c->redis.sentinel.tls.on && !json_object_get(sentinel, "tls")) json_object_set_new(sentinel, "tls", json_object());
+    if (c->redis.tls.on && !json_object_get(redis, "tls"))
+        json_object_set_new(redis, "tls", json_object());
+    if (c->redis.sentinel.tls.on && !json_object_get(sentinel, "tls"))
+        json_object_set_new(sentinel, "tls", json_object());
 }
 
 void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
     json_t *root = json_object();
     for (size_t i = 0; i < lw_n_options; i++) {
-        if (!strncmp(lw_options[i].path, "handler.", 8)) continue; /* the keys of the handler are shown with its whole section */
+        /* the keys of the handler are shown with its whole section */
+        if (!strncmp(lw_options[i].path, "handler.", 8)) continue;
         json_t *v = show(c, &lw_options[i]);
         if (v) put(root, lw_options[i].path, v);
     }
@@ -158,15 +183,18 @@ void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
     json_decref(root);
 }
 
-/* ---- the reference page ---- */
+/* --- the reference page ----------------------------------------------------------------------- */
 
 static void form(const struct lw_option *o, struct lw_buf *out) {
     switch (o->kind) {
     case LW_OPT_INT:
-    case LW_OPT_INT64: lw_buf_addf(out, "%lld to %lld", (long long)o->min, (long long)o->max); break;
+    case LW_OPT_INT64:
+        lw_buf_addf(out, "%lld to %lld", (long long)o->min, (long long)o->max);
+        break;
     case LW_OPT_WORD:
     case LW_OPT_EITHER:
-        for (int i = 0; o->words[i]; i++) lw_buf_addf(out, "%s`%s`", !i ? "" : o->words[i + 1] ? ", " : " or ", o->words[i]);
+        for (int i = 0; o->words[i]; i++)
+            lw_buf_addf(out, "%s`%s`", !i ? "" : o->words[i + 1] ? ", " : " or ", o->words[i]);
         break;
     case LW_OPT_TEXT: lw_buf_addf(out, "string of at most %lld bytes", (long long)o->max); break;
     case LW_OPT_CUSTOM:
@@ -191,16 +219,20 @@ void lw_config_reference(struct lw_buf *out) {
         out,
         "# Configuration\n\n"
         "<!-- made by `latchwork check --reference` from the table of keys in config/keys.c -->\n\n"
-        "One JSON file of at most 1 MiB. Unknown keys and doubled keys are errors; all problems are listed at once. `--set path=value` "
+        "One JSON file of at most 1 MiB. Unknown keys and doubled keys are errors; all problems "
+        "are listed at once. `--set path=value` "
         "overrides "
         "a key; its value is JSON if it parses as JSON, otherwise a string.\n\n"
-        "In every string, `${VAR}` is replaced by an environment variable (an error if it is not set), `${VAR:-default}` by the default "
+        "In every string, `${VAR}` is replaced by an environment variable (an error if it is not "
+        "set), `${VAR:-default}` by the default "
         "if "
-        "the variable is unset or empty, and `${file:PATH}` by a file's text without its last newline; PATH may hold variables itself, "
+        "the variable is unset or empty, and `${file:PATH}` by a file's text without its last "
+        "newline; PATH may hold variables itself, "
         "such as "
         "`${file:${CREDENTIALS_DIRECTORY}/redis}`. Write `$${` for a literal `${`. "
         "Numbers "
-        "may be put in this way, too: `\"workers\": \"${WORKERS:-2}\"`. Secrets belong into variables or files: they are never printed.\n\n"
+        "may be put in this way, too: `\"workers\": \"${WORKERS:-2}\"`. Secrets belong into "
+        "variables or files: they are never printed.\n\n"
         "| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
     for (size_t i = 0; i < lw_n_options; i++) row(&lw_options[i], out);
 }

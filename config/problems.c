@@ -7,8 +7,10 @@
 
 enum { PROBLEMS_MAX = 200 };
 
-/* Adds a problem as one line. Control characters of a value are replaced, because a line break in a value would split that line. */
-__attribute__((format(printf, 2, 0))) static void add_line(struct lw_buf *b, const char *fmt, va_list ap) {
+/* Adds a problem as one line. Control characters of a value are replaced, because a line break in a
+ * value would split that line. */
+__attribute__((format(printf, 2, 0))) static void add_line(struct lw_buf *b, const char *fmt,
+                                                           va_list ap) {
     char text[1400];
     vsnprintf(text, sizeof text, fmt, ap);
     for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
@@ -21,7 +23,9 @@ __attribute__((format(printf, 2, 0))) static void add_line(struct lw_buf *b, con
 }
 
 void lw_problem(struct lw_problems *p, const char *fmt, ...) {
-    if (++p->n_errors == PROBLEMS_MAX + 1) lw_buf_addf(&p->errors, "more than %d problems; the rest is not shown\n", (int)PROBLEMS_MAX);
+    if (++p->n_errors == PROBLEMS_MAX + 1)
+        lw_buf_addf(&p->errors, "more than %d problems; the rest is not shown\n",
+                    (int)PROBLEMS_MAX);
     if (p->n_errors > PROBLEMS_MAX) return;
     va_list ap;
     va_start(ap, fmt);

@@ -8,9 +8,10 @@
 #include <string.h>
 
 bool lw_secret_name(const char *name) {
-    static const char *const parts[] = {"password", "passwd",        "secret",      "token",       "credential",         "api_key",
-                                        "apikey",   "api-key",       "private_key", "ssl.key.pem", "oauthbearer.config", "jaas",
-                                        "hmac",     "authorization", "cookie"};
+    static const char *const parts[] = {
+        "password", "passwd",        "secret",      "token",       "credential",         "api_key",
+        "apikey",   "api-key",       "private_key", "ssl.key.pem", "oauthbearer.config", "jaas",
+        "hmac",     "authorization", "cookie"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (strcasestr(name, parts[i])) return true;
     return false;

@@ -8,9 +8,11 @@
 
 size_t lw_shard_prefix(const struct lw_config *c, int shard, char out[LW_SHARD_PREFIX]) {
     char k[16] = "";
-    if (c->redis.cluster.on) snprintf(k, sizeof k, ".%d", lw_slot_suffix(c->name, shard, c->redis.shards));
+    if (c->redis.cluster.on)
+        snprintf(k, sizeof k, ".%d", lw_slot_suffix(c->name, shard, c->redis.shards));
     int n = snprintf(out, LW_SHARD_PREFIX, "lw:{%s.%d%s}:", c->name, shard, k);
-    assert(n > 0 && n < LW_SHARD_PREFIX); /* the buffer suffices, because a name has at most 64 bytes */
+    /* the buffer suffices, because a name has at most 64 bytes */
+    assert(n > 0 && n < LW_SHARD_PREFIX);
     return (size_t)n;
 }
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefix of the names of a shard's keys in Redis. Every program that touches such keys gets the prefix from here.
+/* The prefix of the names of a shard's keys in Redis. Every program that touches such keys gets the
+ * prefix from here.
  *
- * All names of a shard have one hash tag: NAME.SHARD, or NAME.SHARD.K in a cluster, where K puts the shard into the slot that it should
- * have (base/redis/slot.h). K depends on the number of shards, and never on the number of masters, which may change while the shards have
- * data. */
+ * All names of a shard have one hash tag: NAME.SHARD, or NAME.SHARD.K in a cluster, where K puts
+ * the shard into the slot that it should have (base/redis/slot.h). K depends on the number of
+ * shards, and never on the number of masters, which may change while the shards have data. */
 #ifndef LW_CONFIG_SHARD_H
 #define LW_CONFIG_SHARD_H
 

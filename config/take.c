@@ -10,9 +10,13 @@
 
 enum { RULE_MAX = 1024, TOPIC_MAX = 249, URL_TEXT_MAX = 4096, ADDRESS_MAX = 300 };
 
-_Static_assert(sizeof(enum lw_key_missing) == sizeof(int) && sizeof(enum lw_log_level) == sizeof(int), "words are stored as int");
+_Static_assert(sizeof(enum lw_key_missing) == sizeof(int) &&
+                   sizeof(enum lw_log_level) == sizeof(int),
+               "words are stored as int");
 
-static void *at(const struct lw_loader *l, const struct lw_option *o) { return (char *)l->c + o->at; }
+static void *at(const struct lw_loader *l, const struct lw_option *o) {
+    return (char *)l->c + o->at;
+}
 
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]) {
     const struct lw_expanded *was = lw_was_expanded(l, v);
@@ -23,7 +27,9 @@ const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX
     case JSON_TRUE: return "true";
     case JSON_FALSE: return "false";
     case JSON_NULL: return "null";
-    case JSON_INTEGER: snprintf(buf, LW_SHOWN_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(v)); return buf;
+    case JSON_INTEGER:
+        snprintf(buf, LW_SHOWN_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+        return buf;
     case JSON_REAL: snprintf(buf, LW_SHOWN_MAX, "%g", json_real_value(v)); return buf;
     case JSON_STRING: break;
     }
@@ -33,9 +39,10 @@ const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX
     return buf;
 }
 
-/* ---- simple kinds ---- */
+/* --- simple kinds ----------------------------------------------------------------------------- */
 
-/* Returns true if the value is an integer, or a string that became one when a variable was expanded, such as "${WORKERS:-2}". */
+/* Returns true if the value is an integer, or a string that became one when a variable was
+ * expanded, such as "${WORKERS:-2}". */
 static bool as_integer(const struct lw_loader *l, json_t *v, int64_t *out) {
     if (json_is_integer(v)) return *out = json_integer_value(v), true;
     if (!json_is_string(v) || !lw_was_expanded(l, v)) return false;
@@ -50,8 +57,8 @@ static void take_integer(struct lw_loader *l, const struct lw_option *o, json_t 
     char buf[LW_SHOWN_MAX];
     int64_t n;
     if (!as_integer(l, v, &n) || n < o->min || n > o->max)
-        lw_problem(l->problems, "%s: must be a whole number from %lld to %lld, is %s", o->path, (long long)o->min, (long long)o->max,
-                   lw_shown(l, v, buf));
+        lw_problem(l->problems, "%s: must be a whole number from %lld to %lld, is %s", o->path,
+                   (long long)o->min, (long long)o->max, lw_shown(l, v, buf));
     else if (o->kind == LW_OPT_INT)
         *(int *)at(l, o) = (int)n;
     else
@@ -69,7 +76,8 @@ static void take_word(struct lw_loader *l, const struct lw_option *o, json_t *v)
         return;
     }
     struct lw_buf list = {0};
-    for (int i = 0; o->words[i]; i++) lw_buf_addf(&list, "%s\"%s\"", !i ? "" : o->words[i + 1] ? ", " : " or ", o->words[i]);
+    for (int i = 0; o->words[i]; i++)
+        lw_buf_addf(&list, "%s\"%s\"", !i ? "" : o->words[i + 1] ? ", " : " or ", o->words[i]);
     lw_problem(l->problems, "%s: must be %s, is %s", o->path, list.p, lw_shown(l, v, buf));
     lw_buf_free(&list);
 }
@@ -99,14 +107,18 @@ void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     }
 }
 
-/* ---- texts ---- */
+/* --- texts ------------------------------------------------------------------------------------ */
 
 const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max) {
     char buf[LW_SHOWN_MAX];
     if (lw_unusable(l, v)) return NULL;
-    if (!json_is_string(v)) return lw_problem(l->problems, "%s: must be a string, is %s", path, lw_shown(l, v, buf)), NULL;
-    if (json_string_length(v) == 0) return lw_problem(l->problems, "%s: must not be empty", path), NULL;
-    if (json_string_length(v) > max) return lw_problem(l->problems, "%s: longer than %zu bytes", path, max), NULL;
+    if (!json_is_string(v))
+        return lw_problem(l->problems, "%s: must be a string, is %s", path, lw_shown(l, v, buf)),
+               NULL;
+    if (json_string_length(v) == 0)
+        return lw_problem(l->problems, "%s: must not be empty", path), NULL;
+    if (json_string_length(v) > max)
+        return lw_problem(l->problems, "%s: longer than %zu bytes", path, max), NULL;
     return json_string_value(v);
 }
 
@@ -116,7 +128,9 @@ void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     const char *text = lw_take_text(l, o->path, v, 64);
     if (!text) return;
-    if (text[strspn(text, plain)]) lw_problem(l->problems, "%s: must be 1 to 64 of A-Z a-z 0-9 . _ -, is %s", o->path, lw_shown(l, v, buf));
+    if (text[strspn(text, plain)])
+        lw_problem(l->problems, "%s: must be 1 to 64 of A-Z a-z 0-9 . _ -, is %s", o->path,
+                   lw_shown(l, v, buf));
     free(l->c->name);
     l->c->name = lw_strdup(text);
 }
@@ -126,22 +140,26 @@ void lw_take_member_id(struct lw_loader *l, const struct lw_option *o, json_t *v
     const char *text = lw_take_text(l, o->path, v, LW_MEMBER_ID_MAX);
     if (!text) return;
     if (text[strspn(text, plain)])
-        lw_problem(l->problems, "%s: must be 1 to %d of A-Z a-z 0-9 . _ -, or \"off\", is %s", o->path, (int)LW_MEMBER_ID_MAX,
-                   lw_shown(l, v, buf));
+        lw_problem(l->problems, "%s: must be 1 to %d of A-Z a-z 0-9 . _ -, or \"off\", is %s",
+                   o->path, (int)LW_MEMBER_ID_MAX, lw_shown(l, v, buf));
     l->c->kafka.dynamic = !strcmp(text, "off");
     free(l->c->kafka.member_id);
     l->c->kafka.member_id = l->c->kafka.dynamic ? NULL : lw_strdup(text);
 }
 
-/* ---- topics ---- */
+/* --- topics ----------------------------------------------------------------------------------- */
 
 bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic) {
     if (*topic == '^') {
         lw_problem(l->problems,
-                   "%s: \"%.100s\" is a pattern: a topic that comes into being must not join a running group unasked; list the names", path,
-                   topic);
-    } else if (!*topic || strlen(topic) > TOPIC_MAX || !strcmp(topic, ".") || !strcmp(topic, "..") || topic[strspn(topic, plain)]) {
-        lw_problem(l->problems, "%s: \"%.100s\" is no topic name: Kafka allows 1 to 249 of A-Z a-z 0-9 . _ -", path, topic);
+                   "%s: \"%.100s\" is a pattern: a topic that comes into being must not join a "
+                   "running group unasked; list the names",
+                   path, topic);
+    } else if (!*topic || strlen(topic) > TOPIC_MAX || !strcmp(topic, ".") ||
+               !strcmp(topic, "..") || topic[strspn(topic, plain)]) {
+        lw_problem(l->problems,
+                   "%s: \"%.100s\" is no topic name: Kafka allows 1 to 249 of A-Z a-z 0-9 . _ -",
+                   path, topic);
     } else {
         return false;
     }
@@ -156,25 +174,29 @@ static void add_topic(struct lw_loader *l, const char *path, json_t *v) {
         lw_problem(l->problems, "%s: %s is listed twice", path, topic);
         return;
     }
-    l->c->kafka.topics = lw_realloc(l->c->kafka.topics, (l->c->kafka.n_topics + 1) * sizeof *l->c->kafka.topics);
+    l->c->kafka.topics =
+        lw_realloc(l->c->kafka.topics, (l->c->kafka.n_topics + 1) * sizeof *l->c->kafka.topics);
     l->c->kafka.topics[l->c->kafka.n_topics++] = lw_strdup(topic);
 }
 
 void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX], path[64];
     if (!json_is_array(v)) {
-        lw_problem(l->problems, "%s: must be a list of topic names, is %s", o->path, lw_shown(l, v, buf));
+        lw_problem(l->problems, "%s: must be a list of topic names, is %s", o->path,
+                   lw_shown(l, v, buf));
         return;
     }
     size_t n = json_array_size(v);
-    if (n == 0 || n > LW_TOPICS_MAX) lw_problem(l->problems, "%s: must list 1 to %d topics, lists %zu", o->path, (int)LW_TOPICS_MAX, n);
+    if (n == 0 || n > LW_TOPICS_MAX)
+        lw_problem(l->problems, "%s: must list 1 to %d topics, lists %zu", o->path,
+                   (int)LW_TOPICS_MAX, n);
     for (size_t i = 0; i < n && i < LW_TOPICS_MAX; i++) {
         snprintf(path, sizeof path, "%s[%zu]", o->path, i);
         add_topic(l, path, json_array_get(v, i));
     }
 }
 
-/* ---- Redis ---- */
+/* --- Redis ------------------------------------------------------------------------------------ */
 
 static void add_url(struct lw_loader *l, const char *path, json_t *v) {
     struct lw_redis_url parsed;
@@ -188,8 +210,10 @@ static void add_url(struct lw_loader *l, const char *path, json_t *v) {
     }
     lw_redis_url_free(&parsed);
     for (size_t i = 0; i < l->c->redis.n_urls; i++)
-        if (!strcmp(l->c->redis.urls[i], url)) lw_problem(l->problems, "%s: the same server is listed twice", path);
-    l->c->redis.urls = lw_realloc(l->c->redis.urls, (l->c->redis.n_urls + 1) * sizeof *l->c->redis.urls);
+        if (!strcmp(l->c->redis.urls[i], url))
+            lw_problem(l->problems, "%s: the same server is listed twice", path);
+    l->c->redis.urls =
+        lw_realloc(l->c->redis.urls, (l->c->redis.n_urls + 1) * sizeof *l->c->redis.urls);
     l->c->redis.urls[l->c->redis.n_urls++] = lw_strdup(url);
 }
 
@@ -201,7 +225,8 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     }
     size_t n = json_array_size(v); /* 0 if v is not an array */
     if (n == 0 || n > LW_URLS_MAX) {
-        lw_problem(l->problems, "%s: must be a URL or a list of 1 to %d of them, is %s", o->path, (int)LW_URLS_MAX,
+        lw_problem(l->problems, "%s: must be a URL or a list of 1 to %d of them, is %s", o->path,
+                   (int)LW_URLS_MAX,
                    json_is_array(v) && !n ? "an empty list" : lw_shown(l, v, buf));
         return;
     }
@@ -211,7 +236,8 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     }
 }
 
-/* Says where a list of addresses (of Sentinels or cluster nodes) is stored and how it is checked. */
+/* Says where a list of addresses (of Sentinels or cluster nodes) is stored and how it is
+ * checked. */
 struct addresses {
     char ***list;
     size_t *n, max;
@@ -219,7 +245,8 @@ struct addresses {
     const char *one;
 };
 
-static void add_address(struct lw_loader *l, const struct addresses *a, const char *path, json_t *v) {
+static void add_address(struct lw_loader *l, const struct addresses *a, const char *path,
+                        json_t *v) {
     struct lw_redis_url parsed;
     struct lw_err err = {0};
     char buf[LW_SHOWN_MAX];
@@ -231,17 +258,19 @@ static void add_address(struct lw_loader *l, const struct addresses *a, const ch
     }
     lw_redis_url_free(&parsed);
     for (size_t i = 0; i < *a->n; i++)
-        if (!strcmp((*a->list)[i], text)) lw_problem(l->problems, "%s: the same %s is listed twice", path, a->one);
+        if (!strcmp((*a->list)[i], text))
+            lw_problem(l->problems, "%s: the same %s is listed twice", path, a->one);
     *a->list = lw_realloc(*a->list, (*a->n + 1) * sizeof **a->list);
     (*a->list)[(*a->n)++] = lw_strdup(text);
 }
 
-static void take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v, const struct addresses *a) {
+static void take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v,
+                           const struct addresses *a) {
     char path[64], buf[LW_SHOWN_MAX];
     size_t n = json_array_size(v); /* 0 if v is not an array */
     if (n == 0 || n > a->max) {
-        lw_problem(l->problems, "%s: must be a list of 1 to %zu addresses, as 10.0.0.7:%d, is %s", o->path, a->max, a->port,
-                   lw_shown(l, v, buf));
+        lw_problem(l->problems, "%s: must be a list of 1 to %zu addresses, as 10.0.0.7:%d, is %s",
+                   o->path, a->max, a->port, lw_shown(l, v, buf));
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -251,23 +280,26 @@ static void take_addresses(struct lw_loader *l, const struct lw_option *o, json_
 }
 
 void lw_take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v) {
-    struct addresses a = {&l->c->redis.sentinel.addresses, &l->c->redis.sentinel.n_addresses, LW_SENTINELS_MAX, LW_SENTINEL_PORT,
-                          "Sentinel"};
+    struct addresses a = {&l->c->redis.sentinel.addresses, &l->c->redis.sentinel.n_addresses,
+                          LW_SENTINELS_MAX, LW_SENTINEL_PORT, "Sentinel"};
     take_addresses(l, o, v, &a);
 }
 
 void lw_take_nodes(struct lw_loader *l, const struct lw_option *o, json_t *v) {
-    struct addresses a = {&l->c->redis.cluster.nodes, &l->c->redis.cluster.n_nodes, LW_NODES_MAX, LW_REDIS_PORT, "node"};
+    struct addresses a = {&l->c->redis.cluster.nodes, &l->c->redis.cluster.n_nodes, LW_NODES_MAX,
+                          LW_REDIS_PORT, "node"};
     l->c->redis.cluster.on = true;
     take_addresses(l, o, v, &a);
 }
 
-/* The key redis.db has a kind of its own, and not LW_OPT_INT, because its value is shown only if the configuration gives it. */
+/* The key redis.db has a kind of its own, and not LW_OPT_INT, because its value is shown only if
+ * the configuration gives it. */
 void lw_take_db(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     int64_t n;
     if (!as_integer(l, v, &n) || n < 0 || n > o->max)
-        lw_problem(l->problems, "%s: must be a whole number from 0 to %lld, is %s", o->path, (long long)o->max, lw_shown(l, v, buf));
+        lw_problem(l->problems, "%s: must be a whole number from 0 to %lld, is %s", o->path,
+                   (long long)o->max, lw_shown(l, v, buf));
     else
         l->c->redis.db = (int)n;
 }
@@ -280,18 +312,26 @@ void lw_take_tls_verify(struct lw_loader *l, const struct lw_option *o, json_t *
         lw_problem(l->problems, "%s: must be true or false, is %s", o->path, lw_shown(l, v, buf));
 }
 
-/* ---- rules ---- */
+/* --- rules ------------------------------------------------------------------------------------ */
 
-bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *pointer, const char *example) {
-    if (*pointer && *pointer != '/') return lw_problem(l->problems, "%s: a JSON pointer begins with \"/\", as %s", path, example), true;
+bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *pointer,
+                        const char *example) {
+    if (*pointer && *pointer != '/')
+        return lw_problem(l->problems, "%s: a JSON pointer begins with \"/\", as %s", path,
+                          example),
+               true;
     for (const char *p = pointer; (p = strchr(p, '~')); p++)
         if (p[1] != '0' && p[1] != '1')
-            return lw_problem(l->problems, "%s: in a JSON pointer \"~\" is written ~0 and \"/\" ~1 (RFC 6901)", path), true;
+            return lw_problem(l->problems,
+                              "%s: in a JSON pointer \"~\" is written ~0 and \"/\" ~1 (RFC 6901)",
+                              path),
+                   true;
     return false;
 }
 
 /* Reads header:NAME, json:/pointer, or `word` itself. Returns false after reporting a problem. */
-static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const char *word, struct lw_rule *out) {
+static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const char *word,
+                      struct lw_rule *out) {
     char buf[LW_SHOWN_MAX];
     const char *text = lw_take_text(l, path, v, RULE_MAX);
     if (!text) return false;
@@ -302,7 +342,8 @@ static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const ch
         if (lw_pointer_problem(l, path, text + 5, "json:/order/id")) return false;
         rule = (struct lw_rule){LW_KEY_JSON, lw_strdup(text + 5)};
     } else if (strcmp(text, word)) {
-        lw_problem(l->problems, "%s: must be \"%s\", \"header:NAME\" or \"json:/pointer\", is %s", path, word, lw_shown(l, v, buf));
+        lw_problem(l->problems, "%s: must be \"%s\", \"header:NAME\" or \"json:/pointer\", is %s",
+                   path, word, lw_shown(l, v, buf));
         return false;
     }
     free(out->arg);
@@ -316,7 +357,9 @@ void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v)
     l->c->key.from_text = lw_strdup(json_string_value(v));
 }
 
-void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v) { take_rule(l, o->path, v, "offset", &l->c->dedup.id); }
+void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v) {
+    take_rule(l, o->path, v, "offset", &l->c->dedup.id);
+}
 
 void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
@@ -325,7 +368,8 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) 
     if (!strcmp(text, "redis")) {
         l->c->dead.to = LW_DEAD_REDIS;
     } else if (strncmp(text, "topic:", 6)) {
-        lw_problem(l->problems, "%s: must be \"redis\" or \"topic:NAME\", is %s", o->path, lw_shown(l, v, buf));
+        lw_problem(l->problems, "%s: must be \"redis\" or \"topic:NAME\", is %s", o->path,
+                   lw_shown(l, v, buf));
     } else if (!lw_topic_problem(l, o->path, text + 6)) {
         l->c->dead.to = LW_DEAD_TOPIC;
         free(l->c->dead.topic);
@@ -333,7 +377,7 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) 
     }
 }
 
-/* ---- handler ---- */
+/* --- handler ---------------------------------------------------------------------------------- */
 
 /* Accepts any name, because only the registry knows which types exist (lw_handler_find()). */
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v) {

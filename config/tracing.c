@@ -12,9 +12,10 @@
 
 enum { ENDPOINT_MAX = 2048, HEADERS_MAX = 16, HEADER_NAME_MAX = 64, HEADER_VALUE_MAX = 4096 };
 
-#define TRACES_PATH "/v1/traces" /* where collectors take spans, by the specification of OTLP over HTTP */
+/* path at which collectors take spans, by the specification of OTLP over HTTP */
+#define TRACES_PATH "/v1/traces"
 
-/* ---- the endpoint ---- */
+/* --- the endpoint ----------------------------------------------------------------------------- */
 
 static bool has_part(CURLU *u, CURLUPart what) {
     char *text = NULL;
@@ -26,18 +27,21 @@ static bool has_part(CURLU *u, CURLUPart what) {
 /* Adds the path of OTLP if the URL has none. */
 static void complete_path(CURLU *u) {
     char *path = NULL;
-    if (!curl_url_get(u, CURLUPART_PATH, &path, 0) && !strcmp(path, "/")) curl_url_set(u, CURLUPART_PATH, TRACES_PATH, 0);
+    if (!curl_url_get(u, CURLUPART_PATH, &path, 0) && !strcmp(path, "/"))
+        curl_url_set(u, CURLUPART_PATH, TRACES_PATH, 0);
     curl_free(path);
 }
 
 static const char *endpoint_problem(CURLU *u, const char *text) {
     if (strncasecmp(text, "http://", 7) != 0 && strncasecmp(text, "https://", 8) != 0)
         return "must begin with http:// or https://, as http://127.0.0.1:4318";
-    if (curl_url_set(u, CURLUPART_URL, text, 0)) return "is no URL; write it as http://HOST:PORT, such as http://127.0.0.1:4318";
+    if (curl_url_set(u, CURLUPART_URL, text, 0))
+        return "is no URL; write it as http://HOST:PORT, such as http://127.0.0.1:4318";
     if (has_part(u, CURLUPART_USER) || has_part(u, CURLUPART_PASSWORD))
         return "put user and password into tracing.headers, as \"authorization\"";
     if (has_part(u, CURLUPART_QUERY))
-        return "the log shows the URL, so it takes no query (?…); put a key for the collector into tracing.headers";
+        return "the log shows the URL, so it takes no query (?…); put a key for the collector into "
+               "tracing.headers";
     if (has_part(u, CURLUPART_FRAGMENT)) return "a fragment (#…) is never sent; remove it";
     return NULL;
 }
@@ -58,9 +62,10 @@ void lw_take_tracing_endpoint(struct lw_loader *l, const struct lw_option *o, js
     curl_url_cleanup(u);
 }
 
-/* ---- the ratio ---- */
+/* --- the ratio -------------------------------------------------------------------------------- */
 
-/* Returns true if the value is a number, or a string that became one when a variable was expanded. */
+/* Returns true if the value is a number, or a string that became one when a variable was
+ * expanded. */
 static bool as_number(const struct lw_loader *l, json_t *v, double *out) {
     char *end;
     if (json_is_number(v)) return *out = json_number_value(v), true;
@@ -77,10 +82,12 @@ void lw_take_tracing_ratio(struct lw_loader *l, const struct lw_option *o, json_
     if (as_number(l, v, &ratio) && ratio >= 0 && ratio <= 1)
         l->c->tracing.ratio = ratio;
     else
-        lw_problem(l->problems, "%s: must be a number from 0 (no new traces) to 1 (every message), is %s", o->path, lw_shown(l, v, buf));
+        lw_problem(l->problems,
+                   "%s: must be a number from 0 (no new traces) to 1 (every message), is %s",
+                   o->path, lw_shown(l, v, buf));
 }
 
-/* ---- headers ---- */
+/* --- headers ---------------------------------------------------------------------------------- */
 
 static bool name_ok(const char *name) {
     size_t n = strlen(name);
@@ -94,9 +101,11 @@ static bool value_ok(const char *value, size_t n) {
     return true;
 }
 
-/* Returns what is wrong with a header, or NULL. The text never shows the value, which may be a secret. */
+/* Returns what is wrong with a header, or NULL. The text never shows the value, which may be a
+ * secret. */
 static const char *header_problem(const char *name, json_t *value) {
-    static const char *const own[] = {"content-type", "content-length", "content-encoding", "host", "transfer-encoding", "user-agent"};
+    static const char *const own[] = {"content-type", "content-length",    "content-encoding",
+                                      "host",         "transfer-encoding", "user-agent"};
     if (!name_ok(name)) return "is no name of a header; use 1 to 64 of A-Z a-z 0-9 . _ -";
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strcasecmp(name, own[i])) return "is set by Latchwork; remove it";
@@ -109,8 +118,10 @@ void lw_take_tracing_headers(struct lw_loader *l, const struct lw_option *o, jso
     const char *name, *why;
     json_t *value;
     if (!json_is_object(v) || json_object_size(v) > HEADERS_MAX) {
-        lw_problem(l->problems, "%s: must be an object of at most %d headers, as {\"authorization\": \"Bearer ${file:PATH}\"}", o->path,
-                   (int)HEADERS_MAX);
+        lw_problem(l->problems,
+                   "%s: must be an object of at most %d headers, as {\"authorization\": \"Bearer "
+                   "${file:PATH}\"}",
+                   o->path, (int)HEADERS_MAX);
         return;
     }
     c->tracing.headers = lw_alloc((json_object_size(v) + 1) * sizeof *c->tracing.headers);
@@ -119,33 +130,40 @@ void lw_take_tracing_headers(struct lw_loader *l, const struct lw_option *o, jso
         if ((why = header_problem(name, value)))
             lw_problem(l->problems, "%s.%.64s: %s", o->path, name, why);
         else
-            c->tracing.headers[c->tracing.n_headers++] = (struct lw_property){lw_strdup(name), lw_strdup(json_string_value(value)), true};
+            c->tracing.headers[c->tracing.n_headers++] =
+                (struct lw_property){lw_strdup(name), lw_strdup(json_string_value(value)), true};
     }
 }
 
-/* ---- what is shown ---- */
+/* --- what is shown ---------------------------------------------------------------------------- */
 
-json_t *lw_show_tracing_endpoint(const struct lw_config *c) { return c->tracing.endpoint ? json_string(c->tracing.endpoint) : NULL; }
+json_t *lw_show_tracing_endpoint(const struct lw_config *c) {
+    return c->tracing.endpoint ? json_string(c->tracing.endpoint) : NULL;
+}
 json_t *lw_show_tracing_ratio(const struct lw_config *c) { return json_real(c->tracing.ratio); }
 
 /* Every value counts as a secret, since services name the headers for their keys as they like. */
 json_t *lw_show_tracing_headers(const struct lw_config *c) {
     json_t *object = c->tracing.n_headers ? json_object() : NULL;
-    for (size_t i = 0; i < c->tracing.n_headers; i++) json_object_set_new(object, c->tracing.headers[i].name, json_string("***"));
+    for (size_t i = 0; i < c->tracing.n_headers; i++)
+        json_object_set_new(object, c->tracing.headers[i].name, json_string("***"));
     return object;
 }
 
-/* ---- checks of several keys ---- */
+/* --- checks of several keys ------------------------------------------------------------------- */
 
 static void check_file(struct lw_loader *l, const char *path, const char *file) {
-    if (file && access(file, R_OK)) lw_problem(l->problems, "%s: %s can't be read: %s", path, file, strerror(errno));
+    if (file && access(file, R_OK))
+        lw_problem(l->problems, "%s: %s can't be read: %s", path, file, strerror(errno));
 }
 
 static void check_headers(struct lw_loader *l) {
     const struct lw_config *c = l->c;
     if (!c->tracing.n_headers || !strncasecmp(c->tracing.endpoint, "https://", 8)) return;
-    if (strncasecmp(c->tracing.endpoint, "http://127.", 11) && strncasecmp(c->tracing.endpoint, "http://localhost", 16))
-        lw_problem_warn(l->problems, "tracing.headers: tracing.endpoint is not https://, so they can be read on the way; use https://");
+    if (strncasecmp(c->tracing.endpoint, "http://127.", 11) &&
+        strncasecmp(c->tracing.endpoint, "http://localhost", 16))
+        lw_problem_warn(l->problems, "tracing.headers: tracing.endpoint is not https://, so they "
+                                     "can be read on the way; use https://");
 }
 
 void lw_finish_tracing(struct lw_loader *l) {
@@ -156,13 +174,17 @@ void lw_finish_tracing(struct lw_loader *l) {
     check_file(l, "tracing.tls.cert_file", tls->cert_file);
     check_file(l, "tracing.tls.key_file", tls->key_file);
     if (tls->key_file && !tls->cert_file)
-        lw_problem(l->problems, "tracing.tls.key_file: needs tracing.tls.cert_file; set it, or remove the key");
+        lw_problem(l->problems,
+                   "tracing.tls.key_file: needs tracing.tls.cert_file; set it, or remove the key");
     if (!c->tracing.endpoint) {
         if (c->tracing.n_headers || files)
-            lw_problem_warn(l->problems, "tracing: no effect without tracing.endpoint; set it, as http://127.0.0.1:4318");
+            lw_problem_warn(
+                l->problems,
+                "tracing: no effect without tracing.endpoint; set it, as http://127.0.0.1:4318");
         return;
     }
     if (files && strncasecmp(c->tracing.endpoint, "https://", 8) != 0)
-        lw_problem_warn(l->problems, "tracing.tls: no effect: tracing.endpoint begins with no https://");
+        lw_problem_warn(l->problems,
+                        "tracing.tls: no effect: tracing.endpoint begins with no https://");
     check_headers(l);
 }

@@ -15,9 +15,11 @@ struct lw_board *lw_board_open(int n_workers, struct lw_err *err) {
         lw_fail(err, "workers: %d is not in 1…%d", n_workers, LW_BOARD_WORKERS);
         return NULL;
     }
-    struct lw_board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct lw_board *b =
+        mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (b == MAP_FAILED) {
-        lw_fail(err, "no shared memory for %d workers (%zu bytes): %s", n_workers, sizeof *b, strerror(errno));
+        lw_fail(err, "no shared memory for %d workers (%zu bytes): %s", n_workers, sizeof *b,
+                strerror(errno));
         return NULL;
     }
     atomic_store(&b->n_workers, n_workers);
@@ -38,7 +40,8 @@ int lw_board_add_spans(struct lw_board *b, struct lw_err *err) {
     return b->spans ? 0 : -1;
 }
 
-/* Makes the version odd before the write. The version may be odd already, because an earlier writer may have died during a write. */
+/* Makes the version odd before the write. The version may be odd already, because an earlier writer
+ * may have died during a write. */
 void lw_note_set(struct lw_note *n, const char *text) {
     uint32_t version = atomic_load(&n->version);
     if (!(version & 1) && !strcmp(n->text, text)) return;
@@ -59,7 +62,8 @@ bool lw_note_get(const struct lw_note *n, char *out, size_t size) {
     return false;
 }
 
-void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone, int64_t now_ms) {
+void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone,
+                  int64_t now_ms) {
     assert(key.p || !key.n);
     snprintf(s->identity, sizeof s->identity, "%s", identity);
     s->key_hash = XXH3_64bits(key.p ? key.p : "", key.n);
@@ -70,15 +74,17 @@ void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, 
     atomic_store_explicit(&s->busy, true, memory_order_release);
 }
 
-void lw_seat_leave(struct lw_seat *s) { atomic_store_explicit(&s->busy, false, memory_order_release); }
+void lw_seat_leave(struct lw_seat *s) {
+    atomic_store_explicit(&s->busy, false, memory_order_release);
+}
 
 static enum lw_suspicion suspicion_of(uint32_t word) { return (enum lw_suspicion)(word & 3); }
 
-/* Returns the slot of a message that is a suspect or blamed, or -1 if the message is neither. Sets *word to the word of that slot, and
- * copies the reason to `reason` unless `reason` is NULL. */
+/* Returns the slot of a message that is a suspect or blamed, or -1 if the message is neither. Sets
+ * *word to the word of that slot, and copies the reason to `reason` unless `reason` is NULL. */
 static int find(const struct lw_board *b, const char *identity, uint32_t *word, char *reason) {
-    int32_t left =
-        atomic_load_explicit(&b->n_suspects, memory_order_acquire); /* slots are filled from the lowest index, so most searches end early */
+    /* slots are filled from the lowest index, so most searches end early */
+    int32_t left = atomic_load_explicit(&b->n_suspects, memory_order_acquire);
     for (size_t i = 0; i < LW_BOARD_SUSPECTS && left > 0; i++) {
         const struct lw_suspect *s = &b->suspects[i];
         *word = atomic_load_explicit(&s->word, memory_order_acquire);
@@ -97,7 +103,8 @@ enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, c
     return find(b, identity, &word, reason) >= 0 ? suspicion_of(word) : LW_INNOCENT;
 }
 
-/* Changes the suspicion of the message in a slot. Returns false if the slot has changed since the caller read `word` from it. */
+/* Changes the suspicion of the message in a slot. Returns false if the slot has changed since the
+ * caller read `word` from it. */
 static bool move(struct lw_board *b, struct lw_suspect *s, uint32_t word, enum lw_suspicion to) {
     if (!atomic_compare_exchange_strong(&s->word, &word, (word & ~3u) | (uint32_t)to)) return false;
     bool was = suspicion_of(word) != LW_INNOCENT, is = to != LW_INNOCENT;
@@ -117,9 +124,10 @@ void lw_board_forget(struct lw_board *b, const char *identity) {
     if (i >= 0) move(b, &b->suspects[i], word, LW_INNOCENT);
 }
 
-/* Returns the lowest free slot. If no slot is free, returns the slot of the oldest suspect or, if there are no suspects, of the oldest
- * blamed message. If a suspect is forgotten, it may run once more beside other handlers; if a blamed message is forgotten, one of its
- * attempts is not counted. */
+/* Returns the lowest free slot. If no slot is free, returns the slot of the oldest suspect or, if
+ * there are no suspects, of the oldest blamed message. If a suspect is forgotten, it may run once
+ * more beside other handlers; if a blamed message is forgotten, one of its attempts is not
+ * counted. */
 static struct lw_suspect *slot_for_new(struct lw_board *b) {
     struct lw_suspect *best = NULL;
     enum lw_suspicion best_is = LW_BLAMED;
@@ -132,7 +140,8 @@ static struct lw_suspect *slot_for_new(struct lw_board *b) {
     return best;
 }
 
-static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity, const char *reason, enum lw_suspicion is) {
+static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity, const char *reason,
+                 enum lw_suspicion is) {
     static uint64_t age;
     uint32_t old = atomic_exchange(&s->word, ((atomic_load(&s->word) >> 2) + 1) << 2 | LW_INNOCENT);
     if (suspicion_of(old) != LW_INNOCENT) atomic_fetch_sub(&b->n_suspects, 1);
@@ -143,12 +152,14 @@ static void fill(struct lw_board *b, struct lw_suspect *s, const char *identity,
     move(b, s, atomic_load(&s->word), is);
 }
 
-/* Raises the suspicion of a message by one death of its worker. A blamed message stays blamed until its attempt is counted. */
+/* Raises the suspicion of a message by one death of its worker. A blamed message stays blamed until
+ * its attempt is counted. */
 static void accuse(struct lw_board *b, const char *identity, bool blamed, const char *reason) {
     uint32_t word;
     int i = find(b, identity, &word, NULL);
     if (i >= 0 && (suspicion_of(word) == LW_BLAMED || !blamed)) return;
-    fill(b, i >= 0 ? &b->suspects[i] : slot_for_new(b), identity, reason, blamed ? LW_BLAMED : LW_SUSPECT);
+    fill(b, i >= 0 ? &b->suspects[i] : slot_for_new(b), identity, reason,
+         blamed ? LW_BLAMED : LW_SUSPECT);
 }
 
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms) {
@@ -156,7 +167,8 @@ void lw_board_forget_old(struct lw_board *b, int64_t now_ms) {
     for (size_t i = 0; i < LW_BOARD_SUSPECTS; i++) {
         struct lw_suspect *s = &b->suspects[i];
         uint32_t word = atomic_load(&s->word);
-        if (suspicion_of(word) != LW_INNOCENT && now_ms - s->since_ms >= LW_SUSPECT_MS) move(b, s, word, LW_INNOCENT);
+        if (suspicion_of(word) != LW_INNOCENT && now_ms - s->since_ms >= LW_SUSPECT_MS)
+            move(b, s, word, LW_INNOCENT);
     }
 }
 
@@ -165,17 +177,20 @@ void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *re
     for (size_t i = 0; i < LW_BOARD_SEATS; i++) {
         struct lw_seat *s = &w->seats[i];
         if (!atomic_load_explicit(&s->busy, memory_order_acquire)) continue;
-        s->identity[sizeof s->identity - 1] = 0; /* the worker that crashed may have overwritten the end of the text */
+        /* the worker that crashed may have overwritten the end of the text */
+        s->identity[sizeof s->identity - 1] = 0;
         accuse(b, s->identity, crashed && atomic_load(&s->alone), reason);
         lw_seat_leave(s);
     }
 }
 
-/* --- counts that a dead worker owes ----------------------------------------------------------------------------------------------- */
+/* --- counts that a dead worker owes ----------------------------------------------------------- */
 
 enum { OWED_PROBES = 16 };
 
-uint64_t lw_owed_id(uint64_t identity_hash, bool dead) { return (identity_hash | 2) & ~1ULL ? ((identity_hash | 2) & ~1ULL) | dead : 2; }
+uint64_t lw_owed_id(uint64_t identity_hash, bool dead) {
+    return (identity_hash | 2) & ~1ULL ? ((identity_hash | 2) & ~1ULL) | dead : 2;
+}
 
 static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
     return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
@@ -195,10 +210,12 @@ void lw_board_owe_one(struct lw_board *b, uint64_t id) {
 
 void lw_board_owe(struct lw_board *b, int worker, int shard) {
     struct lw_board_worker *w = &b->workers[worker];
-    for (int s = shard < 0 ? 0 : shard; s < (shard < 0 ? LW_UNSURE_SHARDS : shard + 1) && s < LW_UNSURE_SHARDS; s++)
+    for (int s = shard < 0 ? 0 : shard;
+         s < (shard < 0 ? LW_UNSURE_SHARDS : shard + 1) && s < LW_UNSURE_SHARDS; s++)
         for (int k = 0; k < LW_UNSURE; k++) {
             uint64_t id = atomic_load_explicit(&w->unsure[s][k], memory_order_relaxed);
-            if (!id) break; /* a row is filled from the start without gaps, so the first 0 ends the row */
+            /* a row is filled from the start without gaps, so the first 0 ends the row */
+            if (!id) break;
             if (id != LW_UNSURE_COUNTED) lw_board_owe_one(b, id);
             atomic_store_explicit(&w->unsure[s][k], 0, memory_order_relaxed);
         }
@@ -233,8 +250,11 @@ struct lw_board_partition *lw_board_slot(struct lw_board *b, const char *topic, 
     for (int i = 0; i < LW_BOARD_PARTITIONS && !found; i++) {
         struct lw_board_partition *p = &b->partitions[i];
         uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
-        if (state == LW_SLOT_NAMED && p->partition == partition && strcmp(p->topic, topic) == 0) found = p;
-        if (state != LW_SLOT_FREE || !atomic_compare_exchange_strong(&p->state, &state, LW_SLOT_FILLING)) continue;
+        if (state == LW_SLOT_NAMED && p->partition == partition && strcmp(p->topic, topic) == 0)
+            found = p;
+        if (state != LW_SLOT_FREE ||
+            !atomic_compare_exchange_strong(&p->state, &state, LW_SLOT_FILLING))
+            continue;
         snprintf(p->topic, sizeof p->topic, "%s", topic);
         p->partition = partition;
         atomic_store_explicit(&p->state, LW_SLOT_NAMED, memory_order_release);
@@ -243,9 +263,10 @@ struct lw_board_partition *lw_board_slot(struct lw_board *b, const char *topic, 
     return found;
 }
 
-/* If two workers look for the same new partition at once, each may own a slot for the partition, until one of the two workers gives up the
- * partition. */
-struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic, int32_t partition) {
+/* If two workers look for the same new partition at once, each may own a slot for the partition,
+ * until one of the two workers gives up the partition. */
+struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic,
+                                        int32_t partition) {
     struct lw_board_partition *found = lw_board_slot(b, topic, partition);
     if (found) atomic_store(&found->owner, worker + 1);
     return found;
@@ -268,7 +289,8 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
     while (*at < LW_BOARD_PARTITIONS) {
         const struct lw_board_partition *p = &b->partitions[*at];
         uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
-        if (state == LW_SLOT_FREE) break; /* slots are filled from the lowest index, so all slots behind a free slot are free */
+        /* slots are filled from the lowest index, so all slots behind a free slot are free */
+        if (state == LW_SLOT_FREE) break;
         ++*at;
         if (state == LW_SLOT_NAMED && atomic_load(&p->owner)) return p;
     }
@@ -278,7 +300,8 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
 bool lw_board_drained(const struct lw_board *b) {
     for (int32_t i = 0; i < b->n_drain; i++) {
         const struct lw_drain_partition *p = &b->drain[i];
-        if (p->end > 0 && atomic_load(&p->committed) < p->end) return false; /* a partition whose end is 0 never had a record */
+        /* a partition whose end is 0 never had a record */
+        if (p->end > 0 && atomic_load(&p->committed) < p->end) return false;
     }
     return true;
 }

@@ -5,14 +5,17 @@
 #include <stddef.h>
 #include <xxhash.h>
 
-const char *const lw_end_name[LW_ENDS] = {[LW_END_DONE] = "done",       [LW_END_RETRY] = "retry",     [LW_END_DEAD] = "dead",
-                                          [LW_END_DROPPED] = "dropped", [LW_END_SKIPPED] = "skipped", [LW_END_BACK] = "back"};
+const char *const lw_end_name[LW_ENDS] = {
+    [LW_END_DONE] = "done",       [LW_END_RETRY] = "retry",     [LW_END_DEAD] = "dead",
+    [LW_END_DROPPED] = "dropped", [LW_END_SKIPPED] = "skipped", [LW_END_BACK] = "back"};
 
 static size_t words_of(const struct lw_outcome_record *r) {
     return (offsetof(struct lw_outcome_record, text) + r->n_key + r->n_reason + 7) / 8;
 }
 
-static uint64_t long_hash(struct lw_bytes key) { return key.n > LW_OUTCOME_KEY ? XXH3_64bits(key.p, key.n) | 1 : 0; }
+static uint64_t long_hash(struct lw_bytes key) {
+    return key.n > LW_OUTCOME_KEY ? XXH3_64bits(key.p, key.n) | 1 : 0;
+}
 
 void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const char *reason) {
     size_t n_reason = reason[0] ? strlen(reason) : 0;
@@ -24,7 +27,8 @@ void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const ch
     if (r->n_reason) memcpy(r->text + r->n_key, reason, r->n_reason);
 }
 
-/* Copies a record word by word, because another process may read the same words now. Only the words that the texts use are copied. */
+/* Copies a record word by word, because another process may read the same words now. Only the words
+ * that the texts use are copied. */
 static void write_cell(struct lw_outcome_cell *c, uint64_t n, const struct lw_outcome_record *r) {
     const char *from = (const char *)r;
     atomic_store_explicit(&c->version, 2 * n + 1, memory_order_relaxed);
@@ -42,19 +46,24 @@ void lw_outcome_add(struct lw_outcome_rings *rings, const struct lw_outcome_reco
     _Atomic uint64_t *count = failed ? &rings->n_failures : &rings->n_outcomes;
     uint64_t n = atomic_load_explicit(count, memory_order_relaxed);
     assert(r->end < LW_ENDS && r->n_key <= LW_OUTCOME_KEY && r->n_reason <= LW_OUTCOME_REASON);
-    write_cell(failed ? &rings->failures[n % LW_FAILURES] : &rings->outcomes[n % LW_OUTCOMES], n, r);
+    write_cell(failed ? &rings->failures[n % LW_FAILURES] : &rings->outcomes[n % LW_OUTCOMES], n,
+               r);
     atomic_store_explicit(count, n + 1, memory_order_release);
 }
 
 uint64_t lw_outcome_count(const struct lw_outcome_rings *rings, bool failures) {
-    return atomic_load_explicit(failures ? &rings->n_failures : &rings->n_outcomes, memory_order_acquire);
+    return atomic_load_explicit(failures ? &rings->n_failures : &rings->n_outcomes,
+                                memory_order_acquire);
 }
 
-bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n, struct lw_outcome_record *out) {
-    const struct lw_outcome_cell *c = failures ? &rings->failures[n % LW_FAILURES] : &rings->outcomes[n % LW_OUTCOMES];
+bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n,
+                    struct lw_outcome_record *out) {
+    const struct lw_outcome_cell *c =
+        failures ? &rings->failures[n % LW_FAILURES] : &rings->outcomes[n % LW_OUTCOMES];
     uint64_t copy[LW_OUTCOME_WORDS];
     if (atomic_load_explicit(&c->version, memory_order_acquire) != 2 * n + 2) return false;
-    for (size_t i = 0; i < LW_OUTCOME_WORDS; i++) copy[i] = atomic_load_explicit(&c->word[i], memory_order_relaxed);
+    for (size_t i = 0; i < LW_OUTCOME_WORDS; i++)
+        copy[i] = atomic_load_explicit(&c->word[i], memory_order_relaxed);
     atomic_thread_fence(memory_order_acquire);
     if (atomic_load_explicit(&c->version, memory_order_relaxed) != 2 * n + 2) return false;
     memcpy(out, copy, sizeof *out);

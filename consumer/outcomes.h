@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the last outcomes of a worker in rings, which lie in shared memory: the worker writes them while other processes read them.
+/* Keeps the last outcomes of a worker in rings, which lie in shared memory: the worker writes them
+ * while other processes read them.
  *
- * One thread writes to a ring, and never waits for a reader. A reader copies a record and then checks that the worker has not begun to
- * write over it; a record that has changed during the copy is discarded. If the worker dies while it writes, a half-written record is never
- * read, and the process that replaces the worker writes over the record. So a crash costs at most one record. No function allocates memory.
+ * One thread writes to a ring, and never waits for a reader. A reader copies a record and then
+ * checks that the worker has not begun to write over it; a record that has changed during the copy
+ * is discarded. If the worker dies while it writes, a half-written record is never read, and the
+ * process that replaces the worker writes over the record. So a crash costs at most one record. No
+ * function allocates memory.
  *
- * Failures (retries and dead letters) have a ring of their own, so that the many outcomes that went well do not push failures out. */
+ * Failures (retries and dead letters) have a ring of their own, so that the many outcomes that went
+ * well do not push failures out. */
 #ifndef LW_CONSUMER_OUTCOMES_H
 #define LW_CONSUMER_OUTCOMES_H
 
@@ -18,21 +22,32 @@
 enum { LW_OUTCOMES = 1024, LW_FAILURES = 512, LW_OUTCOME_KEY = 64, LW_OUTCOME_REASON = 160 };
 
 /* Says how a message, or one attempt of a message, has ended. */
-enum lw_end { LW_END_DONE, LW_END_RETRY, LW_END_DEAD, LW_END_DROPPED, LW_END_SKIPPED, LW_END_BACK, LW_ENDS };
+enum lw_end {
+    LW_END_DONE,
+    LW_END_RETRY,
+    LW_END_DEAD,
+    LW_END_DROPPED,
+    LW_END_SKIPPED,
+    LW_END_BACK,
+    LW_ENDS
+};
 extern const char *const lw_end_name[LW_ENDS];
 
 struct lw_outcome_record {
     int64_t at_ms; /* time when the outcome was recorded, ms since 1970 */
     int64_t offset;
-    uint64_t fence;    /* fence of the grant; 0: the message had no grant */
-    uint64_t key_hash; /* hash of the whole key if the key is longer than LW_OUTCOME_KEY; otherwise 0 */
-    int64_t took_us;   /* time that the handler took; 0: the handler did not run */
-    int32_t slot;      /* index of the partition on the board */
-    uint32_t attempt;  /* number of the attempt; 0: the handler did not run */
-    uint8_t end;       /* how the message has ended, as enum lw_end */
+    uint64_t fence; /* fence of the grant; 0: the message had no grant */
+    /* hash of the whole key if the key is longer than LW_OUTCOME_KEY; otherwise 0 */
+    uint64_t key_hash;
+    int64_t took_us;  /* time that the handler took; 0: the handler did not run */
+    int32_t slot;     /* index of the partition on the board */
+    uint32_t attempt; /* number of the attempt; 0: the handler did not run */
+    uint8_t end;      /* how the message has ended, as enum lw_end */
     uint8_t n_key, n_reason;
-    bool cut;                                      /* true if the reason was longer than the space for it */
-    char text[LW_OUTCOME_KEY + LW_OUTCOME_REASON]; /* the beginning of the key, followed by the beginning of the reason */
+    /* true if the reason was longer than the space for it */
+    bool cut;
+    /* the beginning of the key, followed by the beginning of the reason */
+    char text[LW_OUTCOME_KEY + LW_OUTCOME_REASON];
 };
 
 enum { LW_OUTCOME_WORDS = (sizeof(struct lw_outcome_record) + 7) / 8 };
@@ -50,17 +65,22 @@ struct lw_outcome_rings {
 };
 
 /* Returns true if an outcome of this kind is kept in the ring of failures. */
-static inline bool lw_end_failed(enum lw_end end) { return end == LW_END_RETRY || end == LW_END_DEAD; }
+static inline bool lw_end_failed(enum lw_end end) {
+    return end == LW_END_RETRY || end == LW_END_DEAD;
+}
 
-/* Sets the key and the reason of a record, and cuts both to size. The function does not change other fields. */
+/* Sets the key and the reason of a record, and cuts both to size. The function does not change
+ * other fields. */
 void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const char *reason);
 /* Adds a record to the rings. Only the worker's main thread calls this function. */
 void lw_outcome_add(struct lw_outcome_rings *rings, const struct lw_outcome_record *r);
-/* Returns how many records have been added to a ring. The ring still has record n if n is below that number, and by no more than the size
- * of the ring. */
+/* Returns how many records have been added to a ring. The ring still has record n if n is below
+ * that number, and by no more than the size of the ring. */
 uint64_t lw_outcome_count(const struct lw_outcome_rings *rings, bool failures);
-/* Copies record n. Returns false if the ring does not have the record any more, or if the record is being written. */
-bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n, struct lw_outcome_record *out);
+/* Copies record n. Returns false if the ring does not have the record any more, or if the record is
+ * being written. */
+bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n,
+                    struct lw_outcome_record *out);
 /* Returns true if the record has this key. */
 bool lw_outcome_has_key(const struct lw_outcome_record *r, struct lw_bytes key);
 

@@ -5,12 +5,15 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-/* MAP_NORESERVE: most of the rings are never touched, and a system that counts reservations must not refuse them. */
+/* MAP_NORESERVE: most of the rings are never touched, and a system that counts reservations must
+ * not refuse them. */
 struct lw_span_ring *lw_spans_open(int n, struct lw_err *err) {
     size_t bytes = (size_t)n * sizeof(struct lw_span_ring);
-    struct lw_span_ring *rings = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct lw_span_ring *rings = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                      MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (rings != MAP_FAILED) return rings;
-    lw_fail(err, "no shared memory for the spans of %d workers (%zu bytes): %s", n, bytes, strerror(errno));
+    lw_fail(err, "no shared memory for the spans of %d workers (%zu bytes): %s", n, bytes,
+            strerror(errno));
     return NULL;
 }
 
@@ -25,7 +28,9 @@ struct lw_span_record *lw_span_begin(struct lw_span_ring *ring) {
 }
 
 void lw_span_commit(struct lw_span_ring *ring) {
-    atomic_store_explicit(&ring->written, atomic_load_explicit(&ring->written, memory_order_relaxed) + 1, memory_order_release);
+    atomic_store_explicit(&ring->written,
+                          atomic_load_explicit(&ring->written, memory_order_relaxed) + 1,
+                          memory_order_release);
 }
 
 static char *put(char *to, struct lw_bytes text, size_t n) {

@@ -23,11 +23,13 @@ struct lw_feed {
     bool asleep;    /* the handler waits for `wake` */
     bool signalled; /* notify_fd was written since the last reap */
     enum lw_feed_stop stop;
-    struct lw_job_queue mine; /* jobs that ended and are not published yet; only the handler's thread uses it */
+    /* jobs that ended and are not published yet; only the handler's thread uses it */
+    struct lw_job_queue mine;
 };
 
 static void signal_fd(int fd) {
-    if (fd >= 0 && write(fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("handler: eventfd: %s", strerror(errno));
+    if (fd >= 0 && write(fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN)
+        lw_error("handler: eventfd: %s", strerror(errno));
 }
 
 struct lw_feed *lw_feed_open(const struct lw_feed_setup *setup, struct lw_err *err) {
@@ -48,7 +50,7 @@ void lw_feed_close(struct lw_feed *f) {
     free(f);
 }
 
-/* --- the main thread's side ------------------------------------------------------------------------------------------------------- */
+/* --- the main thread's side ------------------------------------------------------------------- */
 
 void lw_feed_submit(struct lw_feed *f, struct lw_job **jobs, size_t n) {
     struct lw_job_queue q;
@@ -78,7 +80,7 @@ void lw_feed_stop(struct lw_feed *f, enum lw_feed_stop how) {
     signal_fd(f->wake);
 }
 
-/* --- the handler's side ----------------------------------------------------------------------------------------------------------- */
+/* --- the handler's side ----------------------------------------------------------------------- */
 
 int lw_feed_fd(const struct lw_feed *f) { return f->wake; }
 struct lw_http_counts *lw_feed_http(const struct lw_feed *f) {
@@ -98,7 +100,8 @@ void lw_feed_awake(struct lw_feed *f, bool readable) {
     f->asleep = false;
     pthread_mutex_unlock(&f->lock);
     uint64_t n;
-    if (readable && read(f->wake, &n, sizeof n) < 0 && errno != EAGAIN) lw_error("handler: eventfd: %s", strerror(errno));
+    if (readable && read(f->wake, &n, sizeof n) < 0 && errno != EAGAIN)
+        lw_error("handler: eventfd: %s", strerror(errno));
 }
 
 struct lw_job *lw_feed_take(struct lw_feed *f) {
@@ -125,7 +128,9 @@ struct lw_job *lw_feed_first(struct lw_feed *f, struct lw_job_queue *line) {
     return line->head;
 }
 
-int64_t lw_feed_margin_ms(int64_t ttl_ms) { return ttl_ms > 10 * MARGIN_MIN_MS ? ttl_ms / 10 : MARGIN_MIN_MS; }
+int64_t lw_feed_margin_ms(int64_t ttl_ms) {
+    return ttl_ms > 10 * MARGIN_MIN_MS ? ttl_ms / 10 : MARGIN_MIN_MS;
+}
 
 int64_t lw_feed_lease_end(const struct lw_job *job, int64_t margin_ms) {
     return atomic_load_explicit(&job->lease->deadline_ms, memory_order_relaxed) - margin_ms;
@@ -142,7 +147,8 @@ void lw_feed_give_back(struct lw_feed *f, struct lw_job *job) {
     lw_feed_ended(f, job, 0);
 }
 
-void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms, int64_t margin_ms, bool all) {
+void lw_feed_sweep(struct lw_feed *f, struct lw_job_queue *line, int64_t now_ms, int64_t margin_ms,
+                   bool all) {
     struct lw_job *jobs = line->head;
     lw_jobs_clear(line);
     for (struct lw_job *job = jobs, *next; job; job = next) {
@@ -181,7 +187,8 @@ void lw_feed_publish(struct lw_feed *f) {
     if (tell) signal_fd(f->set.notify_fd);
 }
 
-int lw_feed_run_one(const struct lw_handler_type *t, struct lw_handler *h, struct lw_job *job, struct lw_err *err) {
+int lw_feed_run_one(const struct lw_handler_type *t, struct lw_handler *h, struct lw_job *job,
+                    struct lw_err *err) {
     struct lw_feed *f = lw_feed_open(&(struct lw_feed_setup){.notify_fd = -1}, err);
     if (!f) return -1;
     lw_feed_submit(f, &job, 1);

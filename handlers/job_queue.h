@@ -6,11 +6,14 @@
 #include "handlers/handler.h"
 
 struct lw_job_queue {
-    struct lw_job *head, **tail; /* oldest job; the link behind the youngest. The owner calls lw_jobs_clear() first */
+    /* oldest job; the link behind the youngest. The owner calls lw_jobs_clear() first */
+    struct lw_job *head, **tail;
 };
 
 /* Empties the queue; its jobs stay as they are. */
-static inline void lw_jobs_clear(struct lw_job_queue *q) { *q = (struct lw_job_queue){NULL, &q->head}; }
+static inline void lw_jobs_clear(struct lw_job_queue *q) {
+    *q = (struct lw_job_queue){NULL, &q->head};
+}
 
 static inline void lw_jobs_append(struct lw_job_queue *q, struct lw_job *job) {
     job->next = NULL;

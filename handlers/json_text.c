@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
-/* Returns the number of bytes that follow a lead byte, and the range of the first of them, which excludes
- * overlong forms and surrogates. */
+/* Returns the number of bytes that follow a lead byte, and the range of the first of them, which
+ * excludes overlong forms and surrogates. */
 static int utf8_lead(unsigned char c, unsigned char *lo, unsigned char *hi) {
     *lo = 0x80;
     *hi = 0xbf;
@@ -70,8 +70,10 @@ void lw_json_base64(struct lw_buf *out, struct lw_bytes s) {
     lw_buf_add(out, "\"", 1);
     for (size_t i = 0; i < s.n; i += 3) {
         size_t left = s.n - i;
-        uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (left > 2 ? p[i + 2] : 0);
-        char quad[4] = {digit[v >> 18], digit[v >> 12 & 63], left > 1 ? digit[v >> 6 & 63] : '=', left > 2 ? digit[v & 63] : '='};
+        uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
+                     (left > 2 ? p[i + 2] : 0);
+        char quad[4] = {digit[v >> 18], digit[v >> 12 & 63], left > 1 ? digit[v >> 6 & 63] : '=',
+                        left > 2 ? digit[v & 63] : '='};
         lw_buf_add(out, quad, 4);
     }
     lw_buf_add(out, "\"", 1);

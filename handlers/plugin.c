@@ -17,9 +17,10 @@
 
 enum { BATCH_MAX = 1024, SETTING_MAX = 64 };
 
-/* Size of struct latchwork_handler in the first version of the interface, which every plugin's table
- * must have at least. */
-static const size_t first_size = offsetof(struct latchwork_handler, close) + sizeof(void (*)(void *));
+/* Size of struct latchwork_handler in the first version of the interface, which every plugin's
+ * table must have at least. */
+static const size_t first_size =
+    offsetof(struct latchwork_handler, close) + sizeof(void (*)(void *));
 
 struct setting {
     struct setting *next;
@@ -27,13 +28,15 @@ struct setting {
 };
 
 struct lw_handler {
-    struct latchwork_host host; /* must be the first member, because setting() finds the rest through it */
+    /* must be the first member, because setting() finds the rest through it */
+    struct latchwork_host host;
     void *object;
     const struct latchwork_handler *api;
     void *self;
     bool inited;
-    const json_t *config;     /* borrowed from the configuration; may be NULL */
-    struct setting *settings; /* list of numbers as text; setting() alone adds to it, and holds the lock meanwhile */
+    const json_t *config; /* borrowed from the configuration; may be NULL */
+    /* list of numbers as text; setting() alone adds to it, and holds the lock meanwhile */
+    struct setting *settings;
     pthread_mutex_t lock;
     size_t batch_max;
     enum lw_batch_of batch_of;
@@ -41,7 +44,8 @@ struct lw_handler {
 
 /* A job as the plugin sees it, with a pointer to the job itself. */
 struct view {
-    struct latchwork_lease lease; /* must be the first member, because the lease functions find the job through it */
+    /* must be the first member, because the lease functions find the job through it */
+    struct latchwork_lease lease;
     const struct lw_job *job;
     struct latchwork_message message;
     struct latchwork_header *headers;
@@ -55,10 +59,12 @@ struct lw_slot {
     struct latchwork_answer **answers; /* pointers to the elements of `answer` */
 };
 
-/* --- the services ---------------------------------------------------------------------------------------------------------------- */
+/* --- the services ----------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level level, const char *format, ...) {
-    static const enum lw_log_level levels[] = {LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN, LW_LOG_ERROR};
+__attribute__((format(printf, 2, 3))) static void host_log(enum latchwork_level level,
+                                                           const char *format, ...) {
+    static const enum lw_log_level levels[] = {LW_LOG_DEBUG, LW_LOG_INFO, LW_LOG_WARN,
+                                               LW_LOG_ERROR};
     unsigned l = (unsigned)level > LATCHWORK_LOG_ERROR ? LATCHWORK_LOG_ERROR : (unsigned)level;
     if (!lw_log_on(levels[l])) return;
     char text[2048];
@@ -132,45 +138,60 @@ static int lease_cancelled(const struct latchwork_lease *lease) {
     return atomic_load(&job->lease->cancelled) || lw_boot_ms() >= lease_deadline_ms(lease);
 }
 
-/* --- configuration, loading ------------------------------------------------------------------------------------------------------ */
+/* --- configuration, loading ------------------------------------------------------------------- */
 
 static void check(const struct lw_config *c, struct lw_problems *problems) {
     static const char *const known[] = {"type", "path", "config", "threads", "timeout_ms", NULL};
     lw_section_known(c->handler.json, known, problems);
     const char *path = lw_section_string(c->handler.json, "path", true, problems);
-    if (path && access(path, R_OK)) lw_problem(problems, "handler.path: %s: %s", path, strerror(errno));
+    if (path && access(path, R_OK))
+        lw_problem(problems, "handler.path: %s: %s", path, strerror(errno));
 }
 
 /* Checks a plugin's table. Returns -1 with *err if it is not valid. */
 static int check_api(const struct latchwork_handler *api, const char *path, struct lw_err *err) {
-    const char *advice = api->abi == 0              ? " (is LATCHWORK_HANDLER_INIT missing in its table?)"
-                         : api->abi < LATCHWORK_ABI ? ": build the plugin with this one's header"
-                                                    : ": install a newer Latchwork, or build the plugin with this one's header";
+    const char *advice =
+        api->abi == 0 ? " (is LATCHWORK_HANDLER_INIT missing in its table?)"
+        : api->abi < LATCHWORK_ABI
+            ? ": build the plugin with this one's header"
+            : ": install a newer Latchwork, or build the plugin with this one's header";
     if (api->abi != LATCHWORK_ABI)
-        return lw_refuse(err, "plugin %s: built for interface version %u, this Latchwork has version %d%s", path, api->abi, LATCHWORK_ABI,
-                         advice);
+        return lw_refuse(
+            err, "plugin %s: built for interface version %u, this Latchwork has version %d%s", path,
+            api->abi, LATCHWORK_ABI, advice);
     if (api->size < first_size)
-        return lw_refuse(err, "plugin %s: its table has a size of %u bytes, expected at least %zu; build it with <latchwork/handler.h>",
+        return lw_refuse(err,
+                         "plugin %s: its table has a size of %u bytes, expected at least %zu; "
+                         "build it with <latchwork/handler.h>",
                          path, api->size, first_size);
     if (api->batch_max > BATCH_MAX)
-        return lw_refuse(err, "plugin %s: batch_max is %zu, at most %d is allowed", path, api->batch_max, BATCH_MAX);
+        return lw_refuse(err, "plugin %s: batch_max is %zu, at most %d is allowed", path,
+                         api->batch_max, BATCH_MAX);
     if (api->batch_max && !api->handle_batch)
-        return lw_refuse(err, "plugin %s: has batch_max but no handle_batch; set both or neither", path);
+        return lw_refuse(err, "plugin %s: has batch_max but no handle_batch; set both or neither",
+                         path);
     if (!api->batch_max && !api->handle)
-        return lw_refuse(err, "plugin %s: has no handle%s", path, api->handle_batch ? ", and handle_batch needs a batch_max" : "");
+        return lw_refuse(err, "plugin %s: has no handle%s", path,
+                         api->handle_batch ? ", and handle_batch needs a batch_max" : "");
     return 0;
 }
 
-/* Reads batch_of, which plugins built with an older header do not have. Returns -1 with *err if it is not valid. */
+/* Reads batch_of, which plugins built with an older header do not have. Returns -1 with *err if it
+ * is not valid. */
 static int read_batch_of(struct lw_handler *h, const char *path, struct lw_err *err) {
-    static const enum lw_batch_of kinds[] = {
-        [LATCHWORK_BATCH_KEYS] = LW_BATCH_KEYS, [LATCHWORK_BATCH_ONE_KEY] = LW_BATCH_ONE_KEY, [LATCHWORK_BATCH_ANY] = LW_BATCH_ANY};
+    static const enum lw_batch_of kinds[] = {[LATCHWORK_BATCH_KEYS] = LW_BATCH_KEYS,
+                                             [LATCHWORK_BATCH_ONE_KEY] = LW_BATCH_ONE_KEY,
+                                             [LATCHWORK_BATCH_ANY] = LW_BATCH_ANY};
     h->batch_of = LW_BATCH_KEYS;
-    if (h->api->size < offsetof(struct latchwork_handler, batch_of) + sizeof h->api->batch_of) return 0;
+    if (h->api->size < offsetof(struct latchwork_handler, batch_of) + sizeof h->api->batch_of)
+        return 0;
     unsigned of = h->api->batch_of;
     if (of >= sizeof kinds / sizeof *kinds)
-        return lw_refuse(err, "plugin %s: batch_of is %u, which this Latchwork does not know", path, of);
-    if (of && !h->api->batch_max) return lw_refuse(err, "plugin %s: has batch_of but no batch_max; set both or neither", path);
+        return lw_refuse(err, "plugin %s: batch_of is %u, which this Latchwork does not know", path,
+                         of);
+    if (of && !h->api->batch_max)
+        return lw_refuse(err, "plugin %s: has batch_of but no batch_max; set both or neither",
+                         path);
     h->batch_of = kinds[of];
     return 0;
 }
@@ -180,11 +201,16 @@ static int load(struct lw_handler *h, const char *path, struct lw_err *err) {
     char here[4096];
     /* a path without a slash would make dlopen() search the system's library folders */
     int n = snprintf(here, sizeof here, "%s%s", strchr(path, '/') ? "" : "./", path);
-    if (n < 0 || (size_t)n >= sizeof here) return lw_refuse(err, "plugin %.200s…: the path is too long", path);
+    if (n < 0 || (size_t)n >= sizeof here)
+        return lw_refuse(err, "plugin %.200s…: the path is too long", path);
     h->object = dlopen(here, RTLD_NOW | RTLD_LOCAL);
     if (!h->object) return lw_refuse(err, "plugin %s: cannot be loaded: %s", path, dlerror());
     h->api = dlsym(h->object, "latchwork_handler");
-    if (!h->api) return lw_refuse(err, "plugin %s: exports no object \"latchwork_handler\" (declare it with LATCHWORK_EXPORT)", path);
+    if (!h->api)
+        return lw_refuse(
+            err,
+            "plugin %s: exports no object \"latchwork_handler\" (declare it with LATCHWORK_EXPORT)",
+            path);
     return check_api(h->api, path, err) ? -1 : read_batch_of(h, path, err);
 }
 
@@ -208,8 +234,8 @@ static void close_handler(struct lw_handler *h) {
         h->settings = s->next;
         free(s);
     }
-    /* The object is not unloaded, because threads of the plugin's libraries, or exit handlers, may still
-     * run its code. */
+    /* The object is not unloaded, because threads of the plugin's libraries, or exit handlers, may
+     * still run its code. */
     pthread_mutex_destroy(&h->lock);
     free(h);
 }
@@ -217,7 +243,8 @@ static void close_handler(struct lw_handler *h) {
 static struct lw_handler *open_handler(const struct lw_config *c, int worker, struct lw_err *err) {
     (void)worker;
     struct lw_handler *h = lw_alloc(sizeof *h);
-    h->host = (struct latchwork_host){LATCHWORK_ABI, sizeof h->host, host_log, lw_boot_ms, host_setting};
+    h->host =
+        (struct latchwork_host){LATCHWORK_ABI, sizeof h->host, host_log, lw_boot_ms, host_setting};
     h->config = json_object_get(c->handler.json, "config");
     pthread_mutex_init(&h->lock, NULL);
     const char *path = json_string_value(json_object_get(c->handler.json, "path"));
@@ -226,7 +253,7 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
     return NULL;
 }
 
-/* --- running --------------------------------------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static struct lw_slot *open_slot(struct lw_handler *h, int slot, struct lw_err *err) {
     (void)slot, (void)err;
@@ -259,13 +286,15 @@ static void view_headers(struct view *v, const struct lw_job *job) {
     }
     for (size_t i = 0; i < job->n_headers; i++) {
         const struct lw_header *from = &job->headers[i];
-        v->headers[i] = (struct latchwork_header){from->name.p, from->name.n, from->value.p, from->value.n};
+        v->headers[i] =
+            (struct latchwork_header){from->name.p, from->name.n, from->value.p, from->value.n};
     }
 }
 
 static void view(struct view *v, const struct lw_job *job) {
     v->job = job;
-    v->lease = (struct latchwork_lease){sizeof v->lease, job->fence, lease_deadline_ms, lease_cancelled};
+    v->lease =
+        (struct latchwork_lease){sizeof v->lease, job->fence, lease_deadline_ms, lease_cancelled};
     view_headers(v, job);
     v->message = (struct latchwork_message){
         .size = sizeof v->message,
@@ -285,12 +314,13 @@ static void view(struct view *v, const struct lw_job *job) {
     };
 }
 
-/* Returns true if a message that the plugin gave back has timed out while its lease was live. The plugin cannot know whether the message
- * was cancelled for its lease or for its timeout. A timeout must count an attempt: a message that always takes too long would otherwise run
- * for ever. */
+/* Returns true if a message that the plugin gave back has timed out while its lease was live. The
+ * plugin cannot know whether the message was cancelled for its lease or for its timeout. A timeout
+ * must count an attempt: a message that always takes too long would otherwise run for ever. */
 static bool timed_out(const struct lw_job *job) {
     int64_t now = lw_boot_ms();
-    return now >= job->give_up_ms && now < atomic_load(&job->lease->deadline_ms) && !atomic_load(&job->lease->cancelled);
+    return now >= job->give_up_ms && now < atomic_load(&job->lease->deadline_ms) &&
+           !atomic_load(&job->lease->cancelled);
 }
 
 static void answered(struct lw_job *job, int outcome) {
@@ -304,14 +334,18 @@ static void answered(struct lw_job *job, int outcome) {
     case LATCHWORK_RETRY: job->outcome = LW_RETRY; break;
     case LATCHWORK_DEAD: job->outcome = LW_DEAD; break;
     case LATCHWORK_BACK: job->outcome = LW_BACK; break;
-    default: job->outcome = LW_RETRY; snprintf(job->reason, sizeof job->reason, "plugin returned the unknown outcome %d", outcome);
+    default:
+        job->outcome = LW_RETRY;
+        snprintf(job->reason, sizeof job->reason, "plugin returned the unknown outcome %d",
+                 outcome);
     }
     bool why = job->outcome == LW_RETRY || job->outcome == LW_DEAD;
     if (!why)
         job->reason[0] = '\0';
     else if (!job->reason[0])
         snprintf(job->reason, sizeof job->reason, "%s",
-                 job->outcome == LW_DEAD ? "plugin gave the message up" : "plugin asked for a retry");
+                 job->outcome == LW_DEAD ? "plugin gave the message up"
+                                         : "plugin asked for a retry");
 }
 
 static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) {
@@ -319,18 +353,21 @@ static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, s
         view(&s->views[i], jobs[i]);
         jobs[i]->reason[0] = '\0';
         s->messages[i] = &s->views[i].message;
-        s->answer[i] = (struct latchwork_answer){sizeof s->answer[i], LATCHWORK_RETRY, jobs[i]->reason, sizeof jobs[i]->reason};
+        s->answer[i] = (struct latchwork_answer){sizeof s->answer[i], LATCHWORK_RETRY,
+                                                 jobs[i]->reason, sizeof jobs[i]->reason};
     }
     if (h->api->batch_max) {
         h->api->handle_batch(h->self, s->messages, s->answers, n);
     } else {
         for (size_t i = 0; i < n; i++)
-            s->answer[i].outcome = h->api->handle(h->self, s->messages[i], jobs[i]->reason, sizeof jobs[i]->reason);
+            s->answer[i].outcome =
+                h->api->handle(h->self, s->messages[i], jobs[i]->reason, sizeof jobs[i]->reason);
     }
     for (size_t i = 0; i < n; i++) answered(jobs[i], s->answer[i].outcome);
 }
 
-_Static_assert(sizeof(struct latchwork_header) == 4 * sizeof(void *), "plugins walk arrays of headers: their size is frozen");
+_Static_assert(sizeof(struct latchwork_header) == 4 * sizeof(void *),
+               "plugins walk arrays of headers: their size is frozen");
 
 const struct lw_handler_type lw_handler_plugin = {
     .name = "plugin",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reasons: the text that says why a job is tried again or dead, cut to the size of a job's buffer. */
+/* Reasons: the text that says why a job is tried again or dead, cut to the size of a job's
+ * buffer. */
 #ifndef LW_HANDLERS_REASON_H
 #define LW_HANDLERS_REASON_H
 

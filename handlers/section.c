@@ -26,7 +26,8 @@ void lw_section_known(json_t *section, const char *const *known, struct lw_probl
     }
 }
 
-const char *lw_section_string(const json_t *section, const char *key, bool required, struct lw_problems *problems) {
+const char *lw_section_string(const json_t *section, const char *key, bool required,
+                              struct lw_problems *problems) {
     const json_t *v = json_object_get(section, key);
     if (!v) {
         if (required) lw_problem(problems, "handler.%s: required", key);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The span of a job: what is traced of one attempt of a message, from its grant to its end. The worker makes it if the message is sampled
- * (consumer/process/tracer.h), and whoever runs the job notes the time. */
+/* The span of a job: what is traced of one attempt of a message, from its grant to its end. The
+ * worker makes it if the message is sampled (consumer/process/tracer.h), and whoever runs the job
+ * notes the time. */
 #ifndef LW_HANDLERS_SPAN_H
 #define LW_HANDLERS_SPAN_H
 
@@ -10,12 +11,14 @@
 struct lw_job_span {
     struct lw_trace_context context; /* the trace, the id of this span, and the flags */
     uint8_t parent_id[LW_SPAN_ID];   /* all zero: the span has no parent */
-    int64_t begun_us, ended_us;      /* boot clock, set when the job has run; 0: the job has not run */
-    int64_t arrived_ms;              /* wall clock; when the message first came to a worker */
-    int64_t replay;                  /* number of the replay; 0: the message is the record itself */
-    bool parked;                     /* the message has waited in Redis */
+    /* boot clock, set when the job has run; 0: the job has not run */
+    int64_t begun_us, ended_us;
+    int64_t arrived_ms; /* wall clock; when the message first came to a worker */
+    int64_t replay;     /* number of the replay; 0: the message is the record itself */
+    bool parked;        /* the message has waited in Redis */
     char traceparent[LW_TRACEPARENT + 1];
-    struct lw_header headers[]; /* the message's headers as the handler sees them, with this span as the parent */
+    /* the message's headers as the handler sees them, with this span as the parent */
+    struct lw_header headers[];
 };
 
 #endif

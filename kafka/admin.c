@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends requests to the cluster. Each request opens a client of its own, and closes it afterwards. */
+/* Sends requests to the cluster. Each request opens a client of its own, and closes it
+ * afterwards. */
 #include "kafka/source.h"
 
 #include "base/clock.h"
@@ -34,8 +35,11 @@ static int ends_of(const struct ends *e, const rd_kafka_metadata_topic_t *t, str
     for (int i = 0; i < t->partition_cnt; i++) {
         int64_t low, high;
         int32_t partition = t->partitions[i].id;
-        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(e->rk, t->topic, partition, &low, &high, left(e->until_ms));
-        if (code) return lw_fail(err, "%s/%d: can't ask for its end: %s", t->topic, (int)partition, rd_kafka_err2str(code));
+        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(e->rk, t->topic, partition,
+                                                                    &low, &high, left(e->until_ms));
+        if (code)
+            return lw_fail(err, "%s/%d: can't ask for its end: %s", t->topic, (int)partition,
+                           rd_kafka_err2str(code));
         e->fn(e->ctx, t->topic, partition, high);
     }
     return 0;
@@ -44,31 +48,38 @@ static int ends_of(const struct ends *e, const rd_kafka_metadata_topic_t *t, str
 static int ends_of_topic(const struct ends *e, const char *topic, struct lw_err *err) {
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(e->rk, topic, NULL);
     const struct rd_kafka_metadata *md = NULL;
-    rd_kafka_resp_err_t code = rkt ? rd_kafka_metadata(e->rk, 0, rkt, &md, left(e->until_ms)) : rd_kafka_last_error();
-    int r = code                       ? lw_fail(err, "topic %s: can't ask for its partitions: %s", topic, rd_kafka_err2str(code))
-            : !md || md->topic_cnt < 1 ? lw_fail(err, "topic %s: the broker does not know it", topic)
-                                       : ends_of(e, &md->topics[0], err);
+    rd_kafka_resp_err_t code =
+        rkt ? rd_kafka_metadata(e->rk, 0, rkt, &md, left(e->until_ms)) : rd_kafka_last_error();
+    int r = code ? lw_fail(err, "topic %s: can't ask for its partitions: %s", topic,
+                           rd_kafka_err2str(code))
+            : !md || md->topic_cnt < 1
+                ? lw_fail(err, "topic %s: the broker does not know it", topic)
+                : ends_of(e, &md->topics[0], err);
     if (md) rd_kafka_metadata_destroy(md);
     if (rkt) rd_kafka_topic_destroy(rkt);
     return r;
 }
 
-int lw_source_ends(const struct lw_config *c, int64_t timeout_ms, void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
+int lw_source_ends(const struct lw_config *c, int64_t timeout_ms,
+                   void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                    void *ctx, struct lw_err *err) {
     struct ends e = {.until_ms = lw_boot_ms() + timeout_ms, .fn = fn, .ctx = ctx};
     e.rk = open_client(c, err);
     if (!e.rk) return -1;
     int r = 0;
-    for (size_t i = 0; !r && i < c->kafka.n_topics; i++) r = ends_of_topic(&e, c->kafka.topics[i], err);
+    for (size_t i = 0; !r && i < c->kafka.n_topics; i++)
+        r = ends_of_topic(&e, c->kafka.topics[i], err);
     lw_kafka_destroy(e.rk, DESTROY_MS);
     return r;
 }
 
-int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *out, size_t size, struct lw_err *err) {
+int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *out, size_t size,
+                         struct lw_err *err) {
     int64_t until_ms = lw_boot_ms() + timeout_ms;
     rd_kafka_t *rk = open_client(c, err);
     if (!rk) return -1;
-    /* ask for metadata first: without a broker this request fails, while the request for the id would return an empty id */
+    /* ask for metadata first: without a broker this request fails, while the request for the id
+     * would return an empty id */
     const struct rd_kafka_metadata *md = NULL;
     rd_kafka_resp_err_t code = rd_kafka_metadata(rk, 0, NULL, &md, left(until_ms));
     int r = 0;
@@ -77,7 +88,8 @@ int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *ou
     } else {
         char *id = rd_kafka_clusterid(rk, left(until_ms));
         if (id && strlen(id) >= size)
-            r = lw_fail(err, "kafka: the cluster's id has %zu bytes, more than %zu", strlen(id), size - 1);
+            r = lw_fail(err, "kafka: the cluster's id has %zu bytes, more than %zu", strlen(id),
+                        size - 1);
         else
             snprintf(out, size, "%s", id ? id : "");
         if (id) rd_kafka_mem_free(rk, id);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Anchors detect that a log was replaced: a topic that was deleted and recreated has the same name, and
- * soon the same offsets.
+/* Anchors detect that a log was replaced: a topic that was deleted and recreated has the same name,
+ * and soon the same offsets.
  *
- * An anchor describes one record: its offset, its timestamp, and a hash of its key and payload. While a
- * partition is ours, an inspector (a thread with its own client) reads that record again every few seconds and compares it with the anchor.
- * The anchor is stored in the commit metadata, so that the next owner compares too. Anchors work with every supported version of the broker
- * and of librdkafka. */
+ * An anchor describes one record: its offset, its timestamp, and a hash of its key and payload.
+ * While a partition is ours, an inspector (a thread with its own client) reads that record again
+ * every few seconds and compares it with the anchor. The anchor is stored in the commit metadata,
+ * so that the next owner compares too. Anchors work with every supported version of the broker and
+ * of librdkafka. */
 #ifndef LW_KAFKA_ANCHOR_H
 #define LW_KAFKA_ANCHOR_H
 
@@ -29,26 +30,32 @@ size_t lw_anchor_encode(const struct lw_anchor *a, char out[LW_ANCHOR_TEXT]);
 /* Finds the anchor at the end of commit metadata. Returns the length of the metadata without it. */
 size_t lw_anchor_decode(const char *metadata, size_t n, struct lw_anchor *a);
 
-/* enum lw_look lists the answers of the inspector. struct lw_looked is a request about one partition, with its answer. */
+/* enum lw_look lists the answers of the inspector. struct lw_looked is a request about one
+ * partition, with its answer. */
 enum lw_look { LW_LOOK_UNKNOWN, LW_LOOK_SAME, LW_LOOK_GONE, LW_LOOK_ANOTHER };
 struct lw_looked {
     char topic[256];
     int32_t partition;
     uint32_t gen;
-    int64_t begin;           /* offset at which reading began */
-    struct lw_anchor anchor; /* if its offset is -1, a record just before `begin` becomes the anchor */
-    struct lw_anchor next;   /* a record that was delivered before the request and can become the next anchor */
-    enum lw_look found;      /* the answer; GONE: retention or compaction deleted the record */
-    char why[160];           /* the reason if the answer is ANOTHER */
+    int64_t begin; /* offset at which reading began */
+    /* if its offset is -1, a record just before `begin` becomes the anchor */
+    struct lw_anchor anchor;
+    /* a record that was delivered before the request and can become the next anchor */
+    struct lw_anchor next;
+    enum lw_look found; /* the answer; GONE: retention or compaction deleted the record */
+    char why[160];      /* the reason if the answer is ANOTHER */
 };
 
 struct lw_inspector;
 /* Starts the inspector. The inspector writes to the eventfd `fd` when an answer is ready. */
 struct lw_inspector *lw_inspector_open(const struct lw_config *c, int fd, struct lw_err *err);
-bool lw_inspector_busy(struct lw_inspector *i); /* true if a request was made and its answer was not taken yet */
-/* Makes a request and takes ownership of `all` (from malloc). Must not be called while the inspector is busy. */
+/* true if a request was made and its answer was not taken yet */
+bool lw_inspector_busy(struct lw_inspector *i);
+/* Makes a request and takes ownership of `all` (from malloc). Must not be called while the
+ * inspector is busy. */
 void lw_inspector_ask(struct lw_inspector *i, struct lw_looked *all, size_t n);
-/* Returns the answer, which is the array of the request and now belongs to the caller, or NULL if it is not ready yet. */
+/* Returns the answer, which is the array of the request and now belongs to the caller, or NULL if
+ * it is not ready yet. */
 struct lw_looked *lw_inspector_answer(struct lw_inspector *i, size_t *n);
 /* Waits at most timeout_ms for the inspector's thread, then detaches it. */
 void lw_inspector_close(struct lw_inspector *i, int64_t timeout_ms);

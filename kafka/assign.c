@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rebalances: which partitions are ours, at which offset each begins, and their fetch queues.
  *
- * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative rebalance (only if configured) partitions come
- * and go one by one. During the callback of such a rebalance, librdkafka pauses the partitions that stay. A pause discards fetched records,
- * and reading may then go on behind the discarded records. So each partition that stays is put back by a seek. */
+ * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative
+ * rebalance (only if configured) partitions come and go one by one. During the callback of such a
+ * rebalance, librdkafka pauses the partitions that stay. A pause discards fetched records, and
+ * reading may then go on behind the discarded records. So each partition that stays is put back by
+ * a seek. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -15,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ASSIGN_MS limits all partitions together, because the main loop blocks here, and the supervisor kills
- * a worker whose main loop has blocked for 90 s. */
+/* ASSIGN_MS limits all partitions together, because the main loop blocks here, and the supervisor
+ * kills a worker whose main loop has blocked for 90 s. */
 enum { ASK_MS = 10000, ASSIGN_MS = 45000, ASK_PAUSE_MS = 200 };
 
-/* --- asking where to begin -------------------------------------------------------------------------------------------------- */
+/* --- asking where to begin -------------------------------------------------------------------- */
 
 static rd_kafka_resp_err_t first_error(const rd_kafka_topic_partition_list_t *list) {
     for (int i = 0; i < list->cnt; i++)
@@ -33,19 +35,22 @@ static int time_left(int64_t until_ms, int most_ms) {
 }
 
 /* Waits after a failed request. Returns true if there is time for another try. */
-static bool may_ask_again(struct lw_source *s, const char *what, rd_kafka_resp_err_t code, int try, int64_t until_ms) {
-    lw_warn("kafka: can't read %s: %s (attempt %d); retrying for %d s more", what, rd_kafka_err2str(code), try,
-            time_left(until_ms, ASSIGN_MS) / 1000);
+static bool may_ask_again(struct lw_source *s, const char *what, rd_kafka_resp_err_t code, int try,
+                          int64_t until_ms) {
+    lw_warn("kafka: can't read %s: %s (attempt %d); retrying for %d s more", what,
+            rd_kafka_err2str(code), try, time_left(until_ms, ASSIGN_MS) / 1000);
     if (rd_kafka_assignment_lost(s->rk)) return false;
     lw_sleep_ms(time_left(until_ms, ASK_PAUSE_MS * try));
     if (lw_boot_ms() < until_ms) return true;
-    lw_source_fatal(s, "kafka: could not read %s within %d s after a rebalance of group %s: %s", what, ASSIGN_MS / 1000,
-                    s->config->kafka.group_id, rd_kafka_err2str(code));
+    lw_source_fatal(s, "kafka: could not read %s within %d s after a rebalance of group %s: %s",
+                    what, ASSIGN_MS / 1000, s->config->kafka.group_id, rd_kafka_err2str(code));
     return false;
 }
 
-/* Fills in offset and metadata of each partition from the group's commits; a negative offset means that there is none. */
-static int ask_committed(struct lw_source *s, rd_kafka_topic_partition_list_t *list, int64_t until_ms) {
+/* Fills in offset and metadata of each partition from the group's commits; a negative offset means
+ * that there is none. */
+static int ask_committed(struct lw_source *s, rd_kafka_topic_partition_list_t *list,
+                         int64_t until_ms) {
     for (int try = 1;; try++) {
         rd_kafka_resp_err_t code = rd_kafka_committed(s->rk, list, time_left(until_ms, ASK_MS));
         if (!code) code = first_error(list);
@@ -54,19 +59,20 @@ static int ask_committed(struct lw_source *s, rd_kafka_topic_partition_list_t *l
     }
 }
 
-static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t *tp, int64_t *low, int64_t *high, int64_t until_ms) {
+static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t *tp, int64_t *low,
+                          int64_t *high, int64_t until_ms) {
     char what[300];
     snprintf(what, sizeof what, "the ends of %s/%d", tp->topic, (int)tp->partition);
     for (int try = 1;; try++) {
-        rd_kafka_resp_err_t code =
-            rd_kafka_query_watermark_offsets(s->rk, tp->topic, tp->partition, low, high, time_left(until_ms, ASK_MS));
+        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
+            s->rk, tp->topic, tp->partition, low, high, time_left(until_ms, ASK_MS));
         if (!code) return 0;
         if (!may_ask_again(s, what, code, try, until_ms)) return -1;
     }
 }
 
-/* Finds the offset at which reading begins. The configured reset applies only to a partition without a commit. A
- * commit outside of the log ends the process. */
+/* Finds the offset at which reading begins. The configured reset applies only to a partition
+ * without a commit. A commit outside of the log ends the process. */
 static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     if (a->committed < 0) {
         a->begin = s->config->kafka.reset_latest ? a->log_end : a->log_begin;
@@ -77,41 +83,50 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     s->refused = true;
     if (a->committed < a->log_begin)
         lw_source_fatal(s,
-                        "%s/%d: the committed offset %lld is no longer in the log, which begins at %lld: records were deleted before they "
+                        "%s/%d: the committed offset %lld is no longer in the log, which begins at "
+                        "%lld: records were deleted before they "
                         "were handled. To go on without them, move the group's offset to %lld",
-                        a->topic, (int)a->partition, (long long)a->committed, (long long)a->log_begin, (long long)a->log_begin);
+                        a->topic, (int)a->partition, (long long)a->committed,
+                        (long long)a->log_begin, (long long)a->log_begin);
     else
-        lw_source_fatal(
-            s,
-            "%s/%d: the committed offset %lld is behind the end of the log, which is %lld: the topic was truncated or recreated. "
-            "To go on, use a new group (and `name`), or move the group's offset",
-            a->topic, (int)a->partition, (long long)a->committed, (long long)a->log_end);
+        lw_source_fatal(s,
+                        "%s/%d: the committed offset %lld is behind the end of the log, which is "
+                        "%lld: the topic was truncated or recreated. "
+                        "To go on, use a new group (and `name`), or move the group's offset",
+                        a->topic, (int)a->partition, (long long)a->committed,
+                        (long long)a->log_end);
     return -1;
 }
 
-/* Fills `found` and `anchors`, one element per partition of `list`, and sets the offsets in `list` to those where
- * reading begins. */
-static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list, struct lw_assigned *found, struct lw_anchor *anchors) {
+/* Fills `found` and `anchors`, one element per partition of `list`, and sets the offsets in `list`
+ * to those where reading begins. */
+static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list,
+                       struct lw_assigned *found, struct lw_anchor *anchors) {
     int64_t until_ms = lw_boot_ms() + ASSIGN_MS;
     if (ask_committed(s, list, until_ms)) return -1;
     for (int i = 0; i < list->cnt; i++) {
         rd_kafka_topic_partition_t *tp = &list->elems[i];
         struct lw_assigned *a = &found[i];
         anchors[i] = (struct lw_anchor){.offset = -1};
-        *a = (struct lw_assigned){.topic = tp->topic, .partition = tp->partition, .committed = tp->offset < 0 ? -1 : tp->offset};
-        a->metadata_len = tp->metadata_size ? lw_anchor_decode(tp->metadata, tp->metadata_size, &anchors[i]) : 0;
+        *a = (struct lw_assigned){.topic = tp->topic,
+                                  .partition = tp->partition,
+                                  .committed = tp->offset < 0 ? -1 : tp->offset};
+        a->metadata_len =
+            tp->metadata_size ? lw_anchor_decode(tp->metadata, tp->metadata_size, &anchors[i]) : 0;
         a->metadata = a->metadata_len ? tp->metadata : NULL;
-        if (a->metadata_len < tp->metadata_size)
-            ((char *)tp->metadata)[a->metadata_len] = 0; /* cuts the anchor off the end of the metadata */
-        if (ask_watermarks(s, tp, &a->log_begin, &a->log_end, until_ms) || find_begin(s, a)) return -1;
+        /* cuts the anchor off the end of the metadata */
+        if (a->metadata_len < tp->metadata_size) ((char *)tp->metadata)[a->metadata_len] = 0;
+        if (ask_watermarks(s, tp, &a->log_begin, &a->log_end, until_ms) || find_begin(s, a))
+            return -1;
         tp->offset = a->begin;
     }
     return 0;
 }
 
-/* --- partitions come and go ------------------------------------------------------------------------------------------------- */
+/* --- partitions come and go ------------------------------------------------------------------- */
 
-static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a, const struct lw_anchor *anchor) {
+static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a,
+                                const struct lw_anchor *anchor) {
     static _Atomic uint32_t last_gen;
     struct lw_part *p = lw_alloc(sizeof *p);
     *p = (struct lw_part){.gen = atomic_fetch_add(&last_gen, 1) + 1,
@@ -164,29 +179,35 @@ void lw_source_lose_all(struct lw_source *s) {
     free(gens);
 }
 
-/* --- the callback ----------------------------------------------------------------------------------------------------------- */
+/* --- the callback ----------------------------------------------------------------------------- */
 
-/* Asks which protocol the group has. The caller must ask before the assignment is handed over. Once librdkafka has no partitions and is
- * closing, its group may end at any moment, and then this question is never answered (librdkafka 2.0.2). */
+/* Asks which protocol the group has. The caller must ask before the assignment is handed over. Once
+ * librdkafka has no partitions and is closing, its group may end at any moment, and then this
+ * question is never answered (librdkafka 2.0.2). */
 static bool cooperative(rd_kafka_t *rk) {
     const char *protocol = rd_kafka_rebalance_protocol(rk);
     return protocol && !strcmp(protocol, "COOPERATIVE");
 }
 
-/* Passes the assignment to librdkafka; `list` NULL: no partitions. `in_parts` is the answer of cooperative(). */
-static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list, bool assign, bool in_parts) {
+/* Passes the assignment to librdkafka; `list` NULL: no partitions. `in_parts` is the answer of
+ * cooperative(). */
+static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list,
+                                     bool assign, bool in_parts) {
     if (!in_parts || !list) return rd_kafka_assign(rk, assign ? list : NULL);
-    rd_kafka_error_t *error = assign ? rd_kafka_incremental_assign(rk, list) : rd_kafka_incremental_unassign(rk, list);
+    rd_kafka_error_t *error =
+        assign ? rd_kafka_incremental_assign(rk, list) : rd_kafka_incremental_unassign(rk, list);
     rd_kafka_resp_err_t code = error ? rd_kafka_error_code(error) : RD_KAFKA_RESP_ERR_NO_ERROR;
     if (error) rd_kafka_error_destroy(error);
     return code;
 }
 
-/* Seeks the partitions that were ours before a cooperative rebalance and stay ours: those with a generation up to `last_gen`. */
+/* Seeks the partitions that were ours before a cooperative rebalance and stay ours: those with a
+ * generation up to `last_gen`. */
 static void put_back(struct lw_source *s, uint32_t last_gen) {
     for (size_t i = 0; i < s->n_parts && s->parts[i]->gen <= last_gen; i++) {
         struct lw_err err = {0};
-        if (!s->parts[i]->broken && lw_source_seek_part(s, s->parts[i], s->parts[i]->next, &err)) lw_source_fatal(s, "kafka: %s", err.text);
+        if (!s->parts[i]->broken && lw_source_seek_part(s, s->parts[i], s->parts[i]->next, &err))
+            lw_source_fatal(s, "kafka: %s", err.text);
     }
 }
 
@@ -197,7 +218,8 @@ static void turn_down(struct lw_source *s, const rd_kafka_topic_partition_list_t
     rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
     rd_kafka_resp_err_t code = hand_over(s->rk, none, true, cooperative(s->rk));
     rd_kafka_topic_partition_list_destroy(none);
-    if (code) lw_debug("kafka: can't reject the assignment: %s", rd_kafka_err2str(code)); /* the rejection fails if the handle is closing */
+    /* the rejection fails if the handle is closing */
+    if (code) lw_debug("kafka: can't reject the assignment: %s", rd_kafka_err2str(code));
 }
 
 static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
@@ -214,7 +236,8 @@ static void assign(struct lw_source *s, rd_kafka_topic_partition_list_t *list) {
         ok = false;
     }
     rd_kafka_resp_err_t code = hand_over(s->rk, ok ? list : NULL, true, in_parts);
-    if (code && ok) lw_source_fatal(s, "kafka: can't take the assignment: %s", rd_kafka_err2str(code));
+    if (code && ok)
+        lw_source_fatal(s, "kafka: can't take the assignment: %s", rd_kafka_err2str(code));
     if (code || !ok) {
         while (s->n_parts > kept) drop_part(s, s->parts[s->n_parts - 1]->gen);
     } else {
@@ -232,7 +255,8 @@ static void revoke(struct lw_source *s, const rd_kafka_topic_partition_list_t *l
     size_t n = 0;
     bool in_parts = cooperative(s->rk);
     for (int i = 0; i < list->cnt; i++) {
-        const struct lw_part *p = lw_source_part_of(s, list->elems[i].topic, list->elems[i].partition);
+        const struct lw_part *p =
+            lw_source_part_of(s, list->elems[i].topic, list->elems[i].partition);
         if (p) gens[n++] = p->gen;
     }
     revoke_gens(s, gens, n, lost);
@@ -242,7 +266,8 @@ static void revoke(struct lw_source *s, const rd_kafka_topic_partition_list_t *l
     if (in_parts && !s->dead) put_back(s, UINT32_MAX);
 }
 
-void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *source) {
+void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code,
+                         rd_kafka_topic_partition_list_t *list, void *source) {
     struct lw_source *s = source;
     if (code == RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS) {
         lw_debug("kafka: %d partitions assigned", list->cnt);
@@ -255,7 +280,8 @@ void lw_source_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topi
     } else if (code == RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS) {
         bool lost = rd_kafka_assignment_lost(rk);
         lw_debug("kafka: %d partitions %s", list->cnt, lost ? "lost" : "revoked");
-        lw_source_unassigned(s); /* update the state first, because `revoke` may wait for handlers */
+        /* update the state first, because `revoke` may wait for handlers */
+        lw_source_unassigned(s);
         revoke(s, list, lost);
     } else {
         lw_error("kafka: rebalance failed: %s", rd_kafka_err2str(code));

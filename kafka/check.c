@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that each log is still the one that we read. Every few seconds the inspector compares one record of each partition with its
- * anchor. A delivered record becomes a candidate for the next anchor. The candidate replaces the old anchor only after a later check has
- * found that the log is still the same, so a record of a new log never becomes the anchor. */
+/* Checks that each log is still the one that we read. Every few seconds the inspector compares one
+ * record of each partition with its anchor. A delivered record becomes a candidate for the next
+ * anchor. The candidate replaces the old anchor only after a later check has found that the log is
+ * still the same, so a record of a new log never becomes the anchor. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -14,22 +15,31 @@
 
 enum {
     CHECK_MS = 5000,
-    CANDIDATE_MS = 1000, /* minimum time between two candidates for the anchor, because hashing every record would cost too much */
-    METADATA_MAX = 4096, /* the default limit of a broker for commit metadata; if metadata and anchor exceed it, the anchor is left out */
+    /* minimum time between two candidates for the anchor, because hashing every record would cost
+     * too much */
+    CANDIDATE_MS = 1000,
+    /* the default limit of a broker for commit metadata; if metadata and anchor exceed it, the
+     * anchor is left out */
+    METADATA_MAX = 4096,
 };
 
 void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m) {
-    /* While there is no anchor, the first candidate is compared in its place, so no later record replaces that candidate. */
+    /* While there is no anchor, the first candidate is compared in its place, so no later record
+     * replaces that candidate. */
     bool first = p->candidate.offset < 0;
     if (!first && (p->anchor.offset < 0 || s->polled_ms - p->candidate_ms < CANDIDATE_MS)) return;
     p->candidate = lw_anchor_of(m);
     p->candidate_ms = s->polled_ms;
 }
 
-char *lw_source_with_anchor(const struct lw_source *s, const struct lw_part *p, const char *metadata) {
+char *lw_source_with_anchor(const struct lw_source *s, const struct lw_part *p,
+                            const char *metadata) {
     char anchor[LW_ANCHOR_TEXT] = "";
     size_t n = metadata ? strlen(metadata) : 0;
-    size_t more = s->no_anchors ? 0 : lw_anchor_encode(p->anchor.offset >= 0 ? &p->anchor : &p->candidate, anchor);
+    size_t more =
+        s->no_anchors
+            ? 0
+            : lw_anchor_encode(p->anchor.offset >= 0 ? &p->anchor : &p->candidate, anchor);
     if (n + more > METADATA_MAX) more = 0;
     if (!n && !more) return NULL;
     char *text = lw_alloc(n + more + 1);
@@ -42,7 +52,11 @@ static void ask(struct lw_source *s) {
     struct lw_looked *all = lw_alloc((s->n_parts + 1) * sizeof *all);
     for (size_t i = 0; i < s->n_parts; i++) {
         const struct lw_part *p = s->parts[i];
-        all[i] = (struct lw_looked){.partition = p->partition, .gen = p->gen, .begin = p->begin, .anchor = p->anchor, .next = p->candidate};
+        all[i] = (struct lw_looked){.partition = p->partition,
+                                    .gen = p->gen,
+                                    .begin = p->begin,
+                                    .anchor = p->anchor,
+                                    .next = p->candidate};
         snprintf(all[i].topic, sizeof all[i].topic, "%s", p->topic);
         if (p->anchor.offset < 0 && p->candidate.offset >= 0) all[i].anchor = p->candidate;
     }
@@ -52,8 +66,10 @@ static void ask(struct lw_source *s) {
 static void refuse(struct lw_source *s, const struct lw_looked *k) {
     s->refused = true;
     lw_source_fatal(s,
-                    "%s/%d: the topic was deleted and recreated, or truncated, while this application was reading it: %s. Stopped, since "
-                    "records may have been skipped. Give the application another \"name\" and group.id: it then handles the new topic "
+                    "%s/%d: the topic was deleted and recreated, or truncated, while this "
+                    "application was reading it: %s. Stopped, since "
+                    "records may have been skipped. Give the application another \"name\" and "
+                    "group.id: it then handles the new topic "
                     "from its beginning",
                     k->topic, (int)k->partition, k->why);
 }
@@ -63,7 +79,8 @@ static void take_answer(struct lw_source *s, const struct lw_looked *all, size_t
         struct lw_part *p = lw_source_part(s, all[i].gen);
         if (!p) continue;
         if (all[i].found == LW_LOOK_ANOTHER) refuse(s, &all[i]);
-        if (all[i].found == LW_LOOK_SAME) p->anchor = all[i].next.offset >= 0 ? all[i].next : all[i].anchor;
+        if (all[i].found == LW_LOOK_SAME)
+            p->anchor = all[i].next.offset >= 0 ? all[i].next : all[i].anchor;
         if (all[i].found == LW_LOOK_GONE) p->anchor = all[i].next;
     }
 }
@@ -72,7 +89,9 @@ static void take_answer(struct lw_source *s, const struct lw_looked *all, size_t
 static bool have_inspector(struct lw_source *s) {
     struct lw_err err = {0};
     if (!s->inspector) s->inspector = lw_inspector_open(s->config, s->fd, &err);
-    if (!s->inspector) lw_warn("kafka: can't check whether topics were recreated: %s; retrying in %d s", err.text, CHECK_MS / 1000);
+    if (!s->inspector)
+        lw_warn("kafka: can't check whether topics were recreated: %s; retrying in %d s", err.text,
+                CHECK_MS / 1000);
     return s->inspector;
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commits, always with explicit offsets and metadata, because rd_kafka_offsets_store() loses the metadata before librdkafka 2.2.0.
+/* Commits, always with explicit offsets and metadata, because rd_kafka_offsets_store() loses the
+ * metadata before librdkafka 2.2.0.
  *
- * The answers come through a queue of their own, so that a rebalance callback can wait for a commit. No commit is still unanswered when a
- * later generation begins, since librdkafka joins the group again only after all commits are answered. */
+ * The answers come through a queue of their own, so that a rebalance callback can wait for a
+ * commit. No commit is still unanswered when a later generation begins, since librdkafka joins the
+ * group again only after all commits are answered. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -11,43 +13,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A commit in flight. Its callback and, for a synchronous commit, a waiting caller share it. The later of the two
- * frees it; lw_source_close() frees those that were never answered. */
+/* A commit in flight. Its callback and, for a synchronous commit, a waiting caller share it. The
+ * later of the two frees it; lw_source_close() frees those that were never answered. */
 struct lw_sent {
     struct lw_sent *next;
     struct lw_source *source;
     bool sync, answered, abandoned;
-    bool *ok; /* array of n elements, which commits were accepted; belongs to the waiting caller; NULL: nobody waits */
+    /* array of n elements, which commits were accepted; belongs to the waiting caller; NULL: nobody
+     * waits */
+    bool *ok;
     size_t n;
     rd_kafka_resp_err_t code;
     uint32_t gens[];
 };
 
 static bool is_stale(rd_kafka_resp_err_t code) {
-    return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION || code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
-           code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID || code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
+    return code == RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION ||
+           code == RD_KAFKA_RESP_ERR_UNKNOWN_MEMBER_ID ||
+           code == RD_KAFKA_RESP_ERR_FENCED_INSTANCE_ID ||
+           code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
-/* In the new group protocol a broker answers with this code if the group has moved on since the last heartbeat told librdkafka the member
- * epoch. The code says nothing about who owns the partition, and the same commit may succeed with the next epoch. Older headers have no
- * name for the code. */
+/* In the new group protocol a broker answers with this code if the group has moved on since the
+ * last heartbeat told librdkafka the member epoch. The code says nothing about who owns the
+ * partition, and the same commit may succeed with the next epoch. Older headers have no name for
+ * the code. */
 enum { STALE_MEMBER_EPOCH = 113, ASK_AGAIN_MS = 100 };
 
-static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp, rd_kafka_resp_err_t code) {
+static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp,
+                       rd_kafka_resp_err_t code) {
     struct lw_source *s = k->source;
-    size_t i = (size_t)(uintptr_t)tp->opaque; /* librdkafka sorts the list, so the opaque pointer holds the index in `gens` and `ok` */
+    /* librdkafka sorts the list, so the opaque pointer holds the index in `gens` and `ok` */
+    size_t i = (size_t)(uintptr_t)tp->opaque;
     if (i >= k->n) return;
     if (k->ok && !k->abandoned) k->ok[i] = !code;
     if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE) s->no_anchors = true;
     if (code == RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE && s->ev.too_large)
         s->ev.too_large(s->ctx);
     else if ((int)code == STALE_MEMBER_EPOCH)
-        lw_debug("%s/%d: commit of %lld came with an old epoch; it is sent again", tp->topic, (int)tp->partition, (long long)tp->offset);
+        lw_debug("%s/%d: commit of %lld came with an old epoch; it is sent again", tp->topic,
+                 (int)tp->partition, (long long)tp->offset);
     else if (code)
-        lw_warn("%s/%d: commit of %lld refused: %s", tp->topic, (int)tp->partition, (long long)tp->offset, rd_kafka_err2str(code));
+        lw_warn("%s/%d: commit of %lld refused: %s", tp->topic, (int)tp->partition,
+                (long long)tp->offset, rd_kafka_err2str(code));
     else
         s->auth_since_ms = 0;
-    if (lw_source_part(s, k->gens[i])) s->ev.committed(s->ctx, k->gens[i], tp->offset, !code, is_stale(code));
+    if (lw_source_part(s, k->gens[i]))
+        s->ev.committed(s->ctx, k->gens[i], tp->offset, !code, is_stale(code));
 }
 
 static void forget(struct lw_sent *k) {
@@ -61,7 +73,8 @@ void lw_source_forget_commits(struct lw_source *s) {
     while (s->sent) forget(s->sent);
 }
 
-static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list, void *opaque) {
+static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code,
+                      rd_kafka_topic_partition_list_t *list, void *opaque) {
     (void)rk;
     struct lw_sent *k = opaque;
     k->answered = true;
@@ -69,26 +82,30 @@ static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_p
     if (!k->sync) k->source->commit_busy = false;
     for (int i = 0; list && i < list->cnt; i++) {
         rd_kafka_resp_err_t each = list->elems[i].err;
-        if (!k->code || (each && is_stale(k->code)))
-            k->code = each ? each : k->code; /* an error that may be temporary takes precedence over a final one */
+        /* an error that may be temporary takes precedence over a final one */
+        if (!k->code || (each && is_stale(k->code))) k->code = each ? each : k->code;
         answer_one(k, &list->elems[i], each ? each : code);
     }
     if (!k->sync || k->abandoned) forget(k);
 }
 
-static rd_kafka_topic_partition_list_t *make_list(const struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err) {
+static rd_kafka_topic_partition_list_t *
+make_list(const struct lw_source *s, const struct lw_commit *c, size_t n, struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
     for (size_t i = 0; i < n; i++) {
         const struct lw_part *p = lw_source_part(s, c[i].gen);
         if (!p || c[i].offset < 0) {
             if (!p)
-                lw_fail(err, "can't commit: the partition is no longer assigned (generation %u)", c[i].gen);
+                lw_fail(err, "can't commit: the partition is no longer assigned (generation %u)",
+                        c[i].gen);
             else
-                lw_fail(err, "%s/%d: can't commit offset %lld", p->topic, (int)p->partition, (long long)c[i].offset);
+                lw_fail(err, "%s/%d: can't commit offset %lld", p->topic, (int)p->partition,
+                        (long long)c[i].offset);
             rd_kafka_topic_partition_list_destroy(list);
             return NULL;
         }
-        rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
+        rd_kafka_topic_partition_t *tp =
+            rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
         tp->offset = c[i].offset;
         tp->opaque = (void *)(uintptr_t)i;
         tp->metadata = lw_source_with_anchor(s, p, c[i].metadata); /* librdkafka frees the text */
@@ -98,7 +115,8 @@ static rd_kafka_topic_partition_list_t *make_list(const struct lw_source *s, con
 }
 
 /* Sends a commit. Returns NULL with `err` if nothing was sent. */
-static struct lw_sent *send_commit(struct lw_source *s, const struct lw_commit *c, size_t n, bool sync, bool *ok, struct lw_err *err) {
+static struct lw_sent *send_commit(struct lw_source *s, const struct lw_commit *c, size_t n,
+                                   bool sync, bool *ok, struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = make_list(s, c, n, err);
     if (!list) return NULL;
     struct lw_sent *k = lw_alloc(sizeof *k + n * sizeof k->gens[0]);
@@ -126,13 +144,14 @@ int lw_source_commit(struct lw_source *s, const struct lw_commit *c, size_t n, s
 
 bool lw_source_commit_busy(const struct lw_source *s) { return s->commit_busy; }
 
-static int commit_once(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t until_ms, bool *again,
-                       struct lw_err *err) {
+static int commit_once(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok,
+                       int64_t until_ms, bool *again, struct lw_err *err) {
     int64_t left_ms, timeout_ms = until_ms - lw_boot_ms();
     struct lw_sent *k = send_commit(s, c, n, true, ok, err);
     *again = false;
     if (!k) return -1;
-    while (!k->answered && (left_ms = until_ms - lw_boot_ms()) > 0) lw_source_serve_commits(s, left_ms < 100 ? (int)left_ms : 100);
+    while (!k->answered && (left_ms = until_ms - lw_boot_ms()) > 0)
+        lw_source_serve_commits(s, left_ms < 100 ? (int)left_ms : 100);
     if (!k->answered) {
         k->abandoned = true; /* on_answer() will free the commit */
         return lw_fail(err, "commit unanswered after %lld ms", (long long)timeout_ms);
@@ -143,7 +162,8 @@ static int commit_once(struct lw_source *s, const struct lw_commit *c, size_t n,
     return code ? lw_fail(err, "commit refused: %s", rd_kafka_err2str(code)) : 0;
 }
 
-int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok, int64_t timeout_ms, struct lw_err *err) {
+int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t n, bool *ok,
+                          int64_t timeout_ms, struct lw_err *err) {
     int64_t until_ms = lw_boot_ms() + timeout_ms;
     for (;;) {
         bool again;
@@ -154,9 +174,12 @@ int lw_source_commit_sync(struct lw_source *s, const struct lw_commit *c, size_t
     }
 }
 
-void lw_source_serve_commits(struct lw_source *s, int timeout_ms) { rd_kafka_queue_poll_callback(s->commit_queue, timeout_ms); }
+void lw_source_serve_commits(struct lw_source *s, int timeout_ms) {
+    rd_kafka_queue_poll_callback(s->commit_queue, timeout_ms);
+}
 
-int lw_source_committed(struct lw_source *s, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
+int lw_source_committed(struct lw_source *s, const char *topic, int32_t partition, int64_t *offset,
+                        struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, topic, partition);
     rd_kafka_resp_err_t code = rd_kafka_committed(s->rk, list, 3000);

@@ -25,10 +25,13 @@ static const struct setting consumer_defaults[] = {
     {"queued.max.messages.kbytes", "16384"},
 };
 
-/* More defaults, for the classic group protocol only; in the new group protocol the broker decides these values. */
+/* More defaults, for the classic group protocol only; in the new group protocol the broker decides
+ * these values. */
 static const struct setting classic_defaults[] = {
-    {"partition.assignment.strategy", "range"}, /* before librdkafka 2.6.1 cooperative-sticky can loop for ever */
-    {"session.timeout.ms", "15000"},            /* five heartbeats; for this long nobody reads the partitions of a dead host */
+    /* before librdkafka 2.6.1 cooperative-sticky can loop for ever */
+    {"partition.assignment.strategy", "range"},
+    /* five heartbeats; for this long nobody reads the partitions of a dead host */
+    {"session.timeout.ms", "15000"},
 };
 
 /* Properties that the guarantees need. auto.offset.reset: kafka/assign.c resolves the configured
@@ -36,12 +39,14 @@ static const struct setting classic_defaults[] = {
  * longer in the log is an error and not a silent jump. The statistics give the state of brokers and
  * group (kafka/state.c). */
 static const struct setting consumer_forced[] = {
-    {"enable.auto.commit", "false"}, {"enable.auto.offset.store", "false"}, {"enable.partition.eof", "true"},
-    {"auto.offset.reset", "error"},  {"statistics.interval.ms", "2000"},    {"allow.auto.create.topics", "false"},
+    {"enable.auto.commit", "false"},    {"enable.auto.offset.store", "false"},
+    {"enable.partition.eof", "true"},   {"auto.offset.reset", "error"},
+    {"statistics.interval.ms", "2000"}, {"allow.auto.create.topics", "false"},
 };
 
-/* These properties allow messages of up to 64 MiB, so that an envelope around the largest usual record fits; the
- * broker rejects what is too large for it. They also make librdkafka report a missing topic after 5 s instead of 30. */
+/* These properties allow messages of up to 64 MiB, so that an envelope around the largest usual
+ * record fits; the broker rejects what is too large for it. They also make librdkafka report a
+ * missing topic after 5 s instead of 30. */
 static const struct setting producer_forced[] = {
     {"enable.idempotence", "true"},    {"allow.auto.create.topics", "false"},
     {"message.timeout.ms", "30000"},   {"topic.metadata.propagation.max.ms", "5000"},
@@ -51,9 +56,11 @@ static const struct setting producer_forced[] = {
 /* Returns true if every kind of client needs the property, because it is about the cluster or the
  * connection to it. */
 static bool concerns_connection(const char *name) {
-    static const char *const exact[] = {"bootstrap.servers", "metadata.broker.list", "client.id", "client.rack", "debug"};
-    static const char *const prefix[] = {"security.", "sasl.",       "ssl.",         "broker.",    "socket.",
-                                         "metadata.", "enable.ssl.", "enable.sasl.", "reconnect.", "https."};
+    static const char *const exact[] = {"bootstrap.servers", "metadata.broker.list", "client.id",
+                                        "client.rack", "debug"};
+    static const char *const prefix[] = {"security.",  "sasl.",     "ssl.",        "broker.",
+                                         "socket.",    "metadata.", "enable.ssl.", "enable.sasl.",
+                                         "reconnect.", "https."};
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
         if (!strcmp(name, exact[i])) return true;
     for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
@@ -67,10 +74,12 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
                            : level <= LOG_WARNING ? LW_LOG_WARN
                            : level <= LOG_INFO    ? LW_LOG_INFO
                                                   : LW_LOG_DEBUG;
-    /* A failed connection is worth a warning only, because librdkafka keeps trying to reach the broker. */
-    if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR"))) to = LW_LOG_WARN;
-    if (!strcmp(facility, "SSLCERTVRFY"))
-        to = LW_LOG_DEBUG; /* librdkafka repeats this line with each attempt, and kafka/explain.c gives the reason */
+    /* A failed connection is worth a warning only, because librdkafka keeps trying to reach the
+     * broker. */
+    if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR")))
+        to = LW_LOG_WARN;
+    /* librdkafka repeats this line with each attempt, and kafka/explain.c gives the reason */
+    if (!strcmp(facility, "SSLCERTVRFY")) to = LW_LOG_DEBUG;
     if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
 }
 
@@ -93,9 +102,12 @@ static rd_kafka_conf_t *new_conf(void) {
     return conf;
 }
 
-/* Switches client metrics off if this librdkafka would abort when it pushes them to a broker, as 2.5.0 does. */
+/* Switches client metrics off if this librdkafka would abort when it pushes them to a broker, as
+ * 2.5.0 does. */
 static int mute(rd_kafka_conf_t *conf, struct lw_err *err) {
-    return lw_librdkafka_mute(lw_librdkafka_loaded()) ? set(conf, "enable.metrics.push", "false", err) : 0;
+    return lw_librdkafka_mute(lw_librdkafka_loaded())
+               ? set(conf, "enable.metrics.push", "false", err)
+               : 0;
 }
 
 const char *lw_kafka_property(const struct lw_config *c, const char *name) {
@@ -104,28 +116,37 @@ const char *lw_kafka_property(const struct lw_config *c, const char *name) {
     return NULL;
 }
 
-rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id, struct lw_err *err) {
+rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id,
+                                        struct lw_err *err) {
     rd_kafka_conf_t *conf = new_conf();
-    int bad = set_all(conf, consumer_defaults, sizeof consumer_defaults / sizeof *consumer_defaults, err);
-    if (!bad && !c->kafka.new_protocol) bad = set_all(conf, classic_defaults, sizeof classic_defaults / sizeof *classic_defaults, err);
+    int bad =
+        set_all(conf, consumer_defaults, sizeof consumer_defaults / sizeof *consumer_defaults, err);
+    if (!bad && !c->kafka.new_protocol)
+        bad = set_all(conf, classic_defaults, sizeof classic_defaults / sizeof *classic_defaults,
+                      err);
     for (size_t i = 0; !bad && i < c->kafka.n_properties; i++) {
         const struct lw_property *p = &c->kafka.properties[i];
         if (strcmp(p->name, "auto.offset.reset") != 0) bad = set(conf, p->name, p->value, err);
     }
     if (!bad) bad = set(conf, "group.id", c->kafka.group_id, err);
     if (!bad && member_id) bad = set(conf, "group.instance.id", *member_id ? member_id : NULL, err);
-    if (!bad) bad = set_all(conf, consumer_forced, sizeof consumer_forced / sizeof *consumer_forced, err) || mute(conf, err);
+    if (!bad)
+        bad =
+            set_all(conf, consumer_forced, sizeof consumer_forced / sizeof *consumer_forced, err) ||
+            mute(conf, err);
     if (!bad) return conf;
     rd_kafka_conf_destroy(conf);
     return NULL;
 }
 
-static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolation, struct lw_err *err) {
+static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolation,
+                                        struct lw_err *err) {
     rd_kafka_conf_t *conf = new_conf();
     int bad = set(conf, "client.id", "latchwork", err);
     for (size_t i = 0; !bad && i < c->kafka.n_properties; i++) {
         const struct lw_property *p = &c->kafka.properties[i];
-        if (concerns_connection(p->name) || (isolation && !strcmp(p->name, "isolation.level"))) bad = set(conf, p->name, p->value, err);
+        if (concerns_connection(p->name) || (isolation && !strcmp(p->name, "isolation.level")))
+            bad = set(conf, p->name, p->value, err);
     }
     if (!bad) bad = mute(conf, err);
     if (!bad) return conf;
@@ -133,8 +154,8 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
     return NULL;
 }
 
-/* Lets librdkafka refresh tokens in a thread of its own. Otherwise a client that nobody polls would wait
- * for an answer without ever getting a token. */
+/* Lets librdkafka refresh tokens in a thread of its own. Otherwise a client that nobody polls would
+ * wait for an answer without ever getting a token. */
 static void refresh_by_itself(rd_kafka_t *rk) {
     rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(rk);
     if (!error) return;
@@ -142,11 +163,14 @@ static void refresh_by_itself(rd_kafka_t *rk) {
     rd_kafka_error_destroy(error);
 }
 
-rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf, struct lw_err *err) {
+rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf,
+                         struct lw_err *err) {
     char why[512];
-    const char *how = lw_kafka_property(c, "sasl.mechanism"), *protocol = lw_kafka_property(c, "security.protocol");
+    const char *how = lw_kafka_property(c, "sasl.mechanism"),
+               *protocol = lw_kafka_property(c, "security.protocol");
     if (!how) how = lw_kafka_property(c, "sasl.mechanisms");
-    bool tokens = how && !strcmp(how, "OAUTHBEARER") && protocol && !strncasecmp(protocol, "sasl_", 5);
+    bool tokens =
+        how && !strcmp(how, "OAUTHBEARER") && protocol && !strncasecmp(protocol, "sasl_", 5);
     if (tokens) rd_kafka_conf_enable_sasl_queue(conf, 1);
     rd_kafka_t *rk = rd_kafka_new(type, conf, why, sizeof why);
     if (rk && tokens) refresh_by_itself(rk);
@@ -157,7 +181,9 @@ rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kaf
     return NULL;
 }
 
-rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err) { return connection_conf(c, true, err); }
+rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err) {
+    return connection_conf(c, true, err);
+}
 
 rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err) {
     rd_kafka_conf_t *conf = lw_kafka_conf_client(c, err);
@@ -172,7 +198,8 @@ rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err) 
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err) {
     rd_kafka_conf_t *conf = connection_conf(c, false, err);
     if (!conf) return NULL;
-    if (!set_all(conf, producer_forced, sizeof producer_forced / sizeof *producer_forced, err)) return conf;
+    if (!set_all(conf, producer_forced, sizeof producer_forced / sizeof *producer_forced, err))
+        return conf;
     rd_kafka_conf_destroy(conf);
     return NULL;
 }
@@ -186,6 +213,7 @@ bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, destroy, rk)) return false;
     if (lw_join_within(thread, timeout_ms)) return true;
-    lw_warn("the Kafka client did not end within %lld ms; it is left to itself", (long long)timeout_ms);
+    lw_warn("the Kafka client did not end within %lld ms; it is left to itself",
+            (long long)timeout_ms);
     return false;
 }

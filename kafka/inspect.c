@@ -19,7 +19,9 @@
 enum {
     READ_MS = 3000, /* timeout per partition; the next round asks a slower broker again */
     ASK_MS = 3000,
-    LEARN_BEFORE = 16, /* number of offsets before `begin` that are read to find an anchor, since the last may be a transaction marker */
+    /* number of offsets before `begin` that are read to find an anchor, since the last may be a
+     * transaction marker */
+    LEARN_BEFORE = 16,
     DESTROY_MS = 1000,
 };
 
@@ -41,7 +43,8 @@ static bool ending(struct lw_inspector *i) {
     return is;
 }
 
-/* Compares a record with the anchor. If `learning` is true, makes the last record before `begin` the anchor. */
+/* Compares a record with the anchor. If `learning` is true, makes the last record before `begin`
+ * the anchor. */
 static void judge(struct lw_looked *k, const rd_kafka_message_t *m, bool learning) {
     struct lw_anchor is = lw_anchor_of(m);
     if (learning) {
@@ -52,14 +55,18 @@ static void judge(struct lw_looked *k, const rd_kafka_message_t *m, bool learnin
         k->found = LW_LOOK_SAME;
     } else {
         k->found = LW_LOOK_ANOTHER;
-        snprintf(k->why, sizeof k->why, "offset %" PRId64 " now holds another record (timestamp %" PRId64 ", was %" PRId64 ")", m->offset,
-                 is.timestamp_ms, k->anchor.timestamp_ms);
+        snprintf(k->why, sizeof k->why,
+                 "offset %" PRId64 " now holds another record (timestamp %" PRId64 ", was %" PRId64
+                 ")",
+                 m->offset, is.timestamp_ms, k->anchor.timestamp_ms);
     }
 }
 
 /* Handles one record. Returns true if another should be read. */
 static bool take(struct lw_looked *k, const rd_kafka_message_t *m, bool learning) {
-    if (m->err) return false; /* no record came: end of the log, offset out of range, or unknown topic; judge_ends() decides */
+    /* no record came: end of the log, offset out of range, or unknown topic; judge_ends()
+     * decides */
+    if (m->err) return false;
     judge(k, m, learning);
     return learning && m->offset + 1 < k->begin;
 }
@@ -81,17 +88,21 @@ static void read_from(struct lw_inspector *i, struct lw_looked *k, int64_t from,
     rd_kafka_topic_destroy(rkt);
 }
 
-static bool ask_ends(struct lw_inspector *i, const struct lw_looked *k, int64_t *low, int64_t *high) {
+static bool ask_ends(struct lw_inspector *i, const struct lw_looked *k, int64_t *low,
+                     int64_t *high) {
     return !rd_kafka_query_watermark_offsets(i->rk, k->topic, k->partition, low, high, ASK_MS);
 }
 
-/* Decides what it means that no record came. If the log ends at or before a record that we read, the log was recreated or truncated. */
+/* Decides what it means that no record came. If the log ends at or before a record that we read,
+ * the log was recreated or truncated. */
 static void judge_ends(struct lw_inspector *i, struct lw_looked *k) {
     int64_t low, high;
     if (!ask_ends(i, k, &low, &high)) return;
     if (high <= k->anchor.offset) {
         k->found = LW_LOOK_ANOTHER;
-        snprintf(k->why, sizeof k->why, "the log now ends at %" PRId64 ", though offset %" PRId64 " was read", high, k->anchor.offset);
+        snprintf(k->why, sizeof k->why,
+                 "the log now ends at %" PRId64 ", though offset %" PRId64 " was read", high,
+                 k->anchor.offset);
     } else if (low > k->anchor.offset) {
         k->found = LW_LOOK_GONE;
     }
@@ -125,8 +136,8 @@ static void *inspect(void *arg) {
         uint64_t one = 1;
         pthread_mutex_lock(&i->mutex);
         i->answered = true;
-        if (!i->ending && write(i->fd, &one, sizeof one) < 0)
-            continue; /* the write fails only if the eventfd is full, and then it is readable anyway */
+        /* the write fails only if the eventfd is full, and then it is readable anyway */
+        if (!i->ending && write(i->fd, &one, sizeof one) < 0) continue;
     }
     pthread_mutex_unlock(&i->mutex);
     return NULL;
@@ -134,15 +145,17 @@ static void *inspect(void *arg) {
 
 static rd_kafka_t *open_client(const struct lw_config *c, struct lw_err *err) {
     static const char *const settings[][2] = {
-        {"auto.offset.reset", "error"},         {"enable.partition.eof", "true"}, {"fetch.message.max.bytes", "65536"},
-        {"queued.max.messages.kbytes", "1024"}, {"queued.min.messages", "1"},     {"fetch.wait.max.ms", "50"},
+        {"auto.offset.reset", "error"},       {"enable.partition.eof", "true"},
+        {"fetch.message.max.bytes", "65536"}, {"queued.max.messages.kbytes", "1024"},
+        {"queued.min.messages", "1"},         {"fetch.wait.max.ms", "50"},
         {"fetch.error.backoff.ms", "100"},
     };
     rd_kafka_conf_t *conf = lw_kafka_conf_client(c, err);
     if (!conf) return NULL;
     char why[512] = "";
     for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
-        if (rd_kafka_conf_set(conf, settings[k][0], settings[k][1], why, sizeof why)) lw_warn("kafka inspector: %s", why);
+        if (rd_kafka_conf_set(conf, settings[k][0], settings[k][1], why, sizeof why))
+            lw_warn("kafka inspector: %s", why);
     return lw_kafka_new(c, RD_KAFKA_CONSUMER, conf, err);
 }
 
@@ -195,8 +208,9 @@ void lw_inspector_close(struct lw_inspector *i, int64_t timeout_ms) {
     i->ending = true;
     pthread_cond_signal(&i->asked);
     pthread_mutex_unlock(&i->mutex);
-    if (!lw_join_within(i->thread, timeout_ms))
-        return; /* the thread still waits for a broker that does not answer, and is left alone because the process ends soon */
+    /* the thread still waits for a broker that does not answer, and is left alone because the
+     * process ends soon */
+    if (!lw_join_within(i->thread, timeout_ms)) return;
     lw_kafka_destroy(i->rk, DESTROY_MS);
     pthread_mutex_destroy(&i->mutex);
     pthread_cond_destroy(&i->asked);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads all commits of the group, including those for partitions of other members. A thread asks, with a client
- * of its own that does not join the group.
+/* Reads all commits of the group, including those for partitions of other members. A thread asks,
+ * with a client of its own that does not join the group.
  *
- * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 that request fails an assertion and ends the process if
- * the coordinator goes away during the request (rd_kafka_enq_once_del_source_return);
- * tests/live/test_kafka.py:broker_killed has shown this failure. */
+ * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 that request fails an
+ * assertion and ends the process if the coordinator goes away during the request
+ * (rd_kafka_enq_once_del_source_return); tests/live/test_kafka.py:broker_killed has shown this
+ * failure. */
 #include "kafka/private.h"
 
 #include "base/bytes.h"
@@ -25,12 +26,14 @@ struct lw_looker {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t asked;
-    bool wanted, answered, ending;         /* guarded by the mutex, as is `list` */
-    bool all;                              /* true: the request is about all topics of the cluster, not only ours */
+    bool wanted, answered, ending; /* guarded by the mutex, as is `list` */
+    /* true: the request is about all topics of the cluster, not only ours */
+    bool all;
     rd_kafka_topic_partition_list_t *list; /* the answer; NULL: the broker gave none */
 };
 
-static bool add_topic(const struct rd_kafka_metadata_topic *t, rd_kafka_topic_partition_list_t *list) {
+static bool add_topic(const struct rd_kafka_metadata_topic *t,
+                      rd_kafka_topic_partition_list_t *list) {
     for (int i = 0; i < t->partition_cnt && list->cnt < PARTITIONS_MAX; i++)
         rd_kafka_topic_partition_list_add(list, t->topic, t->partitions[i].id);
     return !t->err && list->cnt < PARTITIONS_MAX;
@@ -38,10 +41,12 @@ static bool add_topic(const struct rd_kafka_metadata_topic *t, rd_kafka_topic_pa
 
 /* Adds every partition of a topic (NULL: of all topics). Returns false if the broker did not name
  * them, or if there are too many. */
-static bool add_partitions(rd_kafka_t *rk, const char *topic, rd_kafka_topic_partition_list_t *list) {
+static bool add_partitions(rd_kafka_t *rk, const char *topic,
+                           rd_kafka_topic_partition_list_t *list) {
     const struct rd_kafka_metadata *m = NULL;
     rd_kafka_topic_t *t = topic ? rd_kafka_topic_new(rk, topic, NULL) : NULL;
-    bool told = (t || !topic) && !rd_kafka_metadata(rk, !topic, t, &m, ASK_MS) && (!topic || m->topic_cnt == 1);
+    bool told = (t || !topic) && !rd_kafka_metadata(rk, !topic, t, &m, ASK_MS) &&
+                (!topic || m->topic_cnt == 1);
     for (int i = 0; told && i < m->topic_cnt; i++) told = add_topic(&m->topics[i], list);
     if (m) rd_kafka_metadata_destroy(m);
     if (t) rd_kafka_topic_destroy(t);
@@ -73,8 +78,8 @@ static void *look(void *arg) {
         l->list = list;
         l->wanted = false;
         l->answered = true;
-        if (!l->ending && write(l->fd, &one, sizeof one) < 0)
-            continue; /* the write fails only if the eventfd is full, and then it is readable anyway */
+        /* the write fails only if the eventfd is full, and then it is readable anyway */
+        if (!l->ending && write(l->fd, &one, sizeof one) < 0) continue;
     }
     pthread_mutex_unlock(&l->mutex);
     return NULL;
@@ -99,7 +104,8 @@ bool lw_source_look(struct lw_source *s, bool all) {
     if (s->looking || s->dead) return false;
     if (!s->looker) s->looker = open_looker(s, &err);
     if (!s->looker) {
-        lw_warn("kafka: can't look at the commits of group \"%s\": %s", s->config->kafka.group_id, err.text);
+        lw_warn("kafka: can't look at the commits of group \"%s\": %s", s->config->kafka.group_id,
+                err.text);
         return false;
     }
     pthread_mutex_lock(&s->looker->mutex);
@@ -115,15 +121,16 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     for (int i = 0; list && i < list->cnt && !s->dead; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
         if (tp->err || tp->offset < 0 || !tp->metadata_size) continue;
-        struct lw_anchor anchor; /* the anchor is decoded only to cut it off, since only the partition's owner uses it */
+        /* the anchor is decoded only to cut it off, since only the partition's owner uses it */
+        struct lw_anchor anchor;
         size_t n = lw_anchor_decode(tp->metadata, tp->metadata_size, &anchor);
         struct lw_group_offset o = {tp->topic, tp->partition, tp->offset, tp->metadata, n};
         s->ev.looked(s->ctx, &o);
     }
 }
 
-/* Reports the number of commits. The number is unknown unless there is an answer for every partition, since a partition without an answer
- * may have a commit. */
+/* Reports the number of commits. The number is unknown unless there is an answer for every
+ * partition, since a partition without an answer may have a commit. */
 static void tell_number(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     bool known = list;
     size_t n = 0;
@@ -144,10 +151,12 @@ void lw_source_serve_look(struct lw_source *s) {
     pthread_mutex_unlock(&s->looker->mutex);
     if (!answered) return;
     s->looking = false;
-    if (!list) lw_debug("kafka: the commits of group \"%s\" were not told", s->config->kafka.group_id);
+    if (!list)
+        lw_debug("kafka: the commits of group \"%s\" were not told", s->config->kafka.group_id);
     all ? tell_number(s, list) : tell(s, list);
     if (list) rd_kafka_topic_partition_list_destroy(list);
-    if (all && list) lw_source_end_look(s); /* all topics are looked at only once, so the thread can end */
+    /* all topics are looked at only once, so the thread can end */
+    if (all && list) lw_source_end_look(s);
 }
 
 void lw_source_end_look(struct lw_source *s) {
@@ -159,8 +168,9 @@ void lw_source_end_look(struct lw_source *s) {
     l->ending = true;
     pthread_cond_signal(&l->asked);
     pthread_mutex_unlock(&l->mutex);
-    if (!lw_join_within(l->thread, CLOSE_MS))
-        return; /* the thread still waits for a broker that does not answer, and is left alone because the process ends soon */
+    /* the thread still waits for a broker that does not answer, and is left alone because the
+     * process ends soon */
+    if (!lw_join_within(l->thread, CLOSE_MS)) return;
     lw_kafka_destroy(l->rk, DESTROY_MS);
     if (l->list) rd_kafka_topic_partition_list_destroy(l->list);
     pthread_mutex_destroy(&l->mutex);

@@ -12,8 +12,9 @@
 
 enum { DESTROY_MS = 3000 };
 
-/* A sink has two clients. A broker accepts or rejects a whole batch, so a dead letter that was rejected in a batch is sent once more by the
- * second client, which sends each letter alone. Only the second rejection proves that the letter itself is at fault. */
+/* A sink has two clients. A broker accepts or rejects a whole batch, so a dead letter that was
+ * rejected in a batch is sent once more by the second client, which sends each letter alone. Only
+ * the second rejection proves that the letter itself is at fault. */
 enum { BATCHED, ALONE, CLIENTS };
 
 struct lw_sink {
@@ -31,34 +32,41 @@ struct letter {
     void *ctx;
 };
 
-/* Returns true if every retry would fail, because of the letter itself. A missing topic or missing rights
- * do not count, since they affect every letter and can be fixed. */
+/* Returns true if every retry would fail, because of the letter itself. A missing topic or missing
+ * rights do not count, since they affect every letter and can be fixed. */
 static bool for_good(rd_kafka_resp_err_t code) {
-    return code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE || code == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE ||
+    return code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
+           code == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE ||
            code == RD_KAFKA_RESP_ERR_INVALID_RECORD;
 }
 
-static int produce(struct letter *l, const char *topic, struct lw_bytes key, struct lw_bytes payload, rd_kafka_headers_t *headers,
-                   struct lw_err *err);
+static int produce(struct letter *l, const char *topic, struct lw_bytes key,
+                   struct lw_bytes payload, rd_kafka_headers_t *headers, struct lw_err *err);
 
 static bool send_alone(struct letter *l, const rd_kafka_message_t *m) {
     struct lw_err err = {0};
     rd_kafka_headers_t *headers = NULL;
     if (l->by == ALONE || l->sink->closing) return false;
     l->by = ALONE;
-    headers = rd_kafka_message_headers(m, &headers) ? rd_kafka_headers_new(0) : rd_kafka_headers_copy(headers);
-    if (!produce(l, rd_kafka_topic_name(m->rkt), lw_bytes(m->key, m->key_len), lw_bytes(m->payload, m->len), headers, &err)) return true;
+    headers = rd_kafka_message_headers(m, &headers) ? rd_kafka_headers_new(0)
+                                                    : rd_kafka_headers_copy(headers);
+    if (!produce(l, rd_kafka_topic_name(m->rkt), lw_bytes(m->key, m->key_len),
+                 lw_bytes(m->payload, m->len), headers, &err))
+        return true;
     l->by = BATCHED;
     return false;
 }
 
 /* Explains an error. A fatal one hides its cause: a producer that may write to no topic gets
  * CLUSTER_AUTHORIZATION_FAILED. */
-static const char *explain(const struct lw_sink *k, rd_kafka_t *rk, rd_kafka_resp_err_t code, const char *text, const char *topic,
-                           char out[LW_EXPLAINED_MAX]) {
+static const char *explain(const struct lw_sink *k, rd_kafka_t *rk, rd_kafka_resp_err_t code,
+                           const char *text, const char *topic, char out[LW_EXPLAINED_MAX]) {
     char why[512];
-    rd_kafka_resp_err_t cause = code == RD_KAFKA_RESP_ERR__FATAL ? rd_kafka_fatal_error(rk, why, sizeof why) : RD_KAFKA_RESP_ERR_NO_ERROR;
-    return lw_kafka_explain(k->config, cause ? cause : code, cause ? why : text, "WRITE", topic, out);
+    rd_kafka_resp_err_t cause = code == RD_KAFKA_RESP_ERR__FATAL
+                                    ? rd_kafka_fatal_error(rk, why, sizeof why)
+                                    : RD_KAFKA_RESP_ERR_NO_ERROR;
+    return lw_kafka_explain(k->config, cause ? cause : code, cause ? why : text, "WRITE", topic,
+                            out);
 }
 
 static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque) {
@@ -67,7 +75,9 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     l->sink->unanswered[l->by]--;
     bool refused = for_good(m->err);
     if (refused && send_alone(l, m)) return;
-    enum lw_letter_end how = !m->err ? LW_SENT : refused && l->by == ALONE ? LW_SENT_NEVER : LW_SENT_LATER;
+    enum lw_letter_end how = !m->err                     ? LW_SENT
+                             : refused && l->by == ALONE ? LW_SENT_NEVER
+                                                         : LW_SENT_LATER;
     char why[LW_EXPLAINED_MAX];
     const char *topic = rd_kafka_topic_name(m->rkt), *text = rd_kafka_err2str(m->err);
     l->done(l->ctx, how, m->err ? explain(l->sink, rk, m->err, text, topic, why) : "");
@@ -77,14 +87,16 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
 static void on_error(rd_kafka_t *rk, int code, const char *text, void *sink) {
     char out[LW_EXPLAINED_MAX];
     const struct lw_sink *k = sink;
-    lw_warn("kafka producer: %s (%s)", explain(k, rk, code, text, NULL, out), rd_kafka_err2name(code));
+    lw_warn("kafka producer: %s (%s)", explain(k, rk, code, text, NULL, out),
+            rd_kafka_err2name(code));
 }
 
 static int connect_sink(struct lw_sink *k, int which, struct lw_err *err) {
     rd_kafka_conf_t *conf = lw_kafka_conf_producer(k->config, err);
     if (!conf) return -1;
     char why[512];
-    if (which == ALONE && rd_kafka_conf_set(conf, "batch.num.messages", "1", why, sizeof why)) lw_warn("kafka producer: %s", why);
+    if (which == ALONE && rd_kafka_conf_set(conf, "batch.num.messages", "1", why, sizeof why))
+        lw_warn("kafka producer: %s", why);
     rd_kafka_conf_set_dr_msg_cb(conf, on_report);
     rd_kafka_conf_set_error_cb(conf, on_error);
     rd_kafka_conf_set_opaque(conf, k);
@@ -100,8 +112,8 @@ struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err) {
     return NULL;
 }
 
-/* Replaces a producer after a fatal error, because an idempotent producer then never sends again. Fails while one of
- * its letters is in flight; the caller then tries later. */
+/* Replaces a producer after a fatal error, because an idempotent producer then never sends again.
+ * Fails while one of its letters is in flight; the caller then tries later. */
 static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     char why[512];
     rd_kafka_t *rk = k->rk[which];
@@ -109,7 +121,8 @@ static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     if (rk) {
         if (k->unanswered[which]) return lw_fail(err, "kafka producer: %s", why);
         char out[LW_EXPLAINED_MAX];
-        lw_warn("kafka producer: %s; a new one takes its place", explain(k, rk, RD_KAFKA_RESP_ERR__FATAL, why, NULL, out));
+        lw_warn("kafka producer: %s; a new one takes its place",
+                explain(k, rk, RD_KAFKA_RESP_ERR__FATAL, why, NULL, out));
         lw_kafka_destroy(rk, DESTROY_MS);
         k->rk[which] = NULL;
     }
@@ -119,21 +132,24 @@ static int mend(struct lw_sink *k, int which, struct lw_err *err) {
 static rd_kafka_headers_t *make_headers(const struct lw_header *headers, size_t n) {
     rd_kafka_headers_t *all = rd_kafka_headers_new(n);
     for (size_t i = 0; i < n; i++)
-        rd_kafka_header_add(all, headers[i].name.p ? headers[i].name.p : "", (ssize_t)headers[i].name.n, headers[i].value.p,
+        rd_kafka_header_add(all, headers[i].name.p ? headers[i].name.p : "",
+                            (ssize_t)headers[i].name.n, headers[i].value.p,
                             (ssize_t)headers[i].value.n);
     return all;
 }
 
-/* Gives a letter to librdkafka and takes ownership of the headers. Returns 0 if the letter is in flight, otherwise what
- * lw_sink_send() returns. */
-static int produce(struct letter *l, const char *topic, struct lw_bytes key, struct lw_bytes payload, rd_kafka_headers_t *headers,
-                   struct lw_err *err) {
+/* Gives a letter to librdkafka and takes ownership of the headers. Returns 0 if the letter is in
+ * flight, otherwise what lw_sink_send() returns. */
+static int produce(struct letter *l, const char *topic, struct lw_bytes key,
+                   struct lw_bytes payload, rd_kafka_headers_t *headers, struct lw_err *err) {
     struct lw_sink *k = l->sink;
     rd_kafka_resp_err_t code = RD_KAFKA_RESP_ERR__FAIL;
     bool ready = !mend(k, l->by, err);
     if (ready)
-        code = rd_kafka_producev(k->rk[l->by], RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-                                 RD_KAFKA_V_KEY((void *)(uintptr_t)key.p, key.n), RD_KAFKA_V_VALUE((void *)(uintptr_t)payload.p, payload.n),
+        code = rd_kafka_producev(k->rk[l->by], RD_KAFKA_V_TOPIC(topic),
+                                 RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                                 RD_KAFKA_V_KEY((void *)(uintptr_t)key.p, key.n),
+                                 RD_KAFKA_V_VALUE((void *)(uintptr_t)payload.p, payload.n),
                                  RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(l), RD_KAFKA_V_END);
     if (!code) {
         k->unanswered[l->by]++;
@@ -144,8 +160,10 @@ static int produce(struct letter *l, const char *topic, struct lw_bytes key, str
     return for_good(code) ? 1 : -1;
 }
 
-int lw_sink_send(struct lw_sink *k, const char *topic, struct lw_bytes key, struct lw_bytes payload, const struct lw_header *headers,
-                 size_t n_headers, void (*done)(void *ctx, enum lw_letter_end how, const char *reason), void *ctx, struct lw_err *err) {
+int lw_sink_send(struct lw_sink *k, const char *topic, struct lw_bytes key, struct lw_bytes payload,
+                 const struct lw_header *headers, size_t n_headers,
+                 void (*done)(void *ctx, enum lw_letter_end how, const char *reason), void *ctx,
+                 struct lw_err *err) {
     struct letter *l = lw_alloc(sizeof *l);
     *l = (struct letter){.sink = k, .done = done, .ctx = ctx};
     int bad = produce(l, topic, key, payload, make_headers(headers, n_headers), err);
@@ -181,7 +199,8 @@ void lw_sink_close(struct lw_sink *k, int64_t timeout_ms) {
         int64_t left_ms = until_ms - lw_boot_ms();
         if (!k->rk[i]) continue;
         if (k->unanswered[i]) rd_kafka_flush(k->rk[i], left_ms > 0 ? (int)left_ms : 0);
-        if (k->unanswered[i]) { /* purge the letters that are left, so that the second flush reports each as an error */
+        if (k->unanswered[i]) {
+            /* purge the letters that are left, so that the second flush reports each as an error */
             rd_kafka_purge(k->rk[i], RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
             rd_kafka_flush(k->rk[i], DESTROY_MS);
         }

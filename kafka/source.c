@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The source opens, polls, seeks and closes. Rebalances are in kafka/assign.c, commits in kafka/commit.c.
+/* The source opens, polls, seeks and closes. Rebalances are in kafka/assign.c, commits in
+ * kafka/commit.c.
  *
- * No record can be skipped or overtake another, for this reason: the forwarding of a partition's fetch queue is switched off *before*
- * rd_kafka_assign() (kafka/assign.c). librdkafka remembers the switch and leaves the queue alone when it starts to fetch, so the records of
- * a partition come only through its own queue, in the order of offsets. A seek or a new assignment raises librdkafka's version barrier
- * before it returns, so that records fetched earlier count as outdated. */
+ * No record can be skipped or overtake another, for this reason: the forwarding of a partition's
+ * fetch queue is switched off *before* rd_kafka_assign() (kafka/assign.c). librdkafka remembers the
+ * switch and leaves the queue alone when it starts to fetch, so the records of a partition come
+ * only through its own queue, in the order of offsets. A seek or a new assignment raises
+ * librdkafka's version barrier before it returns, so that records fetched earlier count as
+ * outdated. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -20,18 +23,23 @@
 #include <unistd.h>
 
 enum {
-    BURST = 32,             /* maximum number of records taken from one partition before the next one has its turn */
+    /* maximum number of records taken from one partition before the next one has its turn */
+    BURST = 32,
     CONSUMER_EVENTS = 1000, /* maximum number of errors handled per poll */
-    SWEEP_MS = 200,         /* time between reads of queues that look empty; such a read makes librdkafka wake us for them again */
-    SEEK_MS = 5000,         /* time for which a seek is retried */
-    AUTH_MS = 60000,        /* time after which failing authentication is fatal */
-    TROUBLE_MS = 10000,     /* minimum time between two log lines about the same problem */
+    /* time between reads of queues that look empty; such a read makes librdkafka wake us for them
+     * again */
+    SWEEP_MS = 200,
+    SEEK_MS = 5000,     /* time for which a seek is retried */
+    AUTH_MS = 60000,    /* time after which failing authentication is fatal */
+    TROUBLE_MS = 10000, /* minimum time between two log lines about the same problem */
     INSPECTOR_MS = 500,
-    DESTROY_MS = 3000,            /* minimum time that librdkafka's threads get to end */
-    UNRELEASED_INSTANCE_ID = 111, /* in the new group protocol: another member has our id; older headers have no name for this code */
+    DESTROY_MS = 3000, /* minimum time that librdkafka's threads get to end */
+    /* in the new group protocol: another member has our id; older headers have no name for this
+     * code */
+    UNRELEASED_INSTANCE_ID = 111,
 };
 
-/* --- the partitions we have ------------------------------------------------------------------------------------------------- */
+/* --- the partitions we have ------------------------------------------------------------------- */
 
 struct lw_part *lw_source_part(const struct lw_source *s, uint32_t gen) {
     size_t low = 0, high = s->n_parts;
@@ -47,11 +55,12 @@ struct lw_part *lw_source_part(const struct lw_source *s, uint32_t gen) {
 
 struct lw_part *lw_source_part_of(const struct lw_source *s, const char *topic, int32_t partition) {
     for (size_t i = 0; i < s->n_parts; i++)
-        if (s->parts[i]->partition == partition && !strcmp(s->parts[i]->topic, topic)) return s->parts[i];
+        if (s->parts[i]->partition == partition && !strcmp(s->parts[i]->topic, topic))
+            return s->parts[i];
     return NULL;
 }
 
-/* --- troubles --------------------------------------------------------------------------------------------------------------- */
+/* --- troubles --------------------------------------------------------------------------------- */
 
 void lw_source_fatal(struct lw_source *s, const char *fmt, ...) {
     if (s->dead) return;
@@ -65,22 +74,27 @@ void lw_source_fatal(struct lw_source *s, const char *fmt, ...) {
 }
 
 static bool is_auth(rd_kafka_resp_err_t code) {
-    return code == RD_KAFKA_RESP_ERR__AUTHENTICATION || code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
-           code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED || code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED ||
+    return code == RD_KAFKA_RESP_ERR__AUTHENTICATION ||
+           code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
+           code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED ||
+           code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED ||
            code == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
-/* Returns true if the error concerns the data: the partition would stand still for ever, or go on behind a record that
- * could not be read. */
+/* Returns true if the error concerns the data: the partition would stand still for ever, or go on
+ * behind a record that could not be read. */
 static bool is_loss(rd_kafka_resp_err_t code) {
-    return code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || code == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE ||
-           code == RD_KAFKA_RESP_ERR__BAD_MSG || code == RD_KAFKA_RESP_ERR__BAD_COMPRESSION || code == RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED ||
-           code == RD_KAFKA_RESP_ERR_INVALID_MSG || code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+    return code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET ||
+           code == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE || code == RD_KAFKA_RESP_ERR__BAD_MSG ||
+           code == RD_KAFKA_RESP_ERR__BAD_COMPRESSION ||
+           code == RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED || code == RD_KAFKA_RESP_ERR_INVALID_MSG ||
+           code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
 }
 
-/* Logs a problem that librdkafka retries, the same one at most once in ten seconds. If authentication
- * fails for a minute, the process ends. */
-static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text, const char *topic) {
+/* Logs a problem that librdkafka retries, the same one at most once in ten seconds. If
+ * authentication fails for a minute, the process ends. */
+static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text,
+                         const char *topic) {
     int64_t now = lw_boot_ms();
     char out[LW_EXPLAINED_MAX];
     text = lw_kafka_explain(s->config, code, text, "READ", topic, out);
@@ -92,7 +106,8 @@ static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const ch
     }
     if (!is_auth(code)) return;
     if (!s->auth_since_ms) s->auth_since_ms = now;
-    if (now - s->auth_since_ms > AUTH_MS) lw_source_fatal(s, "kafka refuses us since %d s: %s", AUTH_MS / 1000, text);
+    if (now - s->auth_since_ms > AUTH_MS)
+        lw_source_fatal(s, "kafka refuses us since %d s: %s", AUTH_MS / 1000, text);
 }
 
 static void end_for_good(struct lw_source *s) {
@@ -103,14 +118,17 @@ static void end_for_good(struct lw_source *s) {
     if (taken)
         lw_source_fatal(
             s,
-            "kafka: group %s still has a member %s, which is this worker's id: a process that died less than the group's session "
+            "kafka: group %s still has a member %s, which is this worker's id: a process that died "
+            "less than the group's session "
             "timeout ago, or another supervisor; give each supervisor its own kafka.member_id",
             s->config->kafka.group_id, s->member_id ? s->member_id : "of its group.instance.id");
     else if (s->fenced)
         lw_source_fatal(s,
-                        "kafka: another member of group %s has joined as %s, which is this worker's id; give each supervisor its own "
+                        "kafka: another member of group %s has joined as %s, which is this "
+                        "worker's id; give each supervisor its own "
                         "kafka.member_id",
-                        s->config->kafka.group_id, s->member_id ? s->member_id : "its group.instance.id");
+                        s->config->kafka.group_id,
+                        s->member_id ? s->member_id : "its group.instance.id");
     else
         lw_source_fatal(s, "kafka: %s (%s)", why, rd_kafka_err2name(which));
 }
@@ -123,18 +141,21 @@ static void on_error(rd_kafka_t *rk, int code, const char *text, void *source) {
         note_trouble(source, code, text, NULL);
 }
 
-/* --- opening ---------------------------------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 void lw_source_wake(struct lw_source *s) {
     uint64_t one = 1;
-    ssize_t r = write(s->fd, &one, sizeof one); /* the write fails only if the counter is full, and then the fd is readable anyway */
+    /* the write fails only if the counter is full, and then the fd is readable anyway */
+    ssize_t r = write(s->fd, &one, sizeof one);
     (void)r;
 }
 
 static int subscribe(struct lw_source *s, struct lw_err *err) {
     const struct lw_config *c = s->config;
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->kafka.n_topics);
-    for (size_t i = 0; i < c->kafka.n_topics; i++) rd_kafka_topic_partition_list_add(list, c->kafka.topics[i], RD_KAFKA_PARTITION_UA);
+    rd_kafka_topic_partition_list_t *list =
+        rd_kafka_topic_partition_list_new((int)c->kafka.n_topics);
+    for (size_t i = 0; i < c->kafka.n_topics; i++)
+        rd_kafka_topic_partition_list_add(list, c->kafka.topics[i], RD_KAFKA_PARTITION_UA);
     rd_kafka_resp_err_t code = rd_kafka_subscribe(s->rk, list);
     rd_kafka_topic_partition_list_destroy(list);
     return code ? lw_fail(err, "kafka.topics: can't subscribe: %s", rd_kafka_err2str(code)) : 0;
@@ -158,11 +179,12 @@ static int connect_kafka(struct lw_source *s, struct lw_err *err) {
     return subscribe(s, err);
 }
 
-struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id, const struct lw_source_events *ev, void *ctx,
-                                 struct lw_err *err) {
+struct lw_source *lw_source_open(const struct lw_config *c, const char *member_id,
+                                 const struct lw_source_events *ev, void *ctx, struct lw_err *err) {
     struct lw_source *s = lw_alloc(sizeof *s);
     if (!member_id) member_id = lw_kafka_property(c, "group.instance.id");
-    *s = (struct lw_source){.config = c, .ev = *ev, .ctx = ctx, .member_id = member_id ? lw_strdup(member_id) : NULL};
+    *s = (struct lw_source){
+        .config = c, .ev = *ev, .ctx = ctx, .member_id = member_id ? lw_strdup(member_id) : NULL};
     s->look.since_ms = lw_boot_ms();
     s->look.missing = lw_alloc((c->kafka.n_topics + 1) * sizeof *s->look.missing);
     s->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -182,24 +204,30 @@ struct lw_source *lw_source_open(const struct lw_config *c, const char *member_i
 
 int lw_source_fd(struct lw_source *s) { return s->fd; }
 
-/* --- polling ---------------------------------------------------------------------------------------------------------------- */
+/* --- polling ---------------------------------------------------------------------------------- */
 
 static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m) {
     if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         if (p && m->offset >= p->next) s->ev.end(s->ctx, p->gen, m->offset);
     } else if (m->err == RD_KAFKA_RESP_ERR__MAX_POLL_EXCEEDED) {
-        lw_error("kafka: polled too late, the group went on without this worker: %s", rd_kafka_message_errstr(m));
-    } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) { /* a consumer's fatal error comes as an rd_kafka_message_t, not as an event */
+        lw_error("kafka: polled too late, the group went on without this worker: %s",
+                 rd_kafka_message_errstr(m));
+    } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) {
+        /* a consumer's fatal error comes as an rd_kafka_message_t, not as an event */
         end_for_good(s);
     } else if (is_loss(m->err)) {
-        s->refused = m->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET || m->err == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
-        lw_source_fatal(s,
-                        "%s/%d: can't read on at offset %lld: %s (%s). Nothing was skipped. If the topic was "
-                        "deleted and recreated, give the application another \"name\" and group.id; otherwise restore the log",
-                        m->rkt ? rd_kafka_topic_name(m->rkt) : "?", (int)m->partition, (long long)m->offset, rd_kafka_message_errstr(m),
-                        rd_kafka_err2name(m->err));
+        s->refused = m->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET ||
+                     m->err == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE;
+        lw_source_fatal(
+            s,
+            "%s/%d: can't read on at offset %lld: %s (%s). Nothing was skipped. If the topic was "
+            "deleted and recreated, give the application another \"name\" and group.id; otherwise "
+            "restore the log",
+            m->rkt ? rd_kafka_topic_name(m->rkt) : "?", (int)m->partition, (long long)m->offset,
+            rd_kafka_message_errstr(m), rd_kafka_err2name(m->err));
     } else {
-        note_trouble(s, m->err, rd_kafka_message_errstr(m), m->rkt ? rd_kafka_topic_name(m->rkt) : NULL);
+        note_trouble(s, m->err, rd_kafka_message_errstr(m),
+                     m->rkt ? rd_kafka_topic_name(m->rkt) : NULL);
     }
 }
 
@@ -214,21 +242,23 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
         s->ev.record(s->ctx, p->gen, m);
         return 1;
     } else if (p) {
-        lw_warn("%s/%d: offset %lld came again (expected %lld); dropped", p->topic, (int)p->partition, (long long)m->offset,
-                (long long)p->next);
+        lw_warn("%s/%d: offset %lld came again (expected %lld); dropped", p->topic,
+                (int)p->partition, (long long)m->offset, (long long)p->next);
     }
     rd_kafka_message_destroy(m);
     return 0;
 }
 
-/* Serves rebalances (in the callback) and errors. A record that comes here is delivered as well, and is in order, because it was fetched
- * before its partition got a queue of its own (librdkafka's code suggests that none ever comes). Reading this queue also tells librdkafka
- * that we are alive (max.poll.interval.ms). */
+/* Serves rebalances (in the callback) and errors. A record that comes here is delivered as well,
+ * and is in order, because it was fetched before its partition got a queue of its own (librdkafka's
+ * code suggests that none ever comes). Reading this queue also tells librdkafka that we are alive
+ * (max.poll.interval.ms). */
 static int serve_consumer_queue(struct lw_source *s) {
     int n = 0;
     rd_kafka_message_t *m;
     for (int i = 0; i < CONSUMER_EVENTS && (m = rd_kafka_consume_queue(s->consumer_queue, 0)); i++)
-        n += on_message(s, m->rkt ? lw_source_part_of(s, rd_kafka_topic_name(m->rkt), m->partition) : NULL, m);
+        n += on_message(
+            s, m->rkt ? lw_source_part_of(s, rd_kafka_topic_name(m->rkt), m->partition) : NULL, m);
     return n;
 }
 
@@ -236,8 +266,10 @@ static int read_part(struct lw_source *s, struct lw_part *p, int max, bool sweep
     if (p->held || (!sweep && !rd_kafka_queue_length(p->queue))) return 0;
     int n = 0;
     rd_kafka_message_t *m;
-    /* take one record at a time, because rd_kafka_consume_batch_queue() sets wrong offsets in librdkafka 2.0.2 */
-    while (n < max && !p->held && !s->dead && (m = rd_kafka_consume_queue(p->queue, 0))) n += on_message(s, p, m);
+    /* take one record at a time, because rd_kafka_consume_batch_queue() sets wrong offsets in
+     * librdkafka 2.0.2 */
+    while (n < max && !p->held && !s->dead && (m = rd_kafka_consume_queue(p->queue, 0)))
+        n += on_message(s, p, m);
     return n;
 }
 
@@ -265,11 +297,12 @@ int lw_source_poll(struct lw_source *s, int max) {
     if (!s->dead) lw_source_check(s);
     if (s->dead) return n;
     if (n < max) n += read_parts(s, max - n);
-    if (n >= max) lw_source_wake(s); /* more records may be queued, and librdkafka wakes us only for queues that were empty */
+    /* more records may be queued, and librdkafka wakes us only for queues that were empty */
+    if (n >= max) lw_source_wake(s);
     return n;
 }
 
-/* --- holding, seeking ------------------------------------------------------------------------------------------------------- */
+/* --- holding, seeking ------------------------------------------------------------------------- */
 
 void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold) {
     struct lw_part *p = lw_source_part(s, gen);
@@ -281,12 +314,14 @@ void lw_source_hold(struct lw_source *s, uint32_t gen, bool hold) {
 int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen) {
     const struct lw_part *p = lw_source_part(s, gen);
     int64_t low, high;
-    if (!p || rd_kafka_get_watermark_offsets(s->rk, p->topic, p->partition, &low, &high) || high < 0) return -1;
+    if (!p || rd_kafka_get_watermark_offsets(s->rk, p->topic, p->partition, &low, &high) ||
+        high < 0)
+        return -1;
     return high;
 }
 
-/* Tries a seek once. A seek that times out is still in progress, and the next try replaces it. (librdkafka 2.0.2 waits only a thousandth of
- * the given time.) */
+/* Tries a seek once. A seek that times out is still in progress, and the next try replaces it.
+ * (librdkafka 2.0.2 waits only a thousandth of the given time.) */
 static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p, int64_t offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = offset;
@@ -297,22 +332,28 @@ static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p
     return code;
 }
 
-/* Returns true if no seek is needed, because the fetcher has not started and will begin at `offset`. The fetcher may start only after a
- * rebalance callback has returned, so waiting inside the callback may be in vain. */
+/* Returns true if no seek is needed, because the fetcher has not started and will begin at
+ * `offset`. The fetcher may start only after a rebalance callback has returned, so waiting inside
+ * the callback may be in vain. */
 static bool begins_there(const struct lw_part *p, int64_t offset, rd_kafka_resp_err_t code) {
-    return code == RD_KAFKA_RESP_ERR__STATE && !p->moved && offset == p->begin && p->next == p->begin;
+    return code == RD_KAFKA_RESP_ERR__STATE && !p->moved && offset == p->begin &&
+           p->next == p->begin;
 }
 
-int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, struct lw_err *err) {
+int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset,
+                        struct lw_err *err) {
     rd_kafka_resp_err_t code;
     int64_t give_up_ms = lw_boot_ms() + SEEK_MS;
     /* librdkafka answers _STATE until the fetcher has started, a moment after
      * rd_kafka_assign() */
-    while ((code = try_seek(s, p, offset)) && !begins_there(p, offset, code) && lw_boot_ms() < give_up_ms) lw_sleep_ms(5);
+    while ((code = try_seek(s, p, offset)) && !begins_there(p, offset, code) &&
+           lw_boot_ms() < give_up_ms)
+        lw_sleep_ms(5);
     if (begins_there(p, offset, code)) return 0;
     if (code) {
         p->broken = p->held = true;
-        return lw_fail(err, "%s/%d: can't go to offset %lld: %s", p->topic, (int)p->partition, (long long)offset, rd_kafka_err2str(code));
+        return lw_fail(err, "%s/%d: can't go to offset %lld: %s", p->topic, (int)p->partition,
+                       (long long)offset, rd_kafka_err2str(code));
     }
     p->next = offset;
     p->moved = true;
@@ -322,14 +363,17 @@ int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset, 
 
 int lw_source_seek(struct lw_source *s, uint32_t gen, int64_t offset, struct lw_err *err) {
     struct lw_part *p = lw_source_part(s, gen);
-    if (!p) return lw_fail(err, "can't seek: the partition is no longer assigned (generation %u)", gen);
-    if (offset < 0) return lw_fail(err, "%s/%d: can't go to offset %lld", p->topic, (int)p->partition, (long long)offset);
+    if (!p)
+        return lw_fail(err, "can't seek: the partition is no longer assigned (generation %u)", gen);
+    if (offset < 0)
+        return lw_fail(err, "%s/%d: can't go to offset %lld", p->topic, (int)p->partition,
+                       (long long)offset);
     return lw_source_seek_part(s, p, offset, err);
 }
 
 bool lw_source_refused(const struct lw_source *s) { return s->refused; }
 
-/* --- closing ---------------------------------------------------------------------------------------------------------------- */
+/* --- closing ---------------------------------------------------------------------------------- */
 
 void lw_source_decline(struct lw_source *s) { s->declining = true; }
 void lw_source_keep_place(struct lw_source *s) { s->keep_place = true; }
@@ -354,14 +398,17 @@ static void await_membership(struct lw_source *s, bool is, int64_t until_ms) {
     }
 }
 
-/* Gives up our place in the group. In the classic protocol librdkafka sends LeaveGroup for a static member when it
- * unsubscribes, but never when it closes. In the new protocol librdkafka always asks to keep the place. A join in flight must end first,
- * because the broker may already list this member, or still list the previous process under its id. */
+/* Gives up our place in the group. In the classic protocol librdkafka sends LeaveGroup for a static
+ * member when it unsubscribes, but never when it closes. In the new protocol librdkafka always asks
+ * to keep the place. A join in flight must end first, because the broker may already list this
+ * member, or still list the previous process under its id. */
 static void give_up_place(struct lw_source *s, int64_t until_ms) {
     if (is_connected(s)) await_membership(s, true, until_ms);
     if (rd_kafka_unsubscribe(s->rk)) return;
     await_membership(s, false, until_ms);
-    if (is_member(s)) lw_warn("kafka: could not leave the group in time; its partitions wait until session.timeout.ms expires");
+    if (is_member(s))
+        lw_warn("kafka: could not leave the group in time; its partitions wait until "
+                "session.timeout.ms expires");
 }
 
 /* Leaves the group within a time limit. rd_kafka_consumer_close() has no limit. So the close
@@ -379,7 +426,8 @@ static void leave_group(struct lw_source *s, int64_t until_ms) {
             lw_source_serve_commits(s, 0);
         }
         if (!rd_kafka_consumer_closed(s->rk))
-            lw_warn("kafka: leaving the group took too long; the broker will notice by session.timeout.ms");
+            lw_warn("kafka: leaving the group took too long; the broker will notice by "
+                    "session.timeout.ms");
     }
     lw_source_serve_commits(s, 0);
     rd_kafka_queue_destroy(queue);
@@ -394,7 +442,8 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     s->inspector = NULL;
     if (s->rk) {
         s->declining = true;
-        bool leaves = s->member_id && *s->member_id && !s->keep_place && !s->fenced && !s->config->kafka.new_protocol;
+        bool leaves = s->member_id && *s->member_id && !s->keep_place && !s->fenced &&
+                      !s->config->kafka.new_protocol;
         if (leaves) give_up_place(s, until_ms - timeout_ms / 4);
         leave_group(s, until_ms);
         lw_source_lose_all(s);

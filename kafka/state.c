@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the state of this worker's Kafka connection: whether it is in the group and can read its partitions,
- * and if not, why.
+/* Tells the state of this worker's Kafka connection: whether it is in the group and can read its
+ * partitions, and if not, why.
  *
  * The rebalance callback tells about membership, but too late. If the coordinator dies, librdkafka
- * revokes an assignment only after session.timeout.ms, and an empty one never. So this file also uses
- * librdkafka's statistics, which tell the group's state, which brokers are connected, and which of them have not
- * answered for long. */
+ * revokes an assignment only after session.timeout.ms, and an empty one never. So this file also
+ * uses librdkafka's statistics, which tell the group's state, which brokers are connected, and
+ * which of them have not answered for long. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -16,30 +16,36 @@
 
 enum { SILENT_MS = 10000, LEADER_DOWN_MS = 10000 };
 
-const char *const lw_kafka_state_name[LW_KAFKA_STATES] = {"joined", "joining", "unreachable", "silent", "refused", "no_topic"};
+const char *const lw_kafka_state_name[LW_KAFKA_STATES] = {"joined", "joining", "unreachable",
+                                                          "silent", "refused", "no_topic"};
 
-/* --- what the statistics say -------------------------------------------------------------------------------------------------------- */
+/* --- what the statistics say ------------------------------------------------------------------ */
 
 static int64_t property_ms(const struct lw_config *c, const char *name) {
     for (size_t i = 0; i < c->kafka.n_properties; i++)
-        if (!strcmp(c->kafka.properties[i].name, name)) return strtoll(c->kafka.properties[i].value, NULL, 10);
+        if (!strcmp(c->kafka.properties[i].name, name))
+            return strtoll(c->kafka.properties[i].value, NULL, 10);
     return 0;
 }
 
-/* Returns how long a broker may be silent. A broker may hold a fetch for fetch.wait.max.ms, and a coordinator may get no request between
- * two heartbeats. */
+/* Returns how long a broker may be silent. A broker may hold a fetch for fetch.wait.max.ms, and a
+ * coordinator may get no request between two heartbeats. */
 static int64_t silence_limit_ms(const struct lw_config *c) {
-    return SILENT_MS + property_ms(c, "fetch.wait.max.ms") + property_ms(c, "heartbeat.interval.ms");
+    return SILENT_MS + property_ms(c, "fetch.wait.max.ms") +
+           property_ms(c, "heartbeat.interval.ms");
 }
 
-static int64_t integer(const json_t *o, const char *name) { return json_integer_value(json_object_get(o, name)); }
+static int64_t integer(const json_t *o, const char *name) {
+    return json_integer_value(json_object_get(o, name));
+}
 
 static bool is_up(const json_t *broker) {
     const char *state = json_string_value(json_object_get(broker, "state"));
     return state && !strcmp(state, "UP");
 }
 
-static void note_broker(struct lw_kafka_look *k, const char *name, int64_t silent_ms, int64_t down_ms) {
+static void note_broker(struct lw_kafka_look *k, const char *name, int64_t silent_ms,
+                        int64_t down_ms) {
     if (silent_ms > k->silent_ms) {
         k->silent_ms = silent_ms;
         snprintf(k->silent, sizeof k->silent, "%s", name);
@@ -50,13 +56,15 @@ static void note_broker(struct lw_kafka_look *k, const char *name, int64_t silen
     }
 }
 
-/* Notes one broker of the statistics, which list the coordinator's connection as a separate ("logical") broker. */
+/* Notes one broker of the statistics, which list the coordinator's connection as a separate
+ * ("logical") broker. */
 static void look_at_broker(struct lw_kafka_look *k, const char *name, const json_t *b) {
     bool logical = !strcmp(name, "GroupCoordinator"), up = is_up(b);
     int64_t silent_ms = up && integer(b, "waitresp_cnt") > 0 ? integer(b, "rxidle") / 1000 : 0;
     bool leads = json_object_size(json_object_get(b, "toppars")) > 0;
     if (logical) name = "the group's coordinator";
-    note_broker(k, name, leads || logical ? silent_ms : 0, leads && !up ? integer(b, "stateage") / 1000 : 0);
+    note_broker(k, name, leads || logical ? silent_ms : 0,
+                leads && !up ? integer(b, "stateage") / 1000 : 0);
     if (up) k->brokers_up++;
 }
 
@@ -78,8 +86,8 @@ static void take_stats(struct lw_kafka_look *k, json_t *brokers, const json_t *g
     if (!k->brokers_up && !k->down_ms) k->down_ms = k->stats_ms;
 }
 
-/* Parses one object of the statistics. The text between the objects that we need grows with the number of partitions, so that text is
- * skipped. */
+/* Parses one object of the statistics. The text between the objects that we need grows with the
+ * number of partitions, so that text is skipped. */
 static json_t *object_after(const char *text, const char *name) {
     const char *p = text ? strstr(text, name) : NULL;
     return p ? json_loads(p + strlen(name), JSON_DISABLE_EOF_CHECK, NULL) : NULL;
@@ -94,14 +102,17 @@ int lw_source_stats(rd_kafka_t *rk, char *text, size_t n, void *source) {
     return 0; /* 0: librdkafka still owns the text and frees it */
 }
 
-/* --- what errors and rebalances say ------------------------------------------------------------------------------------------------- */
+/* --- what errors and rebalances say ----------------------------------------------------------- */
 
 void lw_source_note(struct lw_source *s, rd_kafka_resp_err_t code, const char *text) {
     struct lw_kafka_look *k = &s->look;
     snprintf(k->trouble, sizeof k->trouble, "%s", text);
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && !k->down_ms) k->down_ms = lw_boot_ms();
-    if (code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && code != RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION) return;
-    for (size_t i = 0; i < s->config->kafka.n_topics; i++) { /* librdkafka's text is "Subscribed topic not available: NAME: …" */
+    if (code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART &&
+        code != RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION)
+        return;
+    for (size_t i = 0; i < s->config->kafka.n_topics; i++) {
+        /* librdkafka's text is "Subscribed topic not available: NAME: …" */
         const char *name = s->config->kafka.topics[i], *at = strstr(text, name);
         size_t length = strlen(name);
         if (at && at > text && at[-1] == ' ' && at[length] == ':') k->missing[i] = true;
@@ -117,20 +128,22 @@ static bool still_missing(struct lw_source *s, const char *topic) {
     const struct rd_kafka_metadata *m = NULL;
     rd_kafka_topic_t *t = rd_kafka_topic_new(s->rk, topic, NULL);
     if (!t) return true;
-    bool missing = rd_kafka_metadata(s->rk, 0, t, &m, 1000) || m->topic_cnt != 1 || m->topics[0].err;
+    bool missing =
+        rd_kafka_metadata(s->rk, 0, t, &m, 1000) || m->topic_cnt != 1 || m->topics[0].err;
     if (m) rd_kafka_metadata_destroy(m);
     rd_kafka_topic_destroy(t);
     return missing;
 }
 
-/* Notes that the topics of an assignment exist. If this worker got no partition of a topic, only a metadata request can tell whether the
- * topic exists. */
+/* Notes that the topics of an assignment exist. If this worker got no partition of a topic, only a
+ * metadata request can tell whether the topic exists. */
 void lw_source_assigned(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     struct lw_kafka_look *k = &s->look;
     k->assigned = !s->dead;
     for (int i = 0; i < list->cnt; i++) {
         found_topic(s, list->elems[i].topic);
-        if (!lw_source_part_of(s, list->elems[i].topic, list->elems[i].partition)) k->assigned = false;
+        if (!lw_source_part_of(s, list->elems[i].topic, list->elems[i].partition))
+            k->assigned = false;
     }
     for (size_t i = 0; i < s->config->kafka.n_topics; i++)
         if (k->missing[i]) k->missing[i] = still_missing(s, s->config->kafka.topics[i]);
@@ -142,7 +155,7 @@ void lw_source_unassigned(struct lw_source *s) {
     s->look.since_ms = lw_boot_ms();
 }
 
-/* --- the judgement ------------------------------------------------------------------------------------------------------------------ */
+/* --- the judgement ---------------------------------------------------------------------------- */
 
 static const char *missing_topic(const struct lw_source *s) {
     for (size_t i = 0; i < s->config->kafka.n_topics; i++)
@@ -156,26 +169,32 @@ static bool reads_any(const struct lw_source *s) {
     return false;
 }
 
-static enum lw_kafka_state judge_members(const struct lw_source *s, int64_t now, char *why, size_t size) {
+static enum lw_kafka_state judge_members(const struct lw_source *s, int64_t now, char *why,
+                                         size_t size) {
     const struct lw_kafka_look *k = &s->look;
-    bool fresh = k->stats_ms - k->since_ms >= LW_SOURCE_STATS_MS; /* older statistics may come from before the rebalance */
+    /* older statistics may come from before the rebalance */
+    bool fresh = k->stats_ms - k->since_ms >= LW_SOURCE_STATS_MS;
     bool up = !fresh || !strcmp(k->group, "up");
     if (!k->assigned || (fresh && !s->n_parts && up && strcmp(k->join, "steady") != 0)) {
-        snprintf(why, size, "kafka: joining group %s for %lld s%s%s", s->config->kafka.group_id, (long long)(now - k->since_ms) / 1000,
-                 k->join[0] ? ": " : "", k->join);
+        snprintf(why, size, "kafka: joining group %s for %lld s%s%s", s->config->kafka.group_id,
+                 (long long)(now - k->since_ms) / 1000, k->join[0] ? ": " : "", k->join);
         return LW_KAFKA_JOINING;
     }
     if (!up) {
-        snprintf(why, size, "kafka: the coordinator of group %s is not reachable (%s)", s->config->kafka.group_id, k->group);
+        snprintf(why, size, "kafka: the coordinator of group %s is not reachable (%s)",
+                 s->config->kafka.group_id, k->group);
         return LW_KAFKA_UNREACHABLE;
     }
     if (k->silent_ms > silence_limit_ms(s->config)) {
-        snprintf(why, size, "kafka: %s has not answered for %lld s", k->silent, (long long)k->silent_ms / 1000);
+        snprintf(why, size, "kafka: %s has not answered for %lld s", k->silent,
+                 (long long)k->silent_ms / 1000);
         return LW_KAFKA_SILENT;
     }
     if (k->leader_down_ms > LEADER_DOWN_MS && reads_any(s)) {
-        snprintf(why, size, "kafka: %s, the leader of partitions of this worker, has been unreachable for %lld s", k->leader,
-                 (long long)k->leader_down_ms / 1000);
+        snprintf(
+            why, size,
+            "kafka: %s, the leader of partitions of this worker, has been unreachable for %lld s",
+            k->leader, (long long)k->leader_down_ms / 1000);
         return LW_KAFKA_UNREACHABLE;
     }
     snprintf(why, size, "%s", s->n_parts ? "" : "kafka: in the group, without a partition");
@@ -187,13 +206,13 @@ enum lw_kafka_state lw_source_state(const struct lw_source *s, char *why, size_t
     int64_t now = lw_boot_ms();
     const char *topic = missing_topic(s);
     if (s->auth_since_ms) {
-        snprintf(why, size, "kafka: the brokers have refused this client for %lld s: %s", (long long)(now - s->auth_since_ms) / 1000,
-                 k->trouble);
+        snprintf(why, size, "kafka: the brokers have refused this client for %lld s: %s",
+                 (long long)(now - s->auth_since_ms) / 1000, k->trouble);
         return LW_KAFKA_REFUSED;
     }
     if (k->down_ms) {
-        snprintf(why, size, "kafka: no broker reachable for %lld s%s%s", (long long)(now - k->down_ms) / 1000, k->trouble[0] ? ": " : "",
-                 k->trouble);
+        snprintf(why, size, "kafka: no broker reachable for %lld s%s%s",
+                 (long long)(now - k->down_ms) / 1000, k->trouble[0] ? ": " : "", k->trouble);
         return LW_KAFKA_UNREACHABLE;
     }
     if (topic) {

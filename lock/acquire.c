@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Acquires a lock that lives on one Redis. To wait is to make one attempt after another:
  *
- *     one attempt → [stand in line → sleep until woken, or until it is time to try again → attempt]… → leave the line */
+ *     one attempt → [stand in line → sleep until woken, or until it is time to try again
+ *     → attempt]… → leave the line */
 #include "lock/one.h"
 
 #include "base/clock.h"
@@ -12,9 +13,13 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_MS = 5000,       /* mutex, semaphore: the first in line tries again after this time at the latest */
-    LOOK_QUEUE_MS = 1000, /* fair, read/write: the same limit, shorter because only an attempt shows Redis that this client is alive */
-    POLL_MIN_MS = 10,     /* bounds of the random wait between attempts if nobody announces releases */
+    /* mutex, semaphore: the first in line tries again after this time at the latest */
+    LOOK_MS = 5000,
+    /* fair, read/write: the same limit, shorter because only an attempt shows Redis that this
+     * client is alive */
+    LOOK_QUEUE_MS = 1000,
+    /* bounds of the random wait between attempts if nobody announces releases */
+    POLL_MIN_MS = 10,
     POLL_MAX_MS = 100,
     BACKOFF_MAX_MS = 1000,
 };
@@ -48,9 +53,11 @@ static int64_t look_after_ms(const struct lw_take *t, bool told) {
 static enum latchwork_result is_held(const struct lw_take *t, struct latchwork_error *error) {
     const struct latchwork_lock *l = t->lock;
     struct lw_bytes key = l->key[LW_KEY_LOCK];
-    if (t->left_ms != -1) return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "held by others");
+    if (t->left_ms != -1)
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "held by others");
     return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NO_TTL,
-                        "the lock %.*s has no TTL and never ends by itself: give it one (give_ttl_ms, latchwork_lock_give_ttl) or break it",
+                        "the lock %.*s has no TTL and never ends by itself: give it one "
+                        "(give_ttl_ms, latchwork_lock_give_ttl) or break it",
                         (int)(key.n < 300 ? key.n : 300), key.p);
 }
 
@@ -58,7 +65,8 @@ static enum latchwork_result is_held(const struct lw_take *t, struct latchwork_e
 static enum lw_took give_back(struct lw_take *t, struct latchwork_error *error) {
     struct latchwork_error ignored;
     lw_one_release(t->hold, &ignored);
-    if (!lw_hold_token(t->hold, error)) return LW_FAILED; /* each acquisition has a token of its own */
+    /* each acquisition has a token of its own */
+    if (!lw_hold_token(t->hold, error)) return LW_FAILED;
     atomic_store(&t->hold->loss, 0);
     t->left_ms = 1;
     return LW_HELD;
@@ -66,7 +74,9 @@ static enum lw_took give_back(struct lw_take *t, struct latchwork_error *error) 
 
 static enum lw_took try_once(struct lw_take *t, struct latchwork_error *error) {
     enum lw_took took = lw_one_take(t, error);
-    return took == LW_TAKEN && lw_boot_ms() >= atomic_load(&t->hold->deadline_ms) ? give_back(t, error) : took;
+    return took == LW_TAKEN && lw_boot_ms() >= atomic_load(&t->hold->deadline_ms)
+               ? give_back(t, error)
+               : took;
 }
 
 struct wait {
@@ -83,7 +93,8 @@ static bool after_failure(struct wait *w, const struct latchwork_error *error) {
     if (!lw_may_pass(error)) return false;
     w->backoff_ms = w->backoff_ms ? 2 * w->backoff_ms : POLL_MAX_MS / 2;
     if (w->backoff_ms > BACKOFF_MAX_MS) w->backoff_ms = BACKOFF_MAX_MS;
-    lw_wait_look_at(w->waking, &w->waiter, lw_boot_ms() + w->backoff_ms / 2 + (int64_t)lw_random((uint64_t)w->backoff_ms));
+    lw_wait_look_at(w->waking, &w->waiter,
+                    lw_boot_ms() + w->backoff_ms / 2 + (int64_t)lw_random((uint64_t)w->backoff_ms));
     return true;
 }
 
@@ -103,24 +114,32 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     return took;
 }
 
-/* Returns when the next in line tries to take the lock if no release is announced: when the lease of this holder must have ended, or
- * earlier, since LOOK_MS, LOOK_QUEUE_MS and POLL_MAX_MS limit the time between attempts. */
+/* Returns when the next in line tries to take the lock if no release is announced: when the lease
+ * of this holder must have ended, or earlier, since LOOK_MS, LOOK_QUEUE_MS and POLL_MAX_MS limit
+ * the time between attempts. */
 static int64_t next_look_ms(const struct wait *w) {
     const struct latchwork_lock *l = w->take.lock;
     if (lw_one_queues(l)) return lw_boot_ms() + LOOK_QUEUE_MS / 2;
     struct lw_take next = {.left_ms = l->o.ttl_ms};
     next.lock = w->take.lock;
-    return lw_boot_ms() + look_after_ms(&next, w->take.more && lw_waking_is_up(w->waking, &w->waiter) && lw_one_tells(l));
+    return lw_boot_ms() +
+           look_after_ms(&next,
+                         w->take.more && lw_waking_is_up(w->waking, &w->waiter) && lw_one_tells(l));
 }
 
-static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took, struct latchwork_error *error) {
+static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took,
+                                           struct latchwork_error *error) {
     struct lw_take *t = &w->take;
     struct latchwork_client *c = t->lock->client;
-    bool queues = lw_one_queues(t->lock), shared = t->lock->o.kind == LATCHWORK_KIND_READ || t->lock->o.kind == LATCHWORK_KIND_SEMAPHORE;
-    if (!lw_wait_join(w->waking, &w->waiter, lw_one_wait_name(t->lock))) return lw_lock_no_memory(error);
+    bool queues = lw_one_queues(t->lock), shared = t->lock->o.kind == LATCHWORK_KIND_READ ||
+                                                   t->lock->o.kind == LATCHWORK_KIND_SEMAPHORE;
+    if (!lw_wait_join(w->waking, &w->waiter, lw_one_wait_name(t->lock)))
+        return lw_lock_no_memory(error);
     bool fatal = took == LW_FAILED && !after_failure(w, error);
-    bool enqueue = queues && !fatal; /* the first attempt is made without sleeping, because it gets the waiter its ticket */
-    while (!fatal && took != LW_TAKEN && (enqueue || lw_wait_sleep(w->waking, &w->waiter, w->deadline_ms, &t->more))) {
+    /* the first attempt is made without sleeping, because it gets the waiter its ticket */
+    bool enqueue = queues && !fatal;
+    while (!fatal && took != LW_TAKEN &&
+           (enqueue || lw_wait_sleep(w->waking, &w->waiter, w->deadline_ms, &t->more))) {
         enqueue = false;
         took = try_in_line(w, error);
         fatal = took == LW_FAILED && !after_failure(w, error);
@@ -129,18 +148,21 @@ static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took, st
     bool empty = lw_wait_leave(w->waking, &w->waiter, won, won && !shared ? next_look_ms(w) : 0);
     if (won) return LATCHWORK_LOCK_OK;
     if (w->known && (queues || empty)) lw_one_leave(t);
-    if (atomic_load(&c->interrupted)) return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED, "interrupted while waiting");
+    if (atomic_load(&c->interrupted))
+        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED,
+                            "interrupted while waiting");
     return took == LW_FAILED ? LATCHWORK_LOCK_ERROR : is_held(t, error);
 }
 
-enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_hold *h, int64_t deadline_ms,
-                                     struct latchwork_error *error) {
+enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_hold *h,
+                                     int64_t deadline_ms, struct latchwork_error *error) {
     static _Atomic uint64_t waiters;
     struct latchwork_client *c = l->client;
     struct latchwork_error why = {0};
     struct wait w = {.take = {.lock = l, .hold = h}, .deadline_ms = deadline_ms};
     if (deadline_ms && atomic_load(&c->interrupted))
-        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED, "the client is interrupted: it waits for nothing any more");
+        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED,
+                            "the client is interrupted: it waits for nothing any more");
     enum lw_took took = LW_HELD;
     struct lw_waking *waking = atomic_load(&c->waking);
     bool line = deadline_ms && waking && lw_wait_has_line(waking, lw_one_wait_name(l));
@@ -151,7 +173,8 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
     } else if (took != LW_TAKEN) {
         w.waking = waking_of(c, &why);
         if (w.waking)
-            snprintf(w.take.waiter, sizeof w.take.waiter, "%s:%" PRIu64, lw_waking_client(w.waking), atomic_fetch_add(&waiters, 1));
+            snprintf(w.take.waiter, sizeof w.take.waiter, "%s:%" PRIu64, lw_waking_client(w.waking),
+                     atomic_fetch_add(&waiters, 1));
         result = w.waking ? stand_in_line(&w, took, &why) : LATCHWORK_LOCK_ERROR;
     }
     if (result != LATCHWORK_LOCK_OK && error) *error = why;

@@ -16,7 +16,8 @@
 
 enum { HOPS_MAX = 32 /* a call is sent again after at most this many refusals */ };
 
-enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result, int code, const char *fmt, ...) {
+enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result,
+                                   int code, const char *fmt, ...) {
     if (!error) return result;
     error->code = code;
     va_list ap;
@@ -30,7 +31,9 @@ enum latchwork_result lw_lock_no_memory(struct latchwork_error *error) {
     return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_MEMORY, "out of memory");
 }
 
-int lw_broken_code(enum lw_redis_error error) { return error == LW_REDIS_MEMORY ? LATCHWORK_E_MEMORY : LATCHWORK_E_CONNECT; }
+int lw_broken_code(enum lw_redis_error error) {
+    return error == LW_REDIS_MEMORY ? LATCHWORK_E_MEMORY : LATCHWORK_E_CONNECT;
+}
 
 const char *latchwork_result_name(enum latchwork_result result) {
     static const char *const names[] = {"ok", "busy", "lost", "error"};
@@ -74,7 +77,8 @@ static bool fill_random(unsigned char *p, size_t n, struct latchwork_error *erro
     for (size_t got = 0; got < n;) {
         ssize_t r = getrandom(p + got, n - got, 0);
         if (r < 0 && errno != EINTR) {
-            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "no random bytes for a token: getrandom: %s", strerror(errno));
+            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM,
+                         "no random bytes for a token: getrandom: %s", strerror(errno));
             return false;
         }
         if (r > 0) got += (size_t)r;
@@ -82,8 +86,8 @@ static bool fill_random(unsigned char *p, size_t n, struct latchwork_error *erro
     return true;
 }
 
-/* Writes random hex digits. Each thread keeps a stock of random bytes, which the kernel fills. A child of fork()
- * discards its parent's stock. */
+/* Writes random hex digits. Each thread keeps a stock of random bytes, which the kernel fills. A
+ * child of fork() discards its parent's stock. */
 bool lw_random_hex(char *out, size_t size, struct latchwork_error *error) {
     static _Thread_local unsigned char stock[256];
     static _Thread_local size_t left;
@@ -104,12 +108,13 @@ bool lw_random_hex(char *out, size_t size, struct latchwork_error *error) {
 
 uint64_t lw_random(uint64_t below) {
     static _Thread_local uint64_t state;
-    if (!state && getrandom(&state, sizeof state, 0) != sizeof state) state = (uint64_t)lw_boot_us();
+    if (!state && getrandom(&state, sizeof state, 0) != sizeof state)
+        state = (uint64_t)lw_boot_us();
     state = state * 6364136223846793005U + 1442695040888963407U;
     return below ? (state >> 33) % below : 0;
 }
 
-/* --- building ------------------------------------------------------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------------------- */
 
 void lw_call_script(struct lw_call *call, const struct lw_script *script, int n_keys) {
     call->script = script;
@@ -143,7 +148,7 @@ void lw_call_number(struct lw_call *call, int64_t n) {
     lw_call_add(call, text, (size_t)size);
 }
 
-/* --- sending -------------------------------------------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
 void lw_call_encode(struct lw_call *call, struct lw_text *out) {
     char *bytes = NULL;
@@ -164,9 +169,12 @@ static bool send_call(struct lw_redis *redis, struct lw_call *call, struct latch
     return true;
 }
 
-bool lw_is_no_script(const redisReply *reply) { return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0; }
+bool lw_is_no_script(const redisReply *reply) {
+    return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+}
 
-redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis, struct latchwork_error *error) {
+redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis,
+                          struct latchwork_error *error) {
     redisReply *reply = lw_redis_reply(redis);
     if (reply) {
         bool found = c->servers && c->servers->kind != LW_REDIS_LIST;
@@ -175,16 +183,18 @@ redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis, st
         return reply;
     }
     if (redis->err == LW_REDIS_LATE)
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redis at %s: no answer in time (command_ms)", c->where);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT,
+                     "Redis at %s: no answer in time (command_ms)", c->where);
     else
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, lw_broken_code(redis->err), "Redis at %s: the connection broke: %s", c->where,
-                     redis->why);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, lw_broken_code(redis->err),
+                     "Redis at %s: the connection broke: %s", c->where, redis->why);
     return NULL;
 }
 
-/* Sends the call and returns its reply. Sends ASKING first if the slot is being moved to this node. */
-static redisReply *exchange(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, bool asking,
-                            struct latchwork_error *error) {
+/* Sends the call and returns its reply. Sends ASKING first if the slot is being moved to this
+ * node. */
+static redisReply *exchange(struct latchwork_client *c, struct lw_redis *redis,
+                            struct lw_call *call, bool asking, struct latchwork_error *error) {
     if (asking) {
         lw_redis_append(redis, "ASKING");
         redisReply *reply = lw_next_reply(c, redis, error);
@@ -194,21 +204,25 @@ static redisReply *exchange(struct latchwork_client *c, struct lw_redis *redis, 
     return send_call(redis, call, error) ? lw_next_reply(c, redis, error) : NULL;
 }
 
-static redisReply *exchange_script(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, bool asking,
+static redisReply *exchange_script(struct latchwork_client *c, struct lw_redis *redis,
+                                   struct lw_call *call, bool asking,
                                    struct latchwork_error *error) {
     redisReply *reply = exchange(c, redis, call, asking, error);
     if (!reply || !call->script || !lw_is_no_script(reply)) return reply;
     freeReplyObject(reply);
-    call->arg[0] = "EVAL", call->size[0] = 4; /* EVAL runs the script, and Redis keeps it for the next EVALSHA */
+    /* EVAL runs the script, and Redis keeps it for the next EVALSHA */
+    call->arg[0] = "EVAL", call->size[0] = 4;
     call->arg[1] = call->script->text, call->size[1] = strlen(call->script->text);
     return exchange(c, redis, call, asking, error);
 }
 
-redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
+redisReply *lw_call_on(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call,
+                       struct latchwork_error *error) {
     return exchange_script(c, redis, call, false, error);
 }
 
-redisReply *lw_call_asking(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
+redisReply *lw_call_asking(struct latchwork_client *c, struct lw_redis *redis, struct lw_call *call,
+                           struct latchwork_error *error) {
     return exchange_script(c, redis, call, true, error);
 }
 
@@ -228,25 +242,31 @@ static void send_again(struct lw_call *call) {
 
 static int64_t pause_ms(int hop) { return (hop < 5 ? 2 << hop : 50) + (int64_t)lw_random(10); }
 
-/* Decides whether the call is sent again after this refusal, and pauses first if the call goes to the same server again. */
-static bool go_on(struct latchwork_client *c, const struct lw_turn *turn, int hop, int64_t until_ms) {
+/* Decides whether the call is sent again after this refusal, and pauses first if the call goes to
+ * the same server again. */
+static bool go_on(struct latchwork_client *c, const struct lw_turn *turn, int hop,
+                  int64_t until_ms) {
     if (hop >= HOPS_MAX || lw_boot_ms() >= until_ms || atomic_load(&c->interrupted)) return false;
     if (turn->wait) lw_sleep_ms(pause_ms(hop));
     return true;
 }
 
-static redisReply *call_in_cluster(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error) {
+static redisReply *call_in_cluster(struct latchwork_client *c, struct lw_call *call,
+                                   struct latchwork_error *error) {
     struct lw_turn turn = {0};
     int64_t until_ms = lw_boot_ms() + c->command_ms;
     int slot = call->slot == LW_ANY_SLOT ? c->slot : call->slot;
     for (int hop = 0, broken = 0;; hop++) {
         uint64_t ask = turn.ask;
-        struct lw_redis *redis = ask ? lw_client_get_at(c, ask, error) : lw_client_get(c, slot, error);
+        struct lw_redis *redis =
+            ask ? lw_client_get_at(c, ask, error) : lw_client_get(c, slot, error);
         if (!redis) return NULL;
         redisReply *reply = exchange_script(c, redis, call, ask, error);
-        bool turned = reply && reply->type == REDIS_REPLY_ERROR && lw_peer_turned(c, redis, reply->str, slot, &turn);
+        bool turned = reply && reply->type == REDIS_REPLY_ERROR &&
+                      lw_peer_turned(c, redis, reply->str, slot, &turn);
         lw_client_put(c, redis);
-        if (reply && (!turned || !go_on(c, &turn, hop, until_ms))) return lw_take_reply(c, reply, error);
+        if (reply && (!turned || !go_on(c, &turn, hop, until_ms)))
+            return lw_take_reply(c, reply, error);
         if (!reply && broken++) return NULL;
         if (!reply) turn = (struct lw_turn){0};
         (!reply || turn.half_done ? send_again : rewind_call)(call);
@@ -254,7 +274,8 @@ static redisReply *call_in_cluster(struct latchwork_client *c, struct lw_call *c
     }
 }
 
-static redisReply *call_one_server(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error) {
+static redisReply *call_one_server(struct latchwork_client *c, struct lw_call *call,
+                                   struct latchwork_error *error) {
     for (int attempt = 0;; attempt++) {
         struct lw_redis *redis = lw_client_get(c, LW_ANY_SLOT, error);
         if (!redis) return NULL;
@@ -266,12 +287,13 @@ static redisReply *call_one_server(struct latchwork_client *c, struct lw_call *c
     }
 }
 
-redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call, struct latchwork_error *error) {
+redisReply *lw_client_call(struct latchwork_client *c, struct lw_call *call,
+                           struct latchwork_error *error) {
     if (!lw_client_ok(c, error)) return NULL;
     return (c->table ? call_in_cluster : call_one_server)(c, call, error);
 }
 
-/* --- errors --------------------------------------------------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static const struct {
     const char *begins;
@@ -281,14 +303,17 @@ static const struct {
     {"NOAUTH", LATCHWORK_E_DENIED, "; give user and password in the url"},
     {"WRONGPASS", LATCHWORK_E_DENIED, "; check user and password in the url"},
     {"ERR invalid password", LATCHWORK_E_DENIED, "; check the password in the url"},
-    {"NOPERM", LATCHWORK_E_DENIED, "; the user needs ~lwl:* &lwl:* and the commands of the lock library"},
-    {"WRONGTYPE", LATCHWORK_E_TYPE, "; the name is used for something that is not this kind of lock"},
+    {"NOPERM", LATCHWORK_E_DENIED,
+     "; the user needs ~lwl:* &lwl:* and the commands of the lock library"},
+    {"WRONGTYPE", LATCHWORK_E_TYPE,
+     "; the name is used for something that is not this kind of lock"},
     {"OOM", LATCHWORK_E_FULL, "; raise maxmemory or free some"},
     {"READONLY", LATCHWORK_E_READONLY, "; this is a replica: name the master"},
     {"LOADING", LATCHWORK_E_READONLY, "; try again when it is up"},
     {"MASTERDOWN", LATCHWORK_E_READONLY, "; try again when the master is up"},
     {"MISCONF", LATCHWORK_E_READONLY, "; Redis can't save: see its log"},
-    {"ERR unknown command", LATCHWORK_E_NO_SCRIPTS, "; where scripts are forbidden open the client with LATCHWORK_FLAG_NO_SCRIPTS"},
+    {"ERR unknown command", LATCHWORK_E_NO_SCRIPTS,
+     "; where scripts are forbidden open the client with LATCHWORK_FLAG_NO_SCRIPTS"},
     {"NOREPLICAS", LATCHWORK_E_READONLY, "; try again when its replicas are up"},
     {"MOVED ", LATCHWORK_E_READONLY, "; its slot is on another node of the cluster"},
     {"ASK ", LATCHWORK_E_READONLY, "; its slot is being moved: try again"},
@@ -299,21 +324,25 @@ static const struct {
 };
 
 static int meaning_of(const char *text) {
-    /* If a command fails inside a script, Redis puts its own words around the error, and each version uses other words: "ERR Error running
-     * script …: @user_script:3: OOM command…" */
+    /* If a command fails inside a script, Redis puts its own words around the error, and each
+     * version uses other words: "ERR Error running script …: @user_script:3: OOM command…" */
     if (strstr(text, "WRONGTYPE ")) return 4;
     if (strstr(text, "OOM command not allowed")) return 5;
-    if (strncmp(text, "NOPERM", 6) == 0 && (strstr(text, "'eval") || strstr(text, "'EVAL"))) return 10;
+    if (strncmp(text, "NOPERM", 6) == 0 && (strstr(text, "'eval") || strstr(text, "'EVAL")))
+        return 10;
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (strncmp(text, meanings[i].begins, strlen(meanings[i].begins)) == 0) return (int)i;
     return -1;
 }
 
-redisReply *lw_take_reply(struct latchwork_client *c, redisReply *reply, struct latchwork_error *error) {
+redisReply *lw_take_reply(struct latchwork_client *c, redisReply *reply,
+                          struct latchwork_error *error) {
     if (reply->type != REDIS_REPLY_ERROR) return reply;
     int i = meaning_of(reply->str);
     bool moves = i < 0 && lw_redis_deposed(reply->str);
-    const char *advice = i >= 0 ? meanings[i].advice : moves ? "; its slot is being moved: try again" : "";
+    const char *advice = i >= 0  ? meanings[i].advice
+                         : moves ? "; its slot is being moved: try again"
+                                 : "";
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR,
                  i >= 0  ? meanings[i].code
                  : moves ? (int)LATCHWORK_E_READONLY
@@ -328,6 +357,7 @@ bool lw_may_pass(const struct latchwork_error *error) {
     if (error->code == LATCHWORK_E_REPLY)
         for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
             if (strstr(error->text, passing[i])) return true;
-    return error->code == LATCHWORK_E_CONNECT || error->code == LATCHWORK_E_TIMEOUT || error->code == LATCHWORK_E_POOL ||
-           error->code == LATCHWORK_E_FULL || error->code == LATCHWORK_E_READONLY || error->code == LATCHWORK_E_MAJORITY;
+    return error->code == LATCHWORK_E_CONNECT || error->code == LATCHWORK_E_TIMEOUT ||
+           error->code == LATCHWORK_E_POOL || error->code == LATCHWORK_E_FULL ||
+           error->code == LATCHWORK_E_READONLY || error->code == LATCHWORK_E_MAJORITY;
 }

@@ -36,11 +36,12 @@ bool lw_client_ok(const struct latchwork_client *c, struct latchwork_error *erro
         return false;
     }
     if (c->forks == lw_forks()) return true;
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_FORK, "this client was opened before a fork: open another in the child");
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_FORK,
+                 "this client was opened before a fork: open another in the child");
     return false;
 }
 
-/* --- options -------------------------------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 static bool is_label(const char *s) {
     size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -53,11 +54,14 @@ static void default_label(char *label) {
     host[sizeof host - 1] = '\0';
     snprintf(label, LATCHWORK_MAX_LABEL + 1, "%s.%ld", host, (long)getpid());
     for (char *p = label; *p; p++)
-        if (strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == 0) *p = '-';
+        if (strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == 0)
+            *p = '-';
 }
 
-/* Reads the caller's options. A program that was built with an earlier version of the header passes fewer options. */
-static bool read_options(const struct latchwork_client_options *given, struct latchwork_client_options *o, struct latchwork_error *error) {
+/* Reads the caller's options. A program that was built with an earlier version of the header passes
+ * fewer options. */
+static bool read_options(const struct latchwork_client_options *given,
+                         struct latchwork_client_options *o, struct latchwork_error *error) {
     *o = (struct latchwork_client_options){0};
     if (!given) return true;
     if (given->size < 8 || given->size > 4096) {
@@ -68,12 +72,18 @@ static bool read_options(const struct latchwork_client_options *given, struct la
     return true;
 }
 
-static bool take_options(struct latchwork_client *c, const struct latchwork_client_options *o, struct latchwork_error *error) {
-    if (o->flags & ~(unsigned)(LATCHWORK_FLAG_NO_SCRIPTS | LATCHWORK_FLAG_NO_VERIFY | LATCHWORK_FLAG_TLS) || o->connections < 0 ||
-        o->connections > LATCHWORK_MAX_CONNECTIONS || o->connect_ms < 0 || o->connect_ms > LATCHWORK_MAX_WAIT_MS || o->command_ms < 0 ||
+static bool take_options(struct latchwork_client *c, const struct latchwork_client_options *o,
+                         struct latchwork_error *error) {
+    if (o->flags & ~(unsigned)(LATCHWORK_FLAG_NO_SCRIPTS | LATCHWORK_FLAG_NO_VERIFY |
+                               LATCHWORK_FLAG_TLS) ||
+        o->connections < 0 || o->connections > LATCHWORK_MAX_CONNECTIONS || o->connect_ms < 0 ||
+        o->connect_ms > LATCHWORK_MAX_WAIT_MS || o->command_ms < 0 ||
         o->command_ms > LATCHWORK_MAX_WAIT_MS || (o->label && !is_label(o->label))) {
-        lw_lock_wrong(error, "a client option is out of range: connections 1 to %d, times 1 to %d ms, label 1 to %d of A-Za-z0-9._-",
-                      (int)LATCHWORK_MAX_CONNECTIONS, (int)LATCHWORK_MAX_WAIT_MS, (int)LATCHWORK_MAX_LABEL);
+        lw_lock_wrong(error,
+                      "a client option is out of range: connections 1 to %d, times 1 to %d ms, "
+                      "label 1 to %d of A-Za-z0-9._-",
+                      (int)LATCHWORK_MAX_CONNECTIONS, (int)LATCHWORK_MAX_WAIT_MS,
+                      (int)LATCHWORK_MAX_LABEL);
         return false;
     }
     c->flags = o->flags;
@@ -88,12 +98,14 @@ static bool take_options(struct latchwork_client *c, const struct latchwork_clie
     return true;
 }
 
-/* --- opening and closing ---------------------------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 /* Takes over the options and the target. The caller calls free_client() even after a failure. */
-static bool fill_in(struct latchwork_client *c, struct lw_target *t, const struct latchwork_client_options *o,
-                    struct latchwork_error *error) {
-    if (!take_options(c, o, error) || !watch_forks(error) || !lw_random_hex(c->id, sizeof c->id, error)) return false;
+static bool fill_in(struct latchwork_client *c, struct lw_target *t,
+                    const struct latchwork_client_options *o, struct latchwork_error *error) {
+    if (!take_options(c, o, error) || !watch_forks(error) ||
+        !lw_random_hex(c->id, sizeof c->id, error))
+        return false;
     struct lw_cluster *cluster = t->cluster;
     c->url = t->at;
     c->servers = t->servers;
@@ -116,7 +128,9 @@ static void free_client(struct latchwork_client *c, bool child) {
 }
 
 /* Opens a client for the target, and takes over the target even if this fails. */
-static struct latchwork_client *open_target(struct lw_target *t, const struct latchwork_client_options *o, struct latchwork_error *error) {
+static struct latchwork_client *open_target(struct lw_target *t,
+                                            const struct latchwork_client_options *o,
+                                            struct latchwork_error *error) {
     struct latchwork_client *c = calloc(1, sizeof *c);
     if (!c || !fill_in(c, t, o, error)) {
         if (c)
@@ -132,8 +146,8 @@ static struct latchwork_client *open_target(struct lw_target *t, const struct la
     return c;
 }
 
-struct latchwork_client *lw_client_open_servers(struct lw_redis_servers *servers, int shard, const char *where,
-                                                struct latchwork_error *error) {
+struct latchwork_client *lw_client_open_servers(struct lw_redis_servers *servers, int shard,
+                                                const char *where, struct latchwork_error *error) {
     const struct latchwork_client_options none = {0};
     struct lw_target t = {0};
     bool whole = lw_target_of(servers, shard, where, &t);
@@ -144,7 +158,8 @@ struct latchwork_client *lw_client_open_servers(struct lw_redis_servers *servers
     return NULL;
 }
 
-struct latchwork_client *latchwork_client_open(const char *url, const struct latchwork_client_options *options,
+struct latchwork_client *latchwork_client_open(const char *url,
+                                               const struct latchwork_client_options *options,
                                                struct latchwork_error *error) {
     struct latchwork_client_options o;
     struct lw_target t = {0};
@@ -156,6 +171,8 @@ struct latchwork_client *latchwork_client_open(const char *url, const struct lat
 
 void latchwork_client_close(struct latchwork_client *c) {
     if (!c) return;
+    /* In a child of fork() the threads do not exist, and a mutex may be held for ever, so both are
+     * left alone. */
     bool child = !lw_client_ok(c, NULL);
     if (!child) {
         lw_waking_close(atomic_load(&c->waking));
@@ -163,7 +180,7 @@ void latchwork_client_close(struct latchwork_client *c) {
         pthread_cond_destroy(&c->freed);
         pthread_mutex_destroy(&c->mutex);
         pthread_mutex_destroy(&c->start);
-    } /* in a child of fork() the threads do not exist, and a mutex may be held for ever, so both are left alone */
+    }
     free_client(c, child);
 }
 
@@ -171,13 +188,16 @@ void latchwork_client_interrupt(struct latchwork_client *c) {
     if (!c) return;
     atomic_store(&c->interrupted, true);
     if (!lw_client_ok(c, NULL)) return;
-    pthread_mutex_lock(&c->start); /* wait until threads that are being started exist; a thread that starts later sees `interrupted` */
+    /* wait until threads that are being started exist; a thread that starts later sees
+     * `interrupted` */
+    pthread_mutex_lock(&c->start);
     struct lw_waking *waking = atomic_load(&c->waking);
     pthread_mutex_unlock(&c->start);
     if (waking) lw_waking_rouse(waking);
 }
 
-enum latchwork_result latchwork_client_ping(struct latchwork_client *c, struct latchwork_error *error) {
+enum latchwork_result latchwork_client_ping(struct latchwork_client *c,
+                                            struct latchwork_error *error) {
     if (!lw_client_ok(c, error)) return LATCHWORK_LOCK_ERROR;
     struct lw_call call;
     lw_call_script(&call, NULL, 0);
@@ -188,11 +208,15 @@ enum latchwork_result latchwork_client_ping(struct latchwork_client *c, struct l
     return LATCHWORK_LOCK_OK;
 }
 
-/* --- connecting ------------------------------------------------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
 void lw_client_failed(const char *where, const struct lw_err *why, struct latchwork_error *error) {
-    bool denied = strstr(why->text, "(NOAUTH") || strstr(why->text, "(WRONGPASS") || strstr(why->text, "(ERR invalid password");
-    int code = why->memory ? LATCHWORK_E_MEMORY : why->late ? LATCHWORK_E_TIMEOUT : denied ? LATCHWORK_E_DENIED : LATCHWORK_E_CONNECT;
+    bool denied = strstr(why->text, "(NOAUTH") || strstr(why->text, "(WRONGPASS") ||
+                  strstr(why->text, "(ERR invalid password");
+    int code = why->memory ? LATCHWORK_E_MEMORY
+               : why->late ? LATCHWORK_E_TIMEOUT
+               : denied    ? LATCHWORK_E_DENIED
+                           : LATCHWORK_E_CONNECT;
     lw_lock_fail(error, LATCHWORK_LOCK_ERROR, code, "Redis at %s: %.400s", where, why->text);
 }
 
@@ -203,7 +227,8 @@ struct lw_redis *lw_client_dial(struct latchwork_client *c, struct latchwork_err
     return redis;
 }
 
-static struct lw_redis *open_found(struct latchwork_client *c, int64_t connect_ms, int64_t command_ms, struct lw_err *err) {
+static struct lw_redis *open_found(struct latchwork_client *c, int64_t connect_ms,
+                                   int64_t command_ms, struct lw_err *err) {
     struct lw_redis_url at;
     if (lw_redis_servers_find(c->servers, c->shard, connect_ms, &at, err)) return NULL;
     struct lw_redis *redis = lw_redis_open(&at, c->name, connect_ms, command_ms, err);
@@ -212,8 +237,8 @@ static struct lw_redis *open_found(struct latchwork_client *c, int64_t connect_m
     return redis;
 }
 
-static struct lw_redis *open_peer(struct latchwork_client *c, uint64_t peer, int64_t connect_ms, int64_t command_ms,
-                                  struct latchwork_error *error) {
+static struct lw_redis *open_peer(struct latchwork_client *c, uint64_t peer, int64_t connect_ms,
+                                  int64_t command_ms, struct latchwork_error *error) {
     struct lw_err why = {0};
     struct lw_redis_url at;
     char where[160];
@@ -224,12 +249,13 @@ static struct lw_redis *open_peer(struct latchwork_client *c, uint64_t peer, int
     return redis;
 }
 
-struct lw_redis *lw_client_connect(struct latchwork_client *c, uint64_t peer, int64_t connect_ms, int64_t command_ms,
-                                   struct latchwork_error *error) {
+struct lw_redis *lw_client_connect(struct latchwork_client *c, uint64_t peer, int64_t connect_ms,
+                                   int64_t command_ms, struct latchwork_error *error) {
     struct lw_err why = {0};
     if (c->table) return open_peer(c, peer, connect_ms, command_ms, error);
-    struct lw_redis *redis =
-        c->servers ? open_found(c, connect_ms, command_ms, &why) : lw_redis_open(&c->url, c->name, connect_ms, command_ms, &why);
+    struct lw_redis *redis = c->servers
+                                 ? open_found(c, connect_ms, command_ms, &why)
+                                 : lw_redis_open(&c->url, c->name, connect_ms, command_ms, &why);
     if (!redis) lw_client_failed(c->where, &why, error);
     return redis;
 }

@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { RENEW_TRIES = 3 }; /* how often a renewal by hand is sent if automatic renewals overlap with it */
+/* how often a renewal by hand is sent if automatic renewals overlap with it */
+enum { RENEW_TRIES = 3 };
 
-/* --- locks ---------------------------------------------------------------------------------------------------------------------- */
+/* --- locks ------------------------------------------------------------------------------------ */
 
-static bool take_options(struct latchwork_lock *l, const struct latchwork_lock_options *given, struct latchwork_error *error) {
+static bool take_options(struct latchwork_lock *l, const struct latchwork_lock_options *given,
+                         struct latchwork_error *error) {
     struct latchwork_lock_options *o = &l->o;
     if (given && (given->size < 8 || given->size > 4096)) {
         lw_lock_wrong(error, "options.size is not set: begin them with LATCHWORK_LOCK_INIT");
@@ -26,25 +28,32 @@ static bool take_options(struct latchwork_lock *l, const struct latchwork_lock_o
     if (!o->ttl_ms) o->ttl_ms = LATCHWORK_DEFAULT_TTL_MS;
     if (!o->max_hold_ms) o->max_hold_ms = LATCHWORK_DEFAULT_MAX_HOLD_MS;
     const char *wrong = NULL;
-    if (o->flags & ~(unsigned)(LATCHWORK_FLAG_RENEW | LATCHWORK_FLAG_PLAIN)) wrong = "flags holds an unknown flag";
-    if (o->ttl_ms < LATCHWORK_MIN_TTL_MS || o->ttl_ms > LATCHWORK_MAX_TTL_MS) wrong = "ttl_ms must be 10 to 86,400,000";
-    if (o->max_hold_ms < -1 || (o->max_hold_ms > 0 && o->max_hold_ms < o->ttl_ms)) wrong = "max_hold_ms must be at least ttl_ms, or -1";
-    if (o->give_ttl_ms < 0 || o->give_ttl_ms > LATCHWORK_MAX_TTL_MS) wrong = "give_ttl_ms must be 0 to 86,400,000";
-    if ((o->kind == LATCHWORK_KIND_SEMAPHORE) != (o->permits > 0) || o->permits > LATCHWORK_MAX_PERMITS)
+    if (o->flags & ~(unsigned)(LATCHWORK_FLAG_RENEW | LATCHWORK_FLAG_PLAIN))
+        wrong = "flags holds an unknown flag";
+    if (o->ttl_ms < LATCHWORK_MIN_TTL_MS || o->ttl_ms > LATCHWORK_MAX_TTL_MS)
+        wrong = "ttl_ms must be 10 to 86,400,000";
+    if (o->max_hold_ms < -1 || (o->max_hold_ms > 0 && o->max_hold_ms < o->ttl_ms))
+        wrong = "max_hold_ms must be at least ttl_ms, or -1";
+    if (o->give_ttl_ms < 0 || o->give_ttl_ms > LATCHWORK_MAX_TTL_MS)
+        wrong = "give_ttl_ms must be 0 to 86,400,000";
+    if ((o->kind == LATCHWORK_KIND_SEMAPHORE) != (o->permits > 0) ||
+        o->permits > LATCHWORK_MAX_PERMITS)
         wrong = "permits must be 1 to 1,000,000 for a semaphore, and 0 for others";
     if (wrong) lw_lock_wrong(error, "lock options: %s", wrong);
     return !wrong;
 }
 
-struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name, const struct latchwork_lock_options *options,
-                                   const char *label, struct latchwork_error *error) {
+struct latchwork_lock *lw_lock_new(const struct lw_lock_ops *ops, const char *name,
+                                   const struct latchwork_lock_options *options, const char *label,
+                                   struct latchwork_error *error) {
     struct latchwork_lock *l = calloc(1, sizeof *l);
     size_t n = 0;
     if (!l) return lw_lock_no_memory(error), NULL;
     if (take_options(l, options, error)) {
         n = name ? (l->o.name_len ? l->o.name_len : strlen(name)) : 0;
         if (n < 1 || n > LATCHWORK_MAX_NAME || name[0] == '}') {
-            lw_lock_wrong(error, "a lock's name has 1 to %d bytes and does not begin with }", (int)LATCHWORK_MAX_NAME);
+            lw_lock_wrong(error, "a lock's name has 1 to %d bytes and does not begin with }",
+                          (int)LATCHWORK_MAX_NAME);
             n = 0;
         }
     }
@@ -98,7 +107,7 @@ uint64_t lw_lock_saw(struct latchwork_lock *l, uint64_t fence) {
     return fence;
 }
 
-/* --- holds ---------------------------------------------------------------------------------------------------------------------- */
+/* --- holds ------------------------------------------------------------------------------------ */
 
 bool lw_hold_token(struct latchwork_hold *h, struct latchwork_error *error) {
     char hex[33];
@@ -175,16 +184,18 @@ void lw_hold_lose(struct latchwork_hold *h, enum latchwork_loss why) {
     if (h->lock->o.lost) h->lock->o.lost(h->lock->o.lost_ctx, h, why);
 }
 
-enum latchwork_result lw_hold_not_ours(struct latchwork_hold *h, bool sent_again, struct latchwork_error *error) {
+enum latchwork_result lw_hold_not_ours(struct latchwork_hold *h, bool sent_again,
+                                       struct latchwork_error *error) {
     lw_hold_lose(h, LATCHWORK_LOSS_NOT_OWNER);
     if (sent_again)
-        return lw_lock_fail(
-            error, LATCHWORK_LOCK_LOST, LATCHWORK_E_UNKNOWN,
-            "an answer was lost with its connection, and the lock is gone now: perhaps freed by this very call, perhaps before");
-    return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_NOT_OWNER, "the lock is not ours any more; nothing was changed");
+        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_UNKNOWN,
+                            "an answer was lost with its connection, and the lock is gone now: "
+                            "perhaps freed by this very call, perhaps before");
+    return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_NOT_OWNER,
+                        "the lock is not ours any more; nothing was changed");
 }
 
-/* --- reentrant holds -------------------------------------------------------------------------------------------------------------- */
+/* --- reentrant holds -------------------------------------------------------------------------- */
 
 static uint64_t this_thread(void) {
     static _Atomic uint64_t threads;
@@ -193,7 +204,8 @@ static uint64_t this_thread(void) {
     return me;
 }
 
-/* Returns the hold that this owner already has, or NULL. Raises the hold's count unless the hold is lost. */
+/* Returns the hold that this owner already has, or NULL. Raises the hold's count unless the hold is
+ * lost. */
 static struct latchwork_hold *find_owned(struct latchwork_lock *l, uint64_t owner, bool is_thread) {
     pthread_mutex_lock(&l->mutex);
     struct latchwork_hold *h = l->owned;
@@ -203,7 +215,8 @@ static struct latchwork_hold *find_owned(struct latchwork_lock *l, uint64_t owne
     return h;
 }
 
-static void add_owned(struct latchwork_lock *l, struct latchwork_hold *h, uint64_t owner, bool is_thread) {
+static void add_owned(struct latchwork_lock *l, struct latchwork_hold *h, uint64_t owner,
+                      bool is_thread) {
     h->owner = owner;
     h->owner_is_thread = is_thread;
     pthread_mutex_lock(&l->mutex);
@@ -212,8 +225,8 @@ static void add_owned(struct latchwork_lock *l, struct latchwork_hold *h, uint64
     pthread_mutex_unlock(&l->mutex);
 }
 
-/* Lowers the count of a reentrant hold. Returns true if the count reached 0, so that the hold has no owner
- * any more. */
+/* Lowers the count of a reentrant hold. Returns true if the count reached 0, so that the hold has
+ * no owner any more. */
 static bool count_down(struct latchwork_hold *h, bool all) {
     struct latchwork_lock *l = h->lock;
     if (l->o.kind != LATCHWORK_KIND_REENTRANT) return true;
@@ -228,7 +241,7 @@ static bool count_down(struct latchwork_hold *h, bool all) {
     return last;
 }
 
-/* --- acquire ---------------------------------------------------------------------------------------------------------------------- */
+/* --- acquire ---------------------------------------------------------------------------------- */
 
 static enum latchwork_result null_argument(const char *name, struct latchwork_error *error) {
     return lw_lock_wrong(error, "%s is NULL", name);
@@ -236,9 +249,11 @@ static enum latchwork_result null_argument(const char *name, struct latchwork_er
 
 /* Sets what all kinds need after a lock is taken. Returns false, with *error, if the hold cannot be
  * renewed; the caller has to release it. */
-static bool begin_hold(struct latchwork_lock *l, struct latchwork_hold *h, struct latchwork_error *error) {
+static bool begin_hold(struct latchwork_lock *l, struct latchwork_hold *h,
+                       struct latchwork_error *error) {
     lw_lock_saw(l, h->fence);
-    if (l->o.max_hold_ms > 0) h->end_ms = atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) + l->o.max_hold_ms;
+    if (l->o.max_hold_ms > 0)
+        h->end_ms = atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) + l->o.max_hold_ms;
     if (!(l->o.flags & LATCHWORK_FLAG_RENEW)) return true;
     struct lw_keeper *keeper = l->keeper(l, error);
     return keeper && lw_keeper_add(keeper, h, error);
@@ -250,7 +265,8 @@ static int64_t deadline_of(int64_t wait_ms) {
     return wait_ms < 0 || wait_ms > INT64_MAX - now ? INT64_MAX : now + wait_ms;
 }
 
-static enum latchwork_result acquire_new(struct latchwork_lock *l, int64_t wait_ms, struct latchwork_hold **out,
+static enum latchwork_result acquire_new(struct latchwork_lock *l, int64_t wait_ms,
+                                         struct latchwork_hold **out,
                                          struct latchwork_error *error) {
     struct latchwork_hold *h = lw_hold_new(l, error);
     if (!h) return LATCHWORK_LOCK_ERROR;
@@ -267,7 +283,8 @@ static enum latchwork_result acquire_new(struct latchwork_lock *l, int64_t wait_
     return result;
 }
 
-static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, bool is_thread, int64_t wait_ms, struct latchwork_hold **out,
+static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, bool is_thread,
+                                     int64_t wait_ms, struct latchwork_hold **out,
                                      struct latchwork_error *error) {
     if (!out) return null_argument("hold", error);
     *out = NULL;
@@ -277,7 +294,8 @@ static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, b
     struct latchwork_hold *h = reentrant ? find_owned(l, owner, is_thread) : NULL;
     if (h && latchwork_hold_lost(h))
         return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED,
-                            "this owner has the lock but lost it: release it as often as it was acquired, and start anew");
+                            "this owner has the lock but lost it: release it as often as it was "
+                            "acquired, and start anew");
     if (h) {
         *out = h;
         return LATCHWORK_LOCK_OK;
@@ -287,16 +305,20 @@ static enum latchwork_result acquire(struct latchwork_lock *l, uint64_t owner, b
     return result;
 }
 
-enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *l, int64_t wait_ms, struct latchwork_hold **hold,
+enum latchwork_result latchwork_lock_acquire(struct latchwork_lock *l, int64_t wait_ms,
+                                             struct latchwork_hold **hold,
                                              struct latchwork_error *error) {
-    return acquire(l, l && l->o.kind == LATCHWORK_KIND_REENTRANT ? this_thread() : 0, true, wait_ms, hold, error);
+    return acquire(l, l && l->o.kind == LATCHWORK_KIND_REENTRANT ? this_thread() : 0, true, wait_ms,
+                   hold, error);
 }
 
-enum latchwork_result latchwork_lock_try(struct latchwork_lock *l, struct latchwork_hold **hold, struct latchwork_error *error) {
+enum latchwork_result latchwork_lock_try(struct latchwork_lock *l, struct latchwork_hold **hold,
+                                         struct latchwork_error *error) {
     return latchwork_lock_acquire(l, 0, hold, error);
 }
 
-enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *l, uint64_t owner, int64_t wait_ms, struct latchwork_hold **hold,
+enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *l, uint64_t owner,
+                                                int64_t wait_ms, struct latchwork_hold **hold,
                                                 struct latchwork_error *error) {
     if (l && l->o.kind != LATCHWORK_KIND_REENTRANT) {
         if (hold) *hold = NULL;
@@ -305,7 +327,7 @@ enum latchwork_result latchwork_lock_acquire_as(struct latchwork_lock *l, uint64
     return acquire(l, owner, false, wait_ms, hold, error);
 }
 
-/* --- the end ---------------------------------------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void leave_keeper(struct latchwork_hold *h) {
     if (h->lock->o.flags & LATCHWORK_FLAG_RENEW) {
@@ -314,12 +336,14 @@ static void leave_keeper(struct latchwork_hold *h) {
     }
 }
 
-enum latchwork_result latchwork_hold_release(struct latchwork_hold *h, struct latchwork_error *error) {
+enum latchwork_result latchwork_hold_release(struct latchwork_hold *h,
+                                             struct latchwork_error *error) {
     if (!h) return null_argument("hold", error);
     if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
     if (!count_down(h, false)) {
         if (!latchwork_hold_lost(h)) return LATCHWORK_LOCK_OK;
-        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED, "the lock is lost as a whole; release the outer holds too");
+        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED,
+                            "the lock is lost as a whole; release the outer holds too");
     }
     leave_keeper(h);
     enum latchwork_result result = h->lock->ops->release(h, error);
@@ -334,22 +358,26 @@ void latchwork_hold_forget(struct latchwork_hold *h) {
     lw_hold_unref(h);
 }
 
-/* --- in between --------------------------------------------------------------------------------------------------------------------- */
+/* --- in between ------------------------------------------------------------------------------- */
 
-/* Waits until no renewal of the hold is under way, at most limit_ms. Returns false if one still is under way. */
+/* Waits until no renewal of the hold is under way, at most limit_ms. Returns false if one still is
+ * under way. */
 static bool wait_renewed(struct latchwork_hold *h, int64_t limit_ms) {
     struct timespec until = lw_from_now(limit_ms);
     pthread_mutex_lock(&h->lock->mutex);
     int failed = 0;
-    while (h->renewals && !failed) failed = pthread_cond_timedwait(&h->lock->renewed, &h->lock->mutex, &until);
+    while (h->renewals && !failed)
+        failed = pthread_cond_timedwait(&h->lock->renewed, &h->lock->mutex, &until);
     pthread_mutex_unlock(&h->lock->mutex);
     return !failed;
 }
 
-static enum latchwork_result renew_once(struct latchwork_hold *h, int64_t ttl_ms, bool *overlap, struct latchwork_error *error) {
+static enum latchwork_result renew_once(struct latchwork_hold *h, int64_t ttl_ms, bool *overlap,
+                                        struct latchwork_error *error) {
     int64_t now = lw_boot_ms();
     if (latchwork_hold_lost(h) || now >= h->end_ms)
-        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED, "the lease has ended, or max_hold_ms is reached");
+        return lw_lock_fail(error, LATCHWORK_LOCK_LOST, LATCHWORK_E_EXPIRED,
+                            "the lease has ended, or max_hold_ms is reached");
     ttl_ms = lw_lock_ttl(h, ttl_ms, now);
     lw_hold_renew_begin(h, now, ttl_ms);
     enum latchwork_result result = h->lock->ops->keep(h, ttl_ms, error);
@@ -357,24 +385,29 @@ static enum latchwork_result renew_once(struct latchwork_hold *h, int64_t ttl_ms
     return result;
 }
 
-enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
+enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl_ms,
+                                           struct latchwork_error *error) {
     if (!h) return null_argument("hold", error);
     if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
     if (ttl_ms == 0) ttl_ms = h->lock->o.ttl_ms;
-    if (ttl_ms < LATCHWORK_MIN_TTL_MS || ttl_ms > LATCHWORK_MAX_TTL_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
+    if (ttl_ms < LATCHWORK_MIN_TTL_MS || ttl_ms > LATCHWORK_MAX_TTL_MS)
+        return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
     if (h->lock->o.flags & LATCHWORK_FLAG_RENEW && ttl_ms < h->lock->o.ttl_ms)
         return lw_lock_wrong(error, "a hold that is renewed by itself can't be shortened");
     for (int tries = 1;; tries++) {
         bool overlap = false;
         enum latchwork_result result = renew_once(h, ttl_ms, &overlap, error);
         bool by_itself = h->lock->o.flags & LATCHWORK_FLAG_RENEW;
-        if (result != LATCHWORK_LOCK_OK || !by_itself || !overlap || tries == RENEW_TRIES) return result;
-        /* Renew again: an automatic renewal was under way, and if Redis executed that one last, the lease has the wrong length. */
+        if (result != LATCHWORK_LOCK_OK || !by_itself || !overlap || tries == RENEW_TRIES)
+            return result;
+        /* Renew again: an automatic renewal was under way, and if Redis executed that one last, the
+         * lease has the wrong length. */
         if (!wait_renewed(h, h->lock->o.ttl_ms / 3)) return result;
     }
 }
 
-enum latchwork_result latchwork_hold_check(struct latchwork_hold *h, struct latchwork_error *error) {
+enum latchwork_result latchwork_hold_check(struct latchwork_hold *h,
+                                           struct latchwork_error *error) {
     if (!h) return null_argument("hold", error);
     if (h->lock->client && !lw_client_ok(h->lock->client, error)) return LATCHWORK_LOCK_ERROR;
     return h->lock->ops->keep(h, 0, error);
@@ -387,7 +420,9 @@ uint64_t latchwork_hold_fence_at(const struct latchwork_hold *h, size_t i) {
     return h->lock->ops->fence_at ? h->lock->ops->fence_at(h, i) : h->fence;
 }
 const char *latchwork_hold_token(const struct latchwork_hold *h) { return h ? h->value : ""; }
-int64_t latchwork_hold_deadline_ms(const struct latchwork_hold *h) { return h ? atomic_load(&h->deadline_ms) : 0; }
+int64_t latchwork_hold_deadline_ms(const struct latchwork_hold *h) {
+    return h ? atomic_load(&h->deadline_ms) : 0;
+}
 int latchwork_hold_lost(const struct latchwork_hold *h) {
     return !h || atomic_load(&h->loss) != 0 || lw_boot_ms() >= atomic_load(&h->deadline_ms);
 }
@@ -397,19 +432,26 @@ int64_t latchwork_hold_left_ms(const struct latchwork_hold *h) {
     return left > 0 && !atomic_load(&h->loss) ? left : 0;
 }
 
-enum latchwork_result latchwork_lock_show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error) {
+enum latchwork_result latchwork_lock_show(struct latchwork_lock *l, latchwork_lock_seen *seen,
+                                          void *ctx, struct latchwork_error *error) {
     if (!l || !seen) return null_argument(l ? "seen" : "lock", error);
     if (l->ops->show) return l->ops->show(l, seen, ctx, error);
-    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock can't be shown");
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED,
+                        "this kind of lock can't be shown");
 }
-enum latchwork_result latchwork_lock_break(struct latchwork_lock *l, uint64_t *fence, struct latchwork_error *error) {
+enum latchwork_result latchwork_lock_break(struct latchwork_lock *l, uint64_t *fence,
+                                           struct latchwork_error *error) {
     if (!l) return null_argument("lock", error);
     if (l->ops->end) return l->ops->end(l, fence, error);
-    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock can't be broken");
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED,
+                        "this kind of lock can't be broken");
 }
-enum latchwork_result latchwork_lock_give_ttl(struct latchwork_lock *l, int64_t ttl_ms, struct latchwork_error *error) {
+enum latchwork_result latchwork_lock_give_ttl(struct latchwork_lock *l, int64_t ttl_ms,
+                                              struct latchwork_error *error) {
     if (!l) return null_argument("lock", error);
-    if (ttl_ms < LATCHWORK_MIN_TTL_MS || ttl_ms > LATCHWORK_MAX_TTL_MS) return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
+    if (ttl_ms < LATCHWORK_MIN_TTL_MS || ttl_ms > LATCHWORK_MAX_TTL_MS)
+        return lw_lock_wrong(error, "ttl_ms must be 10 to 86,400,000");
     if (l->ops->give_ttl) return l->ops->give_ttl(l, ttl_ms, error);
-    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED, "this kind of lock always has a TTL");
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_UNSUPPORTED,
+                        "this kind of lock always has a TTL");
 }

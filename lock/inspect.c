@@ -16,12 +16,13 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     if (!colon) return;
     char digits[24];
     size_t n_fence = n - (size_t)(colon - p) - 1;
-    if (n_fence == 0 || n_fence >= sizeof digits || strspn(colon + 1, "0123456789") < n_fence) return;
+    if (n_fence == 0 || n_fence >= sizeof digits || strspn(colon + 1, "0123456789") < n_fence)
+        return;
     memcpy(digits, colon + 1, n_fence);
     digits[n_fence] = '\0';
     i->fence = strtoull(digits, NULL, 10);
-    /* A fence is usually the time of its grant in µs. If Redis' clock was set back, the fence is a little
-     * larger. */
+    /* A fence is usually the time of its grant in µs. If Redis' clock was set back, the fence is a
+     * little larger. */
     i->since_ms = (int64_t)(i->fence / 1000);
     i->token_len = (size_t)(colon - p);
     const char *slash = memrchr(p, '/', i->token_len);
@@ -30,8 +31,8 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     i->label_len = (size_t)(slash - p);
 }
 
-static redisReply *ask(struct latchwork_client *c, const char *word, struct lw_bytes key, const char *const *more,
-                       struct latchwork_error *error) {
+static redisReply *ask(struct latchwork_client *c, const char *word, struct lw_bytes key,
+                       const char *const *more, struct latchwork_error *error) {
     struct lw_call call;
     lw_call_script(&call, NULL, 0);
     lw_call_text(&call, word);
@@ -40,7 +41,8 @@ static redisReply *ask(struct latchwork_client *c, const char *word, struct lw_b
     return lw_client_call(c, &call, error);
 }
 
-static bool ask_number(struct latchwork_client *c, const char *word, struct lw_bytes key, int64_t *out, struct latchwork_error *error) {
+static bool ask_number(struct latchwork_client *c, const char *word, struct lw_bytes key,
+                       int64_t *out, struct latchwork_error *error) {
     redisReply *r = ask(c, word, key, NULL, error);
     if (!r) return false;
     *out = r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
@@ -64,7 +66,8 @@ static void show(struct look *k, struct latchwork_lock_info *info) {
     if (k->seen(k->ctx, info)) k->stopped = true;
 }
 
-static bool show_string(struct look *k, struct latchwork_lock_info *info, struct lw_bytes key, bool plain) {
+static bool show_string(struct look *k, struct latchwork_lock_info *info, struct lw_bytes key,
+                        bool plain) {
     redisReply *r = ask(k->client, "GET", key, NULL, k->error);
     if (!r) return false;
     bool good = ask_number(k->client, "PTTL", key, &info->left_ms, k->error);
@@ -85,7 +88,8 @@ static bool now_ms(struct look *k, struct lw_bytes key, int64_t *out) {
     redisReply *r = lw_client_call(k->client, &call, k->error);
     if (!r) return false;
     if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
-        *out = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000;
+        *out = strtoll(r->element[0]->str, NULL, 10) * 1000 +
+               strtoll(r->element[1]->str, NULL, 10) / 1000;
     freeReplyObject(r);
     return true;
 }
@@ -95,7 +99,8 @@ static bool show_leases(struct look *k, struct latchwork_lock_info *info, struct
     if (!now_ms(k, key, &now)) return false;
     char last[16];
     snprintf(last, sizeof last, "%d", SHOWN_MAX - 1);
-    redisReply *r = ask(k->client, "ZRANGE", key, (const char *const[]){"0", last, "WITHSCORES", NULL}, k->error);
+    redisReply *r = ask(k->client, "ZRANGE", key,
+                        (const char *const[]){"0", last, "WITHSCORES", NULL}, k->error);
     if (!r) return false;
     for (size_t i = 0; r->type == REDIS_REPLY_ARRAY && i + 1 < r->elements && !k->stopped; i += 2) {
         info->left_ms = strtoll(r->element[i + 1]->str, NULL, 10) - now;
@@ -107,14 +112,21 @@ static bool show_leases(struct look *k, struct latchwork_lock_info *info, struct
     return true;
 }
 
-enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error) {
+enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx,
+                                  struct latchwork_error *error) {
     struct look k = {.client = l->client, .seen = seen, .ctx = ctx, .error = error};
-    enum latchwork_kind kind = l->o.kind == LATCHWORK_KIND_REENTRANT || l->o.kind == LATCHWORK_KIND_FAIR ? LATCHWORK_KIND_MUTEX : l->o.kind;
+    enum latchwork_kind kind =
+        l->o.kind == LATCHWORK_KIND_REENTRANT || l->o.kind == LATCHWORK_KIND_FAIR
+            ? LATCHWORK_KIND_MUTEX
+            : l->o.kind;
     struct latchwork_lock_info info = {.kind = kind, .name = l->name, .name_len = l->n_name};
     bool plain = l->o.flags & LATCHWORK_FLAG_PLAIN;
     int64_t readers = 0;
-    if (l->key[LW_KEY_WAIT].p && !ask_number(l->client, "ZCARD", l->key[LW_KEY_WAIT], &info.waiting, error)) return LATCHWORK_LOCK_ERROR;
-    if (l->key[LW_KEY_READ_WAIT].p && !ask_number(l->client, "ZCARD", l->key[LW_KEY_READ_WAIT], &readers, error))
+    if (l->key[LW_KEY_WAIT].p &&
+        !ask_number(l->client, "ZCARD", l->key[LW_KEY_WAIT], &info.waiting, error))
+        return LATCHWORK_LOCK_ERROR;
+    if (l->key[LW_KEY_READ_WAIT].p &&
+        !ask_number(l->client, "ZCARD", l->key[LW_KEY_READ_WAIT], &readers, error))
         return LATCHWORK_LOCK_ERROR;
     info.waiting += readers;
     bool good;
@@ -123,16 +135,22 @@ enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen 
     } else if (l->key[LW_KEY_READERS].p) { /* show both sides of a read/write lock */
         info.kind = LATCHWORK_KIND_WRITE;
         good = show_string(&k, &info, l->key[LW_KEY_LOCK], false);
-        info = (struct latchwork_lock_info){.kind = LATCHWORK_KIND_READ, .name = l->name, .name_len = l->n_name, .waiting = info.waiting};
+        info = (struct latchwork_lock_info){.kind = LATCHWORK_KIND_READ,
+                                            .name = l->name,
+                                            .name_len = l->n_name,
+                                            .waiting = info.waiting};
         good = good && (k.stopped || show_leases(&k, &info, l->key[LW_KEY_READERS]));
     } else {
         good = show_string(&k, &info, l->key[LW_KEY_LOCK], plain);
     }
     if (!good) return LATCHWORK_LOCK_ERROR;
-    return k.shown ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "nobody holds it");
+    return k.shown
+               ? LATCHWORK_LOCK_OK
+               : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "nobody holds it");
 }
 
-enum latchwork_result lw_one_end(struct latchwork_lock *l, uint64_t *fence, struct latchwork_error *error) {
+enum latchwork_result lw_one_end(struct latchwork_lock *l, uint64_t *fence,
+                                 struct latchwork_error *error) {
     if (l->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)
         return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_NO_SCRIPTS,
                             "breaking a lock needs scripts, which the client may not use");
@@ -158,25 +176,30 @@ enum latchwork_result lw_one_end(struct latchwork_lock *l, uint64_t *fence, stru
     if (broken) return LATCHWORK_LOCK_OK;
     if (c.sent_again)
         return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_UNKNOWN,
-                            "an answer was lost with its connection, and nobody holds it now: perhaps broken by this very call");
+                            "an answer was lost with its connection, and nobody holds it now: "
+                            "perhaps broken by this very call");
     return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "nobody holds it");
 }
 
-enum latchwork_result lw_one_give_ttl(struct latchwork_lock *l, int64_t ttl_ms, struct latchwork_error *error) {
+enum latchwork_result lw_one_give_ttl(struct latchwork_lock *l, int64_t ttl_ms,
+                                      struct latchwork_error *error) {
     int64_t left = 0;
-    if (!ask_number(l->client, "PTTL", l->key[LW_KEY_LOCK], &left, error)) return LATCHWORK_LOCK_ERROR;
+    if (!ask_number(l->client, "PTTL", l->key[LW_KEY_LOCK], &left, error))
+        return LATCHWORK_LOCK_ERROR;
     if (left != -1)
-        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, left == -2 ? LATCHWORK_E_NOT_HELD : LATCHWORK_E_HAS_TTL,
-                            left == -2 ? "there is no such lock" : "it has a TTL: %lld ms left", (long long)left);
+        return lw_lock_fail(
+            error, LATCHWORK_LOCK_BUSY, left == -2 ? LATCHWORK_E_NOT_HELD : LATCHWORK_E_HAS_TTL,
+            left == -2 ? "there is no such lock" : "it has a TTL: %lld ms left", (long long)left);
     char ms[24];
     snprintf(ms, sizeof ms, "%lld", (long long)ttl_ms);
-    redisReply *r = ask(l->client, "PEXPIRE", l->key[LW_KEY_LOCK], (const char *const[]){ms, NULL}, error);
+    redisReply *r =
+        ask(l->client, "PEXPIRE", l->key[LW_KEY_LOCK], (const char *const[]){ms, NULL}, error);
     if (!r) return LATCHWORK_LOCK_ERROR;
     freeReplyObject(r);
     return LATCHWORK_LOCK_OK;
 }
 
-/* --- listing ---------------------------------------------------------------------------------------------------------------------- */
+/* --- listing ---------------------------------------------------------------------------------- */
 
 static const struct {
     const char *what;
@@ -189,7 +212,8 @@ static const struct {
     {"permits", LATCHWORK_KIND_SEMAPHORE, {"wait", NULL}},
 };
 
-static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const char *what, int64_t *sum) {
+static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const char *what,
+                        int64_t *sum) {
     if (!what) return true;
     struct lw_text t = {0};
     lw_text_add(&t, key, n_prefix);
@@ -197,7 +221,8 @@ static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const 
     int64_t n = 0;
     struct latchwork_error error = {0};
     if (t.failed) lw_lock_no_memory(&error);
-    bool good = !t.failed && (ask_number(k->client, "ZCARD", lw_bytes(t.p, t.n), &n, &error) || error.code == LATCHWORK_E_TYPE);
+    bool good = !t.failed && (ask_number(k->client, "ZCARD", lw_bytes(t.p, t.n), &n, &error) ||
+                              error.code == LATCHWORK_E_TYPE);
     lw_text_free(&t);
     if (!good && k->error) *k->error = error;
     *sum += n;
@@ -207,11 +232,14 @@ static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const 
 /* Shows the lock whose key is lwl:{NAME}:WHAT. */
 static bool list_own(struct look *k, struct lw_bytes key) {
     const char *colon = memrchr(key.p, ':', key.n);
-    if (!colon || key.n < 8 || memcmp(key.p, "lwl:{", 5) || colon < key.p + 6 || colon[-1] != '}') return true;
+    if (!colon || key.n < 8 || memcmp(key.p, "lwl:{", 5) || colon < key.p + 6 || colon[-1] != '}')
+        return true;
     size_t prefix = (size_t)(colon - key.p) + 1, n_what = key.n - prefix;
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
-        if (strlen(families[f].what) != n_what || memcmp(colon + 1, families[f].what, n_what)) continue;
-        struct latchwork_lock_info info = {.kind = families[f].kind, .name = key.p + 5, .name_len = prefix - 7};
+        if (strlen(families[f].what) != n_what || memcmp(colon + 1, families[f].what, n_what))
+            continue;
+        struct latchwork_lock_info info = {
+            .kind = families[f].kind, .name = key.p + 5, .name_len = prefix - 7};
         if (!add_waiting(k, key.p, prefix, families[f].waiting[0], &info.waiting) ||
             !add_waiting(k, key.p, prefix, families[f].waiting[1], &info.waiting))
             return false;
@@ -222,11 +250,13 @@ static bool list_own(struct look *k, struct lw_bytes key) {
 }
 
 static bool list_key(struct look *k, struct lw_bytes key) {
-    struct latchwork_lock_info info = {.kind = LATCHWORK_KIND_MUTEX, .name = key.p, .name_len = key.n};
+    struct latchwork_lock_info info = {
+        .kind = LATCHWORK_KIND_MUTEX, .name = key.p, .name_len = key.n};
     return show_string(k, &info, key, false);
 }
 
-/* Shows the lock of one key. Counts and skips a key of another Redis type, because it is not one of our locks. */
+/* Shows the lock of one key. Counts and skips a key of another Redis type, because it is not one of
+ * our locks. */
 static bool list_one(struct look *k, struct lw_bytes key, unsigned flags) {
     struct latchwork_error error = {0}, *wanted = k->error;
     k->error = &error;
@@ -234,7 +264,8 @@ static bool list_one(struct look *k, struct lw_bytes key, unsigned flags) {
     k->error = wanted;
     if (good) return true;
     if (error.code == LATCHWORK_E_TYPE) {
-        if (k->foreign && !k->foreign->n++) snprintf(k->foreign->first, sizeof k->foreign->first, "%.*s", (int)key.n, key.p);
+        if (k->foreign && !k->foreign->n++)
+            snprintf(k->foreign->first, sizeof k->foreign->first, "%.*s", (int)key.n, key.p);
         return true;
     }
     if (wanted) *wanted = error;
@@ -249,12 +280,14 @@ static bool list_page(struct look *k, const redisReply *page, unsigned flags) {
     return true;
 }
 
-enum latchwork_result latchwork_lock_list(struct latchwork_client *c, const char *glob, unsigned flags, latchwork_lock_seen *seen,
-                                          void *ctx, struct latchwork_error *error) {
+enum latchwork_result latchwork_lock_list(struct latchwork_client *c, const char *glob,
+                                          unsigned flags, latchwork_lock_seen *seen, void *ctx,
+                                          struct latchwork_error *error) {
     return lw_lock_list(c, glob, flags, seen, ctx, NULL, error);
 }
 
-static redisReply *scan(struct latchwork_client *c, int slot, const char *cursor, const char *match, struct latchwork_error *error) {
+static redisReply *scan(struct latchwork_client *c, int slot, const char *cursor, const char *match,
+                        struct latchwork_error *error) {
     const char *words[] = {"SCAN", cursor, "MATCH", match, "COUNT", "500"};
     struct lw_call call;
     lw_call_script(&call, NULL, 0);
@@ -286,12 +319,14 @@ static bool list_masters(struct look *k, const char *match, unsigned flags) {
     int slot[LW_PEERS_MAX];
     size_t n = lw_peers_slots(k->client, slot, LW_PEERS_MAX, k->error);
     bool good = n > 0;
-    for (size_t i = 0; good && !k->stopped && i < n; i++) good = list_server(k, slot[i], match, flags);
+    for (size_t i = 0; good && !k->stopped && i < n; i++)
+        good = list_server(k, slot[i], match, flags);
     return good;
 }
 
-enum latchwork_result lw_lock_list(struct latchwork_client *c, const char *glob, unsigned flags, latchwork_lock_seen *seen, void *ctx,
-                                   struct lw_foreign *foreign, struct latchwork_error *error) {
+enum latchwork_result lw_lock_list(struct latchwork_client *c, const char *glob, unsigned flags,
+                                   latchwork_lock_seen *seen, void *ctx, struct lw_foreign *foreign,
+                                   struct latchwork_error *error) {
     struct look k = {.client = c, .seen = seen, .ctx = ctx, .error = error, .foreign = foreign};
     if (!lw_client_ok(c, error)) return LATCHWORK_LOCK_ERROR;
     if (!seen) return lw_lock_wrong(error, "seen is NULL");

@@ -13,9 +13,14 @@ enum {
     TRY_AGAIN_MS = 100,
     CONNECT_AT_LEAST_MS = 5,
     SLEEP_MAX_MS = 60000,
-    LINKS_MAX = 64, /* maximum number of nodes of a cluster to which there is a connection at the same time */
-    SHARE = 4,      /* divisor: in a cluster one node may use at most 1/SHARE of the time until the next hold is given up */
-    REST = 1,       /* after the keeper has waited for a node in vain, the node gets no request for REST times as long */
+    /* maximum number of nodes of a cluster to which there is a connection at the same time */
+    LINKS_MAX = 64,
+    /* divisor: in a cluster one node may use at most 1/SHARE of the time until the next hold is
+     * given up */
+    SHARE = 4,
+    /* after the keeper has waited for a node in vain, the node gets no request for REST times as
+     * long */
+    REST = 1,
 };
 
 /* The keeper's connection to one server. */
@@ -30,7 +35,9 @@ struct lw_keeper {
     struct latchwork_client *client;
     struct link link[LINKS_MAX]; /* used by the keeper's thread alone */
     size_t n_links;
-    bool alone; /* the locks of all holds are in one slot, so no time is kept for other nodes; used by the keeper's thread alone */
+    /* the locks of all holds are in one slot, so no time is kept for other nodes; used by the
+     * keeper's thread alone */
+    bool alone;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed, called_back;
@@ -40,7 +47,7 @@ struct lw_keeper {
     size_t n, cap;
 };
 
-/* --- the table; the mutex is held ----------------------------------------------------------------------------------------------- */
+/* --- the table; the mutex is held ------------------------------------------------------------- */
 
 static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
     for (size_t i = 0; i < k->n; i++)
@@ -53,8 +60,12 @@ static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
 }
 
 /* Returns the time at which the keeper gives up the hold: after two thirds of its lease. */
-static int64_t give_up_ms(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) / 3; }
-static bool at_its_end(const struct latchwork_hold *h) { return atomic_load(&h->deadline_ms) >= h->end_ms; }
+static int64_t give_up_ms(const struct latchwork_hold *h) {
+    return atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) / 3;
+}
+static bool at_its_end(const struct latchwork_hold *h) {
+    return atomic_load(&h->deadline_ms) >= h->end_ms;
+}
 
 /* Returns the time at which to renew the hold: after a third of its lease. */
 static int64_t next_renewal_ms(const struct latchwork_hold *h) {
@@ -72,7 +83,8 @@ static int64_t next_event_ms(struct lw_keeper *k, bool with_renewals) {
     return at;
 }
 
-/* Calls the callback without holding the mutex, so that the callback may inspect locks and acquire others. */
+/* Calls the callback without holding the mutex, so that the callback may inspect locks and acquire
+ * others. */
 static void give_up(struct lw_keeper *k, struct latchwork_hold *h, enum latchwork_loss why) {
     lw_hold_ref(h);
     take_out(k, h);
@@ -91,7 +103,8 @@ static void give_up_what_is_late(struct lw_keeper *k) {
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < k->n;) {
         struct latchwork_hold *h = k->hold[i];
-        if (atomic_load(&h->loss)) { /* another thread found the loss, and has called the callback */
+        if (atomic_load(&h->loss)) {
+            /* another thread found the loss, and has called the callback */
             take_out(k, h);
             continue;
         }
@@ -109,34 +122,39 @@ static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
     size_t n = 0;
     for (size_t i = 0; i < k->n && n < LW_KEEP_BATCH; i++) {
         struct latchwork_hold *h = k->hold[i];
-        int64_t slack = atomic_load(&h->ttl_ms) / 24; /* a hold that is due soon is renewed early, in this pipeline */
+        /* a hold that is due soon is renewed early, in this pipeline */
+        int64_t slack = atomic_load(&h->ttl_ms) / 24;
         if (h->renew_ms > now + slack) continue;
         int64_t again = atomic_load(&h->ttl_ms) / 12;
-        h->renew_ms = now + (again < TRY_AGAIN_MS ? again + 1 : TRY_AGAIN_MS); /* the time of the next try; an answer sets a later one */
+        /* the time of the next try; an answer sets a later one */
+        h->renew_ms = now + (again < TRY_AGAIN_MS ? again + 1 : TRY_AGAIN_MS);
         lw_hold_ref(h);
         due[n++] = h;
     }
     return n;
 }
 
-/* --- renewing; without the mutex, but for the answers --------------------------------------------------------------------------- */
+/* --- renewing; without the mutex, but for the answers ----------------------------------------- */
 
 static int64_t until_next_loss(struct lw_keeper *k) {
     pthread_mutex_lock(&k->mutex);
     int64_t left = next_event_ms(k, false) - lw_boot_ms();
     k->alone = true;
-    for (size_t i = 1; i < k->n; i++) k->alone = k->alone && k->hold[i]->lock->slot == k->hold[0]->lock->slot;
+    for (size_t i = 1; i < k->n; i++)
+        k->alone = k->alone && k->hold[i]->lock->slot == k->hold[0]->lock->slot;
     pthread_mutex_unlock(&k->mutex);
     return left > CONNECT_AT_LEAST_MS ? left : CONNECT_AT_LEAST_MS;
 }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Returns how long the keeper may wait for a server: at most limit_ms, and only until the next hold must be given up. In a cluster one node
- * gets only a part of that time, so that the others get their turn. */
+/* Returns how long the keeper may wait for a server: at most limit_ms, and only until the next hold
+ * must be given up. In a cluster one node gets only a part of that time, so that the others get
+ * their turn. */
 static int64_t patience_ms(struct lw_keeper *k, int64_t limit_ms) {
     int64_t left = until_next_loss(k);
-    if (k->client->table && !k->alone) left = left / SHARE > CONNECT_AT_LEAST_MS ? left / SHARE : CONNECT_AT_LEAST_MS;
+    if (k->client->table && !k->alone)
+        left = left / SHARE > CONNECT_AT_LEAST_MS ? left / SHARE : CONNECT_AT_LEAST_MS;
     return smaller(left, limit_ms);
 }
 
@@ -145,8 +163,8 @@ static void hang_up(struct link *link) {
     link->redis = NULL;
 }
 
-/* Returns the link to a server. If there is none, makes one; if there is no room, the new link replaces the one that was not used for the
- * longest time. */
+/* Returns the link to a server. If there is none, makes one; if there is no room, the new link
+ * replaces the one that was not used for the longest time. */
 static struct link *link_to(struct lw_keeper *k, uint64_t peer) {
     struct link *oldest = &k->link[0];
     for (size_t i = 0; i < k->n_links; i++) {
@@ -159,8 +177,8 @@ static struct link *link_to(struct lw_keeper *k, uint64_t peer) {
     return link;
 }
 
-/* Closes the link to a server that has not answered since since_ms (boot clock). In a cluster the keeper then sends nothing to that server
- * for a while. */
+/* Closes the link to a server that has not answered since since_ms (boot clock). In a cluster the
+ * keeper then sends nothing to that server for a while. */
 static void give_rest(struct lw_keeper *k, struct link *link, int64_t since_ms) {
     int64_t now = lw_boot_ms();
     hang_up(link);
@@ -176,7 +194,8 @@ static struct link *connected(struct lw_keeper *k, uint64_t peer) {
     link->used_ms = now;
     if (link->redis) return link;
     if (now < link->not_before_ms) return NULL;
-    link->redis = lw_client_connect(k->client, peer, patience_ms(k, k->client->connect_ms), patience_ms(k, k->client->command_ms), &error);
+    link->redis = lw_client_connect(k->client, peer, patience_ms(k, k->client->connect_ms),
+                                    patience_ms(k, k->client->command_ms), &error);
     if (!link->redis) give_rest(k, link, now);
     return link->redis ? link : NULL;
 }
@@ -187,10 +206,12 @@ static redisReply *reply_in_time(struct lw_keeper *k, struct lw_redis *redis) {
     return lw_next_reply(k->client, redis, &error);
 }
 
-/* Plans the next renewal of a hold whose lease was extended, or gives the hold up because it is not ours. */
+/* Plans the next renewal of a hold whose lease was extended, or gives the hold up because it is not
+ * ours. */
 static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours) {
     pthread_mutex_lock(&k->mutex);
-    if (h->kept && ours) h->renew_ms = next_renewal_ms(h); /* if `kept` is false, the hold was released meanwhile */
+    /* if `kept` is false, the hold was released meanwhile */
+    if (h->kept && ours) h->renew_ms = next_renewal_ms(h);
     if (h->kept && !ours) give_up(k, h, LATCHWORK_LOSS_NOT_OWNER);
     pthread_mutex_unlock(&k->mutex);
 }
@@ -202,19 +223,23 @@ struct renewal {
     uint64_t peer; /* the owner of the lock's slot; 0: unknown */
     bool connected;
     bool unknown; /* the answer was NOSCRIPT, so the script's text has to be sent */
-    uint64_t ask; /* the node named by an ASK, to which the slot is being moved; 0: the answer was no ASK */
+    /* the node named by an ASK, to which the slot is being moved; 0: the answer was no ASK */
+    uint64_t ask;
 };
 
-static void take_answer(struct lw_keeper *k, const struct lw_redis *redis, struct renewal *r, redisReply *reply, int64_t sent_ms) {
+static void take_answer(struct lw_keeper *k, const struct lw_redis *redis, struct renewal *r,
+                        redisReply *reply, int64_t sent_ms) {
     struct lw_turn turn = {0};
     r->unknown = lw_is_no_script(reply);
     if (reply->type == REDIS_REPLY_INTEGER) {
         if (reply->integer == 1) lw_hold_leased(r->hold, sent_ms, r->ttl_ms);
         answered(k, r->hold, reply->integer == 1);
     }
-    if (reply->type == REDIS_REPLY_ERROR) lw_peer_turned(k->client, redis, reply->str, r->hold->lock->slot, &turn);
+    if (reply->type == REDIS_REPLY_ERROR)
+        lw_peer_turned(k->client, redis, reply->str, r->hold->lock->slot, &turn);
     r->ask = turn.ask;
-    freeReplyObject(reply); /* an error is not reported here: the keeper tries again until it gives up the hold */
+    /* an error is not reported here: the keeper tries again until it gives up the hold */
+    freeReplyObject(reply);
 }
 
 /* Sends all renewals at once. If an allocation failed, it sends nothing and returns false. */
@@ -224,7 +249,8 @@ static bool send_pipeline(struct lw_redis *redis, struct renewal *r, size_t n, i
         r[i].hold->lock->ops->keep_call(r[i].hold, r[i].ttl_ms, &r[i].call);
         lw_call_encode(&r[i].call, &out);
     }
-    for (size_t i = 0; i < n && !out.failed; i++) lw_hold_renew_begin(r[i].hold, sent_ms, r[i].ttl_ms);
+    for (size_t i = 0; i < n && !out.failed; i++)
+        lw_hold_renew_begin(r[i].hold, sent_ms, r[i].ttl_ms);
     bool whole = !out.failed;
     if (whole) lw_redis_send(redis, out.p, out.n);
     lw_text_free(&out);
@@ -255,7 +281,8 @@ static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size
     struct lw_redis *redis = link->redis;
     int64_t sent_ms = lw_boot_ms();
     for (size_t i = 0; i < n; i++) r[i].ttl_ms = lw_hold_keep_ttl(r[i].hold, sent_ms);
-    if (!send_pipeline(redis, r, n, sent_ms)) return; /* the keeper tries again until it gives up the holds, as after any error */
+    /* the keeper tries again until it gives up the holds, as after any error */
+    if (!send_pipeline(redis, r, n, sent_ms)) return;
     for (size_t i = 0; i < n; i++) {
         redisReply *reply = reply_in_time(k, redis);
         if (!reply) break;
@@ -269,14 +296,16 @@ static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size
     for (size_t i = 0; i < n; i++) lw_hold_renew_end(r[i].hold);
 }
 
-/* Finds the servers of all renewals. After a search has failed, the keeper uses only the owners that are known already, so that the other
- * renewals do not wait. */
+/* Finds the servers of all renewals. After a search has failed, the keeper uses only the owners
+ * that are known already, so that the other renewals do not wait. */
 static void find_peers(struct lw_keeper *k, struct renewal *r, size_t n) {
     struct latchwork_error error;
     bool searches = true;
     for (size_t i = 0; i < n; i++) {
         int slot = r[i].hold->lock->slot;
-        r[i].peer = searches ? lw_peer_of(k->client, slot, patience_ms(k, k->client->connect_ms), &error) : lw_peer_known(k->client, slot);
+        r[i].peer = searches
+                        ? lw_peer_of(k->client, slot, patience_ms(k, k->client->connect_ms), &error)
+                        : lw_peer_known(k->client, slot);
         searches = searches && r[i].peer;
         r[i].connected = r[i].peer && link_to(k, r[i].peer)->redis;
     }
@@ -329,8 +358,10 @@ static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
     static const struct renewal none;
     struct renewal *r = malloc(n * sizeof *r);
     size_t piped = 0;
-    for (size_t i = 0; r && i < n; i++) { /* if memory is short, the keeper tries again later, as after any error */
-        if (due[i]->lock->ops->keep_call && !(due[i]->lock->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)) {
+    for (size_t i = 0; r && i < n; i++) {
+        /* if memory is short, the keeper tries again later, as after any error */
+        if (due[i]->lock->ops->keep_call &&
+            !(due[i]->lock->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)) {
             r[piped] = none;
             r[piped++].hold = due[i];
         } else {
@@ -342,7 +373,7 @@ static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
     for (size_t i = 0; i < n; i++) lw_hold_unref(due[i]);
 }
 
-/* --- the thread ----------------------------------------------------------------------------------------------------------------- */
+/* --- the thread ------------------------------------------------------------------------------- */
 
 static void sleep_until(struct lw_keeper *k, int64_t at_ms) {
     int64_t left = at_ms - lw_boot_ms();
@@ -387,7 +418,8 @@ struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwo
     lw_cond_init(&k->called_back);
     int failed = lw_thread_start(&k->thread, keep, k);
     if (!failed) return k;
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "the system gives no thread for renewals: %s", strerror(failed));
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM,
+                 "the system gives no thread for renewals: %s", strerror(failed));
     free_keeper(k);
     return NULL;
 }
@@ -433,6 +465,7 @@ bool lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *h, struct latchwo
 void lw_keeper_remove(struct lw_keeper *k, struct latchwork_hold *h) {
     pthread_mutex_lock(&k->mutex);
     take_out(k, h);
-    while (k->calling == h && !pthread_equal(pthread_self(), k->thread)) pthread_cond_wait(&k->called_back, &k->mutex);
+    while (k->calling == h && !pthread_equal(pthread_self(), k->thread))
+        pthread_cond_wait(&k->called_back, &k->mutex);
     pthread_mutex_unlock(&k->mutex);
 }

@@ -9,7 +9,8 @@
 
 enum { BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000 };
 
-/* Waits until the connection is readable. Returns 1 if it is, 0 if ms have passed, -1 if the thread has to stop. */
+/* Waits until the connection is readable. Returns 1 if it is, 0 if ms have passed, -1 if the thread
+ * has to stop. */
 static int readable(struct lw_waking *k, int fd, int64_t ms) {
     struct pollfd p[2] = {{.fd = k->rouse_fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
     int n = poll(p, fd < 0 ? 1 : 2, (int)ms);
@@ -37,8 +38,9 @@ static struct lw_redis *subscribe(struct lw_waking *k) {
 }
 
 static void take_message(struct lw_waking *k, const redisReply *r) {
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || r->element[0]->type != REDIS_REPLY_STRING ||
-        r->element[2]->type != REDIS_REPLY_STRING || strcmp(r->element[0]->str, "message"))
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 ||
+        r->element[0]->type != REDIS_REPLY_STRING || r->element[2]->type != REDIS_REPLY_STRING ||
+        strcmp(r->element[0]->str, "message"))
         return; /* the message is only the answer to PING */
     pthread_mutex_lock(&k->mutex);
     lw_line_wake(*lw_line_find(k, r->element[2]->str, (size_t)r->element[2]->len));
@@ -54,8 +56,8 @@ static bool take_messages(struct lw_waking *k, struct lw_redis *redis) {
     return !redis->err;
 }
 
-/* Listens until the connection breaks. Returns false if the thread has to stop. Sends PING to a silent connection
- * and gives it up if no answer comes. */
+/* Listens until the connection breaks. Returns false if the thread has to stop. Sends PING to a
+ * silent connection and gives it up if no answer comes. */
 static bool listen_on(struct lw_waking *k, struct lw_redis *redis) {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     bool asked = false;
@@ -72,7 +74,8 @@ static bool listen_on(struct lw_waking *k, struct lw_redis *redis) {
 static void everybody_looks(struct lw_waking *k, bool up) {
     atomic_store(&k->up, up);
     pthread_mutex_lock(&k->mutex);
-    for (int i = 0; i < LW_LINE_BUCKETS; i++) /* wake all: a message may have been missed, or none will come any more */
+    /* wake all: a message may have been missed, or none will come any more */
+    for (int i = 0; i < LW_LINE_BUCKETS; i++)
         for (struct lw_line *line = k->bucket[i]; line; line = line->next) lw_line_wake(line);
     pthread_mutex_unlock(&k->mutex);
 }
@@ -90,7 +93,9 @@ void *lw_listen(void *arg) {
             lw_redis_close(redis);
             everybody_looks(k, false);
         }
-        if (!go_on || readable(k, -1, backoff_ms / 2 + (int64_t)lw_random((uint64_t)backoff_ms)) < 0) return NULL;
+        if (!go_on ||
+            readable(k, -1, backoff_ms / 2 + (int64_t)lw_random((uint64_t)backoff_ms)) < 0)
+            return NULL;
         backoff_ms = backoff_ms * 2 < BACKOFF_MAX_MS ? backoff_ms * 2 : BACKOFF_MAX_MS;
     }
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Listens to the nodes of a cluster: one thread, an ear for each node that owns the slot of a line.
  *
- *     line without ear → ear at the owner of its slot → SSUBSCRIBE → up → [message → wake]… → slot moves, or ear breaks → line without ear
+ *     line without ear → ear at the owner of its slot → SSUBSCRIBE → up → [message → wake]…
+ *     → slot moves, or ear breaks → line without ear
  *
- * Nothing here waits for one node, because the others have messages too: the sockets do not block. Only the resolver may block, if nodes
- * are known by names. The thread never reads the map of the slots: waiters read it when they try to take a lock. */
+ * Nothing here waits for one node, because the others have messages too: the sockets do not block.
+ * Only the resolver may block, if nodes are known by names. The thread never reads the map of the
+ * slots: waiters read it when they try to take a lock. */
 #include "lock/listen.h"
 
 #include "base/clock.h"
@@ -16,10 +18,12 @@
 #include <unistd.h>
 
 enum {
-    EARS_MAX = 256,   /* maximum number of nodes listened to; waiters for locks on further nodes try at intervals */
-    LINGER_MS = 1000, /* how long a line without waiters keeps its subscription, in case a thread waits again */
-    RETRY_MS = 100,   /* pause after a node has refused a subscription */
-    REST_MS = 50,     /* bounds of the pause after a connection broke */
+    /* maximum number of nodes listened to; waiters for locks on further nodes try at intervals */
+    EARS_MAX = 256,
+    /* how long a line without waiters keeps its subscription, in case a thread waits again */
+    LINGER_MS = 1000,
+    RETRY_MS = 100, /* pause after a node has refused a subscription */
+    REST_MS = 50,   /* bounds of the pause after a connection broke */
     REST_MAX_MS = 2000,
     TURN_MAX_MS = 60000,
 };
@@ -34,7 +38,8 @@ struct lw_ear {
     bool plain;         /* the ear is for the client's plain channel, not for sharded ones */
     bool up;            /* the plain channel is subscribed */
     bool asked;         /* PING was sent and is not answered */
-    int64_t heard_ms;   /* boot clock; when the last bytes came; if none came yet, when the ear began to connect */
+    /* boot clock; when the last bytes came; if none came yet, when the ear began to connect */
+    int64_t heard_ms;
     int64_t rest_until_ms, rest_ms;
     size_t lines;                             /* number of lines that use this ear */
     struct lw_line *first_asked, *last_asked; /* lines whose SSUBSCRIBE is not answered, in order */
@@ -46,10 +51,10 @@ struct ears {
     struct lw_ear *ear[EARS_MAX];
 };
 
-/* --- channels ----------------------------------------------------------------------------------------------------------------------- */
+/* --- channels --------------------------------------------------------------------------------- */
 
-/* Finds the part of the name that determines the slot: the text between its first braces, or all of it. Returns false if no channel's name
- * can have the same part. */
+/* Finds the part of the name that determines the slot: the text between its first braces, or all of
+ * it. Returns false if no channel's name can have the same part. */
 static bool tag_of(const struct lw_line *line, const char **tag, size_t *n) {
     const char *open = memchr(line->name, '{', line->n_name), *end = line->name + line->n_name;
     const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;
@@ -60,7 +65,8 @@ static bool tag_of(const struct lw_line *line, const char **tag, size_t *n) {
 }
 
 /* Writes the name of the line's channel, as lock/lua/parts/waiting.lua does. */
-static void add_channel(const struct lw_waking *k, const struct lw_line *line, struct lw_text *out) {
+static void add_channel(const struct lw_waking *k, const struct lw_line *line,
+                        struct lw_text *out) {
     const char *tag;
     size_t n;
     tag_of(line, &tag, &n);
@@ -75,7 +81,8 @@ static void add_command(struct lw_text *out, const char *word, const char *chann
     lw_text_add(out, "\r\n", 2);
 }
 
-static void say(struct lw_waking *k, struct lw_ear *ear, const char *word, const struct lw_line *line) {
+static void say(struct lw_waking *k, struct lw_ear *ear, const char *word,
+                const struct lw_line *line) {
     struct lw_text channel = {0};
     add_channel(k, line, &channel);
     add_command(&ear->out, word, channel.p, channel.n);
@@ -83,12 +90,14 @@ static void say(struct lw_waking *k, struct lw_ear *ear, const char *word, const
     lw_text_free(&channel);
 }
 
-/* --- lines; the waking's mutex is held ------------------------------------------------------------------------------------------------ */
+/* --- lines; the waking's mutex is held -------------------------------------------------------- */
 
 static void set_up(struct lw_line *line, bool up) {
     if (line->up == up) return;
     line->up = up;
-    lw_line_wake(line); /* the first waiter may have missed a message, or must tell Redis that this client listens now */
+    /* the first waiter may have missed a message, or must tell Redis that this client listens
+     * now */
+    lw_line_wake(line);
 }
 
 static void push_asked(struct lw_ear *ear, struct lw_line *line) {
@@ -119,7 +128,8 @@ static void detach(struct lw_line *line, int64_t retry_ms) {
 }
 
 /* Calls visit() for every line. The function visit() may free its line. */
-static void each_line(struct lw_waking *k, void (*visit)(void *ctx, struct lw_line *line), void *ctx) {
+static void each_line(struct lw_waking *k, void (*visit)(void *ctx, struct lw_line *line),
+                      void *ctx) {
     for (int i = 0; i < LW_LINE_BUCKETS; i++)
         for (struct lw_line *line = k->bucket[i], *next; line; line = next) {
             next = line->next;
@@ -192,7 +202,8 @@ static void visit(void *ctx, struct lw_line *line) {
     }
     if (p->moved && line->ear && !line->asked) {
         uint64_t owner = lw_peer_known(p->ears->waking->client, line->slot);
-        if (owner && owner != line->ear->peer) detach(line, 0); /* the node that has lost the slot ended the subscription itself */
+        /* the node that has lost the slot ended the subscription itself */
+        if (owner && owner != line->ear->peer) detach(line, 0);
     }
     if (line->ear) return;
     if (p->now < line->retry_ms)
@@ -201,7 +212,7 @@ static void visit(void *ctx, struct lw_line *line) {
         find_ear(p, line);
 }
 
-/* --- ears ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- ears ------------------------------------------------------------------------------------- */
 
 static void add_words(struct lw_text *out, const char *const *word, int n) {
     lw_text_addf(out, "*%d\r\n", n);
@@ -213,7 +224,8 @@ static void loses(void *ctx, struct lw_line *line) {
     if (line->ear == ear) line->asked = false, detach(line, 0);
 }
 
-/* Closes the ear's connection; the ear connects again after a pause. The lines that used this ear look for one again. */
+/* Closes the ear's connection; the ear connects again after a pause. The lines that used this ear
+ * look for one again. */
 static void shut(struct ears *e, struct lw_ear *ear) {
     int64_t now = lw_boot_ms();
     lw_redis_close(ear->redis);
@@ -237,7 +249,8 @@ static void free_ear(struct lw_ear *ear) {
     free(ear);
 }
 
-/* Begins to connect. The login and, for plain channels, the subscription are sent as soon as the connection is there. */
+/* Begins to connect. The login and, for plain channels, the subscription are sent as soon as the
+ * connection is there. */
 static void dial(struct ears *e, struct lw_ear *ear) {
     struct latchwork_client *c = e->waking->client;
     struct lw_err why = {0};
@@ -250,7 +263,8 @@ static void dial(struct ears *e, struct lw_ear *ear) {
         return;
     }
     lw_redis_login(&ear->at, c->name, &ear->login);
-    for (size_t i = 0; i < ear->login.n; i++) add_words(&ear->out, ear->login.command[i].word, ear->login.command[i].n);
+    for (size_t i = 0; i < ear->login.n; i++)
+        add_words(&ear->out, ear->login.command[i].word, ear->login.command[i].n);
     ear->plain = atomic_load(&e->waking->plain);
     if (!ear->plain) return;
     char channel[sizeof "lwl:wake:" + LW_CLIENT_ID];
@@ -274,7 +288,8 @@ static void open_ear(struct ears *e, uint64_t peer) {
     dial(e, ear);
 }
 
-/* Gives each line an ear, and removes the lines that are no longer needed. Returns the time (boot clock) of the next call. */
+/* Gives each line an ear, and removes the lines that are no longer needed. Returns the time (boot
+ * clock) of the next call. */
 static int64_t look_after_lines(struct ears *e) {
     struct lw_waking *k = e->waking;
     struct pass p = {.ears = e};
@@ -291,7 +306,8 @@ static int64_t look_after_lines(struct ears *e) {
         if (opened == EARS_MAX) return p.now + RETRY_MS;
         size_t before = e->n;
         open_ear(e, p.wanted);
-        if (e->n == before && !ear_at(e, p.wanted)) return p.now + RETRY_MS; /* memory is short, so try again later */
+        /* memory is short, so try again later */
+        if (e->n == before && !ear_at(e, p.wanted)) return p.now + RETRY_MS;
     }
 }
 
@@ -309,9 +325,11 @@ static void drop_ears(struct ears *e, int64_t now) {
     }
 }
 
-/* --- messages ------------------------------------------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
-static bool is_word(const redisReply *r, const char *word) { return r->type == REDIS_REPLY_STRING && !strcmp(r->str, word); }
+static bool is_word(const redisReply *r, const char *word) {
+    return r->type == REDIS_REPLY_STRING && !strcmp(r->str, word);
+}
 
 /* Names the ear and the slot whose subscriptions the node has ended. */
 struct ended {
@@ -327,14 +345,15 @@ static void hears(void *ctx, struct lw_line *line) {
     if (line->ear == ctx) set_up(line, true);
 }
 
-/* Handles the confirmation of the oldest SSUBSCRIBE. Returns false if it confirms another channel. */
+/* Handles the confirmation of the oldest SSUBSCRIBE. Returns false if it confirms another
+ * channel. */
 static bool confirm(struct lw_waking *k, struct lw_ear *ear, const redisReply *channel) {
     struct lw_line *line = pop_asked(ear);
     struct lw_text wanted = {0};
     if (!line) return false;
     add_channel(k, line, &wanted);
-    bool same =
-        !wanted.failed && channel->type == REDIS_REPLY_STRING && wanted.n == channel->len && !memcmp(wanted.p, channel->str, wanted.n);
+    bool same = !wanted.failed && channel->type == REDIS_REPLY_STRING && wanted.n == channel->len &&
+                !memcmp(wanted.p, channel->str, wanted.n);
     lw_text_free(&wanted);
     if (same) set_up(line, true);
     return same;
@@ -348,7 +367,8 @@ static bool take_push(struct lw_waking *k, struct lw_ear *ear, const redisReply 
     if (is_word(r->element[0], "smessage") || is_word(r->element[0], "message")) {
         if (r->element[2]->type != REDIS_REPLY_STRING) return false;
         lw_line_wake(*lw_line_find(k, r->element[2]->str, (size_t)r->element[2]->len));
-    } else if (is_word(r->element[0], "sunsubscribe") && r->element[1]->type == REDIS_REPLY_STRING) {
+    } else if (is_word(r->element[0], "sunsubscribe") &&
+               r->element[1]->type == REDIS_REPLY_STRING) {
         struct ended ended = {ear, lw_slot(r->element[1]->str, (size_t)r->element[1]->len)};
         each_line(k, ends, &ended);
         atomic_store(&k->changed, true);
@@ -364,7 +384,8 @@ static bool refused(struct lw_waking *k, struct lw_ear *ear, const char *text) {
     struct lw_turn turn;
     bool turned = lw_peer_turned(k->client, ear->redis, text, LW_ANY_SLOT, &turn);
     if (!turned) {
-        atomic_store(&k->plain, true); /* the server is too old for sharded channels, or the user has no right to them */
+        /* the server is too old for sharded channels, or the user has no right to them */
+        atomic_store(&k->plain, true);
         return false;
     }
     pthread_mutex_lock(&k->mutex);
@@ -377,9 +398,11 @@ static bool refused(struct lw_waking *k, struct lw_ear *ear, const char *text) {
 
 static bool take_reply(struct lw_waking *k, struct lw_ear *ear, const redisReply *r) {
     struct lw_err ignored = {0};
-    if (ear->greeted < ear->login.n) return !lw_redis_login_answer(&ear->login, ear->greeted++, r, &ignored);
+    if (ear->greeted < ear->login.n)
+        return !lw_redis_login_answer(&ear->login, ear->greeted++, r, &ignored);
     if (r->type == REDIS_REPLY_ERROR) return refused(k, ear, r->str);
-    if (r->type == REDIS_REPLY_STATUS) return true; /* a connection without a subscription gets this answer to PING */
+    /* a connection without a subscription gets this answer to PING */
+    if (r->type == REDIS_REPLY_STATUS) return true;
     if (r->type != REDIS_REPLY_ARRAY || !r->elements) return false;
     pthread_mutex_lock(&k->mutex);
     bool good = take_push(k, ear, r);
@@ -408,8 +431,8 @@ static bool write_out(struct lw_ear *ear) {
     return true;
 }
 
-/* Sends PING to a node that was silent for long. Returns false if the node has not answered in time, or the connection was not made in
- * time. */
+/* Sends PING to a node that was silent for long. Returns false if the node has not answered in
+ * time, or the connection was not made in time. */
 static bool is_alive(struct lw_waking *k, struct lw_ear *ear, bool ready) {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     int64_t silent_ms = lw_boot_ms() - ear->heard_ms;
@@ -424,13 +447,14 @@ static bool is_alive(struct lw_waking *k, struct lw_ear *ear, bool ready) {
 static void work_on(struct ears *e, struct lw_ear *ear, short events) {
     struct lw_err why = {0};
     int ready = lw_stream_go_on(&ear->redis->stream, &ear->at, &why);
-    bool good = ready >= 0 && ear->plain == atomic_load(&e->waking->plain) && is_alive(e->waking, ear, ready);
+    bool good = ready >= 0 && ear->plain == atomic_load(&e->waking->plain) &&
+                is_alive(e->waking, ear, ready);
     if (good && ready && events) good = read_in(e->waking, ear);
     if (good && ready) good = write_out(ear);
     if (!good) shut(e, ear);
 }
 
-/* --- the thread ----------------------------------------------------------------------------------------------------------------------- */
+/* --- the thread ------------------------------------------------------------------------------- */
 
 static void wait_for_events(struct ears *e, int64_t until_ms, short *events) {
     struct pollfd fd[EARS_MAX + 1] = {{.fd = e->waking->rouse_fd, .events = POLLIN}};
@@ -443,7 +467,8 @@ static void wait_for_events(struct ears *e, int64_t until_ms, short *events) {
     int64_t left = until_ms - lw_boot_ms(), most = e->n ? LINGER_MS : TURN_MAX_MS;
     poll(fd, e->n + 1, (int)(left < 0 ? 0 : left < most ? left : most));
     for (size_t i = 0; i < e->n; i++) events[i] = fd[i + 1].revents;
-    if (fd[0].revents && read(e->waking->rouse_fd, &ignored, sizeof ignored) < 0) return; /* reading resets the eventfd */
+    /* reading resets the eventfd */
+    if (fd[0].revents && read(e->waking->rouse_fd, &ignored, sizeof ignored) < 0) return;
 }
 
 void *lw_listen_in_cluster(void *arg) {
@@ -452,7 +477,8 @@ void *lw_listen_in_cluster(void *arg) {
     short events[EARS_MAX];
     int64_t next_ms = 0;
     while (!atomic_load(&k->stopping)) {
-        if (atomic_load(&k->changed) || atomic_load(&k->moved) || lw_boot_ms() >= next_ms) next_ms = look_after_lines(&e);
+        if (atomic_load(&k->changed) || atomic_load(&k->moved) || lw_boot_ms() >= next_ms)
+            next_ms = look_after_lines(&e);
         wait_for_events(&e, atomic_load(&k->changed) ? 0 : next_ms, events);
         for (size_t i = 0; i < e.n; i++)
             if (e.ear[i]->redis) work_on(&e, e.ear[i], events[i]);

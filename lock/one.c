@@ -9,7 +9,8 @@
 
 struct lw_shape {
     enum latchwork_kind kind;
-    bool queues, shared;             /* queues: waiters have tickets; shared: the lease is a member of a zset, not a string */
+    /* queues: waiters have tickets; shared: the lease is a member of a zset, not a string */
+    bool queues, shared;
     int leases;                      /* index of the key that contains the lease */
     const char *names[LW_LOCK_KEYS]; /* endings of the keys' names, which begin with lwl:{NAME}: */
 };
@@ -18,27 +19,39 @@ static const struct lw_shape shapes[] = {
     {LATCHWORK_KIND_MUTEX, false, false, LW_KEY_LOCK, {"lock", "fence", "wait"}},
     {LATCHWORK_KIND_REENTRANT, false, false, LW_KEY_LOCK, {"lock", "fence", "wait"}},
     {LATCHWORK_KIND_FAIR, true, false, LW_KEY_LOCK, {"lock", "fence", "queue", "alive"}},
-    {LATCHWORK_KIND_READ, true, true, LW_KEY_READERS, {"write", "fence", "queue", "alive", "read", "read-queue"}},
-    {LATCHWORK_KIND_WRITE, true, false, LW_KEY_LOCK, {"write", "fence", "queue", "alive", "read", "read-queue"}},
+    {LATCHWORK_KIND_READ,
+     true,
+     true,
+     LW_KEY_READERS,
+     {"write", "fence", "queue", "alive", "read", "read-queue"}},
+    {LATCHWORK_KIND_WRITE,
+     true,
+     false,
+     LW_KEY_LOCK,
+     {"write", "fence", "queue", "alive", "read", "read-queue"}},
     {LATCHWORK_KIND_SEMAPHORE, false, true, LW_KEY_LOCK, {"permits", "fence", "wait"}},
 };
 
 bool lw_one_queues(const struct latchwork_lock *l) { return l->shape->queues; }
-bool lw_one_tells(const struct latchwork_lock *l) { return l->key[LW_KEY_WAIT].p && !(l->o.flags & LATCHWORK_FLAG_PLAIN); }
+bool lw_one_tells(const struct latchwork_lock *l) {
+    return l->key[LW_KEY_WAIT].p && !(l->o.flags & LATCHWORK_FLAG_PLAIN);
+}
 struct lw_bytes lw_one_wait_name(const struct latchwork_lock *l) {
     if (l->o.kind == LATCHWORK_KIND_READ) return l->key[LW_KEY_READ_WAIT];
     return l->key[LW_KEY_WAIT].p ? l->key[LW_KEY_WAIT] : l->key[LW_KEY_LOCK];
 }
 static bool has_readers(const struct latchwork_lock *l) { return l->key[LW_KEY_READERS].p != NULL; }
 static bool is_plain(const struct latchwork_lock *l) { return l->o.flags & LATCHWORK_FLAG_PLAIN; }
-static bool no_scripts(const struct latchwork_lock *l) { return l->client->flags & LATCHWORK_FLAG_NO_SCRIPTS; }
+static bool no_scripts(const struct latchwork_lock *l) {
+    return l->client->flags & LATCHWORK_FLAG_NO_SCRIPTS;
+}
 
 static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) {
     const struct lw_bytes *b = &l->key[l->key[key].p ? key : LW_KEY_LOCK];
     lw_call_key(c, *b);
 }
 
-/* --- taking ----------------------------------------------------------------------------------------------------------------------- */
+/* --- taking ----------------------------------------------------------------------------------- */
 
 void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms) {
     struct latchwork_hold *h = t->hold;
@@ -50,7 +63,8 @@ void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms) {
     lw_hold_leased(h, sent_ms, t->lock->o.ttl_ms);
 }
 
-static void begin_take(struct lw_call *c, struct lw_take *t) { /* appends the arguments that the take scripts of all kinds have in common */
+static void begin_take(struct lw_call *c, struct lw_take *t) {
+    /* appends the arguments that the take scripts of all kinds have in common */
     lw_call_text(c, t->hold->token);
     lw_call_number(c, t->lock->o.ttl_ms);
     lw_call_number(c, (int64_t)atomic_load(&t->lock->seen));
@@ -91,19 +105,22 @@ static void counted_take(struct lw_call *c, struct lw_take *t) {
 }
 
 static enum lw_took malformed(struct lw_take *t, struct latchwork_error *error) {
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "Redis at %s: an answer that makes no sense", t->lock->client->where);
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
+                 "Redis at %s: an answer that makes no sense", t->lock->client->where);
     return LW_FAILED;
 }
 
 int64_t lw_one_left_ms(int64_t pttl) { return pttl == 0 || pttl == -2 ? 1 : pttl; }
 
-static enum lw_took took(struct lw_take *t, const redisReply *r, int64_t sent_ms, struct latchwork_error *error) {
+static enum lw_took took(struct lw_take *t, const redisReply *r, int64_t sent_ms,
+                         struct latchwork_error *error) {
     if (r->type == REDIS_REPLY_STRING) {
         lw_one_granted(t, r->str, sent_ms);
         return LW_TAKEN;
     }
     if (r->type == REDIS_REPLY_ARRAY) {
-        if (r->elements != 2 || r->element[0]->type != REDIS_REPLY_INTEGER || r->element[1]->type != REDIS_REPLY_STRING)
+        if (r->elements != 2 || r->element[0]->type != REDIS_REPLY_INTEGER ||
+            r->element[1]->type != REDIS_REPLY_STRING)
             return malformed(t, error);
         t->left_ms = r->element[0]->integer;
         snprintf(t->ticket, sizeof t->ticket, "%s", r->element[1]->str);
@@ -126,12 +143,14 @@ enum lw_took lw_one_take(struct lw_take *t, struct latchwork_error *error) {
     return result;
 }
 
-/* --- giving back ------------------------------------------------------------------------------------------------------------------ */
+/* --- giving back ------------------------------------------------------------------------------ */
 
-static void add_queue_keys(struct lw_call *c, const struct latchwork_lock *l, const struct lw_script *script) {
+static void add_queue_keys(struct lw_call *c, const struct latchwork_lock *l,
+                           const struct lw_script *script) {
     lw_call_script(c, script, has_readers(l) ? 5 : 3);
     add_key(c, l, LW_KEY_LOCK);
-    for (int i = LW_KEY_WAIT; i < (has_readers(l) ? LW_LOCK_KEYS : LW_KEY_READERS); i++) add_key(c, l, i);
+    for (int i = LW_KEY_WAIT; i < (has_readers(l) ? LW_LOCK_KEYS : LW_KEY_READERS); i++)
+        add_key(c, l, i);
 }
 
 void lw_one_leave(struct lw_take *t) {
@@ -151,7 +170,8 @@ void lw_one_leave(struct lw_take *t) {
         add_key(&c, l, LW_KEY_WAIT);
         lw_call_text(&c, t->client);
     }
-    struct latchwork_error ignored; /* a failure is harmless: Redis forgets the waiter after a while */
+    /* a failure is harmless: Redis forgets the waiter after a while */
+    struct latchwork_error ignored;
     redisReply *r = lw_client_call(l->client, &c, &ignored);
     if (r) freeReplyObject(r);
 }
@@ -165,7 +185,8 @@ static void drop_call(struct latchwork_hold *h, struct lw_call *c) {
         return;
     }
     bool permits = l->o.kind == LATCHWORK_KIND_SEMAPHORE, hint = l->hint.p != NULL;
-    lw_call_script(c, permits ? &lw_lock_script_permit_drop : &lw_lock_script_mutex_drop, hint ? 4 : 2);
+    lw_call_script(c, permits ? &lw_lock_script_permit_drop : &lw_lock_script_mutex_drop,
+                   hint ? 4 : 2);
     add_key(c, l, LW_KEY_LOCK);
     add_key(c, l, LW_KEY_WAIT);
     if (hint) {
@@ -193,7 +214,7 @@ enum latchwork_result lw_one_release(struct latchwork_hold *h, struct latchwork_
     return done ? LATCHWORK_LOCK_OK : lw_hold_not_ours(h, sent_again, error);
 }
 
-/* --- keeping ---------------------------------------------------------------------------------------------------------------------- */
+/* --- keeping ---------------------------------------------------------------------------------- */
 
 static void keep_call(struct latchwork_hold *h, int64_t ttl_ms, struct lw_call *c) {
     const struct lw_shape *s = h->lock->shape;
@@ -203,7 +224,8 @@ static void keep_call(struct latchwork_hold *h, int64_t ttl_ms, struct lw_call *
     lw_call_number(c, ttl_ms);
 }
 
-static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
+static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms,
+                                  struct latchwork_error *error) {
     int done;
     int64_t sent_ms = 0;
     if (no_scripts(h->lock)) {
@@ -222,7 +244,7 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, stru
     return LATCHWORK_LOCK_OK;
 }
 
-/* --- opening ---------------------------------------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static void free_names(struct latchwork_lock *l) {
     for (int i = 0; i < LW_LOCK_KEYS; i++) free((void *)(uintptr_t)l->key[i].p);
@@ -262,8 +284,8 @@ static struct lw_bytes own_name(const struct latchwork_lock *l, const char *what
     return name_of(&t, memory);
 }
 
-/* Returns the name of a key in the same Cluster slot as a key that is not ours. It contains the hash tag of that
- * key, or the whole key if it has no tag. */
+/* Returns the name of a key in the same Cluster slot as a key that is not ours. It contains the
+ * hash tag of that key, or the whole key if it has no tag. */
 static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *what, bool *memory) {
     struct lw_bytes key = lw_bytes(l->name, l->n_name);
     const char *open = !key.p ? NULL : memchr(key.p, '{', key.n);
@@ -278,7 +300,8 @@ static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *w
     return name_of(&t, memory);
 }
 
-static bool take_custom(struct latchwork_lock *l, const struct latchwork_lock_names *n, bool *memory) {
+static bool take_custom(struct latchwork_lock *l, const struct latchwork_lock_names *n,
+                        bool *memory) {
     bool hint = n->hint.p || n->hint_if.p || n->hint_to.p;
     if (n->size < sizeof *n || !n->lock.p || !n->lock.n || !n->fence.p || !n->fence.n) return false;
     if (hint && !(n->hint.p && n->hint_if.p && n->hint_to.p)) return false;
@@ -297,31 +320,40 @@ static const char *take_names(struct latchwork_lock *l, bool *memory) {
     const struct latchwork_lock_names *names = l->o.names;
     bool mutex = l->o.kind == LATCHWORK_KIND_MUTEX || l->o.kind == LATCHWORK_KIND_REENTRANT;
     l->o.names = NULL;
-    if (!mutex && (names || is_plain(l))) return "PLAIN and custom names are for mutex and reentrant locks";
+    if (!mutex && (names || is_plain(l)))
+        return "PLAIN and custom names are for mutex and reentrant locks";
     if (!mutex && no_scripts(l))
-        return "this kind of lock needs scripts, which the client may not use: mutex and reentrant locks do without";
+        return "this kind of lock needs scripts, which the client may not use: mutex and reentrant "
+               "locks do without";
     if (names && is_plain(l)) return "either PLAIN or custom names";
     if (names)
-        return take_custom(l, names, memory) ? NULL : "custom names: size, lock and fence must be set, and all of the hint or nothing";
+        return take_custom(l, names, memory) ? NULL
+                                             : "custom names: size, lock and fence must be set, "
+                                               "and all of the hint or nothing";
     for (int i = 0; i < LW_LOCK_KEYS && l->shape->names[i]; i++)
         if (!is_plain(l))
             l->key[i] = own_name(l, l->shape->names[i], memory);
         else
-            l->key[i] = i == LW_KEY_LOCK ? copy(l->name, l->n_name, memory) : beside_name(l, l->shape->names[i], memory);
+            l->key[i] = i == LW_KEY_LOCK ? copy(l->name, l->n_name, memory)
+                                         : beside_name(l, l->shape->names[i], memory);
     return NULL;
 }
 
-/* Computes the slot of the lock's keys. Returns false if the client has a cluster and the keys are in several slots. */
+/* Computes the slot of the lock's keys. Returns false if the client has a cluster and the keys are
+ * in several slots. */
 static bool take_slot(struct latchwork_lock *l) {
     const struct lw_bytes *const more[] = {&l->hint_if, &l->hint_to};
     bool same = true;
     l->slot = lw_slot(l->key[LW_KEY_LOCK].p, l->key[LW_KEY_LOCK].n);
-    for (int i = 0; i < LW_LOCK_KEYS; i++) same = same && (!l->key[i].p || lw_slot(l->key[i].p, l->key[i].n) == l->slot);
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++) same = same && (!more[i]->p || lw_slot(more[i]->p, more[i]->n) == l->slot);
+    for (int i = 0; i < LW_LOCK_KEYS; i++)
+        same = same && (!l->key[i].p || lw_slot(l->key[i].p, l->key[i].n) == l->slot);
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        same = same && (!more[i]->p || lw_slot(more[i]->p, more[i]->n) == l->slot);
     return same || !l->client->table;
 }
 
-struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, const char *name, const struct latchwork_lock_options *options,
+struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, const char *name,
+                                           const struct latchwork_lock_options *options,
                                            struct latchwork_error *error) {
     if (!lw_client_ok(client, error)) return NULL;
     struct latchwork_lock *l = lw_lock_new(&one, name, options, client->label, error);
@@ -332,12 +364,15 @@ struct latchwork_lock *latchwork_lock_open(struct latchwork_client *client, cons
         if (shapes[i].kind == l->o.kind) l->shape = &shapes[i];
     bool memory = false;
     const char *wrong = l->shape ? take_names(l, &memory) : "kind is none that can be opened so";
-    if (!wrong && !memory && !take_slot(l)) wrong = "in a cluster all names must be in one slot: put the same {tag} into each of them";
+    if (!wrong && !memory && !take_slot(l))
+        wrong = "in a cluster all names must be in one slot: put the same {tag} into each of them";
     if (!wrong && !memory) return l;
     if (memory)
         lw_lock_no_memory(error);
     else
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, l->shape && no_scripts(l) ? LATCHWORK_E_NO_SCRIPTS : LATCHWORK_E_ARGUMENT, "%s", wrong);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR,
+                     l->shape && no_scripts(l) ? LATCHWORK_E_NO_SCRIPTS : LATCHWORK_E_ARGUMENT,
+                     "%s", wrong);
     lw_lock_unref(l);
     return NULL;
 }

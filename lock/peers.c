@@ -13,7 +13,7 @@
 
 enum { HOST_MAX = 256 };
 
-/* --- peers; the client's mutex is held, except when it is opened or closed ---------------------------------------------------------- */
+/* --- peers; the client's mutex is held, except when it is opened or closed -------------------- */
 
 static struct lw_peer *new_peer(struct latchwork_client *c) {
     struct lw_peer *p = calloc(1, sizeof *p + (size_t)c->connections * sizeof p->idle[0]);
@@ -41,7 +41,8 @@ static struct lw_peer *peer_with(const struct latchwork_client *c, uint64_t id) 
 }
 
 /* Copies the login of the client, with another host and port, to *out. */
-static bool address(const struct latchwork_client *c, const char *host, int port, struct lw_redis_url *out) {
+static bool address(const struct latchwork_client *c, const char *host, int port,
+                    struct lw_redis_url *out) {
     if (lw_redis_url_copy(&c->url, out, NULL)) return false;
     free(out->host);
     out->port = port;
@@ -53,7 +54,8 @@ static bool address(const struct latchwork_client *c, const char *host, int port
     return false;
 }
 
-/* Returns the index of the node's peer, which is made if there is none, or -1 if there is no memory or no room. */
+/* Returns the index of the node's peer, which is made if there is none, or -1 if there is no memory
+ * or no room. */
 static int peer_at(struct latchwork_client *c, const char *host, int port) {
     int room = -1;
     for (size_t i = 0; i < c->n_peers; i++) {
@@ -72,14 +74,15 @@ static int peer_at(struct latchwork_client *c, const char *host, int port) {
     return room;
 }
 
-/* --- the table; the client's mutex is held ------------------------------------------------------------------------------------------- */
+/* --- the table; the client's mutex is held ---------------------------------------------------- */
 
 static void tell_waking(struct latchwork_client *c) {
     struct lw_waking *waking = atomic_load(&c->waking);
     if (waking) lw_waking_moved(waking);
 }
 
-/* Removes the peers that own no slot, unless a thread has a connection to the peer or waits for one. */
+/* Removes the peers that own no slot, unless a thread has a connection to the peer or waits for
+ * one. */
 static void remove_unused(struct latchwork_client *c) {
     for (size_t i = 0; i < c->n_peers; i++) {
         struct lw_peer *p = c->peer[i];
@@ -91,7 +94,8 @@ static void remove_unused(struct latchwork_client *c) {
     }
 }
 
-/* Fills the table from a map. Returns false if an allocation failed; the owners that are missing stay unknown. */
+/* Fills the table from a map. Returns false if an allocation failed; the owners that are missing
+ * stay unknown. */
 static bool apply(struct latchwork_client *c, const struct lw_slot_map *found) {
     struct lw_slot_table *t = c->table;
     bool whole = true;
@@ -104,7 +108,8 @@ static bool apply(struct latchwork_client *c, const struct lw_slot_map *found) {
         whole = whole && (owner >= 0 || !span->n_nodes);
         if (owner < 0) continue;
         c->peer[owner]->owns = true;
-        for (int slot = span->first; slot <= span->last; slot++) t->owner[slot] = (uint16_t)(owner + 1);
+        for (int slot = span->first; slot <= span->last; slot++)
+            t->owner[slot] = (uint16_t)(owner + 1);
     }
     remove_unused(c);
     tell_waking(c);
@@ -113,7 +118,8 @@ static bool apply(struct latchwork_client *c, const struct lw_slot_map *found) {
 
 static struct lw_peer *owner_of(const struct latchwork_client *c, int slot) {
     if (!c->table) return c->peer[0];
-    if (slot != LW_ANY_SLOT) return c->table->owner[slot] ? c->peer[c->table->owner[slot] - 1] : NULL;
+    if (slot != LW_ANY_SLOT)
+        return c->table->owner[slot] ? c->peer[c->table->owner[slot] - 1] : NULL;
     for (size_t i = 0; i < c->n_peers; i++)
         if (c->peer[i] && c->peer[i]->owns) return c->peer[i];
     return NULL;
@@ -122,17 +128,21 @@ static struct lw_peer *owner_of(const struct latchwork_client *c, int slot) {
 static void forget(struct latchwork_client *c, struct lw_peer *p) {
     p->owns = false;
     for (int slot = 0; slot < LW_SLOTS; slot++)
-        if (c->table->owner[slot] && c->peer[c->table->owner[slot] - 1] == p) c->table->owner[slot] = 0;
+        if (c->table->owner[slot] && c->peer[c->table->owner[slot] - 1] == p)
+            c->table->owner[slot] = 0;
 }
 
-/* Reads the map without the mutex, which is held before and after. If another thread is reading it, waits for that thread instead. */
-static bool read_map(struct latchwork_client *c, int slot, int64_t timeout_ms, struct latchwork_error *error) {
+/* Reads the map without the mutex, which is held before and after. If another thread is reading it,
+ * waits for that thread instead. */
+static bool read_map(struct latchwork_client *c, int slot, int64_t timeout_ms,
+                     struct latchwork_error *error) {
     struct lw_slot_table *t = c->table;
     struct timespec until = lw_from_now(timeout_ms);
     unsigned before = t->reads;
     while (t->reading)
         if (pthread_cond_timedwait(&t->read, &c->mutex, &until) == ETIMEDOUT) {
-            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redis at %s: no map of the slots in time", c->where);
+            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT,
+                         "Redis at %s: no map of the slots in time", c->where);
             return false;
         }
     if (t->reads != before) return true;
@@ -153,20 +163,23 @@ static bool read_map(struct latchwork_client *c, int slot, int64_t timeout_ms, s
 }
 
 /* Returns the owner of a slot, or NULL with *error. In both cases the mutex is held afterwards. */
-static struct lw_peer *find_owner(struct latchwork_client *c, int slot, int64_t timeout_ms, struct latchwork_error *error) {
+static struct lw_peer *find_owner(struct latchwork_client *c, int slot, int64_t timeout_ms,
+                                  struct latchwork_error *error) {
     pthread_mutex_lock(&c->mutex);
     struct lw_peer *p = owner_of(c, slot);
     if (p) return p;
     if (read_map(c, slot, timeout_ms, error)) {
         p = owner_of(c, slot);
         if (!p)
-            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_READONLY, "Redis at %s: slot %d has no owner that is known; try again",
-                         c->where, slot);
+            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_READONLY,
+                         "Redis at %s: slot %d has no owner that is known; try again", c->where,
+                         slot);
     }
     return p;
 }
 
-uint64_t lw_peer_of(struct latchwork_client *c, int slot, int64_t timeout_ms, struct latchwork_error *error) {
+uint64_t lw_peer_of(struct latchwork_client *c, int slot, int64_t timeout_ms,
+                    struct latchwork_error *error) {
     const struct lw_peer *p = find_owner(c, slot, timeout_ms, error);
     uint64_t id = p ? p->id : 0;
     pthread_mutex_unlock(&c->mutex);
@@ -195,10 +208,12 @@ void lw_peer_doubt(struct latchwork_client *c, uint64_t peer) {
     struct lw_peer *p = peer_with(c, peer);
     if (p) forget(c, p);
     pthread_mutex_unlock(&c->mutex);
-    lw_cluster_doubt(c->table->cluster); /* ask another node next time: the node that named this owner may know only an old map */
+    /* ask another node next time: the node that named this owner may know only an old map */
+    lw_cluster_doubt(c->table->cluster);
 }
 
-size_t lw_peers_slots(struct latchwork_client *c, int *slot, size_t max, struct latchwork_error *error) {
+size_t lw_peers_slots(struct latchwork_client *c, int *slot, size_t max,
+                      struct latchwork_error *error) {
     size_t n = 0;
     pthread_mutex_lock(&c->mutex);
     if (read_map(c, LW_ANY_SLOT, c->connect_ms, error)) {
@@ -209,17 +224,20 @@ size_t lw_peers_slots(struct latchwork_client *c, int *slot, size_t max, struct 
             while (p && i < n && seen[i] != p) i++;
             if (p && i == n) seen[n] = p, slot[n++] = s;
         }
-        if (!n) lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_READONLY, "Redis at %s: no slot has an owner; try again", c->where);
+        if (!n)
+            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_READONLY,
+                         "Redis at %s: no slot has an owner; try again", c->where);
     }
     pthread_mutex_unlock(&c->mutex);
     return n;
 }
 
-/* --- refusals ------------------------------------------------------------------------------------------------------------------------ */
+/* --- refusals --------------------------------------------------------------------------------- */
 
-/* Reads "MOVED 3999 10.0.0.7:6381" or "ASK …". A node without a host is the one that answered. Returns false if the text names no address.
- */
-static bool read_address(const struct lw_redis *redis, const char *text, int *slot, char *host, int *port) {
+/* Reads "MOVED 3999 10.0.0.7:6381" or "ASK …". A node without a host is the one that answered.
+ * Returns false if the text names no address. */
+static bool read_address(const struct lw_redis *redis, const char *text, int *slot, char *host,
+                         int *port) {
     char *end;
     const char *at = strchr(text, ' ');
     long number = at ? strtol(at, &end, 10) : -1;
@@ -235,58 +253,68 @@ static bool read_address(const struct lw_redis *redis, const char *text, int *sl
     return *host && strcmp(host, "?") && *port > 0 && *port <= UINT16_MAX;
 }
 
-/* Takes over what MOVED or ASK says. Returns the index of the peer that the refusal names, or -1 if the refusal names none. */
-static int take_address(struct latchwork_client *c, const struct lw_redis *redis, const char *text, bool moved) {
+/* Takes over what MOVED or ASK says. Returns the index of the peer that the refusal names, or -1 if
+ * the refusal names none. */
+static int take_address(struct latchwork_client *c, const struct lw_redis *redis, const char *text,
+                        bool moved) {
     char host[HOST_MAX];
     int slot = LW_ANY_SLOT, port = 0;
     bool named = read_address(redis, text, &slot, host, &port);
     int peer = named ? peer_at(c, host, port) : -1;
     if (moved && slot != LW_ANY_SLOT) {
-        c->table->owner[slot] = (uint16_t)(peer + 1); /* if the refusal names no peer, the owner becomes 0, so that the map is read */
+        /* if the refusal names no peer, the owner becomes 0, so that the map is read */
+        c->table->owner[slot] = (uint16_t)(peer + 1);
         if (peer >= 0) c->peer[peer]->owns = true;
         tell_waking(c);
     }
     return peer;
 }
 
-bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, const char *text, int slot, struct lw_turn *turn) {
+bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, const char *text,
+                    int slot, struct lw_turn *turn) {
     *turn = (struct lw_turn){0};
     if (!c->table || !lw_redis_deposed(text)) return false;
     bool moved = !strncmp(text, "MOVED ", 6), ask = !strncmp(text, "ASK ", 4);
-    turn->half_done = strstr(text, "cript") != NULL; /* "script: …" or "Script attempted …": a script stopped in the middle */
+    /* "script: …" or "Script attempted …": a script stopped in the middle */
+    turn->half_done = strstr(text, "cript") != NULL;
     pthread_mutex_lock(&c->mutex);
     int peer = moved || ask ? take_address(c, redis, text, moved) : -1;
     if (ask && peer >= 0) turn->ask = c->peer[peer]->id;
     turn->wait = !moved && !turn->ask;
-    /* forget the owner: another node may have taken over from a replica, or from a node that is cut off from the others */
+    /* forget the owner: another node may have taken over from a replica, or from a node that is cut
+     * off from the others */
     if (!moved && !ask && !lw_redis_moved(text) && slot != LW_ANY_SLOT) c->table->owner[slot] = 0;
     pthread_mutex_unlock(&c->mutex);
     return true;
 }
 
-/* --- connections --------------------------------------------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------ */
 
 /* Waits until the peer has a free connection or room for one. The mutex is held. */
 static bool wait_for_turn(struct latchwork_client *c, struct lw_peer *p) {
     struct timespec until = lw_from_now(c->connect_ms + 2 * c->command_ms + 1000);
     bool late = false;
     p->n_waiting++;
-    while (!late && !p->n_idle && p->n_open == c->connections) late = pthread_cond_timedwait(&c->freed, &c->mutex, &until) == ETIMEDOUT;
+    while (!late && !p->n_idle && p->n_open == c->connections)
+        late = pthread_cond_timedwait(&c->freed, &c->mutex, &until) == ETIMEDOUT;
     p->n_waiting--;
     return p->n_idle || p->n_open < c->connections;
 }
 
 /* Returns a connection to the peer. The caller holds the mutex, and this function releases it. */
-static struct lw_redis *get_from(struct latchwork_client *c, struct lw_peer *p, struct latchwork_error *error) {
+static struct lw_redis *get_from(struct latchwork_client *c, struct lw_peer *p,
+                                 struct latchwork_error *error) {
     bool free = wait_for_turn(c, p);
     struct lw_redis *redis = free && p->n_idle ? p->idle[--p->n_idle] : NULL;
     if (free && !redis) p->n_open++;
     pthread_mutex_unlock(&c->mutex);
     if (!free)
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_POOL, "all %d connections to Redis at %s stayed in use; allow more",
-                     c->connections, c->where);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_POOL,
+                     "all %d connections to Redis at %s stayed in use; allow more", c->connections,
+                     c->where);
     if (redis || !free) return redis;
-    redis = lw_client_connect(c, p->id, c->connect_ms, c->command_ms, error); /* the peer is not removed: n_open counts this connection */
+    /* the peer is not removed: n_open counts this connection */
+    redis = lw_client_connect(c, p->id, c->connect_ms, c->command_ms, error);
     if (redis) {
         redis->owner = p;
         return redis;
@@ -298,16 +326,19 @@ static struct lw_redis *get_from(struct latchwork_client *c, struct lw_peer *p, 
     return NULL;
 }
 
-struct lw_redis *lw_client_get_at(struct latchwork_client *c, uint64_t peer, struct latchwork_error *error) {
+struct lw_redis *lw_client_get_at(struct latchwork_client *c, uint64_t peer,
+                                  struct latchwork_error *error) {
     pthread_mutex_lock(&c->mutex);
     struct lw_peer *p = peer_with(c, peer);
     if (p) return get_from(c, p, error);
     pthread_mutex_unlock(&c->mutex);
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_READONLY, "Redis at %s: the node has left the cluster; try again", c->where);
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_READONLY,
+                 "Redis at %s: the node has left the cluster; try again", c->where);
     return NULL;
 }
 
-struct lw_redis *lw_client_get(struct latchwork_client *c, int slot, struct latchwork_error *error) {
+struct lw_redis *lw_client_get(struct latchwork_client *c, int slot,
+                               struct latchwork_error *error) {
     struct latchwork_error why = {0};
     for (int attempt = 0;; attempt++) {
         struct lw_peer *p = find_owner(c, slot, c->connect_ms, &why);
@@ -315,7 +346,8 @@ struct lw_redis *lw_client_get(struct latchwork_client *c, int slot, struct latc
         uint64_t id = p ? p->id : 0;
         struct lw_redis *redis = p ? get_from(c, p, &why) : NULL;
         if (redis) return redis;
-        bool again = c->table && p && !attempt && (why.code == LATCHWORK_E_CONNECT || why.code == LATCHWORK_E_TIMEOUT);
+        bool again = c->table && p && !attempt &&
+                     (why.code == LATCHWORK_E_CONNECT || why.code == LATCHWORK_E_TIMEOUT);
         if (again) lw_peer_doubt(c, id);
         if (again) continue;
         if (error) *error = why;
@@ -334,14 +366,15 @@ void lw_client_put(struct latchwork_client *c, struct lw_redis *redis) {
     } else {
         p->idle[p->n_idle++] = redis;
     }
+    /* wake all threads, because they may wait for different peers */
     if (c->table || broken)
-        pthread_cond_broadcast(&c->freed); /* wake all threads, because they may wait for different peers */
+        pthread_cond_broadcast(&c->freed);
     else
         pthread_cond_signal(&c->freed);
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* --- opening and closing ------------------------------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 static bool open_table(struct latchwork_client *c, struct lw_cluster *cluster) {
     c->table = calloc(1, sizeof *c->table);
@@ -354,7 +387,8 @@ static bool open_table(struct latchwork_client *c, struct lw_cluster *cluster) {
     return true;
 }
 
-bool lw_peers_open(struct latchwork_client *c, struct lw_cluster *cluster, struct latchwork_error *error) {
+bool lw_peers_open(struct latchwork_client *c, struct lw_cluster *cluster,
+                   struct latchwork_error *error) {
     if (cluster && !open_table(c, cluster)) return lw_lock_no_memory(error), false;
     c->peer = calloc(cluster ? LW_PEERS_MAX : 1, sizeof(struct lw_peer *));
     if (c->peer && !cluster) c->n_peers = (c->peer[0] = new_peer(c)) != NULL;

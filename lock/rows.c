@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Row locks: several mutexes under one hold, all of them or none.
  *
- *     [take in order up to the first held row → wait for that one while the keeper renews the rest]… → all get one fence and one lease
+ *     [take in order up to the first held row → wait for that one while the keeper renews
+ *      the rest]… → all get one fence and one lease
  *
- * Every row is a mutex named PREFIX TABLE:ID, so a lock of one row, a lock of several rows and a mutex of that name exclude each other.
- * Rows are taken in one order, and a waiter holds only smaller rows than the one that it waits for, so waiters never form a circle. All
- * rows of a hold have the same token, by which the scripts know that they are ours. */
+ * Every row is a mutex named PREFIX TABLE:ID, so a lock of one row, a lock of several rows and a
+ * mutex of that name exclude each other. Rows are taken in one order, and a waiter holds only
+ * smaller rows than the one that it waits for, so waiters never form a circle. All rows of a hold
+ * have the same token, by which the scripts know that they are ours. */
 #include "base/clock.h"
 #include "lock/keeper.h"
 #include "lock/one.h"
@@ -29,23 +31,30 @@ struct rows {
 };
 
 static struct rows *rows_of(const struct latchwork_lock *l) { return l->more; }
-static const char *is_plain(const struct latchwork_lock *l) { return l->o.flags & LATCHWORK_FLAG_PLAIN ? "1" : "0"; }
+static const char *is_plain(const struct latchwork_lock *l) {
+    return l->o.flags & LATCHWORK_FLAG_PLAIN ? "1" : "0";
+}
 
-static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key) { lw_call_key(c, row->key[key]); }
+static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key) {
+    lw_call_key(c, row->key[key]);
+}
 
 /* Makes a call that answers with an integer. Returns -1 with *error on failure. */
-static int64_t ask_number(struct latchwork_lock *l, struct lw_call *c, struct latchwork_error *error) {
+static int64_t ask_number(struct latchwork_lock *l, struct lw_call *c,
+                          struct latchwork_error *error) {
     redisReply *r = lw_client_call(l->client, c, error);
     if (!r) return -1;
     int64_t n = r->type == REDIS_REPLY_INTEGER ? r->integer : -1;
-    if (n < 0) lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "Redis at %s: an answer that makes no sense", l->client->where);
+    if (n < 0)
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
+                     "Redis at %s: an answer that makes no sense", l->client->where);
     freeReplyObject(r);
     return n;
 }
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* --- giving back and keeping ------------------------------------------------------------------------------------------------------ */
+/* --- giving back and keeping ------------------------------------------------------------------ */
 
 /* Releases the rows that are ours. Returns how many were ours, or -1 with *error if a call
  * failed. */
@@ -65,7 +74,8 @@ static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latch
         lw_call_text(&c, is_plain(h->lock));
         int64_t some = ask_number(h->lock, &c, error);
         *sent_again = *sent_again || c.sent_again;
-        if (some < 0) return -1; /* give up after an error: the locks of the other rows end with their leases */
+        /* give up after an error: the locks of the other rows end with their leases */
+        if (some < 0) return -1;
         dropped += some;
     }
     return dropped;
@@ -75,7 +85,8 @@ static enum latchwork_result release(struct latchwork_hold *h, struct latchwork_
     bool sent_again;
     int64_t dropped = drop_all(h, &sent_again, error);
     if (dropped < 0) return LATCHWORK_LOCK_ERROR;
-    return (size_t)dropped == rows_of(h->lock)->n ? LATCHWORK_LOCK_OK : lw_hold_not_ours(h, sent_again, error);
+    return (size_t)dropped == rows_of(h->lock)->n ? LATCHWORK_LOCK_OK
+                                                  : lw_hold_not_ours(h, sent_again, error);
 }
 
 static void keep_some(struct latchwork_hold *h, size_t from, int64_t ttl_ms, struct lw_call *c) {
@@ -87,9 +98,12 @@ static void keep_some(struct latchwork_hold *h, size_t from, int64_t ttl_ms, str
     lw_call_number(c, ttl_ms);
     lw_call_text(c, is_plain(h->lock));
 }
-static void keep_call(struct latchwork_hold *h, int64_t ttl_ms, struct lw_call *c) { keep_some(h, 0, ttl_ms, c); }
+static void keep_call(struct latchwork_hold *h, int64_t ttl_ms, struct lw_call *c) {
+    keep_some(h, 0, ttl_ms, c);
+}
 
-static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
+static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms,
+                                  struct latchwork_error *error) {
     int64_t first_sent_ms = 0;
     for (size_t from = 0; from < rows_of(h->lock)->n; from += KEEP_BATCH) {
         struct lw_call c;
@@ -103,15 +117,18 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, stru
     return LATCHWORK_LOCK_OK;
 }
 
-/* --- taking ----------------------------------------------------------------------------------------------------------------------- */
+/* --- taking ----------------------------------------------------------------------------------- */
 
 /* An attempt to get all rows. */
 struct taking {
     struct latchwork_lock *lock;
     struct latchwork_hold *hold;
-    struct latchwork_hold **sub; /* per row: its hold if the row was waited for, or is renewed during a wait; otherwise NULL */
-    size_t taken, kept;          /* number of rows taken, and number of those that the keeper renews */
-    bool piecemeal;              /* the rows were taken in several calls, so their leases and fences differ */
+    /* per row: its hold if the row was waited for, or is renewed during a wait; otherwise NULL */
+    struct latchwork_hold **sub;
+    /* number of rows taken, and number of those that the keeper renews */
+    size_t taken, kept;
+    /* the rows were taken in several calls, so their leases and fences differ */
+    bool piecemeal;
     int64_t sent_ms, left_ms, deadline_ms;
     uint64_t fence; /* the largest fence of the rows */
 };
@@ -125,7 +142,8 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     struct latchwork_lock *l = t->lock;
     struct rows *rows = rows_of(l);
     size_t n = 0, most = smaller(rows->n - t->taken, TAKE_BATCH);
-    /* stop before a row for which another thread of this client stands in line: that thread goes first */
+    /* stop before a row for which another thread of this client stands in line: that thread goes
+     * first */
     while (n < most && !(t->deadline_ms && others_wait(rows->row[t->taken + n]))) n++;
     t->piecemeal = t->piecemeal || n < rows->n;
     if (!n) return LW_HELD;
@@ -145,8 +163,9 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     redisReply *r = lw_client_call(l->client, &c, error);
     if (!r) return LW_FAILED;
     enum lw_took took = LW_FAILED;
-    if (r->type == REDIS_REPLY_ARRAY && r->elements == 3 && r->element[0]->type == REDIS_REPLY_STRING &&
-        r->element[1]->type == REDIS_REPLY_INTEGER && (size_t)r->element[1]->integer <= n) {
+    if (r->type == REDIS_REPLY_ARRAY && r->elements == 3 &&
+        r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_INTEGER &&
+        (size_t)r->element[1]->integer <= n) {
         size_t got = (size_t)r->element[1]->integer;
         t->sent_ms = c.sent_ms;
         t->left_ms = r->element[2]->integer;
@@ -154,7 +173,8 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
         t->taken += got;
         took = got == n ? LW_TAKEN : LW_HELD;
     } else {
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "Redis at %s: an answer that makes no sense", l->client->where);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
+                     "Redis at %s: an answer that makes no sense", l->client->where);
     }
     freeReplyObject(r);
     return took;
@@ -182,13 +202,14 @@ static bool hold_taken(struct taking *t, size_t i, struct latchwork_error *error
     return true;
 }
 
-/* Lets the client's keeper renew the rows taken so far, because the wait for the next may last longer than a
- * TTL. */
+/* Lets the client's keeper renew the rows taken so far, because the wait for the next may last
+ * longer than a TTL. */
 static bool renew_taken(struct taking *t, struct latchwork_error *error) {
     struct lw_keeper *keeper = t->taken ? lw_client_keeper(t->lock, error) : NULL;
     if (t->taken && !keeper) return false;
     for (; t->kept < t->taken; t->kept++)
-        if (!hold_taken(t, t->kept, error) || !lw_keeper_add(keeper, t->sub[t->kept], error)) return false;
+        if (!hold_taken(t, t->kept, error) || !lw_keeper_add(keeper, t->sub[t->kept], error))
+            return false;
     return true;
 }
 
@@ -242,7 +263,8 @@ static void end_sub_holds(struct taking *t) {
         struct latchwork_hold *h = t->sub[i];
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
-        if (strcmp(h->token, t->hold->token)) { /* the row has another token than the hold if its first grant came too late */
+        if (strcmp(h->token, t->hold->token)) {
+            /* the row has another token than the hold if its first grant came too late */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
         }
@@ -254,9 +276,12 @@ static void end_sub_holds(struct taking *t) {
 static enum latchwork_result is_held(struct taking *t, struct latchwork_error *error) {
     struct lw_bytes key = rows_of(t->lock)->row[t->taken]->key[LW_KEY_LOCK];
     int n = (int)smaller(key.n, 300);
-    if (t->left_ms != -1) return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "%.*s is held by others", n, key.p);
+    if (t->left_ms != -1)
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "%.*s is held by others",
+                            n, key.p);
     return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NO_TTL,
-                        "the lock %.*s has no TTL and never ends by itself: give it one (give_ttl_ms, latchwork_lock_give_ttl) or break it",
+                        "the lock %.*s has no TTL and never ends by itself: give it one "
+                        "(give_ttl_ms, latchwork_lock_give_ttl) or break it",
                         n, key.p);
 }
 
@@ -267,9 +292,11 @@ static enum latchwork_result attempt(struct taking *t, bool *again, struct latch
     while (t->taken < n) {
         enum lw_took took = take_some(t, error);
         if (took == LW_TAKEN) continue;
-        if (took == LW_FAILED && !(t->deadline_ms && lw_may_pass(error))) return LATCHWORK_LOCK_ERROR;
+        if (took == LW_FAILED && !(t->deadline_ms && lw_may_pass(error)))
+            return LATCHWORK_LOCK_ERROR;
         if (!t->deadline_ms) return is_held(t, error);
-        enum latchwork_result result = wait_for_next(t, error); /* wait after a temporary failure as well */
+        /* wait after a temporary failure as well */
+        enum latchwork_result result = wait_for_next(t, error);
         if (result != LATCHWORK_LOCK_OK) return result;
     }
     end_sub_holds(t);
@@ -279,15 +306,17 @@ static enum latchwork_result attempt(struct taking *t, bool *again, struct latch
         return LATCHWORK_LOCK_ERROR;
     }
     *again = !whole || lw_boot_ms() >= t->sent_ms + t->lock->o.ttl_ms;
-    if (*again) return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "rows got lost before all were held; take a longer TTL");
+    if (*again)
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+                            "rows got lost before all were held; take a longer TTL");
     t->hold->fence = t->fence;
     memcpy(t->hold->value, t->hold->token, sizeof t->hold->token);
     lw_hold_leased(t->hold, t->sent_ms, t->lock->o.ttl_ms);
     return LATCHWORK_LOCK_OK;
 }
 
-static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_hold *h, int64_t deadline_ms,
-                                     struct latchwork_error *error) {
+static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_hold *h,
+                                     int64_t deadline_ms, struct latchwork_error *error) {
     struct taking t = {.lock = l, .hold = h, .deadline_ms = deadline_ms};
     struct latchwork_error why = {0};
     bool again = true;
@@ -301,8 +330,10 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         bool sent_again;
         struct latchwork_error ignored;
         end_sub_holds(&t);
-        drop_all(h, &sent_again, &ignored); /* also releases rows that were taken by a call whose answer was lost */
-        again = again && lw_boot_ms() + PAUSE_MS < deadline_ms && !atomic_load(&l->client->interrupted);
+        /* also releases rows that were taken by a call whose answer was lost */
+        drop_all(h, &sent_again, &ignored);
+        again =
+            again && lw_boot_ms() + PAUSE_MS < deadline_ms && !atomic_load(&l->client->interrupted);
         if (again && !lw_hold_token(h, &why)) { /* each attempt has a token of its own */
             result = LATCHWORK_LOCK_ERROR;
             again = false;
@@ -314,7 +345,7 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
     return result;
 }
 
-/* --- looking ---------------------------------------------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 struct look {
     latchwork_lock_seen *seen;
@@ -327,12 +358,16 @@ static int see(void *ctx, const struct latchwork_lock_info *info) {
     return k->stopped;
 }
 
-/* Returns OK if `any`, the number of rows that were found, is not 0; otherwise BUSY with an error. */
+/* Returns OK if `any`, the number of rows that were found, is not 0; otherwise BUSY with an
+ * error. */
 static enum latchwork_result together(size_t any, struct latchwork_error *error) {
-    return any ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD, "there is no such row");
+    return any ? LATCHWORK_LOCK_OK
+               : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD,
+                              "there is no such row");
 }
 
-static enum latchwork_result show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx, struct latchwork_error *error) {
+static enum latchwork_result show(struct latchwork_lock *l, latchwork_lock_seen *seen, void *ctx,
+                                  struct latchwork_error *error) {
     struct rows *rows = rows_of(l);
     struct look k = {seen, ctx, false};
     size_t any = 0;
@@ -344,13 +379,15 @@ static enum latchwork_result show(struct latchwork_lock *l, latchwork_lock_seen 
     return together(any, error);
 }
 
-static enum latchwork_result end(struct latchwork_lock *l, uint64_t *fence, struct latchwork_error *error) {
+static enum latchwork_result end(struct latchwork_lock *l, uint64_t *fence,
+                                 struct latchwork_error *error) {
     struct rows *rows = rows_of(l);
     uint64_t most = 0;
     size_t any = 0;
     for (size_t i = 0; i < rows->n; i++) {
         uint64_t one = 0;
-        lw_lock_saw(rows->row[i], atomic_load(&l->seen)); /* raise each row's fence, since the hold's fence may come from another row */
+        /* raise each row's fence, since the hold's fence may come from another row */
+        lw_lock_saw(rows->row[i], atomic_load(&l->seen));
         enum latchwork_result r = lw_one_end(rows->row[i], &one, error);
         if (r == LATCHWORK_LOCK_ERROR) return r;
         any += r == LATCHWORK_LOCK_OK;
@@ -360,7 +397,8 @@ static enum latchwork_result end(struct latchwork_lock *l, uint64_t *fence, stru
     return together(any, error);
 }
 
-static enum latchwork_result give_ttl(struct latchwork_lock *l, int64_t ttl_ms, struct latchwork_error *error) {
+static enum latchwork_result give_ttl(struct latchwork_lock *l, int64_t ttl_ms,
+                                      struct latchwork_error *error) {
     struct rows *rows = rows_of(l);
     size_t any = 0;
     for (size_t i = 0; i < rows->n; i++) {
@@ -377,7 +415,7 @@ static void close_rows(struct latchwork_lock *l) {
     free(rows);
 }
 
-/* --- opening ---------------------------------------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static const struct lw_lock_ops few_ops = {.acquire = acquire,
                                            .release = release,
@@ -387,7 +425,8 @@ static const struct lw_lock_ops few_ops = {.acquire = acquire,
                                            .show = show,
                                            .end = end,
                                            .give_ttl = give_ttl};
-static const struct lw_lock_ops many_ops = {.acquire = acquire, /* for more rows than one call can renew: the keeper calls `keep` */
+/* for more rows than one call can renew: the keeper calls `keep` */
+static const struct lw_lock_ops many_ops = {.acquire = acquire,
                                             .release = release,
                                             .keep = keep,
                                             .lock_fini = close_rows,
@@ -404,18 +443,22 @@ static int by_name(const void *a, const void *b) {
 static const char *check(const struct latchwork_row *rows, size_t n) {
     if (!rows || n < 1 || n > LATCHWORK_MAX_ROWS) return "1 to 256 rows are locked at once";
     for (size_t i = 0; i < n; i++) {
-        size_t table = rows[i].table ? strlen(rows[i].table) : 0, id = rows[i].id ? strlen(rows[i].id) : 0;
-        if (table < 1 || table > LATCHWORK_MAX_TABLE || strchr(rows[i].table, ':')) return "a row's table has 1 to 128 bytes and no ':'";
+        size_t table = rows[i].table ? strlen(rows[i].table) : 0,
+               id = rows[i].id ? strlen(rows[i].id) : 0;
+        if (table < 1 || table > LATCHWORK_MAX_TABLE || strchr(rows[i].table, ':'))
+            return "a row's table has 1 to 128 bytes and no ':'";
         if (id < 1 || id > LATCHWORK_MAX_ID) return "a row's id has 1 to 256 bytes";
     }
     return NULL;
 }
 
 /* Opens the mutexes of the rows. Only the whole hold is renewed, never one of them. */
-static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latchwork_row *row, size_t n, struct latchwork_error *error) {
+static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latchwork_row *row,
+                      size_t n, struct latchwork_error *error) {
     struct rows *rows = l->more = calloc(1, sizeof *rows + n * sizeof rows->row[0]);
     if (!rows) return lw_lock_no_memory(error), false;
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = l->o.flags & LATCHWORK_FLAG_PLAIN};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT,
+                                       .flags = l->o.flags & LATCHWORK_FLAG_PLAIN};
     o.ttl_ms = l->o.ttl_ms;
     o.max_hold_ms = -1;
     o.give_ttl_ms = l->o.give_ttl_ms;
@@ -432,7 +475,8 @@ static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latch
         if (i == 0) l->slot = one->slot;
         if (one->slot == l->slot || !l->client->table) continue;
         lw_lock_wrong(error,
-                      "in a cluster all rows must be in one slot, but \"%s:%s\" and \"%s:%s\" are in two: give a prefix such as {%s}:",
+                      "in a cluster all rows must be in one slot, but \"%s:%s\" and \"%s:%s\" are "
+                      "in two: give a prefix such as {%s}:",
                       row[0].table, row[0].id, row[i].table, row[i].id, row[0].table);
         return false;
     }
@@ -440,13 +484,18 @@ static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latch
     return true;
 }
 
-struct latchwork_lock *latchwork_rows_open(struct latchwork_client *client, const char *prefix, const struct latchwork_row *rows, size_t n,
-                                           const struct latchwork_lock_options *options, struct latchwork_error *error) {
+struct latchwork_lock *latchwork_rows_open(struct latchwork_client *client, const char *prefix,
+                                           const struct latchwork_row *rows, size_t n,
+                                           const struct latchwork_lock_options *options,
+                                           struct latchwork_error *error) {
     if (!lw_client_ok(client, error)) return NULL;
     const char *wrong = check(rows, n);
-    if (client->flags & LATCHWORK_FLAG_NO_SCRIPTS) wrong = "row locks need scripts, which the client may not use: a mutex does without";
+    if (client->flags & LATCHWORK_FLAG_NO_SCRIPTS)
+        wrong = "row locks need scripts, which the client may not use: a mutex does without";
     if (wrong) {
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, client->flags & LATCHWORK_FLAG_NO_SCRIPTS ? LATCHWORK_E_NO_SCRIPTS : LATCHWORK_E_ARGUMENT,
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR,
+                     client->flags & LATCHWORK_FLAG_NO_SCRIPTS ? LATCHWORK_E_NO_SCRIPTS
+                                                               : LATCHWORK_E_ARGUMENT,
                      "%s", wrong);
         return NULL;
     }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scripts of the lock library, embedded from lock/lua/lib. They are run by EVALSHA, and sent whole only if the server says NOSCRIPT.
- * They have no `#!lua` line, so they run on Redis 5 and later, and on servers compatible with it. At maxmemory the scripts that free or
- * extend a lock still work, since DEL, ZREM, PEXPIRE and PUBLISH do. The scripts that take a lock fail at their first write. */
+/* The scripts of the lock library, embedded from lock/lua/lib. They are run by EVALSHA, and sent
+ * whole only if the server says NOSCRIPT. They have no `#!lua` line, so they run on Redis 5 and
+ * later, and on servers compatible with it. At maxmemory the scripts that free or extend a lock
+ * still work, since DEL, ZREM, PEXPIRE and PUBLISH do. The scripts that take a lock fail at their
+ * first write. */
 #ifndef LW_LOCK_SCRIPTS_H
 #define LW_LOCK_SCRIPTS_H
 
@@ -10,10 +12,12 @@
 enum { LW_LOCK_SCRIPTS = 18 };
 extern const struct lw_script *const lw_lock_scripts[LW_LOCK_SCRIPTS];
 
-extern const struct lw_script lw_lock_script_mutex_take, lw_lock_script_mutex_drop, lw_lock_script_string_keep, lw_lock_script_leave,
-    lw_lock_script_queue_take, lw_lock_script_queue_drop, lw_lock_script_queue_leave, lw_lock_script_permit_take,
-    lw_lock_script_permit_drop, lw_lock_script_share_keep, lw_lock_script_break, lw_lock_script_rows_take, lw_lock_script_rows_raise,
-    lw_lock_script_rows_keep, lw_lock_script_rows_drop, lw_lock_script_redlock_take, lw_lock_script_redlock_raise,
+extern const struct lw_script lw_lock_script_mutex_take, lw_lock_script_mutex_drop,
+    lw_lock_script_string_keep, lw_lock_script_leave, lw_lock_script_queue_take,
+    lw_lock_script_queue_drop, lw_lock_script_queue_leave, lw_lock_script_permit_take,
+    lw_lock_script_permit_drop, lw_lock_script_share_keep, lw_lock_script_break,
+    lw_lock_script_rows_take, lw_lock_script_rows_raise, lw_lock_script_rows_keep,
+    lw_lock_script_rows_drop, lw_lock_script_redlock_take, lw_lock_script_redlock_raise,
     lw_lock_script_redlock_drop;
 
 #endif

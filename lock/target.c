@@ -20,19 +20,22 @@ static bool put_text(char **to, const char *from) {
     return lw_text_copy(to, from);
 }
 
-static bool put_tls(struct lw_tls *t, const char *ca, const char *cert, const char *key, const char *name) {
+static bool put_tls(struct lw_tls *t, const char *ca, const char *cert, const char *key,
+                    const char *name) {
     if (cert) free(t->key_file), t->key_file = NULL;
-    return put_text(&t->ca_file, ca) && put_text(&t->cert_file, cert) && put_text(&t->key_file, cert ? key : NULL) &&
-           put_text(&t->server_name, name);
+    return put_text(&t->ca_file, ca) && put_text(&t->cert_file, cert) &&
+           put_text(&t->key_file, cert ? key : NULL) && put_text(&t->server_name, name);
 }
 
 /* Adds the credentials and TLS settings of the options to those of a URL. */
-static bool add_login(struct lw_redis_url *u, const struct latchwork_client_options *o, struct latchwork_error *error) {
+static bool add_login(struct lw_redis_url *u, const struct latchwork_client_options *o,
+                      struct latchwork_error *error) {
     if (o->user && !o->password) {
         lw_lock_wrong(error, "options.user needs a password");
         return false;
     }
-    bool whole = u->password || !o->password || (put_text(&u->user, o->user) && put_text(&u->password, o->password));
+    bool whole = u->password || !o->password ||
+                 (put_text(&u->user, o->user) && put_text(&u->password, o->password));
     if (o->flags & LATCHWORK_FLAG_NO_VERIFY) u->tls.no_verify = true;
     if (o->flags & LATCHWORK_FLAG_TLS) u->tls.on = true;
     if (whole && put_tls(&u->tls, o->tls_ca, o->tls_cert, o->tls_key, o->tls_name)) return true;
@@ -61,7 +64,8 @@ static bool take_text(struct lw_text *text, char **out, struct latchwork_error *
 }
 
 /* Makes the address of a cluster node, with the login of the client. */
-static bool node(const char *address, const struct lw_target *t, struct lw_redis_url *out, struct latchwork_error *error) {
+static bool node(const char *address, const struct lw_target *t, struct lw_redis_url *out,
+                 struct latchwork_error *error) {
     struct lw_err why = {0};
     struct lw_redis_url at;
     if (!address || lw_redis_address_parse(address, LATCHWORK_DEFAULT_PORT, &at, &why)) {
@@ -87,7 +91,8 @@ static bool is_among(const struct lw_redis_url *u, const struct lw_redis_url *ot
 }
 
 /* Makes the list of nodes: that of the URL, if there is one, and those of the options. */
-static bool take_cluster(const char *url, const struct latchwork_client_options *o, struct lw_target *t, struct latchwork_error *error) {
+static bool take_cluster(const char *url, const struct latchwork_client_options *o,
+                         struct lw_target *t, struct latchwork_error *error) {
     struct lw_redis_url given[LATCHWORK_MAX_ADDRESSES + 1];
     struct lw_err why = {0};
     char at[160];
@@ -105,7 +110,8 @@ static bool take_cluster(const char *url, const struct latchwork_client_options 
     if (good) t->cluster = lw_cluster_open(given, n, &why);
     if (good && !t->cluster) good = refused("options.cluster", &why, error);
     struct lw_text where = {0};
-    if (good) lw_text_addf(&where, "the cluster of %s", lw_redis_url_where(&given[0], at, sizeof at));
+    if (good)
+        lw_text_addf(&where, "the cluster of %s", lw_redis_url_where(&given[0], at, sizeof at));
     free(t->where);
     t->where = NULL;
     good = good && take_text(&where, &t->where, error);
@@ -113,7 +119,8 @@ static bool take_cluster(const char *url, const struct latchwork_client_options 
     return good;
 }
 
-static bool sentinel(const char *address, const struct latchwork_sentinels *s, struct lw_redis_url *out, struct latchwork_error *error) {
+static bool sentinel(const char *address, const struct latchwork_sentinels *s,
+                     struct lw_redis_url *out, struct latchwork_error *error) {
     struct lw_err why = {0};
     if (!address || lw_redis_address_parse(address, LATCHWORK_DEFAULT_SENTINEL_PORT, out, &why)) {
         if (!address) lw_fail(&why, "an address is NULL");
@@ -129,28 +136,36 @@ static bool sentinel(const char *address, const struct latchwork_sentinels *s, s
 }
 
 static const char *wrong_sentinels(const struct latchwork_sentinels *s) {
-    if (s->size < 8 || s->size > 4096) return "size is not set: begin them with LATCHWORK_SENTINELS_INIT";
-    if (s->flags & ~(unsigned)(LATCHWORK_FLAG_TLS | LATCHWORK_FLAG_NO_VERIFY)) return "flags has an unknown flag";
-    if (!s->addresses || s->n_addresses < 1 || s->n_addresses > LATCHWORK_MAX_ADDRESSES) return "1 to 64 addresses are needed";
-    if (!s->master || !*s->master) return "master is missing: give the name of \"sentinel monitor NAME\"";
+    if (s->size < 8 || s->size > 4096)
+        return "size is not set: begin them with LATCHWORK_SENTINELS_INIT";
+    if (s->flags & ~(unsigned)(LATCHWORK_FLAG_TLS | LATCHWORK_FLAG_NO_VERIFY))
+        return "flags has an unknown flag";
+    if (!s->addresses || s->n_addresses < 1 || s->n_addresses > LATCHWORK_MAX_ADDRESSES)
+        return "1 to 64 addresses are needed";
+    if (!s->master || !*s->master)
+        return "master is missing: give the name of \"sentinel monitor NAME\"";
     return s->user && !s->password ? "user needs a password" : NULL;
 }
 
-static bool fill_sentinels(const struct latchwork_sentinels *s, struct lw_target *t, struct latchwork_error *error) {
+static bool fill_sentinels(const struct latchwork_sentinels *s, struct lw_target *t,
+                           struct latchwork_error *error) {
     struct lw_redis_servers *servers = t->servers = calloc(1, sizeof *servers);
     if (servers) servers->at = calloc(s->n_addresses, sizeof *servers->at);
-    if (!servers || !servers->at || !lw_text_copy(&servers->master, s->master) || lw_redis_url_copy(&t->at, &servers->login, NULL))
+    if (!servers || !servers->at || !lw_text_copy(&servers->master, s->master) ||
+        lw_redis_url_copy(&t->at, &servers->login, NULL))
         return lw_lock_no_memory(error), false;
     servers->kind = LW_REDIS_SENTINEL;
     for (; servers->n < s->n_addresses; servers->n++)
         if (!sentinel(s->addresses[servers->n], s, &servers->at[servers->n], error)) {
-            servers->n++; /* counts the Sentinel that was refused as well, so that its memory is freed */
+            /* counts the Sentinel that was refused as well, so that its memory is freed */
+            servers->n++;
             return false;
         }
     return true;
 }
 
-static bool take_sentinels(const struct latchwork_sentinels *given, struct lw_target *t, struct latchwork_error *error) {
+static bool take_sentinels(const struct latchwork_sentinels *given, struct lw_target *t,
+                           struct latchwork_error *error) {
     struct latchwork_sentinels s = {0};
     memcpy(&s, given, given->size < sizeof s ? given->size : sizeof s);
     const char *wrong = wrong_sentinels(&s);
@@ -165,13 +180,17 @@ static bool take_sentinels(const struct latchwork_sentinels *given, struct lw_ta
 
 static const char *wrong_target(const char *url, const struct latchwork_client_options *o) {
     if (o->sentinels && o->n_cluster) return "either cluster or sentinels";
-    if (o->sentinels && url) return "url must be NULL if there are sentinels, which name the server";
-    if (o->n_cluster > LATCHWORK_MAX_ADDRESSES || (o->n_cluster && !o->cluster)) return "cluster has 1 to 64 addresses";
-    if (o->db < 0 || (o->db && !o->sentinels)) return "db goes with sentinels; without them, write it into the url";
+    if (o->sentinels && url)
+        return "url must be NULL if there are sentinels, which name the server";
+    if (o->n_cluster > LATCHWORK_MAX_ADDRESSES || (o->n_cluster && !o->cluster))
+        return "cluster has 1 to 64 addresses";
+    if (o->db < 0 || (o->db && !o->sentinels))
+        return "db goes with sentinels; without them, write it into the url";
     return NULL;
 }
 
-bool lw_target_take(const char *url, const struct latchwork_client_options *o, struct lw_target *t, struct latchwork_error *error) {
+bool lw_target_take(const char *url, const struct latchwork_client_options *o, struct lw_target *t,
+                    struct latchwork_error *error) {
     const char *wrong = wrong_target(url, o);
     t->slot = LW_ANY_SLOT;
     if (wrong || (!url && !o->sentinels && !o->n_cluster)) {
@@ -190,7 +209,8 @@ bool lw_target_take(const char *url, const struct latchwork_client_options *o, s
     return !o->sentinels || take_sentinels(o->sentinels, t, error);
 }
 
-bool lw_target_of(struct lw_redis_servers *servers, int shard, const char *where, struct lw_target *t) {
+bool lw_target_of(struct lw_redis_servers *servers, int shard, const char *where,
+                  struct lw_target *t) {
     t->shard = shard;
     t->slot = LW_ANY_SLOT;
     t->where = strdup(where);

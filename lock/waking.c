@@ -19,7 +19,7 @@ static void rouse(struct lw_waking *k) {
     while (write(k->rouse_fd, &(uint64_t){1}, 8) < 0 && errno == EINTR) continue;
 }
 
-/* --- lines; the mutex is held ----------------------------------------------------------------------------------------------------- */
+/* --- lines; the mutex is held ----------------------------------------------------------------- */
 
 struct lw_line **lw_line_find(struct lw_waking *k, const char *name, size_t n) {
     uint64_t hash = 14695981039346656037U; /* initial value of the FNV-1a hash */
@@ -56,7 +56,7 @@ static void take_out(struct lw_line *line, struct lw_waiter *w) {
         line->last = w->prev;
 }
 
-/* --- the waiters' side -------------------------------------------------------------------------------------------------------------- */
+/* --- the waiters' side ------------------------------------------------------------------------ */
 
 void lw_waking_moved(struct lw_waking *k) {
     atomic_store(&k->moved, true);
@@ -129,7 +129,8 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket) {
         after->next = w;
     else
         line->first = w;
-    if (line->first != was_first) { /* another waiter came before the first one, and takes over its wake-up */
+    if (line->first != was_first) {
+        /* another waiter came before the first one, and takes over its wake-up */
         if (was_first && was_first->woken) line->first->woken = true;
         pthread_cond_signal(&line->first->changed);
     }
@@ -181,7 +182,8 @@ bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t l
     if (empty && k->client->table) {
         line->empty_ms = lw_boot_ms();
         line->look_ms = 0;
-        atomic_store(&k->changed, true); /* the listening thread ends the subscription and frees the line later */
+        /* the listening thread ends the subscription and frees the line later */
+        atomic_store(&k->changed, true);
     } else if (empty) {
         *lw_line_find(k, line->name, line->n_name) = line->next;
         free(line);
@@ -195,11 +197,12 @@ void lw_waking_rouse(struct lw_waking *k) {
     pthread_mutex_lock(&k->mutex);
     for (int i = 0; i < LW_LINE_BUCKETS; i++)
         for (struct lw_line *line = k->bucket[i]; line; line = line->next)
-            for (struct lw_waiter *w = line->first; w; w = w->next) pthread_cond_signal(&w->changed);
+            for (struct lw_waiter *w = line->first; w; w = w->next)
+                pthread_cond_signal(&w->changed);
     pthread_mutex_unlock(&k->mutex);
 }
 
-/* --- opening and closing ------------------------------------------------------------------------------------------------------------ */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwork_error *error) {
     struct lw_waking *k = calloc(1, sizeof *k);
@@ -207,9 +210,11 @@ struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwo
     k->client = client;
     k->rouse_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&k->mutex, NULL);
-    int failed = k->rouse_fd < 0 || lw_thread_start(&k->thread, client->table ? lw_listen_in_cluster : lw_listen, k);
+    int failed = k->rouse_fd < 0 ||
+                 lw_thread_start(&k->thread, client->table ? lw_listen_in_cluster : lw_listen, k);
     if (!failed) return k;
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM, "the system gives no thread, or no descriptor, to wait with");
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_SYSTEM,
+                 "the system gives no thread, or no descriptor, to wait with");
     if (k->rouse_fd >= 0) close(k->rouse_fd);
     pthread_mutex_destroy(&k->mutex);
     free(k);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The mutex without scripts: WATCH, look, MULTI … EXEC, on one connection.
  *
- * Each step is sent in one write, so a call costs two round trips. If a watched key changed in between, EXEC does
- * nothing, and the steps are repeated. */
+ * Each step is sent in one write, so a call costs two round trips. If a watched key changed in
+ * between, EXEC does nothing, and the steps are repeated. */
 #include "lock/one.h"
 
 #include "base/clock.h"
@@ -49,7 +49,8 @@ static void put(struct batch *b, struct lw_call *c) {
     b->n++;
 }
 
-static void command(struct batch *b, const char *word, struct lw_bytes first, struct lw_bytes second) {
+static void command(struct batch *b, const char *word, struct lw_bytes first,
+                    struct lw_bytes second) {
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
     lw_call_text(&c, word);
@@ -59,10 +60,11 @@ static void command(struct batch *b, const char *word, struct lw_bytes first, st
 }
 static const struct lw_bytes none = {NULL, 0};
 
-/* Sends the commands and reads all replies. Returns false, with *error, if the connection broke or a reply is an
- * error. */
+/* Sends the commands and reads all replies. Returns false, with *error, if the connection broke or
+ * a reply is an error. */
 static bool run(struct batch *b, struct latchwork_error *error) {
-    if (b->out.failed) { /* the connection is closed, since it may be in the middle of WATCH or MULTI */
+    if (b->out.failed) {
+        /* the connection is closed, since it may be in the middle of WATCH or MULTI */
         lw_redis_break(b->redis, LW_REDIS_MEMORY, "out of memory");
         return lw_lock_no_memory(error), false;
     }
@@ -72,24 +74,31 @@ static bool run(struct batch *b, struct latchwork_error *error) {
         redisReply *r = lw_next_reply(b->client, b->redis, error);
         if (!r) return false;
         struct lw_turn turn;
-        if (r->type == REDIS_REPLY_ERROR && lw_peer_turned(b->client, b->redis, r->str, b->slot, &turn)) b->turned = true;
-        b->reply[i] = r->type == REDIS_REPLY_ERROR ? lw_take_reply(b->client, r, good ? error : NULL) : r;
+        if (r->type == REDIS_REPLY_ERROR &&
+            lw_peer_turned(b->client, b->redis, r->str, b->slot, &turn))
+            b->turned = true;
+        b->reply[i] =
+            r->type == REDIS_REPLY_ERROR ? lw_take_reply(b->client, r, good ? error : NULL) : r;
         good = good && b->reply[i];
         if (!good && b->reply[i]) freeReplyObject(b->reply[i]), b->reply[i] = NULL;
     }
     return good;
 }
 
-static bool is_string(const redisReply *r, const char *s) { return r->type == REDIS_REPLY_STRING && strcmp(r->str, s) == 0; }
+static bool is_string(const redisReply *r, const char *s) {
+    return r->type == REDIS_REPLY_STRING && strcmp(r->str, s) == 0;
+}
 static bool was_executed(const redisReply *r) { return r->type == REDIS_REPLY_ARRAY; }
 
-/* --- take ------------------------------------------------------------------------------------------------------------------------- */
+/* --- take ------------------------------------------------------------------------------------- */
 
-static void next_fence(char *out, size_t size, struct lw_take *t, const redisReply *last, const redisReply *time) {
+static void next_fence(char *out, size_t size, struct lw_take *t, const redisReply *last,
+                       const redisReply *time) {
     uint64_t fence = last->type == REDIS_REPLY_STRING ? strtoull(last->str, NULL, 10) + 1 : 1;
     uint64_t seen = atomic_load(&t->lock->seen) + 1, now = 0;
     if (time->type == REDIS_REPLY_ARRAY && time->elements == 2)
-        now = strtoull(time->element[0]->str, NULL, 10) * 1000000 + strtoull(time->element[1]->str, NULL, 10);
+        now = strtoull(time->element[0]->str, NULL, 10) * 1000000 +
+              strtoull(time->element[1]->str, NULL, 10);
     if (fence < seen) fence = seen;
     if (fence < now) fence = now;
     snprintf(out, size, "%" PRIu64, fence);
@@ -146,12 +155,14 @@ static void take_it(struct batch *b, struct lw_take *t, const char *fence) {
 
 static bool is_ours(const struct lw_take *t, const redisReply *held) {
     size_t n = strlen(t->hold->token);
-    if (held->type != REDIS_REPLY_STRING || held->len < n || memcmp(held->str, t->hold->token, n)) return false;
+    if (held->type != REDIS_REPLY_STRING || held->len < n || memcmp(held->str, t->hold->token, n))
+        return false;
     return t->lock->o.flags & LATCHWORK_FLAG_PLAIN ? held->len == n : held->str[n] == ':';
 }
 
 /* Makes one round of WATCH and EXEC. Returns true if *took is decided. */
-static bool take_round(struct batch *b, struct lw_take *t, enum lw_took *took, struct latchwork_error *error) {
+static bool take_round(struct batch *b, struct lw_take *t, enum lw_took *took,
+                       struct latchwork_error *error) {
     const struct latchwork_lock *l = t->lock;
     struct lw_bytes lock = l->key[LW_KEY_LOCK], fence_key = l->key[LW_KEY_FENCE];
     forget_replies(b);
@@ -213,14 +224,15 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error) {
     return took;
 }
 
-/* --- drop and keep ---------------------------------------------------------------------------------------------------------------- */
+/* --- drop and keep ---------------------------------------------------------------------------- */
 
 /* Publishes to the channel of a client, as lock/lua/parts/waiting.lua does. */
 static void command_tell(struct batch *b, const char *client, struct lw_bytes wait) {
     struct lw_text channel = {0};
     const char *open = memchr(wait.p, '{', wait.n);
     const char *close = open ? memchr(open, '}', (size_t)(wait.p + wait.n - open)) : NULL;
-    struct lw_bytes tag = close && close > open + 1 ? lw_bytes(open + 1, (size_t)(close - open - 1)) : wait;
+    struct lw_bytes tag =
+        close && close > open + 1 ? lw_bytes(open + 1, (size_t)(close - open - 1)) : wait;
     bool sharded = client[0] == 's';
     lw_text_addf(&channel, sharded ? "lwl:wake:{" : "lwl:wake:");
     if (sharded) lw_text_add(&channel, tag.p, tag.n);
@@ -231,8 +243,9 @@ static void command_tell(struct batch *b, const char *client, struct lw_bytes wa
     lw_text_free(&channel);
 }
 
-/* Sends a message about the release to the client that has waited longest, and forgets that client if nobody receives the message. A
- * failure does no harm, because waiters also try from time to time without a message. */
+/* Sends a message about the release to the client that has waited longest, and forgets that client
+ * if nobody receives the message. A failure does no harm, because waiters also try from time to
+ * time without a message. */
 static void tell_next(struct batch *b, const struct latchwork_lock *l) {
     struct latchwork_error ignored;
     struct lw_bytes wait = l->key[LW_KEY_WAIT];
@@ -243,9 +256,12 @@ static void tell_next(struct batch *b, const struct latchwork_lock *l) {
         lw_call_add(&c, "ZPOPMIN", 7);
         lw_call_add(&c, wait.p, wait.n);
         put(b, &c);
-        if (!run(b, &ignored) || b->reply[0]->type != REDIS_REPLY_ARRAY || !b->reply[0]->elements) return;
+        if (!run(b, &ignored) || b->reply[0]->type != REDIS_REPLY_ARRAY || !b->reply[0]->elements)
+            return;
         command_tell(b, b->reply[0]->element[0]->str, wait);
-        if (!run(b, &ignored) || (b->reply[0]->type == REDIS_REPLY_INTEGER && b->reply[0]->integer > 0)) return;
+        if (!run(b, &ignored) ||
+            (b->reply[0]->type == REDIS_REPLY_INTEGER && b->reply[0]->integer > 0))
+            return;
     }
 }
 
@@ -259,9 +275,10 @@ static void command_hint(struct batch *b, const struct latchwork_lock *l) {
     run(b, &ignored);
 }
 
-/* Makes one round of a release or renewal. Returns 1 if it is done, 0 if the lock is not ours, -1 with *error,
- * -2 to repeat the round. */
-static int change_round(struct batch *b, struct latchwork_hold *h, int64_t ttl_ms, bool drop, struct latchwork_error *error) {
+/* Makes one round of a release or renewal. Returns 1 if it is done, 0 if the lock is not ours, -1
+ * with *error, -2 to repeat the round. */
+static int change_round(struct batch *b, struct latchwork_hold *h, int64_t ttl_ms, bool drop,
+                        struct latchwork_error *error) {
     struct lw_bytes lock = h->lock->key[LW_KEY_LOCK];
     forget_replies(b);
     command(b, "WATCH", lock, none);
@@ -282,23 +299,27 @@ static int change_round(struct batch *b, struct latchwork_hold *h, int64_t ttl_m
     if (!run(b, error)) return -1;
     const redisReply *exec = b->reply[2];
     if (!was_executed(exec)) return -2;
-    return exec->elements == 1 && exec->element[0]->type == REDIS_REPLY_INTEGER && exec->element[0]->integer == 1;
+    return exec->elements == 1 && exec->element[0]->type == REDIS_REPLY_INTEGER &&
+           exec->element[0]->integer == 1;
 }
 
-static int change(struct latchwork_hold *h, int64_t ttl_ms, bool drop, bool *sent_again, int64_t *sent_ms, struct latchwork_error *error) {
+static int change(struct latchwork_hold *h, int64_t ttl_ms, bool drop, bool *sent_again,
+                  int64_t *sent_ms, struct latchwork_error *error) {
     *sent_again = false;
     for (int attempt = 0;; attempt++) {
         struct batch b;
         if (!lw_client_ok(h->lock->client, error) || !begin(&b, h->lock, error)) return -1;
         int done = -2;
         *sent_ms = lw_boot_ms();
-        for (int i = 0; i < ROUNDS && done == -2; i++) done = change_round(&b, h, ttl_ms, drop, error);
+        for (int i = 0; i < ROUNDS && done == -2; i++)
+            done = change_round(&b, h, ttl_ms, drop, error);
         if (drop && done == 1) tell_next(&b, h->lock);
         if (drop && done == 1 && h->lock->hint.p) command_hint(&b, h->lock);
         bool broken = b.redis->err != 0, turned = b.turned;
         end(&b);
         if (done == -2) {
-            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "the lock changes all the time");
+            lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
+                         "the lock changes all the time");
             return -1;
         }
         if (done != -1 || (!broken && !turned) || attempt) return done;
@@ -311,7 +332,8 @@ int lw_watch_drop(struct latchwork_hold *h, bool *sent_again, struct latchwork_e
     return change(h, 0, true, sent_again, &sent_ms, error);
 }
 
-int lw_watch_keep(struct latchwork_hold *h, int64_t ttl_ms, int64_t *sent_ms, struct latchwork_error *error) {
+int lw_watch_keep(struct latchwork_hold *h, int64_t ttl_ms, int64_t *sent_ms,
+                  struct latchwork_error *error) {
     bool sent_again;
     return change(h, ttl_ms, false, &sent_again, sent_ms, error);
 }

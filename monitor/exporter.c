@@ -66,32 +66,40 @@ static bool answer_page(const struct lw_http_request *q, struct lw_http_answer *
 }
 
 /* These functions answer the paths of the page. None of them waits for Redis. */
-typedef void live_fn(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q, struct lw_http_answer *a);
+typedef void live_fn(struct exporter *e, const struct lw_metrics_source *m,
+                     const struct lw_http_request *q, struct lw_http_answer *a);
 
-static void answer_session(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
-                           struct lw_http_answer *a) {
+static void answer_session(struct exporter *e, const struct lw_metrics_source *m,
+                           const struct lw_http_request *q, struct lw_http_answer *a) {
     (void)m;
     lw_http_json(a, 200, lw_access_session(e->c, q->authorization));
 }
 
-static void answer_outcomes(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
-                            struct lw_http_answer *a) {
+static void answer_outcomes(struct exporter *e, const struct lw_metrics_source *m,
+                            const struct lw_http_request *q, struct lw_http_answer *a) {
     struct lw_outcome_query query;
     (void)m;
     if (lw_outcome_query(q, &query, a)) lw_http_json(a, 200, lw_outcomes_answer(e->board, &query));
 }
 
-static void answer_point(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q, struct lw_http_answer *a) {
+static void answer_point(struct exporter *e, const struct lw_metrics_source *m,
+                         const struct lw_http_request *q, struct lw_http_answer *a) {
     (void)m, (void)q;
-    lw_http_json(a, 200, json_pack("{s:i,s:o}", "every_ms", (int)LW_LIVE_EVERY_MS, "point", lw_live_last(e->live)));
+    lw_http_json(
+        a, 200,
+        json_pack("{s:i,s:o}", "every_ms", (int)LW_LIVE_EVERY_MS, "point", lw_live_last(e->live)));
 }
 
-static json_t *hot_keys(struct exporter *e) { return lw_hot_list(e->hot, e->board, lw_wall_ms(), lw_boot_ms()); }
+static json_t *hot_keys(struct exporter *e) {
+    return lw_hot_list(e->hot, e->board, lw_wall_ms(), lw_boot_ms());
+}
 
-/* Begins a stream with all that the page draws at first, so that it need not wait for the next tick. */
-static void answer_events(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q,
-                          struct lw_http_answer *a) {
-    if (q->post) return; /* the caller refuses a POST, which it could not do after a stream has begun */
+/* Begins a stream with all that the page draws at first, so that it need not wait for the next
+ * tick. */
+static void answer_events(struct exporter *e, const struct lw_metrics_source *m,
+                          const struct lw_http_request *q, struct lw_http_answer *a) {
+    /* the caller refuses a POST, which it could not do after a stream has begun */
+    if (q->post) return;
     lw_live_history(e->live, &a->body);
     pthread_mutex_lock(&e->lock);
     lw_live_now(e->live, m, hot_keys(e), &a->body);
@@ -112,7 +120,8 @@ static const struct {
     {"/api/v1/events", false, answer_events},
 };
 
-static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, const struct lw_http_request *q, struct lw_http_answer *a) {
+static bool answer_text(struct exporter *e, const struct lw_metrics_source *m,
+                        const struct lw_http_request *q, struct lw_http_answer *a) {
     const char *path = q->path;
     if (!strcmp(path, "/metrics")) {
         a->type = LW_METRICS_TYPE;
@@ -130,13 +139,15 @@ static bool answer_text(struct exporter *e, const struct lw_metrics_source *m, c
     return true;
 }
 
-static bool answer_quick(struct exporter *e, const struct lw_http_request *q, struct lw_http_answer *a) {
+static bool answer_quick(struct exporter *e, const struct lw_http_request *q,
+                         struct lw_http_answer *a) {
     struct lw_metrics_source m = {e->c, e->board, e->shards, lw_boot_ms()};
     const char *path = q->path;
     if (answer_text(e, &m, q, a)) return true;
     for (size_t i = 0; i < sizeof live_paths / sizeof *live_paths; i++) {
         if (strcmp(path, live_paths[i].path)) continue;
-        if (live_paths[i].open || lw_access_allowed(e->c, q, false, a)) live_paths[i].fn(e, &m, q, a);
+        if (live_paths[i].open || lw_access_allowed(e->c, q, false, a))
+            live_paths[i].fn(e, &m, q, a);
         return true;
     }
     for (size_t i = 0; i < sizeof board_paths / sizeof *board_paths; i++) {
@@ -174,14 +185,16 @@ static bool lengthy(void *ctx, const struct lw_http_request *q) {
     return e->api->lengthy(e->api_self, q);
 }
 
-static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a, bool is_lengthy) {
+static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a,
+                 bool is_lengthy) {
     struct exporter *e = ctx;
     e->api->answer(e->api_self, q, a, is_lengthy);
 }
 
 static void look(struct exporter *e) {
     for (int s = 0; s < e->c->redis.shards; s++) {
-        struct lw_shard_look now = e->shards[s]; /* read without the lock, because only this thread writes it */
+        /* read without the lock, because only this thread writes it */
+        struct lw_shard_look now = e->shards[s];
         lw_shard_look(e->lookers[s], &now);
         pthread_mutex_lock(&e->lock);
         e->shards[s] = now;
@@ -196,7 +209,8 @@ static void copy_shards(struct exporter *e, struct lw_shard_look *to) {
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Each second, takes a sample for the charts and sends the current figures to every open page. This thread never waits for Redis. */
+/* Each second, takes a sample for the charts and sends the current figures to every open page. This
+ * thread never waits for Redis. */
 static void *tick(void *ctx) {
     struct exporter *e = ctx;
     struct lw_shard_look *shards = lw_alloc((size_t)e->c->redis.shards * sizeof *shards);
@@ -216,7 +230,9 @@ static void *tick(void *ctx) {
 static void start_ticking(struct exporter *e) {
     pthread_t thread;
     int failed = pthread_create(&thread, NULL, tick, e);
-    if (failed) lw_warn("no thread for the page: %s; it shows no charts and no live figures", strerror(failed));
+    if (failed)
+        lw_warn("no thread for the page: %s; it shows no charts and no live figures",
+                strerror(failed));
 }
 
 /* Waits while another program has the port, and logs that once. */
@@ -224,16 +240,21 @@ static struct lw_http *serve(struct exporter *e) {
     bool told = false;
     for (;;) {
         struct lw_err err = {0};
-        struct lw_http_handler handler = {e, quick, lengthy, slow, e->c->http.hosts, e->c->http.n_hosts};
+        struct lw_http_handler handler = {
+            e, quick, lengthy, slow, e->c->http.hosts, e->c->http.n_hosts};
         struct lw_http *h = lw_http_open(e->c->http.host, e->c->http.port, &handler, &err);
         if (h) return h;
-        if (!told) lw_warn("%s; the run goes on without metrics, and tries again; choose another http.listen, or \"off\"", err.text);
+        if (!told)
+            lw_warn("%s; the run goes on without metrics, and tries again; choose another "
+                    "http.listen, or \"off\"",
+                    err.text);
         told = true;
         lw_sleep_ms(BIND_MS);
     }
 }
 
-int lw_exporter_main(const struct lw_config *c, const struct lw_board *board, const struct lw_exporter_api *api) {
+int lw_exporter_main(const struct lw_config *c, const struct lw_board *board,
+                     const struct lw_exporter_api *api) {
     struct exporter e = {.c = c, .board = board, .lock = PTHREAD_MUTEX_INITIALIZER, .api = api};
     if (api) e.api_self = api->open(c);
     size_t n = (size_t)c->redis.shards;
@@ -244,8 +265,8 @@ int lw_exporter_main(const struct lw_config *c, const struct lw_board *board, co
     e.hot = lw_hot_open();
     e.http = serve(&e);
     start_ticking(&e);
-    lw_info("metrics on http://%s%s%s:%d/metrics", strchr(c->http.host, ':') ? "[" : "", c->http.host, strchr(c->http.host, ':') ? "]" : "",
-            lw_http_port(e.http));
+    lw_info("metrics on http://%s%s%s:%d/metrics", strchr(c->http.host, ':') ? "[" : "",
+            c->http.host, strchr(c->http.host, ':') ? "]" : "", lw_http_port(e.http));
     lw_sleep_ms(SETTLE_MS); /* leaves the CPU to the workers while they start */
     for (int64_t next_ms = 0;; lw_sleep_ms(TICK_MS)) {
         int64_t now_ms = lw_boot_ms();

@@ -33,7 +33,7 @@ void lw_hot_close(struct lw_hot *h) {
     free(h);
 }
 
-/* ---- the list ---- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 static const struct row *find(const struct row *rows, size_t n, const char *key, size_t n_key) {
     for (size_t i = 0; i < n; i++)
@@ -50,7 +50,8 @@ static struct row row_of(const struct lw_hot *h, const char *key, size_t n) {
     return r;
 }
 
-/* Sets "waiting" of one key of the list, and adds the key to the rows to be asked for. A key that is cut, or is not UTF-8, gets null. */
+/* Sets "waiting" of one key of the list, and adds the key to the rows to be asked for. A key that
+ * is cut, or is not UTF-8, gets null. */
 static void take(const struct lw_hot *h, struct row *rows, size_t *n, json_t *one, int64_t now_ms) {
     const json_t *key = json_object_get(one, "key");
     bool whole = json_is_string(key) && !json_object_get(one, "key_cut") && *n < LW_HOT_ASKED;
@@ -73,17 +74,19 @@ json_t *lw_hot_list(struct lw_hot *h, const struct lw_board *b, int64_t wall_ms,
     return list;
 }
 
-/* ---- asking ---- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 /* Asks about those of the rows that live in this shard. */
-static void ask_shard(const struct lw_config *c, int shard, struct lw_shard_looker *looker, struct row *rows, size_t n, int64_t now_ms) {
+static void ask_shard(const struct lw_config *c, int shard, struct lw_shard_looker *looker,
+                      struct row *rows, size_t n, int64_t now_ms) {
     struct lw_bytes lanes[LW_HOT_ASKED];
     char room[LW_HOT_ASKED][LW_LANE_ROOM];
     int64_t waiting[LW_HOT_ASKED];
     size_t at[LW_HOT_ASKED], some = 0;
     for (size_t i = 0; i < n; i++) {
         uint32_t tag;
-        struct lw_bytes lane = lw_lane_id(lw_bytes(rows[i].key, rows[i].n), room[i], sizeof room[i]);
+        struct lw_bytes lane =
+            lw_lane_id(lw_bytes(rows[i].key, rows[i].n), room[i], sizeof room[i]);
         if (lw_lane_shard(lane, c->redis.shards, &tag) != shard) continue;
         lanes[some] = lane;
         at[some++] = i;
@@ -105,7 +108,8 @@ static void keep(struct lw_hot *h, const struct row *rows, size_t n) {
     pthread_mutex_unlock(&h->lock);
 }
 
-void lw_hot_ask(struct lw_hot *h, const struct lw_config *c, struct lw_shard_looker **lookers, int64_t now_ms) {
+void lw_hot_ask(struct lw_hot *h, const struct lw_config *c, struct lw_shard_looker **lookers,
+                int64_t now_ms) {
     struct row rows[LW_HOT_ASKED];
     pthread_mutex_lock(&h->lock);
     size_t n = h->n;

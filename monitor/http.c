@@ -17,9 +17,10 @@
 #include <unistd.h>
 
 enum {
-    SWALLOW_MAX =
-        1 << 20, /* number of bytes of a body that is too large which are read and discarded, so that the client reads the answer */
-    LINES = 2    /* one for short requests, one for lengthy ones */
+    /* number of bytes of a body that is too large which are read and discarded, so that the client
+     * reads the answer */
+    SWALLOW_MAX = 1 << 20,
+    LINES = 2 /* one for short requests, one for lengthy ones */
 };
 
 struct pending {
@@ -64,7 +65,7 @@ struct lw_http {
     bool closing;
 };
 
-/* --- connections --------------------------------------------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------ */
 
 static void end_oldest(struct lw_http *h) {
     struct client *c = h->oldest;
@@ -97,10 +98,12 @@ static void remove_client(struct lw_http *h, const struct client *c) {
     if (!c->ended) h->n_clients--;
 }
 
-static void on_connection(void *cls, struct MHD_Connection *mc, void **context, enum MHD_ConnectionNotificationCode what) {
+static void on_connection(void *cls, struct MHD_Connection *mc, void **context,
+                          enum MHD_ConnectionNotificationCode what) {
     struct lw_http *h = cls;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD);
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mc, MHD_CONNECTION_INFO_CONNECTION_FD);
         struct client *c = *context = lw_alloc(sizeof *c);
         *c = (struct client){.fd = info ? info->connect_fd : -1};
         add_client(h, c);
@@ -112,12 +115,13 @@ static void on_connection(void *cls, struct MHD_Connection *mc, void **context, 
 }
 
 static void keep_client(struct MHD_Connection *mc, bool kept) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mc, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct client *c = info ? info->socket_context : NULL;
     if (c) c->kept = kept;
 }
 
-/* --- a request ---------------------------------------------------------------------------------------------------------------------- */
+/* --- a request -------------------------------------------------------------------------------- */
 
 static bool is_api(const struct pending *p) { return !strncmp(p->q.path, "/api/", 5); }
 
@@ -137,7 +141,8 @@ static char *decoded(const char *text, bool *bad) {
     return b.p;
 }
 
-static enum MHD_Result take_arg(void *cls, enum MHD_ValueKind kind, const char *name, const char *value) {
+static enum MHD_Result take_arg(void *cls, enum MHD_ValueKind kind, const char *name,
+                                const char *value) {
     struct pending *p = cls;
     (void)kind;
     if (p->q.n_args == LW_HTTP_ARGS) {
@@ -152,25 +157,33 @@ static enum MHD_Result take_arg(void *cls, enum MHD_ValueKind kind, const char *
 
 static struct pending *begin(struct MHD_Connection *c, const char *url, const char *method) {
     struct pending *p = lw_alloc(sizeof *p);
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const char *length =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     p->connection = c;
     p->q.path = url;
     p->q.post = !strcmp(method, MHD_HTTP_METHOD_POST);
-    p->q.authorization = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
-    p->q.if_none_match = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_NONE_MATCH);
-    p->q.takes_gzip = lw_http_takes_gzip(MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING));
+    p->q.authorization =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    p->q.if_none_match =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_IF_NONE_MATCH);
+    p->q.takes_gzip = lw_http_takes_gzip(
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT_ENCODING));
     p->large = length && strtoull(length, NULL, 10) > LW_HTTP_BODY_MAX;
     if (info && info->client_addr) {
         const struct sockaddr *at = info->client_addr;
-        getnameinfo(at, at->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in), p->q.from, sizeof p->q.from,
-                    NULL, 0, NI_NUMERICHOST);
+        getnameinfo(at,
+                    at->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                              : sizeof(struct sockaddr_in),
+                    p->q.from, sizeof p->q.from, NULL, 0, NI_NUMERICHOST);
     }
     MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, take_arg, p);
     return p;
 }
 
-static void on_end(void *cls, struct MHD_Connection *c, void **state, enum MHD_RequestTerminationCode why) {
+static void on_end(void *cls, struct MHD_Connection *c, void **state,
+                   enum MHD_RequestTerminationCode why) {
     struct pending *p = *state;
     (void)cls, (void)c, (void)why;
     if (!p) return;
@@ -183,11 +196,15 @@ static void on_end(void *cls, struct MHD_Connection *c, void **state, enum MHD_R
 }
 
 static struct MHD_Response *stream_of(struct lw_http *h, struct pending *p) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(p->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct MHD_Response *r = info ? lw_streams_add(h->streams, p->connection, info->connect_fd, lw_bytes(p->a.body.p, p->a.body.n)) : NULL;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(p->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct MHD_Response *r = info ? lw_streams_add(h->streams, p->connection, info->connect_fd,
+                                                   lw_bytes(p->a.body.p, p->a.body.n))
+                                  : NULL;
     if (r) {
         keep_client(p->connection, true);
-        MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* nginx would hold back what is less than its buffer */
+        /* nginx would hold back what is less than its buffer */
+        MHD_add_response_header(r, "X-Accel-Buffering", "no");
         return r;
     }
     p->a.stream = false;
@@ -200,18 +217,22 @@ static enum MHD_Result send_answer(struct lw_http *h, struct pending *p) {
     struct MHD_Response *r = p->a.stream ? stream_of(h, p) : NULL;
     if (!r) r = MHD_create_response_from_buffer(p->a.body.n, p->a.body.p, MHD_RESPMEM_MUST_COPY);
     if (!r) return MHD_NO;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, p->a.type ? p->a.type : "text/plain; charset=utf-8");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
+                            p->a.type ? p->a.type : "text/plain; charset=utf-8");
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, p->a.tag ? "no-cache" : "no-store");
     if (p->a.tag) MHD_add_response_header(r, MHD_HTTP_HEADER_ETAG, p->a.tag);
     if (p->a.tag) MHD_add_response_header(r, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
-    if (p->a.gzip && p->a.body.n) MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+    if (p->a.gzip && p->a.body.n)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(r, "Content-Security-Policy", LW_PAGE_CSP);
     MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
     if (p->a.status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, p->a.allow ? p->a.allow : "GET, HEAD");
-    if (p->a.status == MHD_HTTP_UNAUTHORIZED) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-    if (p->a.status == MHD_HTTP_SERVICE_UNAVAILABLE) MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "2");
+    if (p->a.status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (p->a.status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "2");
     if (p->a.next.n) {
         lw_buf_add(&p->a.next, "", 1);
         MHD_add_response_header(r, "Latchwork-Next", p->a.next.p);
@@ -221,10 +242,10 @@ static enum MHD_Result send_answer(struct lw_http *h, struct pending *p) {
     return ok;
 }
 
-/* --- the slow ones ------------------------------------------------------------------------------------------------------------------ */
+/* --- the slow ones ---------------------------------------------------------------------------- */
 
-/* Passes the request to the slow thread that answers such requests. Returns false if its list is full. Otherwise the slow thread owns the
- * request until it is answered. */
+/* Passes the request to the slow thread that answers such requests. Returns false if its list is
+ * full. Otherwise the slow thread owns the request until it is answered. */
 static bool hand_over(struct lw_http *h, struct pending *p) {
     struct line *l = &h->line[h->handler.lengthy && h->handler.lengthy(h->handler.ctx, &p->q)];
     pthread_mutex_lock(&h->lock);
@@ -260,7 +281,8 @@ static void *be_slow(void *ctx) {
     bool closing;
     while ((p = next(l, &closing))) {
         if (closing || lw_boot_ms() >= p->q.until_ms)
-            refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE, closing ? "ending" : "others were first, and slow; ask again");
+            refuse(p, MHD_HTTP_SERVICE_UNAVAILABLE,
+                   closing ? "ending" : "others were first, and slow; ask again");
         else
             h->handler.slow(h->handler.ctx, &p->q, &p->a, l->lengthy);
         pthread_mutex_lock(&h->lock);
@@ -271,7 +293,7 @@ static void *be_slow(void *ctx) {
     return NULL;
 }
 
-/* --- answering ---------------------------------------------------------------------------------------------------------------------- */
+/* --- answering -------------------------------------------------------------------------------- */
 
 static const char *header(const struct pending *p, const char *name) {
     return MHD_lookup_connection_value(p->connection, MHD_HEADER_KIND, name);
@@ -279,7 +301,8 @@ static const char *header(const struct pending *p, const char *name) {
 
 static bool host_ok(const struct lw_http *h, const struct pending *p) {
     const char *host = header(p, MHD_HTTP_HEADER_HOST);
-    return lw_http_host_ok(host, h->machine) || lw_http_host_named(host, h->handler.hosts, h->handler.n_hosts);
+    return lw_http_host_ok(host, h->machine) ||
+           lw_http_host_named(host, h->handler.hosts, h->handler.n_hosts);
 }
 
 static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *method) {
@@ -287,9 +310,12 @@ static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *
     p->asked = true;
     p->q.until_ms = lw_boot_ms() + LW_HTTP_LIMIT_MS;
     if (!host_ok(h, p))
-        refuse(p, 421, "this Host is not served here: use an address, localhost, the machine's name or one of http.hosts");
+        refuse(p, 421,
+               "this Host is not served here: use an address, localhost, the machine's name or one "
+               "of http.hosts");
     else if (!lw_http_origin_ok(header(p, MHD_HTTP_HEADER_ORIGIN), header(p, MHD_HTTP_HEADER_HOST)))
-        refuse(p, MHD_HTTP_FORBIDDEN, "pages of another site may not call this server: Origin differs from Host");
+        refuse(p, MHD_HTTP_FORBIDDEN,
+               "pages of another site may not call this server: Origin differs from Host");
     else if (p->large)
         refuse(p, 413, "the body is too large");
     else if (p->bad)
@@ -303,8 +329,9 @@ static enum MHD_Result answer(struct lw_http *h, struct pending *p, const char *
     return send_answer(h, p);
 }
 
-static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url, const char *method, const char *version,
-                                  const char *upload, size_t *upload_size, void **state) {
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url,
+                                  const char *method, const char *version, const char *upload,
+                                  size_t *upload_size, void **state) {
     struct lw_http *h = cls;
     struct pending *p = *state;
     (void)version;
@@ -322,9 +349,10 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     return p->asked ? send_answer(h, p) : answer(h, p, method);
 }
 
-/* --- life --------------------------------------------------------------------------------------------------------------------------- */
+/* --- life ------------------------------------------------------------------------------------- */
 
-static int make_address(const char *host, int port, struct sockaddr_storage *out, socklen_t *n, struct lw_err *err) {
+static int make_address(const char *host, int port, struct sockaddr_storage *out, socklen_t *n,
+                        struct lw_err *err) {
     struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)out;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)out;
     memset(out, 0, sizeof *out);
@@ -347,15 +375,17 @@ static int listen_at(const char *host, int port, int *got_port, struct lw_err *e
     socklen_t n = 0;
     if (make_address(host, port, &address, &n, err)) return -1;
     int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    bool ok = fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) && !bind(fd, (struct sockaddr *)&address, n) &&
-              !listen(fd, 64) && !getsockname(fd, (struct sockaddr *)&address, &n);
+    bool ok = fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
+              !bind(fd, (struct sockaddr *)&address, n) && !listen(fd, 64) &&
+              !getsockname(fd, (struct sockaddr *)&address, &n);
     if (!ok) {
         lw_fail(err, "can't listen on %s port %d: %s", host, port, strerror(errno));
         if (fd >= 0) close(fd);
         return -1;
     }
-    *got_port = ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)(void *)&address)->sin_port
-                                                   : ((struct sockaddr_in6 *)(void *)&address)->sin6_port);
+    *got_port =
+        ntohs(address.ss_family == AF_INET ? ((struct sockaddr_in *)(void *)&address)->sin_port
+                                           : ((struct sockaddr_in6 *)(void *)&address)->sin6_port);
     return fd;
 }
 
@@ -365,7 +395,8 @@ static void no_log(void *cls, const char *fmt, va_list ap) {
 
 static size_t leave_escaped(void *cls, struct MHD_Connection *c, char *text) {
     (void)cls, (void)c;
-    return strlen(text); /* reports the length and decodes nothing, because the name of a lane may contain a '/' */
+    /* reports the length and decodes nothing, because the name of a lane may contain a '/' */
+    return strlen(text);
 }
 
 static void end_slow(struct lw_http *h) {
@@ -380,7 +411,10 @@ static void end_slow(struct lw_http *h) {
 static bool start_slow(struct lw_http *h, struct lw_err *err) {
     for (int i = 0; i < LINES && h->handler.slow; i++) {
         struct line *l = &h->line[i];
-        *l = (struct line){.http = h, .lengthy = i, .most = i ? LW_HTTP_LENGTHY : LW_HTTP_WAITING, .last = &l->first};
+        *l = (struct line){.http = h,
+                           .lengthy = i,
+                           .most = i ? LW_HTTP_LENGTHY : LW_HTTP_WAITING,
+                           .last = &l->first};
         pthread_cond_init(&l->more, NULL);
         int failed = pthread_create(&l->thread, NULL, be_slow, l);
         l->started = !failed;
@@ -390,7 +424,8 @@ static bool start_slow(struct lw_http *h, struct lw_err *err) {
     return true;
 }
 
-struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *handler, struct lw_err *err) {
+struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_handler *handler,
+                             struct lw_err *err) {
     struct lw_http *h = lw_alloc(sizeof *h);
     *h = (struct lw_http){.handler = *handler, .lock = PTHREAD_MUTEX_INITIALIZER};
     h->streams = lw_streams_open();
@@ -398,11 +433,14 @@ struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_ha
     signal(SIGPIPE, SIG_IGN);
     int fd = listen_at(host, port, &h->port, err);
     if (fd >= 0 && start_slow(h, err)) {
-        h->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
-                                     NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
-                                     MHD_OPTION_CONNECTION_LIMIT, (unsigned)LW_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                                     (unsigned)LW_HTTP_IDLE_S, MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL, MHD_OPTION_NOTIFY_CONNECTION,
-                                     on_connection, h, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
+        h->daemon = MHD_start_daemon(
+            MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ERROR_LOG |
+                MHD_ALLOW_SUSPEND_RESUME,
+            0, NULL, NULL, on_request, h, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL,
+            MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+            (unsigned)LW_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)LW_HTTP_IDLE_S,
+            MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+            h, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_END);
         if (h->daemon) return h;
         lw_fail(err, "the HTTP server can't be started");
     }
@@ -415,12 +453,15 @@ struct lw_http *lw_http_open(const char *host, int port, const struct lw_http_ha
 
 int lw_http_port(const struct lw_http *h) { return h->port; }
 
-void lw_http_publish(struct lw_http *h, struct lw_bytes text) { lw_streams_publish(h->streams, text); }
+void lw_http_publish(struct lw_http *h, struct lw_bytes text) {
+    lw_streams_publish(h->streams, text);
+}
 int lw_http_streams(const struct lw_http *h) { return lw_streams_count(h->streams); }
 
 void lw_http_close(struct lw_http *h) {
     if (!h) return;
-    end_slow(h); /* this and the next line resume suspended requests, because MHD requires it before it stops */
+    /* this and the next line resume suspended requests, because MHD requires it before it stops */
+    end_slow(h);
     lw_streams_end(h->streams);
     MHD_stop_daemon(h->daemon); /* also closes the socket */
     lw_streams_close(h->streams);

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* --- the Host header ---------------------------------------------------------------------------------------------------------------- */
+/* --- the Host header -------------------------------------------------------------------------- */
 
-static bool is_port(const char *s) { return !*s || (*s == ':' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1)); }
+static bool is_port(const char *s) {
+    return !*s || (*s == ':' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1));
+}
 
 /* Returns true if `name` is the name of this machine; either may end with a domain. */
 static bool is_machine(const char *name, size_t n, const char *machine) {
@@ -32,7 +34,8 @@ bool lw_http_host_ok(const char *host, const char *machine) {
     memcpy(name, host + (v6 ? 1 : 0), n);
     name[n] = 0;
     if (v6) return inet_pton(AF_INET6, name, address) == 1;
-    return inet_pton(AF_INET, name, address) == 1 || strcasecmp(name, "localhost") == 0 || is_machine(name, n, machine);
+    return inet_pton(AF_INET, name, address) == 1 || strcasecmp(name, "localhost") == 0 ||
+           is_machine(name, n, machine);
 }
 
 bool lw_http_host_named(const char *host, char *const *names, size_t n) {
@@ -49,7 +52,7 @@ bool lw_http_origin_ok(const char *origin, const char *host) {
     return host && behind && !strcasecmp(behind + 3, host);
 }
 
-/* --- Accept-Encoding ------------------------------------------------------------------------------------------------------------------ */
+/* --- Accept-Encoding -------------------------------------------------------------------------- */
 
 /* Returns true if the parameters behind a coding, such as ";q=0.0", say that it is not wanted. */
 static bool is_refused(const char *params, size_t n) {
@@ -68,7 +71,7 @@ bool lw_http_takes_gzip(const char *accept_encoding) {
     return false;
 }
 
-/* --- texts -------------------------------------------------------------------------------------------------------------------------- */
+/* --- texts ------------------------------------------------------------------------------------ */
 
 static int hex(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -80,7 +83,8 @@ bool lw_http_decode(struct lw_bytes text, struct lw_buf *out) {
     for (size_t i = 0; i < text.n; i++) {
         char c = text.p[i];
         if (c == '%') {
-            int high = i + 2 < text.n ? hex(text.p[i + 1]) : -1, low = i + 2 < text.n ? hex(text.p[i + 2]) : -1;
+            int high = i + 2 < text.n ? hex(text.p[i + 1]) : -1,
+                low = i + 2 < text.n ? hex(text.p[i + 2]) : -1;
             if (high < 0 || low < 0 || !(high | low)) return false;
             c = (char)(high << 4 | low);
             i += 2;
@@ -92,7 +96,9 @@ bool lw_http_decode(struct lw_bytes text, struct lw_buf *out) {
 
 bool lw_http_bearer_ok(const char *authorization, const char *token) {
     static const char scheme[] = "Bearer ";
-    if (!token || !*token || !authorization || strncasecmp(authorization, scheme, sizeof scheme - 1) != 0) return false;
+    if (!token || !*token || !authorization ||
+        strncasecmp(authorization, scheme, sizeof scheme - 1) != 0)
+        return false;
     const char *given = authorization + sizeof scheme - 1;
     size_t n = strlen(given), wanted = strlen(token);
     volatile unsigned char differs = n != wanted;

@@ -72,7 +72,8 @@ static struct spread spread_of(const struct lw_metrics_source *m) {
 static int64_t sum_of_shards(const json_t *stats, const char *name) {
     const json_t *shards = json_object_get(stats, "shards");
     int64_t n = 0;
-    for (size_t i = 0; i < json_array_size(shards); i++) n += json_integer_value(json_object_get(json_array_get(shards, i), name));
+    for (size_t i = 0; i < json_array_size(shards); i++)
+        n += json_integer_value(json_object_get(json_array_get(shards, i), name));
     return n;
 }
 
@@ -83,7 +84,8 @@ static int64_t field_of(const json_t *stats, const char *name) {
     return json_integer_value(v ? v : json_object_get(json_object_get(stats, "counters"), name));
 }
 
-static struct point point_of(const json_t *stats, const struct spread *before, const struct spread *now) {
+static struct point point_of(const json_t *stats, const struct spread *before,
+                             const struct spread *now) {
     struct point p;
     p.v[0] = lw_wall_ms();
     for (int i = 1; i < FIELDS - PERCENTILES; i++) p.v[i] = field_of(stats, fields[i]);
@@ -91,14 +93,16 @@ static struct point point_of(const json_t *stats, const struct spread *before, c
     for (int i = 0; i < 2; i++) {
         double share = i ? 0.99 : 0.5;
         last[i] = lw_hist_percentile(&lw_bounds_handler, &before->handler, &now->handler, share);
-        last[2 + i] = lw_hist_percentile(&lw_bounds_end_to_end, &before->end_to_end, &now->end_to_end, share);
+        last[2 + i] =
+            lw_hist_percentile(&lw_bounds_end_to_end, &before->end_to_end, &now->end_to_end, share);
     }
     return p;
 }
 
 static json_t *point_json(const struct point *p) {
     json_t *j = json_object();
-    for (int i = 0; i < FIELDS; i++) json_object_set_new(j, fields[i], p->v[i] < 0 ? json_null() : json_integer(p->v[i]));
+    for (int i = 0; i < FIELDS; i++)
+        json_object_set_new(j, fields[i], p->v[i] < 0 ? json_null() : json_integer(p->v[i]));
     return j;
 }
 
@@ -137,24 +141,30 @@ void lw_live_history(struct lw_live *l, struct lw_buf *out) {
     for (uint64_t i = l->n > LW_LIVE_POINTS ? l->n - LW_LIVE_POINTS : 0; i < l->n; i++)
         json_array_append_new(points, point_json(&l->point[i % LW_LIVE_POINTS]));
     pthread_mutex_unlock(&l->lock);
-    put_event(out, "history", json_pack("{s:i,s:o}", "every_ms", (int)LW_LIVE_EVERY_MS, "points", points));
+    put_event(out, "history",
+              json_pack("{s:i,s:o}", "every_ms", (int)LW_LIVE_EVERY_MS, "points", points));
 }
 
 static json_t *ledger_of(const json_t *stats) {
-    static const char *const terms[] = {"received", "done", "dead", "dropped", "skipped", "waiting", "in_handler", "unfinished"};
+    static const char *const terms[] = {"received", "done",    "dead",       "dropped",
+                                        "skipped",  "waiting", "in_handler", "unfinished"};
     json_t *j = json_object();
-    for (size_t i = 0; i < sizeof terms / sizeof *terms; i++) json_object_set_new(j, terms[i], json_integer(field_of(stats, terms[i])));
+    for (size_t i = 0; i < sizeof terms / sizeof *terms; i++)
+        json_object_set_new(j, terms[i], json_integer(field_of(stats, terms[i])));
     return j;
 }
 
-/* Returns the list cut to its first LW_LIVE_PARTITIONS rows, because a run may have thousands of them. *more becomes true if it was cut. */
+/* Returns the list cut to its first LW_LIVE_PARTITIONS rows, because a run may have thousands of
+ * them. *more becomes true if it was cut. */
 static json_t *cut(json_t *list, bool *more) {
     *more = json_array_size(list) > LW_LIVE_PARTITIONS;
-    while (json_array_size(list) > LW_LIVE_PARTITIONS) json_array_remove(list, json_array_size(list) - 1);
+    while (json_array_size(list) > LW_LIVE_PARTITIONS)
+        json_array_remove(list, json_array_size(list) - 1);
     return list;
 }
 
-static struct point point_now(struct lw_live *l, const struct lw_metrics_source *m, const json_t *stats) {
+static struct point point_now(struct lw_live *l, const struct lw_metrics_source *m,
+                              const json_t *stats) {
     pthread_mutex_lock(&l->lock);
     struct spread now = spread_of(m);
     bool fresh = l->told.at_ms && m->now_ms - l->told.at_ms <= FRESH_MS;
@@ -164,10 +174,12 @@ static struct point point_now(struct lw_live *l, const struct lw_metrics_source 
     return p;
 }
 
-void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot, struct lw_buf *out) {
+void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot,
+                 struct lw_buf *out) {
     json_t *stats = lw_metrics_stats(m);
     struct point p = point_now(l, m, stats);
-    struct lw_outcome_query failed = {.ends = 1u << LW_END_RETRY | 1u << LW_END_DEAD, .limit = LW_LIVE_FAILURES};
+    struct lw_outcome_query failed = {.ends = 1u << LW_END_RETRY | 1u << LW_END_DEAD,
+                                      .limit = LW_LIVE_FAILURES};
     bool more;
     json_t *data = json_object();
     json_object_set_new(data, "point", point_json(&p));

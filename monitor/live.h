@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The figures that the page draws: a point every five seconds, of which the last 15 minutes are kept, and what it shows now. Everything
- * comes from the board and from what the exporter asked Redis shortly before, so no page makes work for Redis.
+/* The figures that the page draws: a point every five seconds, of which the last 15 minutes are
+ * kept, and what it shows now. Everything comes from the board and from what the exporter asked
+ * Redis shortly before, so no page makes work for Redis.
  *
  * Texts are Server-sent events, as GET /api/v1/events sends them. Thread-safe. */
 #ifndef LW_MONITOR_LIVE_H
@@ -19,14 +20,16 @@ struct lw_live;
 
 struct lw_live *lw_live_open(void);
 void lw_live_close(struct lw_live *l);
-/* Adds a point if the last one is LW_LIVE_EVERY_MS old. Called about once a second, by m->now_ms. */
+/* Adds a point if the last one is LW_LIVE_EVERY_MS old. Called about once a second, by
+ * m->now_ms. */
 void lw_live_sample(struct lw_live *l, const struct lw_metrics_source *m);
 /* Returns the last point as JSON, a new reference; null if there is none yet. */
 json_t *lw_live_last(struct lw_live *l);
 /* Appends the event "history": all points that are kept. */
 void lw_live_history(struct lw_live *l, struct lw_buf *out);
-/* Appends the event "now": the point now, and rows of workers, partitions, keys and failures. Takes over the reference to `hot`, the list
- * of hot keys (hot.h). */
-void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot, struct lw_buf *out);
+/* Appends the event "now": the point now, and rows of workers, partitions, keys and failures. Takes
+ * over the reference to `hot`, the list of hot keys (hot.h). */
+void lw_live_now(struct lw_live *l, const struct lw_metrics_source *m, json_t *hot,
+                 struct lw_buf *out);
 
 #endif

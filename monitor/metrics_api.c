@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <stddef.h>
 
-/* STILL_MS is more than the minute for which a main loop may stand still while its worker joins a group. The supervisor ends a worker only
- * after 90 s or more. */
+/* STILL_MS is more than the minute for which a main loop may stand still while its worker joins a
+ * group. The supervisor ends a worker only after 90 s or more. */
 enum { STILL_MS = 75000, TICK_MS = 15000, SERVED_MS = 10000 };
 
 static const struct {
@@ -16,23 +16,28 @@ static const struct {
 } counters[] = {
 #define ROW(field) \
     { #field, offsetof(struct lw_counts, field) }
-    ROW(done),        ROW(dead),        ROW(dropped),       ROW(skipped),    ROW(received),       ROW(redelivered),
-    ROW(parked),      ROW(drained),     ROW(retried),       ROW(reruns),     ROW(stale),          ROW(commits),
-    ROW(epochs_lost), ROW(leases_lost), ROW(locks_granted), ROW(locks_busy), ROW(redis_commands), ROW(redis_round_trips),
+    ROW(done),        ROW(dead),           ROW(dropped),
+    ROW(skipped),     ROW(received),       ROW(redelivered),
+    ROW(parked),      ROW(drained),        ROW(retried),
+    ROW(reruns),      ROW(stale),          ROW(commits),
+    ROW(epochs_lost), ROW(leases_lost),    ROW(locks_granted),
+    ROW(locks_busy),  ROW(redis_commands), ROW(redis_round_trips),
 #undef ROW
 };
 enum { COUNTERS = sizeof counters / sizeof *counters };
 
 static json_int_t count_of(const struct lw_board_worker *w, size_t at) {
     const char *base = (const char *)&w->counts;
-    return (json_int_t)atomic_load_explicit((_Atomic uint64_t *)(void *)(uintptr_t)(base + at), memory_order_relaxed);
+    return (json_int_t)atomic_load_explicit((_Atomic uint64_t *)(void *)(uintptr_t)(base + at),
+                                            memory_order_relaxed);
 }
 
 json_t *lw_metrics_counters(const struct lw_metrics_source *m) {
     json_t *all = json_object();
     for (int k = 0; k < COUNTERS; k++) {
         json_int_t n = 0;
-        for (int i = 0; i < m->board->n_workers; i++) n += count_of(&m->board->workers[i], counters[k].at);
+        for (int i = 0; i < m->board->n_workers; i++)
+            n += count_of(&m->board->workers[i], counters[k].at);
         json_object_set_new(all, counters[k].name, json_integer(n));
     }
     return all;
@@ -44,7 +49,9 @@ static const char *state_of(const struct lw_board_worker *w) {
 
 static const char *kafka_of(const struct lw_board_worker *w) {
     uint32_t state = atomic_load(&w->kafka);
-    return atomic_load(&w->pid) && state && state <= LW_KAFKA_STATES ? lw_kafka_state_name[state - 1] : NULL;
+    return atomic_load(&w->pid) && state && state <= LW_KAFKA_STATES
+               ? lw_kafka_state_name[state - 1]
+               : NULL;
 }
 
 json_t *lw_metrics_workers(const struct lw_metrics_source *m) {
@@ -55,12 +62,16 @@ json_t *lw_metrics_workers(const struct lw_metrics_source *m) {
         json_t *counts = json_object();
         char why[sizeof w->why.text];
         lw_note_get(&w->why, why, sizeof why);
-        for (int k = 0; k < COUNTERS; k++) json_object_set_new(counts, counters[k].name, json_integer(count_of(w, counters[k].at)));
+        for (int k = 0; k < COUNTERS; k++)
+            json_object_set_new(counts, counters[k].name,
+                                json_integer(count_of(w, counters[k].at)));
         json_array_append_new(
-            list, json_pack("{s:i,s:i,s:s,s:s?,s:s,s:I,s:o,s:I,s:I,s:o}", "worker", i, "pid", (int)atomic_load(&w->pid), "state",
-                            state_of(w), "kafka", kafka_of(w), "why", why, "starts", (json_int_t)atomic_load(&w->starts), "turned_ms_ago",
-                            beat ? json_integer(m->now_ms - beat) : json_null(), "waiting", (json_int_t)atomic_load(&w->waiting),
-                            "in_handler", (json_int_t)atomic_load(&w->in_handler), "counts", counts));
+            list, json_pack("{s:i,s:i,s:s,s:s?,s:s,s:I,s:o,s:I,s:I,s:o}", "worker", i, "pid",
+                            (int)atomic_load(&w->pid), "state", state_of(w), "kafka", kafka_of(w),
+                            "why", why, "starts", (json_int_t)atomic_load(&w->starts),
+                            "turned_ms_ago", beat ? json_integer(m->now_ms - beat) : json_null(),
+                            "waiting", (json_int_t)atomic_load(&w->waiting), "in_handler",
+                            (json_int_t)atomic_load(&w->in_handler), "counts", counts));
     }
     return list;
 }
@@ -70,14 +81,19 @@ json_t *lw_metrics_partitions(const struct lw_metrics_source *m) {
     const struct lw_board_partition *p;
     for (int at = 0; (p = lw_board_next(m->board, &at));) {
         int owner = atomic_load(&p->owner);
-        if (!owner) continue; /* the partition has lost its owner: the worker gave it up while this function read the entry */
+        /* the partition has lost its owner: the worker gave it up while this function read the
+         * entry */
+        if (!owner) continue;
         bool stands = atomic_load(&p->unfinished) > 0;
-        json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition", (int)p->partition,
-                                              "worker", owner - 1, "committed", (json_int_t)atomic_load(&p->committed), "watermark",
-                                              (json_int_t)atomic_load(&p->watermark), "log_end", (json_int_t)atomic_load(&p->log_end),
-                                              "unfinished", (json_int_t)atomic_load(&p->unfinished), "waiting",
-                                              (json_int_t)atomic_load(&p->waiting), "blocked_ms",
-                                              (json_int_t)(stands ? m->now_ms - atomic_load(&p->moved_ms) : 0)));
+        json_array_append_new(
+            list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition",
+                            (int)p->partition, "worker", owner - 1, "committed",
+                            (json_int_t)atomic_load(&p->committed), "watermark",
+                            (json_int_t)atomic_load(&p->watermark), "log_end",
+                            (json_int_t)atomic_load(&p->log_end), "unfinished",
+                            (json_int_t)atomic_load(&p->unfinished), "waiting",
+                            (json_int_t)atomic_load(&p->waiting), "blocked_ms",
+                            (json_int_t)(stands ? m->now_ms - atomic_load(&p->moved_ms) : 0)));
     }
     return list;
 }
@@ -108,37 +124,44 @@ static json_t *shards_json(const struct lw_metrics_source *m) {
     json_t *list = json_array();
     for (int i = 0; i < m->config->redis.shards; i++) {
         const struct lw_shard_look *s = &m->shards[i];
-        json_array_append_new(list, json_pack("{s:i,s:b,s:I,s:I,s:I,s:I,s:I}", "shard", i, "up", (int)s->up, "lanes", (json_int_t)s->lanes,
-                                              "ready", (json_int_t)s->ready, "dead", (json_int_t)s->dead, "paused", (json_int_t)s->paused,
-                                              "oldest_ms", (json_int_t)s->oldest_ms));
+        json_array_append_new(list, json_pack("{s:i,s:b,s:I,s:I,s:I,s:I,s:I}", "shard", i, "up",
+                                              (int)s->up, "lanes", (json_int_t)s->lanes, "ready",
+                                              (json_int_t)s->ready, "dead", (json_int_t)s->dead,
+                                              "paused", (json_int_t)s->paused, "oldest_ms",
+                                              (json_int_t)s->oldest_ms));
     }
     return list;
 }
 
 json_t *lw_metrics_stats(const struct lw_metrics_source *m) {
     struct sums s = add_up(m);
-    return json_pack("{s:s,s:s,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "name", m->config->name, "version", LW_VERSION, "started_ms",
-                     (json_int_t)atomic_load(&m->board->started_wall_ms), "workers", (int)m->board->n_wanted, "ready", (json_int_t)s.ready,
-                     "partitions", (json_int_t)s.partitions, "lag", (json_int_t)s.lag, "unfinished", (json_int_t)s.unfinished, "waiting",
-                     (json_int_t)s.waiting, "in_handler", (json_int_t)s.in_handler, "counters", lw_metrics_counters(m), "shards",
-                     shards_json(m));
+    return json_pack(
+        "{s:s,s:s,s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "name", m->config->name, "version",
+        LW_VERSION, "started_ms", (json_int_t)atomic_load(&m->board->started_wall_ms), "workers",
+        (int)m->board->n_wanted, "ready", (json_int_t)s.ready, "partitions",
+        (json_int_t)s.partitions, "lag", (json_int_t)s.lag, "unfinished", (json_int_t)s.unfinished,
+        "waiting", (json_int_t)s.waiting, "in_handler", (json_int_t)s.in_handler, "counters",
+        lw_metrics_counters(m), "shards", shards_json(m));
 }
 
 bool lw_metrics_alive(const struct lw_metrics_source *m, struct lw_buf *why) {
     size_t before = why->n;
     int64_t tick = atomic_load(&m->board->ticked_ms);
-    if (tick && m->now_ms - tick > TICK_MS) lw_buf_addf(why, "the supervisor stands still for %" PRId64 " ms\n", m->now_ms - tick);
+    if (tick && m->now_ms - tick > TICK_MS)
+        lw_buf_addf(why, "the supervisor stands still for %" PRId64 " ms\n", m->now_ms - tick);
     for (int i = 0; i < m->board->n_workers; i++) {
         const struct lw_board_worker *w = &m->board->workers[i];
         int64_t beat = atomic_load(&w->heartbeat_ms);
         if (atomic_load(&w->pid) && beat && m->now_ms - beat > STILL_MS)
-            lw_buf_addf(why, "worker %d: its main loop stands still for %" PRId64 " ms\n", i, m->now_ms - beat);
+            lw_buf_addf(why, "worker %d: its main loop stands still for %" PRId64 " ms\n", i,
+                        m->now_ms - beat);
     }
     return why->n == before;
 }
 
-/* Says why a worker is not ready. A worker's row on the board is as old as the worker's last
- * turn, and a rebalance or an unreachable broker may delay the next turn. So this function checks the age of the row first. */
+/* Says why a worker is not ready. A worker's row on the board is as old as the worker's last turn,
+ * and a rebalance or an unreachable broker may delay the next turn. So this function checks the age
+ * of the row first. */
 static void say_unready(const struct lw_metrics_source *m, int worker, struct lw_buf *why) {
     const struct lw_board_worker *w = &m->board->workers[worker];
     char text[sizeof w->why.text];
@@ -146,8 +169,10 @@ static void say_unready(const struct lw_metrics_source *m, int worker, struct lw
     bool up = atomic_load(&w->pid), still = beat && m->now_ms - beat > SERVED_MS;
     if (up && !still && atomic_load(&w->ready)) return;
     if (up && still)
-        lw_buf_addf(why, "worker %d: no main-loop turn for %" PRId64 " ms: it waits for Kafka in a rebalance, or hangs\n", worker,
-                    m->now_ms - beat);
+        lw_buf_addf(why,
+                    "worker %d: no main-loop turn for %" PRId64
+                    " ms: it waits for Kafka in a rebalance, or hangs\n",
+                    worker, m->now_ms - beat);
     else if (up && lw_note_get(&w->why, text, sizeof text) && text[0])
         lw_buf_addf(why, "worker %d is not ready: %s\n", worker, text);
     else

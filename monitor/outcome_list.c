@@ -5,12 +5,14 @@
 
 #include <stdlib.h>
 
-static const char note[] =
-    "only workers of this supervisor, since it started: of each worker the last 1024 outcomes and the last 512 failures. Not here: other "
-    "supervisors, what commands did, messages dropped while they waited, and outcomes recorded after an epoch was lost";
-_Static_assert(LW_OUTCOMES == 1024 && LW_FAILURES == 512, "the note says how many outcomes are kept");
+static const char note[] = "only workers of this supervisor, since it started: of each worker the "
+                           "last 1024 outcomes and the last 512 failures. Not here: other "
+                           "supervisors, what commands did, messages dropped while they waited, "
+                           "and outcomes recorded after an epoch was lost";
+_Static_assert(LW_OUTCOMES == 1024 && LW_FAILURES == 512,
+               "the note says how many outcomes are kept");
 
-/* ---- the query ---- */
+/* --- the query -------------------------------------------------------------------------------- */
 
 static bool take_end(struct lw_outcome_query *out, const char *name) {
     for (int e = 0; e < LW_ENDS; e++) {
@@ -29,20 +31,21 @@ static bool take(struct lw_outcome_query *out, const char *name, const char *val
     return out->limit >= 1 && out->limit <= LW_OUTCOMES_LIMIT_MAX;
 }
 
-bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *out, struct lw_http_answer *a) {
+bool lw_outcome_query(const struct lw_http_request *q, struct lw_outcome_query *out,
+                      struct lw_http_answer *a) {
     *out = (struct lw_outcome_query){.limit = LW_OUTCOMES_LIMIT};
     for (size_t i = 0; i < q->n_args; i++) {
         if (take(out, q->args[i].name, q->args[i].value)) continue;
-        lw_http_error(
-            a, 400,
-            "%.60s=%.200s is not understood here; there are key, outcome (done, retry, dead, dropped, skipped, back) and limit (1 to %d)",
-            q->args[i].name, q->args[i].value, (int)LW_OUTCOMES_LIMIT_MAX);
+        lw_http_error(a, 400,
+                      "%.60s=%.200s is not understood here; there are key, outcome (done, retry, "
+                      "dead, dropped, skipped, back) and limit (1 to %d)",
+                      q->args[i].name, q->args[i].value, (int)LW_OUTCOMES_LIMIT_MAX);
         return false;
     }
     return true;
 }
 
-/* ---- the rings ---- */
+/* --- the rings -------------------------------------------------------------------------------- */
 
 /* A place in one ring, which moves from the newest record to the oldest. */
 struct cursor {
@@ -70,7 +73,8 @@ static void advance(const struct lw_outcome_query *q, struct cursor *c) {
         c->next--;
         if (!lw_outcome_get(c->rings, c->failures, c->next, &c->found.record)) continue;
         c->has = matches(q, &c->found.record);
-        if (c->found.record.at_ms <= q->after_ms) c->stop = c->next; /* the records before it are older */
+        /* the records before it are older */
+        if (c->found.record.at_ms <= q->after_ms) c->stop = c->next;
     }
 }
 
@@ -83,7 +87,8 @@ static void open_ring(struct walk *k, const struct lw_board *b, int worker, bool
     if (!wants(k->q, failures)) return;
     struct cursor *c = &k->cursor[k->n++];
     uint64_t size = failures ? LW_FAILURES : LW_OUTCOMES;
-    *c = (struct cursor){.rings = &b->workers[worker].outcomes, .failures = failures, .found.worker = worker};
+    *c = (struct cursor){
+        .rings = &b->workers[worker].outcomes, .failures = failures, .found.worker = worker};
     c->next = lw_outcome_count(c->rings, failures);
     c->stop = c->next > size ? c->next - size : 0;
 }
@@ -104,8 +109,8 @@ static struct cursor *newest(const struct walk *k) {
     return best;
 }
 
-void lw_outcomes_each(const struct lw_board *b, const struct lw_outcome_query *q, void (*each)(void *ctx, const struct lw_outcome_found *f),
-                      void *ctx) {
+void lw_outcomes_each(const struct lw_board *b, const struct lw_outcome_query *q,
+                      void (*each)(void *ctx, const struct lw_outcome_found *f), void *ctx) {
     struct walk k = open_walk(b, q);
     struct cursor *c;
     for (size_t i = 0; i < k.n; i++) advance(q, &k.cursor[i]);
@@ -116,15 +121,16 @@ void lw_outcomes_each(const struct lw_board *b, const struct lw_outcome_query *q
     free(k.cursor);
 }
 
-/* ---- JSON ---- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static json_t *outcome_json(const struct lw_board *b, const struct lw_outcome_found *f) {
     const struct lw_outcome_record *r = &f->record;
     const struct lw_board_partition *p = &b->partitions[r->slot];
-    json_t *j =
-        json_pack("{s:I,s:i,s:s,s:i,s:I,s:s,s:i,s:I,s:o}", "at_ms", (json_int_t)r->at_ms, "worker", f->worker, "topic", p->topic,
-                  "partition", (int)p->partition, "offset", (json_int_t)r->offset, "outcome", lw_end_name[r->end], "attempt",
-                  (int)r->attempt, "took_us", (json_int_t)r->took_us, "fence", r->fence ? json_integer((json_int_t)r->fence) : json_null());
+    json_t *j = json_pack("{s:I,s:i,s:s,s:i,s:I,s:s,s:i,s:I,s:o}", "at_ms", (json_int_t)r->at_ms,
+                          "worker", f->worker, "topic", p->topic, "partition", (int)p->partition,
+                          "offset", (json_int_t)r->offset, "outcome", lw_end_name[r->end],
+                          "attempt", (int)r->attempt, "took_us", (json_int_t)r->took_us, "fence",
+                          r->fence ? json_integer((json_int_t)r->fence) : json_null());
     ops_set_bytes(j, "key", lw_bytes(r->text, r->n_key));
     if (r->key_hash) json_object_set_new(j, "key_cut", json_true());
     ops_set_bytes(j, "reason", lw_bytes(r->text + r->n_key, r->n_reason));
@@ -150,7 +156,8 @@ json_t *lw_outcomes_list(const struct lw_board *b, const struct lw_outcome_query
 }
 
 /* Returns the time of the oldest record from which on no ring has lost one. */
-static int64_t complete_since(const struct lw_board *b, const struct lw_outcome_query *q, bool *lost) {
+static int64_t complete_since(const struct lw_board *b, const struct lw_outcome_query *q,
+                              bool *lost) {
     struct walk k = open_walk(b, q);
     int64_t since = atomic_load(&b->started_wall_ms);
     *lost = false;
@@ -158,7 +165,8 @@ static int64_t complete_since(const struct lw_board *b, const struct lw_outcome_
         struct lw_outcome_record r;
         if (!k.cursor[i].stop) continue;
         *lost = true;
-        for (uint64_t at = k.cursor[i].stop; at < k.cursor[i].next; at++) { /* the oldest may be written over meanwhile */
+        for (uint64_t at = k.cursor[i].stop; at < k.cursor[i].next; at++) {
+            /* the oldest may be written over meanwhile */
             if (!lw_outcome_get(k.cursor[i].rings, k.cursor[i].failures, at, &r)) continue;
             if (r.at_ms > since) since = r.at_ms;
             break;
@@ -176,10 +184,11 @@ json_t *lw_outcomes_answer(const struct lw_board *b, const struct lw_outcome_que
     json_t *rows = lw_outcomes_list(b, &more);
     bool cut = json_array_size(rows) > q->limit;
     if (cut) json_array_remove(rows, q->limit);
-    return json_pack("{s:o,s:I,s:b,s:s}", "outcomes", rows, "since_ms", (json_int_t)since, "complete", (int)(!lost && !cut), "note", note);
+    return json_pack("{s:o,s:I,s:b,s:s}", "outcomes", rows, "since_ms", (json_int_t)since,
+                     "complete", (int)(!lost && !cut), "note", note);
 }
 
-/* ---- hot keys ---- */
+/* --- hot keys --------------------------------------------------------------------------------- */
 
 struct key {
     uint8_t n;
@@ -227,7 +236,9 @@ static void count_keys(struct keys *k) {
 
 json_t *lw_outcomes_hot(const struct lw_board *b, int64_t wall_ms, size_t limit) {
     struct keys k = {.key = lw_alloc(LW_HOT_LOOK * sizeof(struct key))};
-    lw_outcomes_each(b, &(struct lw_outcome_query){.after_ms = wall_ms - LW_HOT_MS, .limit = LW_HOT_LOOK}, collect, &k);
+    lw_outcomes_each(
+        b, &(struct lw_outcome_query){.after_ms = wall_ms - LW_HOT_MS, .limit = LW_HOT_LOOK},
+        collect, &k);
     count_keys(&k);
     json_t *list = json_array();
     for (size_t i = 0; i < k.n && i < limit; i++) {

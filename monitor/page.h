@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of the page that the exporter serves at `/`. The build embeds them from monitor/page (scripts/embed-files.sh). The page
- * names other files only by relative URLs, so that it works behind a proxy that serves it below a path. */
+/* The files of the page that the exporter serves at `/`. The build embeds them from monitor/page
+ * (scripts/embed-files.sh). The page names other files only by relative URLs, so that it works
+ * behind a proxy that serves it below a path. */
 #ifndef LW_MONITOR_PAGE_H
 #define LW_MONITOR_PAGE_H
 
@@ -21,8 +22,9 @@ extern const size_t lw_page_n_files;
 
 /* Allows the page to load only files of this server, and no page to embed it. Values from messages
  * could otherwise become scripts. */
-#define LW_PAGE_CSP                                                                                       \
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " \
+#define LW_PAGE_CSP                                                                                \
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' " \
+    "data:; "                                                                                      \
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 /* Returns the file with this path, or NULL. */

@@ -23,7 +23,8 @@ struct lw_shard_looker {
     const struct lw_config *config;
     int shard;
     struct lw_redis *redis;
-    int64_t rank; /* index of the lane at which the next look begins, in the round through all lanes */
+    /* index of the lane at which the next look begins, in the round through all lanes */
+    int64_t rank;
     struct old old[LW_LOOK_OLD];
     int n_old;
     bool told;
@@ -54,7 +55,7 @@ void lw_shard_looker_close(struct lw_shard_looker *k) {
     free(k);
 }
 
-/* --- asking ------------------------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static void append_heads(struct lw_shard_looker *k) {
     char lanes[160], wait[160], rank[24], many[16];
@@ -69,7 +70,8 @@ static void append_heads(struct lw_shard_looker *k) {
     lw_redis_append_argv(k->redis, 7 + k->n_old, argv, len);
 }
 
-/* Returns the next reply of the pipeline, which must be of this type; otherwise returns NULL with an error. */
+/* Returns the next reply of the pipeline, which must be of this type; otherwise returns NULL with
+ * an error. */
 static redisReply *next(struct lw_shard_looker *k, int type, struct lw_err *err) {
     redisReply *reply = lw_redis_reply(k->redis);
     if (!reply) {
@@ -94,11 +96,14 @@ static bool take_number(struct lw_shard_looker *k, int64_t *out, struct lw_err *
  * 1 TOPIC PARTITION OFFSET REPLAY FIRST_MS … */
 static int64_t first_of(const redisReply *line) {
     long long first = 0;
-    if (line->type != REDIS_REPLY_STRING || sscanf(line->str, "1 %*s %*d %*s %*d %lld", &first) != 1) return 0;
+    if (line->type != REDIS_REPLY_STRING ||
+        sscanf(line->str, "1 %*s %*d %*s %*d %lld", &first) != 1)
+        return 0;
     return first;
 }
 
-/* If the lane is among the LW_LOOK_OLD lanes with the oldest heads, keeps the lane; each lane is kept only once. */
+/* If the lane is among the LW_LOOK_OLD lanes with the oldest heads, keeps the lane; each lane is
+ * kept only once. */
 static void keep(struct lw_shard_looker *k, const redisReply *lane, int64_t first_ms) {
     int worst = 0;
     if (first_ms <= 0 || lane->type != REDIS_REPLY_STRING) return;
@@ -125,22 +130,26 @@ static bool take_heads(struct lw_shard_looker *k, struct lw_shard_look *out, str
     k->rank = seen < named + LW_LOOK_LANES ? 0 : k->rank + LW_LOOK_LANES;
     out->oldest_ms = 0;
     for (int i = 0; i < k->n_old; i++)
-        if (!out->oldest_ms || k->old[i].first_ms < out->oldest_ms) out->oldest_ms = k->old[i].first_ms;
+        if (!out->oldest_ms || k->old[i].first_ms < out->oldest_ms)
+            out->oldest_ms = k->old[i].first_ms;
     freeReplyObject(r);
     return true;
 }
 
 static bool ask(struct lw_shard_looker *k, struct lw_shard_look *out, struct lw_err *err) {
     struct lw_shard_look now = *out;
-    if (!k->redis) k->redis = lw_config_connect(k->config, k->shard, "latchwork:exporter", LW_LOOK_TIMEOUT_MS, LW_LOOK_TIMEOUT_MS, err);
+    if (!k->redis)
+        k->redis = lw_config_connect(k->config, k->shard, "latchwork:exporter", LW_LOOK_TIMEOUT_MS,
+                                     LW_LOOK_TIMEOUT_MS, err);
     if (!k->redis) return false;
     lw_redis_append(k->redis, "ZCARD %slanes", k->prefix);
     lw_redis_append(k->redis, "LLEN %sready", k->prefix);
     lw_redis_append(k->redis, "XLEN %sdead", k->prefix);
     lw_redis_append(k->redis, "SCARD %spaused", k->prefix);
     append_heads(k);
-    if (!take_number(k, &now.lanes, err) || !take_number(k, &now.ready, err) || !take_number(k, &now.dead, err) ||
-        !take_number(k, &now.paused, err) || !take_heads(k, &now, err))
+    if (!take_number(k, &now.lanes, err) || !take_number(k, &now.ready, err) ||
+        !take_number(k, &now.dead, err) || !take_number(k, &now.paused, err) ||
+        !take_heads(k, &now, err))
         return false;
     *out = now;
     return true;
@@ -156,7 +165,8 @@ static void append_length(struct lw_shard_looker *k, struct lw_bytes lane) {
     lw_buf_free(&list);
 }
 
-bool lw_shard_waiting(struct lw_shard_looker *k, const struct lw_bytes *lanes, size_t n, int64_t *waiting) {
+bool lw_shard_waiting(struct lw_shard_looker *k, const struct lw_bytes *lanes, size_t n,
+                      int64_t *waiting) {
     assert(n <= LW_LOOK_WAITING);
     if (!k->redis) return false; /* lw_shard_look() connects, and tells why if it cannot */
     for (size_t i = 0; i < n; i++) append_length(k, lanes[i]);

@@ -20,9 +20,13 @@ struct stream {
     struct MHD_Connection *connection;
     struct stream *next;
     struct text *text; /* what is being sent */
-    uint64_t seen;     /* number of the published text that is being sent, or that was the newest when the stream was added */
-    size_t sent;       /* number of its bytes that were handed to MHD */
-    int fd, behind;    /* behind: number of texts published since the stream began to send this one, if it has not ended */
+    /* number of the published text that is being sent, or that was the newest when the stream was
+     * added */
+    uint64_t seen;
+    size_t sent; /* number of its bytes that were handed to MHD */
+    /* behind: number of texts published since the stream began to send this one, if it has not
+     * ended */
+    int fd, behind;
     bool suspended;
 };
 
@@ -53,7 +57,8 @@ struct lw_streams *lw_streams_open(void) {
     return all;
 }
 
-/* Suspends the stream, or goes on with the newest text. Returns true if there is something to send. */
+/* Suspends the stream, or goes on with the newest text. Returns true if there is something to
+ * send. */
 static bool has_more(struct lw_streams *all, struct stream *s) {
     if (s->sent < s->text->n) return true;
     s->behind = 0;
@@ -103,9 +108,15 @@ static void forget(void *cls) {
     free(s);
 }
 
-static struct stream *stream_new(struct lw_streams *all, struct MHD_Connection *c, int fd, struct lw_bytes first) {
+static struct stream *stream_new(struct lw_streams *all, struct MHD_Connection *c, int fd,
+                                 struct lw_bytes first) {
     struct stream *s = lw_alloc(sizeof *s);
-    *s = (struct stream){.all = all, .connection = c, .fd = fd, .text = text_new(first), .seen = all->published, .next = all->first};
+    *s = (struct stream){.all = all,
+                         .connection = c,
+                         .fd = fd,
+                         .text = text_new(first),
+                         .seen = all->published,
+                         .next = all->first};
     all->first = s;
     all->n++;
     return s;
@@ -114,16 +125,19 @@ static struct stream *stream_new(struct lw_streams *all, struct MHD_Connection *
 /* Bounds what the kernel holds for a client that does not read. */
 static void bound_socket(int fd) {
     int bytes = LW_STREAM_SEND_BYTES;
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes); /* if it fails, the system's bound holds */
+    /* if it fails, the system's bound holds */
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
-struct MHD_Response *lw_streams_add(struct lw_streams *all, struct MHD_Connection *c, int fd, struct lw_bytes first) {
+struct MHD_Response *lw_streams_add(struct lw_streams *all, struct MHD_Connection *c, int fd,
+                                    struct lw_bytes first) {
     pthread_mutex_lock(&all->lock);
     struct stream *s = all->n < LW_STREAMS ? stream_new(all, c, fd, first) : NULL;
     pthread_mutex_unlock(&all->lock);
     if (!s) return NULL;
     bound_socket(fd);
-    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, send_some, s, forget);
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, send_some, s, forget);
     if (!r) forget(s);
     return r;
 }
@@ -140,7 +154,8 @@ void lw_streams_publish(struct lw_streams *all, struct lw_bytes text) {
     all->newest = text_new(text);
     all->published++;
     for (struct stream *s = all->first; s; s = s->next) {
-        if (!s->suspended && ++s->behind > LW_STREAM_BEHIND) shutdown(s->fd, SHUT_RDWR); /* makes MHD close the connection */
+        /* makes MHD close the connection */
+        if (!s->suspended && ++s->behind > LW_STREAM_BEHIND) shutdown(s->fd, SHUT_RDWR);
         wake(s);
     }
     pthread_mutex_unlock(&all->lock);

@@ -6,9 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- globs over any bytes ---- */
+/* --- globs over any bytes --------------------------------------------------------------------- */
 
-static const char *set_end(const char *p, const char *end) { /* Returns the end of a set "[…]" in a pattern. `p` points behind the '['. */
+static const char *set_end(const char *p, const char *end) {
+    /* Returns the end of a set "[…]" in a pattern. `p` points behind the '['. */
     if (p < end && (*p == '!' || *p == '^')) p++;
     if (p < end) p++; /* a ']' in the first place is a member of the set, not its end */
     while (p < end && *p != ']') p++;
@@ -20,7 +21,8 @@ static bool in_set(const char *p, const char *end, char c) {
     if (not ) p++;
     for (; p < end; p++) {
         if (p + 2 < end && p[1] == '-') {
-            found |= (unsigned char)*p <= (unsigned char)c && (unsigned char)c <= (unsigned char)p[2];
+            found |=
+                (unsigned char)*p <= (unsigned char)c && (unsigned char)c <= (unsigned char)p[2];
             p += 2;
         } else {
             found |= *p == c;
@@ -66,11 +68,12 @@ static bool glob(struct lw_bytes pattern, struct lw_bytes text) {
     return p == end;
 }
 
-/* ---- --where ---- */
+/* --- --where ---------------------------------------------------------------------------------- */
 
 struct where {
     char *pointer;
-    char op; /* the comparison: one of = ! < > ~, l for <=, g for >=; 0: the member need only exist */
+    /* the comparison: one of = ! < > ~, l for <=, g for >=; 0: the member need only exist */
+    char op;
     const char *value;
 };
 
@@ -78,7 +81,8 @@ static int split(const char *text, struct where *w) {
     static const struct {
         const char *text;
         char op;
-    } ops[] = {{"!=", '!'}, {"<=", 'l'}, {">=", 'g'}, {"==", '='}, {"=", '='}, {"<", '<'}, {">", '>'}, {"~", '~'}};
+    } ops[] = {{"!=", '!'}, {"<=", 'l'}, {">=", 'g'}, {"==", '='},
+               {"=", '='},  {"<", '<'},  {">", '>'},  {"~", '~'}};
     if (*text && *text != '/') return -1;
     size_t n = strcspn(text, "!<>=~");
     size_t len = n;
@@ -132,7 +136,9 @@ static bool compare(const json_t *v, char op, const char *value) {
         c = d < 0 ? -1 : d > 0;
     } else {
         char *own = NULL;
-        const char *text = json_is_string(v) ? json_string_value(v) : (own = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY));
+        const char *text = json_is_string(v)
+                               ? json_string_value(v)
+                               : (own = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY));
         if (!text) return false;
         c = op == '~' ? strstr(text, value) == NULL : strcmp(text, value);
         bool same_kind = json_is_string(v) || strchr("=!~", op);
@@ -161,7 +167,8 @@ static bool where_holds(const char *text, const json_t *payload) {
 
 static bool payload_matches(const struct ops *o, struct lw_bytes payload) {
     if (!o->args.n_where) return true;
-    json_t *v = payload.p ? json_loadb(payload.p, payload.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
+    json_t *v =
+        payload.p ? json_loadb(payload.p, payload.n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
     if (!v) return false;
     bool all = true;
     for (size_t i = 0; i < o->args.n_where; i++) all &= where_holds(o->args.where[i], v);
@@ -169,27 +176,32 @@ static bool payload_matches(const struct ops *o, struct lw_bytes payload) {
     return all;
 }
 
-/* ---- the filters ---- */
+/* --- the filters ------------------------------------------------------------------------------ */
 
 int ops_filter_check(struct ops *o, struct lw_err *err) {
     const struct ops_args *a = &o->args;
     for (size_t i = 0; i < a->n_where; i++) {
         struct where w;
-        if (split(a->where[i], &w)) return lw_fail(err, "--where %s: '/pointer op value' is wanted, op = != < <= > >= or ~", a->where[i]);
+        if (split(a->where[i], &w))
+            return lw_fail(err, "--where %s: '/pointer op value' is wanted, op = != < <= > >= or ~",
+                           a->where[i]);
         free(w.pointer);
     }
-    if (a->sort && strcmp(a->sort, "age") && strcmp(a->sort, "size")) return lw_fail(err, "--sort %s: age or size is wanted", a->sort);
+    if (a->sort && strcmp(a->sort, "age") && strcmp(a->sort, "size"))
+        return lw_fail(err, "--sort %s: age or size is wanted", a->sort);
     const char *times[] = {a->from, a->to};
     for (size_t i = 0; i < 2; i++)
         if (times[i] && *times[i] != '@' && ops_time_ms(times[i], o->asked_ms) < 0)
-            return lw_fail(err, "--%s %s: a time such as 2026-11-21T12:00:00Z or 1h (ago) is wanted", i ? "to" : "from", times[i]);
+            return lw_fail(err,
+                           "--%s %s: a time such as 2026-11-21T12:00:00Z or 1h (ago) is wanted",
+                           i ? "to" : "from", times[i]);
     return 0;
 }
 
 bool ops_has_filter(const struct ops *o) {
     const struct ops_args *a = &o->args;
-    return a->n_keys || a->n_where || a->match || a->topic || a->reason || a->error || a->from || a->to || a->partition >= 0 ||
-           a->attempts >= 0 || a->older_ms >= 0 || a->n_words;
+    return a->n_keys || a->n_where || a->match || a->topic || a->reason || a->error || a->from ||
+           a->to || a->partition >= 0 || a->attempts >= 0 || a->older_ms >= 0 || a->n_words;
 }
 
 bool ops_lane_matches(const struct ops *o, struct lw_bytes lane) {
@@ -202,7 +214,8 @@ bool ops_lane_matches(const struct ops *o, struct lw_bytes lane) {
     return false;
 }
 
-static bool common(const struct ops *o, struct lw_bytes topic, int64_t partition, int64_t first_ms, int64_t attempts) {
+static bool common(const struct ops *o, struct lw_bytes topic, int64_t partition, int64_t first_ms,
+                   int64_t attempts) {
     const struct ops_args *a = &o->args;
     if (a->topic && !lw_bytes_eq(lw_bytes_of(a->topic), topic)) return false;
     if (a->partition >= 0 && a->partition != partition) return false;
@@ -221,7 +234,9 @@ static bool named(const struct ops *o, const struct ops_message *m) {
     ops_identity(&m->e, identity, sizeof identity);
     bool any = false;
     for (int i = 0; i < o->args.n_words; i++) {
-        if (strcmp(o->args.words[i], identity) != 0 && (!m->id[0] || strcmp(o->args.words[i], m->id) != 0)) continue;
+        if (strcmp(o->args.words[i], identity) != 0 &&
+            (!m->id[0] || strcmp(o->args.words[i], m->id) != 0))
+            continue;
         if (o->met) o->met[i] = OPS_MET;
         any = true;
     }
@@ -254,7 +269,8 @@ static bool dead_matches(const struct ops *o, const struct ops_message *m) {
 }
 
 bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
-    /* named() is called always, because it marks the word as found even if another filter leaves the message out */
+    /* named() is called always, because it marks the word as found even if another filter leaves
+     * the message out */
     bool is_named = !o->args.n_words || ((!m->bad || m->id[0]) && named(o, m));
     if (!ops_lane_matches(o, m->lane)) return false;
     if (m->id[0] && !dead_matches(o, m)) return false;
@@ -263,7 +279,8 @@ bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
         bool asked = a->topic || a->n_where || a->partition >= 0 || a->older_ms >= 0 || a->n_keys;
         return !asked && (a->attempts < 0 || m->attempts >= a->attempts) && is_named;
     }
-    /* the record is from a topic that the application does not consume, and the reader has already applied the other filters */
+    /* the record is from a topic that the application does not consume, and the reader has already
+     * applied the other filters */
     if (m->foreign) return payload_matches(o, m->e.payload);
     if (!common(o, m->e.topic, m->e.partition, m->e.first_ms, m->attempts)) return false;
     return is_named && payload_matches(o, m->e.payload);

@@ -11,7 +11,15 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { JOB_TTL_MS = 30000, RENEW_MS = 5000, TOLD_MS = 200, LINES_MAX = 20, BAR = 20, BATCH_BYTES = 128 << 10, AUDIT_MAX = 10000 };
+enum {
+    JOB_TTL_MS = 30000,
+    RENEW_MS = 5000,
+    TOLD_MS = 200,
+    LINES_MAX = 20,
+    BAR = 20,
+    BATCH_BYTES = 128 << 10,
+    AUDIT_MAX = 10000
+};
 
 static volatile sig_atomic_t interrupted;
 static void on_signal(int sig) {
@@ -24,7 +32,7 @@ static const struct lw_bytes none = {"", 0};
 static bool is_cancelled(const struct ops *o) { return o->watch && atomic_load(&o->watch->cancel); }
 static bool is_interrupted(const struct ops_job *j) { return interrupted || is_cancelled(j->o); }
 
-/* ---- its record ---- */
+/* --- its record ------------------------------------------------------------------------------- */
 
 /* Returns the command's options as one canonical text, because a job may be continued only with
  * the same options. */
@@ -34,14 +42,17 @@ static char *words_of(const struct ops *o) {
     for (int i = 0; i < a->n_words; i++) json_array_append_new(w, json_string(a->words[i]));
     for (size_t i = 0; i < a->n_keys; i++) json_array_append_new(keys, json_string(a->keys[i]));
     for (size_t i = 0; i < a->n_where; i++) json_array_append_new(where, json_string(a->where[i]));
-    json_t *j = json_pack("{ss ss so so so ss* ss* ss* ss* ss* ss* ss* sI sI sI sb}", "noun", o->noun, "verb", o->verb, "words", w, "keys",
-                          keys, "where", where, "match", a->match, "topic", a->topic, "reason", a->reason, "error", a->error, "from",
-                          a->from, "to", a->to, "to_topic", a->to_topic, "partition", (json_int_t)a->partition, "attempts",
-                          (json_int_t)a->attempts, "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
+    json_t *j = json_pack(
+        "{ss ss so so so ss* ss* ss* ss* ss* ss* ss* sI sI sI sb}", "noun", o->noun, "verb",
+        o->verb, "words", w, "keys", keys, "where", where, "match", a->match, "topic", a->topic,
+        "reason", a->reason, "error", a->error, "from", a->from, "to", a->to, "to_topic",
+        a->to_topic, "partition", (json_int_t)a->partition, "attempts", (json_int_t)a->attempts,
+        "older_ms", (json_int_t)a->older_ms, "again", (int)a->again);
     if (j && a->try_handler) json_object_set_new(j, "try", json_true());
     char *text = j ? json_dumps(j, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(j);
-    return text ? text : lw_strdup("{}"); /* the result is empty if words are not UTF-8, because such words cannot be written as JSON */
+    /* the result is empty if words are not UTF-8, because such words cannot be written as JSON */
+    return text ? text : lw_strdup("{}");
 }
 
 void ops_who(const struct ops *o, char *out, size_t size) {
@@ -56,9 +67,12 @@ int ops_audit(struct ops *o, const char *did, int64_t n) {
     char user[256], *words = words_of(o);
     ops_who(o, user, sizeof user);
     ops_begin(o, "XADD"), ops_key(o, &o->shards[0], "audit", none);
-    lw_arg_text(&o->cmd, "MAXLEN"), lw_arg_text(&o->cmd, "~"), lw_arg_i64(&o->cmd, AUDIT_MAX), lw_arg_text(&o->cmd, "*");
-    lw_arg_text(&o->cmd, "event"), lw_arg_text(&o->cmd, did), lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, user);
-    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, words), lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, n);
+    lw_arg_text(&o->cmd, "MAXLEN"), lw_arg_text(&o->cmd, "~"), lw_arg_i64(&o->cmd, AUDIT_MAX),
+        lw_arg_text(&o->cmd, "*");
+    lw_arg_text(&o->cmd, "event"), lw_arg_text(&o->cmd, did), lw_arg_text(&o->cmd, "who"),
+        lw_arg_text(&o->cmd, user);
+    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, words), lw_arg_text(&o->cmd, "done"),
+        lw_arg_i64(&o->cmd, n);
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (r) freeReplyObject(r);
     free(words);
@@ -93,7 +107,8 @@ static int last_number(struct ops *o, int64_t *out) {
 
 static int tell_number(struct ops_job *j) {
     for (int s = 1; s < j->o->c->redis.shards; s++) {
-        ops_begin(j->o, "SET"), ops_key(j->o, &j->o->shards[s], "replays", none), lw_arg_i64(&j->o->cmd, j->number);
+        ops_begin(j->o, "SET"), ops_key(j->o, &j->o->shards[s], "replays", none),
+            lw_arg_i64(&j->o->cmd, j->number);
         redisReply *r = ops_ask(j->o, &j->o->shards[s]);
         if (!r) return -1;
         freeReplyObject(r);
@@ -101,9 +116,11 @@ static int tell_number(struct ops_job *j) {
     return 0;
 }
 
-/* ---- a job that goes on ---- */
+/* --- a job that goes on ----------------------------------------------------------------------- */
 
-static const char *text_at(const json_t *j, const char *name) { return json_string_value(json_object_get(j, name)); }
+static const char *text_at(const json_t *j, const char *name) {
+    return json_string_value(json_object_get(j, name));
+}
 
 static size_t texts_at(const json_t *j, const char *name, const char **out) {
     size_t i, n = 0;
@@ -137,10 +154,14 @@ static int adopt(struct ops *o, const char *name, const char *words, const char 
     json_t *j = json_loads(words, 0, NULL);
     const char *noun = text_at(j, "noun"), *verb = text_at(j, "verb");
     bool same_verb = noun && verb && strcmp(noun, o->noun) == 0 && strcmp(verb, o->verb) == 0;
-    int bad = !same_verb || (!bare && strcmp(words, ours) != 0) ? lw_fail(&o->err, "job %s was another command: %s", name, words) : 0;
+    int bad = !same_verb || (!bare && strcmp(words, ours) != 0)
+                  ? lw_fail(&o->err, "job %s was another command: %s", name, words)
+                  : 0;
     if (!bad && (text_at(j, "to_topic") || json_object_get(j, "try")))
-        bad = lw_fail(
-            &o->err, "job %s did not go into lanes: how far it came is not recorded; begin a new one, with filters for what is left", name);
+        bad = lw_fail(&o->err,
+                      "job %s did not go into lanes: how far it came is not recorded; begin a new "
+                      "one, with filters for what is left",
+                      name);
     free(ours);
     o->asked_ms = strtoll(asked_ms, NULL, 10);
     if (bad || !bare) {
@@ -159,14 +180,15 @@ int ops_job_adopt(struct ops *o) {
     lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, "asked_ms");
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
     if (!r) return -1;
-    bool known = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_STRING;
+    bool known = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&
+                 r->element[1]->type == REDIS_REPLY_STRING;
     int bad = known ? adopt(o, name, r->element[0]->str, r->element[1]->str)
                     : lw_fail(&o->err, "there is no job %s (they are known for six days)", name);
     freeReplyObject(r);
     return bad;
 }
 
-/* ---- beginning ---- */
+/* --- beginning -------------------------------------------------------------------------------- */
 
 static int start(struct ops_job *j, const char *words, int64_t last) {
     struct ops *o = j->o;
@@ -178,13 +200,15 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, j->who);
     lw_arg_text(&o->cmd, "at_ms"), lw_arg_i64(&o->cmd, lw_wall_ms());
     lw_arg_text(&o->cmd, "asked_ms"), lw_arg_i64(&o->cmd, o->asked_ms);
-    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, words), lw_arg_text(&o->cmd, "state"), lw_arg_text(&o->cmd, "running");
+    lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, words), lw_arg_text(&o->cmd, "state"),
+        lw_arg_text(&o->cmd, "running");
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (!r) return -1;
     int bad = 0;
     if (r->type == REDIS_REPLY_ARRAY && r->elements == 2)
-        bad = lw_fail(&o->err, "job %s is under way; one at a time (if its command was killed: in %d s)", r->element[1]->str,
-                      JOB_TTL_MS / 1000);
+        bad = lw_fail(&o->err,
+                      "job %s is under way; one at a time (if its command was killed: in %d s)",
+                      r->element[1]->str, JOB_TTL_MS / 1000);
     else if (r->type == REDIS_REPLY_ARRAY)
         bad = lw_fail(&o->err, "there is no job %s", resume);
     else
@@ -196,24 +220,31 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     return tell_number(j);
 }
 
-/* Returns the number of messages that were put, dropped, sent or tried. In a dry run, returns the number of messages for which that would
- * have been done. */
-static int64_t done_count(const struct ops_job *j) { return j->count['P'] + j->count['X'] + j->count['T'] + j->count['R']; }
+/* Returns the number of messages that were put, dropped, sent or tried. In a dry run, returns the
+ * number of messages for which that would have been done. */
+static int64_t done_count(const struct ops_job *j) {
+    return j->count['P'] + j->count['X'] + j->count['T'] + j->count['R'];
+}
 
 static int record(struct ops_job *j, const char *what, const char *state) {
     struct ops *o = j->o;
     job_script(j, what, j->number);
     lw_arg_i64(&o->cmd, j->number), lw_arg_text(&o->cmd, "state"), lw_arg_text(&o->cmd, state);
     if (strcmp(what, "end") == 0)
-        lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, j->who), lw_arg_text(&o->cmd, "words"), lw_arg_text(&o->cmd, j->words);
+        lw_arg_text(&o->cmd, "who"), lw_arg_text(&o->cmd, j->who), lw_arg_text(&o->cmd, "words"),
+            lw_arg_text(&o->cmd, j->words);
     lw_arg_text(&o->cmd, "done"), lw_arg_i64(&o->cmd, done_count(j));
     lw_arg_text(&o->cmd, "taken"), lw_arg_i64(&o->cmd, j->taken);
     long long mine;
     if (ops_ask_int(o, &o->shards[0], &mine)) return -1;
     j->renewed_ms = lw_boot_ms();
-    return mine ? 0
-                : lw_fail(&o->err, "job %" PRId64 " was silent for too long and another one began; go on with --resume %" PRId64, j->number,
-                          j->number);
+    return mine
+               ? 0
+               : lw_fail(
+                     &o->err,
+                     "job %" PRId64
+                     " was silent for too long and another one began; go on with --resume %" PRId64,
+                     j->number, j->number);
 }
 
 static void publish(const struct ops *o) {
@@ -247,20 +278,30 @@ static int open_backup(struct ops_job *j) {
     if (j->o->args.backup)
         snprintf(j->backup_name, sizeof j->backup_name, "%s", j->o->args.backup);
     else
-        snprintf(j->backup_name, sizeof j->backup_name, "latchwork-%s-drop-%" PRId64 ".jsonl", j->o->noun, j->number);
+        snprintf(j->backup_name, sizeof j->backup_name, "latchwork-%s-drop-%" PRId64 ".jsonl",
+                 j->o->noun, j->number);
     j->backup = fopen(j->backup_name, "ae");
-    return j->backup ? 0 : lw_fail(&j->o->err, "%s: the backup can't be written; nothing was dropped", j->backup_name);
+    return j->backup ? 0
+                     : lw_fail(&j->o->err, "%s: the backup can't be written; nothing was dropped",
+                               j->backup_name);
 }
 
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
-    *j =
-        (struct ops_job){.o = o, .what = what, .dry = !o->args.execute, .any = o->args.again, .begun_ms = lw_boot_ms(), .batch = OPS_BATCH};
-    if (o->args.rate > 0 && o->args.rate < 4.0 * OPS_BATCH) j->batch = o->args.rate < 8 ? 1 : (int)(o->args.rate / 4);
-    if (o->args.stop_on_error) j->batch = 1; /* with batches of one message, nothing more is done after the first failure */
+    *j = (struct ops_job){.o = o,
+                          .what = what,
+                          .dry = !o->args.execute,
+                          .any = o->args.again,
+                          .begun_ms = lw_boot_ms(),
+                          .batch = OPS_BATCH};
+    if (o->args.rate > 0 && o->args.rate < 4.0 * OPS_BATCH)
+        j->batch = o->args.rate < 8 ? 1 : (int)(o->args.rate / 4);
+    /* with batches of one message, nothing more is done after the first failure */
+    if (o->args.stop_on_error) j->batch = 1;
     const char *term = getenv("TERM");
     j->progress = !o->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != sizeof random) return lw_fail(&o->err, "no random numbers");
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        return lw_fail(&o->err, "no random numbers");
     snprintf(j->token, sizeof j->token, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     int64_t last;
     if (last_number(o, &last)) return -1;
@@ -282,13 +323,15 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
     return bad;
 }
 
-/* ---- what became of each ---- */
+/* --- what became of each ---------------------------------------------------------------------- */
 
 static const char *word(const struct ops_job *j, char letter) {
     switch (letter) {
     case 'P': return j->dry ? "would be put" : "put";
     case 'A': return j->o->verb[0] == 'i' ? "there or finished already" : "put already";
-    case 'D': return j->what == OPS_PUT ? "left out: done (--again takes it)" : "left out: finished before";
+    case 'D':
+        return j->what == OPS_PUT ? "left out: done (--again takes it)"
+                                  : "left out: finished before";
     case 'U': return "left out: not finished, it comes by itself";
     case 'G': return "left out: its dead letter has gone";
     case 'B': return "not put: a name in Redis holds another type";
@@ -296,14 +339,16 @@ static const char *word(const struct ops_job *j, char letter) {
     case 'N': return "left out: it does not wait any more";
     case 'T': return j->dry ? "would be sent" : "sent";
     case 'R': return j->dry ? "would be tried" : "tried";
-    case 'H': return "left: it may be in a handler, its lane is held; try again, or pause the lane first";
+    case 'H':
+        return "left: it may be in a handler, its lane is held; try again, or pause the lane first";
     default: return "?";
     }
 }
 
 static bool is_problem(char letter) { return letter == 'B' || letter == 'H'; }
 
-static void tell(struct ops_job *j, const char *identity, const char *what, bool line, bool problem) {
+static void tell(struct ops_job *j, const char *identity, const char *what, bool line,
+                 bool problem) {
     const struct ops_watch *w = j->o->watch;
     if (w) {
         if (w->told) w->told(w->ctx, identity, what, problem);
@@ -317,11 +362,14 @@ static void tell(struct ops_job *j, const char *identity, const char *what, bool
 }
 
 static const char *did_word(const struct ops_job *j) {
-    return j->what != OPS_PUT ? "dropped" : j->o->args.try_handler ? "tried" : j->o->args.to_topic ? "sent" : "put";
+    return j->what != OPS_PUT       ? "dropped"
+           : j->o->args.try_handler ? "tried"
+           : j->o->args.to_topic    ? "sent"
+                                    : "put";
 }
 
-/* Returns the progress of the job, from 0 to 1. The progress is the part of the messages that was read, or the part of --limit that was
- * reached, whichever is larger. */
+/* Returns the progress of the job, from 0 to 1. The progress is the part of the messages that was
+ * read, or the part of --limit that was reached, whichever is larger. */
 static double part_done(const struct ops_job *j) {
     const struct ops *o = j->o;
     double read = o->to_scan > 0 ? (double)o->scanned / (double)o->to_scan : 0;
@@ -339,15 +387,18 @@ static void progress(struct ops_job *j, bool last) {
     char age[16], bar[BAR + 1];
     for (int i = 0; i < BAR; i++) bar[i] = i < (int)(part * BAR) ? '#' : '.';
     bar[BAR] = 0;
-    fprintf(stderr, "\r[%s] %3d %%  %" PRId64 " %s%s, %" PRId64 " not, %.0f/s", bar, (int)(part * 100), did, j->dry ? "would be " : "",
-            did_word(j), j->taken - did, seconds > 0 ? (double)j->taken / seconds : 0);
-    if (!last && part > 0.01) fprintf(stderr, ", %s to go", ops_age((int64_t)(seconds * 1000 * (1 - part) / part), age));
+    fprintf(stderr, "\r[%s] %3d %%  %" PRId64 " %s%s, %" PRId64 " not, %.0f/s", bar,
+            (int)(part * 100), did, j->dry ? "would be " : "", did_word(j), j->taken - did,
+            seconds > 0 ? (double)j->taken / seconds : 0);
+    if (!last && part > 0.01)
+        fprintf(stderr, ", %s to go", ops_age((int64_t)(seconds * 1000 * (1 - part) / part), age));
     fputs(last ? "\033[K\n" : "\033[K", stderr);
 }
 
 static int count(struct ops_job *j, const struct ops_item *it, char letter) {
     j->count[(unsigned char)letter & 127]++;
-    bool line = j->dry ? j->lines < LINES_MAX : letter != 'P' && letter != 'X' && j->lines < LINES_MAX;
+    bool line =
+        j->dry ? j->lines < LINES_MAX : letter != 'P' && letter != 'X' && j->lines < LINES_MAX;
     if (line && ++j->lines == LINES_MAX && !j->o->args.json) puts("... (--json tells of each)");
     tell(j, it->identity, word(j, letter), line && j->lines < LINES_MAX, is_problem(letter));
     if (!is_problem(letter)) return 0;
@@ -374,9 +425,11 @@ int ops_job_done(struct ops_job *j, const char *identity, char letter, const cha
     return j->stopped || is_interrupted(j);
 }
 
-/* ---- batches ---- */
+/* --- batches ---------------------------------------------------------------------------------- */
 
-static bool is_open(const struct ops_item *it, const struct ops_shard *sh) { return it->shard == sh && !it->letter; }
+static bool is_open(const struct ops_item *it, const struct ops_shard *sh) {
+    return it->shard == sh && !it->letter;
+}
 
 static int items_of(const struct ops_job *j, const struct ops_shard *sh) {
     int n = 0;
@@ -387,17 +440,22 @@ static int items_of(const struct ops_job *j, const struct ops_shard *sh) {
 static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r) {
     int n = items_of(j, sh);
     if (strcmp(r->str, "NOEPOCH") == 0)
-        return lw_fail(&j->o->err, "shard %d is empty: no worker has joined it yet, so what is done is not known; start the workers first",
+        return lw_fail(&j->o->err,
+                       "shard %d is empty: no worker has joined it yet, so what is done is not "
+                       "known; start the workers first",
                        sh->index);
     if (strcmp(r->str, "QUARANTINE") == 0)
-        return lw_fail(&j->o->err, "shard %d has just begun a new epoch: try again in some seconds", sh->index);
+        return lw_fail(&j->o->err, "shard %d has just begun a new epoch: try again in some seconds",
+                       sh->index);
     if ((int)r->len != n) return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
-    if (!strpbrk(r->str, "PADUGBXNH")) return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
+    if (!strpbrk(r->str, "PADUGBXNH"))
+        return lw_fail(&j->o->err, "shard %d answers in another form", sh->index);
     n = 0;
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
         char letter = r->str[n++];
-        if (letter == '-') continue; /* the call ended before this message, so the next call sends it again */
+        /* the call ended before this message, so the next call sends it again */
+        if (letter == '-') continue;
         count(j, &j->item[i], j->item[i].letter = letter);
     }
     return 0;
@@ -406,11 +464,13 @@ static int letters(struct ops_job *j, struct ops_shard *sh, const redisReply *r)
 static void build_put(struct ops_job *j, struct ops_shard *sh, int n) {
     struct ops *o = j->o;
     ops_script(o, &lw_op_put, 5 + n);
-    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none), ops_key(o, sh, "ready", none);
+    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none),
+        ops_key(o, sh, "ready", none);
     ops_key(o, sh, "dead", none);
     for (int i = 0; i < j->n; i++)
         if (is_open(&j->item[i], sh)) ops_key(o, sh, "lock:", j->item[i].lane);
-    lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2), lw_arg_text(&o->cmd, j->any ? "any" : "undone"), lw_arg_text(&o->cmd, j->dry ? "dry" : "");
+    lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2), lw_arg_text(&o->cmd, j->any ? "any" : "undone"),
+        lw_arg_text(&o->cmd, j->dry ? "dry" : "");
     for (int i = 0; i < j->n; i++)
         if (is_open(&j->item[i], sh)) {
             lw_arg(&o->cmd, lw_bytes(j->item[i].envelope.p, j->item[i].envelope.n));
@@ -426,7 +486,8 @@ static void build_drop(struct ops_job *j, struct ops_shard *sh, int n) {
         if (is_open(&j->item[i], sh)) ops_key(o, sh, "lock:", j->item[i].lane);
     lw_arg_i64(&o->cmd, OPS_AHEAD), lw_arg_text(&o->cmd, j->dry ? "dry" : "");
     for (int i = 0; i < j->n; i++)
-        if (is_open(&j->item[i], sh)) lw_arg_text(&o->cmd, j->item[i].tp), lw_arg_i64(&o->cmd, j->item[i].offset);
+        if (is_open(&j->item[i], sh))
+            lw_arg_text(&o->cmd, j->item[i].tp), lw_arg_i64(&o->cmd, j->item[i].offset);
 }
 
 static int send_script(struct ops_job *j, struct ops_shard *sh, int n) {
@@ -441,12 +502,14 @@ static int send_script(struct ops_job *j, struct ops_shard *sh, int n) {
     return bad;
 }
 
-/* Deletes dead letters one by one, because XDEL then says for each dead letter whether it existed. */
+/* Deletes dead letters one by one, because XDEL then says for each dead letter whether it
+ * existed. */
 static int send_remove(struct ops_job *j, struct ops_shard *sh) {
     for (int i = 0; i < j->n; i++) {
         if (!is_open(&j->item[i], sh)) continue;
         long long gone = 1;
-        ops_begin(j->o, "XDEL"), ops_key(j->o, sh, "dead", none), lw_arg_text(&j->o->cmd, j->item[i].entry);
+        ops_begin(j->o, "XDEL"), ops_key(j->o, sh, "dead", none),
+            lw_arg_text(&j->o->cmd, j->item[i].entry);
         if (!j->dry && ops_ask_int(j->o, sh, &gone)) return -1;
         count(j, &j->item[i], j->item[i].letter = gone ? 'X' : 'G');
     }
@@ -463,22 +526,25 @@ static void pace(struct ops_job *j) {
     }
 }
 
-/* Writes the backup lines of the items with this letter (0: of all items), and waits until the lines are on the disk. */
+/* Writes the backup lines of the items with this letter (0: of all items), and waits until the
+ * lines are on the disk. */
 static int put_backup(struct ops_job *j, char letter) {
     bool ok = true;
     for (int i = 0; i < j->n; i++)
-        if (!letter || j->item[i].letter == letter) ok = ok && fprintf(j->backup, "%s\n", j->item[i].backup) >= 0;
+        if (!letter || j->item[i].letter == letter)
+            ok = ok && fprintf(j->backup, "%s\n", j->item[i].backup) >= 0;
     if (ok && !fflush(j->backup) && !fsync(fileno(j->backup))) return 0;
     return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
 }
 
-/* Removes from the backup the messages that were not dropped. Such messages have run or will run, and an import of the backup would run
- * them again. */
+/* Removes from the backup the messages that were not dropped. Such messages have run or will run,
+ * and an import of the backup would run them again. */
 static int correct_backup(struct ops_job *j, off_t from) {
     int n = 0;
     for (int i = 0; i < j->n; i++) n += j->item[i].letter == 'X';
     if (n == j->n) return 0;
-    if (ftruncate(fileno(j->backup), from)) return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
+    if (ftruncate(fileno(j->backup), from))
+        return lw_fail(&j->o->err, "%s: cannot be written; stopped", j->backup_name);
     return put_backup(j, 'X');
 }
 
@@ -502,7 +568,8 @@ static int flush(struct ops_job *j) {
     }
     for (int s = 0; !bad && s < j->o->c->redis.shards; s++) {
         for (int n; !bad && (n = items_of(j, &j->o->shards[s])) > 0;)
-            bad = j->what == OPS_REMOVE ? send_remove(j, &j->o->shards[s]) : send_script(j, &j->o->shards[s], n);
+            bad = j->what == OPS_REMOVE ? send_remove(j, &j->o->shards[s])
+                                        : send_script(j, &j->o->shards[s], n);
     }
     if (!bad && j->backup) bad = correct_backup(j, backup_end);
     free_items(j);
@@ -515,14 +582,16 @@ static int flush(struct ops_job *j) {
 
 static struct ops_item *new_item(struct ops_job *j, struct lw_bytes lane) {
     struct ops_item *it = &j->item[j->n++];
-    *it = (struct ops_item){.shard = ops_shard_of(j->o, lane), .lane = lw_bytes(lw_memdup(lane.p, lane.n), lane.n)};
+    *it = (struct ops_item){.shard = ops_shard_of(j->o, lane),
+                            .lane = lw_bytes(lw_memdup(lane.p, lane.n), lane.n)};
     j->taken++;
     return it;
 }
 
 static int taken(struct ops_job *j) {
     bool enough = j->o->args.limit > 0 && j->taken >= j->o->args.limit;
-    int stop = j->n == j->batch || j->bytes > BATCH_BYTES || enough || is_interrupted(j) ? flush(j) : 0;
+    int stop =
+        j->n == j->batch || j->bytes > BATCH_BYTES || enough || is_interrupted(j) ? flush(j) : 0;
     return stop ? stop : enough;
 }
 
@@ -538,7 +607,8 @@ static void name_part(const struct lw_envelope *e, bool with_replay, char *out, 
     if (with_replay && e->replay) snprintf(out + n, size - (size_t)n, "#%" PRId64, e->replay);
 }
 
-int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane, bool read_again, const struct ops_message *dead) {
+int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane,
+                bool read_again, const struct ops_message *dead) {
     struct ops_item *it = new_item(j, lane);
     lw_envelope_encode(e, &it->envelope);
     j->bytes += it->envelope.n;
@@ -554,7 +624,8 @@ int ops_job_drop(struct ops_job *j, const struct ops_message *m) {
         json_t *o = ops_message_json(m, SIZE_MAX);
         line = json_dumps(o, JSON_COMPACT);
         json_decref(o);
-        if (!line) return lw_fail(&j->o->err, "%s: out of memory for the backup; stopped", j->backup_name);
+        if (!line)
+            return lw_fail(&j->o->err, "%s: out of memory for the backup; stopped", j->backup_name);
     }
     struct ops_item *it = new_item(j, m->lane.p ? m->lane : none);
     it->backup = line;
@@ -572,7 +643,7 @@ int ops_job_drop(struct ops_job *j, const struct ops_message *m) {
     return taken(j);
 }
 
-/* ---- the end ---- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static void summary(struct ops_job *j, const char *state) {
     static const char all[] = "PXTRADUGNHB";
@@ -580,9 +651,11 @@ static void summary(struct ops_job *j, const char *state) {
     if (j->o->args.json) {
         json_t *counts = json_object();
         for (const char *p = all; *p; p++)
-            if (j->count[(int)*p]) json_object_set_new(counts, word(j, *p), json_integer(j->count[(int)*p]));
-        json_t *o = json_pack("{ss sb ss sI sI so}", "type", "summary", "dry_run", (int)j->dry, "state", state, "messages",
-                              (json_int_t)j->taken, "problems", (json_int_t)j->problems, "results", counts);
+            if (j->count[(int)*p])
+                json_object_set_new(counts, word(j, *p), json_integer(j->count[(int)*p]));
+        json_t *o = json_pack("{ss sb ss sI sI so}", "type", "summary", "dry_run", (int)j->dry,
+                              "state", state, "messages", (json_int_t)j->taken, "problems",
+                              (json_int_t)j->problems, "results", counts);
         if (!j->dry) json_object_set_new(o, "job", json_integer(j->number));
         ops_put_json(o);
         return;
@@ -597,8 +670,8 @@ static void summary(struct ops_job *j, const char *state) {
     if (j->backup) printf("what was dropped: %s\n", j->backup_name);
 }
 
-/* Reports the messages that the command line names and that were not found. Call it only after everything was read: after a limit or an
- * error, the search may not have reached a message. */
+/* Reports the messages that the command line names and that were not found. Call it only after
+ * everything was read: after a limit or an error, the search may not have reached a message. */
 static void tell_missing(struct ops_job *j) {
     bool dead = strcmp(j->o->noun, "dead") == 0, kafka = j->what == OPS_PUT && !dead;
     int n = ops_tell_missing(j->o, dead ? OPS_NO_LETTER : kafka ? OPS_NO_RECORD : OPS_NOT_WAITING);

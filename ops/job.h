@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job is one bulk command over many messages. An application runs one job at a time. A job has a number, reports what it did, and may be
- * interrupted at any point and continued: a message is moved by one call of one script, and the marks tell which messages were already
- * moved.
+/* A job is one bulk command over many messages. An application runs one job at a time. A job has a
+ * number, reports what it did, and may be interrupted at any point and continued: a message is
+ * moved by one call of one script, and the marks tell which messages were already moved.
  *
- * Call ops_job_begin(), then ops_job_put() or ops_job_drop() for each message, then ops_job_end(). Without --execute nothing is written:
- * the scripts only say what they would do, and ops_job_end() reports the sums. Messages are sent in batches, at the requested rate. */
+ * Call ops_job_begin(), then ops_job_put() or ops_job_drop() for each message, then ops_job_end().
+ * Without --execute nothing is written: the scripts only say what they would do, and ops_job_end()
+ * reports the sums. Messages are sent in batches, at the requested rate. */
 #ifndef LW_OPS_JOB_H
 #define LW_OPS_JOB_H
 
@@ -17,8 +18,9 @@ struct ops_item {
     struct lw_bytes lane; /* id of the lane, an owned copy */
     struct lw_buf envelope;
     char identity[320]; /* identity of the message that is put or dropped */
-    char tp[300];       /* for PUT: topic:partition of the original if the message was read from Kafka again, otherwise ""; for DROP:
-                           topic:partition of the message */
+    /* for PUT: topic:partition of the original if the message was read from Kafka again, otherwise
+     * ""; for DROP: topic:partition of the message */
+    char tp[300];
     int64_t offset;
     char entry[64]; /* id in the stream `dead`; "" if the message is no dead letter */
     char *backup;   /* for DROP and REMOVE: the message's line in the backup, an owned copy */
@@ -29,7 +31,8 @@ struct ops_job {
     struct ops *o;
     enum ops_do what;
     bool dry, any, stopped; /* any: messages that are done are put, too */
-    int64_t number;         /* number of the job, which is also the replay number of the messages that the job puts */
+    /* number of the job, which is also the replay number of the messages that the job puts */
+    int64_t number;
     char token[40], who[256];
     char *words; /* the options with which the job was started, as JSON */
     struct ops_item item[OPS_BATCH];
@@ -43,20 +46,27 @@ struct ops_job {
     int lines; /* number of lines that were printed about single messages */
 };
 
-/* For --resume: takes options that the command line does not give from the record of the job. An option that the command line gives must
- * have the same value in the record. Relative times count from the job's first start. */
+/* For --resume: takes options that the command line does not give from the record of the job. An
+ * option that the command line gives must have the same value in the record. Relative times count
+ * from the job's first start. */
 int ops_job_adopt(struct ops *o);
 int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what);
-/* Puts a message into its lane. Returns 1 if the limit is reached or the job was interrupted, so that the caller stops. */
-int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane, bool read_again, const struct ops_message *dead);
-int ops_job_drop(struct ops_job *j, const struct ops_message *m); /* drops a message from its lane, or drops a dead letter */
-/* Notes a message that cannot be processed. With --stop-on-error, returns 1, so that the caller stops. */
+/* Puts a message into its lane. Returns 1 if the limit is reached or the job was interrupted, so
+ * that the caller stops. */
+int ops_job_put(struct ops_job *j, const struct lw_envelope *e, struct lw_bytes lane,
+                bool read_again, const struct ops_message *dead);
+/* drops a message from its lane, or drops a dead letter */
+int ops_job_drop(struct ops_job *j, const struct ops_message *m);
+/* Notes a message that cannot be processed. With --stop-on-error, returns 1, so that the caller
+ * stops. */
 int ops_job_problem(struct ops_job *j, const char *identity, const char *why);
 /* Notes a message that the caller has processed: letter 'T' if it was sent to a topic, 'R' if
  * the handler ran. Returns 1 if the job was stopped or interrupted. */
 int ops_job_done(struct ops_job *j, const char *identity, char letter, const char *more);
-/* Counts a message whose processing begins. Returns 1 if this message is the last one that --limit allows. */
+/* Counts a message whose processing begins. Returns 1 if this message is the last one that --limit
+ * allows. */
 int ops_job_take(struct ops_job *j);
-int ops_job_end(struct ops_job *j, int failed); /* ends the job, prints its report, and returns the exit status */
+/* ends the job, prints its report, and returns the exit status */
+int ops_job_end(struct ops_job *j, int failed);
 
 #endif

@@ -11,13 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_MS = 10000, SHORT_MS = 2000, SILENCE_MS = 30000, POLL_MS = 100, DESTROY_MS = 3000, PARTS_MAX = 4096 };
+enum {
+    ASK_MS = 10000,
+    SHORT_MS = 2000,
+    SILENCE_MS = 30000,
+    POLL_MS = 100,
+    DESTROY_MS = 3000,
+    PARTS_MAX = 4096
+};
 
 struct span {
     char topic[256];
     int32_t partition;
-    int64_t from, to; /* range of the offsets to read: `from` is the first offset, and `to` is the first offset behind the range */
-    int64_t next;     /* offset of the next record to read */
+    /* range of the offsets to read: `from` is the first offset, and `to` is the first offset behind
+     * the range */
+    int64_t from, to;
+    int64_t next; /* offset of the next record to read */
     bool over;
 };
 
@@ -26,7 +35,8 @@ struct reading {
     rd_kafka_t *rk;
     struct span *span;
     size_t n, cap, n_over;
-    int64_t from_ms, to_ms; /* times of --from and --to in ms since 1970; -1: the option is not given, or is an offset */
+    /* times of --from and --to in ms since 1970; -1: the option is not given, or is an offset */
+    int64_t from_ms, to_ms;
     ops_message_fn *fn;
     void *ctx;
 };
@@ -35,13 +45,16 @@ static int open_consumer(struct reading *r) {
     struct ops *o = r->o;
     rd_kafka_conf_t *conf = lw_kafka_conf_client(o->c, &o->err);
     if (!conf) return -1;
-    static const char *const set[][2] = {{"enable.auto.commit", "false"},       {"enable.auto.offset.store", "false"},
-                                         {"enable.partition.eof", "true"},      {"auto.offset.reset", "error"},
-                                         {"allow.auto.create.topics", "false"}, {"fetch.wait.max.ms", "50"}};
+    static const char *const set[][2] = {
+        {"enable.auto.commit", "false"},       {"enable.auto.offset.store", "false"},
+        {"enable.partition.eof", "true"},      {"auto.offset.reset", "error"},
+        {"allow.auto.create.topics", "false"}, {"fetch.wait.max.ms", "50"}};
     char why[512];
-    rd_kafka_conf_res_t bad = rd_kafka_conf_set(conf, "group.id", o->c->kafka.group_id, why,
-                                                sizeof why); /* assign() requires a group id, but the consumer never joins the group */
-    for (size_t i = 0; !bad && i < sizeof set / sizeof *set; i++) bad = rd_kafka_conf_set(conf, set[i][0], set[i][1], why, sizeof why);
+    /* assign() requires a group id, but the consumer never joins the group */
+    rd_kafka_conf_res_t bad =
+        rd_kafka_conf_set(conf, "group.id", o->c->kafka.group_id, why, sizeof why);
+    for (size_t i = 0; !bad && i < sizeof set / sizeof *set; i++)
+        bad = rd_kafka_conf_set(conf, set[i][0], set[i][1], why, sizeof why);
     if (bad) {
         rd_kafka_conf_destroy(conf);
         return lw_fail(&o->err, "kafka: %s", why);
@@ -52,7 +65,7 @@ static int open_consumer(struct reading *r) {
     return 0;
 }
 
-/* ---- what to read ---- */
+/* --- what to read ----------------------------------------------------------------------------- */
 
 static struct span *add_span(struct reading *r, const char *topic, int32_t partition) {
     if (r->n == r->cap) {
@@ -65,7 +78,8 @@ static struct span *add_span(struct reading *r, const char *topic, int32_t parti
     return s;
 }
 
-/* Asks Kafka for the first offset whose record is at or after a time. If no record is that late, the offset becomes RD_KAFKA_OFFSET_END. */
+/* Asks Kafka for the first offset whose record is at or after a time. If no record is that late,
+ * the offset becomes RD_KAFKA_OFFSET_END. */
 static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t *offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, s->topic, s->partition)->offset = ms;
@@ -73,10 +87,13 @@ static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t
     if (!code) code = list->elems[0].err;
     *offset = list->elems[0].offset;
     rd_kafka_topic_partition_list_destroy(list);
-    return code ? lw_fail(&r->o->err, "%s/%d: can't ask for offsets at a time: %s", s->topic, s->partition, rd_kafka_err2str(code)) : 0;
+    return code ? lw_fail(&r->o->err, "%s/%d: can't ask for offsets at a time: %s", s->topic,
+                          s->partition, rd_kafka_err2str(code))
+                : 0;
 }
 
-/* Handles the answer that no record is later than `from`. A broker that keeps no times (such as the dev broker) finds no record even for
+/* Handles the answer that no record is later than `from`. A broker that keeps no times (such as the
+ * dev broker) finds no record even for
  * 1970. With such a broker everything is read, and the records' own times decide. */
 static int all_of_it(struct reading *r, const struct span *s, int64_t low, int64_t *out) {
     int64_t first;
@@ -85,7 +102,8 @@ static int all_of_it(struct reading *r, const struct span *s, int64_t low, int64
     return 0;
 }
 
-static int bound(struct reading *r, const struct span *s, const char *text, int64_t low, int64_t high, int64_t *out) {
+static int bound(struct reading *r, const struct span *s, const char *text, int64_t low,
+                 int64_t high, int64_t *out) {
     if (*text == '@') {
         char *end;
         *out = strtoll(text + 1, &end, 10);
@@ -102,14 +120,19 @@ static int bound(struct reading *r, const struct span *s, const char *text, int6
 static int limit_span(struct reading *r, struct span *s) {
     int64_t low, high;
     const struct ops_args *a = &r->o->args;
-    rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(r->rk, s->topic, s->partition, &low, &high, ASK_MS);
-    if (code) return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_err2str(code));
-    if (s->to > 0) { /* the range consists of a single record, which the command names by its identity */
+    rd_kafka_resp_err_t code =
+        rd_kafka_query_watermark_offsets(r->rk, s->topic, s->partition, &low, &high, ASK_MS);
+    if (code)
+        return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_err2str(code));
+    if (s->to > 0) {
+        /* the range consists of a single record, which the command names by its identity */
         if (s->from >= low && s->to <= high) return 0;
         char identity[320];
         snprintf(identity, sizeof identity, "%s/%d/%" PRId64, s->topic, s->partition, s->from);
-        fprintf(stderr, "latchwork %s %s: %s is not in the log, which holds the offsets %" PRId64 " to %" PRId64 "\n", r->o->noun,
-                r->o->verb, identity, low, high - 1);
+        fprintf(stderr,
+                "latchwork %s %s: %s is not in the log, which holds the offsets %" PRId64
+                " to %" PRId64 "\n",
+                r->o->noun, r->o->verb, identity, low, high - 1);
         ops_mark_word(r->o, identity, OPS_TOLD);
         s->to = s->from; /* this makes the range empty */
         return 0;
@@ -125,7 +148,8 @@ static int all_partitions(struct reading *r, const char *topic, int limit_ms) {
     size_t before = r->n;
     rd_kafka_topic_t *t = rd_kafka_topic_new(r->rk, topic, NULL);
     const struct rd_kafka_metadata *md = NULL;
-    rd_kafka_resp_err_t code = t ? rd_kafka_metadata(r->rk, 0, t, &md, limit_ms) : rd_kafka_last_error();
+    rd_kafka_resp_err_t code =
+        t ? rd_kafka_metadata(r->rk, 0, t, &md, limit_ms) : rd_kafka_last_error();
     if (!code && md && md->topic_cnt == 1) code = md->topics[0].err;
     int bad = code ? lw_fail(&o->err, "topic %s: %s", topic, rd_kafka_err2str(code)) : 0;
     for (int i = 0; !bad && md && i < md->topics[0].partition_cnt; i++)
@@ -152,8 +176,11 @@ static int choose(struct reading *r) {
         int32_t partition;
         int64_t offset, replay;
         if (ops_identity_parse(o->args.words[i], topic, &partition, &offset, &replay))
-            return lw_fail(&o->err, "%s: an identity is wanted, topic/partition/offset", o->args.words[i]);
-        if (replay) return lw_fail(&o->err, "%s: Kafka knows the original only: leave out #%" PRId64, o->args.words[i], replay);
+            return lw_fail(&o->err, "%s: an identity is wanted, topic/partition/offset",
+                           o->args.words[i]);
+        if (replay)
+            return lw_fail(&o->err, "%s: Kafka knows the original only: leave out #%" PRId64,
+                           o->args.words[i], replay);
         struct span *s = add_span(r, topic, partition);
         s->from = offset;
         s->to = offset + 1;
@@ -172,7 +199,7 @@ static int choose(struct reading *r) {
     return 0;
 }
 
-/* ---- reading ---- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static bool is_consumed(const struct lw_config *c, const char *topic) {
     for (size_t i = 0; i < c->kafka.n_topics; i++)
@@ -180,14 +207,16 @@ static bool is_consumed(const struct lw_config *c, const char *topic) {
     return false;
 }
 
-/* Returns the index of the last header that names where a message came from; if there is no such header, returns the number of headers. */
+/* Returns the index of the last header that names where a message came from; if there is no such
+ * header, returns the number of headers. */
 static size_t origin_of(const struct lw_envelope *e) {
     size_t i = e->n_headers;
     while (i > 0 && !lw_bytes_eq(e->headers[i - 1].name, lw_bytes_of("latchwork-origin"))) i--;
     return i ? i - 1 : e->n_headers;
 }
 
-/* Removes those headers whose names are the ones that a dead letter adds, beginning at index `from`. */
+/* Removes those headers whose names are the ones that a dead letter adds, beginning at index
+ * `from`. */
 static void remove_added(struct lw_envelope *e, size_t from) {
     size_t n = from;
     for (size_t i = from; i < e->n_headers; i++)
@@ -199,8 +228,8 @@ static void remove_added(struct lw_envelope *e, size_t from) {
     e->n_headers = n;
 }
 
-/* Gives a dead letter that was read from a topic the identity of its original, and removes the headers that were added when the dead letter
- * was sent to the topic. */
+/* Gives a dead letter that was read from a topic the identity of its original, and removes the
+ * headers that were added when the dead letter was sent to the topic. */
 static void take_origin(struct ops_message *m, char origin[256]) {
     size_t at = origin_of(&m->e);
     if (at == m->e.n_headers) return;
@@ -244,7 +273,8 @@ static int tell(struct reading *r, const rd_kafka_message_t *k, const char *topi
             const void *value;
             size_t size;
             if (rd_kafka_header_get_all(headers, i, &name, &value, &size)) break;
-            m.e.headers[m.e.n_headers++] = (struct lw_header){lw_bytes_of(name), lw_bytes(value, size)};
+            m.e.headers[m.e.n_headers++] =
+                (struct lw_header){lw_bytes_of(name), lw_bytes(value, size)};
         }
     }
     struct lw_buf scratch = {0};
@@ -278,8 +308,10 @@ static int take(struct reading *r, struct span *s, const rd_kafka_message_t *k) 
         over(r, s);
         return 0;
     }
-    if (k->err) return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_message_errstr(k));
-    if (s->over || k->offset >= s->to) { /* this record is behind the range, whose last record may have been removed by compaction */
+    if (k->err)
+        return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_message_errstr(k));
+    if (s->over || k->offset >= s->to) {
+        /* this record is behind the range, whose last record may have been removed by compaction */
         over(r, s);
         return 0;
     }
@@ -299,11 +331,14 @@ static int poll_until_over(struct reading *r, struct span *first, size_t n) {
     while (!stop && r->n_over < n) {
         if (ops_tick(r->o)) return -1;
         rd_kafka_message_t *k = rd_kafka_consumer_poll(r->rk, POLL_MS);
-        if (!k && lw_boot_ms() - heard > SILENCE_MS) return lw_fail(&r->o->err, "kafka: no record for %d s", SILENCE_MS / 1000);
+        if (!k && lw_boot_ms() - heard > SILENCE_MS)
+            return lw_fail(&r->o->err, "kafka: no record for %d s", SILENCE_MS / 1000);
         if (!k) continue;
         struct span *s = NULL;
         for (size_t i = 0; k->rkt && i < n && !s; i++)
-            if (first[i].partition == k->partition && strcmp(first[i].topic, rd_kafka_topic_name(k->rkt)) == 0) s = &first[i];
+            if (first[i].partition == k->partition &&
+                strcmp(first[i].topic, rd_kafka_topic_name(k->rkt)) == 0)
+                s = &first[i];
         if (s) {
             stop = take(r, s, k);
             heard = lw_boot_ms();
@@ -313,8 +348,9 @@ static int poll_until_over(struct reading *r, struct span *first, size_t n) {
     return stop;
 }
 
-/* Reads all ranges. Records that the command names by their identities are read one after the other, because several of them may lie in one
- * partition. Otherwise each partition has one range, and all partitions are read together. */
+/* Reads all ranges. Records that the command names by their identities are read one after the
+ * other, because several of them may lie in one partition. Otherwise each partition has one range,
+ * and all partitions are read together. */
 static int read_all(struct reading *r) {
     int stop = 0;
     for (size_t i = 0; i < r->n && !stop;) {
@@ -324,19 +360,27 @@ static int read_all(struct reading *r) {
         rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)n);
         for (size_t k = i; k < i + n; k++)
             if (r->span[k].from < r->span[k].to)
-                rd_kafka_topic_partition_list_add(list, r->span[k].topic, r->span[k].partition)->offset = r->span[k].from;
+                rd_kafka_topic_partition_list_add(list, r->span[k].topic, r->span[k].partition)
+                    ->offset = r->span[k].from;
         rd_kafka_resp_err_t code = list->cnt ? rd_kafka_assign(r->rk, list) : 0;
-        stop = code ? lw_fail(&r->o->err, "kafka: %s", rd_kafka_err2str(code)) : poll_until_over(r, r->span + i, n);
+        stop = code ? lw_fail(&r->o->err, "kafka: %s", rd_kafka_err2str(code))
+                    : poll_until_over(r, r->span + i, n);
         rd_kafka_topic_partition_list_destroy(list);
         i += n;
     }
     return stop;
 }
 
-static int64_t time_of(const struct ops *o, const char *text) { return text && *text != '@' ? ops_time_ms(text, o->asked_ms) : -1; }
+static int64_t time_of(const struct ops *o, const char *text) {
+    return text && *text != '@' ? ops_time_ms(text, o->asked_ms) : -1;
+}
 
 int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx) {
-    struct reading r = {.o = o, .fn = fn, .ctx = ctx, .from_ms = time_of(o, o->args.from), .to_ms = time_of(o, o->args.to)};
+    struct reading r = {.o = o,
+                        .fn = fn,
+                        .ctx = ctx,
+                        .from_ms = time_of(o, o->args.from),
+                        .to_ms = time_of(o, o->args.to)};
     int stop = open_consumer(&r) || choose(&r) ? -1 : 0;
     if (!stop) stop = read_all(&r);
     if (r.rk) {
@@ -347,7 +391,7 @@ int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx) {
     return stop;
 }
 
-/* ---- where the logs end ---- */
+/* --- where the logs end ----------------------------------------------------------------------- */
 
 struct ops_log {
     struct reading r;
@@ -357,7 +401,8 @@ struct ops_log *ops_log_open(struct ops *o) {
     struct ops_log *l = lw_alloc(sizeof *l);
     l->r.o = o;
     int bad = open_consumer(&l->r);
-    for (size_t i = 0; !bad && i < o->c->kafka.n_topics; i++) bad = all_partitions(&l->r, o->c->kafka.topics[i], SHORT_MS);
+    for (size_t i = 0; !bad && i < o->c->kafka.n_topics; i++)
+        bad = all_partitions(&l->r, o->c->kafka.topics[i], SHORT_MS);
     if (!bad) return l;
     ops_log_close(l);
     return NULL;
@@ -368,8 +413,11 @@ int ops_log_ends(struct ops_log *l, int64_t *sum) {
     for (size_t i = 0; i < l->r.n; i++) {
         int64_t low, high;
         const struct span *s = &l->r.span[i];
-        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(l->r.rk, s->topic, s->partition, &low, &high, SHORT_MS);
-        if (code) return lw_fail(&l->r.o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_err2str(code));
+        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(l->r.rk, s->topic, s->partition,
+                                                                    &low, &high, SHORT_MS);
+        if (code)
+            return lw_fail(&l->r.o->err, "%s/%d: %s", s->topic, s->partition,
+                           rd_kafka_err2str(code));
         *sum += high;
     }
     return 0;

@@ -12,37 +12,48 @@ enum { CURSOR = 64 }; /* maximum number of lane names that one step of the curso
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence) {
     *worker = (struct lw_bytes){0};
     *fence = 0;
-    /* the value of a backoff's lock may end with the length of the backoff in ms, which older versions did not write */
+    /* the value of a backoff's lock may end with the length of the backoff in ms, which older
+     * versions did not write */
     bool timed = l->lock.n > 8 && !memcmp(l->lock.p, "backoff:", 8);
     if (!l->lock.n || timed || lw_bytes_eq(l->lock, lw_bytes_of("backoff"))) return false;
-    const char *dot = memrchr(l->lock.p, '.', l->lock.n), *colon = memrchr(l->lock.p, ':', l->lock.n);
+    const char *dot = memrchr(l->lock.p, '.', l->lock.n),
+               *colon = memrchr(l->lock.p, ':', l->lock.n);
     *worker = dot ? lw_bytes(l->lock.p, (size_t)(dot - l->lock.p)) : l->lock;
     if (colon) *fence = strtoull(colon + 1, NULL, 10);
     return true;
 }
 
-/* ---- look ---- */
+/* --- look ------------------------------------------------------------------------------------- */
 
-static int64_t number(const redisReply *r) { return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : r->integer; }
+static int64_t number(const redisReply *r) {
+    return r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : r->integer;
+}
 
 /* Parses the first line of an envelope: "1 TOPIC PARTITION OFFSET REPLAY FIRST_MS …". */
 static void read_line(struct ops_lane *l, const char *line) {
     long long partition, offset, replay, first;
-    if (sscanf(line, "1 %255s %lld %lld %lld %lld", l->topic, &partition, &offset, &replay, &first) != 5) return;
+    if (sscanf(line, "1 %255s %lld %lld %lld %lld", l->topic, &partition, &offset, &replay,
+               &first) != 5)
+        return;
     l->has_head = true;
     l->partition = partition;
     l->first_ms = first;
-    struct lw_envelope e = {.topic = lw_bytes_of(l->topic), .partition = (int32_t)partition, .offset = offset, .replay = replay};
+    struct lw_envelope e = {.topic = lw_bytes_of(l->topic),
+                            .partition = (int32_t)partition,
+                            .offset = offset,
+                            .replay = replay};
     ops_identity(&e, l->head, sizeof l->head);
 }
 
-/* Asks for several lanes and calls fn for the lanes that the answer holds, which may be fewer. Returns the number of lanes in the answer.
- * Returns 0 if the reading ends: *stop becomes -1 after a failure, and 1 if fn stopped the reading. */
-static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx,
-                           int *stop) {
+/* Asks for several lanes and calls fn for the lanes that the answer holds, which may be fewer.
+ * Returns the number of lanes in the answer. Returns 0 if the reading ends: *stop becomes -1 after
+ * a failure, and 1 if fn stopped the reading. */
+static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes,
+                           size_t n, ops_lane_fn *fn, void *ctx, int *stop) {
     if ((*stop = ops_tick(o))) return 0;
     ops_script(o, &lw_op_look, 3);
-    ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "lanes", lw_bytes("", 0)), ops_key(o, sh, "floor", lw_bytes("", 0));
+    ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "lanes", lw_bytes("", 0)),
+        ops_key(o, sh, "floor", lw_bytes("", 0));
     for (size_t i = 0; i < n; i++) lw_arg(&o->cmd, lanes[i]);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     size_t told = r ? (r->elements - 1) / 7 : 0;
@@ -66,16 +77,21 @@ static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_
     return *stop ? 0 : told;
 }
 
-int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx) {
+int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n,
+             ops_lane_fn *fn, void *ctx) {
     int stop = 0;
-    for (size_t told; n && (told = look_at_some(o, sh, lanes, n, fn, ctx, &stop)) > 0; n -= told) lanes += told;
+    for (size_t told; n && (told = look_at_some(o, sh, lanes, n, fn, ctx, &stop)) > 0; n -= told)
+        lanes += told;
     return stop;
 }
 
-/* ---- all lanes ---- */
+/* --- all lanes -------------------------------------------------------------------------------- */
 
-static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step, ops_lane_fn *fn, void *ctx) {
-    struct lw_bytes names[OPS_PAGE]; /* the page is small, because eight commands per lane take Redis about half a millisecond for a page */
+static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step,
+                      ops_lane_fn *fn, void *ctx) {
+    /* the page is small, because eight commands per lane take Redis about half a millisecond for a
+     * page */
+    struct lw_bytes names[OPS_PAGE];
     size_t n = 0;
     o->names += (int64_t)(page->elements / step);
     for (size_t i = 0; i < page->elements; i += step) {
@@ -89,8 +105,8 @@ static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *pag
     return 0;
 }
 
-/* Passes on only paused lanes without waiting messages. A lane with waiting messages is in the set `lanes`, so the cursor over that set
- * finds the lane. */
+/* Passes on only paused lanes without waiting messages. A lane with waiting messages is in the set
+ * `lanes`, so the cursor over that set finds the lane. */
 struct idle {
     ops_lane_fn *fn;
     void *ctx;
@@ -100,8 +116,10 @@ static int only_idle(struct ops *o, const struct ops_lane *l, void *ctx) {
     return l->has_head ? 0 : i->fn(o, l, i->ctx);
 }
 
-/* Reads the next page of a cursor over the set `lanes` (names and scores) or the set `paused` (names). */
-int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx) {
+/* Reads the next page of a cursor over the set `lanes` (names and scores) or the set `paused`
+ * (names). */
+int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR],
+                  int64_t count, ops_lane_fn *fn, void *ctx) {
     const char *command = idle ? "SSCAN" : "ZSCAN";
     struct idle only = {fn, ctx};
     if (ops_tick(o)) return -1;
@@ -112,12 +130,14 @@ int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OP
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (!r) return -1;
     int stop = 0;
-    bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_ARRAY &&
-                 r->element[0]->len < OPS_CURSOR;
+    bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&
+                 r->element[1]->type == REDIS_REPLY_ARRAY && r->element[0]->len < OPS_CURSOR;
     if (!sound) stop = lw_fail(&o->err, "shard %d: %s answers in another form", sh->index, command);
     if (sound) memcpy(cursor, r->element[0]->str, r->element[0]->len + 1);
     sh->in_scan = strcmp(cursor, "0") != 0;
-    if (sound) stop = take_names(o, sh, r->element[1], idle ? 1 : 2, idle ? only_idle : fn, idle ? &only : ctx);
+    if (sound)
+        stop = take_names(o, sh, r->element[1], idle ? 1 : 2, idle ? only_idle : fn,
+                          idle ? &only : ctx);
     freeReplyObject(r);
     return stop;
 }
@@ -144,7 +164,7 @@ int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx) {
     return stop;
 }
 
-/* ---- what waits ---- */
+/* --- what waits ------------------------------------------------------------------------------- */
 
 struct pages {
     int64_t at;         /* number of elements in front of the next page, counted from the oldest */
@@ -153,8 +173,8 @@ struct pages {
     bool any;
 };
 
-/* Returns the index of the first element of a page that stands behind the last message passed to fn; returns -1 if that message is not in
- * this page. */
+/* Returns the index of the first element of a page that stands behind the last message passed to
+ * fn; returns -1 if that message is not in this page. */
 static long behind_last(const struct pages *p, const redisReply *r) {
     if (!p->any) return 0;
     for (size_t i = (r->elements - 1) / 4; i-- > 0;) {
@@ -164,19 +184,26 @@ static long behind_last(const struct pages *p, const redisReply *r) {
     return -1;
 }
 
-static int tell(struct ops *o, int shard, struct lw_bytes lane, redisReply **e, ops_message_fn *fn, void *ctx) {
-    struct ops_message m = {.lane = lane, .shard = shard, .state = e[0]->str[0], .attempts = number(e[1]), .due_ms = number(e[2])};
+static int tell(struct ops *o, int shard, struct lw_bytes lane, redisReply **e, ops_message_fn *fn,
+                void *ctx) {
+    struct ops_message m = {.lane = lane,
+                            .shard = shard,
+                            .state = e[0]->str[0],
+                            .attempts = number(e[1]),
+                            .due_ms = number(e[2])};
     ops_message_read(&m, lw_bytes(e[3]->str, e[3]->len));
     int stop = fn(o, &m, ctx);
     ops_message_clear(&m);
     return stop;
 }
 
-static redisReply *page(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, int64_t skip, int64_t most) {
+static redisReply *page(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, int64_t skip,
+                        int64_t most) {
     struct lw_bytes none = lw_bytes("", 0);
     if (ops_tick(o)) return NULL;
     ops_script(o, &lw_op_page, 4);
-    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none), ops_key(o, sh, "wait:", lane);
+    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "floor", none),
+        ops_key(o, sh, "wait:", lane);
     lw_arg_i64(&o->cmd, skip), lw_arg_i64(&o->cmd, most);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (r && r->elements % 4 == 1 && r->element[0]->type == REDIS_REPLY_INTEGER) return r;
@@ -191,11 +218,13 @@ static size_t reply_bytes(const redisReply *r) {
     return n;
 }
 
-/* Workers remove the oldest messages while the list is read, so all other messages move toward the oldest end. Each page therefore begins
- * with the last message that was passed to fn. If that message is not in the page, the reading goes back and looks for the message, to the
- * oldest end if necessary. If the message is not in the list any more, all older messages have been removed, too, and the reading continues
- * at the oldest end. */
-int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx) {
+/* Workers remove the oldest messages while the list is read, so all other messages move toward the
+ * oldest end. Each page therefore begins with the last message that was passed to fn. If that
+ * message is not in the page, the reading goes back and looks for the message, to the oldest end if
+ * necessary. If the message is not in the list any more, all older messages have been removed, too,
+ * and the reading continues at the oldest end. */
+int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn,
+                     void *ctx) {
     struct pages p = {.size = OPS_PAGE_FIRST};
     int stop = 0;
     for (bool more = true; more && !stop;) {
@@ -228,7 +257,7 @@ int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message
     return stop;
 }
 
-/* ---- all that waits ---- */
+/* --- all that waits --------------------------------------------------------------------------- */
 
 struct all {
     ops_message_fn *fn;
@@ -247,7 +276,8 @@ static int keep_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
         a->cap = a->cap ? 2 * a->cap : 256;
         a->lanes = lw_realloc(a->lanes, a->cap * sizeof *a->lanes);
     }
-    a->lanes[a->n++] = (struct all_lane){lw_bytes(lw_memdup(l->name.p, l->name.n), l->name.n), l->n};
+    a->lanes[a->n++] =
+        (struct all_lane){lw_bytes(lw_memdup(l->name.p, l->name.n), l->name.n), l->n};
     o->to_scan += l->n;
     return 0;
 }
@@ -259,7 +289,8 @@ static int filtered(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 static int by_name(const void *a, const void *b) {
-    const struct lw_bytes *x = &((const struct all_lane *)a)->name, *y = &((const struct all_lane *)b)->name;
+    const struct lw_bytes *x = &((const struct all_lane *)a)->name,
+                          *y = &((const struct all_lane *)b)->name;
     int c = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
     return c ? c : (x->n > y->n) - (x->n < y->n);
 }
@@ -273,8 +304,10 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx) {
         /* the list may have a name twice, because a cursor may return a name more than once */
         bool twice = i && lw_bytes_eq(name, a.lanes[i - 1].name);
         int64_t before = o->scanned;
-        if (!stop && !twice) stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
-        /* the progress counts the messages that keep_lane() has counted, whatever was added or removed since */
+        if (!stop && !twice)
+            stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
+        /* the progress counts the messages that keep_lane() has counted, whatever was added or
+         * removed since */
         if (!stop) o->scanned = before + a.lanes[i].n;
     }
     for (size_t i = 0; i < a.n; i++) free((void *)(uintptr_t)a.lanes[i].name.p);

@@ -19,16 +19,19 @@ struct lw_lane_lock {
     const struct lw_config *c;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
-    struct lw_lock_ops ops; /* the lock library's functions, except that this lock has an acquire function of its own */
+    /* the lock library's functions, except that this lock has an acquire function of its own */
+    struct lw_lock_ops ops;
     char tag[LW_SHARD_PREFIX], room[64];
     int shard;
-    /* the TTL that was requested, and that of the schema; the lock's TTL is the smaller of the two */
+    /* the TTL that was requested, and that of the schema; the lock's TTL is the smaller of the
+     * two */
     int64_t asked_ttl_ms, schema_ttl_ms;
     struct lw_bytes lane;
     char *own; /* name of the lock's key, an owned copy */
     bool paused_too;
-    int64_t unsure_ms; /* boot clock when enter began to answer UNVOUCHED, because no worker has vouched for the data of the lane's slot; 0:
-                          enter's last answer was another */
+    /* boot clock when enter began to answer UNVOUCHED, because no worker has vouched for the data
+     * of the lane's slot; 0: enter's last answer was another */
+    int64_t unsure_ms;
 };
 
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l) {
@@ -40,22 +43,25 @@ struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l) {
 int lw_lane_lock_shard(const struct lw_lane_lock *l) { return l->shard; }
 void lw_lane_lock_take_paused(struct lw_lane_lock *l) { l->paused_too = true; }
 
-static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, const char *what, char *room, size_t size) {
+static const char *add_name(struct lw_call *c, const struct lw_lane_lock *l, const char *what,
+                            char *room, size_t size) {
     snprintf(room, size, "%s%s", l->tag, what);
     lw_call_text(c, room);
     return room;
 }
 
-/* --- one try ---------------------------------------------------------------------------------------------------------------------- */
+/* --- one try ---------------------------------------------------------------------------------- */
 
 /* Describes one acquisition: a sequence of tries on one connection, with one token. */
 struct attempt {
     struct lw_lane_lock *l;
     struct latchwork_hold *hold;
     struct lw_redis *redis;
-    char epoch[EPOCH_MAX];   /* id of the epoch; "": no epoch is joined yet */
-    int64_t redis_ms, at_ms; /* redis_ms: Redis' time when it answered enter; at_ms: the boot clock at that moment */
-    /* quiet_until_ms: end of the wait after a jump of Redis' clock; left_ms: ms until the lock or the quarantine ends */
+    char epoch[EPOCH_MAX]; /* id of the epoch; "": no epoch is joined yet */
+    /* redis_ms: Redis' time when it answered enter; at_ms: the boot clock at that moment */
+    int64_t redis_ms, at_ms;
+    /* quiet_until_ms: end of the wait after a jump of Redis' clock; left_ms: ms until the lock or
+     * the quarantine ends */
     int64_t quiet_until_ms, left_ms;
     bool cluster; /* the server is a node of a cluster */
 };
@@ -63,12 +69,15 @@ struct attempt {
 static redisReply *call_on(struct attempt *a, struct lw_call *call, struct latchwork_error *error) {
     struct lw_turn turn;
     redisReply *r = lw_call_on(a->l->client, a->redis, call, error);
-    if (r && r->type == REDIS_REPLY_ERROR && lw_peer_turned(a->l->client, a->redis, r->str, a->l->client->slot, &turn))
-        lw_redis_break(a->redis, LW_REDIS_BROKEN, "the slot is elsewhere"); /* the next attempt asks the master of the slot */
+    /* the next attempt asks the master of the slot */
+    if (r && r->type == REDIS_REPLY_ERROR &&
+        lw_peer_turned(a->l->client, a->redis, r->str, a->l->client->slot, &turn))
+        lw_redis_break(a->redis, LW_REDIS_BROKEN, "the slot is elsewhere");
     return r ? lw_take_reply(a->l->client, r, error) : NULL;
 }
 
-/* Asks for the life of the server's data. A connection belongs to one life, unless the server is promoted while the connection lasts. */
+/* Asks for the life of the server's data. A connection belongs to one life, unless the server is
+ * promoted while the connection lasts. */
 static bool ask_life(struct attempt *a, struct lw_life *life, struct latchwork_error *error) {
     struct lw_call c;
     lw_call_script(&c, NULL, 0);
@@ -90,27 +99,34 @@ static bool entered(struct attempt *a, const redisReply *r, struct latchwork_err
     if (r->type == REDIS_REPLY_STRING && !strcmp(r->str, "UNVOUCHED")) {
         if (!l->unsure_ms) l->unsure_ms = lw_boot_ms();
         lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
-                     "shard %d: its slot has come to another node of the cluster, and no worker has joined it there yet", l->shard);
+                     "shard %d: its slot has come to another node of the cluster, and no worker "
+                     "has joined it there yet",
+                     l->shard);
         return false;
     }
     l->unsure_ms = 0;
-    for (size_t i = 0; sound && i < r->elements; i++) sound = r->element[i]->type == REDIS_REPLY_STRING;
+    for (size_t i = 0; sound && i < r->elements; i++)
+        sound = r->element[i]->type == REDIS_REPLY_STRING;
     if (sound && r->elements >= 5 && !strcmp(r->element[0]->str, "OK")) {
         snprintf(a->epoch, sizeof a->epoch, "%s", r->element[1]->str);
         a->redis_ms = strtoll(r->element[2]->str, NULL, 10);
         return true;
     }
     if (sound)
-        lw_lock_wrong(error, "shard %d: the workers of \"%s\" use %s %s, this configuration differs; use theirs", l->shard, l->c->name,
-                      r->element[1]->str, r->element[2]->str);
+        lw_lock_wrong(
+            error,
+            "shard %d: the workers of \"%s\" use %s %s, this configuration differs; use theirs",
+            l->shard, l->c->name, r->element[1]->str, r->element[2]->str);
     else
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "shard %d: enter: an answer that makes no sense", l->shard);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
+                     "shard %d: enter: an answer that makes no sense", l->shard);
     return false;
 }
 
-/* Shortens the TTL to the TTL of the schema, which is the largest that the epoch knows. After Redis is wiped, the quarantine lasts as long
- * as the longest TTL of the workers, even if this command has a longer one. So a command with a longer lock.ttl_ms uses the schema's TTL
- * instead of raising it. */
+/* Shortens the TTL to the TTL of the schema, which is the largest that the epoch knows. After Redis
+ * is wiped, the quarantine lasts as long as the longest TTL of the workers, even if this command
+ * has a longer one. So a command with a longer lock.ttl_ms uses the schema's TTL instead of raising
+ * it. */
 static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     struct lw_lane_lock *l = a->l;
     char epoch[192];
@@ -123,7 +139,8 @@ static bool bound_ttl(struct attempt *a, struct latchwork_error *error) {
     if (!r) return false;
     int64_t theirs = r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
     freeReplyObject(r);
-    l->schema_ttl_ms = theirs >= TTL_LEAST_MS && theirs < l->c->lock.ttl_ms ? theirs : l->c->lock.ttl_ms;
+    l->schema_ttl_ms =
+        theirs >= TTL_LEAST_MS && theirs < l->c->lock.ttl_ms ? theirs : l->c->lock.ttl_ms;
     l->lock->o.ttl_ms = l->asked_ttl_ms < l->schema_ttl_ms ? l->asked_ttl_ms : l->schema_ttl_ms;
     return true;
 }
@@ -138,31 +155,39 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
     redisReply *r = call_on(a, &c, error);
     if (!r) return false;
     int64_t trip_ms = lw_boot_ms() - sent_ms, redis_ms = -1;
-    if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->str && r->element[1]->str)
-        redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000;
+    if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->str &&
+        r->element[1]->str)
+        redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 +
+                   strtoll(r->element[1]->str, NULL, 10) / 1000;
     freeReplyObject(r);
     *distance_ms = redis_ms - (lw_wall_ms() - trip_ms / 2);
     if (redis_ms >= 0 && trip_ms <= a->l->schema_ttl_ms / 8) return true;
-    lw_lock_fail(error, LATCHWORK_LOCK_ERROR, redis_ms < 0 ? LATCHWORK_E_REPLY : LATCHWORK_E_TIMEOUT, "shard %d: TIME: %s", a->l->shard,
-                 redis_ms < 0 ? "an answer that makes no sense" : "Redis answers too slowly to compare clocks");
+    lw_lock_fail(error, LATCHWORK_LOCK_ERROR,
+                 redis_ms < 0 ? LATCHWORK_E_REPLY : LATCHWORK_E_TIMEOUT, "shard %d: TIME: %s",
+                 a->l->shard,
+                 redis_ms < 0 ? "an answer that makes no sense"
+                              : "Redis answers too slowly to compare clocks");
     return false;
 }
 
-/* Returns true while the command waits for a worker to vouch for a moved slot, for at most a quarter of the TTL. Only a worker that used
- * the old node of the slot can tell whether all of the slot's data came along. */
+/* Returns true while the command waits for a worker to vouch for a moved slot, for at most a
+ * quarter of the TTL. Only a worker that used the old node of the slot can tell whether all of the
+ * slot's data came along. */
 static bool is_patient(const struct attempt *a) {
-    return a->cluster && (!a->l->unsure_ms || lw_boot_ms() - a->l->unsure_ms < a->l->schema_ttl_ms / 4);
+    return a->cluster &&
+           (!a->l->unsure_ms || lw_boot_ms() - a->l->unsure_ms < a->l->schema_ttl_ms / 4);
 }
 
-/* Joins the shard's epoch. After Redis was wiped or replaced, the call starts a new epoch, as a worker would, and nobody may lock before
- * the quarantine is over. The call also sends the schema, so that a configuration with another number of shards does not lock another lane.
- */
+/* Joins the shard's epoch. After Redis was wiped or replaced, the call starts a new epoch, as a
+ * worker would, and nobody may lock before the quarantine is over. The call also sends the schema,
+ * so that a configuration with another number of shards does not lock another lane. */
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
     struct lw_life life;
     char candidate[LW_EPOCH_ID], epoch[192], fence[192], lanes[192], host[LW_HOST_MAX];
     int64_t distance_ms;
-    if (!ask_life(a, &life, error) || !bound_ttl(a, error) || !ask_distance(a, &distance_ms, error)) return false;
+    if (!ask_life(a, &life, error) || !bound_ttl(a, error) || !ask_distance(a, &distance_ms, error))
+        return false;
     lw_host(host);
     lw_epoch_id(lw_wall_ms(), lw_random(UINT64_MAX), lw_random(UINT64_MAX), candidate);
     struct lw_call c;
@@ -177,7 +202,8 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, "");  /* the epoch in which the clock jumped: the caller knows of no jump */
     lw_call_text(&c, host);
     lw_call_number(&c, distance_ms);
-    lw_call_text(&c, "0"); /* the highest fence that the caller has seen: the caller has seen no fence */
+    /* the highest fence that the caller has seen: the caller has seen no fence */
+    lw_call_text(&c, "0");
     lw_call_text(&c, life.history);
     lw_call_text(&c, "0"); /* old_ms of enter.lua: the caller knew of no earlier epoch */
     lw_call_text(&c, "");  /* the life of the node that had the slot before is unknown */
@@ -199,7 +225,8 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     return good;
 }
 
-static enum latchwork_result granted(struct attempt *a, const char *fence, int64_t sent_ms, struct latchwork_error *error) {
+static enum latchwork_result granted(struct attempt *a, const char *fence, int64_t sent_ms,
+                                     struct latchwork_error *error) {
     struct lw_take t = {.lock = a->l->lock, .hold = a->hold};
     lw_one_granted(&t, fence, sent_ms);
     if (lw_boot_ms() < atomic_load(&a->hold->deadline_ms)) return LATCHWORK_LOCK_OK;
@@ -208,33 +235,42 @@ static enum latchwork_result granted(struct attempt *a, const char *fence, int64
     /* the next try needs a new token, because a token names one acquisition */
     if (!lw_hold_token(a->hold, error)) return LATCHWORK_LOCK_ERROR;
     atomic_store(&a->hold->loss, 0);
-    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "Redis answers too slowly for this TTL");
+    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+                        "Redis answers too slowly for this TTL");
 }
 
-static enum latchwork_result lost_epoch(struct attempt *a, bool jumped, struct latchwork_error *error) {
+static enum latchwork_result lost_epoch(struct attempt *a, bool jumped,
+                                        struct latchwork_error *error) {
     a->epoch[0] = '\0';
     if (jumped) a->quiet_until_ms = lw_boot_ms() + a->l->c->lock.ttl_ms;
-    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, jumped ? "the clock of Redis jumped" : "Redis starts a new epoch");
+    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+                        jumped ? "the clock of Redis jumped" : "Redis starts a new epoch");
 }
 
-static enum latchwork_result answered(struct attempt *a, const redisReply *r, int64_t sent_ms, struct latchwork_error *error) {
+static enum latchwork_result answered(struct attempt *a, const redisReply *r, int64_t sent_ms,
+                                      struct latchwork_error *error) {
     if (r->type == REDIS_REPLY_STRING) return lost_epoch(a, !strcmp(r->str, "JUMP"), error);
-    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING;
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements == 2 &&
+                 r->element[0]->type == REDIS_REPLY_STRING;
     char letter = sound ? r->element[0]->str[0] : '?';
     const redisReply *more = sound ? r->element[1] : NULL;
-    if (letter == 'H' && more->type == REDIS_REPLY_STRING) return granted(a, more->str, sent_ms, error);
+    if (letter == 'H' && more->type == REDIS_REPLY_STRING)
+        return granted(a, more->str, sent_ms, error);
     if (!sound || more->type != REDIS_REPLY_INTEGER)
-        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY, "hold: an answer that makes no sense");
+        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_REPLY,
+                            "hold: an answer that makes no sense");
     a->left_ms = more->integer;
     if (letter == 'P')
-        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "the lane is paused (--paused takes it all the same)");
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+                            "the lane is paused (--paused takes it all the same)");
     if (letter == 'Q')
-        return lw_lock_fail(
-            error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
-            "quarantine for another %lld ms: Redis is new, or was restarted or wiped, and leases from before may still be live",
-            more->integer);
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+                            "quarantine for another %lld ms: Redis is new, or was restarted or "
+                            "wiped, and leases from before may still be live",
+                            more->integer);
     if (more->integer == -1)
-        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NO_TTL, "held by a lock without a TTL, which never ends by itself");
+        return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NO_TTL,
+                            "held by a lock without a TTL, which never ends by itself");
     return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "held by others");
 }
 
@@ -278,10 +314,10 @@ static enum latchwork_result try_once(struct attempt *a, struct latchwork_error 
     return result;
 }
 
-/* --- acquire: tries, until the time is over ------------------------------------------------------------------------------------------- */
+/* --- acquire: tries, until the time is over --------------------------------------------------- */
 
-static enum latchwork_result acquire(struct latchwork_lock *lock, struct latchwork_hold *hold, int64_t deadline_ms,
-                                     struct latchwork_error *error) {
+static enum latchwork_result acquire(struct latchwork_lock *lock, struct latchwork_hold *hold,
+                                     int64_t deadline_ms, struct latchwork_error *error) {
     struct latchwork_error why = {0};
     struct attempt a = {.l = lock->more, .hold = hold};
     enum latchwork_result result;
@@ -289,12 +325,15 @@ static enum latchwork_result acquire(struct latchwork_lock *lock, struct latchwo
         a.left_ms = 0;
         result = try_once(&a, &why);
         int64_t left = deadline_ms ? deadline_ms - lw_boot_ms() : 0;
-        if (result == LATCHWORK_LOCK_OK || left <= 0 || (result == LATCHWORK_LOCK_ERROR && !lw_may_pass(&why))) break;
+        if (result == LATCHWORK_LOCK_OK || left <= 0 ||
+            (result == LATCHWORK_LOCK_ERROR && !lw_may_pass(&why)))
+            break;
         int64_t pause = LOOK_MIN_MS + (int64_t)lw_random(LOOK_MAX_MS - LOOK_MIN_MS);
         if (a.left_ms > 0 && a.left_ms < pause) pause = a.left_ms + 1;
         lw_sleep_ms(pause < left ? pause : left);
         if (atomic_load(&lock->client->interrupted)) {
-            result = lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED, "interrupted while waiting");
+            result = lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED,
+                                  "interrupted while waiting");
             break;
         }
     }
@@ -303,9 +342,10 @@ static enum latchwork_result acquire(struct latchwork_lock *lock, struct latchwo
     return result;
 }
 
-/* --- looking, breaking ---------------------------------------------------------------------------------------------------------------- */
+/* --- looking, breaking ------------------------------------------------------------------------ */
 
-bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused, struct latchwork_error *error) {
+bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused,
+                       struct latchwork_error *error) {
     struct lw_buf wait = {0};
     char names[192];
     struct lw_call c;
@@ -331,8 +371,8 @@ bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused, s
     return good;
 }
 
-enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence, struct lw_buf *was,
-                                         struct latchwork_error *error) {
+enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence,
+                                         struct lw_buf *was, struct latchwork_error *error) {
     static const char *const names[] = {"epoch", "lanes", "fence", "ready", "audit"};
     char room[5][192];
     struct lw_call c;
@@ -343,16 +383,18 @@ enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by,
     lw_call_text(&c, by);
     redisReply *r = lw_client_call(l->client, &c, error);
     if (!r) return LATCHWORK_LOCK_ERROR;
-    bool broken = r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING;
+    bool broken = r->type == REDIS_REPLY_ARRAY && r->elements == 2 &&
+                  r->element[0]->type == REDIS_REPLY_STRING;
     if (broken) {
         *fence = strtoull(r->element[0]->str, NULL, 10);
         lw_buf_add(was, r->element[1]->str, (size_t)r->element[1]->len);
     }
     freeReplyObject(r);
-    return broken ? LATCHWORK_LOCK_OK : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE, "nobody holds it");
+    return broken ? LATCHWORK_LOCK_OK
+                  : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NONE, "nobody holds it");
 }
 
-/* --- opening -------------------------------------------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static struct lw_buf full_name(const struct lw_lane_lock *l, const char *what) {
     struct lw_buf b = {0};
@@ -360,11 +402,15 @@ static struct lw_buf full_name(const struct lw_lane_lock *l, const char *what) {
     return b;
 }
 
-static bool open_lock(struct lw_lane_lock *l, const struct latchwork_lock_options *options, struct latchwork_error *error) {
-    struct lw_buf lock = full_name(l, "lock:"), fence = full_name(l, "fence"), lanes = full_name(l, "lanes"), ready = full_name(l, "ready");
+static bool open_lock(struct lw_lane_lock *l, const struct latchwork_lock_options *options,
+                      struct latchwork_error *error) {
+    struct lw_buf lock = full_name(l, "lock:"), fence = full_name(l, "fence"),
+                  lanes = full_name(l, "lanes"), ready = full_name(l, "ready");
     lw_buf_add(&lock, l->lane.p, l->lane.n);
-    struct latchwork_lock_names names = {LATCHWORK_NAMES_INIT,          .lock = {lock.p, lock.n},      .fence = {fence.p, fence.n},
-                                         .hint_if = {lanes.p, lanes.n}, .hint_to = {ready.p, ready.n}, .hint = {l->lane.p, l->lane.n}};
+    struct latchwork_lock_names names = {
+        LATCHWORK_NAMES_INIT,          .lock = {lock.p, lock.n},
+        .fence = {fence.p, fence.n},   .hint_if = {lanes.p, lanes.n},
+        .hint_to = {ready.p, ready.n}, .hint = {l->lane.p, l->lane.n}};
     struct latchwork_lock_options o = *options;
     o.names = &names;
     if (!o.ttl_ms) o.ttl_ms = l->c->lock.ttl_ms;
@@ -379,7 +425,8 @@ static bool open_lock(struct lw_lane_lock *l, const struct latchwork_lock_option
     return true;
 }
 
-struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard, struct latchwork_error *error) {
+struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard,
+                                             struct latchwork_error *error) {
     struct lw_redis_servers servers;
     char where[320];
     if (lw_config_servers(c, &servers, NULL)) return lw_lock_no_memory(error), NULL;
@@ -392,11 +439,14 @@ struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shar
     return lw_client_open_servers(&servers, shard, where, error);
 }
 
-struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key, const struct latchwork_lock_options *options,
+struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key,
+                                       const struct latchwork_lock_options *options,
                                        struct latchwork_error *error) {
     if (options->ttl_ms > c->lock.ttl_ms) {
-        lw_lock_wrong(error, "a lane's lease is at most lock.ttl_ms, %lld ms; it is renewed as long as it is needed",
-                      (long long)c->lock.ttl_ms);
+        lw_lock_wrong(
+            error,
+            "a lane's lease is at most lock.ttl_ms, %lld ms; it is renewed as long as it is needed",
+            (long long)c->lock.ttl_ms);
         return NULL;
     }
     struct lw_lane_lock *l = lw_alloc(sizeof *l);

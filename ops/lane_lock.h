@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets a command hold a lane's own lock, so that scripts and handlers of one key exclude each other.
+/* Lets a command hold a lane's own lock, so that scripts and handlers of one key exclude each
+ * other.
  *
- * The lock is a lock of the lock library with the names of the consumer: lw:{NAME.SHARD}:lock:KEY holds TOKEN:FENCE as a worker writes it,
- * the fence comes from the shard's counter, and the release leaves a hint if messages wait. Only the acquire function differs from the
- * library: it joins the shard's epoch as a worker does, and takes the lane by hold.lua, which refuses during the quarantine and while the
- * lane is paused.
+ * The lock is a lock of the lock library with the names of the consumer: lw:{NAME.SHARD}:lock:KEY
+ * holds TOKEN:FENCE as a worker writes it, the fence comes from the shard's counter, and the
+ * release leaves a hint if messages wait. Only the acquire function differs from the library: it
+ * joins the shard's epoch as a worker does, and takes the lane by hold.lua, which refuses during
+ * the quarantine and while the lane is paused.
  *
- * A command does not stand in line behind waiting messages, but competes for the free lane: it calls hold.lua every 10 to 100 ms. If
- * workers hand a lane from message to message without a break, the command may wait until the list is empty or max_run is reached. */
+ * A command does not stand in line behind waiting messages, but competes for the free lane: it
+ * calls hold.lua every 10 to 100 ms. If workers hand a lane from message to message without a
+ * break, the command may wait until the list is empty or max_run is reached. */
 #ifndef LW_OPS_LANE_LOCK_H
 #define LW_OPS_LANE_LOCK_H
 
@@ -17,33 +20,40 @@
 
 struct lw_lane_lock;
 
-/* Makes a client of the lock library for the server of a shard. The client does not connect yet. Close the client with
- * latchwork_client_close(). */
-struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard, struct latchwork_error *error);
+/* Makes a client of the lock library for the server of a shard. The client does not connect yet.
+ * Close the client with latchwork_client_close(). */
+struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard,
+                                             struct latchwork_error *error);
 
-/* Opens the lock of a lane. The configuration c is borrowed until lw_lane_lock_close(). The lock has the given options, except that its
- * names are those of the lane, and that a ttl_ms of 0 means lock.ttl_ms of c, which is also the maximum.
+/* Opens the lock of a lane. The configuration c is borrowed until lw_lane_lock_close(). The lock
+ * has the given options, except that its names are those of the lane, and that a ttl_ms of 0 means
+ * lock.ttl_ms of c, which is also the maximum.
  *
- * A lease of this lock is never longer than the schema's TTL, whatever the configuration says, because a quarantine lasts no longer. To
- * hold the lane for longer, set RENEW. A renewal extends the exact TOKEN:FENCE that was granted, so the renewal fails after a wipe. If an
- * epoch ends and the lock still exists, every worker of the next epoch sees the lock and waits for its end, so the caller keeps the lock.
- */
-struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key, const struct latchwork_lock_options *options,
+ * A lease of this lock is never longer than the schema's TTL, whatever the configuration says,
+ * because a quarantine lasts no longer. To hold the lane for longer, set RENEW. A renewal extends
+ * the exact TOKEN:FENCE that was granted, so the renewal fails after a wipe. If an epoch ends and
+ * the lock still exists, every worker of the next epoch sees the lock and waits for its end, so the
+ * caller keeps the lock. */
+struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key,
+                                       const struct latchwork_lock_options *options,
                                        struct latchwork_error *error);
 void lw_lane_lock_close(struct lw_lane_lock *l); /* does nothing if `l` is NULL */
 void lw_lane_lock_take_paused(struct lw_lane_lock *l);
 
-/* Returns the lock as an object of the lock library, for acquire, show and give_ttl. The object belongs to `l`. */
+/* Returns the lock as an object of the lock library, for acquire, show and give_ttl. The object
+ * belongs to `l`. */
 struct latchwork_lock *lw_lane_lock_lock(struct lw_lane_lock *l);
 struct latchwork_client *lw_lane_lock_client(struct lw_lane_lock *l);
 int lw_lane_lock_shard(const struct lw_lane_lock *l);
 
 /* Reads the number of waiting messages, and whether the lane is paused. Returns false with
  * *error on failure. */
-bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused, struct latchwork_error *error);
-/* Ends the lock, whoever holds it. Stores the raised fence in *fence and appends the value that the lock had to `was`. If nobody held the
- * lock, returns BUSY. `by` names the operator in the audit. */
-enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence, struct lw_buf *was,
-                                         struct latchwork_error *error);
+bool lw_lane_lock_look(struct lw_lane_lock *l, int64_t *waiting, bool *paused,
+                       struct latchwork_error *error);
+/* Ends the lock, whoever holds it. Stores the raised fence in *fence and appends the value that the
+ * lock had to `was`. If nobody held the lock, returns BUSY. `by` names the operator in the
+ * audit. */
+enum latchwork_result lw_lane_lock_break(struct lw_lane_lock *l, const char *by, uint64_t *fence,
+                                         struct lw_buf *was, struct latchwork_error *error);
 
 #endif

@@ -3,7 +3,9 @@
 #include "base/clock.h"
 #include "ops/ops.h"
 
-int64_t ops_lane_age(const struct ops_lane *l) { return l->has_head ? lw_wall_ms() - l->first_ms : -1; }
+int64_t ops_lane_age(const struct ops_lane *l) {
+    return l->has_head ? lw_wall_ms() - l->first_ms : -1;
+}
 
 json_t *ops_lane_json(const struct ops_lane *l) {
     json_t *j = json_object();
@@ -24,7 +26,9 @@ json_t *ops_lane_json(const struct ops_lane *l) {
         json_object_set_new(j, "holder", json_null());
     if (held) json_object_set_new(j, "fence", json_integer((json_int_t)fence));
     if (held) json_object_set_new(j, "since_ms", json_integer((json_int_t)(fence / 1000)));
-    if (l->lock.n) json_object_set_new(j, "until_ms", json_integer(l->left_ms < 0 ? -1 : l->now_ms + l->left_ms));
+    if (l->lock.n)
+        json_object_set_new(j, "until_ms",
+                            json_integer(l->left_ms < 0 ? -1 : l->now_ms + l->left_ms));
     if (l->due_ms) json_object_set_new(j, "due_ms", json_integer(l->due_ms));
     return j;
 }

@@ -8,14 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- identities ---- */
+/* --- identities ------------------------------------------------------------------------------- */
 
 void ops_identity(const struct lw_envelope *e, char *out, size_t size) {
-    int n = snprintf(out, size, "%.*s/%d/%" PRId64, (int)e->topic.n, e->topic.p ? e->topic.p : "", (int)e->partition, e->offset);
-    if (e->replay && n > 0 && (size_t)n < size) snprintf(out + n, size - (size_t)n, "#%" PRId64, e->replay);
+    int n = snprintf(out, size, "%.*s/%d/%" PRId64, (int)e->topic.n, e->topic.p ? e->topic.p : "",
+                     (int)e->partition, e->offset);
+    if (e->replay && n > 0 && (size_t)n < size)
+        snprintf(out + n, size - (size_t)n, "#%" PRId64, e->replay);
 }
 
-int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset, int64_t *replay) {
+int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset,
+                       int64_t *replay) {
     const char *slash = strchr(text, '/');
     if (!slash || slash == text || slash - text > 249) return -1;
     memcpy(topic, text, (size_t)(slash - text));
@@ -36,7 +39,7 @@ int ops_identity_parse(const char *text, char topic[256], int32_t *partition, in
     return *end ? -1 : 0;
 }
 
-/* ---- reading ---- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 bool ops_message_read(struct ops_message *m, struct lw_bytes raw) {
     struct lw_err err = {0};
@@ -47,14 +50,17 @@ bool ops_message_read(struct ops_message *m, struct lw_bytes raw) {
 
 void ops_message_clear(struct ops_message *m) { lw_envelope_clear(&m->e); }
 
-int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf *scratch, struct lw_bytes *key, struct lw_bytes *lane,
-                struct lw_err *err) {
-    struct lw_record r = {.key = e->key, .payload = e->payload, .headers = e->headers, .n_headers = e->n_headers};
+int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf *scratch,
+                struct lw_bytes *key, struct lw_bytes *lane, struct lw_err *err) {
+    struct lw_record r = {
+        .key = e->key, .payload = e->payload, .headers = e->headers, .n_headers = e->n_headers};
     struct lw_buf found = {0};
     struct lw_bytes k;
     const struct lw_record_at at = {e->topic, e->partition, e->offset};
     int bad = lw_key_of(o->c, &r, &at, &found, &k, err) != LW_KEY_OK ? -1 : 0;
-    if (!bad) { /* the key and then the lane's name are copied into `scratch`, to which *key and *lane point */
+    if (!bad) {
+        /* the key and then the lane's name are copied into `scratch`, to which *key and *lane
+         * point */
         char room[LW_LANE_ROOM];
         struct lw_bytes l = lw_lane_id(k, room, sizeof room);
         size_t n = k.n;
@@ -69,11 +75,13 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
     return bad;
 }
 
-/* ---- JSON ---- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static bool all_text(const struct lw_envelope *e) {
     for (size_t i = 0; i < e->n_headers; i++)
-        if (!lw_utf8_ok(e->headers[i].name) || (e->headers[i].value.p && !lw_utf8_ok(e->headers[i].value))) return false;
+        if (!lw_utf8_ok(e->headers[i].name) ||
+            (e->headers[i].value.p && !lw_utf8_ok(e->headers[i].value)))
+            return false;
     return true;
 }
 
@@ -121,7 +129,8 @@ json_t *ops_message_json(const struct ops_message *m, size_t payload_max) {
         set_headers(o, e);
         ops_set_bytes(o, "key", e->key);
         ops_set_bytes(o, "payload", cut(e->payload, payload_max));
-        if (e->payload.n > payload_max) json_object_set_new(o, "payload_size", json_integer((json_int_t)e->payload.n));
+        if (e->payload.n > payload_max)
+            json_object_set_new(o, "payload_size", json_integer((json_int_t)e->payload.n));
         ops_identity(e, identity, sizeof identity);
         json_object_set_new(o, "identity", json_string(identity));
         if (e->replay) json_object_set_new(o, "replay", json_integer(e->replay));
@@ -145,7 +154,7 @@ json_t *ops_message_json(const struct ops_message *m, size_t payload_max) {
     return o;
 }
 
-/* ---- JSON back to an envelope ---- */
+/* --- JSON back to an envelope ----------------------------------------------------------------- */
 
 static int sextet(char c) {
     if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -170,14 +179,15 @@ int ops_base64_decode(const char *s, size_t n, struct lw_buf *out) {
     return 0;
 }
 
-/* Copies the bytes of a string into `own`. The buffer must already have room for the bytes: growing would move the buffer, and earlier
- * pointers into it would become invalid. */
+/* Copies the bytes of a string into `own`. The buffer must already have room for the bytes: growing
+ * would move the buffer, and earlier pointers into it would become invalid. */
 static int take_text(const json_t *v, bool is_base64, struct lw_buf *own, struct lw_bytes *out) {
     *out = (struct lw_bytes){0};
     if (!v || json_is_null(v)) return 0;
     if (!json_is_string(v)) return -1;
     size_t at = own->n, n = json_string_length(v);
-    lw_buf_add(own, "", 1); /* a byte is added so that the pointer is not NULL even if the text is empty */
+    /* a byte is added so that the pointer is not NULL even if the text is empty */
+    lw_buf_add(own, "", 1);
     own->n--;
     if (is_base64 && ops_base64_decode(json_string_value(v), n, own)) return -1;
     if (!is_base64) lw_buf_add(own, json_string_value(v), n);
@@ -185,16 +195,19 @@ static int take_text(const json_t *v, bool is_base64, struct lw_buf *own, struct
     return 0;
 }
 
-static int take_bytes(const json_t *o, const char *name, struct lw_buf *own, struct lw_bytes *out, struct lw_err *err) {
+static int take_bytes(const json_t *o, const char *name, struct lw_buf *own, struct lw_bytes *out,
+                      struct lw_err *err) {
     char other[64];
     snprintf(other, sizeof other, "%s_base64", name);
     const json_t *coded = json_object_get(o, other);
     if (take_text(coded ? coded : json_object_get(o, name), coded != NULL, own, out))
-        return lw_fail(err, "%s: %s is wanted", coded ? other : name, coded ? "base64" : "a text or null");
+        return lw_fail(err, "%s: %s is wanted", coded ? other : name,
+                       coded ? "base64" : "a text or null");
     return 0;
 }
 
-static int take_int(const json_t *o, const char *name, int64_t min, int64_t otherwise, int64_t *out, struct lw_err *err) {
+static int take_int(const json_t *o, const char *name, int64_t min, int64_t otherwise, int64_t *out,
+                    struct lw_err *err) {
     const json_t *v = json_object_get(o, name);
     *out = otherwise;
     if (!v && otherwise >= min) return 0;
@@ -205,16 +218,20 @@ static int take_int(const json_t *o, const char *name, int64_t min, int64_t othe
     return 0;
 }
 
-static int take_headers(const json_t *o, struct lw_envelope *e, struct lw_buf *own, struct lw_err *err) {
-    const json_t *coded = json_object_get(o, "headers_base64"), *list = coded ? coded : json_object_get(o, "headers");
+static int take_headers(const json_t *o, struct lw_envelope *e, struct lw_buf *own,
+                        struct lw_err *err) {
+    const json_t *coded = json_object_get(o, "headers_base64"),
+                 *list = coded ? coded : json_object_get(o, "headers");
     if (!list || json_is_null(list)) return 0;
     size_t n = json_array_size(list);
-    if (!json_is_array(list) || n % 2) return lw_fail(err, "headers: a list of names and values is wanted");
+    if (!json_is_array(list) || n % 2)
+        return lw_fail(err, "headers: a list of names and values is wanted");
     if (!n) return 0;
     e->headers = lw_alloc(n / 2 * sizeof *e->headers);
     e->n_headers = n / 2;
     for (size_t i = 0; i < n / 2; i++)
-        if (take_text(json_array_get(list, 2 * i), coded != NULL, own, &e->headers[i].name) || !e->headers[i].name.p ||
+        if (take_text(json_array_get(list, 2 * i), coded != NULL, own, &e->headers[i].name) ||
+            !e->headers[i].name.p ||
             take_text(json_array_get(list, 2 * i + 1), coded != NULL, own, &e->headers[i].value))
             return lw_fail(err, "headers: name and value %zu are no texts", i);
     return 0;
@@ -231,22 +248,29 @@ static size_t room_for(const json_t *o) {
     return n;
 }
 
-static int fill(const json_t *o, struct lw_envelope *e, struct lw_buf *own, int64_t now_ms, struct lw_err *err) {
+static int fill(const json_t *o, struct lw_envelope *e, struct lw_buf *own, int64_t now_ms,
+                struct lw_err *err) {
     int64_t partition;
     const char *topic = json_string_value(json_object_get(o, "topic"));
     if (!topic || !*topic) return lw_fail(err, "topic is missing");
     for (const char *p = topic; *p; p++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p) || p - topic > 248)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p) ||
+            p - topic > 248)
             return lw_fail(err, "topic: not a topic's name");
     e->topic = lw_bytes_of(topic);
-    if (take_int(o, "partition", 0, -1, &partition, err) || take_int(o, "offset", 0, -1, &e->offset, err)) return -1;
+    if (take_int(o, "partition", 0, -1, &partition, err) ||
+        take_int(o, "offset", 0, -1, &e->offset, err))
+        return -1;
     if (partition > INT32_MAX) return lw_fail(err, "partition: too large");
     e->partition = (int32_t)partition;
-    if (take_int(o, "replay", 0, 0, &e->replay, err) || take_int(o, "ts", INT64_MIN + 1, -1, &e->timestamp_ms, err) ||
+    if (take_int(o, "replay", 0, 0, &e->replay, err) ||
+        take_int(o, "ts", INT64_MIN + 1, -1, &e->timestamp_ms, err) ||
         take_int(o, "first_ms", INT64_MIN + 1, now_ms, &e->first_ms, err))
         return -1;
-    if (json_object_get(o, "payload_size")) return lw_fail(err, "payload: it was cut when it was shown; export writes all of it");
-    return take_bytes(o, "key", own, &e->key, err) || take_bytes(o, "payload", own, &e->payload, err) ||
+    if (json_object_get(o, "payload_size"))
+        return lw_fail(err, "payload: it was cut when it was shown; export writes all of it");
+    return take_bytes(o, "key", own, &e->key, err) ||
+                   take_bytes(o, "payload", own, &e->payload, err) ||
                    take_bytes(o, "dedup", own, &e->dedup, err) || take_headers(o, e, own, err)
                ? -1
                : 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Declares what `latchwork queue` and `latchwork dead` share: their options, the connections to the
- * shards, filters, messages in forms for people and programs, and jobs (bulk commands, which run one at a time, and are numbered and
- * recorded).
+ * shards, filters, messages in forms for people and programs, and jobs (bulk commands, which run
+ * one at a time, and are numbered and recorded).
  *
- * A struct ops belongs to one thread. The functions may block, but every wait has a limit. No function blocks Redis for long, because the
- * functions use cursors, pages and small scripts. Functions return 0, or -1 with `err` filled. */
+ * A struct ops belongs to one thread. The functions may block, but every wait has a limit. No
+ * function blocks Redis for long, because the functions use cursors, pages and small scripts.
+ * Functions return 0, or -1 with `err` filled. */
 #ifndef LW_OPS_OPS_H
 #define LW_OPS_OPS_H
 
@@ -33,7 +34,7 @@ enum {
     OPS_AHEAD = 64 /* this is the same number as AHEAD_MAX of consumer/worker/limits.h */
 };
 
-/* ---- what is asked for ---- */
+/* --- what is asked for ------------------------------------------------------------------------ */
 
 struct ops_args {
     bool json, raw, execute, again, stop_on_error, reverse;
@@ -46,17 +47,21 @@ struct ops_args {
     size_t n_keys, n_where;
     const char *match, *topic, *reason, *error;
     int64_t partition, attempts, older_ms; /* values of the filters; -1: not given */
-    const char *from, *to;                 /* limits of the range to read; each is a time, or @OFFSET */
+    /* limits of the range to read; each is a time, or @OFFSET */
+    const char *from, *to;
     const char *to_topic, *backup;
-    int64_t over_ms;                               /* value of --over in ms; 0: not given */
-    int64_t resume;                                /* number of the job to resume; 0: no job is resumed */
-    const char *from_list, *list_redis, *list_key; /* values of --from-list, --list-redis and --list-key; NULL: not given */
+    int64_t over_ms; /* value of --over in ms; 0: not given */
+    /* number of the job to resume; 0: no job is resumed */
+    int64_t resume;
+    /* values of --from-list, --list-redis and --list-key; NULL: not given */
+    const char *from_list, *list_redis, *list_key;
     bool try_handler;
     char **words; /* the arguments behind the verb */
     int n_words;
 };
 
-/* Says what is known so far about a message that the command line names: not found yet, found, or reported as missing. */
+/* Says what is known so far about a message that the command line names: not found yet, found, or
+ * reported as missing. */
 enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* OPS_TOLD: not found, and reported as missing */ };
 
 struct ops_shard {
@@ -67,18 +72,26 @@ struct ops_shard {
     bool in_scan; /* a cursor of this server is in use; another server would not know the cursor */
 };
 
-/* Holds what another thread may see of a command that runs, and how that thread can stop the command. Only the command's thread writes the
- * numbers. If a command has a watch, its job prints nothing. */
+/* Holds what another thread may see of a command that runs, and how that thread can stop the
+ * command. Only the command's thread writes the numbers. If a command has a watch, its job prints
+ * nothing. */
 struct ops_watch {
-    atomic_bool cancel;               /* if another thread sets this, the command stops at its next step, with the error "cancelled" */
-    int64_t until_ms;                 /* the command stops at this time, ms on the boot clock; 0: no limit; fixed while the command runs */
-    bool ran_out;                     /* true if the command stopped because of until_ms; read it after the command has ended */
-    _Atomic int64_t number;           /* number of the job; 0: the job has no number yet */
-    _Atomic int64_t scanned, to_scan; /* number of rows that were read, and of rows to read (0: unknown) */
-    /* number of rows that were chosen, of chosen rows that were changed, and of chosen rows that could not be changed */
+    /* if another thread sets this, the command stops at its next step, with the error
+     * "cancelled" */
+    atomic_bool cancel;
+    /* the command stops at this time, ms on the boot clock; 0: no limit; fixed while the command
+     * runs */
+    int64_t until_ms;
+    /* true if the command stopped because of until_ms; read it after the command has ended */
+    bool ran_out;
+    _Atomic int64_t number; /* number of the job; 0: the job has no number yet */
+    /* number of rows that were read, and of rows to read (0: unknown) */
+    _Atomic int64_t scanned, to_scan;
+    /* number of rows that were chosen, of chosen rows that were changed, and of chosen rows that
+     * could not be changed */
     _Atomic int64_t taken, done, problems;
-    /* Called for each row, instead of printing a line; may be NULL. The texts are borrowed. `problem` is true if the row could not be
-     * changed. */
+    /* Called for each row, instead of printing a line; may be NULL. The texts are borrowed.
+     * `problem` is true if the row could not be changed. */
     void (*told)(void *ctx, const char *name, const char *result, bool problem);
     void *ctx;
 };
@@ -95,35 +108,45 @@ struct ops {
     json_t *resumed;     /* the words of the resumed job, if the command line has none */
     struct ops_job *job; /* the job in progress (ops/job.h); NULL: there is none */
     bool terminal;       /* true if stdout is a terminal */
-    int64_t asked_ms; /* wall time from which a time such as "1h" (ago) counts: the start of the command or, for a resumed job, the start of
-                         that job */
-    /* progress of a job: number of elements that were read, and number of elements to read; to_scan is 0 if the number is unknown */
+    /* wall time from which a time such as "1h" (ago) counts: the start of the command or, for a
+     * resumed job, the start of that job */
+    int64_t asked_ms;
+    /* progress of a job: number of elements that were read, and number of elements to read; to_scan
+     * is 0 if the number is unknown */
     int64_t scanned, to_scan;
     int64_t names; /* number of names of lanes that were read */
     /* The following fields are only for commands that run inside another program (the API, top). */
-    bool quiet;      /* true if the command takes no signals, writes nothing to stderr, and writes JSON to the buffer of ops_out_to() */
+    /* true if the command takes no signals, writes nothing to stderr, and writes JSON to the buffer
+     * of ops_out_to() */
+    bool quiet;
     const char *who; /* name of the operator, for the audit; NULL: the user of this process */
-    int64_t connect_ms, answer_ms; /* limits of the time for connecting and for an answer; 0: the default limits */
-    struct ops_watch *watch;       /* the watch of this command; NULL: no thread watches the command */
-    int64_t deadline_ms;           /* time after which nothing more is sent, ms on the boot clock; 0: no limit */
+    /* limits of the time for connecting and for an answer; 0: the default limits */
+    int64_t connect_ms, answer_ms;
+    /* the watch of this command; NULL: no thread watches the command */
+    struct ops_watch *watch;
+    /* time after which nothing more is sent, ms on the boot clock; 0: no limit */
+    int64_t deadline_ms;
 };
 
-/* Renews the lease of the current job, if there is one, and tells the watch how far the command is. Functions that read call ops_tick()
- * regularly, so that a job which searches for a long time keeps its lease. Returns -1 if the watch says that the command has to stop. */
+/* Renews the lease of the current job, if there is one, and tells the watch how far the command is.
+ * Functions that read call ops_tick() regularly, so that a job which searches for a long time keeps
+ * its lease. Returns -1 if the watch says that the command has to stop. */
 int ops_tick(struct ops *o);
 
 /* Records in the audit what an operator did without a job: `did` names the action, n the number
  * of lanes or messages. */
 int ops_audit(struct ops *o, const char *did, int64_t n);
-void ops_who(const struct ops *o, char *out, size_t size); /* writes the operator's name as "USER@HOST" */
+/* writes the operator's name as "USER@HOST" */
+void ops_who(const struct ops *o, char *out, size_t size);
 
-/* ---- shards (ops/shard.c) ---- */
+/* --- shards (ops/shard.c) --------------------------------------------------------------------- */
 
 int ops_connect(struct ops *o);
 void ops_disconnect(struct ops *o);
 struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane);
-/* To send a command, build it with ops_begin() or ops_script() and lw_arg…(&o->cmd, …);
- * ops_ask() sends the command and returns the reply. If the request fails, or the reply is an error, ops_ask() returns NULL. */
+/* To send a command, build it with ops_begin() or ops_script() and lw_arg…(&o->cmd, …); ops_ask()
+ * sends the command and returns the reply. If the request fails, or the reply is an error,
+ * ops_ask() returns NULL. */
 void ops_begin(struct ops *o, const char *name);
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys);
 /* Appends the shard's prefix, `name` and `rest` to the command as one argument. */
@@ -132,19 +155,21 @@ redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
 /* Works like ops_ask(), but fails if the reply is not of this type. */
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
-/* Returns how many elements to request next (2 to OPS_PAGE), if the last `asked` elements had `bytes` in all, so that large messages do
- * not hold up Redis. */
+/* Returns how many elements to request next (2 to OPS_PAGE), if the last `asked` elements had
+ * `bytes` in all, so that large messages do not hold up Redis. */
 int64_t ops_page_size(int64_t asked, size_t bytes);
 
-/* ---- messages (ops/message.c) ---- */
+/* --- messages (ops/message.c) ----------------------------------------------------------------- */
 
 /* Holds a message of a waiting list or of the dead letters, decoded. */
 struct ops_message {
     struct lw_bytes raw; /* the envelope as it was stored */
     struct lw_envelope e;
     struct lw_bytes lane;
-    bool bad;     /* true if the envelope could not be read; then `e` is empty */
-    bool foreign; /* the message was read from a topic that the application does not consume, so its state is unknown */
+    bool bad; /* true if the envelope could not be read; then `e` is empty */
+    /* the message was read from a topic that the application does not consume, so its state is
+     * unknown */
+    bool foreign;
     int shard;
     char state; /* state of a waiting message: 'w', 'f' or '?', as page.lua answers it */
     int64_t attempts, due_ms;
@@ -156,103 +181,125 @@ struct ops_message {
 
 void ops_identity(const struct lw_envelope *e, char *out, size_t size);
 /* Parses an identity, such as "orders/3/1042" or "orders/3/1042#1". */
-int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset, int64_t *replay);
+int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset,
+                       int64_t *replay);
 /* reads a message from an envelope; borrows raw; free the message with ops_message_clear() */
 bool ops_message_read(struct ops_message *m, struct lw_bytes raw);
 void ops_message_clear(struct ops_message *m);
-/* Returns the message as JSON: first the members that kcat -J writes, then members that only Latchwork has. payload_max is the
- * maximum of payload bytes (SIZE_MAX: no limit); if the payload is cut, "payload_size" tells its
- * full size. */
+/* Returns the message as JSON: first the members that kcat -J writes, then members that only
+ * Latchwork has. payload_max is the maximum of payload bytes (SIZE_MAX: no limit); if the payload
+ * is cut, "payload_size" tells its full size. */
 json_t *ops_message_json(const struct ops_message *m, size_t payload_max);
-/* Decodes base64 (RFC 4648, with padding) and appends the bytes to out. Returns -1 if the text is malformed. */
+/* Decodes base64 (RFC 4648, with padding) and appends the bytes to out. Returns -1 if the text is
+ * malformed. */
 int ops_base64_decode(const char *s, size_t n, struct lw_buf *out);
-/* For import: converts a message in the form of ops_message_json() to an envelope and appends it to out. */
+/* For import: converts a message in the form of ops_message_json() to an envelope and appends it to
+ * out. */
 int ops_message_from_json(const json_t *o, int64_t now_ms, struct lw_buf *out, struct lw_err *err);
-/* Finds a record's primary key by the configured rule (*key), and the name of its lane (*lane). Both results point into `e` or `scratch`.
- * Returns -1 if the rule finds no key; a message without a key has no lane. */
-int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf *scratch, struct lw_bytes *key, struct lw_bytes *lane,
-                struct lw_err *err);
+/* Finds a record's primary key by the configured rule (*key), and the name of its lane (*lane).
+ * Both results point into `e` or `scratch`. Returns -1 if the rule finds no key; a message without
+ * a key has no lane. */
+int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf *scratch,
+                struct lw_bytes *key, struct lw_bytes *lane, struct lw_err *err);
 
-/* ---- lanes (ops/lane.c) ---- */
+/* --- lanes (ops/lane.c) ----------------------------------------------------------------------- */
 
 struct ops_lane {
     struct lw_bytes name;
     int shard;
-    int64_t n;       /* number of elements in the lane's list, finished messages included; -1: the list's name holds another type */
-    bool has_head;   /* true if a message waits; the members from `head` to `due_ms` describe the oldest waiting message */
-    char head[320];  /* identity of the oldest message */
-    char topic[256]; /* topic of the oldest message; filters compare the topic, partition, first_ms and attempts */
+    /* number of elements in the lane's list, finished messages included; -1: the list's name holds
+     * another type */
+    int64_t n;
+    /* true if a message waits; the members from `head` to `due_ms` describe the oldest waiting
+     * message */
+    bool has_head;
+    char head[320]; /* identity of the oldest message */
+    /* topic of the oldest message; filters compare the topic, partition, first_ms and attempts */
+    char topic[256];
     int64_t partition, first_ms, attempts, due_ms;
     struct lw_bytes lock; /* value of the lock; empty if nobody holds the lane */
     int64_t left_ms;      /* ms until the lock ends; -1: the lock never ends */
     int64_t now_ms;       /* time of the answer by Redis' clock */
     bool paused;
 };
-/* Returns true if a worker holds the lane; *worker and *fence become the worker's id and the fence of its hold. A lock with the value
- * "backoff" has no holder: it only delays the head. */
+/* Returns true if a worker holds the lane; *worker and *fence become the worker's id and the fence
+ * of its hold. A lock with the value "backoff" has no holder: it only delays the head. */
 bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *fence);
 
 /* Writes a lane as `queue ls` shows it, with and without --json (ops/lane_text.c). */
 json_t *ops_lane_json(const struct ops_lane *l);
-int64_t ops_lane_age(const struct ops_lane *l); /* returns the age of the lane's oldest message, in ms; -1: no message waits */
+/* returns the age of the lane's oldest message, in ms; -1: no message waits */
+int64_t ops_lane_age(const struct ops_lane *l);
 void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
-/* ops_pause() pauses the lane of this name, and ops_resume() resumes it (ops/pause.c). *changed becomes false if the lane was in that state
- * before. */
+/* ops_pause() pauses the lane of this name, and ops_resume() resumes it (ops/pause.c). *changed
+ * becomes false if the lane was in that state before. */
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 
 /* Reads the named lanes of one shard, at most OPS_BATCH of them, and calls fn for each in order. */
-typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx); /* returns 0 to continue, 1 to stop, -1 on failure */
-int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n, ops_lane_fn *fn, void *ctx);
-/* Calls fn for each lane that has waiting messages or is paused, and whose name passes the
- * filters. The lanes are those that --key names. Without --key the lanes are all lanes, and fn may be called twice for a lane, because
- * cursors are used. Returns 1 if fn stopped the reading. */
+/* returns 0 to continue, 1 to stop, -1 on failure */
+typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx);
+int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n,
+             ops_lane_fn *fn, void *ctx);
+/* Calls fn for each lane that has waiting messages or is paused, and whose name passes the filters.
+ * The lanes are those that --key names. Without --key the lanes are all lanes, and fn may be called
+ * twice for a lane, because cursors are used. Returns 1 if fn stopped the reading. */
 int ops_each_lane(struct ops *o, ops_lane_fn *fn, void *ctx);
-/* Reads some lanes of one shard: the lanes with waiting messages or, if `idle` is true, the paused lanes without waiting messages. Begin
- * with the cursor "0"; the cursor is "0" again after the last lane. A call reads about `count` names, or more if the set is small. */
+/* Reads some lanes of one shard: the lanes with waiting messages or, if `idle` is true, the paused
+ * lanes without waiting messages. Begin with the cursor "0"; the cursor is "0" again after the last
+ * lane. A call reads about `count` names, or more if the set is small. */
 enum { OPS_CURSOR = 32 };
-int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR], int64_t count, ops_lane_fn *fn, void *ctx);
-/* Calls fn for every message that waits in a lane, oldest first, while workers continue. A message that is added or removed while the
- * function reads may be included or not. */
+int ops_lane_page(struct ops *o, struct ops_shard *sh, bool idle, char cursor[OPS_CURSOR],
+                  int64_t count, ops_lane_fn *fn, void *ctx);
+/* Calls fn for every message that waits in a lane, oldest first, while workers continue. A message
+ * that is added or removed while the function reads may be included or not. */
 typedef int ops_message_fn(struct ops *o, struct ops_message *m, void *ctx);
 int ops_each_waiting(struct ops *o, int shard, struct lw_bytes lane, ops_message_fn *fn, void *ctx);
 /* Calls fn for every waiting message of all lanes that passes the filters. */
 int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx);
 
-/* ---- filters (ops/filter.c) ---- */
+/* --- filters (ops/filter.c) ------------------------------------------------------------------- */
 
-int ops_filter_check(struct ops *o, struct lw_err *err); /* returns -1 if a filter's text is malformed */
+/* returns -1 if a filter's text is malformed */
+int ops_filter_check(struct ops *o, struct lw_err *err);
 bool ops_lane_matches(const struct ops *o, struct lw_bytes lane);
-/* Applies the filters for topic, partition, age and attempts to a lane's oldest message. Returns true if the message passes all of these
- * filters. */
+/* Applies the filters for topic, partition, age and attempts to a lane's oldest message. Returns
+ * true if the message passes all of these filters. */
 bool ops_lane_head_matches(const struct ops *o, const struct ops_lane *l);
 bool ops_message_matches(const struct ops *o, const struct ops_message *m);
 bool ops_has_filter(const struct ops *o); /* true if any filter is set */
-/* These functions are for commands whose words are IDs of messages. ops_message_matches() marks each word whose message it finds, whatever
- * the other filters say. After all messages were read, ops_tell_missing() reports each unmarked word on stderr with the reason `why` ("no
- * dead letter has this id") and returns their number. For a resumed job ops_tell_missing() returns 0, because the messages that are missing
- * were handled by the job's first run. */
+/* These functions are for commands whose words are IDs of messages. ops_message_matches() marks
+ * each word whose message it finds, whatever the other filters say. After all messages were read,
+ * ops_tell_missing() reports each unmarked word on stderr with the reason `why` ("no dead letter
+ * has this id") and returns their number. For a resumed job ops_tell_missing() returns 0, because
+ * the messages that are missing were handled by the job's first run. */
 #define OPS_NO_LETTER "no dead letter has this id or identity"
 #define OPS_NO_RECORD "no record has this identity"
 #define OPS_NOT_WAITING "no waiting message has this identity"
 void ops_mark_word(const struct ops *o, const char *word, enum ops_met met);
 int ops_tell_missing(struct ops *o, const char *why);
 
-/* ---- output (ops/out.c) ---- */
+/* --- output (ops/out.c) ----------------------------------------------------------------------- */
 
-void ops_put_json(json_t *o);      /* prints a JSON value in one line, and takes over the caller's reference */
-void ops_out_to(struct lw_buf *b); /* sets where this thread prints its lines from now on; NULL: stdout */
-/* sets the member `name`, or `name`_base64 if b is not UTF-8; the value is null if there are no bytes */
+/* prints a JSON value in one line, and takes over the caller's reference */
+void ops_put_json(json_t *o);
+/* sets where this thread prints its lines from now on; NULL: stdout */
+void ops_out_to(struct lw_buf *b);
+/* sets the member `name`, or `name`_base64 if b is not UTF-8; the value is null if there are no
+ * bytes */
 void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b);
-/* Appends b in printable form, in at most `most` columns; control characters become '?'. A text that is cut ends with "…". */
+/* Appends b in printable form, in at most `most` columns; control characters become '?'. A text
+ * that is cut ends with "…". */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);
-const char *ops_age(int64_t ms, char out[16]); /* formats an age, such as "3 m"; writes "-" if the age is negative */
+/* formats an age, such as "3 m"; writes "-" if the age is negative */
+const char *ops_age(int64_t ms, char out[16]);
 const char *ops_when(int64_t wall_ms, char out[32]);
 struct ops_column {
     const char *name;
     bool right;
 };
-/* Holds an aligned table. Initialize it, add cells in order, then print it; printing also frees the table. */
+/* Holds an aligned table. Initialize it, add cells in order, then print it; printing also frees the
+ * table. */
 struct ops_table {
     const struct ops_column *columns;
     size_t n_columns, n_cells, cap;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- JSON ---- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static _Thread_local struct lw_buf *lines;
 void ops_out_to(struct lw_buf *b) { lines = b; }
@@ -44,16 +44,18 @@ void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b) {
     }
 }
 
-/* ---- text ---- */
+/* --- text ------------------------------------------------------------------------------------- */
 
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most) {
     size_t n = b.n <= most ? b.n : most > 1 ? most - 1 : 0;
     bool utf8 = lw_utf8_ok(b);
-    while (utf8 && n > 0 && n < b.n && ((unsigned char)b.p[n] & 0xc0) == 0x80) n--; /* the text is not cut within a character */
+    /* the text is not cut within a character */
+    while (utf8 && n > 0 && n < b.n && ((unsigned char)b.p[n] & 0xc0) == 0x80) n--;
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)b.p[i];
         bool control = c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8);
-        if (utf8 && c == 0xc2 && i + 1 < n && (unsigned char)b.p[i + 1] < 0xa0) { /* C1 control characters are replaced */
+        if (utf8 && c == 0xc2 && i + 1 < n && (unsigned char)b.p[i + 1] < 0xa0) {
+            /* C1 control characters are replaced */
             lw_buf_add(out, "?", 1);
             i++;
             continue;
@@ -82,11 +84,12 @@ const char *ops_age(int64_t ms, char out[16]) {
 const char *ops_when(int64_t wall_ms, char out[32]) {
     time_t s = (time_t)(wall_ms / 1000);
     struct tm tm;
-    if (wall_ms < 0 || !gmtime_r(&s, &tm) || !strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &tm)) snprintf(out, 32, "-");
+    if (wall_ms < 0 || !gmtime_r(&s, &tm) || !strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &tm))
+        snprintf(out, 32, "-");
     return out;
 }
 
-/* ---- tables ---- */
+/* --- tables ----------------------------------------------------------------------------------- */
 
 static void add_cell(struct ops_table *t, char *text) {
     if (t->n_cells == t->cap) {
@@ -112,7 +115,8 @@ void ops_cell_bytes(struct ops_table *t, struct lw_bytes b, size_t most) {
     add_cell(t, text.p);
 }
 
-/* Returns the width of a text in columns, which is the number of bytes that begin a UTF-8 character. */
+/* Returns the width of a text in columns, which is the number of bytes that begin a UTF-8
+ * character. */
 static size_t width(const char *s) {
     size_t n = 0;
     for (; *s; s++) n += ((unsigned char)*s & 0xc0) != 0x80;
@@ -134,7 +138,8 @@ void ops_table_print(struct ops_table *t) {
     for (size_t i = 0; i < n; i++) w[i] = width(t->columns[i].name);
     for (size_t i = 0; i < t->n_cells; i++)
         if (width(t->cells[i]) > w[i % n]) w[i % n] = width(t->cells[i]);
-    for (size_t i = 0; i < n; i++) put_cell(t->columns[i].name, w[i], t->columns[i].right, i + 1 == n);
+    for (size_t i = 0; i < n; i++)
+        put_cell(t->columns[i].name, w[i], t->columns[i].right, i + 1 == n);
     for (size_t i = 0; i < t->n_cells; i++) {
         put_cell(t->cells[i], w[i % n], t->columns[i % n].right, i % n + 1 == n);
         free(t->cells[i]);

@@ -10,7 +10,7 @@
 
 enum { UNDER_WAY = 64, ACK_MS = 60000, CLOSE_MS = 5000 };
 
-/* ---- to a topic ---- */
+/* --- to a topic ------------------------------------------------------------------------------- */
 
 struct sending {
     struct ops_job *j;
@@ -43,8 +43,10 @@ static int send_one(struct ops *o, struct ops_message *m, void *ctx) {
     snprintf(l->identity, sizeof l->identity, "%s", identity);
     struct lw_header *h = lw_alloc((m->e.n_headers + 1) * sizeof *h);
     if (m->e.n_headers) memcpy(h, m->e.headers, m->e.n_headers * sizeof *h);
-    h[m->e.n_headers] = (struct lw_header){lw_bytes_of("latchwork-origin"), lw_bytes_of(l->identity)};
-    int bad = lw_sink_send(s->sink, o->args.to_topic, m->e.key, m->e.payload, h, m->e.n_headers + 1, answered, l, &o->err);
+    h[m->e.n_headers] =
+        (struct lw_header){lw_bytes_of("latchwork-origin"), lw_bytes_of(l->identity)};
+    int bad = lw_sink_send(s->sink, o->args.to_topic, m->e.key, m->e.payload, h, m->e.n_headers + 1,
+                           answered, l, &o->err);
     free(h);
     if (bad) {
         free(l);

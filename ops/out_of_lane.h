@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares replays that go to a topic, or to a handler for a trial, instead of a lane. The argument `each` is the function that reads the
- * messages and calls fn for each: dead_each(), ops_each_message(), or a function that reads records from Kafka again. */
+/* Declares replays that go to a topic, or to a handler for a trial, instead of a lane. The argument
+ * `each` is the function that reads the messages and calls fn for each: dead_each(),
+ * ops_each_message(), or a function that reads records from Kafka again. */
 #ifndef LW_OPS_OUT_OF_LANE_H
 #define LW_OPS_OUT_OF_LANE_H
 
@@ -8,12 +9,14 @@
 
 typedef int ops_each_fn(struct ops *o, ops_message_fn *fn, void *ctx);
 
-/* Produces each message to --to-topic, with its key and headers, and with its identity in the header latchwork-origin. The messages also
- * stay in Redis or Kafka. Dead letters stay, too; `dead drop` removes them. Returns the exit status. */
+/* Produces each message to --to-topic, with its key and headers, and with its identity in the
+ * header latchwork-origin. The messages also stay in Redis or Kafka. Dead letters stay, too; `dead
+ * drop` removes them. Returns the exit status. */
 int ops_to_topic(struct ops *o, ops_each_fn *each);
 /* Runs the configured handler once for each message, one after the other, under the lock of its
- * lane, and prints the outcome. Redis records nothing, but the effects of the handler are real.
- * The message has the identity of a replay. If another holder keeps a lane's lock for three seconds, the message is skipped. */
+ * lane, and prints the outcome. Redis records nothing, but the effects of the handler are real. The
+ * message has the identity of a replay. If another holder keeps a lane's lock for three seconds,
+ * the message is skipped. */
 int ops_try(struct ops *o, ops_each_fn *each);
 
 #endif

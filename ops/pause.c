@@ -15,7 +15,8 @@ int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *c
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed) {
     struct lw_bytes none = lw_bytes("", 0);
     ops_script(o, &lw_op_wake, 5);
-    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "ready", none), ops_key(o, sh, "paused", none);
+    ops_key(o, sh, "epoch", none), ops_key(o, sh, "lanes", none), ops_key(o, sh, "ready", none),
+        ops_key(o, sh, "paused", none);
     ops_key(o, sh, "lock:", lane);
     lw_arg_i64(&o->cmd, o->c->lock.ttl_ms / 2);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_STRING);

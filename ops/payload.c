@@ -10,10 +10,11 @@
 
 enum { DEPTH_MAX = 256 };
 
-/* Returns false if an object has two values of one name. The scan finds only the last of these values, so the others would not be masked.
- */
+/* Returns false if an object has two values of one name. The scan finds only the last of these
+ * values, so the others would not be masked. */
 static bool unambiguous(struct lw_bytes text) {
-    json_t *v = json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
+    json_t *v =
+        json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
     json_decref(v);
     return v;
 }
@@ -41,7 +42,8 @@ static void copy_masked(struct lw_bytes text, struct lw_bytes *hide, size_t n, s
     lw_buf_add(out, at, (size_t)(text.p + text.n - at));
 }
 
-static enum lw_payload_view mask(const struct lw_config *c, struct lw_bytes text, struct lw_buf *out) {
+static enum lw_payload_view mask(const struct lw_config *c, struct lw_bytes text,
+                                 struct lw_buf *out) {
     size_t n = c->http.n_mask, n_hide = 0;
     struct lw_json_path *path = lw_alloc((n + 1) * sizeof *path);
     struct lw_json_value *value = lw_alloc((n + 1) * sizeof *value);
@@ -50,7 +52,8 @@ static enum lw_payload_view mask(const struct lw_config *c, struct lw_bytes text
     struct lw_err err = {0};
     for (size_t i = 0; i < n; i++) lw_json_path_init(&path[i], c->http.mask[i]);
     bool good =
-        unambiguous(text) && lw_json_scan(text, (struct lw_json_rules){.depth_max = DEPTH_MAX}, path, n, value, &scratch, &err) == 0;
+        unambiguous(text) && lw_json_scan(text, (struct lw_json_rules){.depth_max = DEPTH_MAX},
+                                          path, n, value, &scratch, &err) == 0;
     for (size_t i = 0; good && i < n; i++)
         if (value[i].kind != LW_JSON_NOTHING) hide[n_hide++] = whole(&value[i]);
     if (good) copy_masked(text, hide, n_hide, out);
@@ -59,7 +62,8 @@ static enum lw_payload_view mask(const struct lw_config *c, struct lw_bytes text
     return good ? LW_PAYLOAD_MASKED : LW_PAYLOAD_HIDDEN;
 }
 
-enum lw_payload_view lw_payload_shown(const struct lw_config *c, struct lw_bytes payload, struct lw_buf *out) {
+enum lw_payload_view lw_payload_shown(const struct lw_config *c, struct lw_bytes payload,
+                                      struct lw_buf *out) {
     if (payload.p && c->http.payloads == LW_PAYLOADS_HIDE) return LW_PAYLOAD_HIDDEN;
     if (payload.p && c->http.payloads == LW_PAYLOADS_MASK) return mask(c, payload, out);
     if (payload.p) lw_buf_add(out, payload.p, payload.n);

@@ -12,9 +12,12 @@ enum lw_payload_view {
     LW_PAYLOAD_HIDDEN, /* nothing of the payload may be shown */
 };
 
-/* Appends to `out` what may be shown of a payload, and nothing if it is hidden. Pass the whole payload: the beginning of a JSON text is no
- * JSON, and would be hidden. With http.mask, a payload is hidden if it is no JSON, or if an object in it has two values of one name,
- * because a reader might take the value that is not masked. A masked payload is still JSON, but must not be written back. Thread-safe. */
-enum lw_payload_view lw_payload_shown(const struct lw_config *c, struct lw_bytes payload, struct lw_buf *out);
+/* Appends to `out` what may be shown of a payload, and nothing if it is hidden. Pass the whole
+ * payload: the beginning of a JSON text is no JSON, and would be hidden. With http.mask, a payload
+ * is hidden if it is no JSON, or if an object in it has two values of one name, because a reader
+ * might take the value that is not masked. A masked payload is still JSON, but must not be written
+ * back. Thread-safe. */
+enum lw_payload_view lw_payload_shown(const struct lw_config *c, struct lw_bytes payload,
+                                      struct lw_buf *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the scripts of operators' commands, which are embedded from ops/lua/; the top of each script lists its arguments and result.
- * Workers never load these scripts. The exporter uses `heads`, the ledger `lines`, and `check --connect` `rights`. */
+/* Declares the scripts of operators' commands, which are embedded from ops/lua/; the top of each
+ * script lists its arguments and result. Workers never load these scripts. The exporter uses
+ * `heads`, the ledger `lines`, and `check --connect` `rights`. */
 #ifndef LW_OPS_SCRIPT_H
 #define LW_OPS_SCRIPT_H
 
@@ -8,7 +9,7 @@
 
 enum { LW_OPS = 10 };
 extern const struct lw_script *const lw_ops[LW_OPS];
-extern const struct lw_script lw_op_look, lw_op_page, lw_op_put, lw_op_drop, lw_op_wake, lw_op_job, lw_op_edit, lw_op_heads, lw_op_lines,
-    lw_op_rights;
+extern const struct lw_script lw_op_look, lw_op_page, lw_op_put, lw_op_drop, lw_op_wake, lw_op_job,
+    lw_op_edit, lw_op_heads, lw_op_lines, lw_op_rights;
 
 #endif

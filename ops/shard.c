@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens connections to the shards of an application. Each connection carries one command at a time. */
+/* Opens connections to the shards of an application. Each connection carries one command at a
+ * time. */
 #include "base/clock.h"
 #include "base/redis/servers.h"
 #include "config/shard.h"
@@ -13,22 +14,28 @@
 enum {
     CONNECT_MS = 3000,
     ANSWER_MS = 10000,
-    MOVE_MS = 10000, /* maximum wait for a slot that is being moved, or whose master does not answer */
-    PAUSE_MS = 50,   /* time between two attempts during the wait for a slot */
+    /* maximum wait for a slot that is being moved, or whose master does not answer */
+    MOVE_MS = 10000,
+    PAUSE_MS = 50, /* time between two attempts during the wait for a slot */
 };
 
 static int fail(struct ops *o, const struct ops_shard *sh, const redisReply *r) {
     const char *says = r && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
-    if (says) return lw_fail(&o->err, "shard %d: %s (%s); run the command again when that is over", sh->index, says, r->str);
-    if (r && r->type == REDIS_REPLY_ERROR) return lw_fail(&o->err, "shard %d: Redis answers: %s", sh->index, r->str);
+    if (says)
+        return lw_fail(&o->err, "shard %d: %s (%s); run the command again when that is over",
+                       sh->index, says, r->str);
+    if (r && r->type == REDIS_REPLY_ERROR)
+        return lw_fail(&o->err, "shard %d: Redis answers: %s", sh->index, r->str);
     if (r) return lw_fail(&o->err, "shard %d: Redis answers in another form", sh->index);
-    return lw_fail(&o->err, "shard %d: Redis: %s", sh->index, sh->redis && sh->redis->err ? sh->redis->why : "no connection");
+    return lw_fail(&o->err, "shard %d: Redis: %s", sh->index,
+                   sh->redis && sh->redis->err ? sh->redis->why : "no connection");
 }
 
 static int connect_one(struct ops *o, struct ops_shard *sh) {
     struct lw_err why = {0};
-    sh->redis = lw_config_connect(o->c, sh->index, CLIENT_NAME, o->connect_ms ? o->connect_ms : CONNECT_MS,
-                                  o->answer_ms ? o->answer_ms : ANSWER_MS, &why);
+    sh->redis =
+        lw_config_connect(o->c, sh->index, CLIENT_NAME, o->connect_ms ? o->connect_ms : CONNECT_MS,
+                          o->answer_ms ? o->answer_ms : ANSWER_MS, &why);
     return sh->redis ? 0 : lw_fail(&o->err, "shard %d: %s", sh->index, why.text);
 }
 
@@ -62,7 +69,7 @@ struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane) {
     return &o->shards[lw_lane_shard(lane, o->c->redis.shards, &tag)];
 }
 
-/* ---- commands ---- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 void ops_begin(struct ops *o, const char *name) {
     lw_commands_reset(&o->cmd);
@@ -70,7 +77,8 @@ void ops_begin(struct ops *o, const char *name) {
     lw_cmd(&o->cmd, name);
 }
 
-/* Begins a call of a script by its hash. If the server does not know the script yet, ops_ask() loads it and repeats the call. */
+/* Begins a call of a script by its hash. If the server does not know the script yet, ops_ask()
+ * loads it and repeats the call. */
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys) {
     ops_begin(o, "EVALSHA");
     o->script = s;
@@ -84,13 +92,17 @@ void ops_key(struct ops *o, const struct ops_shard *sh, const char *name, struct
 
 static redisReply *send(struct ops *o, struct ops_shard *sh) {
     const struct lw_command *c = &o->cmd.cmd[0];
-    return sh->redis->err ? NULL : lw_redis_ask_argv(sh->redis, c->argc, o->cmd.argv + c->first, o->cmd.len + c->first);
+    return sh->redis->err ? NULL
+                          : lw_redis_ask_argv(sh->redis, c->argc, o->cmd.argv + c->first,
+                                              o->cmd.len + c->first);
 }
 
-static bool is_unknown_script(const redisReply *r) { return r && r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0; }
+static bool is_unknown_script(const redisReply *r) {
+    return r && r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0;
+}
 
-/* Sends the command. If the server does not know the command's script, loads the script and sends the command again. EVAL is not used,
- * because it would carry the whole text each time. */
+/* Sends the command. If the server does not know the command's script, loads the script and sends
+ * the command again. EVAL is not used, because it would carry the whole text each time. */
 static redisReply *send_script(struct ops *o, struct ops_shard *sh) {
     redisReply *r = send(o, sh);
     if (!o->script || !is_unknown_script(r)) return r;
@@ -101,15 +113,17 @@ static redisReply *send_script(struct ops *o, struct ops_shard *sh) {
     return send(o, sh);
 }
 
-/* Returns whether a node of a cluster refused the command, without executing any of it, because the slot is being moved or belongs to
- * another node. */
+/* Returns whether a node of a cluster refused the command, without executing any of it, because the
+ * slot is being moved or belongs to another node. */
 static bool is_turned_away(const struct ops *o, const redisReply *r) {
     if (!o->c->redis.cluster.on || !r || r->type != REDIS_REPLY_ERROR) return false;
-    return lw_redis_deposed(r->str) && !strstr(r->str, "cript"); /* an error inside a script names the script, which may have run in part */
+    /* an error inside a script names the script, which may have run in part */
+    return lw_redis_deposed(r->str) && !strstr(r->str, "cript");
 }
 
-/* Waits until the slot of the shard has an owner that executes the command, and returns its reply. The wait follows no ASK redirection,
- * because the scripts of a shard need all keys of the shard on one node. If the wait takes too long, returns NULL with the error. */
+/* Waits until the slot of the shard has an owner that executes the command, and returns its reply.
+ * The wait follows no ASK redirection, because the scripts of a shard need all keys of the shard on
+ * one node. If the wait takes too long, returns NULL with the error. */
 static redisReply *wait_for_owner(struct ops *o, struct ops_shard *sh, redisReply *r) {
     int64_t until_ms = lw_boot_ms() + MOVE_MS;
     if (o->deadline_ms && o->deadline_ms < until_ms) until_ms = o->deadline_ms;

@@ -11,8 +11,10 @@
 static const struct {
     const char *unit;
     int64_t ms;
-} units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000}, {"", 1000}, {"min", 60000}};
-/* UNITS is the number of all units. UNITS_SHOWN is the number of units used for output, counted from the smallest. */
+} units[] = {{"ms", 1},       {"s", 1000}, {"m", 60000},  {"h", 3600000},
+             {"d", 86400000}, {"", 1000},  {"min", 60000}};
+/* UNITS is the number of all units. UNITS_SHOWN is the number of units used for output, counted
+ * from the smallest. */
 enum { UNITS = sizeof units / sizeof *units, UNITS_SHOWN = 5 };
 
 int64_t ops_duration_ms(const char *text) {
@@ -20,7 +22,8 @@ int64_t ops_duration_ms(const char *text) {
     double v = strtod(text, &end);
     if (end == text || !(v >= 0) || v > 1e12) return -1;
     for (size_t i = 0; i < UNITS; i++)
-        if (strcmp(end, units[i].unit) == 0 && v * (double)units[i].ms < 9e15) return (int64_t)(v * (double)units[i].ms);
+        if (strcmp(end, units[i].unit) == 0 && v * (double)units[i].ms < 9e15)
+            return (int64_t)(v * (double)units[i].ms);
     return -1;
 }
 
@@ -32,7 +35,8 @@ const char *ops_duration_text(int64_t ms, char out[OPS_DURATION_TEXT]) {
 }
 
 int64_t ops_time_ms(const char *text, int64_t now_ms) {
-    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d"};
+    static const char *const forms[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S",
+                                        "%Y-%m-%d %H:%M", "%Y-%m-%d"};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         struct tm tm = {0};
         const char *end = strptime(text, forms[i], &tm);
@@ -48,7 +52,8 @@ int64_t ops_time_ms(const char *text, int64_t now_ms) {
     }
     char *end;
     long long ms = strtoll(text, &end, 10);
-    if (end - text >= 12 && !*end) return ms; /* the number is too large for seconds, so it is taken as ms since 1970 */
+    /* the number is too large for seconds, so it is taken as ms since 1970 */
+    if (end - text >= 12 && !*end) return ms;
     int64_t ago = ops_duration_ms(text);
     return ago < 0 ? -1 : now_ms - ago;
 }

@@ -5,13 +5,15 @@
 
 #include <stdint.h>
 
-/* Parses a duration such as "90s", "15m", "2h", "3d" or "250ms", or a number of seconds. Returns ms, or -1 for any other text. */
+/* Parses a duration such as "90s", "15m", "2h", "3d" or "250ms", or a number of seconds. Returns
+ * ms, or -1 for any other text. */
 int64_t ops_duration_ms(const char *text);
-/* Formats ms in the largest unit that gives a whole number, such as "100ms" or "1h". Returns out. */
+/* Formats ms in the largest unit that gives a whole number, such as "100ms" or "1h". Returns
+ * out. */
 enum { OPS_DURATION_TEXT = 32 };
 const char *ops_duration_text(int64_t ms, char out[OPS_DURATION_TEXT]);
-/* Parses wall time: "2026-11-21T12:00:00Z" (UTC, also without the Z), "2026-11-21", ms since 1970, or a duration before now_ms ("1h").
- * Returns ms since 1970, or -1 for any other text. */
+/* Parses wall time: "2026-11-21T12:00:00Z" (UTC, also without the Z), "2026-11-21", ms since 1970,
+ * or a duration before now_ms ("1h"). Returns ms since 1970, or -1 for any other text. */
 int64_t ops_time_ms(const char *text, int64_t now_ms);
 
 #endif

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `replay --try`: this process runs the configured handler once on a message, under the lock of the message's lane.
+/* Implements `replay --try`: this process runs the configured handler once on a message, under the
+ * lock of the message's lane.
  *
- * The lease is an ordinary lease of the lane (ops/lane_lock.h), which is taken in the current epoch, lasts at most as long as the schema's
- * TTL, and is renewed by the lock library's thread while the handler runs. A guard thread passes the deadline to the handler and cancels
- * the handler when the lease is lost. If the handler still runs at the lease's deadline, this process exits, which ends the handler. Until
- * then nobody else can run a message of the key, because a quarantine lasts as long as the longest lease. */
+ * The lease is an ordinary lease of the lane (ops/lane_lock.h), which is taken in the current
+ * epoch, lasts at most as long as the schema's TTL, and is renewed by the lock library's thread
+ * while the handler runs. A guard thread passes the deadline to the handler and cancels the handler
+ * when the lease is lost. If the handler still runs at the lease's deadline, this process exits,
+ * which ends the handler. Until then nobody else can run a message of the key, because a quarantine
+ * lasts as long as the longest lease. */
 #include "base/clock.h"
 #include "handlers/feed.h"
 #include "handlers/handler.h"
@@ -27,7 +30,7 @@ struct trial {
     struct lw_slot *slot;
 };
 
-/* ---- the guard ---- */
+/* --- the guard -------------------------------------------------------------------------------- */
 
 struct guard {
     struct latchwork_hold *hold;
@@ -36,9 +39,13 @@ struct guard {
     pthread_t thread;
 };
 
-/* Ends this process if the handler did not stop in time. The handler's subprocesses end with this process (handlers/exec/warden.h). */
+/* Ends this process if the handler did not stop in time. The handler's subprocesses end with this
+ * process (handlers/exec/warden.h). */
 static _Noreturn void end_all(const struct guard *g, const char *why) {
-    fprintf(stderr, "%s: %s, but the handler still runs; exiting to end it; the effect of the handler is unknown\n", g->job->identity, why);
+    fprintf(stderr,
+            "%s: %s, but the handler still runs; exiting to end it; the effect of the handler is "
+            "unknown\n",
+            g->job->identity, why);
     _exit(OPS_FAILED);
 }
 
@@ -58,7 +65,8 @@ static void *watch_lease(void *arg) {
 static bool guard_begin(struct guard *g) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread gets no signals, because the main thread handles them */
+    /* the new thread gets no signals, because the main thread handles them */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&g->thread, NULL, watch_lease, g);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return !failed;
@@ -69,9 +77,10 @@ static void guard_end(struct guard *g) {
     pthread_join(g->thread, NULL);
 }
 
-/* ---- one message ---- */
+/* --- one message ------------------------------------------------------------------------------ */
 
-static void fill_job(struct lw_job *job, const struct ops_message *m, const char *identity, const struct ops *o) {
+static void fill_job(struct lw_job *job, const struct ops_message *m, const char *identity,
+                     const struct ops *o) {
     static char topic[256];
     int64_t limit_ms = o->c->handler.timeout_ms ? o->c->handler.timeout_ms : NO_LIMIT_MS;
     snprintf(topic, sizeof topic, "%.*s", (int)m->e.topic.n, m->e.topic.p);
@@ -97,7 +106,8 @@ static int run_job(struct trial *t, struct lw_job *job, struct latchwork_hold *h
     job->lease = &lease;
     job->fence = latchwork_hold_fence(hold);
     int bad = 0;
-    if (!guard_begin(&g)) return lw_fail(&t->j->o->err, "can't start the thread that watches the lease");
+    if (!guard_begin(&g))
+        return lw_fail(&t->j->o->err, "can't start the thread that watches the lease");
     if (t->type->serve)
         bad = lw_feed_run_one(t->type, t->handler, job, &t->j->o->err);
     else
@@ -111,17 +121,20 @@ static int report(struct trial *t, const struct lw_job *job, int64_t took_ms, bo
     char more[700];
     if (lost)
         snprintf(more, sizeof more,
-                 "the lease of its lane was lost after %" PRId64 " ms and the handler was cancelled (outcome: %s); a worker may have run "
+                 "the lease of its lane was lost after %" PRId64
+                 " ms and the handler was cancelled (outcome: %s); a worker may have run "
                  "the key meanwhile",
                  took_ms, ran ? lw_outcome_word(job->outcome) : "none");
     else
-        snprintf(more, sizeof more, "%s in %" PRId64 " ms%s%s", ran ? lw_outcome_word(job->outcome) : "not run", took_ms,
+        snprintf(more, sizeof more, "%s in %" PRId64 " ms%s%s",
+                 ran ? lw_outcome_word(job->outcome) : "not run", took_ms,
                  job->reason[0] ? ": " : "", job->reason);
     if (lost || job->outcome != LW_DONE) return ops_job_problem(t->j, job->identity, more);
     return ops_job_done(t->j, job->identity, 'R', more);
 }
 
-static int run_under(struct trial *t, struct ops_message *m, const char *identity, struct latchwork_hold *hold) {
+static int run_under(struct trial *t, struct ops_message *m, const char *identity,
+                     struct latchwork_hold *hold) {
     static struct lw_job job;
     struct latchwork_error error = {0};
     int64_t from = lw_boot_ms();
@@ -134,24 +147,32 @@ static int run_under(struct trial *t, struct ops_message *m, const char *identit
     return bad ? -1 : report(t, &job, took_ms, lost);
 }
 
-static int not_had(struct trial *t, const char *identity, enum latchwork_result result, const struct latchwork_error *error) {
+static int not_had(struct trial *t, const char *identity, enum latchwork_result result,
+                   const struct latchwork_error *error) {
     char why[700];
-    if (result != LATCHWORK_LOCK_BUSY) return lw_fail(&t->j->o->err, "%s: %s", identity, error->text);
-    snprintf(why, sizeof why, "not tried: its lane was not free within %d ms: %s; try again, or pause the lane first", HELD_MS,
-             error->text);
+    if (result != LATCHWORK_LOCK_BUSY)
+        return lw_fail(&t->j->o->err, "%s: %s", identity, error->text);
+    snprintf(
+        why, sizeof why,
+        "not tried: its lane was not free within %d ms: %s; try again, or pause the lane first",
+        HELD_MS, error->text);
     return ops_job_problem(t->j, identity, why);
 }
 
-/* Runs the handler under the lane's lock. Waits up to HELD_MS for the lock, because busy workers seldom leave a lane free. */
+/* Runs the handler under the lane's lock. Waits up to HELD_MS for the lock, because busy workers
+ * seldom leave a lane free. */
 static int try_in_lane(struct trial *t, struct ops_message *m, const char *identity) {
     struct latchwork_error error = {0};
-    struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .max_hold_ms = -1};
+    struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW,
+                                             .max_hold_ms = -1};
     struct lw_lane_lock *l = lw_lane_lock_open(t->j->o->c, m->lane, &options, &error);
     if (!l) return lw_fail(&t->j->o->err, "%s: %s", identity, error.text);
     struct latchwork_hold *hold = NULL;
     lw_lane_lock_take_paused(l);
-    enum latchwork_result result = latchwork_lock_acquire(lw_lane_lock_lock(l), HELD_MS, &hold, &error);
-    int stop = result == LATCHWORK_LOCK_OK ? run_under(t, m, identity, hold) : not_had(t, identity, result, &error);
+    enum latchwork_result result =
+        latchwork_lock_acquire(lw_lane_lock_lock(l), HELD_MS, &hold, &error);
+    int stop = result == LATCHWORK_LOCK_OK ? run_under(t, m, identity, hold)
+                                           : not_had(t, identity, result, &error);
     lw_lane_lock_close(l);
     return stop;
 }
@@ -160,7 +181,8 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
     struct trial *t = ctx;
     char identity[320];
     (void)o;
-    if (m->bad || !m->lane.p) return ops_job_problem(t->j, m->id, "it has no lane, so it can't be tried");
+    if (m->bad || !m->lane.p)
+        return ops_job_problem(t->j, m->id, "it has no lane, so it can't be tried");
     struct lw_envelope e = m->e;
     e.replay = t->j->number;
     ops_identity(&e, identity, sizeof identity);
@@ -170,11 +192,13 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
     return more ? more : stop;
 }
 
-/* Reduces lock.ttl_ms to the schema's TTL for this command, because no lease may be longer. The handler must know the reduced value,
- * because it stops some time before its lease ends, and this time depends on lock.ttl_ms. */
+/* Reduces lock.ttl_ms to the schema's TTL for this command, because no lease may be longer. The
+ * handler must know the reduced value, because it stops some time before its lease ends, and this
+ * time depends on lock.ttl_ms. */
 static int take_schema_ttl(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
-        ops_begin(o, "HGET"), ops_key(o, &o->shards[s], "epoch", lw_bytes("", 0)), lw_arg_text(&o->cmd, "ttl_ms");
+        ops_begin(o, "HGET"), ops_key(o, &o->shards[s], "epoch", lw_bytes("", 0)),
+            lw_arg_text(&o->cmd, "ttl_ms");
         redisReply *r = ops_ask(o, &o->shards[s]);
         if (!r) return -1;
         int64_t ttl_ms = r->type == REDIS_REPLY_STRING ? strtoll(r->str, NULL, 10) : 0;
@@ -197,7 +221,8 @@ static int open_handler(struct trial *t, struct ops *o) {
 int ops_try(struct ops *o, ops_each_fn *each) {
     static struct ops_job j;
     if (take_schema_ttl(o) || ops_job_begin(o, &j, OPS_PUT)) return OPS_FAILED;
-    signal(SIGPIPE, SIG_IGN); /* SIGPIPE is ignored, because a handler's process may end while this process writes to it */
+    /* SIGPIPE is ignored, because a handler's process may end while this process writes to it */
+    signal(SIGPIPE, SIG_IGN);
     struct trial t = {.j = &j};
     int bad = j.dry ? 0 : open_handler(&t, o);
     int stop = bad ? -1 : each(o, try_one, &t);

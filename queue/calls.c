@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* If the messages of a call lie close together in a segment, with at least one message per 128 bytes of states, the script reads all states
- * from the first to the last message at once: one more byte costs Redis about a hundredth of one more read. */
+/* If the messages of a call lie close together in a segment, with at least one message per 128
+ * bytes of states, the script reads all states from the first to the last message at once: one more
+ * byte costs Redis about a hundredth of one more read. */
 enum { DENSE_BYTES = 128 };
 
 enum { NAME_MAX_BYTES = 370 }; /* maximum length of a segment's name: topic, partition, number */
 
-/* --- places ------------------------------------------------------------------------------------------------------------------------- */
+/* --- places ----------------------------------------------------------------------------------- */
 
 void lw_places_clear(struct lw_places *p) { p->n = p->n_bytes = 0; }
 
@@ -19,10 +20,15 @@ bool lw_places_fit(const struct lw_places *p, int groups) { return p->n + groups
 
 static struct lw_group *group_of(struct lw_places *p, const char *partition, int64_t segment) {
     for (int i = p->n - 1; i >= 0; i--)
-        if (p->group[i].partition == partition && p->group[i].segment == segment) return &p->group[i];
+        if (p->group[i].partition == partition && p->group[i].segment == segment)
+            return &p->group[i];
     assert(p->n < LW_GROUPS_MAX);
     struct lw_group *g = &p->group[p->n++];
-    *g = (struct lw_group){.partition = partition, .segment = segment, .lo = LW_SEGMENT / 4, .hi = 0, .new_from = INT64_MAX};
+    *g = (struct lw_group){.partition = partition,
+                           .segment = segment,
+                           .lo = LW_SEGMENT / 4,
+                           .hi = 0,
+                           .new_from = INT64_MAX};
     return g;
 }
 
@@ -58,13 +64,14 @@ static void places_args(const struct lw_call *c, const struct lw_places *p) {
     lw_arg_i64(c->commands, p->n);
     for (int i = 0; i < p->n; i++) {
         const struct lw_group *g = &p->group[i];
-        bool dense = g->hi - g->lo < DENSE_BYTES * g->n; /* if dense, the script reads one range; if not, the page of each message */
+        /* if dense, the script reads one range; if not, the page of each message */
+        bool dense = g->hi - g->lo < DENSE_BYTES * g->n;
         lw_arg_text(c->commands, g->partition), lw_arg_i64(c->commands, g->segment);
         lw_arg_i64(c->commands, dense ? g->lo : 1), lw_arg_i64(c->commands, dense ? g->hi : 0);
     }
 }
 
-/* --- what all three calls say --------------------------------------------------------------------------------------------------------- */
+/* --- what all three calls say ----------------------------------------------------------------- */
 
 static void begin(const struct lw_call *c, int n_keys) {
     assert(c->epoch_id && n_keys > 0);
@@ -75,11 +82,17 @@ static void begin(const struct lw_call *c, int n_keys) {
     lw_arg_text(c->commands, c->floor), lw_arg_text(c->commands, c->fence);
 }
 
-static void arg_clock(const struct lw_call *c) { lw_arg_i64(c->commands, c->redis_ms), lw_arg_i64(c->commands, c->ttl_ms / 4); }
+static void arg_clock(const struct lw_call *c) {
+    lw_arg_i64(c->commands, c->redis_ms), lw_arg_i64(c->commands, c->ttl_ms / 4);
+}
 
-static void arg_order(const struct lw_call *c) { lw_arg_text(c->commands, c->skip ? "skip" : "block"); }
+static void arg_order(const struct lw_call *c) {
+    lw_arg_text(c->commands, c->skip ? "skip" : "block");
+}
 
-static void arg_copied(const struct lw_call *c, struct lw_bytes b) { lw_arg_copy(c->commands, b.p, b.n); }
+static void arg_copied(const struct lw_call *c, struct lw_bytes b) {
+    lw_arg_copy(c->commands, b.p, b.n);
+}
 
 static void arg_bounds(const struct lw_call *c, const struct lw_call_bounds *b) {
     char text[80];
@@ -89,28 +102,34 @@ static void arg_bounds(const struct lw_call *c, const struct lw_call_bounds *b) 
 
 struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token) {
     size_t n = strlen(worker);
-    assert(token > 0 && n + 48 < LW_TOKEN_TEXT); /* the text has room for the worker's id, two numbers and what stands between them */
+    /* the text has room for the worker's id, two numbers and what stands between them */
+    assert(token > 0 && n + 48 < LW_TOKEN_TEXT);
     memcpy(to, worker, n);
     to[n++] = '.';
     return lw_bytes(to, n + lw_decimal((int64_t)token, to + n));
 }
 
-struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token, uint64_t fence) {
+struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token,
+                              uint64_t fence) {
     struct lw_bytes b = lw_token_text(to, worker, token);
     to[b.n++] = ':';
     b.n += lw_decimal((int64_t)fence, to + b.n);
     return b;
 }
 
-void lw_call_lane(const struct lw_call *c, struct lw_bytes lane) { lw_arg_join(c->commands, c->prefix, "lock:", lane); }
+void lw_call_lane(const struct lw_call *c, struct lw_bytes lane) {
+    lw_arg_join(c->commands, c->prefix, "lock:", lane);
+}
 
-void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope) { arg_copied(c, envelope); }
+void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope) {
+    arg_copied(c, envelope);
+}
 
 void lw_call_dedup(const struct lw_call *c, struct lw_bytes id) { lw_arg(c->commands, id); }
 
 void lw_call_value(const struct lw_call *c, struct lw_bytes value) { arg_copied(c, value); }
 
-/* --- gate --------------------------------------------------------------------------------------------------------------------------- */
+/* --- gate ------------------------------------------------------------------------------------- */
 
 void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes) {
     assert(n_lanes > 0);
@@ -134,7 +153,8 @@ static void arg_on_busy(const struct lw_call *c, const struct lw_places *p, bool
     lw_arg_copy(c->commands, text, n);
 }
 
-void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const struct lw_gate_call *g) {
+void lw_gate_args(const struct lw_call *c, const struct lw_places *p,
+                  const struct lw_gate_call *g) {
     lw_arg_text(c->commands, c->epoch_id);
     arg_clock(c);
     lw_arg_i64(c->commands, c->ttl_ms);
@@ -146,11 +166,11 @@ void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const stru
     places_args(c, p);
 }
 
-/* --- settle ------------------------------------------------------------------------------------------------------------------------- */
+/* --- settle ----------------------------------------------------------------------------------- */
 
 void lw_settle_item(const struct lw_settle_item *it, unsigned char to[LW_ITEM_BYTES]) {
-    assert(it->value <= UINT8_MAX && it->n_done <= UINT8_MAX && it->n_named <= UINT8_MAX && it->want <= UINT8_MAX &&
-           it->before <= UINT8_MAX);
+    assert(it->value <= UINT8_MAX && it->n_done <= UINT8_MAX && it->n_named <= UINT8_MAX &&
+           it->want <= UINT8_MAX && it->before <= UINT8_MAX);
     assert(it->n_done || it->outcome == LW_DONE);
     to[0] = (unsigned char)it->value;
     to[1] = (unsigned char)it->n_done;
@@ -168,7 +188,8 @@ void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_l
     places_keys(c, p);
 }
 
-void lw_settle_args(const struct lw_call *c, const struct lw_places *p, const struct lw_settle_call *s) {
+void lw_settle_args(const struct lw_call *c, const struct lw_places *p,
+                    const struct lw_settle_call *s) {
     lw_arg_text(c->commands, c->epoch_id);
     lw_arg_i64(c->commands, c->ttl_ms), lw_arg_i64(c->commands, c->handoff_ms);
     arg_order(c);
@@ -183,9 +204,12 @@ void lw_settle_args(const struct lw_call *c, const struct lw_places *p, const st
     lw_arg_i64(c->commands, s->n_values);
 }
 
-bool lw_settle_carries(enum lw_outcome outcome) { return outcome == LW_RETRY || outcome == LW_BACK || outcome == LW_DEAD; }
+bool lw_settle_carries(enum lw_outcome outcome) {
+    return outcome == LW_RETRY || outcome == LW_BACK || outcome == LW_DEAD;
+}
 
-void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t backoff_ms, const char *reason, struct lw_bytes envelope) {
+void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t backoff_ms,
+                    const char *reason, struct lw_bytes envelope) {
     if (!lw_settle_carries(outcome)) return;
     if (outcome == LW_DEAD)
         lw_arg_text(c->commands, reason);
@@ -194,7 +218,7 @@ void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t ba
     arg_copied(c, envelope);
 }
 
-/* --- claim -------------------------------------------------------------------------------------------------------------------------- */
+/* --- claim ------------------------------------------------------------------------------------ */
 
 void lw_claim_begin(const struct lw_call *c, int n_lanes) {
     begin(c, 6 + n_lanes);

@@ -8,7 +8,11 @@
 static const struct {
     enum lw_outcome outcome;
     const char *word;
-} outcomes[] = {{LW_DONE, "done"}, {LW_RETRY, "retry"}, {LW_DEAD, "dead"}, {LW_BACK, "back"}, {LW_DEAD_SENT, "sent"}};
+} outcomes[] = {{LW_DONE, "done"},
+                {LW_RETRY, "retry"},
+                {LW_DEAD, "dead"},
+                {LW_BACK, "back"},
+                {LW_DEAD_SENT, "sent"}};
 
 enum { N_OUTCOMES = sizeof outcomes / sizeof outcomes[0] };
 

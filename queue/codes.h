@@ -12,13 +12,18 @@
 #include <stdint.h>
 
 enum {
-    LW_SEGMENT = 16384,      /* number of offsets whose states stand in one Redis string, two bits each */
-    LW_CALL_BYTES = 2097152, /* default maximum of what a call carries, or reads from waiting lists */
+    /* number of offsets whose states stand in one Redis string, two bits each */
+    LW_SEGMENT = 16384,
+    /* default maximum of what a call carries, or reads from waiting lists */
+    LW_CALL_BYTES = 2097152,
     LW_LANE_BYTES = 1048576, /* default maximum of what a call hands over per lane */
-    LW_READ_AT_ONCE = 8,     /* number of list elements that a script reads at once while it does not know how large they are */
+    /* number of list elements that a script reads at once while it does not know how large they
+     * are */
+    LW_READ_AT_ONCE = 8,
 };
 
-/* The state that Redis records of a message, in two bits. A message in state LW_STATE_DONE or a higher one is finished. */
+/* The state that Redis records of a message, in two bits. A message in state LW_STATE_DONE or a
+ * higher one is finished. */
 enum lw_state {
     LW_STATE_UNSEEN = 0,
     LW_STATE_WAITING = 1,
@@ -31,24 +36,31 @@ static inline enum lw_state lw_state_in(char four, int64_t offset) {
     return (enum lw_state)((unsigned char)four >> (2 * (3 - offset % 4)) & 3);
 }
 
-/* Says what became of a message that was granted. Handlers answer with one of the first four; a call of settle may report any of them. */
+/* Says what became of a message that was granted. Handlers answer with one of the first four; a
+ * call of settle may report any of them. */
 enum lw_outcome {
-    LW_DONE = 'd',      /* the effect happened, now or earlier under the same identity */
-    LW_RETRY = 'r',     /* try again after a backoff; counts an attempt */
-    LW_DEAD = 'x',      /* never try again: a dead letter */
-    LW_BACK = 'b',      /* not run, or unknown because the lease ended first: give the message back without counting an attempt */
+    LW_DONE = 'd',  /* the effect happened, now or earlier under the same identity */
+    LW_RETRY = 'r', /* try again after a backoff; counts an attempt */
+    LW_DEAD = 'x',  /* never try again: a dead letter */
+    /* not run, or unknown because the lease ended first: give the message back without counting an
+     * attempt */
+    LW_BACK = 'b',
     LW_DEAD_SENT = 's', /* a dead letter that its topic has acknowledged */
 };
 
 /* Returns true if the outcome finishes the message; otherwise the message goes back to its lane. */
-static inline bool lw_outcome_ends(enum lw_outcome outcome) { return outcome == LW_DONE || outcome == LW_DEAD || outcome == LW_DEAD_SENT; }
+static inline bool lw_outcome_ends(enum lw_outcome outcome) {
+    return outcome == LW_DONE || outcome == LW_DEAD || outcome == LW_DEAD_SENT;
+}
 
 /* Returns the word for an outcome in handlers, the journal and the log: "done", "retry", "dead",
  * "back"; "sent" for LW_DEAD_SENT. */
 const char *lw_outcome_word(enum lw_outcome outcome);
-bool lw_outcome_of(const char *word, enum lw_outcome *outcome); /* returns false if there is no such word */
+/* returns false if there is no such word */
+bool lw_outcome_of(const char *word, enum lw_outcome *outcome);
 
-/* Says how the lane of a settled message goes on. The first four are for a lease under which no message runs any more. */
+/* Says how the lane of a settled message goes on. The first four are for a lease under which no
+ * message runs any more. */
 enum lw_go {
     LW_GO_KEEP = 'k',       /* keep the lease for the named messages of the local chain */
     LW_GO_KEEP_ALONE = 'K', /* like LW_GO_KEEP, but release the lock if messages wait in the list */
@@ -65,19 +77,24 @@ enum lw_settled {
     LW_SETTLED_RELEASED = 'L', /* the lock is gone */
     LW_SETTLED_KEPT = 'K',     /* the lease goes on */
     LW_SETTLED_NEXT = 'N',     /* heads are handed over, under the same lock */
-    LW_SETTLED_BAD = 'B',      /* released, but the Redis key of the waiting list has another type, so the message was not put back */
+    /* released, but the Redis key of the waiting list has another type, so the message was not put
+     * back */
+    LW_SETTLED_BAD = 'B',
 };
 
 /* The answers of settle about each message that an item names. */
 enum lw_named {
     LW_NAMED_GRANTED = 'A',
-    LW_NAMED_FINISHED = 'P',  /* the message was finished before this call */
-    LW_NAMED_UNDECIDED = 'G', /* not decided: the lease is not kept, or nothing more is granted under it */
+    LW_NAMED_FINISHED = 'P', /* the message was finished before this call */
+    /* not decided: the lease is not kept, or nothing more is granted under it */
+    LW_NAMED_UNDECIDED = 'G',
 };
 
 /* Flags that the caller of gate adds to the number of a lane's messages. */
 enum {
-    LW_GATE_BEHIND = 64,     /* with on_busy drop: the caller runs an earlier message of the lane, and asks which of the others to drop */
+    /* with on_busy drop: the caller runs an earlier message of the lane, and asks which of the
+     * others to drop */
+    LW_GATE_BEHIND = 64,
     LW_GATE_ENVELOPES = 128, /* the call carries the envelopes of these messages */
 };
 
@@ -89,9 +106,10 @@ enum lw_gated {
     LW_GATED_FINISHED = 'D',  /* the message was finished before this call */
     LW_GATED_DROPPED = 'X',   /* not run, because its lane is busy (on_busy drop) */
     LW_GATED_DUPLICATE = 'U', /* dropped, because another message has the same business id */
-    LW_GATED_UNDECIDED = 'G', /* ask again about the message; with on_busy drop, when the run of its lane is over */
-    LW_GATED_ENVELOPE = 'E',  /* the message has to wait: ask again with its envelope */
-    LW_GATED_BAD = 'B',       /* a Redis key of the lane has another type than the scripts expect */
+    /* ask again about the message; with on_busy drop, when the run of its lane is over */
+    LW_GATED_UNDECIDED = 'G',
+    LW_GATED_ENVELOPE = 'E', /* the message has to wait: ask again with its envelope */
+    LW_GATED_BAD = 'B',      /* a Redis key of the lane has another type than the scripts expect */
 };
 
 /* The answers of claim about a lane. */

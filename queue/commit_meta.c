@@ -9,11 +9,19 @@
 
 #define PREFIX "lw1:"
 #define PREFIX2 "lw2:"
-enum { PREFIX_LEN = 4, HEAD_MAX = PREFIX_LEN + LW_META_FLEET + 1, TAIL_LEN = 9 /* TAIL_LEN: ":" and 8 hex digits */, VARINT_MAX = 10 };
-enum { BODY_MAX = LW_META_MAX - PREFIX_LEN - TAIL_LEN, PACKED_MAX = BODY_MAX / 4 * 3 + (BODY_MAX % 4 ? BODY_MAX % 4 - 1 : 0) };
+enum {
+    PREFIX_LEN = 4,
+    HEAD_MAX = PREFIX_LEN + LW_META_FLEET + 1,
+    TAIL_LEN = 9 /* TAIL_LEN: ":" and 8 hex digits */,
+    VARINT_MAX = 10
+};
+enum {
+    BODY_MAX = LW_META_MAX - PREFIX_LEN - TAIL_LEN,
+    PACKED_MAX = BODY_MAX / 4 * 3 + (BODY_MAX % 4 ? BODY_MAX % 4 - 1 : 0)
+};
 
-/* Returns the number of bytes of ranges, counted before base64, that fit into a text of `max` bytes whose head
- * has this length. */
+/* Returns the number of bytes of ranges, counted before base64, that fit into a text of `max` bytes
+ * whose head has this length. */
 static size_t packed_room(size_t max, size_t head) {
     assert(head >= PREFIX_LEN && head <= HEAD_MAX);
     if (max > LW_META_MAX) max = LW_META_MAX;
@@ -31,7 +39,8 @@ static size_t put_varint(unsigned char *out, uint64_t v) {
     return n;
 }
 
-/* Reads one varint. Returns false at the end of the bytes, or if the number does not fit 64 bits. */
+/* Reads one varint. Returns false at the end of the bytes, or if the number does not fit 64
+ * bits. */
 static bool get_varint(const unsigned char *p, size_t n, size_t *at, uint64_t *v) {
     assert(v && *at <= n);
     *v = 0;
@@ -50,7 +59,8 @@ static size_t put_base64(char *out, const unsigned char *p, size_t n) {
     size_t w = 0;
     for (size_t i = 0; i < n; i += 3) {
         size_t have = n - i < 3 ? n - i : 3;
-        uint32_t v = (uint32_t)p[i] << 16 | (have > 1 ? (uint32_t)p[i + 1] << 8 : 0) | (have > 2 ? p[i + 2] : 0);
+        uint32_t v = (uint32_t)p[i] << 16 | (have > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
+                     (have > 2 ? p[i + 2] : 0);
         for (size_t k = 0; k <= have; k++) out[w++] = digits64[v >> (18 - 6 * k) & 63];
     }
     return w;
@@ -82,14 +92,16 @@ static uint32_t checksum(int64_t committed, const char *text, size_t len) {
     return XXH32(buf, 8 + len, 0);
 }
 
-static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, size_t room, unsigned char *packed) {
+static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, size_t room,
+                   unsigned char *packed) {
     assert(room <= PACKED_MAX);
     size_t used = 0;
     int64_t from = committed;
     if (n > LW_META_RANGES) n = LW_META_RANGES;
     for (size_t i = 0; i < n;) {
         struct lw_range r = ranges[i++];
-        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi; /* join touching ranges, so that equal content has one encoding */
+        /* join touching ranges, so that equal content has one encoding */
+        while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi;
         assert(r.lo >= from && r.hi > r.lo);
         unsigned char one[2 * VARINT_MAX];
         size_t len = put_varint(one, (uint64_t)(r.lo - from));
@@ -105,20 +117,24 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
 /* Writes the head, which is the text before the base64: "lw1:" or "lw2:FLEET:". */
 static size_t put_head(char *out, const char *fleet) {
     assert(!*fleet || strlen(fleet) == LW_META_FLEET);
-    return (size_t)(*fleet ? snprintf(out, HEAD_MAX + 1, PREFIX2 "%.*s:", LW_META_FLEET, fleet) : snprintf(out, HEAD_MAX + 1, PREFIX));
+    return (size_t)(*fleet ? snprintf(out, HEAD_MAX + 1, PREFIX2 "%.*s:", LW_META_FLEET, fleet)
+                           : snprintf(out, HEAD_MAX + 1, PREFIX));
 }
 
-size_t lw_meta_encode(int64_t committed, const struct lw_range *ranges, size_t n, size_t max, const char *fleet, char *out) {
+size_t lw_meta_encode(int64_t committed, const struct lw_range *ranges, size_t n, size_t max,
+                      const char *fleet, char *out) {
     assert(out && fleet);
     assert(ranges || !n);
     unsigned char packed[PACKED_MAX];
     char head[HEAD_MAX + 1];
-    size_t len = put_head(head, fleet), used = pack(committed, ranges, n, packed_room(max, len), packed);
+    size_t len = put_head(head, fleet),
+           used = pack(committed, ranges, n, packed_room(max, len), packed);
     out[0] = 0;
     if (max < len + TAIL_LEN || (!used && !*fleet)) return 0;
     memcpy(out, head, len);
     len += put_base64(out + len, packed, used);
-    return len + (size_t)snprintf(out + len, TAIL_LEN + 1, ":%08" PRIx32, checksum(committed, out, len));
+    return len +
+           (size_t)snprintf(out + len, TAIL_LEN + 1, ":%08" PRIx32, checksum(committed, out, len));
 }
 
 static bool checksum_matches(int64_t committed, const char *text, size_t len) {
@@ -129,9 +145,10 @@ static bool checksum_matches(int64_t committed, const char *text, size_t len) {
     return memcmp(want, text + len - TAIL_LEN, TAIL_LEN) == 0;
 }
 
-/* Reads one range. Returns false if no correct writer can have written the range: it is empty, touches the one before, or goes past the
- * largest offset. */
-static bool unpack_one(const unsigned char *packed, size_t n, size_t *at, int64_t from, bool first, struct lw_range *r) {
+/* Reads one range. Returns false if no correct writer can have written the range: it is empty,
+ * touches the one before, or goes past the largest offset. */
+static bool unpack_one(const unsigned char *packed, size_t n, size_t *at, int64_t from, bool first,
+                       struct lw_range *r) {
     assert(from >= 0 && *at < n);
     uint64_t skip, len;
     if (!get_varint(packed, n, at, &skip) || !get_varint(packed, n, at, &len)) return false;
@@ -142,16 +159,20 @@ static bool unpack_one(const unsigned char *packed, size_t n, size_t *at, int64_
     return true;
 }
 
-static int unpack(int64_t committed, const unsigned char *packed, size_t n, struct lw_range *out, size_t max, struct lw_err *err) {
+static int unpack(int64_t committed, const unsigned char *packed, size_t n, struct lw_range *out,
+                  size_t max, struct lw_err *err) {
     assert(committed >= 0 && (out || !max));
     size_t at = 0, count = 0;
     int64_t from = committed;
     for (size_t k = 0; at < n; k++) {
         struct lw_range r;
         if (!unpack_one(packed, n, &at, from, k == 0, &r))
-            return lw_fail(err, "corrupt commit metadata: range %zu after offset %" PRId64 " is impossible", k, from);
+            return lw_fail(
+                err, "corrupt commit metadata: range %zu after offset %" PRId64 " is impossible", k,
+                from);
         from = r.hi;
-        if (count < max) out[count++] = r; /* if the caller has no room for all ranges, the highest are left out */
+        /* if the caller has no room for all ranges, the highest are left out */
+        if (count < max) out[count++] = r;
     }
     return (int)count;
 }
@@ -164,25 +185,34 @@ static size_t head_of(const char *text, size_t len) {
     return memcmp(text, PREFIX2, PREFIX_LEN) ? 0 : HEAD_MAX;
 }
 
-int lw_meta_decode(int64_t committed, const char *text, size_t len, struct lw_range *out, size_t max, struct lw_err *err) {
+int lw_meta_decode(int64_t committed, const char *text, size_t len, struct lw_range *out,
+                   size_t max, struct lw_err *err) {
     assert(text || !len);
     assert(out || !max);
     if (len == 0) return 0;
     size_t head = head_of(text, len);
-    if (!head) return lw_fail(err, "foreign commit metadata: %zu bytes that do not begin with \"%s\" or \"%s\"", len, PREFIX, PREFIX2);
+    if (!head)
+        return lw_fail(err,
+                       "foreign commit metadata: %zu bytes that do not begin with \"%s\" or \"%s\"",
+                       len, PREFIX, PREFIX2);
     if (committed < 0) return lw_fail(err, "commit metadata without a committed offset");
-    if (len < head + TAIL_LEN + (head == PREFIX_LEN) || len > LW_META_MAX) return lw_fail(err, "corrupt commit metadata: %zu bytes", len);
-    if (!checksum_matches(committed, text, len)) return lw_fail(err, "corrupt commit metadata: the checksum does not match");
+    if (len < head + TAIL_LEN + (head == PREFIX_LEN) || len > LW_META_MAX)
+        return lw_fail(err, "corrupt commit metadata: %zu bytes", len);
+    if (!checksum_matches(committed, text, len))
+        return lw_fail(err, "corrupt commit metadata: the checksum does not match");
     unsigned char packed[LW_META_MAX];
     size_t n;
-    if (!get_base64(text + head, len - head - TAIL_LEN, packed, &n)) return lw_fail(err, "corrupt commit metadata: not base64");
+    if (!get_base64(text + head, len - head - TAIL_LEN, packed, &n))
+        return lw_fail(err, "corrupt commit metadata: not base64");
     return unpack(committed, packed, n, out, max, err);
 }
 
 bool lw_meta_fleet(int64_t committed, const char *text, size_t len, char *out) {
     assert(text || !len);
     assert(out);
-    if (head_of(text, len) != HEAD_MAX || committed < 0 || len < HEAD_MAX + TAIL_LEN || len > LW_META_MAX) return false;
+    if (head_of(text, len) != HEAD_MAX || committed < 0 || len < HEAD_MAX + TAIL_LEN ||
+        len > LW_META_MAX)
+        return false;
     if (!checksum_matches(committed, text, len)) return false;
     memcpy(out, text + PREFIX_LEN, LW_META_FLEET);
     out[LW_META_FLEET] = 0;

@@ -6,11 +6,12 @@
 
 enum { TOPIC_MAX = 249, HEADER_FIXED = 8 /* size of the two length fields of a header */ };
 
-/* ---- encoding ---- */
+/* --- encoding --------------------------------------------------------------------------------- */
 
 static void put_u32(struct lw_buf *out, uint32_t v) {
     assert(out);
-    unsigned char b[4] = {(unsigned char)v, (unsigned char)(v >> 8), (unsigned char)(v >> 16), (unsigned char)(v >> 24)};
+    unsigned char b[4] = {(unsigned char)v, (unsigned char)(v >> 8), (unsigned char)(v >> 16),
+                          (unsigned char)(v >> 24)};
     lw_buf_add(out, b, sizeof b);
 }
 
@@ -28,16 +29,17 @@ void lw_envelope_encode(const struct lw_envelope *e, struct lw_buf *out) {
     assert(e->topic.p && e->topic.n);
     assert(e->partition >= 0 && e->offset >= 0 && e->replay >= 0);
     assert(e->headers || !e->n_headers);
-    lw_buf_addf(out, "1 %.*s %d %lld %lld %lld %lld %lld %zu %zu %lld\n", (int)e->topic.n, e->topic.p, (int)e->partition,
-                (long long)e->offset, (long long)e->replay, (long long)e->first_ms, (long long)e->timestamp_ms, length_of(e->key),
-                e->dedup.n, e->n_headers, length_of(e->payload));
+    lw_buf_addf(out, "1 %.*s %d %lld %lld %lld %lld %lld %zu %zu %lld\n", (int)e->topic.n,
+                e->topic.p, (int)e->partition, (long long)e->offset, (long long)e->replay,
+                (long long)e->first_ms, (long long)e->timestamp_ms, length_of(e->key), e->dedup.n,
+                e->n_headers, length_of(e->payload));
     lw_buf_add(out, e->dedup.p, e->dedup.n);
     if (e->key.p) lw_buf_add(out, e->key.p, e->key.n);
     for (size_t i = 0; i < e->n_headers; i++) put_header(out, &e->headers[i]);
     if (e->payload.p) lw_buf_add(out, e->payload.p, e->payload.n);
 }
 
-/* ---- decoding ---- */
+/* --- decoding --------------------------------------------------------------------------------- */
 
 struct reader {
     const char *begin, *p, *end;
@@ -63,7 +65,8 @@ static int bad(const struct reader *r, const char *what) {
 
 /* Reads a decimal number in canonical form, from min to max, and the byte `behind` that must follow
  * it. */
-static int take_number(struct reader *r, const char *what, char behind, int64_t min, int64_t max, int64_t *out) {
+static int take_number(struct reader *r, const char *what, char behind, int64_t min, int64_t max,
+                       int64_t *out) {
     check_reader(r);
     assert(min <= max);
     const char *p = r->p;
@@ -71,8 +74,11 @@ static int take_number(struct reader *r, const char *what, char behind, int64_t 
     if (negative) p++;
     const char *digits = p;
     uint64_t v = 0;
-    for (; p < r->end && *p >= '0' && *p <= '9' && p - digits < 19; p++) v = v * 10 + (uint64_t)(*p - '0');
-    if (p == digits || p == r->end || *p != behind || (*digits == '0' && (p - digits > 1 || negative))) return bad(r, what);
+    for (; p < r->end && *p >= '0' && *p <= '9' && p - digits < 19; p++)
+        v = v * 10 + (uint64_t)(*p - '0');
+    if (p == digits || p == r->end || *p != behind ||
+        (*digits == '0' && (p - digits > 1 || negative)))
+        return bad(r, what);
     if (v > INT64_MAX) return bad(r, what);
     int64_t n = negative ? -(int64_t)v : (int64_t)v;
     if (n < min || n > max) return bad(r, what);
@@ -82,7 +88,8 @@ static int take_number(struct reader *r, const char *what, char behind, int64_t 
 }
 
 static bool topic_char(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
 }
 
 static int take_topic(struct reader *r, struct lw_bytes *out) {
@@ -110,10 +117,16 @@ static int take_line(struct reader *r, struct lw_envelope *e, struct lengths *n)
     if (take_number(r, "no replay number", ' ', 0, INT64_MAX, &e->replay)) return -1;
     if (take_number(r, "no time of arrival", ' ', INT64_MIN, INT64_MAX, &e->first_ms)) return -1;
     if (take_number(r, "no timestamp", ' ', INT64_MIN, INT64_MAX, &e->timestamp_ms)) return -1;
-    if (take_number(r, "no length of the key, or one past the end", ' ', -1, room, &n->key)) return -1;
-    if (take_number(r, "no length of the dedup id, or one past the end", ' ', 0, room, &n->dedup)) return -1;
-    if (take_number(r, "no number of headers, or too many", ' ', 0, LW_ENVELOPE_HEADERS_MAX, &n->headers)) return -1;
-    if (take_number(r, "no length of the payload, or one past the end", '\n', -1, room, &n->payload)) return -1;
+    if (take_number(r, "no length of the key, or one past the end", ' ', -1, room, &n->key))
+        return -1;
+    if (take_number(r, "no length of the dedup id, or one past the end", ' ', 0, room, &n->dedup))
+        return -1;
+    if (take_number(r, "no number of headers, or too many", ' ', 0, LW_ENVELOPE_HEADERS_MAX,
+                    &n->headers))
+        return -1;
+    if (take_number(r, "no length of the payload, or one past the end", '\n', -1, room,
+                    &n->payload))
+        return -1;
     e->partition = (int32_t)partition;
     return 0;
 }
@@ -142,9 +155,11 @@ static int take_u32(struct reader *r, uint32_t *out) {
 static int take_header(struct reader *r, struct lw_header *h) {
     check_reader(r);
     uint32_t n = 0;
-    if (take_u32(r, &n) || take_bytes(r, "a header's name goes past the end", n, &h->name)) return -1;
+    if (take_u32(r, &n) || take_bytes(r, "a header's name goes past the end", n, &h->name))
+        return -1;
     if (take_u32(r, &n)) return -1;
-    return take_bytes(r, "a header's value goes past the end", n == UINT32_MAX ? -1 : (int64_t)n, &h->value);
+    return take_bytes(r, "a header's value goes past the end", n == UINT32_MAX ? -1 : (int64_t)n,
+                      &h->value);
 }
 
 static int take_headers(struct reader *r, size_t n, struct lw_envelope *e) {

@@ -17,6 +17,7 @@ void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]) {
         return;
     }
     at = (size_t)snprintf(out, LW_KEY_TEXT, "0x");
-    for (size_t i = 0; i < n; i++) at += (size_t)snprintf(out + at, LW_KEY_TEXT - at, "%02x", (unsigned char)key.p[i]);
+    for (size_t i = 0; i < n; i++)
+        at += (size_t)snprintf(out + at, LW_KEY_TEXT - at, "%02x", (unsigned char)key.p[i]);
     assert(at < LW_KEY_TEXT);
 }

@@ -10,7 +10,8 @@ struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size) {
     assert(room && size >= LW_LANE_ROOM);
     if (key.n <= LW_LANE_MAX) return key;
     XXH128_hash_t h = XXH3_128bits(key.p, key.n);
-    int n = snprintf(room, size, "\001long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+    int n = snprintf(room, size, "\001long:%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64,
+                     (uint64_t)h.low64);
     return lw_bytes(room, (size_t)n);
 }
 

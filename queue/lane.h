@@ -8,7 +8,8 @@
 
 #include <stdint.h>
 
-/* The version of the schema. The epoch stores it, and all workers of an application must have the same. */
+/* The version of the schema. The epoch stores it, and all workers of an application must have the
+ * same. */
 enum { LW_SCHEMA_VERSION = 1 };
 
 enum { LW_LANE_MAX = 512 }; /* maximum length of a lane's id */

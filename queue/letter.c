@@ -4,7 +4,16 @@
 #include <assert.h>
 #include <stdio.h>
 
-enum added { ORIGIN, REASON, ATTEMPTS, DLT_TOPIC, DLT_PARTITION, DLT_OFFSET, DLT_TIMESTAMP, X_TOPIC };
+enum added {
+    ORIGIN,
+    REASON,
+    ATTEMPTS,
+    DLT_TOPIC,
+    DLT_PARTITION,
+    DLT_OFFSET,
+    DLT_TIMESTAMP,
+    X_TOPIC
+};
 
 static const char *const names[LW_LETTER_HEADERS] = {
     [ORIGIN] = "latchwork-origin",
@@ -28,16 +37,20 @@ size_t lw_letter_headers(struct lw_letter *l, struct lw_header out[LW_LETTER_HEA
     const struct lw_bytes values[LW_LETTER_HEADERS] = {
         [ORIGIN] = l->identity,
         [REASON] = l->reason,
-        [ATTEMPTS] = lw_bytes(l->digits, (size_t)snprintf(l->digits, sizeof l->digits, "%d", l->attempts)),
+        [ATTEMPTS] =
+            lw_bytes(l->digits, (size_t)snprintf(l->digits, sizeof l->digits, "%d", l->attempts)),
         [DLT_TOPIC] = l->topic,
-        [DLT_PARTITION] = big_endian((uint32_t)l->partition, l->partition_be, sizeof l->partition_be),
+        [DLT_PARTITION] =
+            big_endian((uint32_t)l->partition, l->partition_be, sizeof l->partition_be),
         [DLT_OFFSET] = big_endian((uint64_t)l->offset, l->offset_be, sizeof l->offset_be),
-        [DLT_TIMESTAMP] = big_endian((uint64_t)l->timestamp_ms, l->timestamp_be, sizeof l->timestamp_be),
+        [DLT_TIMESTAMP] =
+            big_endian((uint64_t)l->timestamp_ms, l->timestamp_be, sizeof l->timestamp_be),
         [X_TOPIC] = l->topic,
     };
     size_t n = 0;
     for (int i = 0; i < LW_LETTER_HEADERS; i++)
-        if (i != DLT_TIMESTAMP || l->timestamp_ms >= 0) out[n++] = (struct lw_header){lw_bytes_of(names[i]), values[i]};
+        if (i != DLT_TIMESTAMP || l->timestamp_ms >= 0)
+            out[n++] = (struct lw_header){lw_bytes_of(names[i]), values[i]};
     return n;
 }
 

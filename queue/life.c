@@ -32,7 +32,9 @@ void lw_life_read(struct lw_life *life, const char *info) {
     snprintf(life->id, sizeof life->id, "%s/%s", run_id, replid);
     life->history[0] = 0;
     life->never_replica = false;
-    if (!run_id[0] || strcmp(role, "master") != 0 || !lw_info_field(info, "total_net_repl_input_bytes", bytes, sizeof bytes)) return;
+    if (!run_id[0] || strcmp(role, "master") != 0 ||
+        !lw_info_field(info, "total_net_repl_input_bytes", bytes, sizeof bytes))
+        return;
     snprintf(life->history, sizeof life->history, "%s/%s", run_id, bytes);
     lw_info_field(info, "master_replid2", old_replid, sizeof old_replid);
     life->never_replica = is_zero(bytes) && is_zero(old_replid);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The words of a line of CLUSTER NODES: ID ADDRESS FLAGS MASTER PING PONG CONFIG-EPOCH LINK SLOT… */
+/* The words of a line of CLUSTER NODES: ID ADDRESS FLAGS MASTER PING PONG CONFIG-EPOCH LINK
+ * SLOT… */
 enum { FLAGS = 2, CONFIG_EPOCH = 6, FIRST_SLOT = 8, WORD = 64 };
 
 /* Copies the next word of a line. Returns what follows it; NULL at the end of the line. */
@@ -26,8 +27,9 @@ static bool has_flag(const char *flags, const char *flag) {
     return false;
 }
 
-/* Finds a slot in the last words of a node's line. "5" and "5-9" are slots of the node; "[5->-ID]" says that keys of slot 5 are leaving
- * for node ID. A slot that is coming to the node ("[5-<-ID]") does not belong to it yet. */
+/* Finds a slot in the last words of a node's line. "5" and "5-9" are slots of the node; "[5->-ID]"
+ * says that keys of slot 5 are leaving for node ID. A slot that is coming to the node ("[5-<-ID]")
+ * does not belong to it yet. */
 static enum lw_slot_at slot_in(const char *p, int slot) {
     enum lw_slot_at at = LW_SLOT_ELSEWHERE;
     char word[WORD];
@@ -35,10 +37,12 @@ static enum lw_slot_at slot_in(const char *p, int slot) {
         char *more;
         if (word[0] == '[') {
             bool leaves = strtol(word + 1, &more, 10) == slot && !strncmp(more, "->-", 3);
-            if (leaves && at == LW_SLOT_WHOLE) at = LW_SLOT_LEAVING; /* words in brackets come after the node's own slots */
+            /* words in brackets come after the node's own slots */
+            if (leaves && at == LW_SLOT_WHOLE) at = LW_SLOT_LEAVING;
             continue;
         }
-        long first = strtol(word, &more, 10), last = *more == '-' ? strtol(more + 1, NULL, 10) : first;
+        long first = strtol(word, &more, 10),
+             last = *more == '-' ? strtol(more + 1, NULL, 10) : first;
         if (slot >= first && slot <= last) at = LW_SLOT_WHOLE;
     }
     return at;
@@ -52,7 +56,8 @@ static bool read_line(const char *line, int slot, char flags[WORD], struct lw_no
         if (!p) return false;
         if (i == 0) snprintf(out->id, sizeof out->id, "%.*s", LW_NODE_ID - 1, word);
         if (i == FLAGS) memcpy(flags, word, WORD);
-        if (i == CONFIG_EPOCH) snprintf(out->config_epoch, sizeof out->config_epoch, "%.*s", 23, word);
+        if (i == CONFIG_EPOCH)
+            snprintf(out->config_epoch, sizeof out->config_epoch, "%.*s", 23, word);
     }
     out->master = has_flag(flags, "master");
     out->slot = slot_in(p, slot);

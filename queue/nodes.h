@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the answer of a node of a Redis Cluster to CLUSTER NODES, as far as a shard needs it: whether the node owns the shard's slot, and
- * which nodes are masters.
+/* Reads the answer of a node of a Redis Cluster to CLUSTER NODES, as far as a shard needs it:
+ * whether the node owns the shard's slot, and which nodes are masters.
  *
- * Of all slots that are being moved, a node knows only those that leave it or come to it, so the answer counts only for that node. */
+ * Of all slots that are being moved, a node knows only those that leave it or come to it, so the
+ * answer counts only for that node. */
 #ifndef LW_QUEUE_NODES_H
 #define LW_QUEUE_NODES_H
 
@@ -12,8 +13,9 @@ enum { LW_NODE_ID = 41 };
 
 enum lw_slot_at {
     LW_SLOT_ELSEWHERE, /* the slot is another node's, or nobody's */
-    LW_SLOT_LEAVING,   /* the slot is this node's, but keys of it may have left for another node already */
-    LW_SLOT_WHOLE      /* the slot is this node's, with all its keys */
+    /* the slot is this node's, but keys of it may have left for another node already */
+    LW_SLOT_LEAVING,
+    LW_SLOT_WHOLE /* the slot is this node's, with all its keys */
 };
 
 struct lw_node {

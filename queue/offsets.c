@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tracker consists of a ring of delivered records in order of offset, which starts at the watermark, and of `ahead`:
- * sorted ranges of offsets, at or above `next`, that are known to be done.
+/* The tracker consists of a ring of delivered records in order of offset, which starts at the
+ * watermark, and of `ahead`: sorted ranges of offsets, at or above `next`, that are known to be
+ * done.
  *
  * Invariants: the ring's first record is unfinished, so its offset is the watermark; an empty ring
- * means watermark == next. Every record's offset is below next. Every range of `ahead` is at or above next;
- * ranges neither touch nor overlap. */
+ * means watermark == next. Every record's offset is below next. Every range of `ahead` is at or
+ * above next; ranges neither touch nor overlap. */
 #include "queue/offsets.h"
 
 #include <assert.h>
@@ -19,7 +20,9 @@ struct record {
 struct lw_offsets {
     struct record *ring;
     size_t cap, head, n; /* cap is 0 or a power of two */
-    uint64_t dropped;    /* number of records that have left at the front; index + dropped is a record's position, which never changes */
+    /* number of records that have left at the front; index + dropped is a record's position, which
+     * never changes */
+    uint64_t dropped;
     int64_t next;
     size_t waiting, unfinished;
     struct lw_range *ahead;
@@ -78,14 +81,17 @@ static void drop_finished(struct lw_offsets *t) {
     check_counts(t);
 }
 
-/* Returns the index of the first record at or above offset. Offsets grow by at least one per record, so the first and the last offset bound
- * the index; without gaps the two bounds are equal. */
+/* Returns the index of the first record at or above offset. Offsets grow by at least one per
+ * record, so the first and the last offset bound the index; without gaps the two bounds are
+ * equal. */
 static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
     if (t->n == 0 || offset <= at(t, 0)->offset) return 0;
     int64_t last = at(t, t->n - 1)->offset;
     if (offset > last) return t->n;
-    uint64_t from_first = (uint64_t)offset - (uint64_t)at(t, 0)->offset, from_last = (uint64_t)last - (uint64_t)offset;
-    size_t lo = from_last >= t->n ? 0 : t->n - 1 - (size_t)from_last, hi = from_first >= t->n ? t->n - 1 : (size_t)from_first;
+    uint64_t from_first = (uint64_t)offset - (uint64_t)at(t, 0)->offset,
+             from_last = (uint64_t)last - (uint64_t)offset;
+    size_t lo = from_last >= t->n ? 0 : t->n - 1 - (size_t)from_last,
+           hi = from_first >= t->n ? t->n - 1 : (size_t)from_first;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         if (at(t, mid)->offset < offset)
@@ -98,7 +104,8 @@ static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
 
 static struct record *find(const struct lw_offsets *t, int64_t offset) {
     if (!t->n) return NULL;
-    uint64_t straight = (uint64_t)offset - (uint64_t)at(t, 0)->offset; /* the record's index if there is no gap before it */
+    /* the record's index if there is no gap before it */
+    uint64_t straight = (uint64_t)offset - (uint64_t)at(t, 0)->offset;
     struct record *r = straight < t->n ? at(t, (size_t)straight) : NULL;
     if (r && r->offset == offset) return r;
     size_t i = lower_bound(t, offset);
@@ -135,7 +142,8 @@ static void ahead_reserve(struct lw_offsets *t, size_t n) {
 
 static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(r.lo < r.hi && r.lo >= t->next);
-    size_t first = r.lo == INT64_MIN ? 0 : ahead_above(t, r.lo - 1), last = first; /* r touches the ranges from first to last - 1 */
+    /* r touches the ranges from first to last - 1 */
+    size_t first = r.lo == INT64_MIN ? 0 : ahead_above(t, r.lo - 1), last = first;
     for (; last < t->n_ahead && t->ahead[last].lo <= r.hi; last++) {
         if (t->ahead[last].lo < r.lo) r.lo = t->ahead[last].lo;
         if (t->ahead[last].hi > r.hi) r.hi = t->ahead[last].hi;
@@ -148,7 +156,8 @@ static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(n <= t->cap_ahead);
 }
 
-/* Raises next. Removes the ranges of `ahead` that next passes, because their records are in the ring from now on, or do not exist. */
+/* Raises next. Removes the ranges of `ahead` that next passes, because their records are in the
+ * ring from now on, or do not exist. */
 static void move_next(struct lw_offsets *t, int64_t next) {
     assert(next > t->next);
     t->next = next;
@@ -176,8 +185,8 @@ void lw_offsets_free(struct lw_offsets *t) {
     free(t);
 }
 
-/* Inserts a record below next that was never delivered. Kafka delivers no record so late. But if a client misplaces
- * records (doc/design/traps.md), no message may be skipped. */
+/* Inserts a record below next that was never delivered. Kafka delivers no record so late. But if a
+ * client misplaces records (doc/design/traps.md), no message may be skipped. */
 static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     assert(t->n && offset < t->next);
     size_t i = lower_bound(t, offset);
@@ -257,7 +266,8 @@ size_t lw_offsets_held(const struct lw_offsets *t) {
     return t->n;
 }
 
-bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset, size_t *budget) {
+bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset,
+                     size_t *budget) {
     check_offsets(t);
     assert(offset && budget);
     for (size_t i = lower_bound(t, *offset); i < t->n; i++, --*budget) {
@@ -273,7 +283,8 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     check_offsets(t);
     assert(fn);
-    /* `pos` also counts the records that have left at the front, so it stays valid when fn marks records and more of them leave. */
+    /* `pos` also counts the records that have left at the front, so it stays valid when fn marks
+     * records and more of them leave. */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
         if (pos < t->dropped) pos = t->dropped;
         if (pos - t->dropped >= t->n) return;
@@ -283,7 +294,8 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
     }
 }
 
-int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx, bool keep_ahead) {
+int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx,
+                          bool keep_ahead) {
     check_offsets(t);
     struct lw_range *old = t->ahead;
     size_t n_old = keep_ahead ? t->n_ahead : 0;
@@ -292,7 +304,8 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     int64_t watermark = t->next = lw_offsets_watermark(t);
     for (size_t i = 0; i < t->n; i++) {
         struct record r = *at(t, i);
-        if (keep && keep(ctx, r.offset, (enum lw_offset_state)r.state, r.tag) && r.state == LW_OFF_DONE)
+        if (keep && keep(ctx, r.offset, (enum lw_offset_state)r.state, r.tag) &&
+            r.state == LW_OFF_DONE)
             ahead_add(t, (struct lw_range){r.offset, r.offset + 1});
     }
     for (size_t i = 0; i < n_old; i++) ahead_add(t, old[i]);
@@ -305,8 +318,8 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     return watermark;
 }
 
-/* Appends a range, or joins it to the last one if they touch or, if `joins` is true, if only a gap lies between them. Returns false if
- * there is no room. */
+/* Appends a range, or joins it to the last one if they touch or, if `joins` is true, if only a gap
+ * lies between them. Returns false if there is no room. */
 static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, bool joins) {
     assert(r.lo < r.hi && *n <= max);
     assert(!*n || out[*n - 1].hi <= r.lo);
@@ -323,11 +336,14 @@ size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, siz
     check_offsets(t);
     assert(out || !max);
     size_t n = 0;
-    /* true if the record before this one is done; then one range can cover both, because no record lies between them */
+    /* true if the record before this one is done; then one range can cover both, because no record
+     * lies between them */
     bool before_done = false;
     for (size_t i = 0; i < t->n; i++) {
         struct record r = *at(t, i);
-        if (r.state == LW_OFF_DONE && !put(out, &n, max, (struct lw_range){r.offset, r.offset + 1}, before_done)) return n;
+        if (r.state == LW_OFF_DONE &&
+            !put(out, &n, max, (struct lw_range){r.offset, r.offset + 1}, before_done))
+            return n;
         before_done = r.state == LW_OFF_DONE;
     }
     for (size_t i = 0; i < t->n_ahead; i++) {

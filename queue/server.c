@@ -21,4 +21,6 @@ void lw_server_read(struct lw_server *s, const char *info) {
     snprintf(s->text, sizeof s->text, "Redis %s%s", known ? "" : "of unknown version", version);
 }
 
-bool lw_server_lacks_lua(const char *error) { return strstr(error, "Could not find scripting engine"); }
+bool lw_server_lacks_lua(const char *error) {
+    return strstr(error, "Could not find scripting engine");
+}

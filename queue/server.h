@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identifies the server by INFO. A Valkey reports redis_version 7.2.4, because some clients expect a Redis, and gives its own version in
- * valkey_version. Log lines and limits use its own version. */
+/* Identifies the server by INFO. A Valkey reports redis_version 7.2.4, because some clients expect
+ * a Redis, and gives its own version in valkey_version. Log lines and limits use its own
+ * version. */
 #ifndef LW_QUEUE_SERVER_H
 #define LW_QUEUE_SERVER_H
 

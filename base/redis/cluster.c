@@ -19,11 +19,12 @@ enum {
 struct lw_cluster {
     pthread_mutex_t mutex; /* guards the fields below */
     struct lw_redis_url *node;
-    size_t n, n_given; /* the user gave the first n_given nodes, the others come from the last map */
-    size_t first;      /* index of the node to ask first, modulo n */
+    /* the user gave the first n_given nodes, the others come from the last map */
+    size_t n, n_given;
+    size_t first; /* index of the node to ask first, modulo n */
 };
 
-/* --- a map ---------------------------------------------------------------------------------------------------------------------- */
+/* --- a map ------------------------------------------------------------------------------------ */
 
 void lw_slot_map_free(struct lw_slot_map *m) {
     for (size_t i = 0; i < m->n; i++) {
@@ -40,14 +41,17 @@ const struct lw_span *lw_slot_map_find(const struct lw_slot_map *m, int slot) {
     return NULL;
 }
 
-static bool is_text(const redisReply *r) { return r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS; }
+static bool is_text(const redisReply *r) {
+    return r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS;
+}
 
-/* Returns the address of a node whose host is "?". Redis answers "?" if it is configured to name hosts and the node has no name; the
- * address is then among the further facts about the node. */
+/* Returns the address of a node whose host is "?". Redis answers "?" if it is configured to name
+ * hosts and the node has no name; the address is then among the further facts about the node. */
 static const char *address_of(const redisReply *node) {
     const redisReply *more = node->elements > SPAN_WORDS ? node->element[SPAN_WORDS] : NULL;
     for (size_t i = 0; more && more->elements && i + 1 < more->elements; i += 2)
-        if (is_text(more->element[i]) && is_text(more->element[i + 1]) && !strcmp(more->element[i]->str, "ip"))
+        if (is_text(more->element[i]) && is_text(more->element[i + 1]) &&
+            !strcmp(more->element[i]->str, "ip"))
             return more->element[i + 1]->str;
     return NULL;
 }
@@ -60,11 +64,14 @@ static const char *host_of(const redisReply *node, const struct lw_redis_url *as
     return strcmp(host->str, "?") ? host->str : address_of(node);
 }
 
-static int read_node(const redisReply *r, const struct lw_redis_url *asked, struct lw_span *span, struct lw_err *err) {
-    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 2 && r->element[1]->type == REDIS_REPLY_INTEGER;
+static int read_node(const redisReply *r, const struct lw_redis_url *asked, struct lw_span *span,
+                     struct lw_err *err) {
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= 2 &&
+                 r->element[1]->type == REDIS_REPLY_INTEGER;
     const char *host = sound ? host_of(r, asked) : NULL;
     long long port = sound ? r->element[1]->integer : 0;
-    if (!host || port < 0 || port > UINT16_MAX) return lw_fail(err, "malformed reply to CLUSTER SLOTS: a node without a host or port");
+    if (!host || port < 0 || port > UINT16_MAX)
+        return lw_fail(err, "malformed reply to CLUSTER SLOTS: a node without a host or port");
     struct lw_place *p = &span->node[span->n_nodes];
     p->port = port ? (int)port : asked->port;
     p->host = strdup(host);
@@ -73,10 +80,13 @@ static int read_node(const redisReply *r, const struct lw_redis_url *asked, stru
     return 0;
 }
 
-static int read_span(const redisReply *r, const struct lw_redis_url *asked, struct lw_span *span, struct lw_err *err) {
-    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= SPAN_WORDS && r->element[0]->type == REDIS_REPLY_INTEGER &&
+static int read_span(const redisReply *r, const struct lw_redis_url *asked, struct lw_span *span,
+                     struct lw_err *err) {
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements >= SPAN_WORDS &&
+                 r->element[0]->type == REDIS_REPLY_INTEGER &&
                  r->element[1]->type == REDIS_REPLY_INTEGER;
-    if (!sound || r->element[0]->integer < 0 || r->element[1]->integer < r->element[0]->integer || r->element[1]->integer >= LW_SLOTS)
+    if (!sound || r->element[0]->integer < 0 || r->element[1]->integer < r->element[0]->integer ||
+        r->element[1]->integer >= LW_SLOTS)
         return lw_fail(err, "malformed reply to CLUSTER SLOTS");
     span->first = (int)r->element[0]->integer;
     span->last = (int)r->element[1]->integer;
@@ -87,7 +97,8 @@ static int read_span(const redisReply *r, const struct lw_redis_url *asked, stru
     return 0;
 }
 
-int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, struct lw_slot_map *out, struct lw_err *err) {
+int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, struct lw_slot_map *out,
+                     struct lw_err *err) {
     *out = (struct lw_slot_map){0};
     if (r->type == REDIS_REPLY_ERROR && strstr(r->str, "cluster support disabled"))
         return lw_fail(err, "it is no cluster node; write redis.url for a single Redis");
@@ -104,7 +115,7 @@ int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, stru
     return 0;
 }
 
-/* --- the nodes ------------------------------------------------------------------------------------------------------------------ */
+/* --- the nodes -------------------------------------------------------------------------------- */
 
 static void free_nodes(struct lw_redis_url *node, size_t n) {
     for (size_t i = 0; i < n; i++) lw_redis_url_free(&node[i]);
@@ -139,7 +150,8 @@ void lw_cluster_doubt(struct lw_cluster *c) {
 }
 
 /* Copies the login, with another host and port, to *out. */
-static int node_at(const struct lw_redis_url *like, const struct lw_place *at, struct lw_redis_url *out) {
+static int node_at(const struct lw_redis_url *like, const struct lw_place *at,
+                   struct lw_redis_url *out) {
     if (lw_redis_url_copy(like, out, NULL)) return -1;
     free(out->host);
     out->port = at->port;
@@ -149,7 +161,9 @@ static int node_at(const struct lw_redis_url *like, const struct lw_place *at, s
     return -1;
 }
 
-static bool is_at(const struct lw_redis_url *u, const char *host, int port) { return u->port == port && !strcmp(u->host, host); }
+static bool is_at(const struct lw_redis_url *u, const char *host, int port) {
+    return u->port == port && !strcmp(u->host, host);
+}
 
 static size_t index_of(const struct lw_cluster *c, const char *host, int port) {
     size_t i = 0;
@@ -157,24 +171,28 @@ static size_t index_of(const struct lw_cluster *c, const char *host, int port) {
     return i;
 }
 
-/* Replaces the nodes that earlier maps named by those that this map names. A node for which there is no memory is left out, since the next
- * map names it again. */
-static void learn(struct lw_cluster *c, const struct lw_slot_map *m, const struct lw_redis_url *asked) {
+/* Replaces the nodes that earlier maps named by those that this map names. A node for which there
+ * is no memory is left out, since the next map names it again. */
+static void learn(struct lw_cluster *c, const struct lw_slot_map *m,
+                  const struct lw_redis_url *asked) {
     pthread_mutex_lock(&c->mutex);
     for (; c->n > c->n_given; c->n--) lw_redis_url_free(&c->node[c->n - 1]);
     for (size_t i = 0; i < m->n; i++)
         for (size_t k = 0; k < m->span[i].n_nodes; k++) {
             const struct lw_place *p = &m->span[i].node[k];
-            if (c->n < NODES_MAX && index_of(c, p->host, p->port) == c->n && !node_at(&c->node[0], p, &c->node[c->n])) c->n++;
+            if (c->n < NODES_MAX && index_of(c, p->host, p->port) == c->n &&
+                !node_at(&c->node[0], p, &c->node[c->n]))
+                c->n++;
         }
     size_t found = index_of(c, asked->host, asked->port);
     if (found < c->n) c->first = found;
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* --- asking --------------------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
-/* Copies node number k, modulo the length of the list, because other threads may have changed the list since the caller read its length. */
+/* Copies node number k, modulo the length of the list, because other threads may have changed the
+ * list since the caller read its length. */
 static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
     pthread_mutex_lock(&c->mutex);
     int failed = lw_redis_url_copy(&c->node[k % c->n], out, NULL);
@@ -194,7 +212,8 @@ struct wanted {
     struct lw_slot_map *map;
 };
 
-static int read_map(void *ctx, const redisReply *r, const struct lw_redis_url *asked, struct lw_err *err) {
+static int read_map(void *ctx, const redisReply *r, const struct lw_redis_url *asked,
+                    struct lw_err *err) {
     const struct wanted *w = ctx;
     if (lw_slot_map_read(r, asked, w->map, err)) return -1;
     if (!fits(w->map, w->slot, err)) return 0;
@@ -202,8 +221,8 @@ static int read_map(void *ctx, const redisReply *r, const struct lw_redis_url *a
     return -1;
 }
 
-static int ask_nodes(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_redis_url *asked,
-                     struct lw_err *err) {
+static int ask_nodes(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out,
+                     struct lw_redis_url *asked, struct lw_err *err) {
     struct wanted wanted = {slot, out};
     const char *argv[] = {"CLUSTER", "SLOTS"};
     const struct lw_question question = {argv, 2, read_map, &wanted};
@@ -218,11 +237,14 @@ static int ask_nodes(struct lw_cluster *c, int slot, int64_t timeout_ms, struct 
         lw_redis_url_free(asked);
         if (search.each.memory) return lw_fail_memory(err);
     }
-    lw_cluster_doubt(c); /* the next search begins at another node, so that several searches reach all nodes of a large cluster */
+    /* the next search begins at another node, so that several searches reach all nodes of a large
+     * cluster */
+    lw_cluster_doubt(c);
     return lw_fail(err, "no cluster node names the owner of its slot: %s", search.each.text);
 }
 
-int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err) {
+int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out,
+                   struct lw_err *err) {
     struct lw_redis_url asked;
     if (ask_nodes(c, slot, timeout_ms, out, &asked, err)) return -1;
     learn(c, out, &asked);
@@ -230,12 +252,14 @@ int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw
     return 0;
 }
 
-int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {
+int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out,
+                    struct lw_err *err) {
     struct lw_slot_map m;
     *out = (struct lw_redis_url){0};
     if (lw_cluster_map(c, slot, timeout_ms, &m, err)) return -1;
     const struct lw_span *span = lw_slot_map_find(&m, slot);
-    int failed = node_at(&c->node[0], &span->node[0], out) ? lw_fail_memory(err) : 0; /* the user gave node 0, so it never changes */
+    /* the user gave node 0, so it never changes */
+    int failed = node_at(&c->node[0], &span->node[0], out) ? lw_fail_memory(err) : 0;
     if (!failed) out->only_master = true;
     lw_slot_map_free(&m);
     return failed;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The nodes of a Redis Cluster, and which of them owns a slot.
  *
- * Each node has a map of all slots. The nodes that the user gave are asked first. Each map names more nodes, which are asked if the first
- * ones do not answer. All nodes get the same user, password and TLS settings as those that the user gave.
+ * Each node has a map of all slots. The nodes that the user gave are asked first. Each map names
+ * more nodes, which are asked if the first ones do not answer. All nodes get the same user,
+ * password and TLS settings as those that the user gave.
  *
- * A map may be wrong, since a node that is cut off from the others has an old one. So the login checks with ROLE that the owner is a
- * master, the owner refuses slots that it knows to be elsewhere (MOVED), and after a failed connection the next node is asked. */
+ * A map may be wrong, since a node that is cut off from the others has an old one. So the login
+ * checks with ROLE that the owner is a master, the owner refuses slots that it knows to be
+ * elsewhere (MOVED), and after a failed connection the next node is asked. */
 #ifndef LW_BASE_REDIS_CLUSTER_H
 #define LW_BASE_REDIS_CLUSTER_H
 
@@ -33,26 +35,31 @@ struct lw_slot_map {
     size_t n;
 };
 
-/* Reads the answer of the node at `asked` to CLUSTER SLOTS. An entry without a host means the node that answered. Returns -1 with *err and
- * an empty *out. */
-int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, struct lw_slot_map *out, struct lw_err *err);
+/* Reads the answer of the node at `asked` to CLUSTER SLOTS. An entry without a host means the node
+ * that answered. Returns -1 with *err and an empty *out. */
+int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, struct lw_slot_map *out,
+                     struct lw_err *err);
 /* Returns the range of a slot, or NULL if nobody has the slot. */
 const struct lw_span *lw_slot_map_find(const struct lw_slot_map *m, int slot);
 void lw_slot_map_free(struct lw_slot_map *m);
 
 struct lw_cluster;
 
-/* Copies the nodes that the user gave, with their login. Returns NULL with *err if an allocation failed. */
+/* Copies the nodes that the user gave, with their login. Returns NULL with *err if an allocation
+ * failed. */
 struct lw_cluster *lw_cluster_open(const struct lw_redis_url *given, size_t n, struct lw_err *err);
 void lw_cluster_close(struct lw_cluster *c); /* ignores NULL */
 
-/* The next two functions are thread-safe, and take at most timeout_ms, not counting the resolver. They return -1 with *err, which contains
- * the answer of each node. */
+/* The next two functions are thread-safe, and take at most timeout_ms, not counting the resolver.
+ * They return -1 with *err, which contains the answer of each node. */
 /* Sets *out to a map in which this slot has an owner, or to any map if `slot` is -1. */
-int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out, struct lw_err *err);
+int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out,
+                   struct lw_err *err);
 /* Finds the owner of a slot, and fills in the login for that server. The caller frees *out. */
-int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err);
-/* Reports that the owner found last was of no use, so that the next search begins with another node. */
+int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out,
+                    struct lw_err *err);
+/* Reports that the owner found last was of no use, so that the next search begins with another
+ * node. */
 void lw_cluster_doubt(struct lw_cluster *c);
 
 #endif

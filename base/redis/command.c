@@ -13,7 +13,8 @@ struct lw_chunk {
 
 void lw_commands_reset(struct lw_commands *c) {
     c->n = c->n_args = 0;
-    while (c->chunk && (c->chunk->older || c->chunk->cap > CHUNK)) { /* keep one chunk of the usual size for the next pipeline */
+    while (c->chunk && (c->chunk->older || c->chunk->cap > CHUNK)) {
+        /* keep one chunk of the usual size for the next pipeline */
         struct lw_chunk *older = c->chunk->older;
         free(c->chunk);
         c->chunk = older;

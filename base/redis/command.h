@@ -12,7 +12,8 @@
 struct lw_chunk;
 
 struct lw_command {
-    int first, argc; /* index of the command's first argument in argv and len, and number of its arguments */
+    /* index of the command's first argument in argv and len, and number of its arguments */
+    int first, argc;
 };
 
 struct lw_commands {
@@ -23,17 +24,20 @@ struct lw_commands {
     struct lw_chunk *chunk;
 };
 
-void lw_commands_reset(struct lw_commands *c); /* removes all commands, and keeps the memory for the next pipeline */
+/* removes all commands, and keeps the memory for the next pipeline */
+void lw_commands_reset(struct lw_commands *c);
 void lw_commands_free(struct lw_commands *c);
 
-void lw_cmd(struct lw_commands *c, const char *name);  /* begins a command */
-void lw_arg(struct lw_commands *c, struct lw_bytes b); /* appends an argument; the bytes must stay valid until the pipeline is sent */
+void lw_cmd(struct lw_commands *c, const char *name); /* begins a command */
+/* appends an argument; the bytes must stay valid until the pipeline is sent */
+void lw_arg(struct lw_commands *c, struct lw_bytes b);
 void lw_arg_text(struct lw_commands *c, const char *s);
 void lw_arg_i64(struct lw_commands *c, int64_t v);
 void lw_arg_join(struct lw_commands *c, struct lw_bytes a, const char *b,
                  struct lw_bytes d); /* appends the concatenation of a, b and d as one argument */
 void lw_arg_copy(struct lw_commands *c, const char *p, size_t n);
-char *lw_arg_room(struct lw_commands *c, size_t n); /* appends an argument of n bytes, which the caller fills */
+/* appends an argument of n bytes, which the caller fills */
+char *lw_arg_room(struct lw_commands *c, size_t n);
 
 /* Writes v as decimal text into `out`, which has room for 21 bytes. Returns the length. */
 size_t lw_decimal(int64_t v, char *out);

@@ -18,14 +18,15 @@ static void break_as(struct lw_redis *c, const struct lw_err *why) {
     lw_redis_break(c, why->memory ? LW_REDIS_MEMORY : LW_REDIS_BROKEN, why->text);
 }
 
-/* --- opening -------------------------------------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static struct lw_redis *new_connection(struct lw_err *err) {
     struct lw_redis *c = calloc(1, sizeof *c);
     if (c) c->stream.fd = -1;
     if (c) c->reader = redisReaderCreate();
     if (c && c->reader) {
-        c->reader->maxbuf = 0; /* keep the buffer, because hiredis asserts that the allocation of a smaller one succeeds */
+        /* keep the buffer, because hiredis asserts that the allocation of a smaller one succeeds */
+        c->reader->maxbuf = 0;
         return c;
     }
     free(c);
@@ -48,14 +49,18 @@ struct lw_redis *lw_redis_start(const struct lw_redis_url *at, struct lw_err *er
     return NULL;
 }
 
-static int log_in(struct lw_redis *c, const struct lw_redis_url *at, const char *client_name, struct lw_err *err) {
+static int log_in(struct lw_redis *c, const struct lw_redis_url *at, const char *client_name,
+                  struct lw_err *err) {
     struct lw_redis_login login;
     lw_redis_login(at, client_name, &login);
-    for (size_t i = 0; i < login.n; i++) lw_redis_append_argv(c, login.command[i].n, (const char **)login.command[i].word, NULL);
+    for (size_t i = 0; i < login.n; i++)
+        lw_redis_append_argv(c, login.command[i].n, (const char **)login.command[i].word, NULL);
     for (size_t i = 0; i < login.n; i++) {
         redisReply *r = lw_redis_reply(c);
         if (err && c->err == LW_REDIS_LATE) err->late = true;
-        if (!r) return c->err == LW_REDIS_MEMORY ? lw_fail_memory(err) : lw_redis_login_broken(at, c->why, err);
+        if (!r)
+            return c->err == LW_REDIS_MEMORY ? lw_fail_memory(err)
+                                             : lw_redis_login_broken(at, c->why, err);
         int failed = lw_redis_login_answer(&login, i, r, err);
         freeReplyObject(r);
         if (failed) return -1;
@@ -63,12 +68,13 @@ static int log_in(struct lw_redis *c, const struct lw_redis_url *at, const char 
     return 0;
 }
 
-struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client_name, int64_t connect_ms, int64_t answer_ms,
-                               struct lw_err *err) {
+struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client_name,
+                               int64_t connect_ms, int64_t answer_ms, struct lw_err *err) {
     struct lw_redis *c = new_connection(err);
     if (!c) return NULL;
-    if (!lw_stream_open(&c->stream, at, connect_ms, err) && !lw_stream_block(&c->stream, connect_ms, err) &&
-        !log_in(c, at, client_name, err) && !lw_stream_block(&c->stream, answer_ms, err))
+    if (!lw_stream_open(&c->stream, at, connect_ms, err) &&
+        !lw_stream_block(&c->stream, connect_ms, err) && !log_in(c, at, client_name, err) &&
+        !lw_stream_block(&c->stream, answer_ms, err))
         return c;
     lw_redis_close(c);
     return NULL;
@@ -76,7 +82,8 @@ struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client
 
 bool lw_redis_usable(const struct lw_redis *c) {
     struct pollfd idle = {.fd = c->stream.fd, .events = POLLIN};
-    return !c->err && poll(&idle, 1, 0) == 0; /* the server sends nothing unasked, so what can be read is the end of the stream */
+    /* the server sends nothing unasked, so what can be read is the end of the stream */
+    return !c->err && poll(&idle, 1, 0) == 0;
 }
 
 void lw_redis_set_answer_ms(struct lw_redis *c, int64_t answer_ms) {
@@ -84,7 +91,7 @@ void lw_redis_set_answer_ms(struct lw_redis *c, int64_t answer_ms) {
     if (!c->err && lw_stream_block(&c->stream, answer_ms, &why)) break_as(c, &why);
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
 void lw_redis_send(struct lw_redis *c, const char *p, size_t n) {
     struct lw_err why = {0};
@@ -130,12 +137,13 @@ void lw_redis_append_argv(struct lw_redis *c, int argc, const char **argv, const
     append(c, bytes, n);
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 redisReply *lw_redis_parsed(struct lw_redis *c) {
     void *reply = NULL;
     if (c->err || redisReaderGetReply(c->reader, &reply) == REDIS_OK) return reply;
-    lw_redis_break(c, c->reader->err == REDIS_ERR_OOM ? LW_REDIS_MEMORY : LW_REDIS_BROKEN, c->reader->errstr);
+    lw_redis_break(c, c->reader->err == REDIS_ERR_OOM ? LW_REDIS_MEMORY : LW_REDIS_BROKEN,
+                   c->reader->errstr);
     return NULL;
 }
 
@@ -145,7 +153,8 @@ bool lw_redis_read(struct lw_redis *c) {
     ssize_t n = c->err ? -1 : lw_stream_read(&c->stream, in, sizeof in, &why);
     if (n < 0) break_as(c, &why);
     if (n > 0 && redisReaderFeed(c->reader, in, (size_t)n) != REDIS_OK)
-        lw_redis_break(c, c->reader->err == REDIS_ERR_OOM ? LW_REDIS_MEMORY : LW_REDIS_BROKEN, c->reader->errstr);
+        lw_redis_break(c, c->reader->err == REDIS_ERR_OOM ? LW_REDIS_MEMORY : LW_REDIS_BROKEN,
+                       c->reader->errstr);
     return n > 0 && !c->err;
 }
 

@@ -7,13 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+static bool begins(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
 
 static enum lw_denied what(const char *error) {
-    static const char *const within[] = {"ERR ACL failure in script", "NOPERM", "ERR The user executing the script can't"};
+    static const char *const within[] = {"ERR ACL failure in script", "NOPERM",
+                                         "ERR The user executing the script can't"};
     if (begins(error, "NOAUTH") || begins(error, "WRONGPASS")) return LW_DENIED_LOGIN;
     for (size_t i = 0; i < sizeof within / sizeof *within; i++)
-        if (begins(error, within[i])) return strstr(error, " access ") ? LW_DENIED_KEY : LW_DENIED_COMMAND;
+        if (begins(error, within[i]))
+            return strstr(error, " access ") ? LW_DENIED_KEY : LW_DENIED_COMMAND;
     return LW_DENIED_NOTHING;
 }
 
@@ -33,10 +37,12 @@ static bool quoted(const char *error, char *out) {
     return true;
 }
 
-/* Reads the command from an error like "… in LPUSH script: …", which pcall_ of queue/lua/parts/epoch.lua raises. */
+/* Reads the command from an error like "… in LPUSH script: …", which pcall_ of
+ * queue/lua/parts/epoch.lua raises. */
 static bool caught(const char *error, char *out) {
     const char *end = NULL, *at = error;
-    while ((at = strstr(at, " script: "))) end = at++; /* takes the last match, because the error's own text may contain " script: " too */
+    /* takes the last match, because the error's own text may contain " script: " too */
+    while ((at = strstr(at, " script: "))) end = at++;
     at = end;
     while (at && at > error && isupper((unsigned char)at[-1])) at--;
     if (!at || at == end || at - error < 4 || strncmp(at - 4, " in ", 4) != 0) return false;
@@ -50,15 +56,20 @@ static void in_line(const char *text, long line, char *out) {
     for (size_t end = text ? strcspn(text, "\n") : 0, i = 0; i < end; i++) {
         size_t n = 0;
         while (isupper((unsigned char)text[i + 1 + n])) n++;
-        if (i && text[i - 1] == '(' && text[i] == '\'' && n >= 3 && text[i + 1 + n] == '\'') add_name(out, text + i + 1, n);
+        if (i && text[i - 1] == '(' && text[i] == '\'' && n >= 3 && text[i + 1 + n] == '\'')
+            add_name(out, text + i + 1, n);
     }
 }
 
-enum lw_denied lw_denied(const char *error, const struct lw_script *script, char command[LW_DENIED_NAMES]) {
+enum lw_denied lw_denied(const char *error, const struct lw_script *script,
+                         char command[LW_DENIED_NAMES]) {
     enum lw_denied denied = what(error);
     command[0] = '\0';
-    if (denied == LW_DENIED_NOTHING || denied == LW_DENIED_LOGIN || quoted(error, command) || caught(error, command)) return denied;
+    if (denied == LW_DENIED_NOTHING || denied == LW_DENIED_LOGIN || quoted(error, command) ||
+        caught(error, command))
+        return denied;
     const char *line = strstr(error, "@user_script:");
-    if (line && script) in_line(script->text, strtol(line + strlen("@user_script:"), NULL, 10), command);
+    if (line && script)
+        in_line(script->text, strtol(line + strlen("@user_script:"), NULL, 10), command);
     return denied;
 }

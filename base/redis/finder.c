@@ -18,7 +18,8 @@ enum { SEARCH_MS = 6000, CLOSE_MS = 2000 };
 struct lw_finding {
     struct lw_finder *finder;
     int shard, fd;
-    unsigned asked, searching, answered; /* numbers of questions: the newest, the one being searched for, the last answered */
+    /* numbers of questions: the newest, the one being searched for, the last answered */
+    unsigned asked, searching, answered;
     bool taken;
     struct lw_redis_url found; /* the answer, if `err` is empty */
     struct lw_err err;
@@ -31,13 +32,17 @@ struct lw_finder {
     pthread_cond_t asked;
     struct lw_finding *all;
     bool stopping, threaded;
-    unsigned resolved; /* number of host names resolved so far, so that each search takes the next of a host's addresses */
+    /* number of host names resolved so far, so that each search takes the next of a host's
+     * addresses */
+    unsigned resolved;
     pthread_t thread;
 };
 
-/* --- the thread ----------------------------------------------------------------------------------------------------------------- */
+/* --- the thread ------------------------------------------------------------------------------- */
 
-static size_t place_of(const struct lw_finding *q) { return (size_t)q->shard % lw_redis_servers_count(&q->finder->servers); }
+static size_t place_of(const struct lw_finding *q) {
+    return (size_t)q->shard % lw_redis_servers_count(&q->finder->servers);
+}
 
 static struct lw_finding *next_question(const struct lw_finder *f) {
     for (struct lw_finding *q = f->all; q; q = q->next)
@@ -47,10 +52,12 @@ static struct lw_finding *next_question(const struct lw_finder *f) {
 
 static void rouse(const struct lw_finding *q) {
     uint64_t one = 1;
-    if (write(q->fd, &one, sizeof one) != sizeof one) lw_error("Redis: eventfd: %s", strerror(errno));
+    if (write(q->fd, &one, sizeof one) != sizeof one)
+        lw_error("Redis: eventfd: %s", strerror(errno));
 }
 
-static void answer(struct lw_finding *q, const struct lw_redis_url *found, const struct lw_err *err) {
+static void answer(struct lw_finding *q, const struct lw_redis_url *found,
+                   const struct lw_err *err) {
     q->answered = q->searching;
     q->searching = 0;
     q->taken = false;
@@ -63,12 +70,14 @@ static void answer(struct lw_finding *q, const struct lw_redis_url *found, const
 /* Finds the server of a shard and resolves its host's name, because resolving can block. */
 static void find(struct lw_finder *f, int shard, struct lw_redis_url *out, struct lw_err *err) {
     struct lw_err why = {0};
-    if (lw_redis_servers_find(&f->servers, shard, SEARCH_MS, out, err) || !lw_stream_resolve(out, f->resolved++, &why)) return;
+    if (lw_redis_servers_find(&f->servers, shard, SEARCH_MS, out, err) ||
+        !lw_stream_resolve(out, f->resolved++, &why))
+        return;
     why.memory ? lw_fail_memory(err) : lw_fail(err, "%s: %s", out->host, why.text);
 }
 
-/* Searches for the server of one shard, with the mutex unlocked, and answers every question about that server
- * that was asked before the search began. */
+/* Searches for the server of one shard, with the mutex unlocked, and answers every question about
+ * that server that was asked before the search began. */
 static void search(struct lw_finder *f, const struct lw_finding *first) {
     struct lw_redis_url found;
     struct lw_err err = {0};
@@ -98,7 +107,7 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-/* --- opening and closing -------------------------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 static void free_finder(struct lw_finder *f) {
     lw_redis_servers_free(&f->servers);
@@ -160,7 +169,7 @@ void lw_finding_close(struct lw_finding *q) {
     free(q);
 }
 
-/* --- asking --------------------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 int lw_finding_fd(const struct lw_finding *q) { return q->fd; }
 
@@ -176,7 +185,8 @@ void lw_finding_ask(struct lw_finding *q) {
 
 static int take_answer(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err) {
     uint64_t n;
-    ssize_t r = read(q->fd, &n, sizeof n); /* the read fails with EAGAIN if there is nothing to read */
+    /* the read fails with EAGAIN if there is nothing to read */
+    ssize_t r = read(q->fd, &n, sizeof n);
     (void)r;
     if (q->asked != q->answered || q->taken) return 0;
     q->taken = true;
@@ -187,7 +197,8 @@ static int take_answer(struct lw_finding *q, struct lw_redis_url *out, struct lw
 
 int lw_finding_take(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err) {
     *out = (struct lw_redis_url){0};
-    if (!q->finder->threaded) return lw_redis_servers_find(&q->finder->servers, q->shard, 0, out, err) ? -1 : 1;
+    if (!q->finder->threaded)
+        return lw_redis_servers_find(&q->finder->servers, q->shard, 0, out, err) ? -1 : 1;
     pthread_mutex_lock(&q->finder->mutex);
     int taken = take_answer(q, out, err);
     pthread_mutex_unlock(&q->finder->mutex);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Lua scripts, embedded at build time from queue/lua and lock/lua (scripts/embed-lua.sh makes build/scripts.gen.c; those of the lock
- * library, lock/lua/lib, go to build/lock-scripts.gen.c: see lock/scripts.h). */
+/* The Lua scripts, embedded at build time from queue/lua and lock/lua (scripts/embed-lua.sh makes
+ * build/scripts.gen.c; those of the lock library, lock/lua/lib, go to build/lock-scripts.gen.c: see
+ * lock/scripts.h). */
 #ifndef LW_BASE_REDIS_SCRIPT_H
 #define LW_BASE_REDIS_SCRIPT_H
 
@@ -13,7 +14,8 @@ struct lw_script {
 enum { LW_SCRIPTS = 14 };
 extern const struct lw_script *const lw_scripts[LW_SCRIPTS];
 
-extern const struct lw_script lw_script_enter, lw_script_repair, lw_script_floor, lw_script_gate, lw_script_settle, lw_script_claim,
-    lw_script_renew, lw_script_tend, lw_script_watch, lw_script_hints, lw_script_hold, lw_script_break, lw_script_unpark, lw_script_lift;
+extern const struct lw_script lw_script_enter, lw_script_repair, lw_script_floor, lw_script_gate,
+    lw_script_settle, lw_script_claim, lw_script_renew, lw_script_tend, lw_script_watch,
+    lw_script_hints, lw_script_hold, lw_script_break, lw_script_unpark, lw_script_lift;
 
 #endif

@@ -28,7 +28,8 @@ void lw_redis_servers_doubt(struct lw_redis_servers *s) {
 
 /* Describes an error reply from which it follows that the server no longer serves the shard. */
 struct deposed {
-    const char *text; /* text with which the error begins or, if `inside` is true, which the error contains */
+    /* text with which the error begins or, if `inside` is true, which the error contains */
+    const char *text;
     bool inside;
     bool moves; /* the error means that the shard's slot, or a key of it, is on another node */
     const char *says;
@@ -49,13 +50,16 @@ static const struct deposed *known_error(const char *error) {
         {"TRYAGAIN", false, true, moving},
         {"CLUSTERDOWN", false, false, down},
         {"access a non local key", true, true, moving},
-        {"undeclared keys were accessed during rehashing of the slot", true, true, moving}, /* Valkey's wording of such an error */
+        /* Valkey's wording of such an error */
+        {"undeclared keys were accessed during rehashing of the slot", true, true, moving},
         {"Script attempted to execute a command while the cluster is down", true, false, down},
-        {"Script attempted to execute a write command while the cluster is down", true, false, down},
+        {"Script attempted to execute a write command while the cluster is down", true, false,
+         down},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const struct deposed *d = &known[i];
-        if (d->inside ? strstr(error, d->text) != NULL : !strncmp(error, d->text, strlen(d->text))) return d;
+        if (d->inside ? strstr(error, d->text) != NULL : !strncmp(error, d->text, strlen(d->text)))
+            return d;
     }
     return NULL;
 }
@@ -70,9 +74,10 @@ bool lw_redis_moved(const char *error) {
     return d && d->moves;
 }
 
-/* --- Sentinels ------------------------------------------------------------------------------------------------------------------ */
+/* --- Sentinels -------------------------------------------------------------------------------- */
 
-static int found(const struct lw_redis_servers *s, const char *host, int port, struct lw_redis_url *out, struct lw_err *err) {
+static int found(const struct lw_redis_servers *s, const char *host, int port,
+                 struct lw_redis_url *out, struct lw_err *err) {
     if (lw_redis_url_copy(&s->login, out, err)) return -1;
     out->port = port;
     out->only_master = true;
@@ -83,10 +88,13 @@ static int found(const struct lw_redis_servers *s, const char *host, int port, s
     return lw_fail_memory(err);
 }
 
-static int take_address(const struct lw_redis_servers *s, const redisReply *r, struct lw_redis_url *out, struct lw_err *err) {
+static int take_address(const struct lw_redis_servers *s, const redisReply *r,
+                        struct lw_redis_url *out, struct lw_err *err) {
     if (r->type == REDIS_REPLY_ERROR) return lw_fail(err, "%.200s", r->str);
-    if (r->type == REDIS_REPLY_NIL) return lw_fail(err, "it knows no master of this name; correct redis.sentinel.master");
-    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&
+    if (r->type == REDIS_REPLY_NIL)
+        return lw_fail(err, "it knows no master of this name; correct redis.sentinel.master");
+    bool sound = r->type == REDIS_REPLY_ARRAY && r->elements == 2 &&
+                 r->element[0]->type == REDIS_REPLY_STRING &&
                  r->element[1]->type == REDIS_REPLY_STRING;
     long port = sound ? strtol(r->element[1]->str, NULL, 10) : 0;
     if (!sound || !r->element[0]->len || port < 1 || port > 65535)
@@ -100,14 +108,16 @@ struct wanted {
     struct lw_redis_url *out;
 };
 
-static int read_address(void *ctx, const redisReply *r, const struct lw_redis_url *asked, struct lw_err *err) {
+static int read_address(void *ctx, const redisReply *r, const struct lw_redis_url *asked,
+                        struct lw_err *err) {
     const struct wanted *w = ctx;
     (void)asked;
     return take_address(w->servers, r, w->out, err);
 }
 
 /* Asks the Sentinels in turn, beginning with the last that answered. */
-static int ask_sentinels(struct lw_redis_servers *s, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {
+static int ask_sentinels(struct lw_redis_servers *s, int64_t timeout_ms, struct lw_redis_url *out,
+                         struct lw_err *err) {
     struct wanted wanted = {s, out};
     const char *argv[] = {"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s->master};
     const struct lw_question question = {argv, 3, read_address, &wanted};
@@ -125,9 +135,12 @@ static int ask_sentinels(struct lw_redis_servers *s, int64_t timeout_ms, struct 
     return lw_fail(err, "no Sentinel names the master \"%s\": %s", s->master, search.each.text);
 }
 
-int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms, struct lw_redis_url *out, struct lw_err *err) {
+int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms,
+                          struct lw_redis_url *out, struct lw_err *err) {
     *out = (struct lw_redis_url){0};
     if (s->kind == LW_REDIS_SENTINEL) return ask_sentinels(s, timeout_ms, out, err);
-    if (s->kind == LW_REDIS_CLUSTER) return lw_cluster_find(s->cluster, s->slot[(size_t)shard % s->n_slots], timeout_ms, out, err);
+    if (s->kind == LW_REDIS_CLUSTER)
+        return lw_cluster_find(s->cluster, s->slot[(size_t)shard % s->n_slots], timeout_ms, out,
+                               err);
     return lw_redis_url_copy(&s->at[(size_t)shard % s->n], out, err);
 }

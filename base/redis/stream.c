@@ -22,7 +22,8 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    /* A peer that acknowledges nothing for this long counts as gone; keepalive probes take as long to notice a dead peer. */
+    /* A peer that acknowledges nothing for this long counts as gone; keepalive probes take as long
+     * to notice a dead peer. */
     UNACKNOWLEDGED_MS = 25000,
 };
 
@@ -37,7 +38,7 @@ static int fail_errno(struct lw_stream *s, int error, struct lw_err *err) {
     return error == ENOMEM ? lw_fail_memory(err) : lw_fail(err, "%s", strerror(error));
 }
 
-/* --- connecting ------------------------------------------------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
 static void set_options(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
@@ -48,8 +49,10 @@ static void set_options(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(unsigned){UNACKNOWLEDGED_MS}, sizeof(unsigned));
 }
 
-static int start_at(struct lw_stream *s, int family, const struct sockaddr *address, socklen_t size, struct lw_err *err) {
-    *s = (struct lw_stream){.fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), .state = LW_STREAM_CONNECTING};
+static int start_at(struct lw_stream *s, int family, const struct sockaddr *address, socklen_t size,
+                    struct lw_err *err) {
+    *s = (struct lw_stream){.fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+                            .state = LW_STREAM_CONNECTING};
     if (s->fd < 0) return fail_errno(s, errno, err);
     if (family != AF_UNIX) set_options(s->fd);
     return connect(s->fd, address, size) && errno != EINPROGRESS ? fail_errno(s, errno, err) : 0;
@@ -57,7 +60,8 @@ static int start_at(struct lw_stream *s, int family, const struct sockaddr *addr
 
 static int start_path(struct lw_stream *s, const char *path, struct lw_err *err) {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof un.sun_path) return lw_fail(err, "the path of the socket is too long");
+    if (strlen(path) >= sizeof un.sun_path)
+        return lw_fail(err, "the path of the socket is too long");
     memcpy(un.sun_path, path, strlen(path) + 1);
     return start_at(s, AF_UNIX, (const struct sockaddr *)&un, sizeof un, err);
 }
@@ -68,7 +72,8 @@ static unsigned count_addresses(const struct addrinfo *a, int family) {
     return n;
 }
 
-static const struct addrinfo *address_of_family(const struct addrinfo *a, int family, unsigned index) {
+static const struct addrinfo *address_of_family(const struct addrinfo *a, int family,
+                                                unsigned index) {
     for (;; a = a->ai_next)
         if (a->ai_family == family && index-- == 0) return a;
 }
@@ -77,7 +82,10 @@ static const struct addrinfo *address_of_family(const struct addrinfo *a, int fa
 static struct addrinfo *addresses_of(const struct lw_redis_url *at, struct lw_err *err) {
     char service[12];
     snprintf(service, sizeof service, "%d", at->port);
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list = NULL;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICSERV},
+                    *list = NULL;
     if (at->address) hints.ai_flags |= AI_NUMERICHOST;
     int failed = getaddrinfo(at->address ? at->address : at->host, service, &hints, &list);
     if (!failed && count_addresses(list, AF_INET) + count_addresses(list, AF_INET6)) return list;
@@ -89,15 +97,18 @@ static struct addrinfo *addresses_of(const struct lw_redis_url *at, struct lw_er
     return NULL;
 }
 
-/* Returns the address for an attempt: each IPv4 address in turn, then each IPv6 address, then again from the
- * first. */
-static const struct addrinfo *choose(const struct addrinfo *list, unsigned attempt, unsigned *addresses) {
-    unsigned v4 = count_addresses(list, AF_INET), v6 = count_addresses(list, AF_INET6), i = attempt % (v4 + v6);
+/* Returns the address for an attempt: each IPv4 address in turn, then each IPv6 address, then again
+ * from the first. */
+static const struct addrinfo *choose(const struct addrinfo *list, unsigned attempt,
+                                     unsigned *addresses) {
+    unsigned v4 = count_addresses(list, AF_INET), v6 = count_addresses(list, AF_INET6),
+             i = attempt % (v4 + v6);
     *addresses = v4 + v6;
     return i < v4 ? address_of_family(list, AF_INET, i) : address_of_family(list, AF_INET6, i - v4);
 }
 
-static int start_host(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt, unsigned *addresses, struct lw_err *err) {
+static int start_host(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt,
+                      unsigned *addresses, struct lw_err *err) {
     struct addrinfo *list = addresses_of(at, err);
     if (!list) return -1;
     const struct addrinfo *a = choose(list, attempt, addresses);
@@ -120,7 +131,8 @@ int lw_stream_resolve(struct lw_redis_url *at, unsigned attempt, struct lw_err *
     return at->address ? 0 : lw_fail_memory(err);
 }
 
-int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt, unsigned *addresses, struct lw_err *err) {
+int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned attempt,
+                    unsigned *addresses, struct lw_err *err) {
     unsigned n = 1;
     *s = (struct lw_stream){.fd = -1};
     int failed = at->path ? start_path(s, at->path, err) : start_host(s, at, attempt, &n, err);
@@ -128,7 +140,8 @@ int lw_stream_start(struct lw_stream *s, const struct lw_redis_url *at, unsigned
     return failed;
 }
 
-static int finish_connecting(struct lw_stream *s, const struct lw_redis_url *at, struct lw_err *err) {
+static int finish_connecting(struct lw_stream *s, const struct lw_redis_url *at,
+                             struct lw_err *err) {
     struct pollfd p = {.fd = s->fd, .events = POLLOUT};
     if (poll(&p, 1, 0) <= 0) return 0;
     int error = 0;
@@ -142,7 +155,8 @@ static int finish_connecting(struct lw_stream *s, const struct lw_redis_url *at,
     return 1;
 }
 
-/* Returns the poll() event that an OpenSSL call needs before it can go on, or 0 if the call failed. */
+/* Returns the poll() event that an OpenSSL call needs before it can go on, or 0 if the call
+ * failed. */
 static short awaited(struct lw_stream *s, int result) {
     int kind = SSL_get_error(s->ssl, result);
     if (kind == SSL_ERROR_WANT_READ) return POLLIN;
@@ -169,15 +183,19 @@ int lw_stream_go_on(struct lw_stream *s, const struct lw_redis_url *at, struct l
 }
 
 /* Waits until the stream is READY or until_ms has come. Returns 0, or -1 with *err. */
-static int wait_until_ready(struct lw_stream *s, const struct lw_redis_url *at, int64_t until_ms, struct lw_err *err) {
+static int wait_until_ready(struct lw_stream *s, const struct lw_redis_url *at, int64_t until_ms,
+                            struct lw_err *err) {
     int r;
     while ((r = lw_stream_go_on(s, at, err)) == 0) {
         int64_t left = until_ms - lw_boot_ms();
         if (left <= 0) {
             bool connected = s->state == LW_STREAM_HANDSHAKE;
             lw_stream_close(s);
-            return lw_fail(err, connected ? "no end of the TLS handshake in time; does the server speak TLS on this port?"
-                                          : "no connection in time");
+            return lw_fail(
+                err,
+                connected
+                    ? "no end of the TLS handshake in time; does the server speak TLS on this port?"
+                    : "no connection in time");
         }
         struct pollfd p = {.fd = s->fd, .events = lw_stream_events(s, false)};
         if (poll(&p, 1, (int)left) < 0 && errno != EINTR) return fail_errno(s, errno, err);
@@ -185,12 +203,15 @@ static int wait_until_ready(struct lw_stream *s, const struct lw_redis_url *at, 
     return r == 1 ? 0 : -1;
 }
 
-int lw_stream_open(struct lw_stream *s, const struct lw_redis_url *at, int64_t timeout_ms, struct lw_err *err) {
+int lw_stream_open(struct lw_stream *s, const struct lw_redis_url *at, int64_t timeout_ms,
+                   struct lw_err *err) {
     int64_t until_ms = lw_boot_ms() + timeout_ms;
     unsigned addresses = 1;
     for (unsigned attempt = 0;; attempt++) {
         struct lw_err why = {0};
-        if (!lw_stream_start(s, at, attempt, &addresses, &why) && !wait_until_ready(s, at, until_ms, &why)) return 0;
+        if (!lw_stream_start(s, at, attempt, &addresses, &why) &&
+            !wait_until_ready(s, at, until_ms, &why))
+            return 0;
         if (attempt + 1 < addresses && lw_boot_ms() < until_ms) continue;
         return why.memory ? lw_fail_memory(err) : lw_fail(err, "%s", why.text);
     }
@@ -198,15 +219,17 @@ int lw_stream_open(struct lw_stream *s, const struct lw_redis_url *at, int64_t t
 
 int lw_stream_block(struct lw_stream *s, int64_t timeout_ms, struct lw_err *err) {
     struct timeval limit = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
-    if (timeout_ms <= 0) limit.tv_usec = 1000; /* to the kernel a limit of zero means that there is none */
+    /* to the kernel a limit of zero means that there is none */
+    if (timeout_ms <= 0) limit.tv_usec = 1000;
     if (setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) ||
-        setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) || (!s->blocks && fcntl(s->fd, F_SETFL, 0)))
+        setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) ||
+        (!s->blocks && fcntl(s->fd, F_SETFL, 0)))
         return lw_fail(err, "%s", strerror(errno));
     s->blocks = true;
     return 0;
 }
 
-/* --- bytes ------------------------------------------------------------------------------------------------------------------------ */
+/* --- bytes ------------------------------------------------------------------------------------ */
 
 short lw_stream_events(const struct lw_stream *s, bool writing) {
     if (s->state == LW_STREAM_CONNECTING) return POLLOUT;
@@ -214,8 +237,8 @@ short lw_stream_events(const struct lw_stream *s, bool writing) {
     return (short)(POLLIN | s->wants | (writing ? POLLOUT : 0));
 }
 
-/* Returns the number of bytes that an OpenSSL call moved, 0 if it has to wait, or -1 with *err. `usual` is the
- * event for which such a call usually waits. */
+/* Returns the number of bytes that an OpenSSL call moved, 0 if it has to wait, or -1 with *err.
+ * `usual` is the event for which such a call usually waits. */
 static ssize_t tls_result(struct lw_stream *s, int r, short usual, struct lw_err *err) {
     short event = r > 0 ? usual : awaited(s, r);
     s->wants = event == usual ? 0 : event;
@@ -239,8 +262,9 @@ ssize_t lw_stream_read(struct lw_stream *s, void *p, size_t n, struct lw_err *er
     return lw_fail(err, "%s", got ? strerror(errno) : "closed by the server");
 }
 
-/* Sets *err to the reason why writing failed. A server that refuses the client's certificate sends an alert and closes the connection, and
- * the client may read the alert only after writing has failed. */
+/* Sets *err to the reason why writing failed. A server that refuses the client's certificate sends
+ * an alert and closes the connection, and the client may read the alert only after writing has
+ * failed. */
 static int fail_write(struct lw_stream *s, const struct lw_err *why, struct lw_err *err) {
     char byte;
     struct lw_err alert = {0};

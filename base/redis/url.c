@@ -16,7 +16,8 @@ static int hex(char c) {
     return -1;
 }
 
-/* Decodes a part of the URL, which `what` names in errors. Returns NULL with *err if an escape is broken or makes a NUL. */
+/* Decodes a part of the URL, which `what` names in errors. Returns NULL with *err if an escape is
+ * broken or makes a NUL. */
 static char *percent_decode(const char *p, size_t n, const char *what, struct lw_err *err) {
     char *out = calloc(1, n + 1), *w = out;
     if (!out) return lw_fail_memory(err), NULL;
@@ -29,7 +30,9 @@ static char *percent_decode(const char *p, size_t n, const char *what, struct lw
         int lo = n - i > 2 ? hex(p[i + 2]) : -1;
         if (hi < 0 || lo < 0 || hi + lo == 0) {
             free(out);
-            return lw_fail(err, "the %s holds a broken %%XX escape (write %%25 for a percent sign)", what), NULL;
+            return lw_fail(err, "the %s holds a broken %%XX escape (write %%25 for a percent sign)",
+                           what),
+                   NULL;
         }
         *w++ = (char)(hi * 16 + lo);
         i += 2;
@@ -69,7 +72,8 @@ static const char *take_user(const char *p, struct lw_redis_url *u, struct lw_er
 }
 
 static int take_port(const char *p, size_t n, struct lw_redis_url *u, struct lw_err *err) {
-    if (take_number(p, n, 65535, &u->port) || u->port == 0) return lw_fail(err, "the port must be a number from 1 to 65535");
+    if (take_number(p, n, 65535, &u->port) || u->port == 0)
+        return lw_fail(err, "the port must be a number from 1 to 65535");
     return 0;
 }
 
@@ -81,7 +85,8 @@ static int take_host(const char *p, size_t n, struct lw_redis_url *u, struct lw_
         host_end = memchr(p, ']', n);
         if (!host_end || host_end == host) return lw_fail(err, "an IPv6 host must look like [::1]");
         p = host_end + 1;
-        if (p < end && *p != ':') return lw_fail(err, "an IPv6 host must look like [::1] or [::1]:6379");
+        if (p < end && *p != ':')
+            return lw_fail(err, "an IPv6 host must look like [::1] or [::1]:6379");
     } else {
         host_end = memchr(p, ':', n);
         if (!host_end) host_end = end;
@@ -93,12 +98,14 @@ static int take_host(const char *p, size_t n, struct lw_redis_url *u, struct lw_
 }
 
 static int take_db(const char *p, struct lw_redis_url *u, struct lw_err *err) {
-    if (take_number(p, strlen(p), DB_MAX, &u->db)) return lw_fail(err, "the database must be a number from 0 to %d", (int)DB_MAX);
+    if (take_number(p, strlen(p), DB_MAX, &u->db))
+        return lw_fail(err, "the database must be a number from 0 to %d", (int)DB_MAX);
     return 0;
 }
 
 static int parse_tcp(const char *p, struct lw_redis_url *u, struct lw_err *err) {
-    if (strpbrk(p, "?#")) return lw_fail(err, "redis:// and rediss:// take no ? or # part; the database is /N");
+    if (strpbrk(p, "?#"))
+        return lw_fail(err, "redis:// and rediss:// take no ? or # part; the database is /N");
     size_t n = strcspn(p, "/");
     u->port = DEFAULT_PORT;
     if (take_host(p, n, u, err)) return -1;
@@ -120,7 +127,8 @@ static int parse(const char *text, struct lw_redis_url *u, struct lw_err *err) {
     if (strlen(text) > URL_MAX) return lw_fail(err, "longer than %d bytes", (int)URL_MAX);
     u->tls.on = !strncmp(text, "rediss://", 9);
     bool tcp = u->tls.on || !strncmp(text, "redis://", 8);
-    if (!tcp && strncmp(text, "unix://", 7)) return lw_fail(err, "must begin with redis://, rediss:// or unix://");
+    if (!tcp && strncmp(text, "unix://", 7))
+        return lw_fail(err, "must begin with redis://, rediss:// or unix://");
     const char *p = take_user(strstr(text, "://") + 3, u, err);
     if (!p) return -1;
     return tcp ? parse_tcp(p, u, err) : parse_unix(p, u, err);
@@ -133,7 +141,8 @@ int lw_redis_url_parse(const char *text, struct lw_redis_url *out, struct lw_err
     return -1;
 }
 
-int lw_redis_address_parse(const char *text, int default_port, struct lw_redis_url *out, struct lw_err *err) {
+int lw_redis_address_parse(const char *text, int default_port, struct lw_redis_url *out,
+                           struct lw_err *err) {
     *out = (struct lw_redis_url){.port = default_port};
     if (!*text || *text == ':' || strpbrk(text, "/@?# "))
         lw_fail(err, "must be a host and a port, as 10.0.0.7:%d", default_port);
@@ -153,10 +162,13 @@ void lw_redis_url_free(struct lw_redis_url *u) {
     *u = (struct lw_redis_url){0};
 }
 
-int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out, struct lw_err *err) {
-    *out = (struct lw_redis_url){.port = from->port, .db = from->db, .only_master = from->only_master, .via = from->via};
-    if (lw_text_copy(&out->host, from->host) && lw_text_copy(&out->address, from->address) && lw_text_copy(&out->path, from->path) &&
-        lw_text_copy(&out->user, from->user) && lw_text_copy(&out->password, from->password) && !lw_tls_copy(&from->tls, &out->tls, err))
+int lw_redis_url_copy(const struct lw_redis_url *from, struct lw_redis_url *out,
+                      struct lw_err *err) {
+    *out = (struct lw_redis_url){
+        .port = from->port, .db = from->db, .only_master = from->only_master, .via = from->via};
+    if (lw_text_copy(&out->host, from->host) && lw_text_copy(&out->address, from->address) &&
+        lw_text_copy(&out->path, from->path) && lw_text_copy(&out->user, from->user) &&
+        lw_text_copy(&out->password, from->password) && !lw_tls_copy(&from->tls, &out->tls, err))
         return 0;
     lw_redis_url_free(out);
     return lw_fail_memory(err);

@@ -14,14 +14,16 @@
 
 enum {
     CONNECT_MS = 2000,
-    FIND_MS = 10000, /* time limit for finding a shard's server; only a resolver that hangs takes so long */
+    /* time limit for finding a shard's server; only a resolver that hangs takes so long */
+    FIND_MS = 10000,
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
     BACKOFF_MAX_MS = 2000,
     STEADY_MS = 2000,    /* if a connection lasted this long, the next attempt follows at once */
     COMPLAIN_MS = 10000, /* minimum time between log lines about failed attempts */
-    READS = 16,          /* maximum number of reads per serve, so that other connections have their turn */
-    KEEP_OUT = 1 << 20,  /* an output buffer larger than this is freed after its pipeline */
+    /* maximum number of reads per serve, so that other connections have their turn */
+    READS = 16,
+    KEEP_OUT = 1 << 20, /* an output buffer larger than this is freed after its pipeline */
     WHY_SIZE = 512,
 };
 
@@ -31,18 +33,23 @@ struct lw_wire {
     struct lw_wire_setup set;
     char *name, *client_name;
     enum state state;
-    struct lw_finding *finding;    /* asks the finder for the server; NULL: the server's address is known */
+    /* asks the finder for the server; NULL: the server's address is known */
+    struct lw_finding *finding;
     struct lw_redis_url found;     /* the server that the finding last named */
     const struct lw_redis_url *at; /* the server to which the attempt goes */
     struct lw_stream stream;
-    struct lw_redis_login login; /* commands of the login; the last `unanswered` of them have no answer yet */
-    unsigned life;               /* number of the connection; if it changes during a call, the connection is gone */
+    /* commands of the login; the last `unanswered` of them have no answer yet */
+    struct lw_redis_login login;
+    /* number of the connection; if it changes during a call, the connection is gone */
+    unsigned life;
     redisReader *reader;
     struct lw_buf out;
     size_t out_at; /* number of bytes of `out` that are written */
     size_t unanswered;
-    struct lw_err failed; /* error of a write in lw_wire_send(), which the next serve reports; "": none */
-    int64_t deadline_ms;  /* boot clock; when an attempt, or a pipeline without progress, fails; INT64_MAX: never */
+    /* error of a write in lw_wire_send(), which the next serve reports; "": none */
+    struct lw_err failed;
+    /* boot clock; when an attempt, or a pipeline without progress, fails; INT64_MAX: never */
+    int64_t deadline_ms;
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
     int64_t anew_ms; /* boot clock; last time that lw_wire_connect() closed a connection */
     unsigned attempts;
@@ -67,11 +74,12 @@ struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup) {
     w->stream.fd = -1;
     w->deadline_ms = INT64_MAX;
     w->complained_ms = INT64_MIN;
-    if (getrandom(&w->random, sizeof w->random, 0) != sizeof w->random) w->random = (uint64_t)lw_boot_us();
+    if (getrandom(&w->random, sizeof w->random, 0) != sizeof w->random)
+        w->random = (uint64_t)lw_boot_us();
     return w;
 }
 
-/* --- dropping and trying again ------------------------------------------------------------------------------------------------ */
+/* --- dropping and trying again ---------------------------------------------------------------- */
 
 static void drop(struct lw_wire *w) {
     lw_stream_close(&w->stream);
@@ -86,7 +94,8 @@ static void drop(struct lw_wire *w) {
     w->life++;
 }
 
-static int64_t jitter(struct lw_wire *w, int64_t ms) { /* returns a random time between ms / 2 and ms */
+static int64_t jitter(struct lw_wire *w, int64_t ms) {
+    /* returns a random time between ms / 2 and ms */
     w->random = w->random * 6364136223846793005U + 1442695040888963407U;
     return ms / 2 + (int64_t)((w->random >> 33) % (uint64_t)(ms - ms / 2 + 1));
 }
@@ -106,13 +115,15 @@ static void complain(struct lw_wire *w, bool placed, const char *why) {
     w->complained_ms = now;
     char where[WHY_SIZE];
     if (placed)
-        lw_warn("%s: Redis at %s: %s; retrying", w->name, lw_redis_url_where(w->at, where, sizeof where), why);
+        lw_warn("%s: Redis at %s: %s; retrying", w->name,
+                lw_redis_url_where(w->at, where, sizeof where), why);
     else
         lw_warn("%s: Redis: %s; retrying", w->name, why);
 }
 
 static void broken(struct lw_wire *w, const char *what) {
-    char why[WHY_SIZE]; /* a copy, because `what` may be part of the connection that is now closed */
+    /* a copy, because `what` may be part of the connection that is now closed */
+    char why[WHY_SIZE];
     snprintf(why, sizeof why, "%s", what);
     bool was_up = w->state == UP, placed = w->state != FINDING;
     if (!was_up) memcpy(w->trouble, why, sizeof why);
@@ -152,15 +163,18 @@ void lw_wire_close(struct lw_wire *w) {
     free(w);
 }
 
-/* --- writing -------------------------------------------------------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------------------- */
 
-static void progress(struct lw_wire *w) { w->deadline_ms = w->unanswered ? lw_boot_ms() + w->set.answer_ms : INT64_MAX; }
+static void progress(struct lw_wire *w) {
+    w->deadline_ms = w->unanswered ? lw_boot_ms() + w->set.answer_ms : INT64_MAX;
+}
 
 /* Writes as much as the stream takes. An error is kept in w->failed. */
 static void flush(struct lw_wire *w) {
     bool wrote = false;
     while (w->out_at < w->out.n) {
-        ssize_t n = lw_stream_write(&w->stream, w->out.p + w->out_at, w->out.n - w->out_at, &w->failed);
+        ssize_t n =
+            lw_stream_write(&w->stream, w->out.p + w->out_at, w->out.n - w->out_at, &w->failed);
         if (n < 0) return;
         if (n == 0) break;
         w->out_at += (size_t)n;
@@ -209,7 +223,7 @@ bool lw_wire_is_up(const struct lw_wire *w) { return w->state == UP; }
 
 const char *lw_wire_trouble(const struct lw_wire *w) { return w->trouble[0] ? w->trouble : NULL; }
 
-/* --- connecting ----------------------------------------------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
 static void dial(struct lw_wire *w) {
     struct lw_err why = {0};
@@ -254,7 +268,8 @@ static void login(struct lw_wire *w) {
     lw_redis_login(w->at, w->client_name, &w->login);
     for (size_t i = 0; i < w->login.n; i++) {
         lw_cmd(&c, w->login.command[i].word[0]);
-        for (int k = 1; k < w->login.command[i].n; k++) lw_arg_text(&c, w->login.command[i].word[k]);
+        for (int k = 1; k < w->login.command[i].n; k++)
+            lw_arg_text(&c, w->login.command[i].word[k]);
     }
     w->reader = lw_or_abort(redisReaderCreate());
     w->state = LOGIN;
@@ -272,11 +287,13 @@ static void go_on_connecting(struct lw_wire *w) {
     if (r > 0) login(w);
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
-/* Returns true if the reply says that the server no longer serves the shard; the connection is then closed. */
+/* Returns true if the reply says that the server no longer serves the shard; the connection is then
+ * closed. */
 static bool deposed(struct lw_wire *w, const redisReply *r) {
-    const char *says = w->at->only_master && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
+    const char *says =
+        w->at->only_master && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
     if (!says) return false;
     if (w->set.hands_on_moved && lw_redis_moved(r->str)) {
         lw_finding_doubt(w->finding);
@@ -334,16 +351,19 @@ static void read_some(struct lw_wire *w) {
             return;
         }
         if (!take_replies(w)) return;
-        if (!w->stream.ssl && n < (ssize_t)sizeof in) return; /* with TLS a short read means only the end of a TLS record, so read again */
+        /* with TLS a short read means only the end of a TLS record, so read again */
+        if (!w->stream.ssl && n < (ssize_t)sizeof in) return;
     }
 }
 
-/* --- the event loop's side ------------------------------------------------------------------------------------------------------ */
+/* --- the event loop's side -------------------------------------------------------------------- */
 
 struct pollfd lw_wire_poll(const struct lw_wire *w) {
     if (w->state == WAITING) return (struct pollfd){.fd = -1};
-    if (w->state == FINDING) return (struct pollfd){.fd = lw_finding_fd(w->finding), .events = POLLIN};
-    return (struct pollfd){.fd = w->stream.fd, .events = lw_stream_events(&w->stream, w->out_at < w->out.n)};
+    if (w->state == FINDING)
+        return (struct pollfd){.fd = lw_finding_fd(w->finding), .events = POLLIN};
+    return (struct pollfd){.fd = w->stream.fd,
+                           .events = lw_stream_events(&w->stream, w->out_at < w->out.n)};
 }
 
 int64_t lw_wire_due_ms(const struct lw_wire *w) {
@@ -353,7 +373,8 @@ int64_t lw_wire_due_ms(const struct lw_wire *w) {
 
 static void serve_connection(struct lw_wire *w, short revents) {
     unsigned life = w->life;
-    if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w); /* replies may precede the end, so they are read first */
+    /* replies may precede the end, so they are read first */
+    if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w);
     if (w->life != life) return;
     if (revents & (POLLOUT | w->stream.wants) && !w->failed.text[0]) flush(w);
     if (w->failed.text[0]) cut(w, w->failed.text);
@@ -364,7 +385,10 @@ static void give_up(struct lw_wire *w) {
     if (w->state == UP)
         snprintf(why, sizeof why, "no answer in %lld ms", (long long)w->set.answer_ms);
     else if (w->state == FINDING)
-        snprintf(why, sizeof why, "no Sentinel or cluster node was asked within %d ms: the resolver of host names hangs", (int)FIND_MS);
+        snprintf(
+            why, sizeof why,
+            "no Sentinel or cluster node was asked within %d ms: the resolver of host names hangs",
+            (int)FIND_MS);
     else
         snprintf(why, sizeof why, "no connection in %lld ms", (long long)w->set.connect_ms);
     broken(w, why);

@@ -14,8 +14,13 @@
 
 #define TAG "lw:{bench.0}:"
 #define EPOCH "00112233445566778899aabbccddeeff"
-#define WORKER "bench-1-00000000" /* as long as a real worker's id, because the length of the id costs time */
-enum { NAME_MAX_BYTES = 350, FENCES = 64 /* fences requested per lane: the same number as a worker requests */, HEADS = 64 };
+/* as long as a real worker's id, because the length of the id costs time */
+#define WORKER "bench-1-00000000"
+enum {
+    NAME_MAX_BYTES = 350,
+    FENCES = 64 /* fences requested per lane: the same number as a worker requests */,
+    HEADS = 64
+};
 
 struct calls {
     struct calls_setup set;
@@ -28,12 +33,13 @@ struct calls {
     struct lw_commands commands;
 };
 
-/* --- the calls ---------------------------------------------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 static void place_all(struct calls *c, const struct call_batch *b) {
     lw_places_clear(&c->places);
     for (int i = 0; i < b->n; i++) {
-        if (!lw_places_fit(&c->places, 1)) tool_die("a batch of %d segments or more; make --batch smaller", LW_GROUPS_MAX);
+        if (!lw_places_fit(&c->places, 1))
+            tool_die("a batch of %d segments or more; make --batch smaller", LW_GROUPS_MAX);
         lw_places_add(&c->places, c->name[b->msg[i].partition], b->msg[i].offset);
     }
     c->groups += c->places.n;
@@ -77,12 +83,14 @@ void calls_gate(struct calls *c, struct call_batch *b) {
     place_all(c, b);
     lw_gate_begin(&call, &c->places, b->n);
     call_lanes(&call, b);
-    lw_gate_args(&call, &c->places, &(struct lw_gate_call){.token = lw_token_text(token, WORKER, b->token)});
+    lw_gate_args(&call, &c->places,
+                 &(struct lw_gate_call){.token = lw_token_text(token, WORKER, b->token)});
     append(c);
 }
 
 void calls_settle(struct calls *c, const struct call_batch *b) {
-    const struct lw_settle_item item = {.n_done = 1, .outcome = LW_DONE, .go = LW_GO_NEXT, .want = HEADS};
+    const struct lw_settle_item item = {
+        .n_done = 1, .outcome = LW_DONE, .go = LW_GO_NEXT, .want = HEADS};
     static unsigned char items[LW_ITEM_BYTES * CALLS_BATCH_MAX];
     char value[LW_TOKEN_TEXT];
     struct lw_call call = call_of(c, c->settle);
@@ -90,8 +98,9 @@ void calls_settle(struct calls *c, const struct call_batch *b) {
     for (int i = 0; i < b->n; i++) lw_settle_item(&item, items + LW_ITEM_BYTES * i);
     lw_settle_begin(&call, &c->places, b->n);
     call_lanes(&call, b);
-    struct lw_settle_call s = {
-        .bounds = {LW_LANE_BYTES, LW_CALL_BYTES, 0}, .items = lw_bytes((const char *)items, LW_ITEM_BYTES * (size_t)b->n), .n_values = 1};
+    struct lw_settle_call s = {.bounds = {LW_LANE_BYTES, LW_CALL_BYTES, 0},
+                               .items = lw_bytes((const char *)items, LW_ITEM_BYTES * (size_t)b->n),
+                               .n_values = 1};
     lw_settle_args(&call, &c->places, &s);
     lw_call_value(&call, lw_value_text(value, WORKER, b->token, b->fence));
     append(c);
@@ -99,13 +108,15 @@ void calls_settle(struct calls *c, const struct call_batch *b) {
 
 /* Checks a reply {fence, one letter per message, …}, in which every letter must be `letter`. */
 static void check(const char *script, const redisReply *r, size_t parts, int n, char letter) {
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != parts || !r->element[0]->str || !r->element[1]->str ||
-        r->element[1]->len != (size_t)n)
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != parts || !r->element[0]->str ||
+        !r->element[1]->str || r->element[1]->len != (size_t)n)
         tool_die("%s answered %s", script, r->str ? r->str : "a malformed reply");
     const char *letters = r->element[1]->str;
     for (int i = 0; i < n; i++)
         if (letters[i] != letter)
-            tool_die("%s answered \"%c\" for a message, not %c; is this Redis in use, or a lease over?", script, letters[i], letter);
+            tool_die(
+                "%s answered \"%c\" for a message, not %c; is this Redis in use, or a lease over?",
+                script, letters[i], letter);
 }
 
 void calls_gate_check(struct call_batch *b, const redisReply *r) {
@@ -113,9 +124,11 @@ void calls_gate_check(struct call_batch *b, const redisReply *r) {
     b->fence = strtoull(r->element[0]->str, NULL, 10);
 }
 
-void calls_settle_check(int n, const redisReply *r) { check("settle", r, 7, n, LW_SETTLED_RELEASED); }
+void calls_settle_check(int n, const redisReply *r) {
+    check("settle", r, 7, n, LW_SETTLED_RELEASED);
+}
 
-/* --- before and after --------------------------------------------------------------------------------------------------------------- */
+/* --- before and after ------------------------------------------------------------------------- */
 
 static void load(redisContext *redis, const struct lw_script *script, char sha[41]) {
     redisReply *r = tool_ask(redis, "SCRIPT LOAD %s", script->text);
@@ -126,7 +139,8 @@ static void load(redisContext *redis, const struct lw_script *script, char sha[4
 static int64_t redis_ms(redisContext *redis) {
     redisReply *r = tool_ask(redis, "TIME");
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) tool_die("malformed reply to TIME");
-    int64_t ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000;
+    int64_t ms =
+        strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000;
     freeReplyObject(r);
     return ms;
 }
@@ -136,15 +150,18 @@ struct calls *calls_open(const struct calls_setup *setup, int64_t last) {
     c->set = *setup;
     c->next_token = 1;
     c->name = lw_alloc((size_t)setup->partitions * sizeof *c->name);
-    for (int32_t p = 0; p < setup->partitions; p++) snprintf(c->name[p], sizeof *c->name, "%s:%d", setup->topic, (int)p);
+    for (int32_t p = 0; p < setup->partitions; p++)
+        snprintf(c->name[p], sizeof *c->name, "%s:%d", setup->topic, (int)p);
     redisContext *redis = setup->redis;
     load(redis, &lw_script_gate, c->gate);
     load(redis, &lw_script_settle, c->settle);
-    freeReplyObject(tool_ask(redis, "DEL %s %s %s %s", TAG "lanes", TAG "floor", TAG "ready", TAG "dead"));
+    freeReplyObject(
+        tool_ask(redis, "DEL %s %s %s %s", TAG "lanes", TAG "floor", TAG "ready", TAG "dead"));
     for (int32_t p = 0; p < setup->partitions; p++)
         for (int64_t s = 0; s <= last / LW_SEGMENT; s++)
-            freeReplyObject(tool_ask(redis, "DEL " TAG "state:%s:%d:%lld " TAG "tries:%s:%d:%lld", setup->topic, (int)p, (long long)s,
-                                     setup->topic, (int)p, (long long)s));
+            freeReplyObject(tool_ask(redis, "DEL " TAG "state:%s:%d:%lld " TAG "tries:%s:%d:%lld",
+                                     setup->topic, (int)p, (long long)s, setup->topic, (int)p,
+                                     (long long)s));
     freeReplyObject(tool_ask(redis, "HSET %s id %s not_before 0", TAG "epoch", EPOCH));
     c->redis_ahead_ms = redis_ms(redis) - lw_boot_ms();
     return c;
@@ -163,7 +180,8 @@ static int64_t done_in(const redisReply *r) {
     for (size_t i = 0; i < r->len; i++)
         for (int k = 0; k < 4; k++) {
             enum lw_state state = lw_state_in(r->str[i], k);
-            if (state != LW_STATE_UNSEEN && state != LW_STATE_DONE) tool_die("a message has state %d, neither unseen nor done", (int)state);
+            if (state != LW_STATE_UNSEEN && state != LW_STATE_DONE)
+                tool_die("a message has state %d, neither unseen nor done", (int)state);
             n += state == LW_STATE_DONE;
         }
     return n;
@@ -173,7 +191,8 @@ int64_t calls_done(struct calls *c, int64_t last) {
     int64_t all = 0;
     for (int32_t p = 0; p < c->set.partitions; p++)
         for (int64_t s = 0; s <= last / LW_SEGMENT; s++) {
-            redisReply *r = tool_ask(c->set.redis, "GETRANGE " TAG "state:%s:%d:%lld 0 -1", c->set.topic, (int)p, (long long)s);
+            redisReply *r = tool_ask(c->set.redis, "GETRANGE " TAG "state:%s:%d:%lld 0 -1",
+                                     c->set.topic, (int)p, (long long)s);
             all += done_in(r);
             freeReplyObject(r);
         }

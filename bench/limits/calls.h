@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bare client that calls gate and settle on one shard. Each message has a lane of its own, and no other client uses these lanes. So gate
- * lets each message run at once, settle records it as done, and its lane is free again. No envelopes are sent, because a worker sends none
- * for a lane that nobody holds.
+/* A bare client that calls gate and settle on one shard. Each message has a lane of its own, and no
+ * other client uses these lanes. So gate lets each message run at once, settle records it as done,
+ * and its lane is free again. No envelopes are sent, because a worker sends none for a lane that
+ * nobody holds.
  *
  * The scripts' arguments are made by queue/calls.h, as the worker's are.
  *
- *     calls_open → (calls_gate → its answer: calls_gate_check → calls_settle → its answer: calls_settle_check)… → calls_close */
+ *     calls_open → (calls_gate → its answer: calls_gate_check → calls_settle → its answer:
+ *         calls_settle_check)… → calls_close */
 #ifndef LW_BENCH_LIMITS_CALLS_H
 #define LW_BENCH_LIMITS_CALLS_H
 
@@ -28,7 +30,8 @@ struct call_batch {
     struct call_msg msg[CALLS_BATCH_MAX];
     int n;
     uint64_t token; /* token of the locks; set by calls_gate() */
-    uint64_t fence; /* fence of the locks, set by calls_gate_check(); token and fence make the value of each lock */
+    /* fence of the locks, set by calls_gate_check(); token and fence make the value of each lock */
+    uint64_t fence;
 };
 
 struct calls_setup {
@@ -46,13 +49,14 @@ void calls_close(struct calls *c);
 /* Each of these functions appends one call to the pipeline. */
 void calls_gate(struct calls *c, struct call_batch *b);
 void calls_settle(struct calls *c, const struct call_batch *b);
-/* These functions end the program after an unexpected reply: calls_gate_check() unless all messages of the batch may run,
- * calls_settle_check() unless all n leases were released. */
+/* These functions end the program after an unexpected reply: calls_gate_check() unless all messages
+ * of the batch may run, calls_settle_check() unless all n leases were released. */
 void calls_gate_check(struct call_batch *b, const redisReply *r);
 void calls_settle_check(int n, const redisReply *r);
 
-/* calls_done() counts the offsets that are done in Redis, and ends the program if one is waiting or dead. Counting takes long, so call
- * calls_done() at the end. calls_groups() returns the number of (partition, segment) pairs that all calls named. */
+/* calls_done() counts the offsets that are done in Redis, and ends the program if one is waiting or
+ * dead. Counting takes long, so call calls_done() at the end. calls_groups() returns the number of
+ * (partition, segment) pairs that all calls named. */
 int64_t calls_done(struct calls *c, int64_t last);
 int64_t calls_groups(const struct calls *c);
 

@@ -15,8 +15,10 @@
 
 static const char about[] =
     "usage: insert --store FILE --messages N [options]\n"
-    "Writes rows from JSON messages of about 200 bytes into a new database through the insert handler; one in ten has the primary key of\n"
-    "another. Prints {\"messages\", \"first_us\", \"last_us\", \"own_cpu_us\" a message}. Under `valgrind --tool=callgrind\n"
+    "Writes rows from JSON messages of about 200 bytes into a new database through the insert "
+    "handler; one in ten has the primary key of\n"
+    "another. Prints {\"messages\", \"first_us\", \"last_us\", \"own_cpu_us\" a message}. Under "
+    "`valgrind --tool=callgrind\n"
     "--toggle-collect=lw_sqlite_run` it counts the instructions of the same rows in every run.\n\n";
 
 enum { BATCH_MAX = 256, PAYLOAD_MAX = 512, KEY_MAX = 32 };
@@ -32,22 +34,28 @@ static struct lw_config *configure(const char *store) {
     c->name = (char *)"bench";
     c->handler.threads = 1;
     c->handler.json =
-        json_pack("{s:s, s:s+, s:s, s:{s:s, s:s, s:s}, s:[s], s:s, s:b}", "type", "insert", "store", "sqlite:", store, "table", "events",
-                  "columns", "seq", "/seq", "id", "/id", "amount", "/amount", "primary_key", "seq", "on_conflict", "ignore", "create", 1);
+        json_pack("{s:s, s:s+, s:s, s:{s:s, s:s, s:s}, s:[s], s:s, s:b}", "type", "insert", "store",
+                  "sqlite:", store, "table", "events", "columns", "seq", "/seq", "id", "/id",
+                  "amount", "/amount", "primary_key", "seq", "on_conflict", "ignore", "create", 1);
     if (!c->handler.json) tool_die("the configuration cannot be made");
     return c;
 }
 
 static void fill(struct one *o, int64_t offset, uint64_t *random) {
-    static const char pad[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz";
-    int64_t seq = offset && tool_draw(random) % 10 == 0 ? (int64_t)(tool_draw(random) % (uint64_t)offset) : offset;
+    static const char pad[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnop"
+                              "qrstuvwxyzabcdefghijklmnopqrstuvwxyz";
+    int64_t seq = offset && tool_draw(random) % 10 == 0
+                      ? (int64_t)(tool_draw(random) % (uint64_t)offset)
+                      : offset;
     uint64_t key = tool_draw(random) % 10000;
     memset(&o->job, 0, sizeof o->job);
     snprintf(o->job.identity, sizeof o->job.identity, "t/0/%" PRId64, offset);
     int k = snprintf(o->key, sizeof o->key, "k%" PRIu64, key);
-    int n = snprintf(o->payload, sizeof o->payload,
-                     "{\"seq\":%" PRId64 ",\"id\":\"k%" PRIu64 "\",\"amount\":%d,\"price\":%d.25,\"pad\":\"%s\"}", seq, key,
-                     (int)(tool_draw(random) % 10000), (int)(tool_draw(random) % 100), pad);
+    int n =
+        snprintf(o->payload, sizeof o->payload,
+                 "{\"seq\":%" PRId64 ",\"id\":\"k%" PRIu64
+                 "\",\"amount\":%d,\"price\":%d.25,\"pad\":\"%s\"}",
+                 seq, key, (int)(tool_draw(random) % 10000), (int)(tool_draw(random) % 100), pad);
     o->job.topic = "t";
     o->job.offset = offset;
     o->job.key = lw_bytes(o->key, (size_t)k);
@@ -87,13 +95,15 @@ int main(int argc, char **argv) {
         }
         lw_handler_insert.run(h, s, jobs, n);
         for (size_t i = 0; i < n; i++)
-            if (jobs[i]->outcome != LW_DONE) tool_die("message %" PRId64 ": %s", jobs[i]->offset, jobs[i]->reason);
+            if (jobs[i]->outcome != LW_DONE)
+                tool_die("message %" PRId64 ": %s", jobs[i]->offset, jobs[i]->reason);
         lw_handler_insert.passed(h, "t", 0, from + (int64_t)n);
     }
     int64_t last_us = tool_now_us();
     cpu_us = tool_own_cpu_us() - cpu_us;
-    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"own_cpu_us\":%.3f}\n", messages, first_us, last_us,
-           (double)cpu_us / (double)messages);
+    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64
+           ",\"own_cpu_us\":%.3f}\n",
+           messages, first_us, last_us, (double)cpu_us / (double)messages);
     free(all);
     lw_handler_insert.slot_close(h, s);
     lw_handler_insert.close(h);

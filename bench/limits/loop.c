@@ -23,7 +23,8 @@ struct state {
     uint64_t random;
     int64_t next; /* number of the next message to take */
     int64_t round_trips;
-    struct due due[2 * LOOP_DEPTH_MAX]; /* a ring; each slot of the loop has at most two entries: a give and the next take */
+    /* a ring; each slot of the loop has at most two entries: a give and the next take */
+    struct due due[2 * LOOP_DEPTH_MAX];
     int first_due, n_due;
 };
 
@@ -54,8 +55,8 @@ static bool take(struct state *s, int slot) {
     return true;
 }
 
-/* Marks the keys as free before Redis has answered. Later commands may use these keys, because Redis executes commands in the order in
- * which they were sent. */
+/* Marks the keys as free before Redis has answered. Later commands may use these keys, because
+ * Redis executes commands in the order in which they were sent. */
 static void give(struct state *s, int slot) {
     const struct loop_batch *b = &s->batches[slot];
     expect(s, slot, s->work->give(s->work->ctx, b), true);
@@ -94,7 +95,9 @@ static void run(struct state *s) {
 }
 
 void loop_run(const struct loop *l, const struct loop_work *work, struct loop_figures *out) {
-    if (l->keys < 2 * l->batch * l->depth) tool_die("--keys must be at least twice what is under way, %" PRId64, 2 * l->batch * l->depth);
+    if (l->keys < 2 * l->batch * l->depth)
+        tool_die("--keys must be at least twice what is under way, %" PRId64,
+                 2 * l->batch * l->depth);
     struct state s = {.l = l, .work = work, .random = l->seed};
     s.batches = lw_alloc((size_t)l->depth * sizeof *s.batches);
     s.taken = lw_alloc((size_t)l->keys);
@@ -111,7 +114,9 @@ void loop_run(const struct loop *l, const struct loop_work *work, struct loop_fi
 
 void loop_print(const struct loop *l, const struct loop_figures *f, const char *more) {
     double n = (double)l->messages;
-    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"redis_cpu_us\":%.3f,\"own_cpu_us\":%.3f,"
+    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64
+           ",\"redis_cpu_us\":%.3f,\"own_cpu_us\":%.3f,"
            "\"round_trips\":%.4f%s}\n",
-           l->messages, f->first_us, f->last_us, (double)f->redis_cpu_us / n, (double)f->own_cpu_us / n, (double)f->round_trips / n, more);
+           l->messages, f->first_us, f->last_us, (double)f->redis_cpu_us / n,
+           (double)f->own_cpu_us / n, (double)f->round_trips / n, more);
 }

@@ -14,16 +14,22 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-static const char about[] =
-    "usage: offer --brokers H:P --topic T --messages N --rate R [options]\n"
-    "Produces JSON {\"id\",\"seq\",\"t\",\"amount\",\"pad\"} with keys k-0 … to random partitions, evenly, linger.ms 0 and acks 1. Header "
-    "\"t\" and the\n"
-    "field \"t\" hold the message's due time in us of CLOCK_MONOTONIC, as text and as a number. Prints {\"messages\", \"first_us\", "
-    "\"last_us\" (when\n"
-    "the first and the last were due), \"late_us\" (mean), \"late_max_us\" (how late they were given to the producer), \"end_us\" (last\n"
-    "acknowledgement)}.\n\n";
+static const char about[] = "usage: offer --brokers H:P --topic T --messages N --rate R [options]\n"
+                            "Produces JSON {\"id\",\"seq\",\"t\",\"amount\",\"pad\"} with keys k-0 "
+                            "… to random partitions, evenly, linger.ms 0 and acks 1. Header "
+                            "\"t\" and the\n"
+                            "field \"t\" hold the message's due time in us of CLOCK_MONOTONIC, as "
+                            "text and as a number. Prints {\"messages\", \"first_us\", "
+                            "\"last_us\" (when\n"
+                            "the first and the last were due), \"late_us\" (mean), \"late_max_us\" "
+                            "(how late they were given to the producer), \"end_us\" (last\n"
+                            "acknowledgement)}.\n\n";
 
-enum { ASK_MS = 20000, FLUSH_MS = 60000, LEAD_US = 200000 /* LEAD_US: time to prepare before the first message is due */ };
+enum {
+    ASK_MS = 20000,
+    FLUSH_MS = 60000,
+    LEAD_US = 200000 /* LEAD_US: time to prepare before the first message is due */
+};
 
 static int64_t refused, reported_us;
 
@@ -56,7 +62,8 @@ static int count_partitions(rd_kafka_t *rk, rd_kafka_topic_t *rkt) {
     const struct rd_kafka_metadata *md;
     rd_kafka_resp_err_t code = rd_kafka_metadata(rk, 0, rkt, &md, ASK_MS);
     if (code) tool_die("%s: %s", rd_kafka_topic_name(rkt), rd_kafka_err2str(code));
-    if (md->topic_cnt < 1 || md->topics[0].err) tool_die("%s: no such topic", rd_kafka_topic_name(rkt));
+    if (md->topic_cnt < 1 || md->topics[0].err)
+        tool_die("%s: no such topic", rd_kafka_topic_name(rkt));
     int n = md->topics[0].partition_cnt;
     rd_kafka_metadata_destroy(md);
     return n;
@@ -82,17 +89,20 @@ static void send_one(struct offer *o, int64_t seq, int64_t due_us) {
     int t_n = snprintf(t, sizeof t, "%" PRId64, due_us);
     struct lw_buf *p = &o->payload;
     p->n = 0;
-    lw_buf_addf(p, "{\"id\":\"%s\",\"seq\":%" PRId64 ",\"t\":%s,\"amount\":%d", key, seq, t, (int)(tool_draw(&o->random) % 10000));
+    lw_buf_addf(p, "{\"id\":\"%s\",\"seq\":%" PRId64 ",\"t\":%s,\"amount\":%d", key, seq, t,
+                (int)(tool_draw(&o->random) % 10000));
     int64_t pad = o->size - (int64_t)p->n - (int64_t)strlen(",\"pad\":\"\"}");
     if (pad > 0) lw_buf_addf(p, ",\"pad\":\"%0*d\"", (int)pad, 0);
     lw_buf_add(p, "}", 1);
     rd_kafka_headers_t *headers = rd_kafka_headers_new(1);
     rd_kafka_header_add(headers, "t", 1, t, t_n);
-    rd_kafka_resp_err_t code =
-        rd_kafka_producev(o->rk, RD_KAFKA_V_RKT(o->topic), RD_KAFKA_V_PARTITION((int32_t)(tool_draw(&o->random) % (uint64_t)o->partitions)),
-                          RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, (size_t)key_n), RD_KAFKA_V_VALUE(p->p, p->n),
-                          RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
-    if (code) tool_die("produce: %s; the rate is above what the broker takes", rd_kafka_err2str(code));
+    rd_kafka_resp_err_t code = rd_kafka_producev(
+        o->rk, RD_KAFKA_V_RKT(o->topic),
+        RD_KAFKA_V_PARTITION((int32_t)(tool_draw(&o->random) % (uint64_t)o->partitions)),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, (size_t)key_n),
+        RD_KAFKA_V_VALUE(p->p, p->n), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
+    if (code)
+        tool_die("produce: %s; the rate is above what the broker takes", rd_kafka_err2str(code));
 }
 
 int main(int argc, char **argv) {
@@ -108,7 +118,8 @@ int main(int argc, char **argv) {
         {"seed", "of keys, partitions and amounts", NULL, &seed, 0, INT64_MAX},
     };
     tool_options(argc, argv, about, options, sizeof options / sizeof *options);
-    struct offer o = {.rk = producer(brokers), .keys = keys, .size = size, .random = (uint64_t)seed};
+    struct offer o = {
+        .rk = producer(brokers), .keys = keys, .size = size, .random = (uint64_t)seed};
     o.topic = rd_kafka_topic_new(o.rk, topic, NULL);
     o.partitions = count_partitions(o.rk, o.topic);
     prctl(PR_SET_TIMERSLACK, 1L, 0L, 0L, 0L); /* wake up on time: the default slack is 50 µs */
@@ -125,8 +136,8 @@ int main(int argc, char **argv) {
     rd_kafka_resp_err_t code = rd_kafka_flush(o.rk, FLUSH_MS);
     if (code) tool_die("flush: %s", rd_kafka_err2str(code));
     if (refused) tool_die("%" PRId64 " of %" PRId64 " messages were not taken", refused, messages);
-    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"end_us\":%" PRId64 ",\"late_us\":%" PRId64
-           ",\"late_max_us\":%" PRId64 "}\n",
+    printf("{\"messages\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64
+           ",\"end_us\":%" PRId64 ",\"late_us\":%" PRId64 ",\"late_max_us\":%" PRId64 "}\n",
            messages, first_us, due_us, reported_us, late_us / messages, late_max_us);
     rd_kafka_topic_destroy(o.topic);
     rd_kafka_destroy(o.rk);

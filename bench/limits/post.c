@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the http handler by itself, without Kafka and Redis: the limit of a worker whose handler is http, and what a request costs
- * beside a request of a load driver. */
+/* Measures the http handler by itself, without Kafka and Redis: the limit of a worker whose handler
+ * is http, and what a request costs beside a request of a load driver. */
 #include "bench/limits/tool.h"
 
 #include "cli/check/check.h"
@@ -19,7 +19,8 @@ enum { AT_ONCE_MAX = 1000, BODY = 200 };
 
 static const char about[] =
     "usage: post --messages N [options]\n"
-    "Sends N messages to the server at LW_WEB_URL, as the http handler of a worker does. Prints {\"messages\", \"first_us\", \"last_us\",\n"
+    "Sends N messages to the server at LW_WEB_URL, as the http handler of a worker does. Prints "
+    "{\"messages\", \"first_us\", \"last_us\",\n"
     "\"own_cpu_us\" a message}. Start it with build/bench/web, which sets LW_WEB_URL.\n\n";
 
 static struct lw_job_lease lease = {.deadline_ms = INT64_MAX / 2};
@@ -40,11 +41,14 @@ static struct lw_config *read_config(int64_t at_once) {
     if (!url) tool_die("LW_WEB_URL is not set; start post with build/bench/web");
     int n =
         snprintf(text, sizeof text,
-                 "{\"name\":\"post\",\"kafka\":{\"topics\":[\"t\"],\"properties\":{\"bootstrap.servers\":\"127.0.0.1:1\"}},"
-                 "\"redis\":{\"url\":\"redis://127.0.0.1:1/0\"},\"handler\":{\"type\":\"http\",\"url\":\"%s\",\"in_flight\":%" PRId64 "}}",
+                 "{\"name\":\"post\",\"kafka\":{\"topics\":[\"t\"],\"properties\":{\"bootstrap."
+                 "servers\":\"127.0.0.1:1\"}},"
+                 "\"redis\":{\"url\":\"redis://127.0.0.1:1/"
+                 "0\"},\"handler\":{\"type\":\"http\",\"url\":\"%s\",\"in_flight\":%" PRId64 "}}",
                  url, at_once);
     struct lw_config *c = lw_config_parse("post", text, (size_t)n, NULL, 0, &problems);
-    if (!c) tool_die("the configuration is refused: %.*s", (int)problems.errors.n, problems.errors.p);
+    if (!c)
+        tool_die("the configuration is refused: %.*s", (int)problems.errors.n, problems.errors.p);
     return c;
 }
 
@@ -54,12 +58,14 @@ static void *serve(void *arg) {
     return NULL;
 }
 
-/* Makes the next message, in place of one that is over. The key is drawn from as many as the benchmark's topic has. */
+/* Makes the next message, in place of one that is over. The key is drawn from as many as the
+ * benchmark's topic has. */
 static void begin(struct post *p, struct lw_job *job) {
     static char keys[AT_ONCE_MAX * 2][24];
     char *key = keys[job - p->jobs];
     lw_job_begin(job, &lease);
-    snprintf(job->identity, sizeof job->identity, "m300000-k100000/%d/%" PRId64, (int)(p->begun % 8), p->begun / 8);
+    snprintf(job->identity, sizeof job->identity, "m300000-k100000/%d/%" PRId64,
+             (int)(p->begun % 8), p->begun / 8);
     int n = snprintf(key, sizeof keys[0], "k-%" PRId64, p->begun % 100000);
     job->topic = "m300000-k100000";
     job->partition = (int32_t)(p->begun % 8);
@@ -127,12 +133,14 @@ int main(int argc, char **argv) {
     p.notify = eventfd(0, EFD_CLOEXEC);
     p.handler = lw_handler_http.open(c, 0, &err);
     if (!p.handler) tool_die("%s", err.text);
-    p.feed = lw_feed_open(&(struct lw_feed_setup){.timeout_ms = c->handler.timeout_ms, .notify_fd = p.notify}, &err);
+    p.feed = lw_feed_open(
+        &(struct lw_feed_setup){.timeout_ms = c->handler.timeout_ms, .notify_fd = p.notify}, &err);
     if (!p.feed || p.notify < 0) tool_die("no eventfd can be made");
     first_us = tool_now_us();
     run(&p, (size_t)(2 * at_once));
-    printf("{\"messages\": %" PRId64 ", \"first_us\": %" PRId64 ", \"last_us\": %" PRId64 ", \"own_cpu_us\": %.2f}\n", p.ended, first_us,
-           tool_now_us(), (double)tool_own_cpu_us() / (double)p.ended);
+    printf("{\"messages\": %" PRId64 ", \"first_us\": %" PRId64 ", \"last_us\": %" PRId64
+           ", \"own_cpu_us\": %.2f}\n",
+           p.ended, first_us, tool_now_us(), (double)tool_own_cpu_us() / (double)p.ended);
     lw_feed_close(p.feed);
     lw_handler_http.close(p.handler);
     lw_config_free(c);

@@ -12,8 +12,10 @@
 
 static const char about[] =
     "usage: read --brokers H:P --topic T --group G [options]\n"
-    "Reads a topic from its beginning, as the only member of a group that has committed nothing; commits nothing either. Prints\n"
-    "{\"messages\", \"bytes\" (of keys and payloads), \"first_us\", \"last_us\" (when the first and the last batch came), \"own_cpu_us\" a "
+    "Reads a topic from its beginning, as the only member of a group that has committed nothing; "
+    "commits nothing either. Prints\n"
+    "{\"messages\", \"bytes\" (of keys and payloads), \"first_us\", \"last_us\" (when the first "
+    "and the last batch came), \"own_cpu_us\" a "
     "message}.\n\n";
 
 enum { BATCH_MAX = 10000, POLL_MS = 100, ASK_MS = 20000, STALL_US = 30000000 };
@@ -46,7 +48,8 @@ static void subscribe(rd_kafka_t *rk) {
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Returns the number of records in the topic now: the sum of its end offsets, because topics of the benchmark have no gaps. */
+/* Returns the number of records in the topic now: the sum of its end offsets, because topics of the
+ * benchmark have no gaps. */
 static int64_t count_all(rd_kafka_t *rk) {
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
     const struct rd_kafka_metadata *md;
@@ -88,7 +91,9 @@ static void read_all(rd_kafka_t *rk, int64_t messages, int64_t batch, struct cou
         int64_t now = tool_now_us();
         if (n < 0) tool_die("Kafka: %s", rd_kafka_err2str(rd_kafka_last_error()));
         if (n == 0 && now - c->last_us > STALL_US)
-            tool_die("nothing comes after %" PRId64 " of %" PRId64 " messages; is another member in the group?", c->messages, messages);
+            tool_die("nothing comes after %" PRId64 " of %" PRId64
+                     " messages; is another member in the group?",
+                     c->messages, messages);
         if (n == 0) continue;
         for (ssize_t i = 0; i < n; i++) take(c, got[i]);
         if (c->messages && !c->first_us) c->first_us = now;
@@ -117,7 +122,8 @@ int main(int argc, char **argv) {
     int64_t cpu_us = tool_own_cpu_us();
     read_all(rk, messages, batch, &c);
     cpu_us = tool_own_cpu_us() - cpu_us;
-    printf("{\"messages\":%" PRId64 ",\"bytes\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"own_cpu_us\":%.3f}\n",
+    printf("{\"messages\":%" PRId64 ",\"bytes\":%" PRId64 ",\"first_us\":%" PRId64
+           ",\"last_us\":%" PRId64 ",\"own_cpu_us\":%.3f}\n",
            c.messages, c.bytes, c.first_us, c.last_us, (double)cpu_us / (double)c.messages);
     rd_kafka_consumer_close(rk);
     rd_kafka_destroy(rk);

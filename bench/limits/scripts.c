@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the upper limit of gate and settle: calls the project's two scripts in batches,
- * without Kafka, handlers, renewal or commits. --run sets how many messages in a row come from the same partition, because one fetch from
- * Kafka brings thousands of messages of a partition. */
+/* Measures the upper limit of gate and settle: calls the project's two scripts in batches, without
+ * Kafka, handlers, renewal or commits. --run sets how many messages in a row come from the same
+ * partition, because one fetch from Kafka brings thousands of messages of a partition. */
 #include "bench/limits/calls.h"
 #include "bench/limits/loop.h"
 #include "bench/limits/tool.h"
@@ -12,13 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char about[] =
-    "usage: scripts --redis PATH --messages N [options]\n"
-    "gate and settle for batches of messages with contiguous offsets and distinct keys; each runs at once and is done, so that\n"
-    "its payload never travels. Prints\n"
-    "{\"messages\", \"first_us\", \"last_us\", \"redis_cpu_us\" and \"own_cpu_us\" a message, \"round_trips\" a message, \"groups\" "
-    "(segments of\n"
-    "partitions) a call}. Uses names of lw:{bench.0}: only, and removes what an earlier run left there.\n\n";
+static const char about[] = "usage: scripts --redis PATH --messages N [options]\n"
+                            "gate and settle for batches of messages with contiguous offsets and "
+                            "distinct keys; each runs at once and is done, so that\n"
+                            "its payload never travels. Prints\n"
+                            "{\"messages\", \"first_us\", \"last_us\", \"redis_cpu_us\" and "
+                            "\"own_cpu_us\" a message, \"round_trips\" a message, \"groups\" "
+                            "(segments of\n"
+                            "partitions) a call}. Uses names of lw:{bench.0}: only, and removes "
+                            "what an earlier run left there.\n\n";
 
 struct scripts {
     struct calls *calls;
@@ -27,11 +29,13 @@ struct scripts {
     struct call_batch *slots;
 };
 
-/* Returns the partition and the offset of message i if the topic is read in runs: `run` messages of partition 0, then as many of partition
- * 1, and so on through all partitions, again and again. */
+/* Returns the partition and the offset of message i if the topic is read in runs: `run` messages of
+ * partition 0, then as many of partition 1, and so on through all partitions, again and again. */
 static struct call_msg place(const struct scripts *s, int64_t i, int64_t key) {
     int64_t run = i / s->run;
-    return (struct call_msg){.partition = (int32_t)(run % s->partitions), .offset = run / s->partitions * s->run + i % s->run, .key = key};
+    return (struct call_msg){.partition = (int32_t)(run % s->partitions),
+                             .offset = run / s->partitions * s->run + i % s->run,
+                             .key = key};
 }
 
 static int by_place(const void *a, const void *b) {
@@ -93,9 +97,11 @@ int main(int argc, char **argv) {
     struct loop_figures f;
     loop_run(&l, &(struct loop_work){take, took, give, gave, &s}, &f);
     int64_t done = calls_done(s.calls, last);
-    if (done != l.messages) tool_die("%" PRId64 " of %" PRId64 " messages are done in Redis", done, l.messages);
+    if (done != l.messages)
+        tool_die("%" PRId64 " of %" PRId64 " messages are done in Redis", done, l.messages);
     char more[40];
-    snprintf(more, sizeof more, ",\"groups\":%.2f", (double)calls_groups(s.calls) / (double)s.count);
+    snprintf(more, sizeof more, ",\"groups\":%.2f",
+             (double)calls_groups(s.calls) / (double)s.count);
     loop_print(&l, &f, more);
     calls_close(s.calls);
     free(s.slots);

@@ -8,10 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char about[] =
-    "usage: setdel --redis PATH --messages N [options]\n"
-    "For each message SET key token NX PX ttl and, a batch later, DEL key. Prints {\"messages\", \"first_us\", \"last_us\",\n"
-    "\"redis_cpu_us\" and \"own_cpu_us\" a message, \"round_trips\" a message}. Needs a Redis without keys \"lock:k-*\".\n\n";
+static const char about[] = "usage: setdel --redis PATH --messages N [options]\n"
+                            "For each message SET key token NX PX ttl and, a batch later, DEL key. "
+                            "Prints {\"messages\", \"first_us\", \"last_us\",\n"
+                            "\"redis_cpu_us\" and \"own_cpu_us\" a message, \"round_trips\" a "
+                            "message}. Needs a Redis without keys \"lock:k-*\".\n\n";
 
 enum { TOKEN = 32 };
 
@@ -26,7 +27,8 @@ static int take(void *ctx, const struct loop_batch *b) {
     for (int i = 0; i < b->n; i++) {
         char name[40], token[TOKEN + 1];
         int n = snprintf(name, sizeof name, "lock:k-%" PRId64, b->keys[i]);
-        snprintf(token, sizeof token, "%016" PRIx64 "%016" PRIx64, tool_draw(&s->random), tool_draw(&s->random));
+        snprintf(token, sizeof token, "%016" PRIx64 "%016" PRIx64, tool_draw(&s->random),
+                 tool_draw(&s->random));
         const char *argv[] = {"SET", name, token, "NX", "PX", s->ttl_ms};
         size_t len[] = {3, (size_t)n, TOKEN, 2, 2, strlen(s->ttl_ms)};
         redisAppendCommandArgv(s->redis, 6, argv, len);
@@ -53,7 +55,8 @@ static int give(void *ctx, const struct loop_batch *b) {
 
 static void gave(void *ctx, int slot, int n, int i, const redisReply *r) {
     (void)ctx, (void)slot, (void)n, (void)i;
-    if (r->type != REDIS_REPLY_INTEGER || r->integer != 1) tool_die("a lock was gone before its DEL; raise --ttl-ms");
+    if (r->type != REDIS_REPLY_INTEGER || r->integer != 1)
+        tool_die("a lock was gone before its DEL; raise --ttl-ms");
 }
 
 int main(int argc, char **argv) {

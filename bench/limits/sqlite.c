@@ -14,11 +14,12 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char about[] =
-    "usage: sqlite --store FILE [--rows FILE | --messages N] [options]\n"
-    "Writes rows (id primary key, amount) into a new database; rows whose id is there are ignored. Prints {\"messages\", \"rows\" "
-    "(without\n"
-    "duplicates), \"first_us\", \"last_us\" (before the first transaction, after the last commit), \"own_cpu_us\" a message}.\n\n";
+static const char about[] = "usage: sqlite --store FILE [--rows FILE | --messages N] [options]\n"
+                            "Writes rows (id primary key, amount) into a new database; rows whose "
+                            "id is there are ignored. Prints {\"messages\", \"rows\" "
+                            "(without\n"
+                            "duplicates), \"first_us\", \"last_us\" (before the first transaction, "
+                            "after the last commit), \"own_cpu_us\" a message}.\n\n";
 
 enum { ID_MAX = 64 };
 
@@ -57,19 +58,22 @@ static void read_rows(struct rows *rows, const char *path) {
     char line[ID_MAX + 32];
     while (fgets(line, sizeof line, f)) {
         struct row *r = add(rows);
-        if (sscanf(line, "%63s %" SCNd64, r->id, &r->amount) != 2) tool_die("%s: line %" PRId64 " is not \"ID AMOUNT\"", path, rows->n);
+        if (sscanf(line, "%63s %" SCNd64, r->id, &r->amount) != 2)
+            tool_die("%s: line %" PRId64 " is not \"ID AMOUNT\"", path, rows->n);
     }
     fclose(f);
     if (!rows->n) tool_die("%s: no rows", path);
 }
 
 static void run(sqlite3 *db, const char *sql) {
-    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) tool_die("%s: %s", sql, sqlite3_errmsg(db));
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        tool_die("%s: %s", sql, sqlite3_errmsg(db));
 }
 
 static sqlite3_stmt *prepare(sqlite3 *db, const char *sql) {
     sqlite3_stmt *st;
-    if (sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL) != SQLITE_OK) tool_die("%s: %s", sql, sqlite3_errmsg(db));
+    if (sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &st, NULL) != SQLITE_OK)
+        tool_die("%s: %s", sql, sqlite3_errmsg(db));
     return st;
 }
 
@@ -101,14 +105,17 @@ static int64_t count(sqlite3 *db) {
     return n;
 }
 
-static int by_id(const void *a, const void *b) { return strcmp(((const struct row *)a)->id, ((const struct row *)b)->id); }
+static int by_id(const void *a, const void *b) {
+    return strcmp(((const struct row *)a)->id, ((const struct row *)b)->id);
+}
 
 /* Sorts the rows by id and returns the number of different ids. */
 static int64_t count_ids(struct rows *rows) {
     if (!rows->n) return 0;
     qsort(rows->row, (size_t)rows->n, sizeof *rows->row, by_id);
     int64_t n = 0;
-    for (int64_t i = 0; i < rows->n; i++) n += !i || strcmp(rows->row[i - 1].id, rows->row[i].id) != 0;
+    for (int64_t i = 0; i < rows->n; i++)
+        n += !i || strcmp(rows->row[i - 1].id, rows->row[i].id) != 0;
     return n;
 }
 
@@ -130,11 +137,13 @@ int main(int argc, char **argv) {
         read_rows(&rows, from);
     else
         generate(&rows, messages, duplicates, (uint64_t)seed);
-    if (access(path, F_OK) == 0) tool_die("%s is there already; a limit is measured from an empty table", path);
+    if (access(path, F_OK) == 0)
+        tool_die("%s is there already; a limit is measured from an empty table", path);
     struct lw_sqlite store;
     struct lw_err err = {0};
     if (lw_sqlite_connect(&store, path, &err)) tool_die("%s", err.text);
-    run(store.db, "CREATE TABLE orders(id NOT NULL, amount, PRIMARY KEY(id))"); /* the same table that handler.create makes */
+    /* the same table that handler.create makes */
+    run(store.db, "CREATE TABLE orders(id NOT NULL, amount, PRIMARY KEY(id))");
     int64_t cpu_us = tool_own_cpu_us(), first_us = tool_now_us();
     write_all(store.db, &rows, batch);
     int64_t last_us = tool_now_us();
@@ -142,8 +151,9 @@ int main(int argc, char **argv) {
     int64_t there = count(store.db), ids = count_ids(&rows);
     lw_sqlite_close(&store);
     if (there != ids) tool_die("%s holds %" PRId64 " rows, not %" PRId64, path, there, ids);
-    printf("{\"messages\":%" PRId64 ",\"rows\":%" PRId64 ",\"first_us\":%" PRId64 ",\"last_us\":%" PRId64 ",\"own_cpu_us\":%.3f}\n", rows.n,
-           there, first_us, last_us, (double)cpu_us / (double)rows.n);
+    printf("{\"messages\":%" PRId64 ",\"rows\":%" PRId64 ",\"first_us\":%" PRId64
+           ",\"last_us\":%" PRId64 ",\"own_cpu_us\":%.3f}\n",
+           rows.n, there, first_us, last_us, (double)cpu_us / (double)rows.n);
     free(rows.row);
     return 0;
 }

@@ -52,7 +52,8 @@ static void print_help(const char *about, const struct tool_option *options, siz
     }
 }
 
-void tool_options(int argc, char **argv, const char *about, const struct tool_option *options, size_t n) {
+void tool_options(int argc, char **argv, const char *about, const struct tool_option *options,
+                  size_t n) {
     struct option known[OPTIONS_MAX + 2] = {{"help", 0, NULL, OPTIONS_MAX}};
     const char *slash = strrchr(argv[0], '/');
     program = slash ? slash + 1 : argv[0];
@@ -74,7 +75,8 @@ void tool_options(int argc, char **argv, const char *about, const struct tool_op
         exit(2);
     }
     for (size_t i = 0; i < n; i++)
-        if (options[i].text ? !*options[i].text : *options[i].number < 0) usage_error("must be given", options[i].name);
+        if (options[i].text ? !*options[i].text : *options[i].number < 0)
+            usage_error("must be given", options[i].name);
 }
 
 int64_t tool_now_us(void) {
@@ -86,7 +88,8 @@ int64_t tool_now_us(void) {
 int64_t tool_own_cpu_us(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    return ((int64_t)u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
+    return ((int64_t)u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + u.ru_utime.tv_usec +
+           u.ru_stime.tv_usec;
 }
 
 uint64_t tool_draw(uint64_t *state) {
@@ -98,8 +101,10 @@ uint64_t tool_draw(uint64_t *state) {
 
 redisContext *tool_redis(const char *path) {
     redisContext *redis = redisConnectUnixWithTimeout(path, (struct timeval){.tv_sec = ANSWER_S});
-    if (!redis || redis->err) tool_die("Redis at %s: %s", path, redis ? redis->errstr : "out of memory");
-    if (redisSetTimeout(redis, (struct timeval){.tv_sec = ANSWER_S})) tool_die("Redis: %s", redis->errstr);
+    if (!redis || redis->err)
+        tool_die("Redis at %s: %s", path, redis ? redis->errstr : "out of memory");
+    if (redisSetTimeout(redis, (struct timeval){.tv_sec = ANSWER_S}))
+        tool_die("Redis: %s", redis->errstr);
     return redis;
 }
 

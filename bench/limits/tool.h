@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the programs of this folder share: the command line, clocks, random numbers, Redis.
  *
- * Each program measures one bare operation, which sets a limit that no queue can exceed, and prints one line of JSON on stdout. All
- * times are microseconds of CLOCK_MONOTONIC, which other processes of the same machine read too (Java: System.nanoTime). Every failure
- * ends the program with a text on stderr and status 1, or status 2 for wrong usage. */
+ * Each program measures one bare operation, which sets a limit that no queue can exceed, and prints
+ * one line of JSON on stdout. All times are microseconds of CLOCK_MONOTONIC, which other processes
+ * of the same machine read too (Java: System.nanoTime). Every failure ends the program with a text
+ * on stderr and status 1, or status 2 for wrong usage. */
 #ifndef LW_BENCH_LIMITS_TOOL_H
 #define LW_BENCH_LIMITS_TOOL_H
 
@@ -21,7 +22,8 @@ struct tool_option {
 };
 
 /* Parses the command line; --help prints `about` (lines, each with a newline) and the options. */
-void tool_options(int argc, char **argv, const char *about, const struct tool_option *options, size_t n);
+void tool_options(int argc, char **argv, const char *about, const struct tool_option *options,
+                  size_t n);
 _Noreturn void tool_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 int64_t tool_now_us(void);

@@ -2,10 +2,11 @@
 /* Measures what the lock library costs. PATH is the unix socket of a Redis.
  * usage:
  *     locks pairs PATH PAIRS
- *         uncontended acquire and release, by the library and by a bare loop in turn: ns per pair, CPU ns of this process and of Redis
+ *         uncontended acquire and release, by the library and by a bare loop in turn: ns per pair,
+ *         CPU ns of this process and of Redis
  *     locks handover PATH TIMES PAUSE_US
- *         one process releases the lock and another one, which waits for it, gets it: ns of each hand-over, and of the same number of
- *         PINGs
+ *         one process releases the lock and another one, which waits for it, gets it: ns of each
+ *         hand-over, and of the same number of PINGs
  * Prints figures as lines of `NAME VALUE…`, for bench/locks/locks.py. */
 #include "base/clock.h"
 #include "include/latchwork/lock.h"
@@ -75,12 +76,13 @@ static void give(struct latchwork_hold *h) {
     if (latchwork_hold_release(h, &error) != LATCHWORK_LOCK_OK) die(error.text);
 }
 
-/* --- uncontended pairs ---------------------------------------------------------------------------------------------------------------- */
+/* --- uncontended pairs ------------------------------------------------------------------------ */
 
 /* The shortest lock with a fence that grows, as one would write it by hand. */
 static const char bare_take[] =
     "local t = redis.call('TIME')\n"
-    "local fence = string.format('%.0f', math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, t[1] * 1000000 + t[2]))\n"
+    "local fence = string.format('%.0f', math.max((tonumber(redis.call('GET', KEYS[2])) or 0) + 1, "
+    "t[1] * 1000000 + t[2]))\n"
     "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end\n"
     "redis.call('SET', KEYS[2], fence)\n"
     "return fence\n";
@@ -138,7 +140,8 @@ static int pairs(const char *path, int n) {
     uint64_t last = bare_pair(c, take_sha, drop_sha);
     give(take(l, 0));
     for (int block = 0; block < 2 * BLOCKS; block++) {
-        bool ours = block % 2 == (block / 2) % 2; /* the sides alternate as ABBA, so that a machine that becomes slower favours neither */
+        /* the sides alternate as ABBA, so that a machine that becomes slower favours neither */
+        bool ours = block % 2 == (block / 2) % 2;
         struct used u = {-now_ns(), -cpu_here(), -cpu_of_redis(c)};
         for (int i = 0; i < n / BLOCKS; i++) {
             if (ours) {
@@ -152,8 +155,8 @@ static int pairs(const char *path, int n) {
         }
         u.redis_ns += cpu_of_redis(c), u.here_ns += cpu_here(), u.ns += now_ns();
         int64_t each = n / BLOCKS;
-        printf("pair %s %" PRId64 " %" PRId64 " %" PRId64 "\n", ours ? "latchwork" : "bare", u.ns / each, u.here_ns / each,
-               u.redis_ns / each);
+        printf("pair %s %" PRId64 " %" PRId64 " %" PRId64 "\n", ours ? "latchwork" : "bare",
+               u.ns / each, u.here_ns / each, u.redis_ns / each);
     }
     latchwork_lock_close(l);
     latchwork_client_close(client);
@@ -161,15 +164,18 @@ static int pairs(const char *path, int n) {
     return 0;
 }
 
-/* --- hand-over ------------------------------------------------------------------------------------------------------------------------ */
+/* --- hand-over -------------------------------------------------------------------------------- */
 
 struct shared {
-    _Atomic int held, has_it; /* the last round in which the first process took the lock; the last in which the other process got it */
+    /* the last round in which the first process took the lock; the last in which the other process
+     * got it */
+    _Atomic int held, has_it;
     _Atomic int64_t released_ns;
 };
 static struct shared *shared;
 
-/* Runs in the other process: waits for the lock, prints the time since the first process released it, and releases the lock again. */
+/* Runs in the other process: waits for the lock, prints the time since the first process released
+ * it, and releases the lock again. */
 static int other(const char *path, int times) {
     struct latchwork_client *client;
     struct latchwork_lock *l = open_lock(&client, path);
@@ -203,7 +209,8 @@ static int handover(const char *path, int times, int pause_us) {
         struct latchwork_hold *h = take(l, 30000);
         shared->held = i;
         while (ask(c, "ZCARD lwl:{bench}:wait") < 1) usleep(100);
-        usleep((useconds_t)(1000 + rand() % (pause_us + 1))); /* give the other process time to fall asleep */
+        /* give the other process time to fall asleep */
+        usleep((useconds_t)(1000 + rand() % (pause_us + 1)));
         int64_t ping_ns = now_ns();
         ask(c, "PING");
         printf("ping %" PRId64 "\n", now_ns() - ping_ns);
@@ -221,8 +228,10 @@ static int handover(const char *path, int times, int pause_us) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 4 && !strcmp(argv[1], "pairs") && atoi(argv[3]) >= BLOCKS) return pairs(argv[2], atoi(argv[3]));
-    if (argc == 5 && !strcmp(argv[1], "handover") && atoi(argv[3]) > 0) return handover(argv[2], atoi(argv[3]), atoi(argv[4]));
+    if (argc == 4 && !strcmp(argv[1], "pairs") && atoi(argv[3]) >= BLOCKS)
+        return pairs(argv[2], atoi(argv[3]));
+    if (argc == 5 && !strcmp(argv[1], "handover") && atoi(argv[3]) > 0)
+        return handover(argv[2], atoi(argv[3]), atoi(argv[4]));
     fprintf(stderr, "usage: locks pairs PATH PAIRS | locks handover PATH TIMES PAUSE_US\n");
     return 2;
 }

@@ -4,10 +4,12 @@
  *     "handler": {"type": "plugin", "path": "bench.so", "threads": 8,
  *                 "config": {"work_us": 1000, "journal": "FOLDER", "lines": 1}}
  *
- * work_us: sleep per message; 0 (default): none. journal: a folder for `PID.progress` and, if `lines` is 1, for one line per message.
+ * work_us: sleep per message; 0 (default): none. journal: a folder for `PID.progress` and, if
+ * `lines` is 1, for one line per message.
  *
- * Compiled with BENCH_BATCH_MAX, it takes batches of up to that many messages of one key, and sleeps once per batch. Each message of a
- * batch is recorded with an equal share of the time, in order, since the judge looks for runs that overlap. */
+ * Compiled with BENCH_BATCH_MAX, it takes batches of up to that many messages of one key, and
+ * sleeps once per batch. Each message of a batch is recorded with an equal share of the time, in
+ * order, since the judge looks for runs that overlap. */
 #include "bench/journal.h"
 
 #include <latchwork/handler.h>
@@ -20,7 +22,8 @@ struct bench {
     int64_t work_us;
 };
 
-static int init(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size) {
+static int init(const struct latchwork_host *host, const char *config, void **self, char *error,
+                size_t error_size) {
     (void)config;
     struct bench *b = calloc(1, sizeof *b);
     if (!b) {
@@ -35,13 +38,15 @@ static int init(const struct latchwork_host *host, const char *config, void **se
 }
 
 #ifdef BENCH_BATCH_MAX
-static void handle_batch(void *self, const struct latchwork_message *const *messages, struct latchwork_answer *const *answers, size_t n) {
+static void handle_batch(void *self, const struct latchwork_message *const *messages,
+                         struct latchwork_answer *const *answers, size_t n) {
     struct bench *b = self;
     int64_t start_us = bench_work(b->work_us), share_us = (bench_us() - start_us) / (int64_t)n;
     for (size_t i = 0; i < n; i++) {
         const struct latchwork_message *m = messages[i];
         int64_t at_us = start_us + (int64_t)i * share_us;
-        bench_record(&b->journal, at_us, at_us + share_us, m->key, m->key_len, m->partition, m->offset);
+        bench_record(&b->journal, at_us, at_us + share_us, m->key, m->key_len, m->partition,
+                     m->offset);
         answers[i]->outcome = LATCHWORK_DONE;
     }
 }

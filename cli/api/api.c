@@ -17,14 +17,16 @@ struct api {
     struct api_jobs *jobs;
 };
 
-/* ---- paths ---- */
+/* --- paths ------------------------------------------------------------------------------------ */
 
 int api_index(struct api_call *k) {
     json_t *paths[2] = {json_array(), json_array()};
     for (size_t i = 0; i < api_n_routes; i++)
-        if (api_routes[i].path[0]) json_array_append_new(paths[api_routes[i].post], json_sprintf("/api/v1/%s", api_routes[i].path));
-    api_put(k, json_pack("{s:s,s:s,s:o,s:o,s:b}", "name", k->c->name, "version", LW_VERSION, "get", paths[0], "post", paths[1], "writable",
-                         (int)lw_access_writable(k->c)));
+        if (api_routes[i].path[0])
+            json_array_append_new(paths[api_routes[i].post],
+                                  json_sprintf("/api/v1/%s", api_routes[i].path));
+    api_put(k, json_pack("{s:s,s:s,s:o,s:o,s:b}", "name", k->c->name, "version", LW_VERSION, "get",
+                         paths[0], "post", paths[1], "writable", (int)lw_access_writable(k->c)));
     return 0;
 }
 
@@ -32,7 +34,9 @@ static bool fits(const char *pattern, const struct api_call *k, int n) {
     for (int i = 0; i < n; i++) {
         size_t len = strcspn(pattern, "/");
         bool any = len == 1 && *pattern == '*';
-        if (!len || (!any && (strlen(k->segment[i]) != len || strncmp(pattern, k->segment[i], len) != 0))) return false;
+        if (!len ||
+            (!any && (strlen(k->segment[i]) != len || strncmp(pattern, k->segment[i], len) != 0)))
+            return false;
         pattern += len + (pattern[len] == '/');
     }
     return !*pattern;
@@ -55,7 +59,8 @@ static int split(struct api_call *k, const char *path, struct lw_buf room[API_SE
     return *path ? -1 : n;
 }
 
-/* Finds the route of the path. The exporter has already answered the GET requests of the routes without a function. */
+/* Finds the route of the path. The exporter has already answered the GET requests of the routes
+ * without a function. */
 static const struct api_route *find(const struct api_call *k, int n, bool *other_method) {
     *other_method = false;
     for (size_t i = 0; n >= 0 && i < api_n_routes; i++) {
@@ -66,7 +71,7 @@ static const struct api_route *find(const struct api_call *k, int n, bool *other
     return NULL;
 }
 
-/* ---- the query ---- */
+/* --- the query -------------------------------------------------------------------------------- */
 
 static int whole(const char *text, int64_t max, int64_t *out) {
     char *end;
@@ -93,7 +98,8 @@ static int take(struct api_call *k, unsigned bit, const char *value) {
     case API_P_PARTITION: return whole(value, INT32_MAX, &a->partition);
     case API_P_ATTEMPTS: return whole(value, INT32_MAX, &a->attempts);
     case API_P_OLDER_THAN: return (a->older_ms = ops_duration_ms(value)) < 0 ? -1 : 0;
-    case API_P_ORDER: return k->newest = !strcmp(value, "newest"), k->newest || !strcmp(value, "oldest") ? 0 : -1;
+    case API_P_ORDER:
+        return k->newest = !strcmp(value, "newest"), k->newest || !strcmp(value, "oldest") ? 0 : -1;
     default: break;
     }
     if (bit != API_P_LIMIT || whole(value, API_LIMIT_MAX, &n) || !n) return -1;
@@ -103,7 +109,8 @@ static int take(struct api_call *k, unsigned bit, const char *value) {
 
 int api_take(struct api_call *k, unsigned params, const char *name, const char *value) {
     for (size_t i = 0; i < api_n_params; i++)
-        if ((params & api_params[i].bit) && !strcmp(name, api_params[i].name)) return take(k, api_params[i].bit, value);
+        if ((params & api_params[i].bit) && !strcmp(name, api_params[i].name))
+            return take(k, api_params[i].bit, value);
     return -1;
 }
 
@@ -121,23 +128,26 @@ bool api_filter_ok(struct api_call *k) {
 static bool good_query(struct api_call *k) {
     for (size_t i = 0; i < k->q->n_args; i++)
         if (api_take(k, k->route->params, k->q->args[i].name, k->q->args[i].value)) {
-            lw_http_error(k->a, 400, "%.60s=%.200s is not understood here", k->q->args[i].name, k->q->args[i].value);
+            lw_http_error(k->a, 400, "%.60s=%.200s is not understood here", k->q->args[i].name,
+                          k->q->args[i].value);
             return false;
         }
     return api_filter_ok(k);
 }
 
-/* ---- the body ---- */
+/* --- the body --------------------------------------------------------------------------------- */
 
 static bool good_body(struct api_call *k) {
     const struct lw_buf *b = &k->q->body;
     struct lw_err err = {0};
     json_t *schema = api_body_schema(k->route);
-    k->body = b->n ? json_loadb(b->p, b->n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL) : json_object();
+    k->body = b->n ? json_loadb(b->p, b->n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL)
+                   : json_object();
     bool good = api_fits(schema, k->body, &err);
     k->execute = good && json_is_true(json_object_get(k->body, "execute"));
     json_decref(schema);
-    if (!good) lw_http_error(k->a, 400, "the body: %s", k->body ? err.text : "JSON is wanted, an object");
+    if (!good)
+        lw_http_error(k->a, 400, "the body: %s", k->body ? err.text : "JSON is wanted, an object");
     return good;
 }
 
@@ -147,13 +157,14 @@ const char *api_who(const struct api_call *k, char out[API_WHO]) {
     return out;
 }
 
-/* ---- one request ---- */
+/* --- one request ------------------------------------------------------------------------------ */
 
 void api_put(struct api_call *k, json_t *v) { lw_http_json(k->a, 200, v); }
 
 static bool sound(const struct ops *o) {
     bool all = o->shards;
-    for (int s = 0; all && s < o->c->redis.shards; s++) all = o->shards[s].redis && lw_redis_usable(o->shards[s].redis);
+    for (int s = 0; all && s < o->c->redis.shards; s++)
+        all = o->shards[s].redis && lw_redis_usable(o->shards[s].redis);
     return all;
 }
 
@@ -166,38 +177,46 @@ static bool connected(struct ops *o) {
 }
 
 static void reset(struct ops *o, const struct lw_http_request *q) {
-    o->args = (struct ops_args){.limit = -1, .partition = -1, .attempts = -1, .older_ms = -1, .json = true};
+    o->args = (struct ops_args){
+        .limit = -1, .partition = -1, .attempts = -1, .older_ms = -1, .json = true};
     o->err = (struct lw_err){0};
     o->deadline_ms = q->until_ms;
     o->asked_ms = lw_wall_ms();
     o->scanned = o->to_scan = 0;
 }
 
-/* Calls the route's function. If a connection broke, which may have happened long before, a request that only reads is tried once more. */
+/* Calls the route's function. If a connection broke, which may have happened long before, a request
+ * that only reads is tried once more. */
 static int call(struct api_call *k) {
     if (k->route->offline) return k->route->fn(k);
     if (!connected(k->o)) return -1;
     int bad = k->route->fn(k);
-    if (bad >= 0 || k->q->post || sound(k->o) || lw_boot_ms() + RETRY_MS > k->q->until_ms) return bad;
+    if (bad >= 0 || k->q->post || sound(k->o) || lw_boot_ms() + RETRY_MS > k->q->until_ms)
+        return bad;
     k->o->err = (struct lw_err){0};
     return connected(k->o) ? k->route->fn(k) : -1;
 }
 
 static void run(struct api_call *k) {
-    if (!lw_access_allowed(k->c, k->q, k->route->post, k->a) || (k->route->post && !good_body(k))) return;
+    if (!lw_access_allowed(k->c, k->q, k->route->post, k->a) || (k->route->post && !good_body(k)))
+        return;
     if (!good_query(k)) return;
-    if (call(k) < 0) lw_http_error(k->a, k->a->status >= 400 ? k->a->status : 503, "%s", k->o->err.text);
+    if (call(k) < 0)
+        lw_http_error(k->a, k->a->status >= 400 ? k->a->status : 503, "%s", k->o->err.text);
     if (k->route->post && k->a->status < 300)
-        lw_info("api: %s of %s, asked for by %s: %s", k->segment[k->n_segments - 1], k->segment[0], k->q->from,
-                k->execute ? "done" : "see the answer");
+        lw_info("api: %s of %s, asked for by %s: %s", k->segment[k->n_segments - 1], k->segment[0],
+                k->q->from, k->execute ? "done" : "see the answer");
 }
 
 static void free_segments(struct lw_buf room[API_SEGMENTS]) {
     for (int i = 0; i < API_SEGMENTS; i++) lw_buf_free(&room[i]);
 }
 
-/* Returns true if the route looks for a dead letter whose id the path does not say: it is SHARD:ID, and a topic has no colon. */
-static bool is_search(const struct api_call *k) { return k->route->searches && !strchr(k->segment[1], ':'); }
+/* Returns true if the route looks for a dead letter whose id the path does not say: it is SHARD:ID,
+ * and a topic has no colon. */
+static bool is_search(const struct api_call *k) {
+    return k->route->searches && !strchr(k->segment[1], ':');
+}
 
 static bool lengthy(void *self, const struct lw_http_request *q) {
     struct lw_buf room[API_SEGMENTS] = {0};
@@ -210,10 +229,16 @@ static bool lengthy(void *self, const struct lw_http_request *q) {
     return is;
 }
 
-static void answer(void *self, const struct lw_http_request *q, struct lw_http_answer *a, bool is_lengthy) {
+static void answer(void *self, const struct lw_http_request *q, struct lw_http_answer *a,
+                   bool is_lengthy) {
     struct api *api = self;
     struct lw_buf room[API_SEGMENTS] = {0};
-    struct api_call k = {.c = api->c, .o = api->o[is_lengthy], .q = q, .a = a, .limit = API_LIMIT, .jobs = api->jobs};
+    struct api_call k = {.c = api->c,
+                         .o = api->o[is_lengthy],
+                         .q = q,
+                         .a = a,
+                         .limit = API_LIMIT,
+                         .jobs = api->jobs};
     bool other_method;
     reset(k.o, q);
     k.n_segments = split(&k, q->path, room);
@@ -221,7 +246,8 @@ static void answer(void *self, const struct lw_http_request *q, struct lw_http_a
     if (k.route) {
         run(&k);
     } else if (other_method) {
-        lw_http_error(a, 405, q->post ? "this is only to be read: GET" : "this changes something: POST");
+        lw_http_error(a, 405,
+                      q->post ? "this is only to be read: GET" : "this changes something: POST");
         a->allow = q->post ? "GET, HEAD" : "POST";
     } else {
         lw_http_error(a, 404, "no such path; GET /api/v1 lists them");
@@ -231,12 +257,15 @@ static void answer(void *self, const struct lw_http_request *q, struct lw_http_a
     free_segments(room);
 }
 
-/* ---- life ---- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 static struct ops *new_ops(const struct lw_config *c) {
     struct ops *o = lw_alloc(sizeof *o);
-    *o = (struct ops){
-        .noun = "dead", .c = (struct lw_config *)(uintptr_t)c, .quiet = true, .connect_ms = API_ANSWER_MS, .answer_ms = API_ANSWER_MS};
+    *o = (struct ops){.noun = "dead",
+                      .c = (struct lw_config *)(uintptr_t)c,
+                      .quiet = true,
+                      .connect_ms = API_ANSWER_MS,
+                      .answer_ms = API_ANSWER_MS};
     return o;
 }
 
@@ -250,4 +279,6 @@ static void *open_api(const struct lw_config *c) {
 
 const struct lw_exporter_api lw_api = {open_api, lengthy, answer};
 
-int lw_api_exporter_main(const struct lw_config *c, const struct lw_board *board) { return lw_exporter_main(c, board, &lw_api); }
+int lw_api_exporter_main(const struct lw_config *c, const struct lw_board *board) {
+    return lw_exporter_main(c, board, &lw_api);
+}

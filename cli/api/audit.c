@@ -9,7 +9,8 @@ int api_audit(struct api_call *k) {
     json_t *list = json_array();
     int bad = queue_audit_page(k->o, k->cursor, (int64_t)k->limit, list, next);
     if (!bad)
-        api_put(k, json_pack("{s:O,s:o}", "audit", list, "next", next[0] ? json_string(next) : json_null()));
+        api_put(k, json_pack("{s:O,s:o}", "audit", list, "next",
+                             next[0] ? json_string(next) : json_null()));
     else if (bad > 0)
         lw_http_error(k->a, 400, "the cursor is not one of this list");
     json_decref(list);

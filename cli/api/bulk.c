@@ -1,25 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Actions on many lanes or messages: those that the request names by "ids", or all that its "filter" matches. */
+/* Actions on many lanes or messages: those that the request names by "ids", or all that its
+ * "filter" matches. */
 #include "cli/api/job.h"
 #include "cli/dead/dead.h"
 #include "cli/queue/queue.h"
 
 #include <string.h>
 
-const struct api_work api_work_pause = {.noun = "queue", .verb = "pause", .operate = queue_pause, .keys = true};
-const struct api_work api_work_resume = {.noun = "queue", .verb = "resume", .operate = queue_resume, .keys = true};
-const struct api_work api_work_drop = {.noun = "queue", .verb = "drop", .operate = queue_drop, .keys = true, .one_at_a_time = true};
-const struct api_work api_work_again = {
-    .noun = "queue", .verb = "replay", .operate = queue_replay, .keys = true, .one_at_a_time = true, .slow_dry_run = true};
-const struct api_work api_work_replay = {.noun = "dead", .verb = "replay", .operate = dead_replay, .one_at_a_time = true};
-const struct api_work api_work_remove = {.noun = "dead", .verb = "drop", .operate = dead_drop, .one_at_a_time = true};
+const struct api_work api_work_pause = {
+    .noun = "queue", .verb = "pause", .operate = queue_pause, .keys = true};
+const struct api_work api_work_resume = {
+    .noun = "queue", .verb = "resume", .operate = queue_resume, .keys = true};
+const struct api_work api_work_drop = {
+    .noun = "queue", .verb = "drop", .operate = queue_drop, .keys = true, .one_at_a_time = true};
+const struct api_work api_work_again = {.noun = "queue",
+                                        .verb = "replay",
+                                        .operate = queue_replay,
+                                        .keys = true,
+                                        .one_at_a_time = true,
+                                        .slow_dry_run = true};
+const struct api_work api_work_replay = {
+    .noun = "dead", .verb = "replay", .operate = dead_replay, .one_at_a_time = true};
+const struct api_work api_work_remove = {
+    .noun = "dead", .verb = "drop", .operate = dead_drop, .one_at_a_time = true};
 
 static bool refuse(struct api_call *k, const char *why) {
     lw_http_error(k->a, 400, "%s", why);
     return false;
 }
 
-/* Reads a member of the filter. The check of the body has ensured that the member is a text, a number or a list of texts. */
+/* Reads a member of the filter. The check of the body has ensured that the member is a text, a
+ * number or a list of texts. */
 static int take_member(struct api_call *k, const char *name, const json_t *value) {
     char digits[32];
     size_t i;
@@ -29,7 +40,8 @@ static int take_member(struct api_call *k, const char *name, const json_t *value
         if (api_take(k, k->route->filter, name, json_string_value(one))) return -1;
     if (!json_is_integer(value)) return 0;
     snprintf(digits, sizeof digits, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    return api_take(k, k->route->filter, name, digits); /* numbers are parsed at once, so `digits` need not outlive the call */
+    /* numbers are parsed at once, so `digits` need not outlive the call */
+    return api_take(k, k->route->filter, name, digits);
 }
 
 static bool take_filter(struct api_call *k) {
@@ -47,7 +59,8 @@ static bool take_filter(struct api_call *k) {
 static bool take_words(struct api_call *k, const json_t *list) {
     size_t i;
     const json_t *one;
-    if (json_array_size(list) > OPS_LIST_MAX) return refuse(k, "at most 256 ids; use a filter for more");
+    if (json_array_size(list) > OPS_LIST_MAX)
+        return refuse(k, "at most 256 ids; use a filter for more");
     k->words = lw_alloc((json_array_size(list) + 1) * sizeof *k->words);
     json_array_foreach(list, i, one) k->words[i] = (char *)(uintptr_t)json_string_value(one);
     k->o->args.words = k->words;
@@ -68,7 +81,8 @@ static bool take_ids(struct api_call *k, const struct api_work *w) {
 
 static bool take_numbers(struct api_call *k) {
     struct ops_args *a = &k->o->args;
-    const json_t *limit = json_object_get(k->body, "limit"), *rate = json_object_get(k->body, "rate_per_s");
+    const json_t *limit = json_object_get(k->body, "limit"),
+                 *rate = json_object_get(k->body, "rate_per_s");
     if (limit && json_integer_value(limit) < 1) return refuse(k, "limit: at least 1");
     if (rate && !(json_number_value(rate) > 0)) return refuse(k, "rate_per_s: more than 0");
     if (limit) a->limit = json_integer_value(limit);
@@ -84,7 +98,9 @@ int api_bulk(struct api_call *k) {
     const struct api_work *w = k->route->work;
     if (!take_filter(k) || !take_ids(k, w) || !take_numbers(k) || !api_filter_ok(k)) return 0;
     if (!ops_has_filter(k->o)) {
-        lw_http_error(k->a, 400, "which? \"ids\" or a \"filter\" is wanted; {\"filter\":{\"match\":\"*\"}} means all");
+        lw_http_error(
+            k->a, 400,
+            "which? \"ids\" or a \"filter\" is wanted; {\"filter\":{\"match\":\"*\"}} means all");
         return 0;
     }
     return k->execute || w->slow_dry_run ? api_job_start(k, w) : api_job_dry(k, w);

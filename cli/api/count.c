@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET lanes/count and dead/count: how many rows the filters match, as far as a request has time to look. */
+/* GET lanes/count and dead/count: how many rows the filters match, as far as a request has time to
+ * look. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
@@ -14,14 +15,16 @@ struct counting {
 
 static void begin(struct api_call *k, struct counting *n) {
     n->watch.until_ms = lw_boot_ms() + COUNT_MS;
-    if (n->watch.until_ms > k->q->until_ms - SPARE_MS) n->watch.until_ms = k->q->until_ms - SPARE_MS;
+    if (n->watch.until_ms > k->q->until_ms - SPARE_MS)
+        n->watch.until_ms = k->q->until_ms - SPARE_MS;
     k->o->watch = &n->watch;
 }
 
 static int end(struct api_call *k, struct counting *n, int64_t scanned, int stop) {
     k->o->watch = NULL;
     if (stop < 0 && !n->watch.ran_out) return -1;
-    api_put(k, json_pack("{s:I,s:I,s:b}", "count", (json_int_t)n->count, "scanned", (json_int_t)scanned, "complete", !n->watch.ran_out));
+    api_put(k, json_pack("{s:I,s:I,s:b}", "count", (json_int_t)n->count, "scanned",
+                         (json_int_t)scanned, "complete", !n->watch.ran_out));
     return 0;
 }
 
@@ -32,7 +35,8 @@ static int add_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Without a filter, Redis knows the number of lanes with waiting messages; only the paused ones without any are looked at. */
+/* Without a filter, Redis knows the number of lanes with waiting messages; only the paused ones
+ * without any are looked at. */
 static int count_all(struct ops *o, struct counting *n) {
     int stop = 0;
     for (int s = 0; s < o->c->redis.shards && !stop; s++) {

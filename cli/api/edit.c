@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- edit ---- */
+/* --- edit ------------------------------------------------------------------------------------- */
 
 struct edit {
     struct api_call *k;
@@ -37,14 +37,16 @@ static int edit_one(struct ops *o, struct ops_message *m, void *ctx) {
 
 /* Takes the new payload from the body, which has it as text or in base64. The caller frees *out. */
 static bool take_payload(struct api_call *k, struct lw_buf *out) {
-    const json_t *text = json_object_get(k->body, "payload"), *base64 = json_object_get(k->body, "payload_base64");
+    const json_t *text = json_object_get(k->body, "payload"),
+                 *base64 = json_object_get(k->body, "payload_base64");
     lw_buf_add(out, "", 0);
     if (!text == !base64) {
         lw_http_error(k->a, 400, "\"payload\" or \"payload_base64\" is wanted: one of them");
         return false;
     }
     if (text) return lw_buf_add(out, json_string_value(text), json_string_length(text)), true;
-    if (ops_base64_decode(json_string_value(base64), json_string_length(base64), out) == 0) return true;
+    if (ops_base64_decode(json_string_value(base64), json_string_length(base64), out) == 0)
+        return true;
     lw_http_error(k->a, 400, "payload_base64 is not base64");
     return false;
 }
@@ -58,9 +60,14 @@ static int finish(struct api_call *k, struct edit *e) {
         return 0;
     }
     json_object_set_new(e->answer, "id", json_string(e->id));
-    json_object_set_new(e->answer, "result", json_string(stored ? "edited" : k->execute ? "not changed" : "would be edited"));
+    json_object_set_new(e->answer, "result",
+                        json_string(stored       ? "edited"
+                                    : k->execute ? "not changed"
+                                                 : "would be edited"));
     json_t *replayed = NULL;
-    int bad = k->execute && json_is_true(json_object_get(k->body, "replay")) ? api_replay_one(k, e->id, &replayed) : 0;
+    int bad = k->execute && json_is_true(json_object_get(k->body, "replay"))
+                  ? api_replay_one(k, e->id, &replayed)
+                  : 0;
     if (bad) { /* the edit stays, so the answer must say where the letter is now */
         json_object_set_new(e->answer, "replay_error", json_string(k->o->err.text));
         k->o->err = (struct lw_err){0};
@@ -76,7 +83,9 @@ int api_edit(struct api_call *k) {
     struct lw_buf payload = {0};
     struct edit e = {.k = k};
     if (k->c->http.payloads != LW_PAYLOADS_SHOW) {
-        lw_http_error(k->a, 403, "http.payloads is not \"show\", so payloads cannot be edited here; use `latchwork dead edit`");
+        lw_http_error(k->a, 403,
+                      "http.payloads is not \"show\", so payloads cannot be edited here; use "
+                      "`latchwork dead edit`");
         return 0;
     }
     if (!take_payload(k, &payload)) return lw_buf_free(&payload), 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET dead/export and lanes/export: messages as JSON Lines with their whole payloads, as the commands export them. An answer ends at a
- * number of bytes or after some time. The header Latchwork-Next then has the cursor of the next part, so that the lines hold nothing but
+/* GET dead/export and lanes/export: messages as JSON Lines with their whole payloads, as the
+ * commands export them. An answer ends at a number of bytes or after some time. The header
+ * Latchwork-Next then has the cursor of the next part, so that the lines hold nothing but
  * messages. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
@@ -23,7 +24,9 @@ static struct part begin(struct api_call *k) {
     return (struct part){k, lw_boot_ms() + EXPORT_MS};
 }
 
-static bool is_full(const struct part *e) { return e->k->a->body.n >= EXPORT_BYTES || lw_boot_ms() >= e->until_ms; }
+static bool is_full(const struct part *e) {
+    return e->k->a->body.n >= EXPORT_BYTES || lw_boot_ms() >= e->until_ms;
+}
 
 static void put_line(const struct part *e, const struct ops_message *m) {
     json_t *v = api_message_json(e->k, m, SIZE_MAX);
@@ -44,7 +47,7 @@ static int misplaced(struct api_call *k) {
     return 0;
 }
 
-/* ---- dead letters ---- */
+/* --- dead letters ----------------------------------------------------------------------------- */
 
 static int put_dead(struct ops *o, struct ops_message *m, void *ctx) {
     (void)o;
@@ -62,7 +65,8 @@ int api_dead_export(struct api_call *k) {
     if (k->cursor) {
         int n = sscanf(k->cursor, "%3d:%n", &shard, &end);
         const char *id = k->cursor + end;
-        if (n != 1 || !end || shard < 0 || shard >= o->c->redis.shards || strlen(id) >= sizeof at || id[strspn(id, "0123456789-")])
+        if (n != 1 || !end || shard < 0 || shard >= o->c->redis.shards || strlen(id) >= sizeof at ||
+            id[strspn(id, "0123456789-")])
             return misplaced(k);
         snprintf(at, sizeof at, "%s", id);
     }
@@ -77,17 +81,20 @@ int api_dead_export(struct api_call *k) {
     return finish(k);
 }
 
-/* ---- waiting messages ---- */
+/* --- waiting messages ------------------------------------------------------------------------- */
 
-/* Lanes are exported page by page of ZSCAN, in the order of their names within a page. An answer may end within a lane; the next part then
- * reads the page again, and goes on behind the last message. The keys that a request names are a page of their own. */
+/* Lanes are exported page by page of ZSCAN, in the order of their names within a page. An answer
+ * may end within a lane; the next part then reads the page again, and goes on behind the last
+ * message. The keys that a request names are a page of their own. */
 struct lanes {
     struct part e;
     struct lw_bytes *name; /* owned copies */
     size_t n, cap;
-    struct lw_buf lane, identity; /* where the answer ended: the lane, and the last message of it; both empty: at the page's begin */
-    bool skip;                    /* the messages up to `identity` were exported before */
-    bool ended;                   /* the answer is full */
+    /* where the answer ended: the lane, and the last message of it; both empty: at the page's
+     * begin */
+    struct lw_buf lane, identity;
+    bool skip;  /* the messages up to `identity` were exported before */
+    bool ended; /* the answer is full */
 };
 
 static int keep(struct ops *o, const struct ops_lane *l, void *ctx) {
@@ -111,7 +118,9 @@ static int compare(struct lw_bytes a, struct lw_bytes b) {
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-static int by_name(const void *a, const void *b) { return compare(*(const struct lw_bytes *)a, *(const struct lw_bytes *)b); }
+static int by_name(const void *a, const void *b) {
+    return compare(*(const struct lw_bytes *)a, *(const struct lw_bytes *)b);
+}
 
 static int put_waiting(struct ops *o, struct ops_message *m, void *ctx) {
     struct lanes *ls = ctx;
@@ -128,7 +137,8 @@ static int put_waiting(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Exports one lane. If the message at which the last answer ended has left the lane since, all that is there stood behind it. */
+/* Exports one lane. If the message at which the last answer ended has left the lane since, all that
+ * is there stood behind it. */
 static int put_lane(struct lanes *ls, struct lw_bytes lane) {
     struct ops *o = ls->e.k->o;
     struct lw_bytes from = lw_bytes(ls->lane.p, ls->lane.n);
@@ -158,13 +168,17 @@ static int put_page(struct lanes *ls) {
     return stop < 0 ? -1 : 0;
 }
 
-static int hex(char c) { return isdigit((unsigned char)c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+static int hex(char c) {
+    return isdigit((unsigned char)c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
 
-/* The cursor is "SHARD.CURSOR" at the begin of a page, and "SHARD.CURSOR.LANE.IDENTITY" within it, with the lane in hex digits; SHARD is -1
- * for the keys that the request names. */
+/* The cursor is "SHARD.CURSOR" at the begin of a page, and "SHARD.CURSOR.LANE.IDENTITY" within it,
+ * with the lane in hex digits; SHARD is -1 for the keys that the request names. */
 static bool parse(const struct api_call *k, struct lanes *ls, int *shard, char at[OPS_CURSOR]) {
     int end = 0, least = k->o->args.n_keys ? -1 : 0;
-    if (sscanf(k->cursor, "%3d.%20[0-9]%n", shard, at, &end) != 2 || *shard < least || *shard >= k->c->redis.shards) return false;
+    if (sscanf(k->cursor, "%3d.%20[0-9]%n", shard, at, &end) != 2 || *shard < least ||
+        *shard >= k->c->redis.shards)
+        return false;
     const char *p = k->cursor + end;
     if (!*p) return true;
     for (p++; hex(p[0]) >= 0 && hex(p[1]) >= 0; p += 2) {
@@ -191,7 +205,8 @@ static int walk(struct lanes *ls, int shard, char at[OPS_CURSOR]) {
     char page[OPS_CURSOR];
     while (!bad && shard < shards && !ls->ended && !is_full(&ls->e)) {
         memcpy(page, at, sizeof page);
-        bad = shard < 0 ? ops_each_lane(o, keep, ls) : ops_lane_page(o, &o->shards[shard], false, at, PAGE, keep, ls);
+        bad = shard < 0 ? ops_each_lane(o, keep, ls)
+                        : ops_lane_page(o, &o->shards[shard], false, at, PAGE, keep, ls);
         if (!bad) bad = put_page(ls);
         if (ls->ended) memcpy(at, page, sizeof page); /* the next answer reads this page again */
         if (ls->ended || (shard >= 0 && strcmp(at, "0") != 0)) continue;

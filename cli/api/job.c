@@ -15,7 +15,8 @@ enum { DRY_MS = 3500, SPARE_MS = 500 };
 enum state { RUNS, DONE, FAILED, CANCELLED };
 static const char *const state_name[] = {"running", "done", "failed", "cancelled"};
 
-/* The rows that a command told of: the first ones of a dry run; otherwise the first ones with problems. */
+/* The rows that a command told of: the first ones of a dry run; otherwise the first ones with
+ * problems. */
 struct sample {
     json_t *rows;
     bool all;
@@ -54,7 +55,7 @@ struct api_jobs *api_jobs_open(const struct lw_config *c) {
     return all;
 }
 
-/* ---- a job's thread ---- */
+/* --- a job's thread --------------------------------------------------------------------------- */
 
 static void keep(struct sample *s, const char *name, const char *result, bool problem) {
     if ((!s->all && !problem) || json_array_size(s->rows) >= API_SAMPLES) return;
@@ -85,9 +86,10 @@ static void end(struct job *j, const struct ops *o, int bad, json_t *result) {
     j->result = result;
     j->ended_ms = lw_wall_ms();
     j->state = cancelled ? CANCELLED : o->err.text[0] ? FAILED : DONE;
-    lw_info("api: job %s, %s %s, asked for by %s: %s, %" PRId64 " of %" PRId64 "%s%s", j->id, j->work->noun, j->work->verb, j->by,
-            state_name[j->state], (int64_t)atomic_load(&j->watch.done), (int64_t)atomic_load(&j->watch.taken), j->error[0] ? ": " : "",
-            j->error);
+    lw_info("api: job %s, %s %s, asked for by %s: %s, %" PRId64 " of %" PRId64 "%s%s", j->id,
+            j->work->noun, j->work->verb, j->by, state_name[j->state],
+            (int64_t)atomic_load(&j->watch.done), (int64_t)atomic_load(&j->watch.taken),
+            j->error[0] ? ": " : "", j->error);
     pthread_mutex_unlock(&j->all->lock);
 }
 
@@ -108,7 +110,7 @@ static void *run(void *arg) {
     return NULL;
 }
 
-/* ---- the list ---- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 static void free_job(struct job *j) {
     json_decref(j->body);
@@ -137,7 +139,12 @@ static void add(struct api_jobs *all, struct job *j) {
 
 static struct job *new_job(struct api_call *k, const struct api_work *w) {
     struct job *j = lw_alloc(sizeof *j);
-    *j = (struct job){.all = k->jobs, .work = w, .c = k->c, .body = json_incref(k->body), .words = k->words, .args = k->o->args};
+    *j = (struct job){.all = k->jobs,
+                      .work = w,
+                      .c = k->c,
+                      .body = json_incref(k->body),
+                      .words = k->words,
+                      .args = k->o->args};
     k->words = NULL;
     api_who(k, j->by);
     j->args.execute = k->execute;
@@ -148,23 +155,25 @@ static struct job *new_job(struct api_call *k, const struct api_work *w) {
     return j;
 }
 
-/* ---- requests ---- */
+/* --- requests --------------------------------------------------------------------------------- */
 
-/* Answers 409 if a job of the application runs, here or elsewhere. One that begins just now is noticed by the job itself, which then fails.
- */
+/* Answers 409 if a job of the application runs, here or elsewhere. One that begins just now is
+ * noticed by the job itself, which then fails. */
 static int is_busy(struct api_call *k, bool *busy) {
     struct ops *o = k->o;
     ops_begin(o, "GET"), ops_key(o, &o->shards[0], "job", lw_bytes("", 0));
     redisReply *r = ops_ask(o, &o->shards[0]);
     if (!r) return -1;
     *busy = r->type == REDIS_REPLY_STRING;
-    if (*busy) lw_http_error(k->a, 409, "job %.*s of an operator is under way; one at a time", (int)strcspn(r->str, " "), r->str);
+    if (*busy)
+        lw_http_error(k->a, 409, "job %.*s of an operator is under way; one at a time",
+                      (int)strcspn(r->str, " "), r->str);
     freeReplyObject(r);
     return 0;
 }
 
-/* Adds the job and starts its thread, unless another one runs. The thread cannot end the job before the caller has read its id, because
- * both need the lock. */
+/* Adds the job and starts its thread, unless another one runs. The thread cannot end the job before
+ * the caller has read its id, because both need the lock. */
 static bool launch(struct api_call *k, struct job *j, char id[24]) {
     struct api_jobs *all = k->jobs;
     pthread_t thread;
@@ -177,7 +186,9 @@ static bool launch(struct api_call *k, struct job *j, char id[24]) {
         memcpy(id, j->id, sizeof j->id);
         if (failed) all->n--;
     }
-    if (other) lw_http_error(k->a, 409, "job %s (%s %s) is under way; one at a time", other->id, other->work->noun, other->work->verb);
+    if (other)
+        lw_http_error(k->a, 409, "job %s (%s %s) is under way; one at a time", other->id,
+                      other->work->noun, other->work->verb);
     pthread_mutex_unlock(&all->lock);
     if (failed) lw_http_error(k->a, 503, "no thread for the job: %s", strerror(failed));
     if (!other && !failed) pthread_detach(thread);
@@ -199,7 +210,9 @@ int api_job_start(struct api_call *k, const struct api_work *w) {
     return 0;
 }
 
-static void told_dry(void *ctx, const char *name, const char *result, bool problem) { keep(ctx, name, result, problem); }
+static void told_dry(void *ctx, const char *name, const char *result, bool problem) {
+    keep(ctx, name, result, problem);
+}
 
 int api_job_dry(struct api_call *k, const struct api_work *w) {
     struct ops *o = k->o;
@@ -212,32 +225,39 @@ int api_job_dry(struct api_call *k, const struct api_work *w) {
     work(w, o, &unused);
     o->verb = NULL, o->who = NULL, o->watch = NULL;
     bool failed = o->err.text[0] && !watch.ran_out;
-    int64_t taken = atomic_load(&watch.taken), done = atomic_load(&watch.done), problems = atomic_load(&watch.problems);
+    int64_t taken = atomic_load(&watch.taken), done = atomic_load(&watch.done),
+            problems = atomic_load(&watch.problems);
     if (!failed)
-        api_put(k, json_pack("{s:I,s:I,s:I,s:I,s:b,s:O}", "count", (json_int_t)done, "left_out", (json_int_t)(taken - done), "failed",
-                             (json_int_t)problems, "scanned", (json_int_t)atomic_load(&watch.scanned), "complete", !watch.ran_out, "sample",
-                             sample.rows));
+        api_put(k, json_pack("{s:I,s:I,s:I,s:I,s:b,s:O}", "count", (json_int_t)done, "left_out",
+                             (json_int_t)(taken - done), "failed", (json_int_t)problems, "scanned",
+                             (json_int_t)atomic_load(&watch.scanned), "complete", !watch.ran_out,
+                             "sample", sample.rows));
     json_decref(sample.rows);
     return failed ? -1 : 0;
 }
 
 static void set_counts(json_t *v, const struct job *j) {
     const struct ops_watch *w = &j->watch;
-    int64_t taken = atomic_load(&w->taken), done = atomic_load(&w->done), to_scan = atomic_load(&w->to_scan);
+    int64_t taken = atomic_load(&w->taken), done = atomic_load(&w->done),
+            to_scan = atomic_load(&w->to_scan);
     bool known = j->state != RUNS || j->args.n_words;
     json_object_set_new(v, "done", json_integer(done));
-    json_object_set_new(v, "total", !known ? json_null() : json_integer(j->state == RUNS ? j->args.n_words : taken));
+    json_object_set_new(v, "total",
+                        !known ? json_null()
+                               : json_integer(j->state == RUNS ? j->args.n_words : taken));
     json_object_set_new(v, "failed", json_integer(atomic_load(&w->problems)));
     json_object_set_new(v, "left_out", json_integer(taken > done ? taken - done : 0));
     json_object_set_new(v, "scanned", json_integer(atomic_load(&w->scanned)));
     json_object_set_new(v, "to_scan", to_scan ? json_integer(to_scan) : json_null());
-    if (atomic_load(&w->number) && j->args.execute) json_object_set_new(v, "number", json_integer(atomic_load(&w->number)));
+    if (atomic_load(&w->number) && j->args.execute)
+        json_object_set_new(v, "number", json_integer(atomic_load(&w->number)));
 }
 
 static json_t *job_json(const struct job *j) {
-    json_t *v = json_pack("{s:s,s:o,s:s,s:b,s:s,s:I,s:O}", "id", j->id, "what", json_sprintf("%s %s", j->work->noun, j->work->verb),
-                          "state", state_name[j->state], "dry_run", !j->args.execute, "by", j->by, "started_ms", (json_int_t)j->asked_ms,
-                          "sample", j->sample.rows);
+    json_t *v = json_pack("{s:s,s:o,s:s,s:b,s:s,s:I,s:O}", "id", j->id, "what",
+                          json_sprintf("%s %s", j->work->noun, j->work->verb), "state",
+                          state_name[j->state], "dry_run", !j->args.execute, "by", j->by,
+                          "started_ms", (json_int_t)j->asked_ms, "sample", j->sample.rows);
     set_counts(v, j);
     if (j->error[0]) json_object_set_new(v, "error", json_string(j->error));
     if (j->state != RUNS) json_object_set_new(v, "ended_ms", json_integer(j->ended_ms));
@@ -248,7 +268,8 @@ static json_t *job_json(const struct job *j) {
 int api_jobs(struct api_call *k) {
     json_t *list = json_array();
     pthread_mutex_lock(&k->jobs->lock);
-    for (int i = k->jobs->n - 1; i >= 0; i--) json_array_append_new(list, job_json(k->jobs->job[i]));
+    for (int i = k->jobs->n - 1; i >= 0; i--)
+        json_array_append_new(list, job_json(k->jobs->job[i]));
     pthread_mutex_unlock(&k->jobs->lock);
     api_put(k, json_pack("{s:o}", "jobs", list));
     return 0;
@@ -269,7 +290,9 @@ static void put_one(struct api_call *k, bool cancel) {
     if (v)
         api_put(k, v);
     else
-        lw_http_error(k->a, 404, "there is no job of this id; the last %d of this process are known", API_JOBS);
+        lw_http_error(k->a, 404,
+                      "there is no job of this id; the last %d of this process are known",
+                      API_JOBS);
 }
 
 int api_job(struct api_call *k) { return put_one(k, false), 0; }

@@ -16,9 +16,10 @@ struct one_key {
     int64_t waiting;
 };
 
-/* ---- who holds it ---- */
+/* --- who holds it ----------------------------------------------------------------------------- */
 
-/* Reads host and process id out of a worker's id, which is HOST-PID-RANDOM. The holder of a lock that a command took has another form. */
+/* Reads host and process id out of a worker's id, which is HOST-PID-RANDOM. The holder of a lock
+ * that a command took has another form. */
 static void set_host(json_t *v, struct lw_bytes worker) {
     char id[256];
     json_object_set_new(v, "host", json_null());
@@ -60,7 +61,7 @@ static int take_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* ---- who paused it ---- */
+/* --- who paused it ---------------------------------------------------------------------------- */
 
 static const char *field(const redisReply *fields, const char *name) {
     for (size_t i = 0; fields->type == REDIS_REPLY_ARRAY && i + 1 < fields->elements; i += 2)
@@ -80,34 +81,41 @@ static bool names_key(const char *words, const char *key) {
     return found;
 }
 
-/* Looks in the newest entries of the audit for the one that paused the key by its name. Redis itself records only that it is paused. */
+/* Looks in the newest entries of the audit for the one that paused the key by its name. Redis
+ * itself records only that it is paused. */
 static int find_pause(struct api_call *k, json_t *out) {
     struct ops *o = k->o;
     ops_begin(o, "XREVRANGE"), ops_key(o, &o->shards[0], "audit", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, AUDIT_LOOK);
+    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
+        lw_arg_i64(&o->cmd, AUDIT_LOOK);
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
     if (!r) return -1;
     for (size_t i = 0; i < r->elements; i++) {
         const redisReply *fields = r->element[i]->element[1];
-        if (strcmp(field(fields, "event"), "pause") != 0 || !names_key(field(fields, "words"), k->segment[1])) continue;
+        if (strcmp(field(fields, "event"), "pause") != 0 ||
+            !names_key(field(fields, "words"), k->segment[1]))
+            continue;
         ops_set_bytes(out, "by", lw_bytes_of(field(fields, "who")));
-        json_object_set_new(out, "at_ms", json_integer(strtoll(r->element[i]->element[0]->str, NULL, 10)));
+        json_object_set_new(out, "at_ms",
+                            json_integer(strtoll(r->element[i]->element[0]->str, NULL, 10)));
         break;
     }
     freeReplyObject(r);
     return 0;
 }
 
-/* ---- its dead letters ---- */
+/* --- its dead letters ------------------------------------------------------------------------- */
 
 static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     struct api_rows *rs = ctx;
     (void)o;
-    api_append(rs, api_message_json(rs->k, m, API_HEAD_BYTES), m->e.key.n + m->reason.n + API_HEAD_BYTES);
+    api_append(rs, api_message_json(rs->k, m, API_HEAD_BYTES),
+               m->e.key.n + m->reason.n + API_HEAD_BYTES);
     return api_full(rs);
 }
 
-/* Reads the newest dead letters of the key's shard. An edit may have moved a letter to another key, so the filter decides. */
+/* Reads the newest dead letters of the key's shard. An edit may have moved a letter to another key,
+ * so the filter decides. */
 static int find_dead(struct one_key *one, json_t **list, bool *complete) {
     struct ops *o = one->k->o;
     struct api_rows rs = {.k = one->k, .limit = DEAD_MAX, .list = *list = json_array()};
@@ -117,12 +125,13 @@ static int find_dead(struct one_key *one, json_t **list, bool *complete) {
     o->args.keys[0] = one->k->segment[1];
     o->args.n_keys = 1;
     for (; more && bad >= 0 && !api_full(&rs); rs.looked += OPS_PAGE)
-        bad = dead_page(o, ops_shard_of(o, one->lane), true, at, "", OPS_PAGE, &more, add_dead, &rs);
+        bad =
+            dead_page(o, ops_shard_of(o, one->lane), true, at, "", OPS_PAGE, &more, add_dead, &rs);
     *complete = !more;
     return bad < 0 ? -1 : 0;
 }
 
-/* ---- the answer ---- */
+/* --- the answer ------------------------------------------------------------------------------- */
 
 static int collect(struct one_key *one, json_t *out) {
     struct ops_shard *sh = ops_shard_of(one->k->o, one->lane);
@@ -147,7 +156,8 @@ static int collect(struct one_key *one, json_t *out) {
 
 int api_key(struct api_call *k) {
     char room[LW_LANE_ROOM];
-    struct one_key one = {.k = k, .lane = lw_lane_id(lw_bytes_of(k->segment[1]), room, sizeof room)};
+    struct one_key one = {.k = k,
+                          .lane = lw_lane_id(lw_bytes_of(k->segment[1]), room, sizeof room)};
     json_t *out = json_object();
     if (collect(&one, out)) {
         json_decref(out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET ledger: the newest result. POST ledger: a job that audits the application from Kafka and Redis alone. */
+/* GET ledger: the newest result. POST ledger: a job that audits the application from Kafka and
+ * Redis alone. */
 #include "cli/ledger/ledger.h"
 
 #include "cli/api/job.h"

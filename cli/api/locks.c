@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET locks: who holds lanes now. Redis has no list of locks, so SCAN walks over the names of all its keys: a page ends when it has enough
- * rows, or has walked for long enough. */
+/* GET locks: who holds lanes now. Redis has no list of locks, so SCAN walks over the names of all
+ * its keys: a page ends when it has enough rows, or has walked for long enough. */
 #include "cli/api/private.h"
 
 #include "base/clock.h"
@@ -15,7 +15,8 @@ static int add_lock(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct lw_bytes worker;
     uint64_t fence;
     (void)o;
-    if (!ops_lane_held(l, &worker, &fence)) return 0; /* it has ended since SCAN saw it, or is a backoff */
+    /* it has ended since SCAN saw it, or is a backoff */
+    if (!ops_lane_held(l, &worker, &fence)) return 0;
     json_t *v = json_object();
     ops_set_bytes(v, "key", l->name);
     json_object_set_new(v, "shard", json_integer(l->shard));
@@ -34,12 +35,14 @@ static void add_quoted(struct lw_buf *b, const char *text) {
     }
 }
 
-static int look_at(struct ops *o, struct ops_shard *sh, const redisReply *names, size_t n_prefix, struct api_rows *rs) {
+static int look_at(struct ops *o, struct ops_shard *sh, const redisReply *names, size_t n_prefix,
+                   struct api_rows *rs) {
     struct lw_bytes lanes[OPS_BATCH];
     int stop = 0;
     size_t n = 0;
     for (size_t i = 0; i < names->elements && stop >= 0; i++) {
-        struct lw_bytes lane = lw_bytes(names->element[i]->str + n_prefix, names->element[i]->len - n_prefix);
+        struct lw_bytes lane =
+            lw_bytes(names->element[i]->str + n_prefix, names->element[i]->len - n_prefix);
         if (names->element[i]->len > n_prefix && ops_lane_matches(o, lane)) lanes[n++] = lane;
         if (n < OPS_BATCH && i + 1 < names->elements) continue;
         stop = ops_look(o, sh, lanes, n, add_lock, rs);
@@ -53,12 +56,14 @@ static int scan(struct ops *o, struct ops_shard *sh, char at[OPS_CURSOR], struct
     struct lw_buf pattern = {0};
     add_quoted(&pattern, sh->prefix);
     lw_buf_addf(&pattern, "lock:*");
-    ops_begin(o, "SCAN"), lw_arg_text(&o->cmd, at), lw_arg_text(&o->cmd, "MATCH"), lw_arg(&o->cmd, lw_bytes(pattern.p, pattern.n));
+    ops_begin(o, "SCAN"), lw_arg_text(&o->cmd, at), lw_arg_text(&o->cmd, "MATCH"),
+        lw_arg(&o->cmd, lw_bytes(pattern.p, pattern.n));
     lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, COUNT);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     lw_buf_free(&pattern);
     if (!r) return -1;
-    bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[0]->len < OPS_CURSOR;
+    bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&
+                 r->element[0]->len < OPS_CURSOR;
     if (sound) memcpy(at, r->element[0]->str, r->element[0]->len + 1);
     int stop = sound ? look_at(o, sh, r->element[1], strlen(sh->prefix) + strlen("lock:"), rs)
                      : lw_fail(&o->err, "shard %d: SCAN answers in another form", sh->index);
@@ -73,8 +78,8 @@ int api_locks(struct api_call *k) {
     char at[OPS_CURSOR] = "0", next[64];
     int shard = 0, end = 0, bad = 0;
     int64_t until_ms = lw_boot_ms() + WALK_MS;
-    if (k->cursor &&
-        (sscanf(k->cursor, "%3d.%20[0-9]%n", &shard, at, &end) != 2 || k->cursor[end] || shard < 0 || shard >= o->c->redis.shards)) {
+    if (k->cursor && (sscanf(k->cursor, "%3d.%20[0-9]%n", &shard, at, &end) != 2 ||
+                      k->cursor[end] || shard < 0 || shard >= o->c->redis.shards)) {
         json_decref(rs.list);
         lw_http_error(k->a, 400, "the cursor is not one of this list");
         return 0;
@@ -85,7 +90,8 @@ int api_locks(struct api_call *k) {
     }
     snprintf(next, sizeof next, "%d.%s", shard, at);
     if (bad >= 0)
-        api_put(k, json_pack("{s:O,s:o}", "locks", rs.list, "next", shard < o->c->redis.shards ? json_string(next) : json_null()));
+        api_put(k, json_pack("{s:O,s:o}", "locks", rs.list, "next",
+                             shard < o->c->redis.shards ? json_string(next) : json_null()));
     json_decref(rs.list);
     return bad < 0 ? -1 : 0;
 }

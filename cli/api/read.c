@@ -10,7 +10,8 @@
 #include <string.h>
 
 bool api_full(const struct api_rows *rs) {
-    return json_array_size(rs->list) >= rs->limit || rs->bytes >= API_BYTES_MAX || rs->looked >= API_LOOK_MAX;
+    return json_array_size(rs->list) >= rs->limit || rs->bytes >= API_BYTES_MAX ||
+           rs->looked >= API_LOOK_MAX;
 }
 
 void api_append(struct api_rows *rs, json_t *v, size_t about) {
@@ -19,7 +20,8 @@ void api_append(struct api_rows *rs, json_t *v, size_t about) {
 }
 
 static void put_list(struct api_rows *rs, const char *name, const char *next) {
-    api_put(rs->k, json_pack("{s:o,s:o}", name, rs->list, "next", next ? json_string(next) : json_null()));
+    api_put(rs->k,
+            json_pack("{s:o,s:o}", name, rs->list, "next", next ? json_string(next) : json_null()));
 }
 
 static int misplaced(struct api_call *k) {
@@ -27,7 +29,7 @@ static int misplaced(struct api_call *k) {
     return 0;
 }
 
-/* ---- lanes ---- */
+/* --- lanes ------------------------------------------------------------------------------------ */
 
 static int add_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct api_rows *rs = ctx;
@@ -45,8 +47,9 @@ int api_lanes(struct api_call *k) {
     char at[OPS_CURSOR] = "0", next[64], kind = 'l';
     int shard = 0, end = 0, bad = 0;
     size_t before;
-    if (k->cursor && (sscanf(k->cursor, "%3d.%c.%20[0-9]%n", &shard, &kind, at, &end) != 3 || k->cursor[end] || !strchr("lp", kind) ||
-                      shard < 0 || shard >= o->c->redis.shards || o->args.n_keys)) {
+    if (k->cursor &&
+        (sscanf(k->cursor, "%3d.%c.%20[0-9]%n", &shard, &kind, at, &end) != 3 || k->cursor[end] ||
+         !strchr("lp", kind) || shard < 0 || shard >= o->c->redis.shards || o->args.n_keys)) {
         json_decref(rs.list);
         return misplaced(k);
     }
@@ -58,7 +61,8 @@ int api_lanes(struct api_call *k) {
     for (; !bad && shard < o->c->redis.shards && !api_full(&rs);) {
         before = rs.looked;
         bad = ops_lane_page(o, &o->shards[shard], kind == 'p', at, page, add_lane, &rs);
-        if (rs.looked == before) rs.looked += (size_t)page; /* a page without matching names still counts toward the limit */
+        /* a page without matching names still counts toward the limit */
+        if (rs.looked == before) rs.looked += (size_t)page;
         if (strcmp(at, "0") != 0) continue;
         shard += kind == 'p';
         kind = kind == 'p' ? 'l' : 'p';
@@ -120,12 +124,13 @@ int api_lane(struct api_call *k) {
     return 0;
 }
 
-/* ---- dead letters ---- */
+/* --- dead letters ----------------------------------------------------------------------------- */
 
 static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     struct api_rows *rs = ctx;
     (void)o;
-    api_append(rs, api_message_json(rs->k, m, API_HEAD_BYTES), m->e.key.n + m->reason.n + API_HEAD_BYTES);
+    api_append(rs, api_message_json(rs->k, m, API_HEAD_BYTES),
+               m->e.key.n + m->reason.n + API_HEAD_BYTES);
     return api_full(rs);
 }
 
@@ -139,7 +144,8 @@ int api_dead(struct api_call *k) {
     if (k->cursor) {
         int n = sscanf(k->cursor, "%3d:%n", &shard, &end);
         const char *id = k->cursor + end;
-        if (n != 1 || !end || shard < 0 || shard >= o->c->redis.shards || strlen(id) >= sizeof at || id[strspn(id, "0123456789-")]) {
+        if (n != 1 || !end || shard < 0 || shard >= o->c->redis.shards || strlen(id) >= sizeof at ||
+            id[strspn(id, "0123456789-")]) {
             json_decref(rs.list);
             return misplaced(k);
         }
@@ -171,7 +177,8 @@ static int take_dead(struct ops *o, struct ops_message *m, void *ctx) {
     struct ops_message was = {0};
     (void)o;
     one->v = api_message_json(one->k, m, API_PAYLOAD_MAX);
-    if (m->original.p && ops_message_read(&was, m->original)) api_set_payload(one->k, one->v, "original_payload", was.e.payload);
+    if (m->original.p && ops_message_read(&was, m->original))
+        api_set_payload(one->k, one->v, "original_payload", was.e.payload);
     ops_message_clear(&was);
     return 1;
 }

@@ -3,19 +3,25 @@
 #include "cli/api/job.h"
 
 const struct api_param api_params[] = {
-    {API_P_KEY, "key", "[s]", "only this primary key; lists of lanes and dead letters take several"},
+    {API_P_KEY, "key", "[s]",
+     "only this primary key; lists of lanes and dead letters take several"},
     {API_P_MATCH, "match", "s", "only keys that match this glob: * ? [a-z]"},
-    {API_P_TOPIC, "topic", "s", "only messages of this topic; for lanes, that of the oldest message"},
-    {API_P_PARTITION, "partition", "i", "only messages of this partition; for lanes, that of the oldest message"},
+    {API_P_TOPIC, "topic", "s",
+     "only messages of this topic; for lanes, that of the oldest message"},
+    {API_P_PARTITION, "partition", "i",
+     "only messages of this partition; for lanes, that of the oldest message"},
     {API_P_OLDER_THAN, "older_than", "s", "only what arrived longer ago: 90s, 15m, 2h, 3d"},
     {API_P_ATTEMPTS, "attempts", "i", "only what was tried at least this number of times"},
     {API_P_REASON, "reason", "s", "only dead letters whose whole reason matches this glob"},
     {API_P_ERROR, "error", "s", "only dead letters whose reason contains this text"},
-    {API_P_WHERE, "where", "[s]", "only messages whose JSON payload passes this test, such as /total>100; may be given several times"},
+    {API_P_WHERE, "where", "[s]",
+     "only messages whose JSON payload passes this test, such as /total>100; may be given several "
+     "times"},
     {API_P_FROM, "from", "s", "only since then: 2026-11-21T12:00:00Z, or 1h (ago)"},
     {API_P_TO, "to", "s", "only before then, in the same forms"},
     {API_P_ORDER, "order", "s", "oldest (default) or newest"},
-    {API_P_OUTCOME, "outcome", "[s]", "only such outcomes: done, retry, dead, dropped, skipped or back; may be given several times"},
+    {API_P_OUTCOME, "outcome", "[s]",
+     "only such outcomes: done, retry, dead, dropped, skipped or back; may be given several times"},
     {API_P_LIMIT, "limit", "i", "maximum number of rows, 1 to 500 (default: 100)"},
     {API_P_CURSOR, "cursor", "s", "the `next` of the page before"},
 };
@@ -23,37 +29,56 @@ const size_t api_n_params = sizeof api_params / sizeof *api_params;
 
 const struct api_shape api_shapes[] = {
     {"Error", "{error:s}"},
-    {"Lane", "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,backoff:b,holder?:s?,holder_base64?:s,"
+    {"Lane", "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,"
+             "backoff:b,holder?:s?,holder_base64?:s,"
              "fence?:i,since_ms?:i,until_ms?:i,due_ms?:i}"},
-    {"LaneMessages", "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,backoff:b,holder?:s?,"
-                     "holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i,messages:[Message],more:b}"},
-    {"Message", "{topic?:s,partition?:i,offset?:i,tstype?:s,ts?:i,headers?:[s?],headers_base64?:[s?],key?:s?,key_base64?:s,payload?:s?,"
-                "payload_base64?:s,payload_size?:i,payload_masked?:b,payload_hidden?:b,identity?:s,replay?:i,first_ms?:i,dedup?:s,dedup_"
-                "base64?:s,envelope?:s?,"
-                "envelope_base64?:s,attempts:i,lane?:s,lane_base64?:s,shard:i,due_ms?:i,age_ms?:i,id?:s,reason?:s?,reason_base64?:s,"
-                "tried_first_ms?:i,died_ms?:i,edited_by?:s,edited_by_base64?:s,edited_ms?:i,original_payload?:s?,"
-                "original_payload_base64?:s,original_payload_masked?:b,original_payload_hidden?:b}"},
+    {"LaneMessages",
+     "{key?:s,key_base64?:s,shard:i,waiting:i,age_ms:i,oldest:s?,attempts:i,paused:b,backoff:b,"
+     "holder?:s?,"
+     "holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i,messages:[Message],more:b}"},
+    {"Message",
+     "{topic?:s,partition?:i,offset?:i,tstype?:s,ts?:i,headers?:[s?],headers_base64?:[s?],key?:s?,"
+     "key_base64?:s,payload?:s?,"
+     "payload_base64?:s,payload_size?:i,payload_masked?:b,payload_hidden?:b,identity?:s,replay?:i,"
+     "first_ms?:i,dedup?:s,dedup_"
+     "base64?:s,envelope?:s?,"
+     "envelope_base64?:s,attempts:i,lane?:s,lane_base64?:s,shard:i,due_ms?:i,age_ms?:i,id?:s,"
+     "reason?:s?,reason_base64?:s,"
+     "tried_first_ms?:i,died_ms?:i,edited_by?:s,edited_by_base64?:s,edited_ms?:i,original_payload?:"
+     "s?,"
+     "original_payload_base64?:s,original_payload_masked?:b,original_payload_hidden?:b}"},
     {"Holder", "{worker?:s,worker_base64?:s,host:s?,pid:i?,since_ms:i,lease_left_ms:i,fence:i}"},
-    {"Counters", "{done:i,dead:i,dropped:i,skipped:i,received:i,redelivered:i,parked:i,drained:i,retried:i,reruns:i,stale:i,commits:i,"
-                 "epochs_lost:i,leases_lost:i,locks_granted:i,locks_busy:i,redis_commands:i,redis_round_trips:i}"},
-    {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,in_handler:i,counts:Counters}"},
-    {"Partition", "{topic:s,partition:i,worker:i,committed:i,watermark:i,log_end:i,unfinished:i,waiting:i,blocked_ms:i}"},
+    {"Counters", "{done:i,dead:i,dropped:i,skipped:i,received:i,redelivered:i,parked:i,drained:i,"
+                 "retried:i,reruns:i,stale:i,commits:i,"
+                 "epochs_lost:i,leases_lost:i,locks_granted:i,locks_busy:i,redis_commands:i,redis_"
+                 "round_trips:i}"},
+    {"Worker", "{worker:i,pid:i,state:s,kafka:s?,why:s,starts:i,turned_ms_ago:i?,waiting:i,in_"
+               "handler:i,counts:Counters}"},
+    {"Partition", "{topic:s,partition:i,worker:i,committed:i,watermark:i,log_end:i,unfinished:i,"
+                  "waiting:i,blocked_ms:i}"},
     {"Shard", "{shard:i,up:b,lanes:i,ready:i,dead:i,paused:i,oldest_ms:i}"},
-    {"Outcome", "{at_ms:i,worker:i,topic:s,partition:i,offset:i,outcome:s,attempt:i,took_us:i,fence:i?,key?:s,key_base64?:s,key_cut?:b,"
+    {"Outcome", "{at_ms:i,worker:i,topic:s,partition:i,offset:i,outcome:s,attempt:i,took_us:i,"
+                "fence:i?,key?:s,key_base64?:s,key_cut?:b,"
                 "reason?:s,reason_base64?:s,reason_cut?:b}"},
-    {"Point", "{at_ms:i,received:i,done:i,retried:i,dead:i,skipped:i,dropped:i,parked:i,drained:i,lag:i,waiting:i,in_handler:i,"
-              "dead_letters:i,lanes:i,handler_p50_us:i?,handler_p99_us:i?,end_to_end_p50_us:i?,end_to_end_p99_us:i?}"},
+    {"Point", "{at_ms:i,received:i,done:i,retried:i,dead:i,skipped:i,dropped:i,parked:i,drained:i,"
+              "lag:i,waiting:i,in_handler:i,"
+              "dead_letters:i,lanes:i,handler_p50_us:i?,handler_p99_us:i?,end_to_end_p50_us:i?,end_"
+              "to_end_p99_us:i?}"},
     {"Lock", "{key?:s,key_base64?:s,shard:i,holder:Holder,waiting:i,paused:b}"},
-    {"AuditEntry", "{at_ms:i,shard:i,event?:s,who?:s,who_base64?:s,job?:i,words?:o,done?:i,taken?:i,asked_ms?:i,state?:s,key?:s,"
+    {"AuditEntry", "{at_ms:i,shard:i,event?:s,who?:s,who_base64?:s,job?:i,words?:o,done?:i,taken?:"
+                   "i,asked_ms?:i,state?:s,key?:s,"
                    "key_base64?:s,was?:s,was_base64?:s,fence?:i}"},
-    {"LedgerPartition", "{topic:s,partition:i,begin:i,end:i,group_offset:i,consumed:i,committed:i,done:i,dead:i,waiting:i,in_hand:i,"
+    {"LedgerPartition", "{topic:s,partition:i,begin:i,end:i,group_offset:i,consumed:i,committed:i,"
+                        "done:i,dead:i,waiting:i,in_hand:i,"
                         "not_gated:i,listed:i,replays:i}"},
-    {"LedgerDifference", "{difference:s,text:s,shard?:i,topic?:s,partition?:i,offset?:i,replay?:i,lane?:s}"},
-    {"Ledger",
-     "{ok:b,differences:i,waiting:i,lanes:i,locks:i,dead_letters:i,partitions:[LedgerPartition],wrong:[LedgerDifference],at_ms:i}"},
+    {"LedgerDifference",
+     "{difference:s,text:s,shard?:i,topic?:s,partition?:i,offset?:i,replay?:i,lane?:s}"},
+    {"Ledger", "{ok:b,differences:i,waiting:i,lanes:i,locks:i,dead_letters:i,partitions:["
+               "LedgerPartition],wrong:[LedgerDifference],at_ms:i}"},
     {"Sample", "{name:s,result:s}"},
     {"DryRun", "{count:i,left_out:i,failed:i,scanned:i,complete:b,sample:[Sample]}"},
-    {"Job", "{id:s,what:s,state:s,dry_run:b,by:s,started_ms:i,ended_ms?:i,done:i,total:i?,failed:i,left_out:i,scanned:i,to_scan:i?,"
+    {"Job", "{id:s,what:s,state:s,dry_run:b,by:s,started_ms:i,ended_ms?:i,done:i,total:i?,failed:i,"
+            "left_out:i,scanned:i,to_scan:i?,"
             "number?:i,error?:s,sample:[Sample],result?:o}"},
     {"Count", "{count:i,scanned:i,complete:b}"},
     {"KeyResult", "{key?:s,key_base64?:s,result:s}"},
@@ -68,20 +93,29 @@ const struct api_route api_routes[] = {
      .help = "The paths, and whether anything may be changed.",
      .answer = "{name:s,version:s,get:[s],post:[s],writable:b}",
      .offline = true},
-    {.path = "openapi.json", .fn = api_openapi, .help = "This description.", .answer = "o", .offline = true},
+    {.path = "openapi.json",
+     .fn = api_openapi,
+     .help = "This description.",
+     .answer = "o",
+     .offline = true},
     {.path = "version", .help = "The version of the program.", .answer = "{name:s,version:s}"},
     {.path = "session",
      .help = "What the sender may do; answered without a token, too.",
      .answer = "{name:s?,read:b,write:b,needs_token:b,payloads:s,version:s,application:s}"},
     {.path = "stats",
-     .help = "Sums over the workers of this supervisor, and the state of each shard some seconds ago.",
-     .answer = "{name:s,version:s,started_ms:i,workers:i,ready:i,partitions:i,lag:i,unfinished:i,waiting:i,in_handler:i,counters:Counters,"
+     .help =
+         "Sums over the workers of this supervisor, and the state of each shard some seconds ago.",
+     .answer = "{name:s,version:s,started_ms:i,workers:i,ready:i,partitions:i,lag:i,unfinished:i,"
+               "waiting:i,in_handler:i,counters:Counters,"
                "shards:[Shard]}"},
     {.path = "workers", .help = "Each worker of this supervisor.", .answer = "[Worker]"},
-    {.path = "partitions", .help = "Each partition that a worker of this supervisor owns.", .answer = "[Partition]"},
+    {.path = "partitions",
+     .help = "Each partition that a worker of this supervisor owns.",
+     .answer = "[Partition]"},
     {.path = "counters", .help = "The counters since the start.", .answer = "Counters"},
     {.path = "outcomes",
-     .help = "How messages ended last, newest first, as far as the workers of this supervisor remember.",
+     .help = "How messages ended last, newest first, as far as the workers of this supervisor "
+             "remember.",
      .params = API_P_KEY | API_P_OUTCOME | API_P_LIMIT,
      .answer = "{outcomes:[Outcome],since_ms:i,complete:b,note:s}"},
     {.path = "point",
@@ -117,14 +151,17 @@ const struct api_route api_routes[] = {
      .answer = "LaneMessages"},
     {.path = "keys/*",
      .fn = api_key,
-     .help = "What is known about a key: its holder, what waits behind it in order, and its newest dead letters.",
+     .help = "What is known about a key: its holder, what waits behind it in order, and its newest "
+             "dead letters.",
      .params = API_P_LIMIT,
-     .answer = "{key?:s,key_base64?:s,shard:i,lane:Lane?,holder:Holder?,paused:{by?:s,at_ms?:i}?,waiting:i,messages:[Message],more:b,dead:["
+     .answer = "{key?:s,key_base64?:s,shard:i,lane:Lane?,holder:Holder?,paused:{by?:s,at_ms?:i}?,"
+               "waiting:i,messages:[Message],more:b,dead:["
                "Message],"
                "dead_complete:b}"},
     {.path = "dead",
      .fn = api_dead,
-     .help = "Dead letters in Redis, shard after shard, with the first 256 bytes of their payloads.",
+     .help =
+         "Dead letters in Redis, shard after shard, with the first 256 bytes of their payloads.",
      .params = API_DEAD_FILTER | API_P_ORDER | API_PAGE,
      .answer = "{dead:[Message],next:s?}"},
     {.path = "dead/count",
@@ -141,15 +178,31 @@ const struct api_route api_routes[] = {
      .type = "application/x-ndjson",
      .export = true,
      .lengthy = true},
-    {.path = "dead/*", .fn = api_dead_one, .help = "One dead letter with its payload.", .answer = "Message", .searches = true},
-    {.post = true, .path = "lanes/*/pause", .fn = api_pause, .help = "Pauses one lane.", .body = "{execute?:b}", .answer = "KeyResult"},
-    {.post = true, .path = "lanes/*/resume", .fn = api_resume, .help = "Resumes one lane.", .body = "{execute?:b}", .answer = "KeyResult"},
+    {.path = "dead/*",
+     .fn = api_dead_one,
+     .help = "One dead letter with its payload.",
+     .answer = "Message",
+     .searches = true},
+    {.post = true,
+     .path = "lanes/*/pause",
+     .fn = api_pause,
+     .help = "Pauses one lane.",
+     .body = "{execute?:b}",
+     .answer = "KeyResult"},
+    {.post = true,
+     .path = "lanes/*/resume",
+     .fn = api_resume,
+     .help = "Resumes one lane.",
+     .body = "{execute?:b}",
+     .answer = "KeyResult"},
     {.post = true,
      .path = "lanes/*/break",
      .fn = api_break,
-     .help = "Ends the lock of a lane, whoever holds it, and raises its fence. Without execute: says who holds it.",
+     .help = "Ends the lock of a lane, whoever holds it, and raises its fence. Without execute: "
+             "says who holds it.",
      .body = "{execute?:b}",
-     .answer = "{key?:s,key_base64?:s,shard?:i,waiting?:i,age_ms?:i,oldest?:s?,attempts?:i,paused?:b,backoff?:b,holder?:s?,"
+     .answer = "{key?:s,key_base64?:s,shard?:i,waiting?:i,age_ms?:i,oldest?:s?,attempts?:i,paused?:"
+               "b,backoff?:b,holder?:s?,"
                "holder_base64?:s,fence?:i,since_ms?:i,until_ms?:i,due_ms?:i,result:s}"},
     {.post = true,
      .path = "dead/*/replay",
@@ -161,7 +214,8 @@ const struct api_route api_routes[] = {
     {.post = true,
      .path = "lanes/pause",
      .fn = api_bulk,
-     .help = "Pauses the lanes of the keys in ids, or all that the filter matches. Without execute: a dry run.",
+     .help = "Pauses the lanes of the keys in ids, or all that the filter matches. Without "
+             "execute: a dry run.",
      .filter = API_LANE_FILTER,
      .work = &api_work_pause,
      .body = "{ids?:[s],execute?:b,limit?:i}",
@@ -171,7 +225,8 @@ const struct api_route api_routes[] = {
     {.post = true,
      .path = "lanes/resume",
      .fn = api_bulk,
-     .help = "Resumes the lanes of the keys in ids, or all that the filter matches. Without execute: a dry run.",
+     .help = "Resumes the lanes of the keys in ids, or all that the filter matches. Without "
+             "execute: a dry run.",
      .filter = API_LANE_FILTER,
      .work = &api_work_resume,
      .body = "{ids?:[s],execute?:b,limit?:i}",
@@ -181,20 +236,24 @@ const struct api_route api_routes[] = {
     {.post = true,
      .path = "lanes/drop",
      .fn = api_bulk,
-     .help = "Discards waiting messages: those of the keys in ids, those named in messages, or all that the filter matches. Without "
+     .help = "Discards waiting messages: those of the keys in ids, those named in messages, or all "
+             "that the filter matches. Without "
              "execute: a dry run.",
      .filter = API_LANE_FILTER | API_P_WHERE,
      .work = &api_work_drop,
-     .body = "{ids?:[s],messages?:[s],execute?:b,limit?:i,rate_per_s?:n,stop_on_error?:b,backup?:b}",
+     .body =
+         "{ids?:[s],messages?:[s],execute?:b,limit?:i,rate_per_s?:n,stop_on_error?:b,backup?:b}",
      .answer = "DryRun",
      .job = true,
      .lengthy = true},
     {.post = true,
      .path = "lanes/replay",
      .fn = api_bulk,
-     .help = "Reads messages again from Kafka and runs them: those of the keys in ids, those named in messages, or all that the filter "
+     .help = "Reads messages again from Kafka and runs them: those of the keys in ids, those named "
+             "in messages, or all that the filter "
              "matches. Without execute, the job is a dry run.",
-     .filter = API_P_KEY | API_P_MATCH | API_P_TOPIC | API_P_PARTITION | API_P_WHERE | API_P_FROM | API_P_TO,
+     .filter = API_P_KEY | API_P_MATCH | API_P_TOPIC | API_P_PARTITION | API_P_WHERE | API_P_FROM |
+               API_P_TO,
      .work = &api_work_again,
      .body = "{ids?:[s],messages?:[s],execute?:b,again?:b,limit?:i,rate_per_s?:n,stop_on_error?:b}",
      .job = true,
@@ -202,7 +261,8 @@ const struct api_route api_routes[] = {
     {.post = true,
      .path = "dead/replay",
      .fn = api_bulk,
-     .help = "Puts the dead letters in ids, or all that the filter matches, back into their lanes. Without execute: a dry run.",
+     .help = "Puts the dead letters in ids, or all that the filter matches, back into their lanes. "
+             "Without execute: a dry run.",
      .filter = API_DEAD_FILTER,
      .work = &api_work_replay,
      .body = "{ids?:[s],execute?:b,limit?:i,rate_per_s?:n,stop_on_error?:b}",
@@ -212,7 +272,8 @@ const struct api_route api_routes[] = {
     {.post = true,
      .path = "dead/drop",
      .fn = api_bulk,
-     .help = "Deletes the dead letters in ids, or all that the filter matches, after a backup. Without execute: a dry run.",
+     .help = "Deletes the dead letters in ids, or all that the filter matches, after a backup. "
+             "Without execute: a dry run.",
      .filter = API_DEAD_FILTER,
      .work = &api_work_remove,
      .body = "{ids?:[s],execute?:b,limit?:i,rate_per_s?:n,stop_on_error?:b,backup?:b}",
@@ -229,9 +290,11 @@ const struct api_route api_routes[] = {
     {.post = true,
      .path = "dead/*/edit",
      .fn = api_edit,
-     .help = "Gives a dead letter another payload, and then replays it if replay is true. Without execute: says whether that is possible.",
+     .help = "Gives a dead letter another payload, and then replays it if replay is true. Without "
+             "execute: says whether that is possible.",
      .body = "{payload?:s,payload_base64?:s,execute?:b,replay?:b}",
-     .answer = "{valid:b,changed:b,error?:s,old?:s?,old_base64?:s,new?:s?,new_base64?:s,id:s,result:s,replayed?:Replayed,replay_error?:s}",
+     .answer = "{valid:b,changed:b,error?:s,old?:s?,old_base64?:s,new?:s?,new_base64?:s,id:s,"
+               "result:s,replayed?:Replayed,replay_error?:s}",
      .searches = true},
     {.path = "audit",
      .fn = api_audit,
@@ -244,7 +307,11 @@ const struct api_route api_routes[] = {
      .params = API_P_KEY | API_P_MATCH | API_PAGE,
      .answer = "{locks:[Lock],next:s?}",
      .lengthy = true},
-    {.path = "ledger", .fn = api_ledger, .help = "The result of the newest ledger.", .answer = "{ledger:Ledger?}", .offline = true},
+    {.path = "ledger",
+     .fn = api_ledger,
+     .help = "The result of the newest ledger.",
+     .answer = "{ledger:Ledger?}",
+     .offline = true},
     {.post = true,
      .path = "ledger",
      .fn = api_run_ledger,
@@ -257,6 +324,11 @@ const struct api_route api_routes[] = {
      .answer = "{jobs:[Job]}",
      .offline = true},
     {.path = "jobs/*", .fn = api_job, .help = "One job.", .answer = "Job", .offline = true},
-    {.post = true, .path = "jobs/*/cancel", .fn = api_cancel, .help = "Stops a job at its next step.", .answer = "Job", .offline = true},
+    {.post = true,
+     .path = "jobs/*/cancel",
+     .fn = api_cancel,
+     .help = "Stops a job at its next step.",
+     .answer = "Job",
+     .offline = true},
 };
 const size_t api_n_routes = sizeof api_routes / sizeof *api_routes;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The notation for shapes of JSON, which private.h explains: converts it to a JSON schema, and checks the bodies of requests. */
+/* The notation for shapes of JSON, which private.h explains: converts it to a JSON schema, and
+ * checks the bodies of requests. */
 #include "cli/api/private.h"
 
 #include <assert.h>
 #include <ctype.h>
 #include <string.h>
 
-/* ---- from the notation to a schema ---- */
+/* --- from the notation to a schema ------------------------------------------------------------ */
 
 static json_t *parse(const char **p);
 
@@ -35,7 +36,8 @@ static json_t *parse_object(const char **p) {
         if (**p == ',') (*p)++;
     }
     (*p)++;
-    json_t *v = json_pack("{s:s,s:o,s:b}", "type", "object", "properties", members, "additionalProperties", 0);
+    json_t *v = json_pack("{s:s,s:o,s:b}", "type", "object", "properties", members,
+                          "additionalProperties", 0);
     if (json_array_size(required)) json_object_set(v, "required", required);
     json_decref(required);
     return v;
@@ -52,7 +54,8 @@ static json_t *parse_one(const char **p) {
     }
     if (**p == '*') return ++*p, json_object();
     word(p, name, sizeof name);
-    if (isupper((unsigned char)name[0])) return json_pack("{s:o}", "$ref", json_sprintf("#/components/schemas/%s", name));
+    if (isupper((unsigned char)name[0]))
+        return json_pack("{s:o}", "$ref", json_sprintf("#/components/schemas/%s", name));
     const char *type = !strcmp(name, "s")   ? "string"
                        : !strcmp(name, "i") ? "integer"
                        : !strcmp(name, "n") ? "number"
@@ -88,13 +91,14 @@ json_t *api_body_schema(const struct api_route *r) {
     for (size_t i = 0; i < api_n_params && filter; i++) {
         const char *type = api_params[i].type;
         if (r->filter & api_params[i].bit)
-            json_object_set_new(json_object_get(filter, "properties"), api_params[i].name, api_schema(type[0] == '[' ? "s|[s]" : type));
+            json_object_set_new(json_object_get(filter, "properties"), api_params[i].name,
+                                api_schema(type[0] == '[' ? "s|[s]" : type));
     }
     if (filter) json_object_set_new(json_object_get(v, "properties"), "filter", filter);
     return v;
 }
 
-/* ---- does a body fit? ---- */
+/* --- does a body fit? ------------------------------------------------------------------------- */
 
 static bool is_of(const json_t *v, const char *type) {
     switch (type[0]) {
@@ -117,7 +121,9 @@ static bool has_type(const json_t *v, const json_t *type) {
     return false;
 }
 
-static const char *type_text(const json_t *type) { return json_string_value(json_is_array(type) ? json_array_get(type, 0) : type); }
+static const char *type_text(const json_t *type) {
+    return json_string_value(json_is_array(type) ? json_array_get(type, 0) : type);
+}
 
 static bool fits(const json_t *schema, const json_t *v, const char *name, struct lw_err *err);
 
@@ -126,7 +132,8 @@ static bool members_fit(const json_t *schema, const json_t *v, struct lw_err *er
     const char *name;
     size_t i;
     json_array_foreach(json_object_get(schema, "required"), i, one)
-        if (!json_object_get(v, json_string_value(one))) return lw_fail(err, "\"%s\" is missing", json_string_value(one)), false;
+        if (!json_object_get(v, json_string_value(one)))
+            return lw_fail(err, "\"%s\" is missing", json_string_value(one)), false;
     json_object_foreach((json_t *)(uintptr_t)v, name, one) {
         const json_t *of = json_object_get(known, name);
         if (!of) return lw_fail(err, "\"%.60s\" is not known here", name), false;
@@ -136,18 +143,24 @@ static bool members_fit(const json_t *schema, const json_t *v, struct lw_err *er
 }
 
 static bool fits(const json_t *schema, const json_t *v, const char *name, struct lw_err *err) {
-    const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf"), *one;
+    const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf"),
+                 *one;
     size_t i;
     json_array_foreach(any, i, one) {
         struct lw_err ignored = {0};
         if (fits(one, v, name, &ignored)) return true;
     }
     if (any || !has_type(v, type))
-        return lw_fail(err, "\"%s\": %s is wanted", name, any ? "a text or a list of texts" : type_text(type)), false;
-    if (json_is_object(v) && json_object_get(schema, "properties")) return members_fit(schema, v, err);
+        return lw_fail(err, "\"%s\": %s is wanted", name,
+                       any ? "a text or a list of texts" : type_text(type)),
+               false;
+    if (json_is_object(v) && json_object_get(schema, "properties"))
+        return members_fit(schema, v, err);
     json_array_foreach(v, i, one)
         if (!fits(json_object_get(schema, "items"), one, name, err)) return false;
     return true;
 }
 
-bool api_fits(const json_t *schema, const json_t *v, struct lw_err *err) { return fits(schema, v, "body", err); }
+bool api_fits(const json_t *schema, const json_t *v, struct lw_err *err) {
+    return fits(schema, v, "body", err);
+}

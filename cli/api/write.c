@@ -14,7 +14,7 @@ static void put_result(struct api_call *k, struct lw_bytes lane, const char *res
     api_put(k, j);
 }
 
-/* ---- lanes ---- */
+/* --- lanes ------------------------------------------------------------------------------------ */
 
 /* These requests have no dry run, because each concerns one named lane and is easy to undo. */
 static int change(struct api_call *k, bool resume) {
@@ -31,7 +31,10 @@ static int change(struct api_call *k, bool resume) {
     o->verb = NULL, o->who = NULL;
     if (bad) return -1;
     k->execute = changed;
-    put_result(k, lane, resume ? changed ? "resumed" : "was not paused" : changed ? "paused" : "was paused");
+    put_result(k, lane,
+               resume    ? changed ? "resumed" : "was not paused"
+               : changed ? "paused"
+                         : "was paused");
     return 0;
 }
 
@@ -42,7 +45,8 @@ static int tell_holder(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct api_call *k = ctx;
     (void)o;
     json_t *j = ops_lane_json(l);
-    json_object_set_new(j, "result", json_string(l->lock.n ? "would be broken" : "nobody holds it"));
+    json_object_set_new(j, "result",
+                        json_string(l->lock.n ? "would be broken" : "nobody holds it"));
     api_put(k, j);
     return 0;
 }
@@ -56,7 +60,8 @@ int api_break(struct api_call *k) {
     struct lw_buf was = {0};
     uint64_t fence = 0;
     struct lw_lane_lock *l = lw_lane_lock_open(k->c, key, &options, &error);
-    enum latchwork_result result = l ? lw_lane_lock_break(l, api_who(k, by), &fence, &was, &error) : LATCHWORK_LOCK_ERROR;
+    enum latchwork_result result =
+        l ? lw_lane_lock_break(l, api_who(k, by), &fence, &was, &error) : LATCHWORK_LOCK_ERROR;
     lw_lane_lock_close(l);
     int bad = 0;
     if (result == LATCHWORK_LOCK_OK) {
@@ -79,9 +84,10 @@ int api_break(struct api_call *k) {
     return bad;
 }
 
-/* ---- dead letters ---- */
+/* --- dead letters ----------------------------------------------------------------------------- */
 
-/* Collects what `dead replay` printed as JSON: one line per message, then the summary. *any becomes true if there is a message. */
+/* Collects what `dead replay` printed as JSON: one line per message, then the summary. *any becomes
+ * true if there is a message. */
 static json_t *results(const struct lw_buf *lines, bool *any) {
     json_t *all = json_object(), *each = json_array();
     const char *p = lines->p, *end = p ? p + lines->n : NULL;
@@ -105,9 +111,10 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Finds the dead letter and then acts on it alone, so that the search does not use up the job's time. Returns -1 with o->err; *all becomes
- * the result, or NULL if there is no such letter. */
-static int act_on_one(struct api_call *k, const char *word, const char *verb, int (*operate)(struct ops *), json_t **all) {
+/* Finds the dead letter and then acts on it alone, so that the search does not use up the job's
+ * time. Returns -1 with o->err; *all becomes the result, or NULL if there is no such letter. */
+static int act_on_one(struct api_call *k, const char *word, const char *verb,
+                      int (*operate)(struct ops *), json_t **all) {
     struct ops *o = k->o;
     struct ops_message m = {0};
     char *id = (char *)(uintptr_t)word, by[API_WHO];
@@ -136,7 +143,9 @@ static int act_on_one(struct api_call *k, const char *word, const char *verb, in
     return bad;
 }
 
-int api_replay_one(struct api_call *k, const char *id, json_t **result) { return act_on_one(k, id, "replay", dead_replay, result); }
+int api_replay_one(struct api_call *k, const char *id, json_t **result) {
+    return act_on_one(k, id, "replay", dead_replay, result);
+}
 
 static int put_result_of(struct api_call *k, const char *verb, int (*operate)(struct ops *)) {
     json_t *all = NULL;

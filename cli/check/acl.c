@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Writes a pattern that stands for all shards of the application: in a key name, the shard's number stands between the dot behind the
- * application's name and the brace. Only a digit may follow the dot, so that the pattern for "orders" does not match the keys of
- * "orders.eu". */
-void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]) { snprintf(out, LW_ACL_PATTERN, "lw:{%s.[0-9]*}:*", name); }
+/* Writes a pattern that stands for all shards of the application: in a key name, the shard's number
+ * stands between the dot behind the application's name and the brace. Only a digit may follow the
+ * dot, so that the pattern for "orders" does not match the keys of "orders.eu". */
+void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]) {
+    snprintf(out, LW_ACL_PATTERN, "lw:{%s.[0-9]*}:*", name);
+}
 
 static void add_lower(struct lw_buf *out, const char *text, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -19,8 +21,8 @@ static void add_lower(struct lw_buf *out, const char *text, size_t n) {
     }
 }
 
-/* Returns true if a command has subcommands. An ACL rule can allow single subcommands of such a command: SCRIPT LOAD, but not SCRIPT FLUSH.
- */
+/* Returns true if a command has subcommands. An ACL rule can allow single subcommands of such a
+ * command: SCRIPT LOAD, but not SCRIPT FLUSH. */
 static bool has_subcommands(const char *command) {
     static const char *const names[] = {"SCRIPT", "CLIENT", "CLUSTER", "CONFIG", "ACL"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -36,9 +38,10 @@ void lw_acl_allow(struct lw_buf *out, const char *command, const char *args) {
     add_lower(out, args, strcspn(args, " "));
 }
 
-/* Returns true if the ACL rule may name this user. redis-cli splits the line at spaces and interprets quotes and backslashes, so a name
- * with such characters is refused. The user "default" is refused, because most servers are administered by this user, and the rule would
- * leave the user only the rights of Latchwork. */
+/* Returns true if the ACL rule may name this user. redis-cli splits the line at spaces and
+ * interprets quotes and backslashes, so a name with such characters is refused. The user "default"
+ * is refused, because most servers are administered by this user, and the rule would leave the user
+ * only the rights of Latchwork. */
 bool lw_acl_may_name(const char *user) {
     if (!*user || strcmp(user, "default") == 0) return false;
     for (const char *c = user; *c; c++)
@@ -49,7 +52,8 @@ bool lw_acl_may_name(const char *user) {
 static void add_commands(struct lw_buf *out, int roles) {
     for (size_t i = 0; i < lw_n_redis_rights; i++) {
         const struct lw_redis_right *r = &lw_redis_rights[i];
-        if (!(r->roles & roles) || strcmp(r->command, "AUTH") == 0) continue; /* AUTH is left out, because every user may call AUTH */
+        /* AUTH is left out, because every user may call AUTH */
+        if (!(r->roles & roles) || strcmp(r->command, "AUTH") == 0) continue;
         lw_buf_add(out, " ", 1);
         lw_acl_allow(out, r->command, r->args);
     }
@@ -58,7 +62,8 @@ static void add_commands(struct lw_buf *out, int roles) {
 void lw_acl_line(struct lw_buf *out, const char *user, const char *name) {
     char pattern[LW_ACL_PATTERN] = "lwl:* &lwl:*";
     if (name) lw_acl_pattern(name, pattern);
-    lw_buf_addf(out, "ACL SETUSER %s on clearselectors resetkeys resetchannels -@all ~%s", user, pattern);
+    lw_buf_addf(out, "ACL SETUSER %s on clearselectors resetkeys resetchannels -@all ~%s", user,
+                pattern);
     add_commands(out, name ? LW_RIGHT_LANES : LW_RIGHT_LOCK);
     lw_buf_add(out, "\n", 1);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the ACL rule that gives a Redis user the least rights. `check --acl` prints the rule, and problems that `check --connect` reports
- * quote it. */
+/* Writes the ACL rule that gives a Redis user the least rights. `check --acl` prints the rule, and
+ * problems that `check --connect` reports quote it. */
 #ifndef LW_CLI_CHECK_ACL_H
 #define LW_CLI_CHECK_ACL_H
 
@@ -10,17 +10,20 @@
 
 enum { LW_ACL_PATTERN = 96 };
 
-/* Writes the pattern of the key names of an application, without the "~". No character of a name has a meaning in a pattern. */
+/* Writes the pattern of the key names of an application, without the "~". No character of a name
+ * has a meaning in a pattern. */
 void lw_acl_pattern(const char *name, char out[LW_ACL_PATTERN]);
 
-/* Adds the rule that allows a command, such as "+get" or "+script|load". `args` has the form of args in struct lw_redis_right. */
+/* Adds the rule that allows a command, such as "+get" or "+script|load". `args` has the form of
+ * args in struct lw_redis_right. */
 void lw_acl_allow(struct lw_buf *out, const char *command, const char *args);
 
 /* Returns false if a rule cannot name this user, or must not; cli/check/acl.c says why. */
 bool lw_acl_may_name(const char *user);
 
-/* Adds "ACL SETUSER …" and a line break. The rule replaces all rights of the user and leaves its passwords as they are.
- * `name` is the name of the application; if `name` is NULL, the rule is for the user of the lock library. */
+/* Adds "ACL SETUSER …" and a line break. The rule replaces all rights of the user and leaves its
+ * passwords as they are. `name` is the name of the application; if `name` is NULL, the rule is for
+ * the user of the lock library. */
 void lw_acl_line(struct lw_buf *out, const char *user, const char *name);
 
 #endif

@@ -25,21 +25,23 @@ static const struct cli_option options[] = {
      .at = offsetof(struct cli_args, config)},
     {.name = "connect",
      .kind = CLI_FLAG,
-     .help = "also check brokers and topics, each Redis (version, policies, rights of the scripts), and whether the handler opens; changes "
+     .help = "also check brokers and topics, each Redis (version, policies, rights of the "
+             "scripts), and whether the handler opens; changes "
              "nothing there",
      .at = offsetof(struct check_args, connect)},
     {.name = "acl",
      .kind = CLI_TEXT,
      .metavar = "USER",
-     .help =
-         "print the Redis command that gives this user the rights that the application needs, and no others; its passwords stay as they "
-         "are",
+     .help = "print the Redis command that gives this user the rights that the application needs, "
+             "and no others; its passwords stay as they "
+             "are",
      .at = offsetof(struct check_args, acl)},
     {.name = "for",
      .kind = CLI_WORD,
      .metavar = "application|lock",
      .dflt = "application",
-     .help = "with --acl: who logs in as USER. application: run, queue, dead, top, ledger and lock -c with the configuration. lock: the "
+     .help = "with --acl: who logs in as USER. application: run, queue, dead, top, ledger and lock "
+             "-c with the configuration. lock: the "
              "lock library and lock --redis, which need no configuration",
      .at = offsetof(struct check_args, whose)},
     CLI_SET_OPTION,
@@ -59,9 +61,12 @@ static const struct cli_option options[] = {
     {0},
 };
 
-static const char *const usage[] = {"-c\1FILE [--connect] [--set\1PATH=VALUE]... [--json]", "--acl\1USER -c\1FILE [--set\1PATH=VALUE]...",
-                                    "--acl\1USER --for\1lock", "--reference | --reference-metrics | --metric-names", NULL};
-static const char *const examples[] = {"-c orders.json --connect", "--acl orders -c orders.json | redis-cli", NULL};
+static const char *const usage[] = {"-c\1FILE [--connect] [--set\1PATH=VALUE]... [--json]",
+                                    "--acl\1USER -c\1FILE [--set\1PATH=VALUE]...",
+                                    "--acl\1USER --for\1lock",
+                                    "--reference | --reference-metrics | --metric-names", NULL};
+static const char *const examples[] = {"-c orders.json --connect",
+                                       "--acl orders -c orders.json | redis-cli", NULL};
 
 static const struct cli_status statuses[] = {
     {"0", "no problem", 0},
@@ -70,7 +75,7 @@ static const struct cli_status statuses[] = {
     {0},
 };
 
-/* ---- answers ---- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static json_t *lines(const struct lw_buf *b) {
     json_t *list = json_array();
@@ -84,7 +89,8 @@ static json_t *lines(const struct lw_buf *b) {
     return list;
 }
 
-static void print_json(const struct lw_config *c, const struct lw_problems *loading, const struct lw_check_report *r) {
+static void print_json(const struct lw_config *c, const struct lw_problems *loading,
+                       const struct lw_check_report *r) {
     json_t *errors = lines(&loading->errors), *more = lines(&r->problems.errors), *config = NULL;
     json_t *warnings = lines(&loading->warnings), *more_warnings = lines(&r->problems.warnings);
     json_array_extend(errors, more);
@@ -95,8 +101,8 @@ static void print_json(const struct lw_config *c, const struct lw_problems *load
     if (c) lw_config_print(c, &text);
     if (text.n) config = json_loadb(text.p, text.n, 0, NULL);
     bool ok = json_array_size(errors) == 0;
-    json_t *o = json_pack("{sb so so so so}", "ok", (int)ok, "errors", errors, "warnings", warnings, "notes", lines(&r->notes), "config",
-                          config ? config : json_null());
+    json_t *o = json_pack("{sb so so so so}", "ok", (int)ok, "errors", errors, "warnings", warnings,
+                          "notes", lines(&r->notes), "config", config ? config : json_null());
     char *out = json_dumps(o, JSON_COMPACT);
     puts(out ? out : "{\"ok\":false}");
     free(out);
@@ -115,17 +121,20 @@ static void put_lines(FILE *out, const char *before, const struct lw_buf *b) {
 
 static void print_summary(const struct lw_config *c, const char *path, bool connected) {
     printf("%s: fine%s\n", path, connected ? "" : " (--connect also asks the servers)");
-    printf("  %s: %d worker%s, group %s, %zu topic%s:", c->name, c->workers, c->workers == 1 ? "" : "s", c->kafka.group_id,
-           c->kafka.n_topics, c->kafka.n_topics == 1 ? "" : "s");
+    printf("  %s: %d worker%s, group %s, %zu topic%s:", c->name, c->workers,
+           c->workers == 1 ? "" : "s", c->kafka.group_id, c->kafka.n_topics,
+           c->kafka.n_topics == 1 ? "" : "s");
     for (size_t i = 0; i < c->kafka.n_topics; i++) printf(" %s", c->kafka.topics[i]);
     char servers[32] = "a cluster";
-    if (!c->redis.cluster.on) snprintf(servers, sizeof servers, "%zu Redis", lw_config_servers_count(c));
-    printf("\n  key %s, lease %lld ms, %d shard%s on %s, handler %s × %d\n", c->key.from_text, (long long)c->lock.ttl_ms, c->redis.shards,
-           c->redis.shards == 1 ? "" : "s", servers, c->handler.type, lw_config_at_once(c));
+    if (!c->redis.cluster.on)
+        snprintf(servers, sizeof servers, "%zu Redis", lw_config_servers_count(c));
+    printf("\n  key %s, lease %lld ms, %d shard%s on %s, handler %s × %d\n", c->key.from_text,
+           (long long)c->lock.ttl_ms, c->redis.shards, c->redis.shards == 1 ? "" : "s", servers,
+           c->handler.type, lw_config_at_once(c));
 }
 
-static void print_text(const struct check_args *a, const struct lw_config *c, const struct lw_problems *loading,
-                       const struct lw_check_report *r) {
+static void print_text(const struct check_args *a, const struct lw_config *c,
+                       const struct lw_problems *loading, const struct lw_check_report *r) {
     put_lines(stderr, "", &loading->errors);
     put_lines(stderr, "", &r->problems.errors);
     put_lines(stderr, "warning: ", &loading->warnings);
@@ -158,11 +167,15 @@ static int check(const struct check_args *a) {
 static int print_acl(const struct check_args *a) {
     bool lock = a->whose && !strcmp(a->whose, "lock");
     struct lw_buf line = {0};
-    if (a->connect || a->cli.json) return cli_misuse(&a->cli, "--acl goes with neither --connect nor --json");
+    if (a->connect || a->cli.json)
+        return cli_misuse(&a->cli, "--acl goes with neither --connect nor --json");
     if (!lw_acl_may_name(a->acl))
-        return cli_misuse(&a->cli, "--acl %s: expected the name of a user other than default, without spaces, quotes and backslashes",
+        return cli_misuse(&a->cli,
+                          "--acl %s: expected the name of a user other than default, without "
+                          "spaces, quotes and backslashes",
                           a->acl);
-    if (!lock && !a->cli.config) return cli_misuse(&a->cli, "--acl: expected -c FILE or --for lock");
+    if (!lock && !a->cli.config)
+        return cli_misuse(&a->cli, "--acl: expected -c FILE or --for lock");
     struct lw_config *c = lock ? NULL : cli_config(&a->cli);
     if (!lock && !c) return CLI_USAGE;
     lw_acl_line(&line, a->acl, c ? c->name : NULL);
@@ -194,7 +207,9 @@ static int run(void *args) {
     else if (a->reference)
         status = print_page(lw_config_reference);
     else
-        status = a->cli.config ? check(a) : cli_misuse(&a->cli, "-c FILE is required: the configuration (JSON)");
+        status = a->cli.config
+                     ? check(a)
+                     : cli_misuse(&a->cli, "-c FILE is required: the configuration (JSON)");
     return cli_written(&a->cli, status);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the command `latchwork check`, and a function with which every command loads a configuration and checks its handler section. */
+/* Declares the command `latchwork check`, and a function with which every command loads a
+ * configuration and checks its handler section. */
 #ifndef LW_CLI_CHECK_CHECK_H
 #define LW_CLI_CHECK_CHECK_H
 
@@ -12,6 +13,7 @@ extern const struct cli_command cli_check;
 void lw_config_check_handler(const struct lw_config *c, struct lw_problems *problems);
 /* Calls lw_config_load() and checks the handler section, so that all problems are reported at
  * once. */
-struct lw_config *lw_config_load_checked(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems);
+struct lw_config *lw_config_load_checked(const char *path, const struct lw_override *set,
+                                         size_t n_set, struct lw_problems *problems);
 
 #endif

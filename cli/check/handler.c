@@ -22,12 +22,14 @@ void lw_config_check_handler(const struct lw_config *c, struct lw_problems *prob
         lw_problem(problems, "%s", err.text);
 }
 
-struct lw_config *lw_config_load_checked(const char *path, const struct lw_override *set, size_t n_set, struct lw_problems *problems) {
+struct lw_config *lw_config_load_checked(const char *path, const struct lw_override *set,
+                                         size_t n_set, struct lw_problems *problems) {
     problems->check_handler = lw_config_check_handler;
     return lw_config_load(path, set, n_set, problems);
 }
 
-enum { START_MS = 2000 }; /* a handler process that lacks a module or has a wrong setting usually fails within this time */
+/* a handler process that lacks a module or has a wrong setting usually fails within this time */
+enum { START_MS = 2000 };
 
 static int try_slot(const struct lw_handler_type *type, struct lw_handler *h, struct lw_err *err) {
     struct lw_slot *s = type->slot_open(h, 0, err);
@@ -36,7 +38,8 @@ static int try_slot(const struct lw_handler_type *type, struct lw_handler *h, st
     return 0;
 }
 
-static int try_start(const struct lw_handler_type *type, struct lw_handler *h, int wait_ms, struct lw_err *err) {
+static int try_start(const struct lw_handler_type *type, struct lw_handler *h, int wait_ms,
+                     struct lw_err *err) {
     if (type->start(h, 1, err)) return -1;
     return type->start_check ? type->start_check(h, wait_ms, err) : 0;
 }
@@ -60,13 +63,15 @@ static _Noreturn void child(const struct lw_config *c, int wait_ms, int out) {
     _exit(failed || !told ? 1 : 0);
 }
 
-/* Reads what the child process reports, until the child closes the pipe or the time is up. Returns false if the time is up. */
+/* Reads what the child process reports, until the child closes the pipe or the time is up. Returns
+ * false if the time is up. */
 static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     int64_t end = lw_boot_ms() + wait_ms, left;
     size_t n = 0;
     while ((left = end - lw_boot_ms()) > 0 && n + 1 < size) {
         struct pollfd p = {fd, POLLIN, 0};
-        if (poll(&p, 1, (int)left) <= 0) continue; /* a signal interrupted poll(), or the time is up and the loop ends */
+        /* a signal interrupted poll(), or the time is up and the loop ends */
+        if (poll(&p, 1, (int)left) <= 0) continue;
         ssize_t got = read(fd, text + n, size - 1 - n);
         if (got <= 0) break;
         n += (size_t)got;
@@ -75,8 +80,8 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     return left > 0;
 }
 
-/* Waits for the end of the child. The wait is short, because the pipe closes when the child dies. If the child closed the pipe and lives
- * on, this function kills the child. */
+/* Waits for the end of the child. The wait is short, because the pipe closes when the child dies.
+ * If the child closed the pipe and lives on, this function kills the child. */
 static int reap(pid_t pid) {
     int status = 0;
     int64_t end = lw_boot_ms() + 1000;
@@ -90,11 +95,13 @@ static int reap(pid_t pid) {
     return status;
 }
 
-static void judge(const struct lw_config *c, int status, const char *text, struct lw_check_report *r) {
+static void judge(const struct lw_config *c, int status, const char *text,
+                  struct lw_check_report *r) {
     if (WIFSIGNALED(status))
         lw_problem(&r->problems, "handler: it died while opening: %s", strsignal(WTERMSIG(status)));
     else if (WEXITSTATUS(status))
-        lw_problem(&r->problems, "handler: %s", *text ? text : "it ended the process while opening");
+        lw_problem(&r->problems, "handler: %s",
+                   *text ? text : "it ended the process while opening");
     else
         lw_buf_addf(&r->notes, "handler: %s opens\n", c->handler.type);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks whether the brokers answer, the topics exist, and the Kafka user has the rights that it needs. */
+/* Checks whether the brokers answer, the topics exist, and the Kafka user has the rights that it
+ * needs. */
 #include "cli/check/servers.h"
 #include "kafka/conf.h"
 #include "kafka/explain.h"
@@ -8,15 +9,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Keeps the last error that librdkafka reported, because an error such as "connection refused" says more than "timed out". */
+/* Keeps the last error that librdkafka reported, because an error such as "connection refused" says
+ * more than "timed out". */
 struct trouble {
     const struct lw_config *c;
     bool reached; /* the text is about a broker to which a connection was made */
     char text[LW_EXPLAINED_MAX];
 };
 
-/* A name such as localhost may have several addresses, and the broker listens at one of them. So a failure to connect does not replace what
- * a broker has said, such as that the password is wrong. */
+/* A name such as localhost may have several addresses, and the broker listens at one of them. So a
+ * failure to connect does not replace what a broker has said, such as that the password is
+ * wrong. */
 static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *trouble) {
     struct trouble *last = trouble;
     bool reached = !strstr(reason, "Connect to ");
@@ -26,9 +29,12 @@ static void keep_error(rd_kafka_t *rk, int err, const char *reason, void *troubl
     lw_kafka_explain(last->c, err, reason, "READ", NULL, last->text);
 }
 
-static void no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf) { (void)rk, (void)level, (void)fac, (void)buf; }
+static void no_log(const rd_kafka_t *rk, int level, const char *fac, const char *buf) {
+    (void)rk, (void)level, (void)fac, (void)buf;
+}
 
-static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, struct trouble *last, struct lw_check_report *r) {
+static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, struct trouble *last,
+                              struct lw_check_report *r) {
     struct lw_err err = {0};
     rd_kafka_conf_set_opaque(conf, last);
     rd_kafka_conf_set_error_cb(conf, keep_error);
@@ -38,8 +44,10 @@ static rd_kafka_t *new_client(rd_kafka_type_t type, rd_kafka_conf_t *conf, struc
     return rk;
 }
 
-/* Opens a client with the same properties as a worker, so that this check finds a combination of properties that librdkafka refuses. */
-static rd_kafka_t *open_client(const struct lw_config *c, struct trouble *last, struct lw_check_report *r) {
+/* Opens a client with the same properties as a worker, so that this check finds a combination of
+ * properties that librdkafka refuses. */
+static rd_kafka_t *open_client(const struct lw_config *c, struct trouble *last,
+                               struct lw_check_report *r) {
     struct lw_err err = {0};
     rd_kafka_conf_t *conf = lw_kafka_conf_consumer(c, NULL, &err);
     if (conf) return new_client(RD_KAFKA_CONSUMER, conf, last, r);
@@ -53,44 +61,51 @@ static const char *property(const struct lw_config *c, const char *name) {
     return NULL;
 }
 
-static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md, const char *path, const char *topic,
-                        struct lw_check_report *r) {
+static bool check_topic(const struct lw_config *c, const rd_kafka_metadata_t *md, const char *path,
+                        const char *topic, struct lw_check_report *r) {
     for (int i = 0; i < md->topic_cnt; i++) {
         const rd_kafka_metadata_topic_t *t = &md->topics[i];
         if (strcmp(t->topic, topic)) continue;
         if (t->err)
             lw_problem(&r->problems, "%s: %s: %s", path, topic, rd_kafka_err2str(t->err));
         else
-            lw_buf_addf(&r->notes, "kafka: topic %s has %d partition%s\n", topic, t->partition_cnt, t->partition_cnt == 1 ? "" : "s");
+            lw_buf_addf(&r->notes, "kafka: topic %s has %d partition%s\n", topic, t->partition_cnt,
+                        t->partition_cnt == 1 ? "" : "s");
         return !t->err;
     }
     char who[LW_PRINCIPAL_MAX];
-    lw_problem(&r->problems, "%s: the brokers know no topic %s: create it, or allow %s to DESCRIBE it", path, topic,
-               lw_kafka_principal(c, who));
+    lw_problem(&r->problems,
+               "%s: the brokers know no topic %s: create it, or allow %s to DESCRIBE it", path,
+               topic, lw_kafka_principal(c, who));
     return false;
 }
 
-static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res, const struct trouble *last,
-                        struct lw_check_report *r) {
+static void unreachable(const struct lw_config *c, rd_kafka_t *rk, rd_kafka_resp_err_t res,
+                        const struct trouble *last, struct lw_check_report *r) {
     const char *servers = property(c, "bootstrap.servers");
     /* the client's events are served, because they tell why the brokers did not answer */
     for (int i = 0; i < 20; i++) rd_kafka_poll(rk, 10);
-    lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s", servers ? servers : property(c, "metadata.broker.list"),
-               r->wait_ms, last->text[0] ? last->text : rd_kafka_err2str(res));
+    lw_problem(&r->problems, "kafka: no answer from %.300s within %d ms: %s",
+               servers ? servers : property(c, "metadata.broker.list"), r->wait_ms,
+               last->text[0] ? last->text : rd_kafka_err2str(res));
 }
 
-/* ---- rights ---- */
+/* --- rights ----------------------------------------------------------------------------------- */
 
 enum { NO_PARTITION = INT32_MAX - 1, MOCK_MS = 1000 };
 
-static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err, struct lw_check_report *r) {
+static void tell_group(const struct lw_config *c, rd_kafka_resp_err_t err,
+                       struct lw_check_report *r) {
     char out[LW_EXPLAINED_MAX];
-    lw_problem(&r->problems, "kafka: %s", lw_kafka_explain(c, err, rd_kafka_err2name(err), "READ", NULL, out));
+    lw_problem(&r->problems, "kafka: %s",
+               lw_kafka_explain(c, err, rd_kafka_err2name(err), "READ", NULL, out));
 }
 
-/* Reports the rights that were missing for the commit of check_reading(). A broker checks the rights first. So any other error is no
- * problem: it only says that the partition does not exist, and nothing was written. */
-static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, struct lw_check_report *r) {
+/* Reports the rights that were missing for the commit of check_reading(). A broker checks the
+ * rights first. So any other error is no problem: it only says that the partition does not exist,
+ * and nothing was written. */
+static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event,
+                         struct lw_check_report *r) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_event_topic_partition_list(event);
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
     char who[LW_PRINCIPAL_MAX];
@@ -98,14 +113,14 @@ static void judge_commit(const struct lw_config *c, rd_kafka_event_t *event, str
         const rd_kafka_topic_partition_t *p = &list->elems[i];
         if (p->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) err = p->err;
         if (p->err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
-            lw_problem(&r->problems, "kafka.topics: %s: %s may not READ it (%s); allow READ on it", p->topic, lw_kafka_principal(c, who),
-                       rd_kafka_err2name(p->err));
+            lw_problem(&r->problems, "kafka.topics: %s: %s may not READ it (%s); allow READ on it",
+                       p->topic, lw_kafka_principal(c, who), rd_kafka_err2name(p->err));
     }
     if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED) tell_group(c, err, r);
 }
 
-/* Returns why no coordinator was found. If the user has no right to see the group, the search never ends: librdkafka reports the missing
- * right in its main queue and keeps retrying. */
+/* Returns why no coordinator was found. If the user has no right to see the group, the search never
+ * ends: librdkafka reports the missing right in its main queue and keeps retrying. */
 static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
     rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
     rd_kafka_poll_set_consumer(rk);
@@ -114,11 +129,13 @@ static rd_kafka_resp_err_t why_no_coordinator(rd_kafka_t *rk) {
     return err;
 }
 
-/* Tests the right READ on the group and on each topic, which a commit requires. The test commits an offset for a partition that no topic
- * has. */
+/* Tests the right READ on the group and on each topic, which a commit requires. The test commits an
+ * offset for a partition that no topic has. */
 static void check_reading(const struct lw_config *c, rd_kafka_t *rk, struct lw_check_report *r) {
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)c->kafka.n_topics);
-    for (size_t i = 0; i < c->kafka.n_topics; i++) rd_kafka_topic_partition_list_add(list, c->kafka.topics[i], NO_PARTITION)->offset = 0;
+    rd_kafka_topic_partition_list_t *list =
+        rd_kafka_topic_partition_list_new((int)c->kafka.n_topics);
+    for (size_t i = 0; i < c->kafka.n_topics; i++)
+        rd_kafka_topic_partition_list_add(list, c->kafka.topics[i], NO_PARTITION)->offset = 0;
     rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
     rd_kafka_resp_err_t err = rd_kafka_commit_queue(rk, list, queue, NULL, NULL);
     rd_kafka_event_t *event = err ? NULL : rd_kafka_queue_poll(queue, r->wait_ms);
@@ -129,8 +146,8 @@ static void check_reading(const struct lw_config *c, rd_kafka_t *rk, struct lw_c
     else if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
         tell_group(c, err, r);
     else
-        lw_problem(&r->problems, "kafka: no answer about the consumer group %s within %d ms (%s)", c->kafka.group_id, r->wait_ms,
-                   rd_kafka_err2name(err));
+        lw_problem(&r->problems, "kafka: no answer about the consumer group %s within %d ms (%s)",
+                   c->kafka.group_id, r->wait_ms, rd_kafka_err2name(err));
     if (event) rd_kafka_event_destroy(event);
     rd_kafka_queue_destroy(queue);
     rd_kafka_topic_partition_list_destroy(list);
@@ -141,7 +158,8 @@ static void delivered(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     *(rd_kafka_resp_err_t *)m->_private = m->err;
 }
 
-static rd_kafka_t *open_producer(const struct lw_config *c, struct trouble *last, struct lw_check_report *r) {
+static rd_kafka_t *open_producer(const struct lw_config *c, struct trouble *last,
+                                 struct lw_check_report *r) {
     char why[512], ms[16];
     struct lw_err err = {0};
     rd_kafka_conf_t *conf = lw_kafka_conf_producer(c, &err);
@@ -158,10 +176,11 @@ static rd_kafka_t *open_producer(const struct lw_config *c, struct trouble *last
     return new_client(RD_KAFKA_PRODUCER, conf, last, r);
 }
 
-/* Tests WRITE on the dead-letter topic without writing: every broker rejects acks=2, but checks the rights
- * first, so the error is TOPIC_AUTHORIZATION_FAILED or INVALID_REQUIRED_ACKS. The test is left out on the
- * dev broker, which checks neither rights nor acks and would write the record. */
-static void check_writing(const struct lw_config *c, rd_kafka_t *consumer, struct lw_check_report *r) {
+/* Tests WRITE on the dead-letter topic without writing: every broker rejects acks=2, but checks the
+ * rights first, so the error is TOPIC_AUTHORIZATION_FAILED or INVALID_REQUIRED_ACKS. The test is
+ * left out on the dev broker, which checks neither rights nor acks and would write the record. */
+static void check_writing(const struct lw_config *c, rd_kafka_t *consumer,
+                          struct lw_check_report *r) {
     rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
     char *cluster = rd_kafka_clusterid(consumer, MOCK_MS);
     bool mock = cluster && !strncmp(cluster, "mockCluster", strlen("mockCluster"));
@@ -170,22 +189,27 @@ static void check_writing(const struct lw_config *c, rd_kafka_t *consumer, struc
     char who[LW_PRINCIPAL_MAX];
     rd_kafka_t *rk = mock ? NULL : open_producer(c, &last, r);
     if (!rk) return;
-    rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(c->dead.topic), RD_KAFKA_V_KEY("latchwork-check", 15), RD_KAFKA_V_OPAQUE(&err), RD_KAFKA_V_END);
+    rd_kafka_producev(rk, RD_KAFKA_V_TOPIC(c->dead.topic), RD_KAFKA_V_KEY("latchwork-check", 15),
+                      RD_KAFKA_V_OPAQUE(&err), RD_KAFKA_V_END);
     rd_kafka_flush(rk, r->wait_ms);
     rd_kafka_destroy(rk);
     if (err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
-        lw_problem(&r->problems, "dead.to: %s: %s may not WRITE it (%s); allow WRITE on it", c->dead.topic, lw_kafka_principal(c, who),
-                   rd_kafka_err2name(err));
+        lw_problem(&r->problems, "dead.to: %s: %s may not WRITE it (%s); allow WRITE on it",
+                   c->dead.topic, lw_kafka_principal(c, who), rd_kafka_err2name(err));
     else if (err == RD_KAFKA_RESP_ERR__TIMED_OUT || err == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT)
-        lw_problem(&r->problems, "dead.to: %s: no answer within %d ms; the right to write it is not checked", c->dead.topic, r->wait_ms);
+        lw_problem(&r->problems,
+                   "dead.to: %s: no answer within %d ms; the right to write it is not checked",
+                   c->dead.topic, r->wait_ms);
 }
 
-static rd_kafka_topic_partition_list_t *partitions_of(const struct lw_config *c, const rd_kafka_metadata_t *md) {
+static rd_kafka_topic_partition_list_t *partitions_of(const struct lw_config *c,
+                                                      const rd_kafka_metadata_t *md) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
     for (size_t i = 0; i < c->kafka.n_topics; i++)
         for (int k = 0; k < md->topic_cnt; k++)
             if (!strcmp(md->topics[k].topic, c->kafka.topics[i]) && md->topics[k].partition_cnt > 0)
-                rd_kafka_topic_partition_list_add_range(list, c->kafka.topics[i], 0, md->topics[k].partition_cnt - 1);
+                rd_kafka_topic_partition_list_add_range(list, c->kafka.topics[i], 0,
+                                                        md->topics[k].partition_cnt - 1);
     return list;
 }
 
@@ -199,8 +223,10 @@ void lw_check_kafka(const struct lw_config *c, struct lw_check_report *r) {
     if (res) {
         unreachable(c, rk, res, &last, r);
     } else {
-        lw_buf_addf(&r->notes, "kafka: %d broker%s\n", md->broker_cnt, md->broker_cnt == 1 ? "" : "s");
-        for (size_t i = 0; i < c->kafka.n_topics; i++) check_topic(c, md, "kafka.topics", c->kafka.topics[i], r);
+        lw_buf_addf(&r->notes, "kafka: %d broker%s\n", md->broker_cnt,
+                    md->broker_cnt == 1 ? "" : "s");
+        for (size_t i = 0; i < c->kafka.n_topics; i++)
+            check_topic(c, md, "kafka.topics", c->kafka.topics[i], r);
         bool dead = c->dead.topic && check_topic(c, md, "dead.to", c->dead.topic, r);
         rd_kafka_topic_partition_list_t *partitions = partitions_of(c, md);
         rd_kafka_metadata_destroy(md);

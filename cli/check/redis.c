@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks whether each Redis answers, whether Latchwork can rely on it, and whether the user of the login may do what the scripts do. */
+/* Checks whether each Redis answers, whether Latchwork can rely on it, and whether the user of the
+ * login may do what the scripts do. */
 #include "base/bytes.h"
 #include "base/redis/connection.h"
 #include "base/redis/script.h"
@@ -21,12 +22,15 @@ struct server {
     char *shown;      /* the server's URL in the form in which reported problems name it */
     const char *user; /* name of the user with whose login the check connects */
     bool no_lua;      /* the server has no Lua; this problem was reported earlier */
-    bool replica;     /* the server is a replica, whose problems are only warnings until it is master */
+    /* the server is a replica, whose problems are only warnings until it is master */
+    bool replica;
 };
 
-#define PROBLEM(s, fmt, ...) ((s)->replica ? lw_problem_warn : lw_problem)(&(s)->r->problems, "redis %s: " fmt, (s)->shown, __VA_ARGS__)
+#define PROBLEM(s, fmt, ...)                                                                       \
+    ((s)->replica ? lw_problem_warn : lw_problem)(&(s)->r->problems, "redis %s: " fmt, (s)->shown, \
+                                                  __VA_ARGS__)
 
-/* ---- talking ---- */
+/* --- talking ---------------------------------------------------------------------------------- */
 
 static bool connect_to(struct server *s, const struct lw_redis_url *at) {
     struct lw_err why = {0};
@@ -42,7 +46,10 @@ static redisReply *ask(struct server *s, const char *what, int argc, const char 
     if (reply && reply->type != REDIS_REPLY_ERROR) return reply;
     s->no_lua = reply && lw_server_lacks_lua(reply->str);
     if (s->no_lua)
-        PROBLEM(s, "this server runs without its Lua module, and Latchwork needs Lua scripts: load the module (%s)", reply->str);
+        PROBLEM(s,
+                "this server runs without its Lua module, and Latchwork needs Lua scripts: load "
+                "the module (%s)",
+                reply->str);
     else
         PROBLEM(s, "%s: %s", what, reply ? reply->str : s->redis->why);
     if (reply) freeReplyObject(reply);
@@ -55,9 +62,10 @@ static bool succeeds(struct server *s, const char *what, int argc, const char **
     return reply;
 }
 
-/* ---- INFO ---- */
+/* --- INFO ------------------------------------------------------------------------------------- */
 
-/* Copies the value of a field of INFO, up to the end of its line; copies "" if the field is missing. */
+/* Copies the value of a field of INFO, up to the end of its line; copies "" if the field is
+ * missing. */
 static void field(const char *info, const char *name, char *out, size_t size) {
     size_t n = strlen(name);
     *out = '\0';
@@ -71,21 +79,27 @@ static void field(const char *info, const char *name, char *out, size_t size) {
 static void check_role(struct server *s, const char *info) {
     char value[64];
     field(info, "role", value, sizeof value);
-    if (strcmp(value, "master")) PROBLEM(s, "its role is %s; the lanes need the one that takes writes", *value ? value : "unknown");
+    if (strcmp(value, "master"))
+        PROBLEM(s, "its role is %s; the lanes need the one that takes writes",
+                *value ? value : "unknown");
     field(info, "cluster_enabled", value, sizeof value);
     if (!strcmp(value, "1") && !s->c->redis.cluster.on)
-        PROBLEM(s, "%s", "it is part of a Redis Cluster; give its nodes in redis.cluster, in place of redis.url");
+        PROBLEM(s, "%s",
+                "it is part of a Redis Cluster; give its nodes in redis.cluster, in place of "
+                "redis.url");
     field(info, "loading", value, sizeof value);
     if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is still loading its data");
 }
 
-/* Checks the setting min-replicas-to-write. INFO tells the number of good replicas only if that setting is above 0. */
+/* Checks the setting min-replicas-to-write. INFO tells the number of good replicas only if that
+ * setting is above 0. */
 static void check_min_replicas(struct server *s, const char *info) {
     char good[16];
     field(info, "min_slaves_good_slaves", good, sizeof good);
     if (!s->c->redis.sentinel.on || *good) return;
     lw_problem_warn(&s->r->problems,
-                    "redis %s: min-replicas-to-write is 0: an old master that is cut off from its Sentinels would go on granting leases "
+                    "redis %s: min-replicas-to-write is 0: an old master that is cut off from its "
+                    "Sentinels would go on granting leases "
                     "beside the new one; set it to 1 on all of them",
                     s->shown);
 }
@@ -94,7 +108,9 @@ static void check_policy(struct server *s, const char *info) {
     char policy[64];
     field(info, "maxmemory_policy", policy, sizeof policy);
     if (strcmp(policy, "noeviction"))
-        PROBLEM(s, "maxmemory-policy is %s: Redis would throw away locks and waiting messages when memory is short; set noeviction",
+        PROBLEM(s,
+                "maxmemory-policy is %s: Redis would throw away locks and waiting messages when "
+                "memory is short; set noeviction",
                 *policy ? policy : "unknown");
 }
 
@@ -103,8 +119,9 @@ static void note_server(struct server *s, const char *info, const struct lw_serv
     field(info, "aof_enabled", aof, sizeof aof);
     field(info, "rdb_last_bgsave_status", rdb, sizeof rdb);
     field(info, "maxmemory_human", limit, sizeof limit);
-    lw_buf_addf(&s->r->notes, "redis %s: %s, maxmemory %s, append-only file %s, last snapshot %s\n", s->shown, who->text,
-                strcmp(limit, "0B") ? limit : "unlimited", strcmp(aof, "1") ? "off" : "on", *rdb ? rdb : "unknown");
+    lw_buf_addf(&s->r->notes, "redis %s: %s, maxmemory %s, append-only file %s, last snapshot %s\n",
+                s->shown, who->text, strcmp(limit, "0B") ? limit : "unlimited",
+                strcmp(aof, "1") ? "off" : "on", *rdb ? rdb : "unknown");
 }
 
 static void check_info(struct server *s) {
@@ -120,7 +137,7 @@ static void check_info(struct server *s) {
     freeReplyObject(reply);
 }
 
-/* ---- rights ---- */
+/* --- rights ----------------------------------------------------------------------------------- */
 
 enum { WORDS_MAX = 2048, WORD_BYTES = 40, SAMPLES_MAX = 128 };
 
@@ -136,27 +153,35 @@ static void add_word(struct samples *all, const char *word) {
     if (all->argc < WORDS_MAX) all->argv[all->argc++] = word;
 }
 
-static void add_sample(struct samples *all, const char *command, const char *args, const char *key) {
+static void add_sample(struct samples *all, const char *command, const char *args,
+                       const char *key) {
     char *save = NULL, *own = all->args[all->n];
     size_t count = all->argc, words = 1;
     snprintf(own, WORD_BYTES, "%s", args);
     add_word(all, all->number[all->n]);
     add_word(all, command);
-    for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++) add_word(all, strcmp(w, "K") ? w : key);
+    for (char *w = strtok_r(own, " ", &save); w; w = strtok_r(NULL, " ", &save), words++)
+        add_word(all, strcmp(w, "K") ? w : key);
     snprintf(all->number[all->n++], sizeof all->number[0], "%zu", words);
-    /* the sample is left out if there is no room; this cannot happen, because the tables are constant */
+    /* the sample is left out if there is no room; this cannot happen, because the tables are
+     * constant */
     if (all->argc == WORDS_MAX) all->argc = count;
 }
 
-/* Sends a command and returns its reply, which may be an error. Returns NULL if the connection failed. */
-static redisReply *call(struct server *s, size_t argc, const char **argv) { return lw_redis_ask_argv(s->redis, (int)argc, argv, NULL); }
-
-static void malformed(struct server *s) {
-    PROBLEM(s, "%s", "malformed reply to the check of this user's rights: expected one letter per command");
+/* Sends a command and returns its reply, which may be an error. Returns NULL if the connection
+ * failed. */
+static redisReply *call(struct server *s, size_t argc, const char **argv) {
+    return lw_redis_ask_argv(s->redis, (int)argc, argv, NULL);
 }
 
-/* Runs the script that tests all samples and answers with one letter per sample: 1 for allowed, 0 for refused, ? for unknown. Returns false
- * if the answer has another form, for example because the user may not run scripts. */
+static void malformed(struct server *s) {
+    PROBLEM(s, "%s",
+            "malformed reply to the check of this user's rights: expected one letter per command");
+}
+
+/* Runs the script that tests all samples and answers with one letter per sample: 1 for allowed, 0
+ * for refused, ? for unknown. Returns false if the answer has another form, for example because the
+ * user may not run scripts. */
 static bool ask_script(struct server *s, struct samples *all, char *letters) {
     all->argv[0] = "EVAL", all->argv[1] = lw_op_rights.text, all->argv[2] = "0";
     redisReply *reply = call(s, all->argc, all->argv);
@@ -170,13 +195,15 @@ static bool ask_script(struct server *s, struct samples *all, char *letters) {
 }
 
 static char letter_of(const redisReply *r, bool queued) {
-    if (r->type == REDIS_REPLY_ERROR) return strncmp(r->str, "NOPERM", 6) && strncmp(r->str, "ERR unknown", 11) ? '1' : '0';
+    if (r->type == REDIS_REPLY_ERROR)
+        return strncmp(r->str, "NOPERM", 6) && strncmp(r->str, "ERR unknown", 11) ? '1' : '0';
     return queued || r->type == REDIS_REPLY_STATUS ? '1' : '0';
 }
 
-/* Sends each sample as a command, with the words of `before` in front. Sets letters[i] to '1' if the
- * user can run sample i, otherwise to '0'. Returns false if the connection failed. */
-static bool ask_each(struct server *s, const struct samples *all, const char *const *before, size_t n_before, char *letters) {
+/* Sends each sample as a command, with the words of `before` in front. Sets letters[i] to '1' if
+ * the user can run sample i, otherwise to '0'. Returns false if the connection failed. */
+static bool ask_each(struct server *s, const struct samples *all, const char *const *before,
+                     size_t n_before, char *letters) {
     const char *argv[16];
     size_t at = 3;
     for (size_t i = 0; i < n_before; i++) argv[i] = before[i];
@@ -199,8 +226,8 @@ static bool may(struct server *s, size_t argc, const char **argv) {
     return fine;
 }
 
-/* Tests the samples for a user that may not run EVAL: by ACL DRYRUN, or by commands that are queued in a
- * transaction and then discarded. */
+/* Tests the samples for a user that may not run EVAL: by ACL DRYRUN, or by commands that are queued
+ * in a transaction and then discarded. */
 static bool ask_otherwise(struct server *s, const struct samples *all, char *letters) {
     const char *dry[] = {"ACL", "DRYRUN", s->user, "PING"};
     if (may(s, 4, dry)) return ask_each(s, all, dry, 3, letters);
@@ -209,23 +236,27 @@ static bool ask_otherwise(struct server *s, const struct samples *all, char *let
     return may(s, 1, (const char *[]){"DISCARD"}) && known;
 }
 
-/* Finds out which samples the user may run, and fills one letter per sample. Returns false if no method gives an answer. */
+/* Finds out which samples the user may run, and fills one letter per sample. Returns false if no
+ * method gives an answer. */
 static bool ask_samples(struct server *s, struct samples *all, char *letters) {
     if (ask_script(s, all, letters)) return true;
     if (s->redis->err) return false;
     if (ask_otherwise(s, all, letters)) return true;
     PROBLEM(s,
-            "this user may not run EVAL, so that its other rights can't be checked; give it all of them: latchwork check --acl %s -c FILE",
+            "this user may not run EVAL, so that its other rights can't be checked; give it all of "
+            "them: latchwork check --acl %s -c FILE",
             s->user);
     return false;
 }
 
 static const char *who_needs(int roles) {
     if (roles == LW_RIGHT_WORKER) return "as a worker does";
-    return roles == LW_RIGHT_OPERATOR ? "as operators' commands do (queue, dead, lock, top, ledger)" : "as workers and operators do";
+    return roles == LW_RIGHT_OPERATOR ? "as operators' commands do (queue, dead, lock, top, ledger)"
+                                      : "as workers and operators do";
 }
 
-/* Reports, in one line, the refused commands whose roles in the table of rights are exactly `roles`. */
+/* Reports, in one line, the refused commands whose roles in the table of rights are exactly
+ * `roles`. */
 static bool tell_commands(struct server *s, const char *letters, int roles, const char *key) {
     struct lw_buf list = {0}, rules = {0};
     size_t at = 0;
@@ -239,8 +270,10 @@ static bool tell_commands(struct server *s, const char *letters, int roles, cons
     }
     bool fine = !list.n;
     if (!fine)
-        PROBLEM(s, "this user may not run %s on names like %s, %s; give it the rights: ACL SETUSER %s%.*s", list.p, key, who_needs(roles),
-                s->user, (int)rules.n, rules.p);
+        PROBLEM(
+            s,
+            "this user may not run %s on names like %s, %s; give it the rights: ACL SETUSER %s%.*s",
+            list.p, key, who_needs(roles), s->user, (int)rules.n, rules.p);
     lw_buf_free(&list);
     lw_buf_free(&rules);
     return fine;
@@ -252,16 +285,19 @@ static bool check_commands(struct server *s, const char *key) {
     bool fine = true;
     all = (struct samples){.argc = 3};
     for (size_t i = 0; i < lw_n_redis_rights; i++)
-        if (lw_redis_rights[i].roles & LW_RIGHT_LANES) add_sample(&all, lw_redis_rights[i].command, lw_redis_rights[i].args, key);
+        if (lw_redis_rights[i].roles & LW_RIGHT_LANES)
+            add_sample(&all, lw_redis_rights[i].command, lw_redis_rights[i].args, key);
     if (!ask_samples(s, &all, letters)) return false;
     for (int roles = LW_RIGHT_WORKER; roles <= LW_RIGHT_LANES; roles++)
         if (!tell_commands(s, letters, roles, key)) fine = false;
     return fine;
 }
 
-/* Lists sample calls that read and write a key. A key name counts as refused only if all of these calls are refused, because the user may
- * lack the right to one of the commands instead. */
-static const struct { const char *command, *args; } touches[] = {{"SET", "K v GET"}, {"ZADD", "K 1 m"}, {"HSET", "K f v"}};
+/* Lists sample calls that read and write a key. A key name counts as refused only if all of these
+ * calls are refused, because the user may lack the right to one of the commands instead. */
+static const struct {
+    const char *command, *args;
+} touches[] = {{"SET", "K v GET"}, {"ZADD", "K 1 m"}, {"HSET", "K f v"}};
 enum { TOUCHES = sizeof touches / sizeof *touches };
 
 /* Reports the key names that this user may not use. `usable` becomes the first name that is not
@@ -273,8 +309,10 @@ static bool check_names(struct server *s, const char *tag, char usable[200]) {
     struct lw_buf list = {0};
     all = (struct samples){.argc = 3};
     for (size_t i = 0; lw_redis_names[i]; i++) {
-        snprintf(names[i], sizeof names[i], "%s%s%s", tag, lw_redis_names[i], strchr(lw_redis_names[i], ':') ? "check" : "");
-        for (size_t k = 0; k < TOUCHES; k++) add_sample(&all, touches[k].command, touches[k].args, names[i]);
+        snprintf(names[i], sizeof names[i], "%s%s%s", tag, lw_redis_names[i],
+                 strchr(lw_redis_names[i], ':') ? "check" : "");
+        for (size_t k = 0; k < TOUCHES; k++)
+            add_sample(&all, touches[k].command, touches[k].args, names[i]);
     }
     if (!ask_samples(s, &all, letters)) return false;
     for (size_t i = 0; i < all.n; i += TOUCHES)
@@ -283,14 +321,18 @@ static bool check_names(struct server *s, const char *tag, char usable[200]) {
         else if (!*usable)
             memcpy(usable, names[i / TOUCHES], sizeof names[0]);
     lw_acl_pattern(s->c->name, pattern);
-    if (list.n) PROBLEM(s, "this user may not read and write %s; give it the key pattern: ACL SETUSER %s ~%s", list.p, s->user, pattern);
+    if (list.n)
+        PROBLEM(s,
+                "this user may not read and write %s; give it the key pattern: ACL SETUSER %s ~%s",
+                list.p, s->user, pattern);
     bool fine = !list.n;
     lw_buf_free(&list);
     return fine;
 }
 
-/* Reports all missing rights at once: key names, and commands on a name that is allowed. Returns false if a right is missing; the caller
- * then does not check the rights on the other shards, because one report is enough. */
+/* Reports all missing rights at once: key names, and commands on a name that is allowed. Returns
+ * false if a right is missing; the caller then does not check the rights on the other shards,
+ * because one report is enough. */
 static bool check_rights(struct server *s, int shard) {
     char tag[LW_SHARD_PREFIX], usable[200] = "";
     lw_shard_prefix(s->c, shard, tag);
@@ -306,7 +348,7 @@ static void check_scripts(struct server *s) {
     }
 }
 
-/* ---- each server ---- */
+/* --- each server ------------------------------------------------------------------------------ */
 
 /* Finds out the fleet's name, which is the epoch of shard 0. */
 static void learn_fleet(struct server *s) {
@@ -321,12 +363,15 @@ static void learn_fleet(struct server *s) {
     freeReplyObject(reply);
 }
 
-/* Checks whether a replica lets the user in with the same rights, so that the replica can take over. */
+/* Checks whether a replica lets the user in with the same rights, so that the replica can take
+ * over. */
 static void check_replica(const struct server *master, int shard, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf shown = {0};
-    lw_buf_addf(&shown, "%s, a replica of %s%c", lw_redis_url_where(at, where, sizeof where), master->shown, 0);
-    struct server s = {.c = master->c, .r = master->r, .shown = shown.p, .user = master->user, .replica = true};
+    lw_buf_addf(&shown, "%s, a replica of %s%c", lw_redis_url_where(at, where, sizeof where),
+                master->shown, 0);
+    struct server s = {
+        .c = master->c, .r = master->r, .shown = shown.p, .user = master->user, .replica = true};
     redisReply *info = connect_to(&s, at) ? ask(&s, "INFO", 1, (const char *[]){"INFO"}) : NULL;
     if (info) {
         check_policy(&s, info->str);
@@ -338,13 +383,16 @@ static void check_replica(const struct server *master, int shard, const struct l
     lw_buf_free(&shown);
 }
 
-/* Checks each replica that the master names. Replication does not copy users, so a replica may lack the user of Latchwork. */
+/* Checks each replica that the master names. Replication does not copy users, so a replica may lack
+ * the user of Latchwork. */
 static void check_each_replica(struct server *s, int shard, const struct lw_redis_url *at) {
     redisReply *role = ask(s, "ROLE", 1, (const char *[]){"ROLE"});
     const redisReply *list = role && role->elements == 3 ? role->element[2] : NULL;
     for (size_t i = 0; list && i < list->elements; i++) {
         const redisReply *one = list->element[i];
-        if (one->elements < 2 || one->element[0]->type != REDIS_REPLY_STRING || one->element[1]->type != REDIS_REPLY_STRING) continue;
+        if (one->elements < 2 || one->element[0]->type != REDIS_REPLY_STRING ||
+            one->element[1]->type != REDIS_REPLY_STRING)
+            continue;
         struct lw_redis_url there = *at;
         there.host = one->element[0]->str;
         there.address = NULL;
@@ -361,15 +409,18 @@ static void check_server(struct server *s, size_t index, const struct lw_redis_u
     check_info(s);
     if (!s->redis->err) check_scripts(s);
     if (s->no_lua) return; /* the check of rights needs a script, which this server cannot run */
-    for (int shard = (int)index; !s->redis->err && shard < s->c->redis.shards; shard += (int)lw_config_servers_count(s->c))
+    for (int shard = (int)index; !s->redis->err && shard < s->c->redis.shards;
+         shard += (int)lw_config_servers_count(s->c))
         if (!check_rights(s, shard))
             break;
         else if (shard == 0)
             learn_fleet(s);
-    if (!s->redis->err && (s->c->redis.sentinel.on || s->c->redis.cluster.on)) check_each_replica(s, (int)index, at);
+    if (!s->redis->err && (s->c->redis.sentinel.on || s->c->redis.cluster.on))
+        check_each_replica(s, (int)index, at);
 }
 
-/* Returns the name under which reported problems name a server: its URL, its address, or the master's name and address. */
+/* Returns the name under which reported problems name a server: its URL, its address, or the
+ * master's name and address. */
 static char *name_of(const struct lw_config *c, size_t i, const struct lw_redis_url *at) {
     char where[160];
     struct lw_buf b = {0};
@@ -378,19 +429,21 @@ static char *name_of(const struct lw_config *c, size_t i, const struct lw_redis_
         return b.p;
     }
     if (!c->redis.sentinel.on) return lw_or_abort(lw_url_redact(c->redis.urls[i]));
-    lw_buf_addf(&b, "%s (%s)%c", c->redis.sentinel.master, lw_redis_url_where(at, where, sizeof where), 0);
+    lw_buf_addf(&b, "%s (%s)%c", c->redis.sentinel.master,
+                lw_redis_url_where(at, where, sizeof where), 0);
     return b.p;
 }
 
-static void check_found(const struct lw_config *c, size_t i, const struct lw_redis_url *at, struct lw_check_report *r) {
+static void check_found(const struct lw_config *c, size_t i, const struct lw_redis_url *at,
+                        struct lw_check_report *r) {
     struct server s = {.c = c, .r = r, .shown = name_of(c, i, at)};
     check_server(&s, i, at);
     lw_redis_close(s.redis);
     free(s.shown);
 }
 
-/* Returns whether the list `seen`, with one server per line, has this server; if not, adds the server. Shards of a cluster may share a
- * node, which is then checked only once. */
+/* Returns whether the list `seen`, with one server per line, has this server; if not, adds the
+ * server. Shards of a cluster may share a node, which is then checked only once. */
 static bool seen_before(struct lw_buf *seen, const struct lw_redis_url *at) {
     char where[160], line[164];
     int n = snprintf(line, sizeof line, "\n%s\n", lw_redis_url_where(at, where, sizeof where));
@@ -399,10 +452,12 @@ static bool seen_before(struct lw_buf *seen, const struct lw_redis_url *at) {
     return before;
 }
 
-static void check_servers(const struct lw_config *c, struct lw_redis_servers *servers, struct lw_check_report *r) {
+static void check_servers(const struct lw_config *c, struct lw_redis_servers *servers,
+                          struct lw_check_report *r) {
     struct lw_buf seen = {0};
     bool found = true;
-    for (size_t i = 0; i < lw_redis_servers_count(servers) && (found || !c->redis.cluster.on); i++) {
+    for (size_t i = 0; i < lw_redis_servers_count(servers) && (found || !c->redis.cluster.on);
+         i++) {
         struct lw_redis_url at;
         struct lw_err err = {0};
         found = !lw_redis_servers_find(servers, (int)i, r->wait_ms, &at, &err);

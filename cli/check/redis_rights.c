@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the commands that a Redis user of Latchwork needs. scripts/redis-rights.sh finds these commands in the code.
- * tests/cli/test_rights.py fails if this table lacks a command, has a command too many, or names another role. */
+/* Lists the commands that a Redis user of Latchwork needs. scripts/redis-rights.sh finds these
+ * commands in the code. tests/cli/test_rights.py fails if this table lacks a command, has a command
+ * too many, or names another role. */
 #include "cli/check/redis_rights.h"
 
 #include <stddef.h>
@@ -39,7 +40,9 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"PING", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, ""},
     {"PTTL", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
     {"PUBLISH", LW_RIGHT_LOCK, "c m"},
-    {"READONLY", 0, ""}, /* Latchwork never sends this command; the code has its name only because error replies begin with it */
+    /* Latchwork never sends this command; the code has its name only because error replies begin
+     * with it */
+    {"READONLY", 0, ""},
     {"ROLE", LW_RIGHT_LANES | LW_RIGHT_LOCK, ""},
     {"RPOPLPUSH", LW_RIGHT_LANES, "K K"},
     {"RPUSH", LW_RIGHT_WORKER, "K v"},
@@ -70,7 +73,8 @@ const struct lw_redis_right lw_redis_rights[] = {
     {"ZCARD", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K"},
     {"ZCOUNT", LW_RIGHT_OPERATOR | LW_RIGHT_LOCK, "K 0 1"},
     {"ZMSCORE", LW_RIGHT_LANES, "K m"},
-    {"ZPOPMIN", LW_RIGHT_LOCK, "K"}, /* this command wakes clients that wait for a lock of the library; lanes have no such clients */
+    /* this command wakes clients that wait for a lock of the library; lanes have no such clients */
+    {"ZPOPMIN", LW_RIGHT_LOCK, "K"},
     {"ZRANGE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},
     {"ZRANGEBYSCORE", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K 0 1"},
     {"ZREM", LW_RIGHT_LANES | LW_RIGHT_LOCK, "K m"},
@@ -80,7 +84,10 @@ const struct lw_redis_right lw_redis_rights[] = {
 };
 const size_t lw_n_redis_rights = sizeof lw_redis_rights / sizeof *lw_redis_rights;
 
-/* Lists the first part of each key name after "lw:{NAME.SHARD}:"; doc/reference/redis-keys.md lists the keys. */
-const char *const lw_redis_names[] = {
-    "lock:", "epoch",  "wait:",  "lanes", "ready", "claimed:", "state:",  "tries:",   "floor", "new_from", "fence",
-    "dead",  "dedup:", "paused", "audit", "job",   "job:",     "replays", "vanished", "sweep", "workers",  NULL};
+/* Lists the first part of each key name after "lw:{NAME.SHARD}:"; doc/reference/redis-keys.md lists
+ * the keys. */
+const char *const lw_redis_names[] = {"lock:",    "epoch",  "wait:",   "lanes",    "ready",
+                                      "claimed:", "state:", "tries:",  "floor",    "new_from",
+                                      "fence",    "dead",   "dedup:",  "paused",   "audit",
+                                      "job",      "job:",   "replays", "vanished", "sweep",
+                                      "workers",  NULL};

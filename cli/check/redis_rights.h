@@ -13,11 +13,14 @@ enum {
 };
 struct lw_redis_right {
     const char *command;
-    int roles;        /* the callers that need the command (LW_RIGHT_…); 0: no caller */
-    const char *args; /* arguments of a sample call, separated by one space, with a subcommand first; K stands for a key */
+    int roles; /* the callers that need the command (LW_RIGHT_…); 0: no caller */
+    /* arguments of a sample call, separated by one space, with a subcommand first; K stands for a
+     * key */
+    const char *args;
 };
 extern const struct lw_redis_right lw_redis_rights[];
 extern const size_t lw_n_redis_rights;
-extern const char *const lw_redis_names[]; /* the first parts of key names; the last element is NULL */
+/* the first parts of key names; the last element is NULL */
+extern const char *const lw_redis_names[];
 
 #endif

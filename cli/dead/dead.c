@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the command `latchwork dead`: its verbs, and how it reads the streams of dead letters. */
+/* Implements the command `latchwork dead`: its verbs, and how it reads the streams of dead
+ * letters. */
 #include "cli/dead/dead.h"
 
 #include "cli/operators.h"
@@ -8,7 +9,10 @@
 #include <string.h>
 
 static const struct cli_verb verbs[] = {
-    {.name = "ls", .bit = DEAD_LS, .operate = dead_ls, .help = "list dead letters, oldest first: when, why, how often tried"},
+    {.name = "ls",
+     .bit = DEAD_LS,
+     .operate = dead_ls,
+     .help = "list dead letters, oldest first: when, why, how often tried"},
     {.name = "show",
      .bit = DEAD_SHOW,
      .words = "ID...",
@@ -63,8 +67,8 @@ static const char *const examples[] = {
 const struct cli_command cli_dead = {
     .name = "dead",
     .summary = "dead letters: list, show, replay, edit, drop, export",
-    .about =
-        "Dead letters that Redis keeps (dead.to: redis). ID is an identity (topic/partition/offset), or SHARD:STREAM-ID as ls shows it.",
+    .about = "Dead letters that Redis keeps (dead.to: redis). ID is an identity "
+             "(topic/partition/offset), or SHARD:STREAM-ID as ls shows it.",
     .verbs = verbs,
     .n_verbs = sizeof verbs / sizeof *verbs,
     .options = operator_options,
@@ -74,7 +78,7 @@ const struct cli_command cli_dead = {
     .run = operators_run,
 };
 
-/* ---- reading ---- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static struct lw_bytes bytes(const redisReply *r) { return lw_bytes(r->str, r->len); }
 
@@ -84,10 +88,14 @@ static void take_field(struct ops_message *m, const redisReply *name, const redi
         size_t at;
         bool is_number;
     } fields[] = {
-        {"reason", offsetof(struct ops_message, reason), false},       {"original", offsetof(struct ops_message, original), false},
-        {"edited_by", offsetof(struct ops_message, edited_by), false}, {"edited_ms", offsetof(struct ops_message, edited_ms), true},
-        {"attempts", offsetof(struct ops_message, attempts), true},    {"first_ms", offsetof(struct ops_message, first_ms), true},
-        {"last_ms", offsetof(struct ops_message, last_ms), true},      {"envelope", offsetof(struct ops_message, raw), false},
+        {"reason", offsetof(struct ops_message, reason), false},
+        {"original", offsetof(struct ops_message, original), false},
+        {"edited_by", offsetof(struct ops_message, edited_by), false},
+        {"edited_ms", offsetof(struct ops_message, edited_ms), true},
+        {"attempts", offsetof(struct ops_message, attempts), true},
+        {"first_ms", offsetof(struct ops_message, first_ms), true},
+        {"last_ms", offsetof(struct ops_message, last_ms), true},
+        {"envelope", offsetof(struct ops_message, raw), false},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (strcmp(fields[i].name, name->str) != 0) continue;
@@ -99,11 +107,13 @@ static void take_field(struct ops_message *m, const redisReply *name, const redi
     }
 }
 
-static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx) {
+static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn,
+                void *ctx) {
     struct ops_message m = {.shard = sh->index, .reason = lw_bytes("", 0), .raw = lw_bytes("", 0)};
     const redisReply *f = entry->element[1];
     snprintf(m.id, sizeof m.id, "%d:%s", sh->index, entry->element[0]->str);
-    for (size_t i = 0; f->type == REDIS_REPLY_ARRAY && i + 1 < f->elements; i += 2) take_field(&m, f->element[i], f->element[i + 1]);
+    for (size_t i = 0; f->type == REDIS_REPLY_ARRAY && i + 1 < f->elements; i += 2)
+        take_field(&m, f->element[i], f->element[i + 1]);
     ops_message_read(&m, m.raw);
     struct lw_buf scratch = {0};
     struct lw_bytes key, lane;
@@ -115,11 +125,12 @@ static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, op
     return stop;
 }
 
-/* Writes the ID of the newest dead letter, at which reading ends. Dead letters that are added later are left out; otherwise a replay that
- * fails again would be replayed for ever. */
+/* Writes the ID of the newest dead letter, at which reading ends. Dead letters that are added later
+ * are left out; otherwise a replay that fails again would be replayed for ever. */
 static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, 1);
+    lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
+        lw_arg_i64(&o->cmd, 1);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (!r) return -1;
     out[0] = 0;
@@ -132,8 +143,10 @@ static size_t reply_bytes(const redisReply *r) {
     size_t n = 0;
     for (size_t i = 0; i < r->elements; i++) {
         const redisReply *e = r->element[i];
-        const redisReply *f = e->type == REDIS_REPLY_ARRAY && e->elements == 2 ? e->element[1] : NULL;
-        for (size_t k = 0; f && f->type == REDIS_REPLY_ARRAY && k < f->elements; k++) n += f->element[k]->len;
+        const redisReply *f =
+            e->type == REDIS_REPLY_ARRAY && e->elements == 2 ? e->element[1] : NULL;
+        for (size_t k = 0; f && f->type == REDIS_REPLY_ARRAY && k < f->elements; k++)
+            n += f->element[k]->len;
     }
     return n;
 }
@@ -145,13 +158,16 @@ static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void
     for (bool more = !stop && last[0]; more && !stop;) {
         if (ops_tick(o)) return -1;
         ops_begin(o, "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
-        lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, last), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, size);
+        lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, last), lw_arg_text(&o->cmd, "COUNT"),
+            lw_arg_i64(&o->cmd, size);
         redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
         if (!r) return -1;
         for (size_t i = 0; i < r->elements && !stop; i++) {
             const redisReply *e = r->element[i];
-            bool sound = e->type == REDIS_REPLY_ARRAY && e->elements == 2 && e->element[0]->type == REDIS_REPLY_STRING;
-            if (!sound) stop = lw_fail(&o->err, "shard %d: XRANGE answers in another form", sh->index);
+            bool sound = e->type == REDIS_REPLY_ARRAY && e->elements == 2 &&
+                         e->element[0]->type == REDIS_REPLY_STRING;
+            if (!sound)
+                stop = lw_fail(&o->err, "shard %d: XRANGE answers in another form", sh->index);
             if (!sound) break;
             snprintf(from, sizeof from, "(%s", e->element[0]->str);
             o->scanned++;
@@ -164,7 +180,8 @@ static int each_of(struct ops *o, struct ops_shard *sh, ops_message_fn *fn, void
     return stop;
 }
 
-/* Returns true if the word is an ID in the form in which `dead ls` shows it, such as "0:1700000000000-0". */
+/* Returns true if the word is an ID in the form in which `dead ls` shows it, such as
+ * "0:1700000000000-0". */
 static bool is_id(const char *word, int *shard) {
     char *end;
     long s = strtol(word, &end, 10);
@@ -199,7 +216,8 @@ static int count_all(struct ops *o) {
 
 int dead_each(struct ops *o, ops_message_fn *fn, void *ctx) {
     int stop = 0, shard, n_ids = 0;
-    for (int i = 0; i < o->args.n_words; i++) n_ids += is_id(o->args.words[i], &shard) && shard < o->c->redis.shards;
+    for (int i = 0; i < o->args.n_words; i++)
+        n_ids += is_id(o->args.words[i], &shard) && shard < o->c->redis.shards;
     if (n_ids && n_ids == o->args.n_words) {
         o->to_scan = n_ids;
         for (int i = 0; i < n_ids && !stop; i++, o->scanned++)
@@ -208,13 +226,15 @@ int dead_each(struct ops *o, ops_message_fn *fn, void *ctx) {
     }
     if (o->c->dead.to == LW_DEAD_TOPIC && !o->quiet)
         fprintf(stderr,
-                "dead letters of this application go to the topic %s (queue replay --topic %s); in Redis are only those from before\n",
+                "dead letters of this application go to the topic %s (queue replay --topic %s); in "
+                "Redis are only those from before\n",
                 o->c->dead.topic, o->c->dead.topic);
     if (count_all(o)) return -1;
     for (int s = 0; s < o->c->redis.shards && !stop; s++) stop = each_of(o, &o->shards[s], fn, ctx);
     return stop;
 }
 
-int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn, void *ctx) {
+int dead_tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, ops_message_fn *fn,
+              void *ctx) {
     return tell(o, sh, entry, fn, ctx);
 }

@@ -26,7 +26,8 @@ static int read_all(const char *name, struct lw_buf *out) {
     char some[65536];
     ssize_t n = -1;
     int fd = open(name, O_RDONLY | O_CLOEXEC);
-    while (fd >= 0 && (n = read(fd, some, sizeof some)) > 0 && out->n < PAYLOAD_MAX) lw_buf_add(out, some, (size_t)n);
+    while (fd >= 0 && (n = read(fd, some, sizeof some)) > 0 && out->n < PAYLOAD_MAX)
+        lw_buf_add(out, some, (size_t)n);
     if (fd >= 0) close(fd);
     return n == 0 ? 0 : -1;
 }
@@ -38,7 +39,8 @@ static int run_editor(const char *name) {
     struct lw_buf command = {0};
     lw_buf_addf(&command, "%s '%s'", editor, name);
     lw_buf_add(&command, "", 1);
-    int status = system(command.p); /* the command is run by a shell, because $EDITOR may contain arguments */
+    /* the command is run by a shell, because $EDITOR may contain arguments */
+    int status = system(command.p);
     lw_buf_free(&command);
     return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -1;
 }
@@ -53,11 +55,14 @@ int dead_payload_check(const struct ops_message *m, struct lw_bytes payload, str
     json_error_t why;
     if (m->bad) return lw_fail(err, "%s is not a message of this version", m->id);
     if (!is_json(m->e.payload, &why) || is_json(payload, &why)) return 0;
-    return lw_fail(err, "line %d, column %d: %s; it was JSON before, so nothing was changed", why.line, lw_json_column(&why), why.text);
+    return lw_fail(err, "line %d, column %d: %s; it was JSON before, so nothing was changed",
+                   why.line, lw_json_column(&why), why.text);
 }
 
-/* Encodes the message with the new payload. If the key is taken from the payload, the key changes with the payload. */
-static void encode(struct ops *o, const struct ops_message *m, struct lw_bytes payload, struct lw_buf *out) {
+/* Encodes the message with the new payload. If the key is taken from the payload, the key changes
+ * with the payload. */
+static void encode(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
+                   struct lw_buf *out) {
     struct lw_envelope e = m->e;
     e.payload = payload;
     struct lw_buf scratch = {0};
@@ -68,7 +73,8 @@ static void encode(struct ops *o, const struct ops_message *m, struct lw_bytes p
     lw_buf_free(&scratch);
 }
 
-int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, char id[DEAD_FULL_ID]) {
+int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
+               char id[DEAD_FULL_ID]) {
     char user[256];
     ops_who(o, user, sizeof user);
     struct lw_buf text = {0};
@@ -76,12 +82,14 @@ int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes paylo
     struct ops_shard *sh = &o->shards[m->shard];
     ops_script(o, &lw_op_edit, 2);
     ops_key(o, sh, "epoch", lw_bytes("", 0)), ops_key(o, sh, "dead", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, strchr(m->id, ':') + 1), lw_arg(&o->cmd, m->raw), lw_arg(&o->cmd, lw_bytes(text.p, text.n));
+    lw_arg_text(&o->cmd, strchr(m->id, ':') + 1), lw_arg(&o->cmd, m->raw),
+        lw_arg(&o->cmd, lw_bytes(text.p, text.n));
     lw_arg_text(&o->cmd, user), lw_arg_i64(&o->cmd, lw_wall_ms());
     redisReply *r = ops_ask(o, sh);
     int bad = r ? 0 : -1;
     if (r && r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS)
-        bad = lw_fail(&o->err, "%s: it has gone or was changed meanwhile; nothing was written", m->id);
+        bad = lw_fail(&o->err, "%s: it has gone or was changed meanwhile; nothing was written",
+                      m->id);
     id[0] = 0;
     if (!bad) {
         snprintf(id, DEAD_FULL_ID, "%d:%s", m->shard, r->str);
@@ -92,7 +100,8 @@ int dead_store(struct ops *o, const struct ops_message *m, struct lw_bytes paylo
     return bad;
 }
 
-static int store(struct ops *o, const struct ops_message *m, struct lw_bytes payload, bool *changed) {
+static int store(struct ops *o, const struct ops_message *m, struct lw_bytes payload,
+                 bool *changed) {
     char id[DEAD_FULL_ID];
     int bad = dead_store(o, m, payload, id);
     *changed = id[0];
@@ -108,7 +117,8 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     bool *found = ctx;
     char name[PATH_MAX];
     const char *tmp = getenv("TMPDIR");
-    snprintf(name, sizeof name, "%s/latchwork-edit-XXXXXX", tmp && *tmp == '/' && strlen(tmp) < 1000 && !strchr(tmp, '\'') ? tmp : "/tmp");
+    snprintf(name, sizeof name, "%s/latchwork-edit-XXXXXX",
+             tmp && *tmp == '/' && strlen(tmp) < 1000 && !strchr(tmp, '\'') ? tmp : "/tmp");
     *found = true;
     if (m->bad) return lw_fail(&o->err, "%s is not a message of this version", m->id);
     int fd = mkostemp(name, O_CLOEXEC);
@@ -126,7 +136,9 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
     else
         edited = true;
     /* the line feed that editors add at the end is removed */
-    if (!bad && after.n && after.p[after.n - 1] == '\n' && !(m->e.payload.n && m->e.payload.p[m->e.payload.n - 1] == '\n')) after.n--;
+    if (!bad && after.n && after.p[after.n - 1] == '\n' &&
+        !(m->e.payload.n && m->e.payload.p[m->e.payload.n - 1] == '\n'))
+        after.n--;
     struct lw_bytes payload = lw_bytes(after.p ? after.p : "", after.n);
     if (!bad && lw_bytes_eq(payload, m->e.payload))
         puts(o->args.json ? "{\"result\":\"not changed\"}" : "not changed");
@@ -134,8 +146,9 @@ static int edit(struct ops *o, struct ops_message *m, void *ctx) {
         bad = -1;
     else if (!bad)
         bad = store(o, m, payload, &changed);
+    /* the file is kept, because it may hold hours of work */
     if (bad && edited && !changed)
-        fprintf(stderr, "what was written is in %s\n", name); /* the file is kept, because it may hold hours of work */
+        fprintf(stderr, "what was written is in %s\n", name);
     else
         unlink(name);
     lw_buf_free(&after);

@@ -48,11 +48,12 @@ int dead_ls(struct ops *o) {
                         .t = {.columns = columns, .n_columns = sizeof columns / sizeof *columns}};
     int stop = dead_each(o, list, &l);
     if (!o->args.json && stop >= 0) ops_table_print(&l.t);
-    if (stop > 0 && o->args.limit < 0) fprintf(stderr, "the oldest %" PRId64 "; --limit 0 shows all\n", l.shown);
+    if (stop > 0 && o->args.limit < 0)
+        fprintf(stderr, "the oldest %" PRId64 "; --limit 0 shows all\n", l.shown);
     return stop < 0 ? OPS_FAILED : 0;
 }
 
-/* ---- show ---- */
+/* --- show ------------------------------------------------------------------------------------- */
 
 static void put_text(const char *name, struct lw_bytes b, size_t most) {
     struct lw_buf text = {0};
@@ -66,7 +67,8 @@ static int temporary(struct lw_bytes b) {
     int fd = mkstemp(name);
     if (fd < 0) return -1;
     unlink(name);
-    bool written = write(fd, b.p ? b.p : "", b.n) == (ssize_t)b.n && write(fd, "\n", 1) == 1 && lseek(fd, 0, SEEK_SET) == 0;
+    bool written = write(fd, b.p ? b.p : "", b.n) == (ssize_t)b.n && write(fd, "\n", 1) == 1 &&
+                   lseek(fd, 0, SEEK_SET) == 0;
     if (written) return fd;
     close(fd);
     return -1;
@@ -142,7 +144,7 @@ int dead_show(struct ops *o) {
     return stop < 0 ? OPS_FAILED : 0;
 }
 
-/* ---- export ---- */
+/* --- export ----------------------------------------------------------------------------------- */
 
 static int put(struct ops *o, struct ops_message *m, void *ctx) {
     struct listing *l = ctx;

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads dead letters in pages, for callers that come back for the next page, which are the API and `latchwork top`. */
+/* Reads dead letters in pages, for callers that come back for the next page, which are the API and
+ * `latchwork top`. */
 #include "cli/dead/dead.h"
 
 #include <string.h>
 
-int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since, int64_t count, bool *more,
-              ops_message_fn *fn, void *ctx) {
+int dead_page(struct ops *o, struct ops_shard *sh, bool newest, char at[DEAD_ID], const char *since,
+              int64_t count, bool *more, ops_message_fn *fn, void *ctx) {
     char from[DEAD_ID + 2], until[DEAD_ID + 2];
     snprintf(from, sizeof from, "%s%s", at[0] ? "(" : newest ? "+" : "-", at);
     snprintf(until, sizeof until, "%s%s", since[0] ? "(" : newest ? "-" : "+", since);
     ops_begin(o, newest ? "XREVRANGE" : "XRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, until), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, count);
+    lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, until), lw_arg_text(&o->cmd, "COUNT"),
+        lw_arg_i64(&o->cmd, count);
     redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (!r) return -1;
     int stop = 0;
     *more = (int64_t)r->elements == count;
     for (size_t i = 0; i < r->elements && !stop; i++) {
         const redisReply *e = r->element[i];
-        bool sound =
-            e->type == REDIS_REPLY_ARRAY && e->elements == 2 && e->element[0]->type == REDIS_REPLY_STRING && e->element[0]->len < DEAD_ID;
+        bool sound = e->type == REDIS_REPLY_ARRAY && e->elements == 2 &&
+                     e->element[0]->type == REDIS_REPLY_STRING && e->element[0]->len < DEAD_ID;
         if (!sound) stop = lw_fail(&o->err, "shard %d: a dead letter in another form", sh->index);
         if (!sound) break;
         memcpy(at, e->element[0]->str, e->element[0]->len + 1);

@@ -9,12 +9,16 @@
 
 static int wants(struct ops *o) {
     if (ops_has_filter(o)) return 0;
-    fprintf(stderr, "latchwork dead %s: which dead letters? Give ID, --key, --match '*' or another filter\n", o->verb);
+    fprintf(
+        stderr,
+        "latchwork dead %s: which dead letters? Give ID, --key, --match '*' or another filter\n",
+        o->verb);
     return OPS_USAGE;
 }
 
-/* Puts the dead letter back with a new replay number, and without its business id. The replay number makes the replay a message of its own,
- * which runs although the marks of the original say that the original is finished. */
+/* Puts the dead letter back with a new replay number, and without its business id. The replay
+ * number makes the replay a message of its own, which runs although the marks of the original say
+ * that the original is finished. */
 static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     struct ops_job *j = ctx;
     struct lw_buf scratch = {0};
@@ -24,10 +28,12 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
     if (m->bad) {
         stop = ops_job_problem(j, m->id, "not a message of this version; it stays");
     } else if (ops_lane_of(o, &m->e, &scratch, &key, &lane, &err)) {
-        stop = ops_job_problem(j, m->id, err.text[0] ? err.text : "it has no key, so no lane; it stays");
+        stop = ops_job_problem(j, m->id,
+                               err.text[0] ? err.text : "it has no key, so no lane; it stays");
     } else if (ops_shard_of(o, lane)->index != m->shard) {
-        stop =
-            ops_job_problem(j, m->id, "its key was edited and belongs to another shard: export it, import that with --again, drop it here");
+        stop = ops_job_problem(j, m->id,
+                               "its key was edited and belongs to another shard: export it, import "
+                               "that with --again, drop it here");
     } else {
         struct lw_envelope e = m->e;
         e.replay = j->number;

@@ -16,7 +16,8 @@ enum { EXAMPLES = 5, NAME_MAX_BYTES = 400 };
 enum ending { OPEN, DONE, BACK, FAILED, CUT };
 
 struct run {
-    char *name;                       /* "pid identity fence attempt", which joins an end line with its start line */
+    /* "pid identity fence attempt", which joins an end line with its start line */
+    char *name;
     char *identity, *key, *partition; /* partition: topic and number, as in "topic/0" */
     int64_t offset, start_us, end_us;
     int pid;
@@ -30,7 +31,7 @@ struct journal {
     size_t n;
 };
 
-/* --- reading -------------------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 struct line {
     char what[8], identity[320], key[1100], outcome[8];
@@ -41,13 +42,14 @@ struct line {
 
 static bool scan(const char *text, struct line *l) {
     l->outcome[0] = '\0';
-    int n = sscanf(text, "%7s %" SCNd64 " %d %319s %1099s %" SCNu64 " %d %7s", l->what, &l->at_us, &l->pid, l->identity, l->key, &l->fence,
-                   &l->attempt, l->outcome);
+    int n = sscanf(text, "%7s %" SCNd64 " %d %319s %1099s %" SCNu64 " %d %7s", l->what, &l->at_us,
+                   &l->pid, l->identity, l->key, &l->fence, &l->attempt, l->outcome);
     return (n == 7 && !strcmp(l->what, "start")) || (n == 8 && !strcmp(l->what, "end"));
 }
 
 static void name_run(const struct line *l, char *out) {
-    snprintf(out, NAME_MAX_BYTES, "%d %s %" PRIu64 " %d", l->pid, l->identity, l->fence, l->attempt);
+    snprintf(out, NAME_MAX_BYTES, "%d %s %" PRIu64 " %d", l->pid, l->identity, l->fence,
+             l->attempt);
 }
 
 static int begin(struct journal *j, const struct line *l, struct lw_err *err) {
@@ -59,7 +61,10 @@ static int begin(struct journal *j, const struct line *l, struct lw_err *err) {
     HASH_FIND_STR(j->runs, name, r);
     if (r) return lw_fail(err, "%s starts twice under one fence", l->identity);
     r = lw_alloc(sizeof *r);
-    *r = (struct run){.start_us = l->at_us, .end_us = INT64_MAX, .pid = l->pid, .offset = strtoll(slash + 1, NULL, 10)};
+    *r = (struct run){.start_us = l->at_us,
+                      .end_us = INT64_MAX,
+                      .pid = l->pid,
+                      .offset = strtoll(slash + 1, NULL, 10)};
     r->name = lw_strdup(name);
     r->identity = lw_strdup(l->identity);
     r->key = lw_strdup(l->key);
@@ -105,7 +110,8 @@ static int load(struct journal *j, const char *path, struct lw_err *err) {
     fclose(f);
     if (r) return lw_fail(err, "%s: %s", path, why.text);
     j->n = HASH_COUNT(j->runs);
-    j->sorted = lw_alloc((j->n + 1) * sizeof(struct run *)); /* one element more, so that the size is never 0 */
+    /* one element more, so that the size is never 0 */
+    j->sorted = lw_alloc((j->n + 1) * sizeof(struct run *));
     size_t i = 0;
     for (struct run *x = j->runs; x; x = x->hh.next) j->sorted[i++] = x;
     return 0;
@@ -124,15 +130,16 @@ static void unload(struct journal *j) {
     free(j->sorted);
 }
 
-/* --- judging -------------------------------------------------------------------------------------------------------------------- */
+/* --- judging ---------------------------------------------------------------------------------- */
 
-static void example(struct dev_audit *a, int64_t so_far, const char *what, const struct run *one, const struct run *other) {
+static void example(struct dev_audit *a, int64_t so_far, const char *what, const struct run *one,
+                    const struct run *other) {
     if (so_far > EXAMPLES) return;
-    lw_buf_addf(&a->examples, "%s: %s (process %d, fence and attempt %s)", what, one->identity, one->pid,
-                strchr(strchr(one->name, ' ') + 1, ' ') + 1);
+    lw_buf_addf(&a->examples, "%s: %s (process %d, fence and attempt %s)", what, one->identity,
+                one->pid, strchr(strchr(one->name, ' ') + 1, ' ') + 1);
     if (other)
-        lw_buf_addf(&a->examples, " and %s (process %d), %" PRId64 " us apart", other->identity, other->pid,
-                    other->start_us - one->start_us);
+        lw_buf_addf(&a->examples, " and %s (process %d), %" PRId64 " us apart", other->identity,
+                    other->pid, other->start_us - one->start_us);
     lw_buf_add(&a->examples, "\n", 1);
 }
 
@@ -181,7 +188,9 @@ static int by_identity(const void *x, const void *y) {
     return c ? c : compare(a->end_us, b->end_us);
 }
 
-static bool same_message(const struct run *a, const struct run *b) { return a->offset == b->offset && !strcmp(a->partition, b->partition); }
+static bool same_message(const struct run *a, const struct run *b) {
+    return a->offset == b->offset && !strcmp(a->partition, b->partition);
+}
 
 /* Moves each message's first run that ended as done to the front of the array; returns the
  * number of these runs. */
@@ -212,25 +221,30 @@ static void find_misordered(struct dev_audit *a, struct journal *j, size_t n) {
     qsort(j->sorted, n, sizeof *j->sorted, by_lane);
     for (size_t i = 1; i < n; i++) {
         const struct run *last = j->sorted[i - 1], *r = j->sorted[i];
-        if (strcmp(last->partition, r->partition) || strcmp(last->key, r->key) || last->offset < r->offset) continue;
+        if (strcmp(last->partition, r->partition) || strcmp(last->key, r->key) ||
+            last->offset < r->offset)
+            continue;
         example(a, ++a->misordered, "out of order", last, r);
     }
 }
 
-static void find_unfinished(struct dev_audit *a, const struct journal *j, size_t n, const struct dev_end *ends, int n_ends) {
+static void find_unfinished(struct dev_audit *a, const struct journal *j, size_t n,
+                            const struct dev_end *ends, int n_ends) {
     for (int e = 0; e < n_ends; e++) {
         char partition[300];
         snprintf(partition, sizeof partition, "%s/%d", ends[e].topic, (int)ends[e].partition);
         int64_t done = 0;
-        for (size_t i = 0; i < n; i++) done += !strcmp(j->sorted[i]->partition, partition) && j->sorted[i]->offset < ends[e].end;
+        for (size_t i = 0; i < n; i++)
+            done +=
+                !strcmp(j->sorted[i]->partition, partition) && j->sorted[i]->offset < ends[e].end;
         if (done == ends[e].end) continue;
         a->unfinished += ends[e].end - done;
         lw_buf_addf(&a->examples, "unfinished: %" PRId64 " of %s\n", ends[e].end - done, partition);
     }
 }
 
-int dev_audit_read(struct dev_audit *a, const char *journal, struct dev_killed killed, const struct dev_end *ends, int n_ends,
-                   struct lw_err *err) {
+int dev_audit_read(struct dev_audit *a, const char *journal, struct dev_killed killed,
+                   const struct dev_end *ends, int n_ends, struct lw_err *err) {
     *a = (struct dev_audit){0};
     struct journal j = {0};
     int r = load(&j, journal, err);

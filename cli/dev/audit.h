@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The audit of `latchwork dev --demo`: reads the journal, in which each run of a handler has a start line and an end line
- * (consumer/process/journal.h), and tells whether Latchwork's promises were kept. The audit knows nothing of how Latchwork keeps them.
+/* The audit of `latchwork dev --demo`: reads the journal, in which each run of a handler has a
+ * start line and an end line (consumer/process/journal.h), and tells whether Latchwork's promises
+ * were kept. The audit knows nothing of how Latchwork keeps them.
  *
  *     run        a start line with its end line: the handler had this message of this key
- *     overlap    a run of a key begins before another run of that key has ended. A run that was given back (its lease ended; it
- *                wrote nothing) does not count. A run that the killed process left open ends at the kill
- *     misorder   the messages of one (topic, partition, key) were not first done in the order of their offsets
+ *     overlap    a run of a key begins before another run of that key has ended. A run that was
+ *                given back (its lease ended; it wrote nothing) does not count. A run that the
+ *                killed process left open ends at the kill
+ *     misorder   the messages of one (topic, partition, key) were not first done in the order of
+ *                their offsets
  *     unfinished an offset below the end of its partition with no run that ended as done
  *     open       a start line without an end line, though its process was not killed */
 #ifndef LW_CLI_DEV_AUDIT_H
@@ -38,8 +41,8 @@ struct dev_audit {
 
 /* Returns -1 if the journal cannot be read or has a malformed line. Call dev_audit_free() even
  * then. */
-int dev_audit_read(struct dev_audit *a, const char *journal, struct dev_killed killed, const struct dev_end *ends, int n_ends,
-                   struct lw_err *err);
+int dev_audit_read(struct dev_audit *a, const char *journal, struct dev_killed killed,
+                   const struct dev_end *ends, int n_ends, struct lw_err *err);
 void dev_audit_free(struct dev_audit *a);
 
 #endif

@@ -28,6 +28,7 @@ static int broker_main(void *ctx, int ready_fd) {
     for (;;) pause();
 }
 
-int dev_broker_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err) {
+int dev_broker_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared,
+                     struct lw_err *err) {
     return dev_child_start(c, "broker", h->log, broker_main, shared, err);
 }

@@ -24,7 +24,8 @@ void dev_child_ready(int ready_fd, const char *failure) {
     char text[sizeof(struct lw_err)];
     int n = snprintf(text, sizeof text, "%s%s", failure ? "!" : "+", failure ? failure : "");
     if (n >= (int)sizeof text) n = (int)sizeof text - 1;
-    if (write(ready_fd, text, (size_t)n) != n) lw_error("the coordinator does not listen: %s", strerror(errno));
+    if (write(ready_fd, text, (size_t)n) != n)
+        lw_error("the coordinator does not listen: %s", strerror(errno));
     close(ready_fd);
 }
 
@@ -81,7 +82,8 @@ static int hear(struct dev_child *c, int fd, struct lw_err *err) {
     return -1;
 }
 
-int dev_child_start(struct dev_child *c, const char *name, const char *log, dev_child_main *child_main, void *ctx, struct lw_err *err) {
+int dev_child_start(struct dev_child *c, const char *name, const char *log,
+                    dev_child_main *child_main, void *ctx, struct lw_err *err) {
     *c = (struct dev_child){.name = name};
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) return lw_fail(err, "%s: pipe: %s", name, strerror(errno));
@@ -113,7 +115,8 @@ bool dev_child_ended(struct dev_child *c) {
 
 void dev_child_describe(const struct dev_child *c, char *out, size_t size) {
     if (WIFSIGNALED(c->status))
-        snprintf(out, size, "%s was ended by signal %d (%s)", c->name, WTERMSIG(c->status), strsignal(WTERMSIG(c->status)));
+        snprintf(out, size, "%s was ended by signal %d (%s)", c->name, WTERMSIG(c->status),
+                 strsignal(WTERMSIG(c->status)));
     else
         snprintf(out, size, "%s ended with status %d", c->name, WEXITSTATUS(c->status));
 }

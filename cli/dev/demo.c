@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- the plot ------------------------------------------------------------------------------------------------------------------- */
+/* --- the plot --------------------------------------------------------------------------------- */
 
 static int victim(const struct dev_view *v) {
     for (int i = 0; i < v->o->workers; i++)
@@ -29,14 +29,17 @@ static void strike(struct dev_demo *d, struct dev_view *v) {
     d->killed = (struct dev_killed){.pid = pid, .at_us = at_us};
     d->worker = i;
     char n[32];
-    dev_view_say(v, "worker %d (process %d) was killed with -9 after %s messages", i, pid, dev_count(done, n));
+    dev_view_say(v, "worker %d (process %d) was killed with -9 after %s messages", i, pid,
+                 dev_count(done, n));
 }
 
 static void await_replacement(struct dev_demo *d, struct dev_view *v) {
     int pid = atomic_load(&v->shared->workers[d->worker].pid);
     if (pid <= 0 || pid == d->killed.pid) return;
     d->replaced = true;
-    dev_view_say(v, "worker %d was replaced by process %d; the group takes 6 s to miss the dead one", d->worker, pid);
+    dev_view_say(v,
+                 "worker %d was replaced by process %d; the group takes 6 s to miss the dead one",
+                 d->worker, pid);
 }
 
 static int64_t not_committed(const struct dev_shared *s) {
@@ -64,7 +67,7 @@ bool dev_demo_finished(const struct dev_view *v) {
     return atomic_load(&v->shared->produced) == v->o->messages && not_committed(v->shared) == 0;
 }
 
-/* --- the table ------------------------------------------------------------------------------------------------------------------ */
+/* --- the table -------------------------------------------------------------------------------- */
 
 enum { ANY = -1 };
 
@@ -85,7 +88,8 @@ static void gather(struct facts *f, const struct dev_demo *d, const struct dev_v
     struct dev_end ends[DEV_TOPICS * DEV_PARTITIONS];
     int n = 0;
     for (int t = 0; t < DEV_TOPICS; t++)
-        for (int p = 0; p < DEV_PARTITIONS; p++) ends[n++] = (struct dev_end){dev_topics[t], p, atomic_load(&v->shared->ends[t][p])};
+        for (int p = 0; p < DEV_PARTITIONS; p++)
+            ends[n++] = (struct dev_end){dev_topics[t], p, atomic_load(&v->shared->ends[t][p])};
     if (dev_audit_read(&f->audit, v->home->journal, d->killed, ends, n, &f->err)) return;
     if (dev_rows_read(v->home, &f->rows, &f->err)) return;
     f->missing = dev_rows_missing(v->home, atomic_load(&v->shared->orders), &f->err);
@@ -93,7 +97,8 @@ static void gather(struct facts *f, const struct dev_demo *d, const struct dev_v
 
 static bool wrong(const struct figure *f) { return f->must_be != ANY && f->is != f->must_be; }
 
-/* Returns true if the figure is not shown. A figure whose name begins with "(" is shown only if it is wrong. */
+/* Returns true if the figure is not shown. A figure whose name begins with "(" is shown only if it
+ * is wrong. */
 static bool hidden(const struct figure *f) { return f->name[0] == '(' && !wrong(f); }
 
 static int print_figures(const struct figure *figures, size_t n) {
@@ -101,13 +106,15 @@ static int print_figures(const struct figure *figures, size_t n) {
     char is[32], must[32];
     putchar('\n');
     for (size_t i = 0; i < n; i++)
-        if (!hidden(&figures[i])) printf("  %-20s %10s   %s\n", figures[i].name, dev_count(figures[i].is, is), figures[i].note);
+        if (!hidden(&figures[i]))
+            printf("  %-20s %10s   %s\n", figures[i].name, dev_count(figures[i].is, is),
+                   figures[i].note);
     putchar('\n');
     fflush(stdout);
     for (size_t i = 0; i < n; i++) {
         if (!wrong(&figures[i])) continue;
-        fprintf(stderr, "WRONG: %s is %s and must be %s\n", figures[i].name, dev_count(figures[i].is, is),
-                dev_count(figures[i].must_be, must));
+        fprintf(stderr, "WRONG: %s is %s and must be %s\n", figures[i].name,
+                dev_count(figures[i].is, is), dev_count(figures[i].must_be, must));
         bad++;
     }
     return bad;
@@ -117,15 +124,21 @@ static int print_table(const struct facts *f, const struct dev_demo *d, const st
     const struct dev_audit *a = &f->audit;
     int64_t all = v->o->messages, keys = all / v->o->every;
     struct figure figures[] = {
-        {"messages produced", atomic_load(&v->shared->produced), all, "to two topics of four partitions"},
-        {"primary keys", atomic_load(&v->shared->orders), keys, "each of them in both topics and any partition"},
+        {"messages produced", atomic_load(&v->shared->produced), all,
+         "to two topics of four partitions"},
+        {"primary keys", atomic_load(&v->shared->orders), keys,
+         "each of them in both topics and any partition"},
         {"rows inserted", f->rows.rows, keys, "one for each primary key"},
-        {"duplicates ignored", f->rows.ignored, all - keys, "counted in the transactions that met them"},
-        {"parked", (int64_t)atomic_load(&v->shared->parked), ANY, "came while another worker had their key, and waited in Redis"},
-        {"drained", (int64_t)atomic_load(&v->shared->drained), ANY, "taken from a waiting list and run"},
+        {"duplicates ignored", f->rows.ignored, all - keys,
+         "counted in the transactions that met them"},
+        {"parked", (int64_t)atomic_load(&v->shared->parked), ANY,
+         "came while another worker had their key, and waited in Redis"},
+        {"drained", (int64_t)atomic_load(&v->shared->drained), ANY,
+         "taken from a waiting list and run"},
         {"re-runs", a->reruns, ANY, ""},
         {"overlaps", a->overlaps, 0, "two handlers at work on one key at the same time"},
-        {"lost", f->missing + a->unfinished + not_committed(v->shared), 0, "keys without a row, messages not done, offsets not committed"},
+        {"lost", f->missing + a->unfinished + not_committed(v->shared), 0,
+         "keys without a row, messages not done, offsets not committed"},
         {"misordered", a->misordered, 0, "messages of a key and partition done out of order"},
         {"(inserted, by count)", f->rows.inserted, keys, ""},
         {"(workers killed)", d->killed.pid != 0, 1, ""},
@@ -134,7 +147,8 @@ static int print_table(const struct facts *f, const struct dev_demo *d, const st
         {"(failed attempts)", a->failed, 0, ""},
         {"(runs without an end)", a->open, 0, ""},
     };
-    snprintf(figures[6].note, sizeof figures[6].note, "worker %d was killed before it could report them; %" PRId64 " were in its handler",
+    snprintf(figures[6].note, sizeof figures[6].note,
+             "worker %d was killed before it could report them; %" PRId64 " were in its handler",
              d->worker, a->cut);
     return print_figures(figures, sizeof figures / sizeof *figures);
 }

@@ -13,8 +13,8 @@ struct dev_demo {
     bool replaced;
 };
 
-/* Takes the demo's next step if its time has come: kills a worker when half of the messages are done, reports the worker's
- * replacement, then releases the last burst. Call it again and again. */
+/* Takes the demo's next step if its time has come: kills a worker when half of the messages are
+ * done, reports the worker's replacement, then releases the last burst. Call it again and again. */
 void dev_demo_tick(struct dev_demo *d, struct dev_view *v);
 /* Returns true if all messages are produced and the group has committed all of them. */
 bool dev_demo_finished(const struct dev_view *v);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork dev`: starts the processes that cli/dev/private.h lists, shows what they do, and ends them. */
+/* The command `latchwork dev`: starts the processes that cli/dev/private.h lists, shows what they
+ * do, and ends them. */
 #include "cli/dev/dev.h"
 
 #include "base/bytes.h"
@@ -40,7 +41,7 @@ struct dev {
     bool stop; /* a signal has asked us to end */
 };
 
-/* --- options -------------------------------------------------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------------------- */
 
 struct dev_args {
     struct cli_args cli;
@@ -65,26 +66,33 @@ static const struct cli_option options[] = {
      .at = offsetof(struct dev_args, rate),
      .min = 1,
      .max = RATE_MAX},
-    {.name = "keep", .kind = CLI_FLAG, .help = "keep the folder", .at = offsetof(struct dev_args, keep)},
+    {.name = "keep",
+     .kind = CLI_FLAG,
+     .help = "keep the folder",
+     .at = offsetof(struct dev_args, keep)},
     {.name = "faults",
      .kind = CLI_FLAG,
-     .help = "try to operate: the workers call a service that never answers one order, refuses ten, and is slow at times; 2 workers and "
+     .help = "try to operate: the workers call a service that never answers one order, refuses "
+             "ten, and is slow at times; 2 workers and "
              "100 orders per second by default",
      .at = offsetof(struct dev_args, faults)},
     {.name = "demo",
      .kind = CLI_FLAG,
-     .help = "run 20,000 messages of 2,000 primary keys, kill one worker half-way, exit by itself with a table of figures, and with 0 only "
+     .help = "run 20,000 messages of 2,000 primary keys, kill one worker half-way, exit by itself "
+             "with a table of figures, and with 0 only "
              "if they are right",
      .at = offsetof(struct dev_args, demo)},
     {0},
 };
 
-static const char *const usage[] = {"[--workers\1N] [--rate\1N] [--faults] [--keep]", "--demo [--keep]", NULL};
+static const char *const usage[] = {"[--workers\1N] [--rate\1N] [--faults] [--keep]",
+                                    "--demo [--keep]", NULL};
 static const char *const examples[] = {"", "--faults", "--demo", NULL};
 
 static const struct cli_status statuses[] = {
     {"0", "ended by Ctrl-C; with --demo: the figures are right", 0},
-    {"1", "something did not start, or ended; with --demo: a figure is wrong, or it was interrupted", 0},
+    {"1",
+     "something did not start, or ended; with --demo: a figure is wrong, or it was interrupted", 0},
     {"2", "usage error", 0},
     {0},
 };
@@ -96,7 +104,7 @@ static void set_demo(struct dev_options *o) {
     o->burst_ms = DEMO_BURST_MS;
 }
 
-/* --- signals -------------------------------------------------------------------------------------------------------------------- */
+/* --- signals ---------------------------------------------------------------------------------- */
 
 /* Blocks the signals that ask us to end, and looks for them only at certain points, so that no
  * step is interrupted half-way. */
@@ -115,31 +123,35 @@ static bool asked_to_stop(struct dev *d, int64_t ms) {
     return d->stop;
 }
 
-/* --- starting ------------------------------------------------------------------------------------------------------------------- */
+/* --- starting --------------------------------------------------------------------------------- */
 
 static int share(struct dev *d, struct lw_err *err) {
-    d->shared = mmap(NULL, sizeof *d->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    d->shared =
+        mmap(NULL, sizeof *d->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (d->shared != MAP_FAILED) return 0;
     d->shared = NULL;
     return lw_fail(err, "shared memory: %s", strerror(errno));
 }
 
 static int configure(struct dev *d, char **text, struct lw_err *err) {
-    if (d->o.demo && setenv("LATCHWORK_JOURNAL", d->home.journal, 1)) return lw_fail(err, "setenv: %s", strerror(errno));
+    if (d->o.demo && setenv("LATCHWORK_JOURNAL", d->home.journal, 1))
+        return lw_fail(err, "setenv: %s", strerror(errno));
     return dev_home_configure(&d->home, &d->o, d->shared, text, err);
 }
 
-/* Waits until all workers are ready. Returns 0 when they are, or when we are asked to stop before; -1 if a child has failed or it takes too
- * long. */
+/* Waits until all workers are ready. Returns 0 when they are, or when we are asked to stop before;
+ * -1 if a child has failed or it takes too long. */
 static int await_workers(struct dev *d, struct lw_err *err) {
     int64_t until = lw_boot_ms() + READY_MS;
     int ready = 0;
     while (ready < d->o.workers && !asked_to_stop(d, TICK_MS)) {
         ready = 0;
         for (int i = 0; i < d->o.workers; i++) ready += atomic_load(&d->shared->workers[i].ready);
-        if (dev_child_ended(&d->fleet)) return lw_fail(err, "the supervisor ended at once; see %s", d->home.log);
+        if (dev_child_ended(&d->fleet))
+            return lw_fail(err, "the supervisor ended at once; see %s", d->home.log);
         if (lw_boot_ms() >= until)
-            return lw_fail(err, "%d of %d workers are ready after %d s; see %s", ready, d->o.workers, READY_MS / 1000, d->home.log);
+            return lw_fail(err, "%d of %d workers are ready after %d s; see %s", ready,
+                           d->o.workers, READY_MS / 1000, d->home.log);
     }
     return 0;
 }
@@ -162,7 +174,7 @@ static int start_all(struct dev *d, struct lw_err *err) {
     return r;
 }
 
-/* --- running -------------------------------------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static int look_after(struct dev *d, struct lw_err *err) {
     struct dev_child *all[] = {&d->redis, &d->broker, &d->service, &d->traffic, &d->fleet};
@@ -191,7 +203,7 @@ static int run_all(struct dev *d, struct lw_err *err) {
     return 0;
 }
 
-/* --- ending --------------------------------------------------------------------------------------------------------------------- */
+/* --- ending ----------------------------------------------------------------------------------- */
 
 /* Ends the workers first, because they need Redis and the broker in order to settle and commit. */
 static void end_fleet(struct dev *d) { dev_child_end(&d->fleet, FLEET_END_MS); }
@@ -234,7 +246,8 @@ static int run(struct dev *d) {
     }
     if (!status && d->stop) {
         if (d->view.start_ms) dev_view_say(&d->view, "ending");
-        if (d->o.demo) status = 1; /* the run was stopped before any figures were shown, so the demo has proved nothing */
+        /* the run was stopped before any figures were shown, so the demo has proved nothing */
+        if (d->o.demo) status = 1;
     } else if (!status) {
         status = judge(d);
     }
@@ -248,7 +261,8 @@ static int run(struct dev *d) {
 
 static int run_args(void *args) {
     const struct dev_args *a = args;
-    if (a->demo && (a->workers || a->rate)) return cli_misuse(&a->cli, "--demo has its own number of workers and rate");
+    if (a->demo && (a->workers || a->rate))
+        return cli_misuse(&a->cli, "--demo has its own number of workers and rate");
     if (a->demo && a->faults) return cli_misuse(&a->cli, "--demo and --faults: one of them");
     struct dev *d = lw_alloc(sizeof *d);
     d->o = (struct dev_options){.workers = a->workers  ? (int)a->workers
@@ -272,8 +286,10 @@ static int run_args(void *args) {
 const struct cli_command cli_dev = {
     .name = "dev",
     .summary = "everything on this machine, nothing configured: try it",
-    .about = "Runs everything on this machine, with nothing configured: a private redis-server, a broker in memory, sample orders being "
-             "produced, workers that insert them into SQLite, and a live line of what happens. All of it lives in one temporary folder. "
+    .about = "Runs everything on this machine, with nothing configured: a private redis-server, a "
+             "broker in memory, sample orders being "
+             "produced, workers that insert them into SQLite, and a live line of what happens. All "
+             "of it lives in one temporary folder. "
              "Ctrl-C ends it and leaves nothing behind.",
     .usage = usage,
     .options = options,

@@ -48,8 +48,10 @@ struct lw_devbroker *lw_devbroker_open(const char **bootstrap, struct lw_err *er
     return b;
 }
 
-int lw_devbroker_topic(struct lw_devbroker *b, const char *topic, int partitions, struct lw_err *err) {
-    rd_kafka_resp_err_t code = rd_kafka_mock_topic_create(b->cluster, topic, partitions > 0 ? partitions : DEFAULT_PARTITIONS, 1);
+int lw_devbroker_topic(struct lw_devbroker *b, const char *topic, int partitions,
+                       struct lw_err *err) {
+    rd_kafka_resp_err_t code = rd_kafka_mock_topic_create(
+        b->cluster, topic, partitions > 0 ? partitions : DEFAULT_PARTITIONS, 1);
     return code ? lw_fail(err, "dev broker: topic %s: %s", topic, rd_kafka_err2str(code)) : 0;
 }
 

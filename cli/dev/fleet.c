@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers of `latchwork dev` and their supervisor, started as `run` starts them. The supervisor copies figures from the board
- * into struct dev_shared, where the coordinator reads them. */
+/* The workers of `latchwork dev` and their supervisor, started as `run` starts them. The supervisor
+ * copies figures from the board into struct dev_shared, where the coordinator reads them. */
 #include "cli/dev/private.h"
 
 #include "base/log.h"
@@ -43,7 +43,8 @@ static int fleet_main(void *ctx, int ready_fd) {
     struct lw_problems problems = {0};
     struct lw_config *c = lw_config_load(f->home->config, NULL, 0, &problems);
     if (!c) {
-        dev_child_ready(ready_fd, problems.errors.n ? problems.errors.p : "the configuration can't be read");
+        dev_child_ready(ready_fd,
+                        problems.errors.n ? problems.errors.p : "the configuration can't be read");
         return 2;
     }
     lw_problems_free(&problems);
@@ -64,7 +65,9 @@ static int fleet_main(void *ctx, int ready_fd) {
     return status;
 }
 
-int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err) {
-    struct fleet f = {h, shared}; /* the struct is on the stack, which is safe because the child has a copy of it */
+int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared,
+                    struct lw_err *err) {
+    /* the struct is on the stack, which is safe because the child has a copy of it */
+    struct fleet f = {h, shared};
     return dev_child_start(c, "supervisor", h->log, fleet_main, &f, err);
 }

@@ -30,24 +30,29 @@ static const char *place(void) {
     return tmp && *tmp == '/' && strlen(tmp) < 32 && !strpbrk(tmp, "\"\\$%?@#") ? tmp : "/tmp";
 }
 
-/* Returns true for the first `dev` on this machine. The workers listen on the port some seconds after it was found free, so two that
- * start together would take the same one. The socket, whose name is in no folder, is closed when we and our children have ended. */
+/* Returns true for the first `dev` on this machine. The workers listen on the port some seconds
+ * after it was found free, so two that start together would take the same one. The socket, whose
+ * name is in no folder, is closed when we and our children have ended. */
 static bool first_here(void) {
     static const char name[] = "\0latchwork-dev-page";
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     memcpy(at.sun_path, name, sizeof name - 1);
-    return s >= 0 && !bind(s, (struct sockaddr *)&at, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name - 1));
+    return s >= 0 && !bind(s, (struct sockaddr *)&at,
+                           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name - 1));
 }
 
-/* Returns `port` if it is free, or another free port; 0 if there is none. Another program may take it before we do, but only if it
- * chooses among thousands at that moment. */
+/* Returns `port` if it is free, or another free port; 0 if there is none. Another program may take
+ * it before we do, but only if it chooses among thousands at that moment. */
 static int free_port(int port) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof at;
     int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1, found = 0;
     setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (s >= 0 && !bind(s, (struct sockaddr *)&at, sizeof at) && !listen(s, 1) && !getsockname(s, (struct sockaddr *)&at, &size))
+    if (s >= 0 && !bind(s, (struct sockaddr *)&at, sizeof at) && !listen(s, 1) &&
+        !getsockname(s, (struct sockaddr *)&at, &size))
         found = ntohs(at.sin_port);
     if (s >= 0) close(s);
     return found || !port ? found : free_port(0);
@@ -55,7 +60,8 @@ static int free_port(int port) {
 
 static int make_token(char out[33], struct lw_err *err) {
     unsigned char bytes[16];
-    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) return lw_fail(err, "no random numbers: %s", strerror(errno));
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
+        return lw_fail(err, "no random numbers: %s", strerror(errno));
     lw_hex(bytes, sizeof bytes, out);
     return 0;
 }
@@ -64,7 +70,8 @@ int dev_home_make(struct dev_home *h, struct lw_err *err) {
     h->page_port = free_port(first_here() ? PAGE_PORT : 0);
     if (make_token(h->token, err)) return -1;
     snprintf(h->folder, sizeof h->folder, "%s/latchwork-dev-XXXXXX", place());
-    if (!mkdtemp(h->folder)) return lw_fail(err, "%s: no folder can be made: %s", place(), strerror(errno));
+    if (!mkdtemp(h->folder))
+        return lw_fail(err, "%s: no folder can be made: %s", place(), strerror(errno));
     snprintf(h->socket, sizeof h->socket, "%s/redis.sock", h->folder);
     snprintf(h->database, sizeof h->database, "%s/orders.db", h->folder);
     snprintf(h->config, sizeof h->config, "%s/latchwork.json", h->folder);
@@ -79,41 +86,49 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
     return 0;
 }
 
-void dev_home_remove(const struct dev_home *h) { nftw(h->folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
+void dev_home_remove(const struct dev_home *h) {
+    nftw(h->folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
 
-/* The group notices a dead worker after session.timeout.ms, for which the dev broker accepts no less
- * than 6 s. The leases of a dead worker end after lock.ttl_ms. fetch.wait.max.ms is short, because the dev
- * broker answers a fetch that finds nothing only when that time is over, even if records come meanwhile. */
-static const char common[] = "{\n"
-                             "  \"name\": \"" DEV_NAME "\",\n"
-                             "  \"workers\": %d,\n"
-                             "  \"http\": { \"listen\": \"127.0.0.1:%d\", \"token\": \"%s\" },\n"
-                             "  \"kafka\": {\n"
-                             "    \"topics\": [\"%s\", \"%s\"],\n"
-                             "    \"properties\": { \"bootstrap.servers\": \"%s\", \"session.timeout.ms\": \"6000\",\n"
-                             "                    \"heartbeat.interval.ms\": \"500\", \"fetch.wait.max.ms\": \"50\" }\n"
-                             "  },\n"
-                             "  \"redis\": { \"url\": \"unix://%s\" },\n";
+/* The group notices a dead worker after session.timeout.ms, for which the dev broker accepts no
+ * less than 6 s. The leases of a dead worker end after lock.ttl_ms. fetch.wait.max.ms is short,
+ * because the dev broker answers a fetch that finds nothing only when that time is over, even if
+ * records come meanwhile. */
+static const char common[] =
+    "{\n"
+    "  \"name\": \"" DEV_NAME "\",\n"
+    "  \"workers\": %d,\n"
+    "  \"http\": { \"listen\": \"127.0.0.1:%d\", \"token\": \"%s\" },\n"
+    "  \"kafka\": {\n"
+    "    \"topics\": [\"%s\", \"%s\"],\n"
+    "    \"properties\": { \"bootstrap.servers\": \"%s\", \"session.timeout.ms\": \"6000\",\n"
+    "                    \"heartbeat.interval.ms\": \"500\", \"fetch.wait.max.ms\": \"50\" }\n"
+    "  },\n"
+    "  \"redis\": { \"url\": \"unix://%s\" },\n";
 static const char inserting[] =
     "  \"lock\": { \"ttl_ms\": 3000 },\n"
     "  \"key\": { \"from\": \"json:/id\" },\n"
     "  \"handler\": {\n"
-    "    \"type\": \"insert\", \"store\": \"sqlite:%s\", \"table\": \"orders\", \"create\": true, \"threads\": 2,\n"
+    "    \"type\": \"insert\", \"store\": \"sqlite:%s\", \"table\": \"orders\", \"create\": true, "
+    "\"threads\": 2,\n"
     "    \"columns\": { \"id\": \"/id\", \"customer\": \"/customer\", \"amount\": \"/amount\" },\n"
     "    \"primary_key\": [\"id\"], \"on_conflict\": \"ignore\"\n"
     "  },\n";
-/* The timeout and the lease are long, so that only people end an order that hangs, also on a machine under load. */
+/* The timeout and the lease are long, so that only people end an order that hangs, also on a
+ * machine under load. */
 static const char calling[] =
     "  \"lock\": { \"ttl_ms\": 15000 },\n"
     "  \"key\": { \"from\": \"json:/customer\" },\n"
-    "  \"handler\": { \"type\": \"http\", \"url\": \"http://127.0.0.1:%d/orders\", \"in_flight\": 16, \"timeout_ms\": 3600000 },\n";
+    "  \"handler\": { \"type\": \"http\", \"url\": \"http://127.0.0.1:%d/orders\", \"in_flight\": "
+    "16, \"timeout_ms\": 3600000 },\n";
 static const char end[] = "  \"shutdown\": { \"grace_ms\": 3000 }\n"
                           "}\n";
 
-int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const struct dev_shared *shared, char **text,
-                       struct lw_err *err) {
+int dev_home_configure(const struct dev_home *h, const struct dev_options *o,
+                       const struct dev_shared *shared, char **text, struct lw_err *err) {
     struct lw_buf b = {0};
-    lw_buf_addf(&b, common, o->workers, h->page_port, h->token, dev_topics[0], dev_topics[1], shared->brokers, h->socket);
+    lw_buf_addf(&b, common, o->workers, h->page_port, h->token, dev_topics[0], dev_topics[1],
+                shared->brokers, h->socket);
     if (o->faults)
         lw_buf_addf(&b, calling, shared->service_port);
     else

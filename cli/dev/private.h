@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of `latchwork dev` share. The coordinator (cli/dev/dev.c) has no threads and starts everything else as a
- * process:
+/* What the parts of `latchwork dev` share. The coordinator (cli/dev/dev.c) has no threads and
+ * starts everything else as a process:
  *
- *     cmd_dev ──┬── redis-server          dev_redis      on a unix socket in the folder, nothing saved
- *               ├── broker                dev_broker     the mock Kafka lives in threads, so in a process of its own
- *               ├── traffic               dev_traffic    produces the orders and reads the group's commits
- *               ├── service               dev_service    with --faults only: what the workers call for each order
+ *     cmd_dev ──┬── redis-server          dev_redis      on a unix socket in the folder, nothing
+ *                                                        saved
+ *               ├── broker                dev_broker     the mock Kafka lives in threads, so in a
+ *                                                        process of its own
+ *               ├── traffic               dev_traffic    produces the orders and reads the group's
+ *                                                        commits
+ *               ├── service               dev_service    with --faults only: what the workers call
+ *                                                        for each order
  *               └── supervisor ── workers dev_fleet      the same code as in `run`
  *
- * Each child ends when its parent ends, for whatever reason. It has its own process group, so that Ctrl-C reaches only the
- * coordinator, and writes to the log file in the folder. */
+ * Each child ends when its parent ends, for whatever reason. It has its own process group, so that
+ * Ctrl-C reaches only the coordinator, and writes to the log file in the folder. */
 #ifndef LW_CLI_DEV_PRIVATE_H
 #define LW_CLI_DEV_PRIVATE_H
 
@@ -28,9 +32,12 @@ extern const char *const dev_topics[DEV_TOPICS];
 
 struct dev_options {
     int workers;
-    int64_t rate;            /* orders per second */
-    int64_t messages, every; /* number of messages (0: no end); one in `every` is a new order, the others repeat an earlier one */
-    int64_t burst_ms;        /* time between bursts; messages come in bursts, so that several workers meet at one key */
+    int64_t rate; /* orders per second */
+    /* number of messages (0: no end); one in `every` is a new order, the others repeat an earlier
+     * one */
+    int64_t messages, every;
+    /* time between bursts; messages come in bursts, so that several workers meet at one key */
+    int64_t burst_ms;
     bool keep, demo;
     bool faults; /* the workers call a service that misbehaves on purpose */
 };
@@ -48,7 +55,7 @@ struct dev_shared {
     atomic_bool last; /* set by the demo: produce the last burst, too */
     /* The traffic process writes these. */
     _Atomic int64_t produced; /* number of messages that the broker has acknowledged */
-    _Atomic int64_t orders;   /* number of different primary keys among them: order-0, order-1 … */
+    _Atomic int64_t orders; /* number of different primary keys among them: order-0, order-1 … */
     _Atomic int64_t ends[DEV_TOPICS][DEV_PARTITIONS], committed[DEV_TOPICS][DEV_PARTITIONS];
     /* The fleet process writes these. */
     _Atomic uint64_t done, dead, parked, drained;
@@ -64,11 +71,12 @@ struct dev_home {
 };
 int dev_home_make(struct dev_home *h, struct lw_err *err);
 void dev_home_remove(const struct dev_home *h);
-/* Writes the configuration of the workers to its file. *text becomes a copy of the configuration's text, which the caller frees. */
-int dev_home_configure(const struct dev_home *h, const struct dev_options *o, const struct dev_shared *shared, char **text,
-                       struct lw_err *err);
+/* Writes the configuration of the workers to its file. *text becomes a copy of the configuration's
+ * text, which the caller frees. */
+int dev_home_configure(const struct dev_home *h, const struct dev_options *o,
+                       const struct dev_shared *shared, char **text, struct lw_err *err);
 
-/* --- children ------------------------------------------------------------------------------------------------------------------- */
+/* --- children --------------------------------------------------------------------------------- */
 
 struct dev_child {
     const char *name;
@@ -81,30 +89,37 @@ struct dev_child {
 typedef int dev_child_main(void *ctx, int ready_fd);
 /* Starts a child and waits until it reports (at most 20 s). A program that replaces the child
  * (exec) counts as ready. */
-int dev_child_start(struct dev_child *c, const char *name, const char *log, dev_child_main *child_main, void *ctx, struct lw_err *err);
-void dev_child_ready(int ready_fd, const char *failure); /* failure: the reason; NULL: the child is ready */
+int dev_child_start(struct dev_child *c, const char *name, const char *log,
+                    dev_child_main *child_main, void *ctx, struct lw_err *err);
+/* failure: the reason; NULL: the child is ready */
+void dev_child_ready(int ready_fd, const char *failure);
 /* Returns whether the child ended by itself; if so, `status` is its wait status. */
 bool dev_child_ended(struct dev_child *c);
-void dev_child_describe(const struct dev_child *c, char *out, size_t size); /* writes how the child ended, as text for people */
+/* writes how the child ended, as text for people */
+void dev_child_describe(const struct dev_child *c, char *out, size_t size);
 /* Sends SIGTERM, then SIGKILL if the child is still there after limit_ms. */
 void dev_child_end(struct dev_child *c, int64_t limit_ms);
 
 int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err *err);
-int dev_broker_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err);
-int dev_service_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err);
-int dev_traffic_start(struct dev_child *c, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared,
+int dev_broker_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared,
+                     struct lw_err *err);
+int dev_service_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared,
                       struct lw_err *err);
-int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err);
+int dev_traffic_start(struct dev_child *c, const struct dev_home *h, const struct dev_options *o,
+                      struct dev_shared *shared, struct lw_err *err);
+int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared,
+                    struct lw_err *err);
 
-/* --- looking -------------------------------------------------------------------------------------------------------------------- */
+/* --- looking ---------------------------------------------------------------------------------- */
 
 /* Returns the number of messages in the waiting lists of the private Redis (of at most 256
  * lanes); -1 if Redis does not answer. */
 int64_t dev_redis_waiting(const struct dev_home *h);
 
 struct dev_rows {
-    int64_t inserted, ignored; /* counted by the inserting transactions: rows that were new, and rows that were duplicates */
-    int64_t rows;              /* number of rows in the table */
+    /* counted by the inserting transactions: rows that were new, and rows that were duplicates */
+    int64_t inserted, ignored;
+    int64_t rows; /* number of rows in the table */
 };
 /* Fills `out` with 0 while there is no table yet. Returns -1 if the database cannot be read. */
 int dev_rows_read(const struct dev_home *h, struct dev_rows *out, struct lw_err *err);

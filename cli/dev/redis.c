@@ -18,11 +18,13 @@ enum { UP_MS = 10000, LOOK_MS = 10, ANSWER_MS = 500, LANES = 256 };
 
 static int redis_main(void *ctx, int ready_fd) {
     const struct dev_home *h = ctx;
-    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", h->socket, "--unixsocketperm", "700", "--save", "",
-           "--appendonly", "no", "--daemonize", "no", "--dir", h->folder, "--maxmemory-policy", "noeviction", (char *)NULL);
+    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", h->socket,
+           "--unixsocketperm", "700", "--save", "", "--appendonly", "no", "--daemonize", "no",
+           "--dir", h->folder, "--maxmemory-policy", "noeviction", (char *)NULL);
     char why[256];
     if (errno == ENOENT)
-        snprintf(why, sizeof why, "redis-server is not installed: apt-get install redis-server (or: make deps)");
+        snprintf(why, sizeof why,
+                 "redis-server is not installed: apt-get install redis-server (or: make deps)");
     else
         snprintf(why, sizeof why, "redis-server can't be started: %s", strerror(errno));
     dev_child_ready(ready_fd, why);
@@ -47,11 +49,14 @@ static bool answers(const struct dev_home *h) {
 }
 
 int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err *err) {
-    if (dev_child_start(c, "redis-server", h->log, redis_main, (void *)(uintptr_t)h, err)) return -1;
+    if (dev_child_start(c, "redis-server", h->log, redis_main, (void *)(uintptr_t)h, err))
+        return -1;
     int64_t until = lw_boot_ms() + UP_MS;
     while (!answers(h)) {
         if (dev_child_ended(c)) return lw_fail(err, "redis-server ended at once; see %s", h->log);
-        if (lw_boot_ms() >= until) return lw_fail(err, "redis-server does not answer after %d s; see %s", UP_MS / 1000, h->log);
+        if (lw_boot_ms() >= until)
+            return lw_fail(err, "redis-server does not answer after %d s; see %s", UP_MS / 1000,
+                           h->log);
         lw_sleep_ms(LOOK_MS);
     }
     return 0;
@@ -61,7 +66,8 @@ int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err
 static int64_t add_lengths(redisContext *c, const redisReply *lanes) {
     int64_t sum = 0;
     for (size_t i = 0; i < lanes->elements; i++)
-        redisAppendCommand(c, "LLEN " LANE_NAMES "wait:%b", lanes->element[i]->str, lanes->element[i]->len);
+        redisAppendCommand(c, "LLEN " LANE_NAMES "wait:%b", lanes->element[i]->str,
+                           lanes->element[i]->len);
     for (size_t i = 0; i < lanes->elements; i++) {
         void *r = NULL;
         if (redisGetReply(c, &r) != REDIS_OK) return -1;

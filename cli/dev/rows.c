@@ -36,10 +36,14 @@ int dev_rows_read(const struct dev_home *h, struct dev_rows *out, struct lw_err 
     if (access(h->database, F_OK)) return 0;
     sqlite3 *db = open_database(h, err);
     if (!db) return -1;
-    int64_t tables = ask(db, "SELECT count(*) FROM sqlite_schema WHERE name IN ('orders', 'latchwork_count')", 0, err);
+    int64_t tables =
+        ask(db, "SELECT count(*) FROM sqlite_schema WHERE name IN ('orders', 'latchwork_count')", 0,
+            err);
     if (tables == 2) {
-        out->inserted = ask(db, "SELECT coalesce(sum(n), 0) FROM latchwork_count WHERE name = 'inserted'", 0, err);
-        out->ignored = ask(db, "SELECT coalesce(sum(n), 0) FROM latchwork_count WHERE name = 'ignored'", 0, err);
+        out->inserted = ask(
+            db, "SELECT coalesce(sum(n), 0) FROM latchwork_count WHERE name = 'inserted'", 0, err);
+        out->ignored = ask(
+            db, "SELECT coalesce(sum(n), 0) FROM latchwork_count WHERE name = 'ignored'", 0, err);
         out->rows = ask(db, "SELECT count(*) FROM orders", 0, err);
     }
     sqlite3_close(db);
@@ -49,10 +53,12 @@ int dev_rows_read(const struct dev_home *h, struct dev_rows *out, struct lw_err 
 int64_t dev_rows_missing(const struct dev_home *h, int64_t orders, struct lw_err *err) {
     sqlite3 *db = open_database(h, err);
     if (!db) return -1;
-    int64_t n = ask(db,
-                    "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)"
-                    " SELECT count(*) FROM n WHERE NOT EXISTS (SELECT 1 FROM orders WHERE id = printf('order-%d', i))",
-                    orders, err);
+    int64_t n =
+        ask(db,
+            "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?1)"
+            " SELECT count(*) FROM n WHERE NOT EXISTS (SELECT 1 FROM orders WHERE id = "
+            "printf('order-%d', i))",
+            orders, err);
     sqlite3_close(db);
     return n;
 }

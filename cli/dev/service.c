@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The service that `latchwork dev --faults` calls for each order, and which misbehaves on purpose:
  *
- *   - it never answers one order of DEV_STUCK_CUSTOMER, so this customer's key is stuck until somebody breaks its lock;
- *   - it refuses the first nine orders in CHF, because it has no exchange rate yet, and has one from then on;
+ *   - it never answers one order of DEV_STUCK_CUSTOMER, so this customer's key is stuck until
+ *     somebody breaks its lock;
+ *   - it refuses the first nine orders in CHF, because it has no exchange rate yet, and has one
+ *     from then on;
  *   - it refuses an order whose amount is no number, always: its payload must be edited;
  *   - it is slow for ten seconds of each ninety.
  *
@@ -22,7 +24,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BODY_MAX = 65536, PLAIN_MS = 2, SLOW_MS = 150, PERIOD_MS = 90000, SLOW_FROM_MS = 60000, SLOW_UNTIL_MS = 70000, HANG_LOOK_MS = 50 };
+enum {
+    BODY_MAX = 65536,
+    PLAIN_MS = 2,
+    SLOW_MS = 150,
+    PERIOD_MS = 90000,
+    SLOW_FROM_MS = 60000,
+    SLOW_UNTIL_MS = 70000,
+    HANG_LOOK_MS = 50
+};
 enum { REFUSED = 422 };
 
 struct service {
@@ -44,9 +54,11 @@ static bool slow_now(const struct service *s) {
 
 /* Waits until the worker closes the connection, which it does when it loses the key's lease. */
 static void hang(struct MHD_Connection *c) {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     char byte;
-    while (info && recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0) lw_sleep_ms(HANG_LOOK_MS);
+    while (info && recv(info->connect_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
+        lw_sleep_ms(HANG_LOOK_MS);
 }
 
 static const char *text_of(const json_t *order, const char *name) {
@@ -66,16 +78,22 @@ __attribute__((format(printf, 1, 2))) static struct answer refuse(const char *fm
 static struct answer judge(struct service *s, const json_t *order) {
     const json_t *amount = json_object_get(order, "amount");
     if (!json_is_object(order)) return refuse("NO_ORDER: the payload is no JSON object");
-    if (!json_is_number(amount)) return refuse("BAD_AMOUNT: /amount must be a number, but is \"%.60s\"", text_of(order, "amount"));
-    if (!strcmp(text_of(order, "currency"), "CHF") && atomic_fetch_add(&s->refused, 1) < DEV_ODD_ORDERS - 1)
-        return refuse("NO_RATE: no exchange rate for CHF yet, wanted by %.60s", text_of(order, "id"));
+    if (!json_is_number(amount))
+        return refuse("BAD_AMOUNT: /amount must be a number, but is \"%.60s\"",
+                      text_of(order, "amount"));
+    if (!strcmp(text_of(order, "currency"), "CHF") &&
+        atomic_fetch_add(&s->refused, 1) < DEV_ODD_ORDERS - 1)
+        return refuse("NO_RATE: no exchange rate for CHF yet, wanted by %.60s",
+                      text_of(order, "id"));
     return (struct answer){.status = MHD_HTTP_NO_CONTENT};
 }
 
 static enum MHD_Result reply(struct MHD_Connection *c, const struct answer *a) {
-    json_t *j = a->reason[0] ? json_pack("{s:s,s:s}", "outcome", "dead", "reason", a->reason) : NULL;
+    json_t *j =
+        a->reason[0] ? json_pack("{s:s,s:s}", "outcome", "dead", "reason", a->reason) : NULL;
     char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
-    struct MHD_Response *r = MHD_create_response_from_buffer(text ? strlen(text) : 0, text ? text : "", MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *r = MHD_create_response_from_buffer(
+        text ? strlen(text) : 0, text ? text : "", MHD_RESPMEM_MUST_COPY);
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "application/json");
     enum MHD_Result result = MHD_queue_response(c, (unsigned)a->status, r);
     MHD_destroy_response(r);
@@ -84,9 +102,11 @@ static enum MHD_Result reply(struct MHD_Connection *c, const struct answer *a) {
     return result;
 }
 
-static enum MHD_Result serve(struct service *s, struct MHD_Connection *c, const struct lw_buf *body) {
+static enum MHD_Result serve(struct service *s, struct MHD_Connection *c,
+                             const struct lw_buf *body) {
     json_t *order = json_loadb(body->p ? body->p : "", body->n, 0, NULL);
-    bool stuck = !strcmp(text_of(order, "customer"), DEV_STUCK_CUSTOMER) && !atomic_exchange(&s->hung, true);
+    bool stuck =
+        !strcmp(text_of(order, "customer"), DEV_STUCK_CUSTOMER) && !atomic_exchange(&s->hung, true);
     struct answer a = {0};
     lw_sleep_ms(slow_now(s) ? SLOW_MS : PLAIN_MS);
     if (stuck)
@@ -97,9 +117,11 @@ static enum MHD_Result serve(struct service *s, struct MHD_Connection *c, const 
     return stuck ? MHD_NO : reply(c, &a);
 }
 
-/* libmicrohttpd calls this first with the headers, then with each part of the body, then with the end. */
-static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url, const char *method, const char *version,
-                                  const char *data, size_t *size, void **context) {
+/* libmicrohttpd calls this first with the headers, then with each part of the body, then with the
+ * end. */
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *size, void **context) {
     (void)url, (void)method, (void)version;
     struct lw_buf *body = *context;
     if (!body) {
@@ -112,7 +134,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     return MHD_YES;
 }
 
-static void on_end(void *cls, struct MHD_Connection *c, void **context, enum MHD_RequestTerminationCode why) {
+static void on_end(void *cls, struct MHD_Connection *c, void **context,
+                   enum MHD_RequestTerminationCode why) {
     (void)cls, (void)c, (void)why;
     struct lw_buf *body = *context;
     if (!body) return;
@@ -127,8 +150,9 @@ static int service_main(void *ctx, int ready_fd) {
     s.shared = ctx;
     s.start_ms = lw_boot_ms();
     struct MHD_Daemon *d =
-        MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, on_request, &s,
-                         MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&at, MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL, MHD_OPTION_END);
+        MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL,
+                         NULL, on_request, &s, MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&at,
+                         MHD_OPTION_NOTIFY_COMPLETED, on_end, NULL, MHD_OPTION_END);
     const union MHD_DaemonInfo *info = d ? MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT) : NULL;
     if (!info) {
         dev_child_ready(ready_fd, "the service can't listen on 127.0.0.1");
@@ -139,6 +163,7 @@ static int service_main(void *ctx, int ready_fd) {
     for (;;) pause();
 }
 
-int dev_service_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared, struct lw_err *err) {
+int dev_service_start(struct dev_child *c, const struct dev_home *h, struct dev_shared *shared,
+                      struct lw_err *err) {
     return dev_child_start(c, "service", h->log, service_main, shared, err);
 }

@@ -19,8 +19,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POLL_MS = 20, COMMITS_EVERY_MS = 300, COMMITS_MS = 2000, CUSTOMERS = 300, QUEUE_FULL_MS = 100 };
-enum { FAULTS_CUSTOMERS = 60, ODD_EVERY = 50 }; /* with --faults: one order in ODD_EVERY is odd, until there are DEV_ODD_ORDERS */
+enum {
+    POLL_MS = 20,
+    COMMITS_EVERY_MS = 300,
+    COMMITS_MS = 2000,
+    CUSTOMERS = 300,
+    QUEUE_FULL_MS = 100
+};
+/* with --faults: one order in ODD_EVERY is odd, until there are DEV_ODD_ORDERS */
+enum { FAULTS_CUSTOMERS = 60, ODD_EVERY = 50 };
 
 struct traffic {
     const struct dev_home *home;
@@ -52,11 +59,14 @@ static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque)
     atomic_fetch_add(&t->shared->produced, 1);
 }
 
-static rd_kafka_t *client(struct traffic *t, rd_kafka_type_t type, const char *const *settings, struct lw_err *err) {
+static rd_kafka_t *client(struct traffic *t, rd_kafka_type_t type, const char *const *settings,
+                          struct lw_err *err) {
     char why[512];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    bool ok = rd_kafka_conf_set(conf, "bootstrap.servers", t->shared->brokers, why, sizeof why) == RD_KAFKA_CONF_OK;
-    for (; ok && *settings; settings += 2) ok = rd_kafka_conf_set(conf, settings[0], settings[1], why, sizeof why) == RD_KAFKA_CONF_OK;
+    bool ok = rd_kafka_conf_set(conf, "bootstrap.servers", t->shared->brokers, why, sizeof why) ==
+              RD_KAFKA_CONF_OK;
+    for (; ok && *settings; settings += 2)
+        ok = rd_kafka_conf_set(conf, settings[0], settings[1], why, sizeof why) == RD_KAFKA_CONF_OK;
     rd_kafka_conf_set_opaque(conf, t);
     if (type == RD_KAFKA_PRODUCER) rd_kafka_conf_set_dr_msg_cb(conf, on_report);
     rd_kafka_t *rk = ok ? rd_kafka_new(type, conf, why, sizeof why) : NULL;
@@ -67,13 +77,15 @@ static rd_kafka_t *client(struct traffic *t, rd_kafka_type_t type, const char *c
 }
 
 static int open_traffic(struct traffic *t, struct lw_err *err) {
-    static const char *const producer[] = {"enable.idempotence", "true", "allow.auto.create.topics", "false", "linger.ms", "5", NULL};
+    static const char *const producer[] = {
+        "enable.idempotence", "true", "allow.auto.create.topics", "false", "linger.ms", "5", NULL};
     static const char *const group[] = {"group.id", DEV_NAME, "enable.auto.commit", "false", NULL};
     t->producer = client(t, RD_KAFKA_PRODUCER, producer, err);
     t->group = t->producer ? client(t, RD_KAFKA_CONSUMER, group, err) : NULL;
     if (!t->group) return -1;
     for (int i = 0; i < DEV_TOPICS; i++)
-        if (!(t->topics[i] = rd_kafka_topic_new(t->producer, dev_topics[i], NULL))) return lw_fail(err, "traffic: topic %s", dev_topics[i]);
+        if (!(t->topics[i] = rd_kafka_topic_new(t->producer, dev_topics[i], NULL)))
+            return lw_fail(err, "traffic: topic %s", dev_topics[i]);
     return 0;
 }
 
@@ -84,22 +96,29 @@ static int64_t choose(struct traffic *t) {
         return t->orders - 1;
     }
     double u = (double)(draw(t) >> 11) / 9007199254740992.0; /* 2^53 */
-    int64_t back = (int64_t)pow((double)t->orders, u);       /* 1 to t->orders, with a probability proportional to 1 / back */
+    /* 1 to t->orders, with a probability proportional to 1 / back */
+    int64_t back = (int64_t)pow((double)t->orders, u);
     return back >= t->orders ? 0 : t->orders - back;
 }
 
-/* Writes an order that the service of --faults refuses. Each is of a customer of its own; the amount of one is no number. */
+/* Writes an order that the service of --faults refuses. Each is of a customer of its own; the
+ * amount of one is no number. */
 static int write_odd(char *text, size_t size, int i) {
     const char *amount = i == DEV_ODD_ORDERS / 2 ? "\"12,50\"" : "1250";
-    return snprintf(text, size, "{\"id\":\"order-chf-%d\",\"customer\":\"customer-ch-%d\",\"amount\":%s,\"currency\":\"CHF\"}", i, i,
-                    amount);
+    return snprintf(text, size,
+                    "{\"id\":\"order-chf-%d\",\"customer\":\"customer-ch-%d\",\"amount\":%s,"
+                    "\"currency\":\"CHF\"}",
+                    i, i, amount);
 }
 
 static int write_order(struct traffic *t, char *text, size_t size) {
     int64_t order = choose(t), odd = t->sent / ODD_EVERY;
-    if (t->o->faults && t->sent % ODD_EVERY == 0 && odd >= 1 && odd <= DEV_ODD_ORDERS) return write_odd(text, size, (int)odd);
-    return snprintf(text, size, "{\"id\":\"order-%" PRId64 "\",\"customer\":\"customer-%d\",\"amount\":%d}", order,
-                    (int)(order * 7 % (t->o->faults ? FAULTS_CUSTOMERS : CUSTOMERS)), (int)(order * 7919 % 100000));
+    if (t->o->faults && t->sent % ODD_EVERY == 0 && odd >= 1 && odd <= DEV_ODD_ORDERS)
+        return write_odd(text, size, (int)odd);
+    return snprintf(text, size,
+                    "{\"id\":\"order-%" PRId64 "\",\"customer\":\"customer-%d\",\"amount\":%d}",
+                    order, (int)(order * 7 % (t->o->faults ? FAULTS_CUSTOMERS : CUSTOMERS)),
+                    (int)(order * 7919 % 100000));
 }
 
 static void send_one(struct traffic *t) {
@@ -108,7 +127,8 @@ static void send_one(struct traffic *t) {
     uint64_t dice = draw(t);
     rd_kafka_topic_t *topic = t->topics[dice % DEV_TOPICS];
     int32_t partition = (int32_t)(dice / DEV_TOPICS % DEV_PARTITIONS);
-    while (rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, text, (size_t)n, NULL, 0, NULL)) {
+    while (
+        rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, text, (size_t)n, NULL, 0, NULL)) {
         if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) {
             lw_error("an order could not be sent: %s", rd_kafka_err2str(rd_kafka_last_error()));
             t->refused++;
@@ -121,19 +141,23 @@ static void send_one(struct traffic *t) {
 
 /* Returns the number of messages that should have been sent by now, in whole bursts. */
 static int64_t due(const struct traffic *t, int64_t elapsed_ms) {
-    int64_t burst = t->o->burst_ms * t->o->rate / 1000, n = (elapsed_ms / t->o->burst_ms + 1) * burst, all = t->o->messages;
+    int64_t burst = t->o->burst_ms * t->o->rate / 1000,
+            n = (elapsed_ms / t->o->burst_ms + 1) * burst, all = t->o->messages;
     if (!all || n < all) return n;
     return atomic_load(&t->shared->last) ? all : (all - 1) / burst * burst;
 }
 
 static void read_commits(struct traffic *t) {
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(DEV_TOPICS * DEV_PARTITIONS);
-    for (int i = 0; i < DEV_TOPICS; i++) rd_kafka_topic_partition_list_add_range(list, dev_topics[i], 0, DEV_PARTITIONS - 1);
+    rd_kafka_topic_partition_list_t *list =
+        rd_kafka_topic_partition_list_new(DEV_TOPICS * DEV_PARTITIONS);
+    for (int i = 0; i < DEV_TOPICS; i++)
+        rd_kafka_topic_partition_list_add_range(list, dev_topics[i], 0, DEV_PARTITIONS - 1);
     rd_kafka_resp_err_t code = rd_kafka_committed(t->group, list, COMMITS_MS);
     if (code) lw_warn("the group's commits can't be read: %s", rd_kafka_err2str(code));
     for (int i = 0; i < list->cnt && !code; i++) {
         const rd_kafka_topic_partition_t *p = &list->elems[i];
-        if (p->offset >= 0) atomic_store(&t->shared->committed[topic_index(p->topic)][p->partition], p->offset);
+        if (p->offset >= 0)
+            atomic_store(&t->shared->committed[topic_index(p->topic)][p->partition], p->offset);
     }
     rd_kafka_topic_partition_list_destroy(list);
 }
@@ -165,8 +189,9 @@ static int traffic_main(void *ctx, int ready_fd) {
     return 0;
 }
 
-int dev_traffic_start(struct dev_child *c, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared,
-                      struct lw_err *err) {
-    struct traffic t = {.home = h, .o = o, .shared = shared, .state = o->demo ? 1 : (uint64_t)lw_boot_us()};
+int dev_traffic_start(struct dev_child *c, const struct dev_home *h, const struct dev_options *o,
+                      struct dev_shared *shared, struct lw_err *err) {
+    struct traffic t = {
+        .home = h, .o = o, .shared = shared, .state = o->demo ? 1 : (uint64_t)lw_boot_us()};
     return dev_child_start(c, "traffic", h->log, traffic_main, &t, err);
 }

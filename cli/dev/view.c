@@ -15,9 +15,11 @@
 
 enum { LIVE_MS = 200, PLAIN_MS = 2000, RATE_MS = 1000, LINE = 512 };
 
-void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared) {
+void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o,
+                   struct dev_shared *shared) {
     int64_t now = lw_boot_ms();
-    *v = (struct dev_view){.home = h, .o = o, .shared = shared, .start_ms = now, .shown_ms = now, .last_ms = now};
+    *v = (struct dev_view){
+        .home = h, .o = o, .shared = shared, .start_ms = now, .shown_ms = now, .last_ms = now};
     const char *term = getenv("TERM");
     v->terminal = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb") != 0;
 }
@@ -34,7 +36,8 @@ const char *dev_count(int64_t n, char *out) {
 }
 
 static void list_pids(const struct dev_view *v) {
-    for (int i = 0; i < v->o->workers; i++) printf(" %d", (int)atomic_load(&v->shared->workers[i].pid));
+    for (int i = 0; i < v->o->workers; i++)
+        printf(" %d", (int)atomic_load(&v->shared->workers[i].pid));
     putchar('\n');
 }
 
@@ -42,7 +45,8 @@ static void places(const struct dev_view *v) {
     const struct dev_home *h = v->home;
     printf("  page      http://127.0.0.1:%d/#/?token=%s\n", h->page_port, h->token);
     printf("  config    %s\n", h->config);
-    printf("  broker    %s   topics %s and %s, %d partitions each\n", v->shared->brokers, dev_topics[0], dev_topics[1], DEV_PARTITIONS);
+    printf("  broker    %s   topics %s and %s, %d partitions each\n", v->shared->brokers,
+           dev_topics[0], dev_topics[1], DEV_PARTITIONS);
     printf("  redis     unix://%s\n", h->socket);
     if (v->o->faults)
         printf("  service   http://127.0.0.1:%d/orders\n", v->shared->service_port);
@@ -54,9 +58,12 @@ static void places(const struct dev_view *v) {
 }
 
 static void faults(void) {
-    printf("\nSomething is wrong here, and the page shows what; doc/how-to/operate.md leads through it:\n\n");
+    printf("\nSomething is wrong here, and the page shows what; doc/how-to/operate.md leads "
+           "through it:\n\n");
     printf("  one key is stuck; find it, see who holds it, and break its lock\n");
-    printf("  %d orders are dead letters; see why, correct the payload of one, and replay all at 5 per second\n", DEV_ODD_ORDERS);
+    printf("  %d orders are dead letters; see why, correct the payload of one, and replay all at 5 "
+           "per second\n",
+           DEV_ODD_ORDERS);
     printf("  the service is slow for ten seconds of each ninety; the charts show when\n");
 }
 
@@ -64,7 +71,8 @@ static void hints(const struct dev_view *v) {
     const struct dev_home *h = v->home;
     printf("\nTry, in another terminal:\n\n");
     printf("  kill -9 %d\n", (int)atomic_load(&v->shared->workers[0].pid));
-    printf("      a worker dies in the middle of its work; its orders go on elsewhere, none is lost, none comes twice\n");
+    printf("      a worker dies in the middle of its work; its orders go on elsewhere, none is "
+           "lost, none comes twice\n");
     printf("  redis-cli -s %s FLUSHALL\n", h->socket);
     printf("      Redis forgets everything; Kafka is the source of truth\n");
     printf("  sqlite3 %s 'select count(*), count(distinct id) from orders'\n", h->database);
@@ -73,19 +81,23 @@ static void hints(const struct dev_view *v) {
     printf("  %s run -c %s\n", program_invocation_name, h->config);
     printf("      more workers join the group\n");
     printf("  kcat -b %s -C -t %s -o -5 -e\n", v->shared->brokers, dev_topics[0]);
-    printf("      the last orders (kcat is a program of its own; clients made of librdkafka work, Java's do not)\n");
+    printf("      the last orders (kcat is a program of its own; clients made of librdkafka work, "
+           "Java's do not)\n");
 }
 
 void dev_view_welcome(const struct dev_view *v, const char *config) {
     char rate[32], all[32], keys[32];
     dev_count(v->o->rate, rate);
     if (v->o->demo) {
-        printf("Latchwork demo: %s messages of %s primary keys over two topics, %d workers, one of them killed with -9 half-way.\n\n",
-               dev_count(v->o->messages, all), dev_count(v->o->messages / v->o->every, keys), v->o->workers);
+        printf("Latchwork demo: %s messages of %s primary keys over two topics, %d workers, one of "
+               "them killed with -9 half-way.\n\n",
+               dev_count(v->o->messages, all), dev_count(v->o->messages / v->o->every, keys),
+               v->o->workers);
         places(v);
     } else {
-        printf("Latchwork dev: %s orders a second; one in %d is new, the others repeat an earlier one. Ctrl-C ends it%s.\n\n", rate,
-               (int)v->o->every, v->o->keep ? "" : " and leaves nothing behind");
+        printf("Latchwork dev: %s orders a second; one in %d is new, the others repeat an earlier "
+               "one. Ctrl-C ends it%s.\n\n",
+               rate, (int)v->o->every, v->o->keep ? "" : " and leaves nothing behind");
         places(v);
         printf("\n%s", config);
         if (v->o->faults)
@@ -103,12 +115,14 @@ static int alive(const struct dev_view *v) {
     return n;
 }
 
-/* Returns the number of rows inserted or ignored, as the database's transactions counted them. The workers' own counts
- * are too low, because a killed worker may not have seen the end of its last transaction. */
+/* Returns the number of rows inserted or ignored, as the database's transactions counted them. The
+ * workers' own counts are too low, because a killed worker may not have seen the end of its last
+ * transaction. */
 static int64_t written(struct dev_view *v) {
     if (v->o->faults) return (int64_t)atomic_load(&v->shared->done);
     struct dev_rows rows;
-    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows; /* if reading fails, keep the figures of the last successful reading */
+    /* if reading fails, keep the figures of the last successful reading */
+    if (!dev_rows_read(v->home, &rows, NULL)) v->rows = rows;
     return v->rows.inserted + v->rows.ignored;
 }
 
@@ -126,16 +140,22 @@ static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
     int64_t done = written(v), in_redis = dev_redis_waiting(v->home);
     measure(v, now, done);
     if (in_redis >= 0) dev_count(in_redis, waiting);
-    dev_count(atomic_load(&v->shared->produced), n[0]), dev_count(done, n[1]), dev_count(v->rate, n[2]);
+    dev_count(atomic_load(&v->shared->produced), n[0]), dev_count(done, n[1]),
+        dev_count(v->rate, n[2]);
     dev_count(v->rows.rows, n[3]), dev_count(v->rows.ignored, n[4]);
-    dev_count((int64_t)atomic_load(&v->shared->parked), n[5]), dev_count((int64_t)atomic_load(&v->shared->drained), n[6]);
+    dev_count((int64_t)atomic_load(&v->shared->parked), n[5]),
+        dev_count((int64_t)atomic_load(&v->shared->drained), n[6]);
     if (v->o->faults) {
-        snprintf(out, size, "%3d s  %s of %s done, %s/s  workers %d/%d  waiting %s  dead %" PRIu64, (int)((now - v->start_ms) / 1000), n[1],
-                 n[0], n[2], alive(v), v->o->workers, waiting, atomic_load(&v->shared->dead));
+        snprintf(out, size, "%3d s  %s of %s done, %s/s  workers %d/%d  waiting %s  dead %" PRIu64,
+                 (int)((now - v->start_ms) / 1000), n[1], n[0], n[2], alive(v), v->o->workers,
+                 waiting, atomic_load(&v->shared->dead));
         return;
     }
-    snprintf(out, size, "%3d s  %s of %s done, %s/s  workers %d/%d  rows %s  duplicates ignored %s  waiting %s  parked %s  drained %s",
-             (int)((now - v->start_ms) / 1000), n[1], n[0], n[2], alive(v), v->o->workers, n[3], n[4], waiting, n[5], n[6]);
+    snprintf(out, size,
+             "%3d s  %s of %s done, %s/s  workers %d/%d  rows %s  duplicates ignored %s  waiting "
+             "%s  parked %s  drained %s",
+             (int)((now - v->start_ms) / 1000), n[1], n[0], n[2], alive(v), v->o->workers, n[3],
+             n[4], waiting, n[5], n[6]);
 }
 
 /* Returns the terminal's width. A live line must not be longer, because it could not be

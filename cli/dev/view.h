@@ -11,12 +11,15 @@ struct dev_view {
     struct dev_shared *shared;
     bool terminal;
     int64_t start_ms, shown_ms;
-    int64_t last_ms, last_done, rate; /* time and count of the last measurement; rate: messages per second */
-    struct dev_rows rows;             /* rows of the database when it was last read */
-    bool live;                        /* the terminal's last line is a live line, which the next one overwrites */
+    /* time and count of the last measurement; rate: messages per second */
+    int64_t last_ms, last_done, rate;
+    struct dev_rows rows; /* rows of the database when it was last read */
+    /* the terminal's last line is a live line, which the next one overwrites */
+    bool live;
 };
 
-void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o, struct dev_shared *shared);
+void dev_view_init(struct dev_view *v, const struct dev_home *h, const struct dev_options *o,
+                   struct dev_shared *shared);
 void dev_view_welcome(const struct dev_view *v, const char *config);
 /* Refreshes the live line if it is due. If stdout is not a terminal, prints a line every two
  * seconds. */

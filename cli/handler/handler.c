@@ -18,13 +18,15 @@ static const struct cli_verb verbs[] = {
      .min_words = 1,
      .max_words = 1,
      .run = new,
-     .help = "write a handler project into the new folder NAME: handler, test messages, configuration, README"},
+     .help = "write a handler project into the new folder NAME: handler, test messages, "
+             "configuration, README"},
     {.name = "test",
      .bit = TEST,
      .words = "[MESSAGES.jsonl]",
      .max_words = 1,
      .run = test,
-     .help = "run the configured handler on messages from a file, without Kafka and Redis, and show each outcome"},
+     .help = "run the configured handler on messages from a file, without Kafka and Redis, and "
+             "show each outcome"},
 };
 
 static const struct cli_alias languages[] = {{"cpp", "c++"}, {"javascript", "node"}, {0}};
@@ -34,7 +36,8 @@ static const struct cli_option options[] = {
      .kind = CLI_WORD,
      .need = CLI_REQUIRED,
      .metavar = "c|c++|python|node|go",
-     .help = "the handler's language; c and c++ (also cpp) make a plugin, python, node (also javascript) and go a process",
+     .help = "the handler's language; c and c++ (also cpp) make a plugin, python, node (also "
+             "javascript) and go a process",
      .verbs = NEW,
      .aliases = languages,
      .at = AT(lang)},
@@ -44,17 +47,26 @@ static const struct cli_option options[] = {
      .help = "deliver each message again, cancel it, and deliver it with a stale fence",
      .verbs = TEST,
      .at = AT(chaos)},
-    {.name = "watch", .kind = CLI_FLAG, .help = "run again each time a file changes, until Ctrl-C", .verbs = TEST, .at = AT(watch)},
+    {.name = "watch",
+     .kind = CLI_FLAG,
+     .help = "run again each time a file changes, until Ctrl-C",
+     .verbs = TEST,
+     .at = AT(watch)},
     CLI_SET_VERBS_OPTION("handler.timeout_ms=500", TEST),
     CLI_JSON_VERBS_OPTION("print one JSON object per line", TEST),
     {0},
 };
 
-static const char *const usage[] = {"new\1NAME --lang\1c|c++|python|node|go",
-                                    "test\1[MESSAGES.jsonl] -c\1FILE [--chaos] [--watch] [--set\1PATH=VALUE]... [--json]", NULL};
+static const char *const usage[] = {
+    "new\1NAME --lang\1c|c++|python|node|go",
+    "test\1[MESSAGES.jsonl] -c\1FILE [--chaos] [--watch] [--set\1PATH=VALUE]... [--json]", NULL};
 
 static const char *const examples[] = {
-    "new orders --lang python", "test -c orders.json", "test -c orders.json messages.jsonl --chaos", "test -c orders.json --watch", NULL,
+    "new orders --lang python",
+    "test -c orders.json",
+    "test -c orders.json messages.jsonl --chaos",
+    "test -c orders.json --watch",
+    NULL,
 };
 
 static const struct cli_status statuses[] = {
@@ -71,7 +83,8 @@ static const struct cli_status statuses[] = {
 const struct cli_command cli_handler = {
     .name = "handler",
     .summary = "start a handler project; test a handler without Kafka and Redis",
-    .about = "new writes a project that builds and passes its test. test starts the handler as a worker does, gives it the messages of a "
+    .about = "new writes a project that builds and passes its test. test starts the handler as a "
+             "worker does, gives it the messages of a "
              "file, each under a lease and a fence of its own, and shows what becomes of them.",
     .usage = usage,
     .verbs = verbs,

@@ -11,16 +11,18 @@
 
 enum { LINE_MAX_BYTES = 16 << 20, HEADERS_MAX = 1000 };
 
-const char *const handler_result_words[RESULT_N] = {"none", "done", "retry", "dead", "back", "skipped", "crashed", "stuck"};
+const char *const handler_result_words[RESULT_N] = {"none", "done",    "retry",   "dead",
+                                                    "back", "skipped", "crashed", "stuck"};
 
-/* The members that a message may have. The test uses those up to "expect", and ignores the others, which `queue export` and `dead export`
- * write. */
-static const char *const known[] = {"key",      "key_base64",   "payload",        "payload_base64", "headers",   "headers_base64",
-                                    "topic",    "partition",    "offset",         "timestamp_ms",   "ts",        "attempt",
-                                    "expect",   "tstype",       "identity",       "replay",         "first_ms",  "dedup",
-                                    "attempts", "dedup_base64", "lane",           "lane_base64",    "shard",     "due_ms",
-                                    "id",       "reason",       "tried_first_ms", "died_ms",        "edited_by", "edited_ms",
-                                    NULL};
+/* The members that a message may have. The test uses those up to "expect", and ignores the others,
+ * which `queue export` and `dead export` write. */
+static const char *const known[] = {
+    "key",      "key_base64",   "payload",        "payload_base64", "headers",   "headers_base64",
+    "topic",    "partition",    "offset",         "timestamp_ms",   "ts",        "attempt",
+    "expect",   "tstype",       "identity",       "replay",         "first_ms",  "dedup",
+    "attempts", "dedup_base64", "lane",           "lane_base64",    "shard",     "due_ms",
+    "id",       "reason",       "tried_first_ms", "died_ms",        "edited_by", "edited_ms",
+    NULL};
 
 /* The line that is being read, and where to report its errors. */
 struct reader {
@@ -45,7 +47,7 @@ static void *own(struct handler_messages *all, void *p) {
     return p;
 }
 
-/* --- values -------------------------------------------------------------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------------------- */
 
 static int base64_digit(char c) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -71,7 +73,8 @@ static int decode(const struct reader *r, const char *text, struct lw_bytes *out
     return 0;
 }
 
-/* Converts a JSON value to bytes: a string to its text, null to p = NULL, any other value to compact JSON. */
+/* Converts a JSON value to bytes: a string to its text, null to p = NULL, any other value to
+ * compact JSON. */
 static struct lw_bytes text_of(const struct reader *r, const json_t *v) {
     if (!v || json_is_null(v)) return (struct lw_bytes){0};
     if (json_is_string(v)) return lw_bytes(json_string_value(v), json_string_length(v));
@@ -79,7 +82,8 @@ static struct lw_bytes text_of(const struct reader *r, const json_t *v) {
     return lw_bytes_of(text);
 }
 
-static int take_bytes(const struct reader *r, const json_t *line, const char *name, struct lw_bytes *out) {
+static int take_bytes(const struct reader *r, const json_t *line, const char *name,
+                      struct lw_bytes *out) {
     char encoded[32];
     snprintf(encoded, sizeof encoded, "%s_base64", name);
     const json_t *v = json_object_get(line, encoded);
@@ -89,7 +93,8 @@ static int take_bytes(const struct reader *r, const json_t *line, const char *na
     return 0;
 }
 
-static int take_number(const struct reader *r, const json_t *line, const char *name, int64_t least, int64_t most, int64_t *out) {
+static int take_number(const struct reader *r, const json_t *line, const char *name, int64_t least,
+                       int64_t most, int64_t *out) {
     const json_t *v = json_object_get(line, name);
     if (!v) return 0;
     if (json_is_integer(v) && json_integer_value(v) >= least && json_integer_value(v) <= most) {
@@ -97,30 +102,38 @@ static int take_number(const struct reader *r, const json_t *line, const char *n
         return 0;
     }
     char text[128];
-    snprintf(text, sizeof text, "%s: expected a number from %lld to %lld", name, (long long)least, (long long)most);
+    snprintf(text, sizeof text, "%s: expected a number from %lld to %lld", name, (long long)least,
+             (long long)most);
     return wrong(r, text);
 }
 
-/* --- headers ------------------------------------------------------------------------------------------------------------------------- */
+/* --- headers ---------------------------------------------------------------------------------- */
 
-/* Reads a name or value of a header: text, null, or {"base64":"…"}. `encoded` says that a text is base64. */
-static int header_part(const struct reader *r, const json_t *v, bool encoded, struct lw_bytes *out) {
+/* Reads a name or value of a header: text, null, or {"base64":"…"}. `encoded` says that a text is
+ * base64. */
+static int header_part(const struct reader *r, const json_t *v, bool encoded,
+                       struct lw_bytes *out) {
     const json_t *inner = json_object_get(v, "base64");
     if (json_is_string(inner)) return decode(r, json_string_value(inner), out);
     if (encoded && json_is_string(v)) return decode(r, json_string_value(v), out);
-    if (!json_is_string(v) && !json_is_null(v)) return wrong(r, "headers: a name or value must be a string, null or {\"base64\":\"…\"}");
+    if (!json_is_string(v) && !json_is_null(v))
+        return wrong(r, "headers: a name or value must be a string, null or {\"base64\":\"…\"}");
     *out = text_of(r, v);
     return 0;
 }
 
-static int add_header(const struct reader *r, struct handler_message *m, const json_t *name, const json_t *value, bool encoded) {
+static int add_header(const struct reader *r, struct handler_message *m, const json_t *name,
+                      const json_t *value, bool encoded) {
     struct lw_header *h = &m->headers[m->n_headers++];
-    if (header_part(r, name, encoded, &h->name) || header_part(r, value, encoded, &h->value)) return -1;
+    if (header_part(r, name, encoded, &h->name) || header_part(r, value, encoded, &h->value))
+        return -1;
     return h->name.p ? 0 : wrong(r, "headers: a name must not be null");
 }
 
-/* Reads a list of headers, either as pairs, [["name","value"],…], or as kcat writes them, ["name","value",…]. */
-static int take_list(const struct reader *r, struct handler_message *m, const json_t *list, bool encoded) {
+/* Reads a list of headers, either as pairs, [["name","value"],…], or as kcat writes them,
+ * ["name","value",…]. */
+static int take_list(const struct reader *r, struct handler_message *m, const json_t *list,
+                     bool encoded) {
     bool pairs = json_is_array(json_array_get(list, 0));
     size_t n = json_array_size(list);
     if (n > 2 * HEADERS_MAX) return wrong(r, "headers: more than 1,000");
@@ -129,18 +142,22 @@ static int take_list(const struct reader *r, struct handler_message *m, const js
     for (size_t i = 0; i < n; i += pairs ? 1 : 2) {
         const json_t *at = pairs ? json_array_get(list, i) : list;
         size_t first = pairs ? 0 : i;
-        if (pairs && json_array_size(at) != 2) return wrong(r, "headers: each must be [\"name\",\"value\"]");
-        if (add_header(r, m, json_array_get(at, first), json_array_get(at, first + 1), encoded)) return -1;
+        if (pairs && json_array_size(at) != 2)
+            return wrong(r, "headers: each must be [\"name\",\"value\"]");
+        if (add_header(r, m, json_array_get(at, first), json_array_get(at, first + 1), encoded))
+            return -1;
     }
     return 0;
 }
 
 static int take_headers(const struct reader *r, const json_t *line, struct handler_message *m) {
-    const json_t *plain = json_object_get(line, "headers"), *encoded = json_object_get(line, "headers_base64");
+    const json_t *plain = json_object_get(line, "headers"),
+                 *encoded = json_object_get(line, "headers_base64");
     const json_t *v = encoded ? encoded : plain;
     if (!v) return 0;
     if (json_is_array(v)) return take_list(r, m, v, encoded != NULL);
-    if (!json_is_object(v)) return wrong(r, "headers: must be pairs, [[\"name\",\"value\"],…], or an object");
+    if (!json_is_object(v))
+        return wrong(r, "headers: must be pairs, [[\"name\",\"value\"],…], or an object");
     m->headers = own(r->all, lw_alloc((json_object_size(v) + 1) * sizeof *m->headers));
     const char *name;
     json_t *value;
@@ -152,7 +169,7 @@ static int take_headers(const struct reader *r, const json_t *line, struct handl
     return 0;
 }
 
-/* --- expectations -------------------------------------------------------------------------------------------------------------------- */
+/* --- expectations ----------------------------------------------------------------------------- */
 
 static int expect_word(const struct reader *r, const json_t *v, enum handler_result *out) {
     const char *word = json_string_value(v);
@@ -161,7 +178,8 @@ static int expect_word(const struct reader *r, const json_t *v, enum handler_res
         *out = (enum handler_result)i;
         return 0;
     }
-    return wrong(r, "expect: must be done, retry, dead, back or skipped, or {\"outcome\":…,\"reason\":…}");
+    return wrong(
+        r, "expect: must be done, retry, dead, back or skipped, or {\"outcome\":…,\"reason\":…}");
 }
 
 static int take_expect(const struct reader *r, const json_t *line, struct handler_message *m) {
@@ -169,13 +187,15 @@ static int take_expect(const struct reader *r, const json_t *line, struct handle
     if (!v) return 0;
     if (!json_is_object(v)) return expect_word(r, v, &m->expect);
     const json_t *reason = json_object_get(v, "reason");
-    if (json_object_size(v) != 1 + (reason != NULL)) return wrong(r, "expect: has outcome and reason, and nothing else");
-    if (reason && !json_is_string(reason)) return wrong(r, "expect.reason: must be a string, a part of the reason");
+    if (json_object_size(v) != 1 + (reason != NULL))
+        return wrong(r, "expect: has outcome and reason, and nothing else");
+    if (reason && !json_is_string(reason))
+        return wrong(r, "expect.reason: must be a string, a part of the reason");
     m->expect_reason = json_string_value(reason);
     return expect_word(r, json_object_get(v, "outcome"), &m->expect);
 }
 
-/* --- messages ------------------------------------------------------------------------------------------------------------------------ */
+/* --- messages --------------------------------------------------------------------------------- */
 
 static int check_names(const struct reader *r, const json_t *line) {
     const char *name;
@@ -185,15 +205,17 @@ static int check_names(const struct reader *r, const json_t *line) {
         for (size_t i = 0; known[i] && !good; i++) good = strcmp(known[i], name) == 0;
         if (good) continue;
         const char *near = lw_section_nearest(name, known);
-        lw_problem(r->problems, "%s:%zu: unknown member \"%.64s\"%s%s%s", r->path, r->line, name, near ? "; did you mean " : "",
-                   near ? near : "", near ? "?" : "");
+        lw_problem(r->problems, "%s:%zu: unknown member \"%.64s\"%s%s%s", r->path, r->line, name,
+                   near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
         return -1;
     }
     return 0;
 }
 
-/* Returns the offset that the next message of a partition gets: one more than the offset of the message read last for that partition. */
-static int64_t next_offset(const struct handler_messages *all, const char *topic, int32_t partition) {
+/* Returns the offset that the next message of a partition gets: one more than the offset of the
+ * message read last for that partition. */
+static int64_t next_offset(const struct handler_messages *all, const char *topic,
+                           int32_t partition) {
     for (size_t i = all->n; i > 0; i--) {
         const struct handler_message *m = &all->m[i - 1];
         if (m->partition == partition && strcmp(m->topic, topic) == 0) return m->offset + 1;
@@ -203,22 +225,27 @@ static int64_t next_offset(const struct handler_messages *all, const char *topic
 
 static int take_place(const struct reader *r, const json_t *line, struct handler_message *m) {
     const json_t *topic = json_object_get(line, "topic");
-    if (topic && (!json_is_string(topic) || !json_string_length(topic) || json_string_length(topic) > 249))
+    if (topic &&
+        (!json_is_string(topic) || !json_string_length(topic) || json_string_length(topic) > 249))
         return wrong(r, "topic: must be a string of 1 to 249 characters");
     m->topic = topic ? json_string_value(topic) : r->c->kafka.topics[0];
     int64_t partition = 0, attempt = 1;
-    if (take_number(r, line, "partition", 0, INT32_MAX, &partition) || take_number(r, line, "attempt", 1, INT32_MAX, &attempt)) return -1;
+    if (take_number(r, line, "partition", 0, INT32_MAX, &partition) ||
+        take_number(r, line, "attempt", 1, INT32_MAX, &attempt))
+        return -1;
     m->partition = (int32_t)partition;
     m->attempt = (int)attempt;
     m->offset = next_offset(r->all, m->topic, m->partition);
     m->timestamp_ms = lw_wall_ms();
-    return take_number(r, line, "ts", -1, INT64_MAX, &m->timestamp_ms) || take_number(r, line, "offset", 0, INT64_MAX / 2, &m->offset) ||
+    return take_number(r, line, "ts", -1, INT64_MAX, &m->timestamp_ms) ||
+                   take_number(r, line, "offset", 0, INT64_MAX / 2, &m->offset) ||
                    take_number(r, line, "timestamp_ms", -1, INT64_MAX, &m->timestamp_ms)
                ? -1
                : 0;
 }
 
-/* Finds the primary key as a worker does. A message without a key is dead or skipped, as key.missing says. */
+/* Finds the primary key as a worker does. A message without a key is dead or skipped, as
+ * key.missing says. */
 static void find_key(const struct reader *r, struct handler_message *m) {
     struct lw_record record = {m->record_key, m->payload, m->headers, m->n_headers};
     struct lw_record_at at = {lw_bytes_of(m->topic), m->partition, m->offset};
@@ -237,8 +264,9 @@ static void find_key(const struct reader *r, struct handler_message *m) {
 static int take_message(const struct reader *r, const json_t *line) {
     struct handler_message m = {.line = r->line, .next = HANDLER_NO_NEXT};
     if (!json_is_object(line)) return wrong(r, "must be a JSON object");
-    if (check_names(r, line) || take_place(r, line, &m) || take_bytes(r, line, "key", &m.record_key) ||
-        take_bytes(r, line, "payload", &m.payload) || take_headers(r, line, &m) || take_expect(r, line, &m))
+    if (check_names(r, line) || take_place(r, line, &m) ||
+        take_bytes(r, line, "key", &m.record_key) || take_bytes(r, line, "payload", &m.payload) ||
+        take_headers(r, line, &m) || take_expect(r, line, &m))
         return -1;
     find_key(r, &m);
     struct handler_messages *all = r->all;
@@ -256,14 +284,15 @@ static int take_line(const struct reader *r, const char *text, size_t n) {
     if (r->all->n == HANDLER_MESSAGES_MAX) return wrong(r, "more than 10,000 messages");
     json_t *line = json_loadb(text, n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &bad);
     if (!line) {
-        lw_problem(r->problems, "%s:%zu: not JSON: %s (column %d)", r->path, r->line, bad.text, lw_json_column(&bad));
+        lw_problem(r->problems, "%s:%zu: not JSON: %s (column %d)", r->path, r->line, bad.text,
+                   lw_json_column(&bad));
         return -1;
     }
     json_array_append_new(r->all->documents, line);
     return take_message(r, line);
 }
 
-/* --- messages of one key ------------------------------------------------------------------------------------------------------------- */
+/* --- messages of one key ---------------------------------------------------------------------- */
 
 static int by_key(const void *a, const void *b) {
     const struct handler_message *const *x = a, *const *y = b;
@@ -288,7 +317,7 @@ static void link_keys(struct handler_messages *all) {
     free(sorted);
 }
 
-/* --- the file ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the file --------------------------------------------------------------------------------- */
 
 static int read_lines(struct reader *r, FILE *f) {
     char *text = NULL;
@@ -308,7 +337,8 @@ static int read_lines(struct reader *r, FILE *f) {
     return bad;
 }
 
-int handler_messages_read(struct handler_messages *all, const struct lw_config *c, const char *path, struct lw_problems *problems) {
+int handler_messages_read(struct handler_messages *all, const struct lw_config *c, const char *path,
+                          struct lw_problems *problems) {
     struct reader r = {.all = all, .c = c, .problems = problems, .path = path};
     *all = (struct handler_messages){.documents = json_array()};
     FILE *f = fopen(path, "re");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The messages of `handler test`: a file of JSON Lines. A line has the members of `queue export` and `dead export`, or fewer: see
- * cli/handler/page.md. */
+/* The messages of `handler test`: a file of JSON Lines. A line has the members of `queue export`
+ * and `dead export`, or fewer: see cli/handler/page.md. */
 #ifndef LW_CLI_HANDLER_MESSAGES_H
 #define LW_CLI_HANDLER_MESSAGES_H
 
@@ -33,12 +33,14 @@ struct handler_message {
     size_t n_headers;
     int attempt;
     size_t line;
-    enum handler_result decided; /* result of a message without a key, which no handler gets; else RESULT_NONE */
-    char *why;                   /* reason of `decided` */
+    /* result of a message without a key, which no handler gets; else RESULT_NONE */
+    enum handler_result decided;
+    char *why; /* reason of `decided` */
     enum handler_result expect;
     const char *expect_reason; /* text that the reason must contain; NULL: any reason will do */
-    int next;                  /* index of the next message of the same key; HANDLER_NO_NEXT: none */
-    bool first;                /* true: no earlier message has the same key */
+    /* index of the next message of the same key; HANDLER_NO_NEXT: none */
+    int next;
+    bool first; /* true: no earlier message has the same key */
 };
 
 struct handler_messages {
@@ -49,9 +51,10 @@ struct handler_messages {
     size_t n_owned, cap_owned;
 };
 
-/* Reads the file, and finds each message's key as the configuration says. Reports every error, with file and line, and returns -1
- * if there is one. */
-int handler_messages_read(struct handler_messages *all, const struct lw_config *c, const char *path, struct lw_problems *problems);
+/* Reads the file, and finds each message's key as the configuration says. Reports every error, with
+ * file and line, and returns -1 if there is one. */
+int handler_messages_read(struct handler_messages *all, const struct lw_config *c, const char *path,
+                          struct lw_problems *problems);
 void handler_messages_free(struct handler_messages *all);
 
 #endif

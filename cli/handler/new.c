@@ -19,11 +19,14 @@ static bool good_name(const char *name) {
     size_t n = strlen(name);
     if (!is_letter(name[0]) || n > NAME_LONGEST) return false;
     for (size_t i = 0; i < n; i++)
-        if (!is_letter(name[i]) && !(name[i] >= '0' && name[i] <= '9') && name[i] != '-' && name[i] != '_') return false;
+        if (!is_letter(name[i]) && !(name[i] >= '0' && name[i] <= '9') && name[i] != '-' &&
+            name[i] != '_')
+            return false;
     return true;
 }
 
-/* Makes the folder. A folder that exists is removed and made again, which fails unless it is empty. */
+/* Makes the folder. A folder that exists is removed and made again, which fails unless it is
+ * empty. */
 static int make_project(const char *folder) {
     if (mkdir(folder, 0777) == 0) return 0;
     return errno == EEXIST && rmdir(folder) == 0 ? mkdir(folder, 0777) : -1;
@@ -84,7 +87,8 @@ static int write_template(const struct handler_template *t, const char *name) {
 
 static void tell_next(const char *lang, const char *name) {
     bool plugin = lang[0] == 'c', go = strcmp(lang, "go") == 0;
-    printf("\nNext:\n\n  cd %s\n%s  latchwork handler test -c %s.json\n\nREADME.md tells more.\n", name,
+    printf("\nNext:\n\n  cd %s\n%s  latchwork handler test -c %s.json\n\nREADME.md tells more.\n",
+           name,
            plugin ? "  make\n"
            : go   ? "  go build -o handler .\n"
                   : "",
@@ -94,15 +98,22 @@ static void tell_next(const char *lang, const char *name) {
 int handler_new(const struct handler_args *a) {
     const char *name = a->cli.words[0];
     if (!good_name(name))
-        return cli_misuse(&a->cli, "NAME \"%.80s\": must be at most 64 letters, digits, - and _, beginning with a letter", name);
+        return cli_misuse(
+            &a->cli,
+            "NAME \"%.80s\": must be at most 64 letters, digits, - and _, beginning with a letter",
+            name);
     if (make_project(name)) {
         if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) return fail(name);
-        fprintf(stderr, "latchwork handler new: %s exists already and is not an empty folder; choose another name\n", name);
+        fprintf(stderr,
+                "latchwork handler new: %s exists already and is not an empty folder; choose "
+                "another name\n",
+                name);
         return CLI_USAGE;
     }
     int status = 0;
     for (size_t i = 0; i < handler_n_templates && !status; i++)
-        if (strcmp(handler_templates[i].lang, a->lang) == 0) status = write_template(&handler_templates[i], name);
+        if (strcmp(handler_templates[i].lang, a->lang) == 0)
+            status = write_template(&handler_templates[i], name);
     if (!status) tell_next(a->lang, name);
     return cli_written(&a->cli, status);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan of a test: which message is delivered when, and what became of it. It lies in shared memory: the rig, a child process,
- * writes the results, and the test reads them while the rig runs and after it has died.
+/* The plan of a test: which message is delivered when, and what became of it. It lies in shared
+ * memory: the rig, a child process, writes the results, and the test reads them while the rig runs
+ * and after it has died.
  *
  * A plan has rounds, one after the other. Each round delivers every message once. */
 #ifndef LW_CLI_HANDLER_PLAN_H
@@ -11,10 +12,13 @@
 
 enum handler_round {
     ROUND_FIRST,
-    ROUND_AGAIN,  /* each message once more, as after a crash: with the same identity and a larger fence */
+    /* each message once more, as after a crash: with the same identity and a larger fence */
+    ROUND_AGAIN,
     ROUND_CANCEL, /* each message is cancelled while it runs, as if its lease were lost */
     ROUND_AFTER,  /* the cancelled messages come once more, as to the next holder of the key */
-    ROUND_STALE,  /* new messages with the same contents and with smaller fences, as from a holder that was frozen */
+    /* new messages with the same contents and with smaller fences, as from a holder that was
+     * frozen */
+    ROUND_STALE,
     ROUNDS
 };
 
@@ -24,7 +28,8 @@ struct handler_delivery {
     int64_t offset; /* offset of the message; a new one in ROUND_STALE */
     char identity[LW_IDENTITY_MAX];
     uint64_t fence;
-    bool alone; /* this message was one of several in handlers when the rig died, so it now runs alone */
+    /* this message was one of several in handlers when the rig died, so it now runs alone */
+    bool alone;
     /* The rig writes `result` last: once it is set, the test may read `took_us` and `reason`. */
     atomic_int result; /* enum handler_result; RESULT_NONE: the delivery is not over */
     int64_t took_us;
@@ -33,7 +38,8 @@ struct handler_delivery {
 
 /* Says how the rig ended. */
 enum handler_end {
-    END_NONE, /* the rig has not ended by itself: it runs, has crashed, or its handler called exit */
+    /* the rig has not ended by itself: it runs, has crashed, or its handler called exit */
+    END_NONE,
     END_GOOD,
     END_GAVE_UP, /* the handler cannot be opened, or its command cannot start: see `failure` */
     END_STUCK    /* a handler did not end its run of a message */

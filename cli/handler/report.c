@@ -16,10 +16,11 @@ static const char *const titles[ROUNDS] = {
 };
 static const char *const names[ROUNDS] = {"first", "again", "cancel", "after", "stale"};
 
-/* --- judging ------------------------------------------------------------------------------------------------------------------------- */
+/* --- judging ---------------------------------------------------------------------------------- */
 
 /* Returns the outcome that a delivery must have; RESULT_NONE if any will do. */
-static enum handler_result wanted(const struct handler_plan *plan, const struct handler_delivery *d) {
+static enum handler_result wanted(const struct handler_plan *plan,
+                                  const struct handler_delivery *d) {
     if (d->round == ROUND_CANCEL || d->round == ROUND_STALE) return RESULT_NONE;
     if (d->m->expect || d->round == ROUND_FIRST) return d->m->expect;
     return (enum handler_result)atomic_load(&plan->d[(size_t)(d - plan->d) % plan->n].result);
@@ -29,41 +30,50 @@ static bool is_right(const struct handler_plan *plan, const struct handler_deliv
     enum handler_result got = (enum handler_result)atomic_load(&d->result), want = wanted(plan, d);
     if (got == RESULT_CRASHED || got == RESULT_STUCK) return false;
     if (want && got != want) return false;
-    return d->round != ROUND_FIRST || !d->m->expect_reason || strstr(d->reason, d->m->expect_reason);
+    return d->round != ROUND_FIRST || !d->m->expect_reason ||
+           strstr(d->reason, d->m->expect_reason);
 }
 
-/* Returns a remark for a round in which a delivery may have any outcome; "" if there is nothing to say. */
+/* Returns a remark for a round in which a delivery may have any outcome; "" if there is nothing to
+ * say. */
 static const char *remark(const struct handler_delivery *d) {
     bool back = atomic_load(&d->result) == RESULT_BACK;
     if (d->round == ROUND_CANCEL && back)
-        return d->took_us >= CANCEL_GRACE_MS * 1000 ? "stopped only when it was ended, 500 ms after the cancellation" : "stopped";
-    if (d->round == ROUND_STALE) return back ? "refused" : "not refused: the handler or its store does not compare fences";
+        return d->took_us >= CANCEL_GRACE_MS * 1000
+                   ? "stopped only when it was ended, 500 ms after the cancellation"
+                   : "stopped";
+    if (d->round == ROUND_STALE)
+        return back ? "refused" : "not refused: the handler or its store does not compare fences";
     return "";
 }
 
-/* --- printing ------------------------------------------------------------------------------------------------------------------------ */
+/* --- printing --------------------------------------------------------------------------------- */
 
-static void print_text(const struct handler_report *r, const struct handler_delivery *d, bool right) {
+static void print_text(const struct handler_report *r, const struct handler_delivery *d,
+                       bool right) {
     char key[LW_KEY_TEXT] = "-", took[32] = "-";
     enum handler_result want = wanted(r->plan, d);
     if (!d->m->decided) lw_key_plain(d->m->key, key);
     if (d->took_us) snprintf(took, sizeof took, "%.1f ms", (double)d->took_us / 1000);
     const char *why = d->reason[0] ? d->reason : remark(d);
-    printf("%-20s %-*.60s %-8s %9s%s%s", d->identity, KEY_COLUMN, key, handler_result_words[atomic_load(&d->result)], took,
-           *why ? "  " : "", why);
+    printf("%-20s %-*.60s %-8s %9s%s%s", d->identity, KEY_COLUMN, key,
+           handler_result_words[atomic_load(&d->result)], took, *why ? "  " : "", why);
     if (!right && want) {
         printf("\n    %s:%zu: expected %s", r->messages, d->m->line, handler_result_words[want]);
-        if (d->round == ROUND_FIRST && d->m->expect_reason) printf(", with a reason that contains \"%s\"", d->m->expect_reason);
-        if (d->round != ROUND_FIRST) printf(": a message that comes again must have the outcome of the first time");
+        if (d->round == ROUND_FIRST && d->m->expect_reason)
+            printf(", with a reason that contains \"%s\"", d->m->expect_reason);
+        if (d->round != ROUND_FIRST)
+            printf(": a message that comes again must have the outcome of the first time");
     }
     putchar('\n');
 }
 
-static void print_json(const struct handler_report *r, const struct handler_delivery *d, bool right) {
+static void print_json(const struct handler_report *r, const struct handler_delivery *d,
+                       bool right) {
     enum handler_result want = wanted(r->plan, d);
     char key[LW_KEY_TEXT] = "";
-    json_t *o = json_pack("{ss ss ss si si}", "type", "message", "round", names[d->round], "id", d->identity, "line", (int)d->m->line,
-                          "attempt", d->m->attempt);
+    json_t *o = json_pack("{ss ss ss si si}", "type", "message", "round", names[d->round], "id",
+                          d->identity, "line", (int)d->m->line, "attempt", d->m->attempt);
     if (!d->m->decided) lw_key_plain(d->m->key, key);
     json_object_set_new(o, "key", d->m->decided ? json_null() : json_string(key));
     json_object_set_new(o, "fence", json_integer((json_int_t)d->fence));
@@ -98,9 +108,12 @@ bool handler_report_end(struct handler_report *r) {
     const struct handler_plan *plan = r->plan;
     bool good = !r->wrong && !plan->failure[0] && r->printed == plan->n * (size_t)plan->rounds;
     if (r->json) {
-        json_t *o = json_pack("{ss si si sb}", "type", "summary", "messages", (int)plan->n, "wrong", (int)r->wrong, "ok", (int)good);
+        json_t *o = json_pack("{ss si si sb}", "type", "summary", "messages", (int)plan->n, "wrong",
+                              (int)r->wrong, "ok", (int)good);
         for (int i = RESULT_DONE; i < RESULT_N; i++)
-            if (r->counts[i]) json_object_set_new(o, handler_result_words[i], json_integer((json_int_t)r->counts[i]));
+            if (r->counts[i])
+                json_object_set_new(o, handler_result_words[i],
+                                    json_integer((json_int_t)r->counts[i]));
         json_dumpf(o, stdout, JSON_COMPACT);
         putchar('\n');
         json_decref(o);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints what became of the deliveries of a plan, and counts those that differ from what was expected. */
+/* Prints what became of the deliveries of a plan, and counts those that differ from what was
+ * expected. */
 #ifndef LW_CLI_HANDLER_REPORT_H
 #define LW_CLI_HANDLER_REPORT_H
 

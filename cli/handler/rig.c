@@ -16,10 +16,15 @@
 
 enum {
     TICK_MS = 10,
-    CANCEL_MS = 20,  /* time from the start of a delivery to its cancellation */
-    TRIALS = 2,      /* number of messages that test a command which seems unable to start, with a pause before each */
-    TRIES = 12,      /* maximum number of deliveries of a message that is given back because the handler's process died */
-    STUCK_MS = 5000, /* a worker is replaced if a handler takes this much longer than twice handler.timeout_ms */
+    CANCEL_MS = 20, /* time from the start of a delivery to its cancellation */
+    /* number of messages that test a command which seems unable to start, with a pause before
+     * each */
+    TRIALS = 2,
+    /* maximum number of deliveries of a message that is given back because the handler's process
+     * died */
+    TRIES = 12,
+    /* a worker is replaced if a handler takes this much longer than twice handler.timeout_ms */
+    STUCK_MS = 5000,
     CLOSE_MS = 2000,
     JOBS = 64
 };
@@ -33,7 +38,9 @@ struct run {
     int tries;
     int64_t begun_ms; /* when this delivery, or the one whose follower it is, was submitted */
     bool under_way;   /* submitted and not answered, or `held` */
-    bool held;        /* the message was given back because the command could not start, and waits to be submitted again */
+    /* the message was given back because the command could not start, and waits to be submitted
+     * again */
+    bool held;
 };
 
 struct rig {
@@ -49,7 +56,8 @@ struct rig {
     enum handler_round round;
     int64_t progress_ms; /* when the last delivery ended */
     size_t held;
-    bool answered, on_trial; /* the handler has answered a message; one message is now used to test the command */
+    /* the handler has answered a message; one message is now used to test the command */
+    bool answered, on_trial;
     int trials;
     struct lw_err err;
 };
@@ -63,10 +71,10 @@ static enum handler_result result_of(enum lw_outcome outcome) {
     }
 }
 
-/* --- submitting ---------------------------------------------------------------------------------------------------------------------- */
+/* --- submitting ------------------------------------------------------------------------------- */
 
-/* Returns true if the deliveries of a key run as followers. In the round of cancellations each delivery is submitted alone, so that each is
- * cancelled while it runs. */
+/* Returns true if the deliveries of a key run as followers. In the round of cancellations each
+ * delivery is submitted alone, so that each is cancelled while it runs. */
 static bool chained(const struct rig *r) { return r->round != ROUND_CANCEL; }
 
 static void prepare(const struct rig *r, struct run *run) {
@@ -93,7 +101,8 @@ static void prepare(const struct rig *r, struct run *run) {
     atomic_store(&job->then, chained(r) && run->next ? &run->next->job : NULL);
 }
 
-/* Submits a delivery, together with the later deliveries of its key if they run as its followers. */
+/* Submits a delivery, together with the later deliveries of its key if they run as its
+ * followers. */
 static void submit(struct rig *r, struct run *first) {
     for (struct run *run = first; run; run = chained(r) ? run->next : NULL) {
         prepare(r, run);
@@ -106,11 +115,12 @@ static void submit(struct rig *r, struct run *first) {
         lw_pool_submit(r->pool, &job, 1);
 }
 
-/* --- ending -------------------------------------------------------------------------------------------------------------------------- */
+/* --- ending ----------------------------------------------------------------------------------- */
 
-/* Returns true if the rig must deliver a message again, as a worker would: if a handler with processes gave it back, its lease was not
- * cancelled, and it was delivered fewer than TRIES times. Such a handler gives a message back if, for example, its process died before
- * it read the message, or while it had several messages. */
+/* Returns true if the rig must deliver a message again, as a worker would: if a handler with
+ * processes gave it back, its lease was not cancelled, and it was delivered fewer than TRIES times.
+ * Such a handler gives a message back if, for example, its process died before it read the message,
+ * or while it had several messages. */
 static bool comes_again(struct rig *r, struct run *run) {
     bool back = run->job.outcome == LW_BACK && !atomic_load(&run->lease.cancelled);
     return back && r->type->loads && ++run->tries < TRIES;
@@ -120,8 +130,9 @@ static enum lw_health health(const struct rig *r, char *why, size_t size) {
     return r->type->health ? r->type->health(r->handler, why, size) : LW_WELL;
 }
 
-/* Keeps a message that was given back because the command could not start. If the handler has never answered a message, and the messages
- * that tested the command came back as well, sets `err`, which ends the test. */
+/* Keeps a message that was given back because the command could not start. If the handler has never
+ * answered a message, and the messages that tested the command came back as well, sets `err`, which
+ * ends the test. */
 static void hold(struct rig *r, struct run *run) {
     char why[512] = "";
     run->held = true;
@@ -129,15 +140,17 @@ static void hold(struct rig *r, struct run *run) {
     r->trials += r->on_trial;
     r->on_trial = false;
     health(r, why, sizeof why);
-    if (r->trials && !r->answered && (r->trials >= TRIALS || r->left == 1)) lw_fail(&r->err, "the handler cannot start: %s", why);
+    if (r->trials && !r->answered && (r->trials >= TRIALS || r->left == 1))
+        lw_fail(&r->err, "the handler cannot start: %s", why);
 }
 
-/* Submits messages that hold() kept: all of them if the command works; only one if the pause is over and no other message tests the
- * command. */
+/* Submits messages that hold() kept: all of them if the command works; only one if the pause is
+ * over and no other message tests the command. */
 static void release(struct rig *r) {
     enum lw_health now = r->held ? health(r, NULL, 0) : LW_UNABLE;
     if (now == LW_UNABLE || (now == LW_ON_TRIAL && r->on_trial)) return;
-    /* The first message may be the one that makes the command fail, so the last one is submitted first. */
+    /* The first message may be the one that makes the command fail, so the last one is submitted
+     * first. */
     for (size_t i = r->plan->n; i > 0; i--) {
         struct run *run = &r->runs[i - 1];
         if (!run->held) continue;
@@ -178,14 +191,15 @@ static void reap(struct rig *r) {
     struct lw_job *jobs[JOBS];
     size_t n;
     uint64_t count;
-    if (read(r->notify_fd, &count, sizeof count) < 0 && errno != EAGAIN) lw_error("eventfd: %s", strerror(errno));
+    if (read(r->notify_fd, &count, sizeof count) < 0 && errno != EAGAIN)
+        lw_error("eventfd: %s", strerror(errno));
     do {
         n = r->server ? lw_server_reap(r->server, jobs, JOBS) : lw_pool_reap(r->pool, jobs, JOBS);
         for (size_t i = 0; i < n; i++) ended(r, (struct run *)(void *)jobs[i]);
     } while (n == JOBS);
 }
 
-/* --- a round ------------------------------------------------------------------------------------------------------------------------- */
+/* --- a round ---------------------------------------------------------------------------------- */
 
 /* Renews the leases of the deliveries under way, and cancels those that this round must cancel. */
 static void tend(struct rig *r) {
@@ -200,8 +214,9 @@ static void tend(struct rig *r) {
     }
 }
 
-/* Returns true if a handler in the pool takes too long. Its thread cannot be ended, so the rig must end. A handler type with the function
- * serve() has no thread in the pool, and ends slow processes or requests by itself. */
+/* Returns true if a handler in the pool takes too long. Its thread cannot be ended, so the rig must
+ * end. A handler type with the function serve() has no thread in the pool, and ends slow processes
+ * or requests by itself. */
 static bool is_stuck(const struct rig *r) {
     int64_t timeout_ms = r->c->handler.timeout_ms;
     bool limited = timeout_ms > 0 || r->round == ROUND_CANCEL;
@@ -220,13 +235,15 @@ static enum handler_end wait_for_all(struct rig *r) {
     return r->err.text[0] ? END_GAVE_UP : END_NONE;
 }
 
-/* Links the runs without a result into one chain per key and submits the first of each chain. If `alone`, only the suspects are submitted,
- * and each chain waits for the end of the one before; otherwise all other runs are submitted at once. */
+/* Links the runs without a result into one chain per key and submits the first of each chain. If
+ * `alone`, only the suspects are submitted, and each chain waits for the end of the one before;
+ * otherwise all other runs are submitted at once. */
 static void start_round(struct rig *r, struct handler_delivery *d, bool alone) {
     const struct handler_message *messages = d[0].m;
     for (size_t i = 0; i < r->plan->n; i++) {
         struct run *last = NULL, *first = NULL;
-        for (int at = messages[i].first ? (int)i : HANDLER_NO_NEXT; at != HANDLER_NO_NEXT; at = messages[at].next) {
+        for (int at = messages[i].first ? (int)i : HANDLER_NO_NEXT; at != HANDLER_NO_NEXT;
+             at = messages[at].next) {
             struct run *run = &r->runs[at];
             if (atomic_load(&d[at].result) || d[at].alone != alone) continue;
             *run = (struct run){.d = &d[at]};
@@ -252,7 +269,7 @@ static enum handler_end run_round(struct rig *r, enum handler_round round) {
     return wait_for_all(r);
 }
 
-/* --- opening and closing ------------------------------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 static int open_handler(struct rig *r, struct lw_board_worker *seats) {
     int n = r->c->handler.threads;
@@ -263,9 +280,11 @@ static int open_handler(struct rig *r, struct lw_board_worker *seats) {
     r->handler = r->type ? r->type->open(r->c, 0, &r->err) : NULL;
     if (!r->handler) return -1;
     if (r->type->serve)
-        r->server = lw_server_open(r->type, r->handler, n, r->c->handler.timeout_ms, NULL, r->notify_fd, &r->err);
+        r->server = lw_server_open(r->type, r->handler, n, r->c->handler.timeout_ms, NULL,
+                                   r->notify_fd, &r->err);
     else
-        r->pool = lw_pool_open(r->type, r->handler, n, r->c->handler.timeout_ms, seats, r->notify_fd, &r->err);
+        r->pool = lw_pool_open(r->type, r->handler, n, r->c->handler.timeout_ms, seats,
+                               r->notify_fd, &r->err);
     return r->server || r->pool ? 0 : -1;
 }
 
@@ -277,12 +296,14 @@ static enum handler_end close_handler(struct rig *r) {
     return END_GOOD;
 }
 
-void handler_rig(const struct lw_config *c, struct handler_plan *plan, struct lw_board_worker *seats) {
+void handler_rig(const struct lw_config *c, struct handler_plan *plan,
+                 struct lw_board_worker *seats) {
     struct rig r = {.c = c, .plan = plan, .runs = lw_alloc((plan->n + 1) * sizeof *r.runs)};
     signal(SIGPIPE, SIG_IGN);
     lw_log_setup(c->log.level, false, "handler");
     enum handler_end end = open_handler(&r, seats) ? END_GAVE_UP : END_NONE;
-    for (int round = 0; round < plan->rounds && !end; round++) end = run_round(&r, (enum handler_round)round);
+    for (int round = 0; round < plan->rounds && !end; round++)
+        end = run_round(&r, (enum handler_round)round);
     if (end == END_GAVE_UP) snprintf(plan->failure, sizeof plan->failure, "%s", r.err.text);
     if (!end) end = close_handler(&r);
     if (end == END_GOOD) free(r.runs);

@@ -10,32 +10,40 @@
 static const char file[] = "store.db";
 
 static int copy_statements(sqlite3 *from, sqlite3 *to, struct lw_err *err) {
-    static const char tables[] = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE '!'"
-                                 " AND name NOT LIKE 'latchwork!_%' ESCAPE '!' ORDER BY type = 'table' DESC, rowid";
+    static const char tables[] =
+        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite!_%' ESCAPE "
+        "'!'"
+        " AND name NOT LIKE 'latchwork!_%' ESCAPE '!' ORDER BY type = 'table' DESC, rowid";
     sqlite3_stmt *st = NULL;
     int r = sqlite3_prepare_v2(from, tables, -1, &st, NULL);
     if (r != SQLITE_OK) return lw_fail(err, "%s", sqlite3_errmsg(from));
     while ((r = sqlite3_step(st)) == SQLITE_ROW)
-        if (sqlite3_exec(to, (const char *)sqlite3_column_text(st, 0), NULL, NULL, NULL) != SQLITE_OK) break;
+        if (sqlite3_exec(to, (const char *)sqlite3_column_text(st, 0), NULL, NULL, NULL) !=
+            SQLITE_OK)
+            break;
     const char *why = r == SQLITE_ROW ? sqlite3_errmsg(to) : sqlite3_errmsg(from);
     if (r != SQLITE_DONE) lw_fail(err, "%s", why);
     sqlite3_finalize(st);
     return r == SQLITE_DONE ? 0 : -1;
 }
 
-/* Makes the tables, indexes and triggers that the configured database has. If that database does not exist yet, there are none. */
+/* Makes the tables, indexes and triggers that the configured database has. If that database does
+ * not exist yet, there are none. */
 static int copy_tables(const char *from_path, const char *to_path, struct lw_err *err) {
     sqlite3 *from = NULL, *to = NULL;
     struct lw_err why = {0};
     int bad = 0;
     if (sqlite3_open_v2(from_path, &from, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK ||
-        sqlite3_open_v2(to_path, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK)
+        sqlite3_open_v2(to_path, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
+            SQLITE_OK)
         bad = lw_fail(&why, "cannot open: %s", sqlite3_errmsg(to ? to : from));
     else
         bad = copy_statements(from, to, &why);
     sqlite3_close(from);
     sqlite3_close(to);
-    return bad ? lw_fail(err, "handler.store: the tables of %s cannot be copied for the test: %s", from_path, why.text) : 0;
+    return bad ? lw_fail(err, "handler.store: the tables of %s cannot be copied for the test: %s",
+                         from_path, why.text)
+               : 0;
 }
 
 static int open_file(struct handler_scratch *s, const char *path, struct lw_err *err) {

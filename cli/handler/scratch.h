@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store for the test of an insert handler: a SQLite file of its own, or a schema of its own in the configured PostgreSQL. It has the
- * configured tables and none of their rows. */
+/* A store for the test of an insert handler: a SQLite file of its own, or a schema of its own in
+ * the configured PostgreSQL. It has the configured tables and none of their rows. */
 #ifndef LW_CLI_HANDLER_SCRATCH_H
 #define LW_CLI_HANDLER_SCRATCH_H
 
@@ -19,7 +19,8 @@ int handler_scratch_open(struct handler_scratch *s, const struct lw_config *c, s
 void handler_scratch_close(struct handler_scratch *s); /* removes the store */
 
 /* The part for PostgreSQL (scratch_postgres.c). Only scratch.c calls it. */
-int handler_scratch_open_schema(struct handler_scratch *s, const struct lw_config *c, const char *url, struct lw_err *err);
+int handler_scratch_open_schema(struct handler_scratch *s, const struct lw_config *c,
+                                const char *url, struct lw_err *err);
 void handler_scratch_close_schema(struct handler_scratch *s);
 
 #endif

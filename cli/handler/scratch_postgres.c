@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The test's own schema in a PostgreSQL. For this test alone, PGOPTIONS in the environment sets the search_path to that schema, so that the
- * handler finds no other tables. */
+/* The test's own schema in a PostgreSQL. For this test alone, PGOPTIONS in the environment sets the
+ * search_path to that schema, so that the handler finds no other tables. */
 #include "cli/handler/scratch.h"
 
 #include <libpq-fe.h>
@@ -15,7 +15,9 @@ static int run(struct handler_scratch *s, const char *sql, struct lw_err *err) {
     bool good = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
     PQclear(r);
     const char *why = PQerrorMessage(s->conn);
-    return good ? 0 : lw_fail(err, "handler.store: no schema for the test: %.*s", (int)strcspn(why, "\n"), why);
+    return good ? 0
+                : lw_fail(err, "handler.store: no schema for the test: %.*s",
+                          (int)strcspn(why, "\n"), why);
 }
 
 static PGconn *connection(const char *url) {
@@ -25,7 +27,8 @@ static PGconn *connection(const char *url) {
 
 static int connect_to(struct handler_scratch *s, const char *url, struct lw_err *err) {
     s->conn = connection(url);
-    if (PQstatus(s->conn) == CONNECTION_OK) return run(s, "SET statement_timeout = 10000; SET client_min_messages = warning", err);
+    if (PQstatus(s->conn) == CONNECTION_OK)
+        return run(s, "SET statement_timeout = 10000; SET client_min_messages = warning", err);
     const char *why = PQerrorMessage(s->conn);
     return lw_fail(err, "handler.store: %.*s", (int)strcspn(why, "\n"), why);
 }
@@ -37,7 +40,8 @@ static void add_quoted(struct handler_scratch *s, struct lw_buf *out, const char
     PQfreemem(quoted);
 }
 
-/* Makes the schema, and in it a table like the configured one. If the configured table does not exist yet, the handler makes it. */
+/* Makes the schema, and in it a table like the configured one. If the configured table does not
+ * exist yet, the handler makes it. */
 static int make_tables(struct handler_scratch *s, const char *table, struct lw_err *err) {
     struct lw_buf sql = {0};
     const char *dot = strchr(table, '.'), *own = dot ? dot + 1 : table;
@@ -50,15 +54,17 @@ static int make_tables(struct handler_scratch *s, const char *table, struct lw_e
     add_quoted(s, &sql, own, strlen(own));
     lw_buf_addf(&sql, " (LIKE %.*s INCLUDING ALL); END IF; END $do$", (int)original.n, original.p);
     lw_buf_add(&sql, "", 1);
-    int bad = strchr(table, '$') ? lw_fail(err, "handler.table: the test knows no table with a $ in its name") : run(s, sql.p, err);
+    int bad = strchr(table, '$')
+                  ? lw_fail(err, "handler.table: the test knows no table with a $ in its name")
+                  : run(s, sql.p, err);
     free((char *)(uintptr_t)original.p);
     lw_buf_free(&sql);
     snprintf(s->table, sizeof s->table, "%s", own);
     return bad;
 }
 
-/* Checks that a new connection has the schema, and no other, as its search_path. A pooler may ignore PGOPTIONS, and the handler would then
- * write into the real tables. */
+/* Checks that a new connection has the schema, and no other, as its search_path. A pooler may
+ * ignore PGOPTIONS, and the handler would then write into the real tables. */
 static int check_path(const struct handler_scratch *s, const char *url, struct lw_err *err) {
     PGconn *conn = connection(url);
     PGresult *r = PQexec(conn, "SELECT current_setting('search_path')");
@@ -66,17 +72,19 @@ static int check_path(const struct handler_scratch *s, const char *url, struct l
     PQclear(r);
     PQfinish(conn);
     return good ? 0
-                : lw_fail(err,
-                          "handler.store: a connection does not take its search_path from PGOPTIONS, as behind a pooler; give the URL of "
-                          "the server itself by --set handler.store=URL");
+                : lw_fail(err, "handler.store: a connection does not take its search_path from "
+                               "PGOPTIONS, as behind a pooler; give the URL of "
+                               "the server itself by --set handler.store=URL");
 }
 
-int handler_scratch_open_schema(struct handler_scratch *s, const struct lw_config *c, const char *url, struct lw_err *err) {
+int handler_scratch_open_schema(struct handler_scratch *s, const struct lw_config *c,
+                                const char *url, struct lw_err *err) {
     uint64_t random;
     if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint64_t)getpid();
     snprintf(s->schema, sizeof s->schema, "latchwork_test_%016llx", (unsigned long long)random);
     if (connect_to(s, url, err)) return -1;
-    if (make_tables(s, json_string_value(json_object_get(c->handler.json, "table")), err)) return -1;
+    if (make_tables(s, json_string_value(json_object_get(c->handler.json, "table")), err))
+        return -1;
     char options[128]; /* value of PGOPTIONS, which libpq reads in the handler's process */
     snprintf(options, sizeof options, "-csearch_path=%s", s->schema);
     setenv("PGOPTIONS", options, 1);
@@ -89,7 +97,8 @@ void handler_scratch_close_schema(struct handler_scratch *s) {
     struct lw_err err = {0};
     snprintf(sql, sizeof sql, "DROP SCHEMA IF EXISTS %s CASCADE", s->schema);
     if (PQstatus(s->conn) == CONNECTION_OK && run(s, sql, &err))
-        fprintf(stderr, "latchwork handler test: the schema %s is left behind: %s\n", s->schema, err.text);
+        fprintf(stderr, "latchwork handler test: the schema %s is left behind: %s\n", s->schema,
+                err.text);
     PQfinish(s->conn);
     s->conn = NULL;
     unsetenv("PGOPTIONS");

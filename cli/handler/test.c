@@ -33,11 +33,12 @@ struct trial {
     struct handler_scratch scratch;
     struct handler_plan *plan;
     size_t plan_size;
-    struct lw_board *board; /* the seats of its first worker name the messages that are in a handler */
+    /* the seats of its first worker name the messages that are in a handler */
+    struct lw_board *board;
     struct lw_err err;
 };
 
-/* --- configuration and messages ------------------------------------------------------------------------------------------------------ */
+/* --- configuration and messages --------------------------------------------------------------- */
 
 /* Without an argument, the messages are in messages.jsonl beside the configuration. */
 static void find_messages(struct trial *t) {
@@ -46,10 +47,12 @@ static void find_messages(struct trial *t) {
     if (cli->n_words)
         snprintf(t->messages_path, sizeof t->messages_path, "%s", cli->words[0]);
     else
-        snprintf(t->messages_path, sizeof t->messages_path, "%.*smessages.jsonl", slash ? (int)(slash + 1 - cli->config) : 0, cli->config);
+        snprintf(t->messages_path, sizeof t->messages_path, "%.*smessages.jsonl",
+                 slash ? (int)(slash + 1 - cli->config) : 0, cli->config);
 }
 
-static struct lw_config *load(const struct cli_args *cli, const struct lw_override *more, size_t n_more) {
+static struct lw_config *load(const struct cli_args *cli, const struct lw_override *more,
+                              size_t n_more) {
     struct lw_override *set = lw_alloc((cli->n_set + n_more + 1) * sizeof *set);
     struct lw_problems problems = {0};
     if (cli->n_set) memcpy(set, cli->set, cli->n_set * sizeof *set);
@@ -61,7 +64,8 @@ static struct lw_config *load(const struct cli_args *cli, const struct lw_overri
     return c;
 }
 
-/* Loads the configuration. The test of an insert handler gets a temporary store in place of the configured one. Returns an exit status. */
+/* Loads the configuration. The test of an insert handler gets a temporary store in place of the
+ * configured one. Returns an exit status. */
 static int load_config(struct trial *t) {
     t->c = load(&t->a->cli, NULL, 0);
     if (!t->c) return CLI_USAGE;
@@ -87,22 +91,25 @@ static int load_messages(struct trial *t) {
     return bad ? CLI_USAGE : 0;
 }
 
-/* --- the plan ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the plan --------------------------------------------------------------------------------- */
 
 static void plan_delivery(struct trial *t, struct handler_delivery *d, size_t i, uint64_t fence) {
-    static const int64_t elsewhere = 1000000000000; /* new messages have offsets above those that a file is likely to contain */
+    /* new messages have offsets above those that a file is likely to contain */
+    static const int64_t elsewhere = 1000000000000;
     const struct handler_message *m = &t->messages.m[i];
     bool stale = d->round == ROUND_STALE;
     d->m = m;
     d->offset = stale ? elsewhere + (int64_t)i : m->offset;
     d->fence = stale ? fence - 1 - i : fence + (uint64_t)d->round * t->messages.n + i;
-    snprintf(d->identity, sizeof d->identity, "%.250s/%d/%lld", m->topic, m->partition, (long long)d->offset);
+    snprintf(d->identity, sizeof d->identity, "%.250s/%d/%lld", m->topic, m->partition,
+             (long long)d->offset);
     if (!m->decided) return;
     snprintf(d->reason, sizeof d->reason, "%s", m->why);
     atomic_store(&d->result, (int)m->decided);
 }
 
-/* Lists every delivery in shared memory. The first fence is the time in µs since 1970, because the fences of Redis are times, too. */
+/* Lists every delivery in shared memory. The first fence is the time in µs since 1970, because the
+ * fences of Redis are times, too. */
 static int make_plan(struct trial *t) {
     int rounds = t->a->chaos ? ROUNDS : 1;
     size_t n = t->messages.n;
@@ -123,7 +130,7 @@ static int make_plan(struct trial *t) {
     return t->board ? 0 : -1;
 }
 
-/* --- the rig's process --------------------------------------------------------------------------------------------------------------- */
+/* --- the rig's process ------------------------------------------------------------------------ */
 
 static pid_t start_rig(struct trial *t) {
     pid_t parent = getpid();
@@ -139,7 +146,8 @@ static pid_t start_rig(struct trial *t) {
     _exit(0);
 }
 
-/* Waits until the rig has ended, and meanwhile prints the deliveries that are over. If a signal ends the test, the rig is killed, too. */
+/* Waits until the rig has ended, and meanwhile prints the deliveries that are over. If a signal
+ * ends the test, the rig is killed, too. */
 static int wait_for_rig(struct handler_report *r, pid_t pid) {
     int status = 0;
     pid_t got;
@@ -161,8 +169,9 @@ static struct handler_delivery *find_delivery(struct trial *t, const char *ident
     return NULL;
 }
 
-/* Looks for the message that ended the rig, among those that were in a handler. If there was only one, it gets `result`. If there were
- * several, each runs alone next time. Returns false if there was none. */
+/* Looks for the message that ended the rig, among those that were in a handler. If there was only
+ * one, it gets `result`. If there were several, each runs alone next time. Returns false if there
+ * was none. */
 static bool charge(struct trial *t, enum handler_result result, const char *why) {
     struct handler_delivery *found[LW_BOARD_SEATS];
     int n = 0;
@@ -180,24 +189,30 @@ static bool charge(struct trial *t, enum handler_result result, const char *why)
     return true;
 }
 
-/* Decides what follows from the rig's end. Returns whether the rig must be started again, for the deliveries that are left. */
+/* Decides what follows from the rig's end. Returns whether the rig must be started again, for the
+ * deliveries that are left. */
 static bool goes_on(struct trial *t, int status) {
     char why[LW_REASON_MAX];
     int end = atomic_load(&t->plan->end);
     if (end == END_GOOD || end == END_GAVE_UP) return false;
     if (end == END_STUCK)
-        snprintf(why, sizeof why, "the handler did not end, although handler.timeout_ms is over or it was cancelled");
+        snprintf(
+            why, sizeof why,
+            "the handler did not end, although handler.timeout_ms is over or it was cancelled");
     else if (WIFSIGNALED(status))
-        snprintf(why, sizeof why, "the handler died of signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        snprintf(why, sizeof why, "the handler died of signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
     else
-        snprintf(why, sizeof why, "the handler ended the process with status %d", WEXITSTATUS(status));
+        snprintf(why, sizeof why, "the handler ended the process with status %d",
+                 WEXITSTATUS(status));
     if (charge(t, end == END_STUCK ? RESULT_STUCK : RESULT_CRASHED, why)) return true;
     snprintf(t->plan->failure, sizeof t->plan->failure, "%s while it had no message", why);
     return false;
 }
 
 static int run_plan(struct trial *t) {
-    struct handler_report r = {.plan = t->plan, .messages = t->messages_path, .json = t->a->cli.json};
+    struct handler_report r = {
+        .plan = t->plan, .messages = t->messages_path, .json = t->a->cli.json};
     bool more = true;
     while (more && !stopped) {
         pid_t pid = start_rig(t);
@@ -211,7 +226,7 @@ static int run_plan(struct trial *t) {
     return handler_report_end(&r) ? 0 : CLI_FAILED;
 }
 
-/* --- the verb ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the verb --------------------------------------------------------------------------------- */
 
 static void close_trial(struct trial *t) {
     if (t->plan) munmap(t->plan, t->plan_size);
@@ -229,7 +244,8 @@ static int run_once(const struct handler_args *a, struct handler_watch *w) {
     if (!status) status = load_messages(&t);
     if (!status && make_plan(&t)) status = CLI_FAILED;
     if (!status) status = run_plan(&t);
-    if (t.err.text[0] && status == CLI_FAILED) fprintf(stderr, "latchwork handler test: %s\n", t.err.text);
+    if (t.err.text[0] && status == CLI_FAILED)
+        fprintf(stderr, "latchwork handler test: %s\n", t.err.text);
     close_trial(&t);
     if (w) handler_watch_run_over(w);
     return status;

@@ -49,14 +49,14 @@ void handler_watch_close(struct handler_watch *w) {
     free(w);
 }
 
-/* --- named files --------------------------------------------------------------------------------------------------------------------- */
+/* --- named files ------------------------------------------------------------------------------ */
 
 /* Looks at a file. Returns whether it differs from the last look. */
 static bool look(struct named *f) {
     struct stat st = {0};
     if (stat(f->path, &st)) st = (struct stat){0};
-    bool same = st.st_ino == f->inode && st.st_size == f->size && st.st_mtim.tv_sec == f->changed.tv_sec &&
-                st.st_mtim.tv_nsec == f->changed.tv_nsec;
+    bool same = st.st_ino == f->inode && st.st_size == f->size &&
+                st.st_mtim.tv_sec == f->changed.tv_sec && st.st_mtim.tv_nsec == f->changed.tv_nsec;
     f->inode = st.st_ino;
     f->size = st.st_size;
     f->changed = st.st_mtim;
@@ -82,12 +82,14 @@ static void add(struct handler_watch *w, const char *path) {
     struct named *f = &w->files[w->n_files];
     snprintf(f->path, sizeof f->path, "%s", path);
     look(f);
-    w->folders[w->n_files++] = inotify_add_watch(w->fd, folder, IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE);
+    w->folders[w->n_files++] =
+        inotify_add_watch(w->fd, folder, IN_CLOSE_WRITE | IN_MOVED_TO | IN_DELETE);
 }
 
 /* Adds the plugin's path, and each word of the command that is a file below the current folder. */
 static void add_handler(struct handler_watch *w, const struct lw_config *c) {
-    const json_t *path = json_object_get(c->handler.json, "path"), *command = json_object_get(c->handler.json, "command"), *word;
+    const json_t *path = json_object_get(c->handler.json, "path"),
+                 *command = json_object_get(c->handler.json, "command"), *word;
     size_t i;
     if (json_is_string(path)) add(w, json_string_value(path));
     json_array_foreach(command, i, word) {
@@ -109,7 +111,8 @@ static void drain(struct handler_watch *w, bool counts) {
     }
 }
 
-void handler_watch_begin(struct handler_watch *w, const char *config, const char *messages, const struct lw_config *c) {
+void handler_watch_begin(struct handler_watch *w, const char *config, const char *messages,
+                         const struct lw_config *c) {
     for (int i = 0; i < w->n_files; i++)
         if (w->folders[i] >= 0) inotify_rm_watch(w->fd, w->folders[i]);
     w->n_files = 0;
@@ -137,8 +140,10 @@ const char *handler_watch_wait(struct handler_watch *w, const volatile sig_atomi
         quiet = poll(&fd, 1, QUIET_MS) == 0;
         drain(w, true);
     }
-    /* An editor may write a temporary file and rename it. So a file on which the test depends is named rather than the temporary one. */
+    /* An editor may write a temporary file and rename it. So a file on which the test depends is
+     * named rather than the temporary one. */
     for (int i = 0; i < w->n_files; i++)
-        if (look(&w->files[i])) snprintf(w->name, sizeof w->name, "%.*s", NAME_MAX, file_name(w->files[i].path));
+        if (look(&w->files[i]))
+            snprintf(w->name, sizeof w->name, "%.*s", NAME_MAX, file_name(w->files[i].path));
     return *stop ? NULL : w->name;
 }

@@ -11,7 +11,9 @@ enum { DESTROY_MS = 3000 };
 
 struct ledger_kafka {
     const struct lw_config *c;
-    rd_kafka_t *rk; /* a client with the group's name, which never joins the group because it subscribes to no topic */
+    /* a client with the group's name, which never joins the group because it subscribes to no
+     * topic */
+    rd_kafka_t *rk;
 };
 
 struct ledger_kafka *ledger_kafka_open(const struct lw_config *c, struct lw_err *err) {
@@ -33,12 +35,14 @@ static int left(int64_t until_ms) {
     return ms < 1 ? 1 : (int)ms;
 }
 
-static int find_parts(struct ledger_kafka *k, struct ledger *l, int64_t until_ms, struct lw_err *err) {
+static int find_parts(struct ledger_kafka *k, struct ledger *l, int64_t until_ms,
+                      struct lw_err *err) {
     for (size_t i = 0; i < k->c->kafka.n_topics; i++) {
         const char *topic = k->c->kafka.topics[i];
         rd_kafka_topic_t *rkt = rd_kafka_topic_new(k->rk, topic, NULL);
         const struct rd_kafka_metadata *md = NULL;
-        rd_kafka_resp_err_t code = rkt ? rd_kafka_metadata(k->rk, 0, rkt, &md, left(until_ms)) : rd_kafka_last_error();
+        rd_kafka_resp_err_t code =
+            rkt ? rd_kafka_metadata(k->rk, 0, rkt, &md, left(until_ms)) : rd_kafka_last_error();
         if (!code && md && md->topic_cnt == 1) code = md->topics[0].err;
         for (int p = 0; !code && md && md->topic_cnt == 1 && p < md->topics[0].partition_cnt; p++)
             ledger_part(l, topic, strlen(topic), md->topics[0].partitions[p].id)->in_kafka = true;
@@ -49,10 +53,12 @@ static int find_parts(struct ledger_kafka *k, struct ledger *l, int64_t until_ms
     return 0;
 }
 
-static int ask_committed(struct ledger_kafka *k, struct ledger *l, bool first, int64_t until_ms, struct lw_err *err) {
+static int ask_committed(struct ledger_kafka *k, struct ledger *l, bool first, int64_t until_ms,
+                         struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)l->n_parts);
     for (size_t i = 0; i < l->n_parts; i++)
-        if (l->parts[i].in_kafka) rd_kafka_topic_partition_list_add(list, l->parts[i].topic, l->parts[i].partition);
+        if (l->parts[i].in_kafka)
+            rd_kafka_topic_partition_list_add(list, l->parts[i].topic, l->parts[i].partition);
     rd_kafka_resp_err_t code = rd_kafka_committed(k->rk, list, left(until_ms));
     for (int i = 0; !code && i < list->cnt; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
@@ -63,15 +69,21 @@ static int ask_committed(struct ledger_kafka *k, struct ledger *l, bool first, i
         p->committed_after = offset;
     }
     rd_kafka_topic_partition_list_destroy(list);
-    return code ? lw_fail(err, "kafka: the commits of group %s: %s", k->c->kafka.group_id, rd_kafka_err2str(code)) : 0;
+    return code ? lw_fail(err, "kafka: the commits of group %s: %s", k->c->kafka.group_id,
+                          rd_kafka_err2str(code))
+                : 0;
 }
 
-static int ask_ends(struct ledger_kafka *k, struct ledger *l, int64_t until_ms, struct lw_err *err) {
+static int ask_ends(struct ledger_kafka *k, struct ledger *l, int64_t until_ms,
+                    struct lw_err *err) {
     for (size_t i = 0; i < l->n_parts; i++) {
         struct ledger_part *p = &l->parts[i];
         if (!p->in_kafka) continue;
-        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(k->rk, p->topic, p->partition, &p->begin, &p->end, left(until_ms));
-        if (code) return lw_fail(err, "kafka: %s/%d: the ends of its log: %s", p->topic, (int)p->partition, rd_kafka_err2str(code));
+        rd_kafka_resp_err_t code = rd_kafka_query_watermark_offsets(
+            k->rk, p->topic, p->partition, &p->begin, &p->end, left(until_ms));
+        if (code)
+            return lw_fail(err, "kafka: %s/%d: the ends of its log: %s", p->topic,
+                           (int)p->partition, rd_kafka_err2str(code));
     }
     return 0;
 }

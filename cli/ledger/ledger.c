@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the command `latchwork ledger`, which finds out what became of every record, and whether states and lists agree.
- * cli/ledger/private.h explains the method. */
+/* Implements the command `latchwork ledger`, which finds out what became of every record, and
+ * whether states and lists agree. cli/ledger/private.h explains the method. */
 #include "cli/ledger/ledger.h"
 
 #include "base/clock.h"
@@ -22,24 +22,29 @@ const char *const ledger_kind_text[] = {
     [LEDGER_UNSEEN] = "a waiting list that `lanes` does not name: nobody looks after it",
     [LEDGER_TORN] = "a waiting list holds what is not a message",
 };
-static const char *const kind_word[] = {"missing", "unmarked", "twice", "committed", "floor", "beyond", "unseen", "torn"};
+static const char *const kind_word[] = {"missing", "unmarked", "twice",  "committed",
+                                        "floor",   "beyond",   "unseen", "torn"};
 
-/* --- what is known ------------------------------------------------------------------------------------------------------------------ */
+/* --- what is known ---------------------------------------------------------------------------- */
 
 struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, int32_t partition) {
     for (size_t i = 0; i < l->n_parts; i++)
-        if (l->parts[i].partition == partition && strlen(l->parts[i].topic) == n && !memcmp(l->parts[i].topic, topic, n))
+        if (l->parts[i].partition == partition && strlen(l->parts[i].topic) == n &&
+            !memcmp(l->parts[i].topic, topic, n))
             return &l->parts[i];
     if (l->n_parts == l->cap_parts) {
         l->cap_parts = l->cap_parts ? 2 * l->cap_parts : 64;
         l->parts = lw_realloc(l->parts, l->cap_parts * sizeof *l->parts);
     }
-    l->parts[l->n_parts] =
-        (struct ledger_part){.topic = lw_memdup(topic, n), .partition = partition, .committed = -1, .committed_after = -1};
+    l->parts[l->n_parts] = (struct ledger_part){.topic = lw_memdup(topic, n),
+                                                .partition = partition,
+                                                .committed = -1,
+                                                .committed_after = -1};
     return &l->parts[l->n_parts++];
 }
 
-/* Returns the lane's key as text. Keys may hold any bytes, so bytes that are not printable become '?'. */
+/* Returns the lane's key as text. Keys may hold any bytes, so bytes that are not printable become
+ * '?'. */
 static char *safe(struct lw_bytes lane) {
     if (!lane.p) return NULL;
     char *s = lw_memdup(lane.p, lane.n);
@@ -48,12 +53,14 @@ static char *safe(struct lw_bytes lane) {
     return s;
 }
 
-void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p, int64_t offset, struct lw_bytes lane) {
+void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p,
+                  int64_t offset, struct lw_bytes lane) {
     if (l->n_wrong == l->cap_wrong) {
         l->cap_wrong = l->cap_wrong ? 2 * l->cap_wrong : 64;
         l->wrong = lw_realloc(l->wrong, l->cap_wrong * sizeof *l->wrong);
     }
-    l->wrong[l->n_wrong++] = (struct ledger_wrong){kind, shard, p ? (int)(p - l->parts) : -1, offset, 0, safe(lane)};
+    l->wrong[l->n_wrong++] =
+        (struct ledger_wrong){kind, shard, p ? (int)(p - l->parts) : -1, offset, 0, safe(lane)};
 }
 
 static void free_wrong(struct ledger_wrong *w, size_t n) {
@@ -61,7 +68,7 @@ static void free_wrong(struct ledger_wrong *w, size_t n) {
     free(w);
 }
 
-/* --- a pass ------------------------------------------------------------------------------------------------------------------------- */
+/* --- a pass ----------------------------------------------------------------------------------- */
 
 static void forget_counts(struct ledger *l) {
     for (size_t i = 0; i < l->n_parts; i++) {
@@ -75,7 +82,8 @@ static void judge_parts(struct ledger *l) {
     for (size_t i = 0; i < l->n_parts; i++) {
         const struct ledger_part *p = &l->parts[i];
         if (!p->in_kafka) continue;
-        if (p->floor > p->committed_after && p->floor > 0) ledger_wrong(l, LEDGER_FLOOR, p->floor_shard, p, 0, lw_bytes(NULL, 0));
+        if (p->floor > p->committed_after && p->floor > 0)
+            ledger_wrong(l, LEDGER_FLOOR, p->floor_shard, p, 0, lw_bytes(NULL, 0));
         if (p->top > p->end) ledger_wrong(l, LEDGER_BEYOND, -1, p, p->top - 1, lw_bytes(NULL, 0));
     }
 }
@@ -93,7 +101,8 @@ static int pass(struct ledger *l, struct ledger_kafka *k, struct lw_err *err) {
 
 static bool same_wrong(const struct ledger_wrong *a, const struct ledger_wrong *b) {
     bool lanes = a->lane && b->lane ? !strcmp(a->lane, b->lane) : a->lane == b->lane;
-    return a->kind == b->kind && a->shard == b->shard && a->part == b->part && a->offset == b->offset && a->replay == b->replay && lanes;
+    return a->kind == b->kind && a->shard == b->shard && a->part == b->part &&
+           a->offset == b->offset && a->replay == b->replay && lanes;
 }
 
 static int compare_wrong(const void *x, const void *y) {
@@ -139,14 +148,15 @@ static int audit(struct ledger *l, struct ledger_kafka *k, struct lw_err *err) {
     return bad;
 }
 
-/* --- telling ------------------------------------------------------------------------------------------------------------------------ */
+/* --- telling ---------------------------------------------------------------------------------- */
 
 struct sums {
     int64_t committed, consumed, in_hand, rest;
 };
 
 static struct sums sums_of(const struct ledger_part *p) {
-    int64_t base = p->committed > p->begin ? p->committed : p->begin, top = p->top > base ? p->top : base;
+    int64_t base = p->committed > p->begin ? p->committed : p->begin,
+            top = p->top > base ? p->top : base;
     return (struct sums){.committed = base - p->begin,
                          .consumed = top - p->begin,
                          .in_hand = top - base - p->done - p->dead - p->waiting,
@@ -155,11 +165,13 @@ static struct sums sums_of(const struct ledger_part *p) {
 
 static json_t *part_json(const struct ledger_part *p) {
     struct sums s = sums_of(p);
-    return json_pack("{s:s,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition", (int)p->partition,
-                     "begin", (json_int_t)p->begin, "end", (json_int_t)p->end, "group_offset", (json_int_t)p->committed, "consumed",
-                     (json_int_t)s.consumed, "committed", (json_int_t)s.committed, "done", (json_int_t)p->done, "dead", (json_int_t)p->dead,
-                     "waiting", (json_int_t)p->waiting, "in_hand", (json_int_t)s.in_hand, "not_gated", (json_int_t)s.rest, "listed",
-                     (json_int_t)p->listed, "replays", (json_int_t)p->replays);
+    return json_pack(
+        "{s:s,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "topic", p->topic, "partition",
+        (int)p->partition, "begin", (json_int_t)p->begin, "end", (json_int_t)p->end, "group_offset",
+        (json_int_t)p->committed, "consumed", (json_int_t)s.consumed, "committed",
+        (json_int_t)s.committed, "done", (json_int_t)p->done, "dead", (json_int_t)p->dead,
+        "waiting", (json_int_t)p->waiting, "in_hand", (json_int_t)s.in_hand, "not_gated",
+        (json_int_t)s.rest, "listed", (json_int_t)p->listed, "replays", (json_int_t)p->replays);
 }
 
 static void print_json(json_t *v) {
@@ -173,17 +185,22 @@ static void print_part(const struct ledger_part *p, bool json) {
     if (json)
         print_json(part_json(p));
     else
-        printf("%s/%" PRId32 "  consumed %" PRId64 " = committed %" PRId64 " + done %" PRId64 " + dead %" PRId64 " + waiting %" PRId64
-               " + in hand %" PRId64 "; not gated %" PRId64 "\n",
-               p->topic, p->partition, s.consumed, s.committed, p->done, p->dead, p->waiting, s.in_hand, s.rest);
+        printf("%s/%" PRId32 "  consumed %" PRId64 " = committed %" PRId64 " + done %" PRId64
+               " + dead %" PRId64 " + waiting %" PRId64 " + in hand %" PRId64 "; not gated %" PRId64
+               "\n",
+               p->topic, p->partition, s.consumed, s.committed, p->done, p->dead, p->waiting,
+               s.in_hand, s.rest);
 }
 
 static json_t *wrong_json(const struct ledger *l, const struct ledger_wrong *w) {
-    json_t *v = json_pack("{s:s,s:s}", "difference", kind_word[w->kind], "text", ledger_kind_text[w->kind]);
+    json_t *v =
+        json_pack("{s:s,s:s}", "difference", kind_word[w->kind], "text", ledger_kind_text[w->kind]);
     if (w->shard >= 0) json_object_set_new(v, "shard", json_integer(w->shard));
     if (w->part >= 0) json_object_set_new(v, "topic", json_string(l->parts[w->part].topic));
-    if (w->part >= 0) json_object_set_new(v, "partition", json_integer(l->parts[w->part].partition));
-    if (w->part >= 0 && w->kind != LEDGER_FLOOR) json_object_set_new(v, "offset", json_integer(w->offset));
+    if (w->part >= 0)
+        json_object_set_new(v, "partition", json_integer(l->parts[w->part].partition));
+    if (w->part >= 0 && w->kind != LEDGER_FLOOR)
+        json_object_set_new(v, "offset", json_integer(w->offset));
     if (w->replay) json_object_set_new(v, "replay", json_integer(w->replay));
     if (w->lane) json_object_set_new(v, "lane", json_string(w->lane));
     return v;
@@ -193,12 +210,14 @@ static void print_wrong(const struct ledger *l, const struct ledger_wrong *w) {
     if (w->part >= 0 && w->kind == LEDGER_FLOOR)
         printf("difference: %s/%" PRId32, l->parts[w->part].topic, l->parts[w->part].partition);
     else if (w->part >= 0)
-        printf("difference: %s/%" PRId32 "/%" PRId64, l->parts[w->part].topic, l->parts[w->part].partition, w->offset);
+        printf("difference: %s/%" PRId32 "/%" PRId64, l->parts[w->part].topic,
+               l->parts[w->part].partition, w->offset);
     else
         printf("difference");
     if (w->replay) printf("#%" PRId64, w->replay);
     printf(": %s", ledger_kind_text[w->kind]);
-    if (w->shard >= 0) printf(" (shard %d%s%s)", w->shard, w->lane ? ", key " : "", w->lane ? w->lane : "");
+    if (w->shard >= 0)
+        printf(" (shard %d%s%s)", w->shard, w->lane ? ", key " : "", w->lane ? w->lane : "");
     putchar('\n');
 }
 
@@ -209,8 +228,9 @@ static int64_t waiting_in(const struct ledger *l) {
 }
 
 static json_t *summary_json(const struct ledger *l) {
-    return json_pack("{s:b,s:I,s:I,s:I,s:I,s:I}", "ok", !l->n_wrong, "differences", (json_int_t)l->n_wrong, "waiting",
-                     (json_int_t)waiting_in(l), "lanes", (json_int_t)l->lanes, "locks", (json_int_t)l->locks, "dead_letters",
+    return json_pack("{s:b,s:I,s:I,s:I,s:I,s:I}", "ok", !l->n_wrong, "differences",
+                     (json_int_t)l->n_wrong, "waiting", (json_int_t)waiting_in(l), "lanes",
+                     (json_int_t)l->lanes, "locks", (json_int_t)l->locks, "dead_letters",
                      (json_int_t)l->dead_letters);
 }
 
@@ -218,12 +238,15 @@ static void print_summary(const struct ledger *l, bool json) {
     if (json)
         print_json(summary_json(l));
     else
-        printf("%s: %" PRId64 " waiting in %" PRId64 " lanes, %" PRId64 " lanes locked, %" PRId64 " dead letters in Redis\n",
-               l->n_wrong ? "it does not agree" : "it agrees", waiting_in(l), l->lanes, l->locks, l->dead_letters);
+        printf("%s: %" PRId64 " waiting in %" PRId64 " lanes, %" PRId64 " lanes locked, %" PRId64
+               " dead letters in Redis\n",
+               l->n_wrong ? "it does not agree" : "it agrees", waiting_in(l), l->lanes, l->locks,
+               l->dead_letters);
 }
 
 static int compare_parts(const void *x, const void *y) {
-    const struct ledger_part *a = *(const struct ledger_part *const *)x, *b = *(const struct ledger_part *const *)y;
+    const struct ledger_part *a = *(const struct ledger_part *const *)x,
+                             *b = *(const struct ledger_part *const *)y;
     int c = strcmp(a->topic, b->topic);
     return c ? c : a->partition < b->partition ? -1 : a->partition > b->partition;
 }
@@ -242,8 +265,10 @@ static void tell(const struct ledger *l, bool json) {
     const struct ledger_part **order = ordered(l);
     for (size_t i = 0; i < l->n_parts; i++)
         if (is_told(order[i])) print_part(order[i], json);
-    for (size_t i = 0; i < l->n_wrong && i < SHOWN_MAX; i++) json ? print_json(wrong_json(l, &l->wrong[i])) : print_wrong(l, &l->wrong[i]);
-    if (l->n_wrong > SHOWN_MAX && !json) printf("difference: and %zu more\n", l->n_wrong - SHOWN_MAX);
+    for (size_t i = 0; i < l->n_wrong && i < SHOWN_MAX; i++)
+        json ? print_json(wrong_json(l, &l->wrong[i])) : print_wrong(l, &l->wrong[i]);
+    if (l->n_wrong > SHOWN_MAX && !json)
+        printf("difference: and %zu more\n", l->n_wrong - SHOWN_MAX);
     print_summary(l, json);
     free(order);
 }
@@ -253,14 +278,15 @@ static json_t *result_json(const struct ledger *l) {
     const struct ledger_part **order = ordered(l);
     for (size_t i = 0; i < l->n_parts; i++)
         if (is_told(order[i])) json_array_append_new(parts, part_json(order[i]));
-    for (size_t i = 0; i < l->n_wrong && i < SHOWN_MAX; i++) json_array_append_new(wrong, wrong_json(l, &l->wrong[i]));
+    for (size_t i = 0; i < l->n_wrong && i < SHOWN_MAX; i++)
+        json_array_append_new(wrong, wrong_json(l, &l->wrong[i]));
     json_object_set_new(v, "partitions", parts);
     json_object_set_new(v, "wrong", wrong);
     free(order);
     return v;
 }
 
-/* --- the command, and the API's job ------------------------------------------------------------------------------------------------- */
+/* --- the command, and the API's job ----------------------------------------------------------- */
 
 int ledger_step(struct ledger *l, int64_t n, struct lw_err *err) {
     if (!l->watch) return 0;
@@ -327,7 +353,8 @@ static const struct cli_status statuses[] = {
 const struct cli_command cli_ledger = {
     .name = "ledger",
     .summary = "an audit from Kafka and Redis alone",
-    .about = "Audits an application from Kafka and Redis alone, while it runs or stands, and changes nothing. It prints a line per "
+    .about = "Audits an application from Kafka and Redis alone, while it runs or stands, and "
+             "changes nothing. It prints a line per "
              "partition:\n"
              "\n"
              "    consumed N = committed N + done N + dead N + waiting N + in hand N;\n"

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ledger checks an application while it runs, from the contents of Kafka and Redis alone.
  *
- * A pass reads, in this order: the group's commits; in each shard the states of all offsets, then the waiting lists, then again the state
- * of each message whose state and lists did not agree; last the ends of the logs and the commits again. A state never goes down, and each
- * step of a message is done by one call of a script. So a message whose state is waiting both before and after the lists were read was
- * waiting all the time, and must be in exactly one list; and a message in a list must be waiting, or finished by now. If a state and a list
- * do not agree in one pass, the reason may still be that the list changed while it was read page by page. So a difference is reported only
- * if LW_LEDGER_PASSES passes find the same difference.
+ * A pass reads, in this order: the group's commits; in each shard the states of all offsets, then
+ * the waiting lists, then again the state of each message whose state and lists did not agree; last
+ * the ends of the logs and the commits again. A state never goes down, and each step of a message
+ * is done by one call of a script. So a message whose state is waiting both before and after the
+ * lists were read was waiting all the time, and must be in exactly one list; and a message in a
+ * list must be waiting, or finished by now. If a state and a list do not agree in one pass, the
+ * reason may still be that the list changed while it was read page by page. So a difference is
+ * reported only if LW_LEDGER_PASSES passes find the same difference.
  *
  * The ledger writes nothing, and reads in pages and with cursors. */
 #ifndef LW_CLI_LEDGER_PRIVATE_H
@@ -26,31 +28,40 @@ struct ledger_part {
     char *topic;
     int32_t partition;
     bool in_kafka;
-    int64_t begin, end;          /* offsets of the beginning and the end of the log; the end is read last */
-    int64_t committed;           /* the group's commit, read first; -1: there is none */
-    int64_t committed_after;     /* the group's commit, read a second time at the end of the pass */
-    int64_t done, dead, waiting; /* number of done, dead and waiting states at or above `committed` */
-    int64_t listed, replays;     /* number of unfinished messages in waiting lists; listed: of records, replays: of replays */
-    int64_t floor;               /* the highest floor of all shards, read between the two reads of the group's commit */
+    /* offsets of the beginning and the end of the log; the end is read last */
+    int64_t begin, end;
+    int64_t committed;       /* the group's commit, read first; -1: there is none */
+    int64_t committed_after; /* the group's commit, read a second time at the end of the pass */
+    /* number of done, dead and waiting states at or above `committed` */
+    int64_t done, dead, waiting;
+    /* number of unfinished messages in waiting lists; listed: of records, replays: of replays */
+    int64_t listed, replays;
+    /* the highest floor of all shards, read between the two reads of the group's commit */
+    int64_t floor;
     int floor_shard;
     int64_t top; /* the offset behind the highest offset that has a state */
 };
 
 enum ledger_kind {
-    LEDGER_MISSING,   /* a message's state is waiting, but the message is in no list */
-    LEDGER_UNMARKED,  /* a message is in a list, but its state is not waiting, so a redelivery would be parked again */
-    LEDGER_TWICE,     /* a message is in two lists */
-    LEDGER_COMMITTED, /* a message waits below the group's commit, so it would never run if its list were lost */
-    LEDGER_FLOOR,     /* the floor of a shard is above the group's commit */
-    LEDGER_BEYOND,    /* an offset at or above the end of the log has a state */
-    LEDGER_UNSEEN,    /* the lane of a list is missing in the Redis set `lanes`, so tend never looks at that lane */
-    LEDGER_TORN,      /* an element of a list is not a message */
+    LEDGER_MISSING, /* a message's state is waiting, but the message is in no list */
+    /* a message is in a list, but its state is not waiting, so a redelivery would be parked
+     * again */
+    LEDGER_UNMARKED,
+    LEDGER_TWICE, /* a message is in two lists */
+    /* a message waits below the group's commit, so it would never run if its list were lost */
+    LEDGER_COMMITTED,
+    LEDGER_FLOOR,  /* the floor of a shard is above the group's commit */
+    LEDGER_BEYOND, /* an offset at or above the end of the log has a state */
+    /* the lane of a list is missing in the Redis set `lanes`, so tend never looks at that lane */
+    LEDGER_UNSEEN,
+    LEDGER_TORN, /* an element of a list is not a message */
 };
 extern const char *const ledger_kind_text[];
 
 struct ledger_wrong {
     enum ledger_kind kind;
-    int shard, part; /* part: index of the partition in `parts`; -1: the difference concerns no partition */
+    /* part: index of the partition in `parts`; -1: the difference concerns no partition */
+    int shard, part;
     int64_t offset, replay;
     char *lane; /* name of the lane in printable form; NULL: the difference concerns no lane */
 };
@@ -62,17 +73,19 @@ struct ledger {
     size_t n_parts, cap_parts;
     struct ledger_wrong *wrong; /* the differences that the current pass found */
     size_t n_wrong, cap_wrong;
-    /* lanes: number of waiting lists; locks: number of lock keys, those of a backoff included; dead_letters: number of dead letters in
-     * Redis */
+    /* lanes: number of waiting lists; locks: number of lock keys, those of a backoff included;
+     * dead_letters: number of dead letters in Redis */
     int64_t lanes, locks, dead_letters;
 };
 
-struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n,
-                                int32_t partition); /* returns the partition, and adds it if it is new */
-void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p, int64_t offset,
+/* returns the partition, and adds it if it is new */
+struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, int32_t partition);
+void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p,
+                  int64_t offset,
                   struct lw_bytes lane); /* if lane.p is NULL, the difference concerns no lane */
 
-/* Tells the watch how many lists or segments of states were read. Returns -1 with *err if the audit has to stop. */
+/* Tells the watch how many lists or segments of states were read. Returns -1 with *err if the audit
+ * has to stop. */
 int ledger_step(struct ledger *l, int64_t n, struct lw_err *err);
 
 /* Defined in cli/ledger/kafka.c. One client serves all passes. */
@@ -82,8 +95,8 @@ void ledger_kafka_close(struct ledger_kafka *k);
 /* If `first` is true, fills `committed`; otherwise fills begin, end and committed_after. */
 int ledger_kafka_ask(struct ledger_kafka *k, struct ledger *l, bool first, struct lw_err *err);
 
-/* Defined in cli/ledger/redis.c. Reads the states and the lists of one shard, then reads once more the states of messages whose state and
- * lists do not agree. */
+/* Defined in cli/ledger/redis.c. Reads the states and the lists of one shard, then reads once more
+ * the states of messages whose state and lists do not agree. */
 int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err);
 
 #endif

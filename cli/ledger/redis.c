@@ -23,7 +23,8 @@ struct names {
 struct at {
     int part;
     uint32_t list;
-    int64_t offset, replay; /* replay: the number of the replay; 0: the message is the record itself */
+    /* replay: the number of the replay; 0: the message is the record itself */
+    int64_t offset, replay;
 };
 struct ats {
     struct at *a;
@@ -71,13 +72,15 @@ static void add_at(struct ats *x, struct at a) {
     x->a[x->n++] = a;
 }
 
-/* Returns the reply if it is of this type; otherwise frees the reply and returns NULL with an error. */
+/* Returns the reply if it is of this type; otherwise frees the reply and returns NULL with an
+ * error. */
 static redisReply *take(struct reading *r, void *reply, int type) {
     redisReply *v = reply;
     if (v && v->type == type) return v;
     const char *says = v && v->type == REDIS_REPLY_ERROR ? lw_redis_deposed(v->str) : NULL;
     if (says)
-        lw_fail(r->err, "shard %d: %s (%s); run the command again when that is over", r->shard, says, v->str);
+        lw_fail(r->err, "shard %d: %s (%s); run the command again when that is over", r->shard,
+                says, v->str);
     else
         lw_fail(r->err, "shard %d: %s", r->shard,
                 !v                             ? r->redis->why
@@ -87,7 +90,7 @@ static redisReply *take(struct reading *r, void *reply, int type) {
     return NULL;
 }
 
-/* --- names -------------------------------------------------------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------------------ */
 
 static void sort_name(struct reading *r, const char *p, size_t n) {
     const char *rest = p + r->n_prefix;
@@ -119,17 +122,20 @@ static void once(struct names *x) {
 static int read_names(struct reading *r) {
     char cursor[32] = "0";
     do {
-        redisReply *v =
-            take(r, lw_redis_ask(r->redis, "SCAN %s MATCH %s* COUNT %d", cursor, r->prefix, (int)SCAN_COUNT), REDIS_REPLY_ARRAY);
+        redisReply *v = take(r,
+                             lw_redis_ask(r->redis, "SCAN %s MATCH %s* COUNT %d", cursor, r->prefix,
+                                          (int)SCAN_COUNT),
+                             REDIS_REPLY_ARRAY);
         if (!v) return -1;
-        bool sound = v->elements == 2 && v->element[0]->type == REDIS_REPLY_STRING && v->element[0]->len < sizeof cursor &&
-                     v->element[1]->type == REDIS_REPLY_ARRAY;
+        bool sound = v->elements == 2 && v->element[0]->type == REDIS_REPLY_STRING &&
+                     v->element[0]->len < sizeof cursor && v->element[1]->type == REDIS_REPLY_ARRAY;
         if (sound) memcpy(cursor, v->element[0]->str, v->element[0]->len + 1);
         for (size_t i = 0; sound && i < v->element[1]->elements; i++)
             sort_name(r, v->element[1]->element[i]->str, v->element[1]->element[i]->len);
         freeReplyObject(v);
         if (!sound) return lw_fail(r->err, "shard %d: SCAN answers in another form", r->shard);
-        if (r->states.n + r->lists.n > NAMES_MAX) return lw_fail(r->err, "shard %d: more than %d names", r->shard, (int)NAMES_MAX);
+        if (r->states.n + r->lists.n > NAMES_MAX)
+            return lw_fail(r->err, "shard %d: more than %d names", r->shard, (int)NAMES_MAX);
     } while (strcmp(cursor, "0") != 0);
     once(&r->states), once(&r->lists);
     return 0;
@@ -144,17 +150,21 @@ static int part_of(struct reading *r, const char *p, size_t n, int64_t *replay) 
     snprintf(digits, sizeof digits, "%.*s", (int)(p + n - colon - 1), colon + 1);
     const char *number = strchr(digits, '#');
     *replay = number ? strtoll(number + 1, NULL, 10) : 0;
-    return (int)(ledger_part(r->l, p, (size_t)(colon - p), (int32_t)strtol(digits, NULL, 10)) - r->l->parts);
+    return (int)(ledger_part(r->l, p, (size_t)(colon - p), (int32_t)strtol(digits, NULL, 10)) -
+                 r->l->parts);
 }
 
 static int read_floors(struct reading *r) {
-    redisReply *v = take(r, lw_redis_ask(r->redis, "HGETALL %sfloor", r->prefix), REDIS_REPLY_ARRAY);
+    redisReply *v =
+        take(r, lw_redis_ask(r->redis, "HGETALL %sfloor", r->prefix), REDIS_REPLY_ARRAY);
     if (!v) return -1;
     r->floors = lw_alloc((v->elements / 2 + 1) * sizeof *r->floors);
     for (size_t i = 0; i + 1 < v->elements; i += 2) {
         int64_t replay;
         int part = part_of(r, v->element[i]->str, v->element[i]->len, &replay);
-        if (part >= 0) r->floors[r->n_floors++] = (struct floor){part, strtoll(v->element[i + 1]->str, NULL, 10)};
+        if (part >= 0)
+            r->floors[r->n_floors++] =
+                (struct floor){part, strtoll(v->element[i + 1]->str, NULL, 10)};
     }
     freeReplyObject(v);
     return 0;
@@ -166,12 +176,15 @@ static int64_t floor_of(const struct reading *r, int part) {
     return 0;
 }
 
-/* --- states ------------------------------------------------------------------------------------------------------------------------- */
+/* --- states ----------------------------------------------------------------------------------- */
 
 static void take_state(struct reading *r, int part, int64_t replay, int64_t offset, int state) {
     struct ledger_part *p = &r->l->parts[part];
-    if (replay) { /* a replay is a message of its own that no commit covers, so a replay that waits must be in a list */
-        if (state == LW_STATE_WAITING) add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
+    if (replay) {
+        /* a replay is a message of its own that no commit covers, so a replay that waits must be in
+         * a list */
+        if (state == LW_STATE_WAITING)
+            add_at(&r->waiting, (struct at){.part = part, .offset = offset, .replay = replay});
         return;
     }
     bool above = offset >= p->committed;
@@ -190,8 +203,12 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     int part = colon ? part_of(r, name, (size_t)(colon - name), &replay) : -1;
     if (ledger_step(r->l, 1, r->err)) return -1;
     if (part < 0) return 0; /* the segment belongs to no partition of this application */
-    int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT, floor = replay ? 0 : floor_of(r, part);
-    redisReply *v = take(r, lw_redis_ask(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1), REDIS_REPLY_STRING);
+    int64_t base = strtoll(colon + 1, NULL, 10) * LW_SEGMENT,
+            floor = replay ? 0 : floor_of(r, part);
+    redisReply *v = take(
+        r,
+        lw_redis_ask(r->redis, "GETRANGE %sstate:%b 0 %d", r->prefix, name, n, LW_SEGMENT / 4 - 1),
+        REDIS_REPLY_STRING);
     if (!v) return -1;
     for (int64_t i = 0; i < (int64_t)v->len * 4; i++) {
         int state = (int)lw_state_in(v->str[i / 4], i);
@@ -201,20 +218,23 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     return 0;
 }
 
-/* Reads a state again. Returns the present state, 0 to 3; 4 if the offset is below the floor by now; -1 with an error. */
+/* Reads a state again. Returns the present state, 0 to 3; 4 if the offset is below the floor by
+ * now; -1 with an error. */
 static int state_now(struct reading *r, const struct at *a) {
     const struct ledger_part *p = &r->l->parts[a->part];
     int64_t offset = a->offset;
     char name[320];
     int n = snprintf(name, sizeof name, "%s:%d", p->topic, (int)p->partition);
     if (a->replay) snprintf(name + n, sizeof name - (size_t)n, "#%lld", (long long)a->replay);
-    lw_redis_append(r->redis, "GETRANGE %sstate:%s:%lld %d %d", r->prefix, name, (long long)(offset / LW_SEGMENT),
-                    (int)(offset % LW_SEGMENT / 4), (int)(offset % LW_SEGMENT / 4));
+    lw_redis_append(r->redis, "GETRANGE %sstate:%s:%lld %d %d", r->prefix, name,
+                    (long long)(offset / LW_SEGMENT), (int)(offset % LW_SEGMENT / 4),
+                    (int)(offset % LW_SEGMENT / 4));
     lw_redis_append(r->redis, "HGET %sfloor %s", r->prefix, name);
     redisReply *b = lw_redis_reply(r->redis), *f = lw_redis_reply(r->redis);
     int state = -1;
     if (!b || !f || b->type != REDIS_REPLY_STRING)
-        lw_fail(r->err, "shard %d: %s", r->shard, !b || !f ? r->redis->why : "Redis answers in another form");
+        lw_fail(r->err, "shard %d: %s", r->shard,
+                !b || !f ? r->redis->why : "Redis answers in another form");
     else if (f->type == REDIS_REPLY_STRING && strtoll(f->str, NULL, 10) > offset)
         state = 4;
     else
@@ -224,26 +244,30 @@ static int state_now(struct reading *r, const struct at *a) {
     return state;
 }
 
-/* --- lists -------------------------------------------------------------------------------------------------------------------------- */
+/* --- lists ------------------------------------------------------------------------------------ */
 
 static void take_element(struct reading *r, uint32_t list, const redisReply *line) {
     char topic[256];
     long long partition, offset, replay;
     struct lw_bytes lane = r->lists.a[list];
-    if (line->type != REDIS_REPLY_STRING || sscanf(line->str, "1 %255s %lld %lld %lld ", topic, &partition, &offset, &replay) != 4) {
+    if (line->type != REDIS_REPLY_STRING ||
+        sscanf(line->str, "1 %255s %lld %lld %lld ", topic, &partition, &offset, &replay) != 4) {
         ledger_wrong(r->l, LEDGER_TORN, r->shard, NULL, 0, lane);
         return;
     }
     struct ledger_part *p = ledger_part(r->l, topic, strlen(topic), (int32_t)partition);
     p->replays += replay > 0;
-    add_at(&r->listed, (struct at){.part = (int)(p - r->l->parts), .list = list, .offset = offset, .replay = replay});
+    add_at(&r->listed,
+           (struct at){
+               .part = (int)(p - r->l->parts), .list = list, .offset = offset, .replay = replay});
 }
 
 static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     char key[800], lanes[160], skip[24], many[16];
     struct lw_bytes lane = r->lists.a[list];
     size_t n = lane.n, n_key = (size_t)snprintf(key, sizeof key, "%swait:", r->prefix);
-    if (n_key + n > sizeof key) n = sizeof key - n_key; /* no lane has such a long name, because a long key is replaced by its hash */
+    /* no lane has such a long name, because a long key is replaced by its hash */
+    if (n_key + n > sizeof key) n = sizeof key - n_key;
     memcpy(key + n_key, lane.p, n);
     const char *argv[] = {"EVAL", lw_op_lines.text, "2", key, lanes, skip, many, lane.p};
     size_t len[8];
@@ -255,29 +279,33 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     return take(r, lw_redis_ask_argv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
 }
 
-/* Reads a list from its oldest end, where workers remove finished heads meanwhile. Pages overlap by half, so that a list that becomes
- * shorter is still read completely. If the list shrinks even faster, the next pass reads what this pass has missed. */
+/* Reads a list from its oldest end, where workers remove finished heads meanwhile. Pages overlap by
+ * half, so that a list that becomes shorter is still read completely. If the list shrinks even
+ * faster, the next pass reads what this pass has missed. */
 static int read_list(struct reading *r, uint32_t list) {
     size_t from = 0;
     for (int64_t lists = 1;; lists = 0) {
         if (ledger_step(r->l, lists, r->err)) return -1;
         redisReply *v = ask_page(r, list, from);
         if (!v) return -1;
-        bool sound = v->elements >= 2 && v->element[0]->type == REDIS_REPLY_INTEGER && v->element[1]->type == REDIS_REPLY_STRING;
+        bool sound = v->elements >= 2 && v->element[0]->type == REDIS_REPLY_INTEGER &&
+                     v->element[1]->type == REDIS_REPLY_STRING;
         size_t size = sound ? (size_t)v->element[0]->integer : 0, n = sound ? v->elements - 2 : 0;
         if (from == 0 && size) {
             r->l->lanes++;
-            if (!v->element[1]->len) ledger_wrong(r->l, LEDGER_UNSEEN, r->shard, NULL, 0, r->lists.a[list]);
+            if (!v->element[1]->len)
+                ledger_wrong(r->l, LEDGER_UNSEEN, r->shard, NULL, 0, r->lists.a[list]);
         }
         for (size_t i = 0; i < n; i++) take_element(r, list, v->element[2 + i]);
         freeReplyObject(v);
-        if (!sound) return lw_fail(r->err, "shard %d: a page of a list answers in another form", r->shard);
+        if (!sound)
+            return lw_fail(r->err, "shard %d: a page of a list answers in another form", r->shard);
         if (!n || from + n >= size) return 0;
         from += n > 1 ? n / 2 : 1;
     }
 }
 
-/* --- what does not fit -------------------------------------------------------------------------------------------------------------- */
+/* --- what does not fit ------------------------------------------------------------------------ */
 
 static int compare_ats(const void *a, const void *b) {
     const struct at *x = a, *y = b;
@@ -291,25 +319,31 @@ static void sort_ats(struct ats *x) {
     if (x->n) qsort(x->a, x->n, sizeof *x->a, compare_ats);
 }
 
-static bool same(const struct at *x, const struct at *y) { return x->part == y->part && x->replay == y->replay && x->offset == y->offset; }
+static bool same(const struct at *x, const struct at *y) {
+    return x->part == y->part && x->replay == y->replay && x->offset == y->offset;
+}
 static bool before(const struct at *x, const struct at *y) {
     if (x->part != y->part) return x->part < y->part;
     return x->replay != y->replay ? x->replay < y->replay : x->offset < y->offset;
 }
 
-/* Reads once more the state of a message whose state and lists do not agree. Notes a difference only if the state is `is` or `or_is`; with
- * any other state, the message has moved on meanwhile. */
-static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is, bool has_list) {
+/* Reads once more the state of a message whose state and lists do not agree. Notes a difference
+ * only if the state is `is` or `or_is`; with any other state, the message has moved on
+ * meanwhile. */
+static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a, int is, int or_is,
+                   bool has_list) {
     int state = state_now(r, a);
     if (state < 0) return -1;
     if (state != is && state != or_is) return 0;
-    ledger_wrong(r->l, kind, r->shard, &r->l->parts[a->part], a->offset, has_list ? r->lists.a[a->list] : lw_bytes(NULL, 0));
+    ledger_wrong(r->l, kind, r->shard, &r->l->parts[a->part], a->offset,
+                 has_list ? r->lists.a[a->list] : lw_bytes(NULL, 0));
     r->l->wrong[r->l->n_wrong - 1].replay = a->replay;
     return 0;
 }
 
-/* Compares each message in a list with its state. A message that is twice in one list is counted once and is no fault: one worker may have
- * put the message back into the list while another worker parked it. */
+/* Compares each message in a list with its state. A message that is twice in one list is counted
+ * once and is no fault: one worker may have put the message back into the list while another worker
+ * parked it. */
 static int judge_listed(struct reading *r) {
     size_t w = 0;
     for (size_t i = 0; i < r->listed.n; i++) {
@@ -322,7 +356,8 @@ static int judge_listed(struct reading *r) {
         while (w < r->waiting.n && before(&r->waiting.a[w], a)) w++;
         bool waits = w < r->waiting.n && same(&r->waiting.a[w], a);
         p->listed += waits && !a->replay && a->offset >= p->committed;
-        bool may_lack_mark = a->replay; /* the mark of a replay may expire while the replay still waits */
+        /* the mark of a replay may expire while the replay still waits */
+        bool may_lack_mark = a->replay;
         if (!waits && !may_lack_mark && suspect(r, LEDGER_UNMARKED, a, 0, 0, true)) return -1;
     }
     return 0;
@@ -335,7 +370,9 @@ static int judge_waiting(struct reading *r) {
         while (k < r->listed.n && before(&r->listed.a[k], a)) k++;
         bool in_list = k < r->listed.n && same(&r->listed.a[k], a);
         if (!in_list && suspect(r, LEDGER_MISSING, a, 1, 1, false)) return -1;
-        if (!a->replay && a->offset < r->l->parts[a->part].committed && suspect(r, LEDGER_COMMITTED, a, 1, 1, false)) return -1;
+        if (!a->replay && a->offset < r->l->parts[a->part].committed &&
+            suspect(r, LEDGER_COMMITTED, a, 1, 1, false))
+            return -1;
     }
     return 0;
 }
@@ -368,7 +405,8 @@ static void keep_floors(const struct reading *r) {
 int ledger_redis_read(struct ledger *l, int shard, struct lw_err *err) {
     struct reading r = {.l = l, .shard = shard, .err = err};
     r.n_prefix = lw_shard_prefix(l->c, shard, r.prefix);
-    r.redis = lw_config_connect(l->c, shard, "latchwork:ledger", LW_LEDGER_TIMEOUT_MS, LW_LEDGER_TIMEOUT_MS, err);
+    r.redis = lw_config_connect(l->c, shard, "latchwork:ledger", LW_LEDGER_TIMEOUT_MS,
+                                LW_LEDGER_TIMEOUT_MS, err);
     int bad = !r.redis || read_all(&r) ? -1 : 0;
     if (!bad) keep_floors(&r);
     lw_redis_close(r.redis);

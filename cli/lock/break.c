@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the verb `latchwork lock break KEY`, which ends a lock, whoever holds it, and raises its fence. Without --execute the verb
- * makes a dry run. */
+/* Implements the verb `latchwork lock break KEY`, which ends a lock, whoever holds it, and raises
+ * its fence. Without --execute the verb makes a dry run. */
 #include "cli/lock/lock.h"
 
 #include "base/who.h"
@@ -16,13 +16,15 @@ struct breaking {
     bool lane;
 };
 
-static void tell(const struct breaking *b, struct lw_bytes holder, const char *kind, uint64_t fence, bool done) {
+static void tell(const struct breaking *b, struct lw_bytes holder, const char *kind, uint64_t fence,
+                 bool done) {
     char key[600], who[200];
     if (b->a->cli.json) {
         lock_print_broken(b->a->key, kind, holder, fence, done);
         return;
     }
-    printf("%s %s (%s), held by %s", done ? "broke" : "would break", lock_text(lw_bytes_of(b->a->key), key, sizeof key), kind,
+    printf("%s %s (%s), held by %s", done ? "broke" : "would break",
+           lock_text(lw_bytes_of(b->a->key), key, sizeof key), kind,
            holder.n ? lock_text(holder, who, sizeof who) : "?");
     if (done)
         printf("; the fence is %" PRIu64 " now\n", fence);
@@ -30,8 +32,7 @@ static void tell(const struct breaking *b, struct lw_bytes holder, const char *k
         puts(", and raise the fence; --execute does it");
 }
 
-/* --- what holds it
- * ------------------------------------------------------------------------------------------------------------------------ */
+/* --- what holds it ---------------------------------------------------------------------------- */
 
 struct held {
     struct lw_buf who; /* names of the holders, joined by ", " */
@@ -51,11 +52,11 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
     return 0;
 }
 
-/* --- doing it
- * ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- doing it --------------------------------------------------------------------------------- */
 
 /* Ends the lock. If the lock belongs to a lane, the end is also recorded in the audit. */
-static enum latchwork_result end_it(struct breaking *b, struct lock_target *t, struct latchwork_lock *lock, uint64_t *fence,
+static enum latchwork_result end_it(struct breaking *b, struct lock_target *t,
+                                    struct latchwork_lock *lock, uint64_t *fence,
                                     struct latchwork_error *error) {
     if (!b->lane) return latchwork_lock_break(lock, fence, error);
     char by[256];
@@ -66,9 +67,10 @@ static enum latchwork_result end_it(struct breaking *b, struct lock_target *t, s
     return result;
 }
 
-/* Shows what would be ended in a dry run, otherwise ends the lock. Returns OK, or BUSY if nobody holds the lock. */
-static enum latchwork_result break_one(struct breaking *b, struct lock_target *t, struct latchwork_lock *lock,
-                                       struct latchwork_error *error) {
+/* Shows what would be ended in a dry run, otherwise ends the lock. Returns OK, or BUSY if nobody
+ * holds the lock. */
+static enum latchwork_result break_one(struct breaking *b, struct lock_target *t,
+                                       struct latchwork_lock *lock, struct latchwork_error *error) {
     struct held h = {.lane = b->lane, .plain = b->a->plain};
     uint64_t fence = 0;
     enum latchwork_result result = latchwork_lock_show(lock, seen, &h, error);
@@ -91,14 +93,18 @@ static bool has_queue(struct latchwork_client *client, const char *key) {
     return h.waiting > 0;
 }
 
-/* Breaks the lock of each kind, because one name of the library may have locks of several kinds at once. */
+/* Breaks the lock of each kind, because one name of the library may have locks of several kinds at
+ * once. */
 static enum latchwork_result break_all_kinds(struct breaking *b, struct latchwork_error *error) {
-    enum latchwork_kind kinds[] = {has_queue(b->client, b->a->key) ? LATCHWORK_KIND_FAIR : LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_WRITE,
-                                   LATCHWORK_KIND_SEMAPHORE};
+    enum latchwork_kind kinds[] = {has_queue(b->client, b->a->key) ? LATCHWORK_KIND_FAIR
+                                                                   : LATCHWORK_KIND_MUTEX,
+                                   LATCHWORK_KIND_WRITE, LATCHWORK_KIND_SEMAPHORE};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kinds[i], .permits = kinds[i] == LATCHWORK_KIND_SEMAPHORE};
+        struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kinds[i],
+                                           .permits = kinds[i] == LATCHWORK_KIND_SEMAPHORE};
         struct latchwork_lock *lock = latchwork_lock_open(b->client, b->a->key, &o, error);
-        enum latchwork_result result = lock ? break_one(b, NULL, lock, error) : LATCHWORK_LOCK_ERROR;
+        enum latchwork_result result =
+            lock ? break_one(b, NULL, lock, error) : LATCHWORK_LOCK_ERROR;
         latchwork_lock_close(lock);
         if (result == LATCHWORK_LOCK_ERROR) return result;
     }
@@ -113,7 +119,9 @@ int lock_break(const struct lock_args *a) {
     if (!status) {
         struct breaking b = {.a = a, .client = t.client, .lane = a->cli.config != NULL};
         enum latchwork_result result = latchwork_client_ping(t.client, &error);
-        if (result == LATCHWORK_LOCK_OK) result = b.lane || a->plain ? break_one(&b, &t, t.lock, &error) : break_all_kinds(&b, &error);
+        if (result == LATCHWORK_LOCK_OK)
+            result = b.lane || a->plain ? break_one(&b, &t, t.lock, &error)
+                                        : break_all_kinds(&b, &error);
         char key[600];
         if (result == LATCHWORK_LOCK_ERROR)
             status = lock_failed(a, &error);

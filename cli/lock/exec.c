@@ -22,11 +22,15 @@ static int first_holder(void *ctx, const struct latchwork_lock_info *info) {
     return 1;
 }
 
-static int not_had(const struct lock_args *a, struct lock_target *t, enum latchwork_result result, const struct latchwork_error *error) {
+static int not_had(const struct lock_args *a, struct lock_target *t, enum latchwork_result result,
+                   const struct latchwork_error *error) {
     if (result != LATCHWORK_LOCK_BUSY) return lock_failed(a, error);
     char key[600];
-    lock_say(a, "%s could not be locked within %lld ms: %s", lock_text(lw_bytes_of(a->key), key, sizeof key), (long long)a->wait_ms,
-             error->code == LATCHWORK_E_NO_TTL ? "held by a lock without a TTL, which never ends by itself" : error->text);
+    lock_say(a, "%s could not be locked within %lld ms: %s",
+             lock_text(lw_bytes_of(a->key), key, sizeof key), (long long)a->wait_ms,
+             error->code == LATCHWORK_E_NO_TTL
+                 ? "held by a lock without a TTL, which never ends by itself"
+                 : error->text);
     latchwork_lock_show(t->lock, first_holder, t->lane ? "" : NULL, NULL);
     return LOCK_EXIT_BUSY;
 }
@@ -35,9 +39,11 @@ static int run(const struct lock_args *a, struct lock_signals *s, struct latchwo
     struct latchwork_error error = {0};
     struct lock_ran ran = lock_run(s, hold, a->cli.tail, a->kill_after_ms);
     enum latchwork_result released = latchwork_hold_release(hold, &error);
-    if (released == LATCHWORK_LOCK_ERROR) lock_say(a, "the lock was not released, it expires by itself: %s", error.text);
+    if (released == LATCHWORK_LOCK_ERROR)
+        lock_say(a, "the lock was not released, it expires by itself: %s", error.text);
     bool gone = released == LATCHWORK_LOCK_LOST && error.code != LATCHWORK_E_UNKNOWN;
-    if (gone && !ran.lost && !ran.not_begun) lock_say(a, "the lock was lost before the command ended");
+    if (gone && !ran.lost && !ran.not_begun)
+        lock_say(a, "the lock was lost before the command ended");
     if (ran.status == 0 && (ran.lost || gone)) return LOCK_EXIT_FAILED;
     return ran.status;
 }
@@ -66,8 +72,9 @@ int lock_exec(const struct lock_args *a) {
         lock_signals_end(&s);
         return LOCK_EXIT_FAILED;
     }
-    struct latchwork_lock_options o = {
-        LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = a->ttl_ms, .max_hold_ms = -1, .lost = lock_lost, .lost_ctx = &s};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW,
+                                       .ttl_ms = a->ttl_ms, .max_hold_ms = -1,
+                                       .lost = lock_lost,   .lost_ctx = &s};
     int status = lock_target_open(&t, a, &o);
     if (!status && t.lane && a->paused) lw_lane_lock_take_paused(t.lane);
     if (!status) status = wait_and_run(a, &s, &t);

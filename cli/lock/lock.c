@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the command `latchwork lock`: parses the command line of its verbs and opens the lock that they name. */
+/* Implements the command `latchwork lock`: parses the command line of its verbs and opens the lock
+ * that they name. */
 #include "cli/lock/lock.h"
 
 #include <stdarg.h>
@@ -26,7 +27,13 @@ static const struct cli_verb verbs[] = {
      .run = exec,
      .help = "run a command under a lock, as flock(1) does across machines"},
     {.name = "ls", .bit = LS, .words = WHERE, .run = ls, .help = "list the locks that are held"},
-    {.name = "show", .bit = SHOW, .words = "KEY " WHERE, .min_words = 1, .max_words = 1, .run = show, .help = "show who holds a lock"},
+    {.name = "show",
+     .bit = SHOW,
+     .words = "KEY " WHERE,
+     .min_words = 1,
+     .max_words = 1,
+     .run = show,
+     .help = "show who holds a lock"},
     {.name = "break",
      .bit = BREAK,
      .words = "KEY " WHERE,
@@ -52,7 +59,8 @@ static const struct cli_option lock_options[] = {
      .at = AT(redis)},
     {.name = "cluster",
      .kind = CLI_FLAG,
-     .help = "with --redis: a Redis Cluster; the URL names one of its nodes or several, as redis://HOST:PORT,HOST:PORT",
+     .help = "with --redis: a Redis Cluster; the URL names one of its nodes or several, as "
+             "redis://HOST:PORT,HOST:PORT",
      .at = AT(cluster)},
     {.name = "tls-ca",
      .kind = CLI_TEXT,
@@ -80,13 +88,15 @@ static const struct cli_option lock_options[] = {
     CLI_SET_OPTION,
     {.name = "plain",
      .kind = CLI_FLAG,
-     .help = "with --redis: KEY is the Redis key itself, a plain SET NX PX lock as many clients write it",
+     .help = "with --redis: KEY is the Redis key itself, a plain SET NX PX lock as many clients "
+             "write it",
      .at = AT(plain)},
     CLI_JSON_VERBS_OPTION("print one JSON object per line", LS | SHOW | BREAK),
     {.name = "ttl",
      .kind = CLI_NUMBER,
      .metavar = "MS",
-     .help = "the lease, renewed at a third of it while the command runs; with -c at most lock.ttl_ms",
+     .help =
+         "the lease, renewed at a third of it while the command runs; with -c at most lock.ttl_ms",
      .dflt = "10000; with -c: lock.ttl_ms",
      .verbs = EXEC,
      .at = AT(ttl_ms),
@@ -110,8 +120,17 @@ static const struct cli_option lock_options[] = {
      .at = AT(kill_after_ms),
      .min = 1,
      .max = MS_MAX},
-    {.name = "paused", .kind = CLI_FLAG, .help = "with -c: also lock a lane that is paused", .verbs = EXEC, .at = AT(paused)},
-    {.name = "match", .kind = CLI_TEXT, .metavar = "GLOB", .help = "only keys that match: * ? [a-z]", .verbs = LS, .at = AT(match)},
+    {.name = "paused",
+     .kind = CLI_FLAG,
+     .help = "with -c: also lock a lane that is paused",
+     .verbs = EXEC,
+     .at = AT(paused)},
+    {.name = "match",
+     .kind = CLI_TEXT,
+     .metavar = "GLOB",
+     .help = "only keys that match: * ? [a-z]",
+     .verbs = LS,
+     .at = AT(match)},
     {.name = "limit",
      .kind = CLI_NUMBER,
      .metavar = "N",
@@ -119,7 +138,11 @@ static const struct cli_option lock_options[] = {
      .verbs = LS,
      .at = AT(limit),
      .max = INT64_MAX / 2},
-    {.name = "without-ttl", .kind = CLI_FLAG, .help = "only locks that never end by themselves", .verbs = LS, .at = AT(without_ttl)},
+    {.name = "without-ttl",
+     .kind = CLI_FLAG,
+     .help = "only locks that never end by themselves",
+     .verbs = LS,
+     .at = AT(without_ttl)},
     {.name = "set-ttl",
      .kind = CLI_NUMBER,
      .metavar = "MS",
@@ -128,7 +151,12 @@ static const struct cli_option lock_options[] = {
      .at = AT(set_ttl_ms),
      .min = MS_MIN,
      .max = MS_MAX},
-    {.name = "execute", .kind = CLI_FLAG, .help = "apply the change", .dflt = "dry run", .verbs = SHOW | BREAK, .at = AT(execute)},
+    {.name = "execute",
+     .kind = CLI_FLAG,
+     .help = "apply the change",
+     .dflt = "dry run",
+     .verbs = SHOW | BREAK,
+     .at = AT(execute)},
     {0},
 };
 
@@ -145,7 +173,9 @@ static const struct cli_status statuses[] = {
     {"0", "done, printed, or nothing to do", LS | SHOW | BREAK},
     {"0", "the command ended with 0", EXEC},
     {"1", "Redis could not be asked, or refused", LS | SHOW | BREAK},
-    {"1", "Redis could not be asked, or refused; the lock was lost, though the command ended with 0", EXEC},
+    {"1",
+     "Redis could not be asked, or refused; the lock was lost, though the command ended with 0",
+     EXEC},
     {"2", "usage or configuration error", 0},
     {"75", "the lock could not be had within --wait: held, paused, or in quarantine", EXEC},
     {"126, 127", "the command cannot be run, or is not found", EXEC},
@@ -159,14 +189,19 @@ static int check(const struct lock_args *a) {
     unsigned bit = cli->verb->bit;
     if (!cli->config == !a->redis) return cli_misuse(cli, "expected either -c FILE or --redis URL");
     if ((a->tls_ca || a->tls_cert || a->tls_key || a->tls_name) && !a->redis)
-        return cli_misuse(cli, "--tls-… goes with --redis; with -c the configuration has redis.tls");
+        return cli_misuse(cli,
+                          "--tls-… goes with --redis; with -c the configuration has redis.tls");
     if (a->plain && !a->redis) return cli_misuse(cli, "--plain goes with --redis");
-    if (a->cluster && !a->redis) return cli_misuse(cli, "--cluster goes with --redis; with -c the configuration has redis.cluster");
+    if (a->cluster && !a->redis)
+        return cli_misuse(
+            cli, "--cluster goes with --redis; with -c the configuration has redis.cluster");
     if (cli->n_set && !cli->config) return cli_misuse(cli, "--set goes with -c");
     if (a->paused && !cli->config) return cli_misuse(cli, "--paused goes with -c");
     if (bit == LS && a->plain && !a->match)
-        return cli_misuse(cli, "--plain: any string could be a plain lock; say which with --match GLOB");
-    if (bit == SHOW && a->execute && !a->set_ttl_ms) return cli_misuse(cli, "--execute goes with --set-ttl MS");
+        return cli_misuse(cli,
+                          "--plain: any string could be a plain lock; say which with --match GLOB");
+    if (bit == SHOW && a->execute && !a->set_ttl_ms)
+        return cli_misuse(cli, "--execute goes with --set-ttl MS");
     return 0;
 }
 
@@ -180,11 +215,14 @@ static int run(void *args) {
 const struct cli_command cli_lock = {
     .name = "lock",
     .summary = "who holds which key; break a lock; run a command under one",
-    .about = "Locks of an application's lanes (-c), or of the lock library in any Redis (--redis).\n"
-             "\n"
-             "exec runs its command in a process group of its own, with $LATCHWORK_FENCE set: a number that grows with every acquisition. "
-             "Signals are passed on. If the lock is lost, the group is ended. The lock is released when the command ends, whatever it "
-             "leaves running.",
+    .about =
+        "Locks of an application's lanes (-c), or of the lock library in any Redis (--redis).\n"
+        "\n"
+        "exec runs its command in a process group of its own, with $LATCHWORK_FENCE set: a number "
+        "that grows with every acquisition. "
+        "Signals are passed on. If the lock is lost, the group is ended. The lock is released when "
+        "the command ends, whatever it "
+        "leaves running.",
     .verbs = verbs,
     .n_verbs = sizeof verbs / sizeof *verbs,
     .options = lock_options,
@@ -194,7 +232,7 @@ const struct cli_command cli_lock = {
     .run = run,
 };
 
-/* --- what the verbs share ------------------------------------------------------------------------------------------------------------- */
+/* --- what the verbs share --------------------------------------------------------------------- */
 
 void lock_say(const struct lock_args *a, const char *fmt, ...) {
     va_list ap;
@@ -218,12 +256,14 @@ struct lw_config *lock_config(const struct lock_args *a) {
     return c;
 }
 
-/* Holds the nodes that a URL of several hosts names: redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT… */
+/* Holds the nodes that a URL of several hosts names:
+ * redis://[USER:PASSWORD@]HOST:PORT,HOST:PORT… */
 struct nodes {
     struct lw_buf url; /* the URL with only the first host */
     char *hosts;
-    const char *address[LATCHWORK_MAX_ADDRESSES + 1]; /* the array has room for one address more than the library accepts, so that the
-                                                         library can refuse a list that is too long */
+    /* the array has room for one address more than the library accepts, so that the library can
+     * refuse a list that is too long */
+    const char *address[LATCHWORK_MAX_ADDRESSES + 1];
     size_t n;
 };
 
@@ -236,7 +276,8 @@ static void split_hosts(const char *url, struct nodes *out) {
     while (rest && out->n <= LATCHWORK_MAX_ADDRESSES) out->address[out->n++] = strsep(&rest, ",");
 }
 
-static struct latchwork_client *open_cluster(const char *url, const struct latchwork_client_options *options,
+static struct latchwork_client *open_cluster(const char *url,
+                                             const struct latchwork_client_options *options,
                                              struct latchwork_error *error) {
     struct nodes nodes = {0};
     split_hosts(url, &nodes);
@@ -249,9 +290,10 @@ static struct latchwork_client *open_cluster(const char *url, const struct latch
     return client;
 }
 
-/* Opens a client with user and password from the environment, because everyone who lists processes would see them in a URL on the command
- * line. */
-struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error) {
+/* Opens a client with user and password from the environment, because everyone who lists processes
+ * would see them in a URL on the command line. */
+struct latchwork_client *lock_client_open(const struct lock_args *a,
+                                          struct latchwork_error *error) {
     struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT,
                                          .user = getenv("LATCHWORK_REDIS_USER"),
                                          .password = getenv("LATCHWORK_REDIS_PASSWORD"),
@@ -259,10 +301,12 @@ struct latchwork_client *lock_client_open(const struct lock_args *a, struct latc
                                          .tls_cert = a->tls_cert,
                                          .tls_key = a->tls_key,
                                          .tls_name = a->tls_name};
-    return a->cluster ? open_cluster(a->redis, &o, error) : latchwork_client_open(a->redis, &o, error);
+    return a->cluster ? open_cluster(a->redis, &o, error)
+                      : latchwork_client_open(a->redis, &o, error);
 }
 
-int lock_target_open(struct lock_target *t, const struct lock_args *a, const struct latchwork_lock_options *options) {
+int lock_target_open(struct lock_target *t, const struct lock_args *a,
+                     const struct latchwork_lock_options *options) {
     struct latchwork_error error = {0};
     *t = (struct lock_target){0};
     if (a->cli.config) {

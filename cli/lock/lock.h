@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what the verbs of `latchwork lock VERB …` share. The verbs are in exec.c, ls.c, show.c and break.c. */
+/* Declares what the verbs of `latchwork lock VERB …` share. The verbs are in exec.c, ls.c, show.c
+ * and break.c. */
 #ifndef LW_CLI_LOCK_LOCK_H
 #define LW_CLI_LOCK_LOCK_H
 
@@ -12,14 +13,16 @@ enum { LOCK_EXIT_FAILED = 1, LOCK_EXIT_USAGE = 2, LOCK_EXIT_BUSY = 75 };
 
 extern const struct cli_command cli_lock;
 
-/* Holds the arguments of one command line. The strings belong to argv. Either cli.config or redis is set; cli.tail is the command of exec.
- */
+/* Holds the arguments of one command line. The strings belong to argv. Either cli.config or redis
+ * is set; cli.tail is the command of exec. */
 struct lock_args {
     struct cli_args cli;
     const char *key, *redis, *match;
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
-    int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms; /* in ms, as the command line gives them; 0: not given */
-    int64_t limit;                                      /* maximum number of locks to list; 0: no limit */
+    /* in ms, as the command line gives them; 0: not given */
+    int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms;
+    /* maximum number of locks to list; 0: no limit */
+    int64_t limit;
     bool plain, cluster, execute, paused, without_ttl;
 };
 
@@ -28,54 +31,66 @@ int lock_ls(const struct lock_args *a);
 int lock_show(const struct lock_args *a);
 int lock_break(const struct lock_args *a);
 
-/* Reports the error on stderr, after the name of the verb. Returns the exit status for wrong usage if the call was invalid, otherwise the
- * exit status for a failure. */
+/* Reports the error on stderr, after the name of the verb. Returns the exit status for wrong usage
+ * if the call was invalid, otherwise the exit status for a failure. */
 int lock_failed(const struct lock_args *a, const struct latchwork_error *error);
-void lock_say(const struct lock_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void lock_say(const struct lock_args *a, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* Loads the configuration that -c names. Returns NULL after reporting every problem on stderr. Does not check the handler section, because
- * the verbs need no handler. */
+/* Loads the configuration that -c names. Returns NULL after reporting every problem on stderr. Does
+ * not check the handler section, because the verbs need no handler. */
 struct lw_config *lock_config(const struct lock_args *a);
 
-/* Opens a client for the Redis that --redis names, or for the cluster whose nodes --redis names. The client logs in as the options and
- * environment variables say. Returns NULL with *error on failure. */
+/* Opens a client for the Redis that --redis names, or for the cluster whose nodes --redis names.
+ * The client logs in as the options and environment variables say. Returns NULL with *error on
+ * failure. */
 struct latchwork_client *lock_client_open(const struct lock_args *a, struct latchwork_error *error);
 
-/* Holds the lock that KEY names: the lock of a lane of an application, or the lock of a name in one Redis. */
+/* Holds the lock that KEY names: the lock of a lane of an application, or the lock of a name in one
+ * Redis. */
 struct lock_target {
     struct lw_config *config;
     struct lw_lane_lock *lane;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
 };
-/* Returns 0 on success; otherwise reports the error and returns the exit status. Call lock_target_close() after a failure, too. */
-int lock_target_open(struct lock_target *t, const struct lock_args *a, const struct latchwork_lock_options *options);
+/* Returns 0 on success; otherwise reports the error and returns the exit status. Call
+ * lock_target_close() after a failure, too. */
+int lock_target_open(struct lock_target *t, const struct lock_args *a,
+                     const struct latchwork_lock_options *options);
 void lock_target_close(struct lock_target *t);
 
-/* --- telling -------------------------------------------------------------------------------------------------------------------------- */
+/* --- telling ---------------------------------------------------------------------------------- */
 
 /* Describes one hold of a lock, as it is printed. The strings are borrowed. */
 struct lock_row {
     struct lw_bytes key, token;
-    const char *kind;        /* kind of the lock: "lane", "backoff", "mutex", "read", "write", "semaphore" or "plain" */
-    int shard;               /* number of the lock's shard; -1: the lock belongs to no shard */
-    struct lw_bytes holder;  /* name of the holder; p is NULL if the holder is unknown */
-    uint64_t fence;          /* fence of the hold; 0: unknown */
-    int64_t since_ms;        /* start of the hold, ms since 1970 by Redis' clock; 0: unknown */
-    int64_t left_ms, now_ms; /* left_ms: ms until the hold ends (-1: there is no TTL); now_ms: time of the answer, by Redis' clock */
+    /* kind of the lock: "lane", "backoff", "mutex", "read", "write", "semaphore" or "plain" */
+    const char *kind;
+    int shard;              /* number of the lock's shard; -1: the lock belongs to no shard */
+    struct lw_bytes holder; /* name of the holder; p is NULL if the holder is unknown */
+    uint64_t fence;         /* fence of the hold; 0: unknown */
+    int64_t since_ms;       /* start of the hold, ms since 1970 by Redis' clock; 0: unknown */
+    /* left_ms: ms until the hold ends (-1: there is no TTL); now_ms: time of the answer, by Redis'
+     * clock */
+    int64_t left_ms, now_ms;
     int64_t waiting;
     bool paused;
 };
-/* Makes a row from what the library tells about a lock. If a tag is given, the lock belongs to a lane, and the lane's key is the part of
- * the lock's name behind the tag and "lock:". */
-struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_ms, bool plain, const char *tag, int shard);
+/* Makes a row from what the library tells about a lock. If a tag is given, the lock belongs to a
+ * lane, and the lane's key is the part of the lock's name behind the tag and "lock:". */
+struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_ms, bool plain,
+                            const char *tag, int shard);
 /* Returns the time of Redis' clock, ms since 1970, or of this machine's clock if Redis cannot be
  * asked. */
 int64_t lock_redis_now_ms(struct latchwork_client *client);
 void lock_print_json(const struct lock_row *r);
-void lock_print_free(const char *key, int64_t waiting, bool paused); /* prints JSON which says that nobody holds the lock */
-/* Prints JSON which says what break did or would do. If the fence is 0, the JSON says that break did nothing. */
-void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence, bool done);
+/* prints JSON which says that nobody holds the lock */
+void lock_print_free(const char *key, int64_t waiting, bool paused);
+/* Prints JSON which says what break did or would do. If the fence is 0, the JSON says that break
+ * did nothing. */
+void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence,
+                       bool done);
 void lock_print_head(void); /* prints the column headings */
 void lock_print_row(const struct lock_row *r);
 void lock_print_whole(const struct lock_row *r); /* prints one line per property */

@@ -46,7 +46,9 @@ static int seen(void *ctx, const struct latchwork_lock_info *info) {
     return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit);
 }
 
-static bool full(const struct listing *l) { return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit); }
+static bool full(const struct listing *l) {
+    return ferror(stdout) || (l->a->limit && l->shown >= l->a->limit);
+}
 
 /* Escapes the characters that have a meaning in patterns of SCAN. */
 static void add_quoted(struct lw_buf *b, const char *text) {
@@ -58,22 +60,24 @@ static void add_quoted(struct lw_buf *b, const char *text) {
 
 static void tell_foreign(const struct lock_args *a, const struct lw_foreign *foreign) {
     char name[600];
-    lock_say(a, "skipped %lld key%s of another Redis type, which %s no lock%s: %s%s", (long long)foreign->n, foreign->n == 1 ? "" : "s",
-             foreign->n == 1 ? "is" : "are", foreign->n == 1 ? "" : "s", lock_text(lw_bytes_of(foreign->first), name, sizeof name),
+    lock_say(a, "skipped %lld key%s of another Redis type, which %s no lock%s: %s%s",
+             (long long)foreign->n, foreign->n == 1 ? "" : "s", foreign->n == 1 ? "is" : "are",
+             foreign->n == 1 ? "" : "s", lock_text(lw_bytes_of(foreign->first), name, sizeof name),
              foreign->n == 1 ? "" : ", ...");
 }
 
-/* Lists the locks of one Redis and closes its client. If the client is NULL, reports the error *opened, which says why the client could not
- * be opened. */
-static int list_one(struct listing *l, struct latchwork_client *client, const struct latchwork_error *opened, const char *glob,
-                    unsigned flags) {
+/* Lists the locks of one Redis and closes its client. If the client is NULL, reports the error
+ * *opened, which says why the client could not be opened. */
+static int list_one(struct listing *l, struct latchwork_client *client,
+                    const struct latchwork_error *opened, const char *glob, unsigned flags) {
     struct latchwork_error error = {0};
     l->client = client;
     if (!client) return lock_failed(l->a, opened);
     enum latchwork_result result = latchwork_client_ping(l->client, &error);
     l->now_ms = result == LATCHWORK_LOCK_OK ? lock_redis_now_ms(l->client) : 0;
     struct lw_foreign foreign = {0};
-    if (result == LATCHWORK_LOCK_OK) result = lw_lock_list(l->client, glob, flags, seen, l, &foreign, &error);
+    if (result == LATCHWORK_LOCK_OK)
+        result = lw_lock_list(l->client, glob, flags, seen, l, &foreign, &error);
     latchwork_client_close(l->client);
     if (foreign.n) tell_foreign(l->a, &foreign);
     return result == LATCHWORK_LOCK_OK ? 0 : lock_failed(l->a, &error);
@@ -92,7 +96,8 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
         struct latchwork_error error = {0};
         struct latchwork_client *client = lw_lane_client_open(c, s, &error);
         int failed = list_one(l, client, &error, glob.p, LATCHWORK_FLAG_KEYS);
-        if (failed) status = failed; /* the loop continues, because the other shards are still worth listing */
+        /* the loop continues, because the other shards are still worth listing */
+        if (failed) status = failed;
         lw_buf_free(&glob);
     }
     l->tag = NULL;

@@ -19,7 +19,8 @@ static const char *kind_of(const struct latchwork_lock_info *i, bool plain) {
     return i->kind == LATCHWORK_KIND_SEMAPHORE ? "semaphore" : "mutex";
 }
 
-struct lock_row lock_row_of(const struct latchwork_lock_info *i, int64_t now_ms, bool plain, const char *tag, int shard) {
+struct lock_row lock_row_of(const struct latchwork_lock_info *i, int64_t now_ms, bool plain,
+                            const char *tag, int shard) {
     struct lock_row r = {.key = {i->name, i->name_len},
                          .token = {i->token, i->token_len},
                          .holder = {i->label, i->label_len},
@@ -39,7 +40,8 @@ struct lock_row lock_row_of(const struct latchwork_lock_info *i, int64_t now_ms,
         r.fence = 0; /* a backoff's lock has the value "backoff:MS", which is no fence */
         return r;
     }
-    /* a worker's token is HOST-PID-RANDOM.ACQUISITION; the holder is the part before the last dot */
+    /* a worker's token is HOST-PID-RANDOM.ACQUISITION; the holder is the part before the last
+     * dot */
     const char *dot = r.holder.p ? NULL : memrchr(r.token.p, '.', r.token.n);
     if (dot && i->fence) r.holder = lw_bytes(r.token.p, (size_t)(dot - r.token.p));
     return r;
@@ -53,19 +55,21 @@ int64_t lock_redis_now_ms(struct latchwork_client *client) {
     redisReply *r = lw_client_call(client, &call, &ignored);
     int64_t now = lw_wall_ms();
     if (r && r->type == REDIS_REPLY_ARRAY && r->elements == 2)
-        now = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000;
+        now = strtoll(r->element[0]->str, NULL, 10) * 1000 +
+              strtoll(r->element[1]->str, NULL, 10) / 1000;
     if (r) freeReplyObject(r);
     return now;
 }
 
 const char *lock_text(struct lw_bytes b, char *out, size_t size) {
     size_t n = b.n < size - 1 ? b.n : size - 1;
-    for (size_t i = 0; i < n; i++) out[i] = (unsigned char)b.p[i] < 0x20 || b.p[i] == 0x7f ? '?' : b.p[i];
+    for (size_t i = 0; i < n; i++)
+        out[i] = (unsigned char)b.p[i] < 0x20 || b.p[i] == 0x7f ? '?' : b.p[i];
     out[n] = '\0';
     return out;
 }
 
-/* --- JSON ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static char *base64(struct lw_bytes b) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -79,7 +83,8 @@ static char *base64(struct lw_bytes b) {
     return out;
 }
 
-/* Sets the member NAME of the object, or NAME_base64 if the bytes are not UTF-8. The value is null if there are no bytes. */
+/* Sets the member NAME of the object, or NAME_base64 if the bytes are not UTF-8. The value is null
+ * if there are no bytes. */
 static void set_bytes(json_t *o, const char *name, struct lw_bytes b) {
     json_t *text = b.p ? json_stringn(b.p, b.n) : json_null();
     if (text) {
@@ -92,7 +97,9 @@ static void set_bytes(json_t *o, const char *name, struct lw_bytes b) {
     free(coded);
 }
 
-static json_t *number_or_null(int64_t n, bool known) { return known ? json_integer(n) : json_null(); }
+static json_t *number_or_null(int64_t n, bool known) {
+    return known ? json_integer(n) : json_null();
+}
 
 static void print(json_t *o) {
     char *text = json_dumps(o, JSON_COMPACT);
@@ -127,7 +134,8 @@ void lock_print_free(const char *key, int64_t waiting, bool paused) {
     print(o);
 }
 
-void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence, bool done) {
+void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence,
+                       bool done) {
     json_t *o = json_object();
     set_bytes(o, "key", lw_bytes_of(key));
     json_object_set_new(o, "kind", json_string(kind));
@@ -137,7 +145,7 @@ void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder
     print(o);
 }
 
-/* --- columns -------------------------------------------------------------------------------------------------------------------------- */
+/* --- columns ---------------------------------------------------------------------------------- */
 
 static const char *span(int64_t ms, char *out, size_t size) {
     if (ms < 0) ms = 0;
@@ -157,7 +165,8 @@ static const char *holder(const struct lock_row *r, char *out, size_t size) {
 }
 
 void lock_print_head(void) {
-    printf("%-24s %-9s %-28s %8s %12s %17s %7s\n", "KEY", "KIND", "HOLDER", "SINCE", "UNTIL", "FENCE", "WAITING");
+    printf("%-24s %-9s %-28s %8s %12s %17s %7s\n", "KEY", "KIND", "HOLDER", "SINCE", "UNTIL",
+           "FENCE", "WAITING");
 }
 
 void lock_print_row(const struct lock_row *r) {
@@ -168,11 +177,13 @@ void lock_print_row(const struct lock_row *r) {
     else
         snprintf(until, sizeof until, "in %s", span(r->left_ms, left, sizeof left));
     if (r->fence) snprintf(fence, sizeof fence, "%" PRIu64, r->fence);
-    printf("%-24s %-9s %-28s %8s %12s %17s %7" PRId64 "%s\n", lock_text(r->key, key, sizeof key), r->kind, holder(r, who, sizeof who),
-           since, until, fence, r->waiting, r->paused ? "  paused" : "");
+    printf("%-24s %-9s %-28s %8s %12s %17s %7" PRId64 "%s\n", lock_text(r->key, key, sizeof key),
+           r->kind, holder(r, who, sizeof who), since, until, fence, r->waiting,
+           r->paused ? "  paused" : "");
 }
 
-static void print_time(const char *what, int64_t ms, int64_t distance_ms, const char *before, const char *after) {
+static void print_time(const char *what, int64_t ms, int64_t distance_ms, const char *before,
+                       const char *after) {
     char text[64], far[32];
     time_t s = (time_t)(ms / 1000);
     struct tm tm;

@@ -19,7 +19,8 @@
 
 enum { KILL_AFTER_MS = 1000, MARGIN_DIVISOR = 20, POLL_MAX_MS = 60000 };
 
-static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
+static const int taken[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
+                            SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT};
 
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void say(const char *fmt, ...) {
@@ -31,8 +32,7 @@ static void say(const char *fmt, ...) {
     va_end(ap);
 }
 
-/* --- signals
- * ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- signals ---------------------------------------------------------------------------------- */
 
 bool lock_signals_begin(struct lock_signals *s) {
     *s = (struct lock_signals){.fd = -1, .lost = -1, .stop = -1};
@@ -47,13 +47,16 @@ bool lock_signals_begin(struct lock_signals *s) {
     signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored, the command's exit status would be lost */
     sigaddset(&watched, SIGCHLD);
     blocked = watched;
-    sigaddset(&blocked, SIGPIPE); /* if nobody reads the output of this process any more, the command continues */
-    /* unless SIGTTOU is blocked, this process would stop when it takes the terminal back from the command */
+    /* if nobody reads the output of this process any more, the command continues */
+    sigaddset(&blocked, SIGPIPE);
+    /* unless SIGTTOU is blocked, this process would stop when it takes the terminal back from the
+     * command */
     sigaddset(&blocked, SIGTTOU);
     s->fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     s->lost = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return s->fd >= 0 && s->lost >= 0 && s->stop >= 0 && pthread_sigmask(SIG_BLOCK, &blocked, &s->before) == 0;
+    return s->fd >= 0 && s->lost >= 0 && s->stop >= 0 &&
+           pthread_sigmask(SIG_BLOCK, &blocked, &s->before) == 0;
 }
 
 void lock_signals_end(struct lock_signals *s) {
@@ -91,7 +94,8 @@ bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client) {
 
 int lock_wait_end(struct lock_signals *s) {
     uint64_t one = 1;
-    if (s->watching && write(s->stop, &one, sizeof one) == sizeof one) pthread_join(s->thread, NULL);
+    if (s->watching && write(s->stop, &one, sizeof one) == sizeof one)
+        pthread_join(s->thread, NULL);
     s->watching = false;
     return atomic_load(&s->ended_by);
 }
@@ -101,20 +105,22 @@ void lock_lost(void *ctx, struct latchwork_hold *hold, enum latchwork_loss why) 
     struct lock_signals *s = ctx;
     uint64_t one = 1;
     atomic_store(&s->why, (int)why);
-    if (write(s->lost, &one, sizeof one) != sizeof one) abort(); /* this write cannot fail, because an eventfd has room for the number */
+    /* this write cannot fail, because an eventfd has room for the number */
+    if (write(s->lost, &one, sizeof one) != sizeof one) abort();
 }
 
-/* --- the command
- * ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------ */
 
 struct run {
     struct lock_signals *s;
     struct latchwork_hold *hold;
     struct lw_warden warden;
     pid_t pid;
-    int64_t kill_after_ms, kill_ms; /* kill_ms: time at which the command is killed; 0: the command was not asked to end */
-    bool terminal;                  /* stdin is a terminal, so this process may be in its foreground */
-    bool stop_asked;                /* this process received SIGTSTP and passed it on */
+    /* kill_ms: time at which the command is killed; 0: the command was not asked to end */
+    int64_t kill_after_ms, kill_ms;
+    /* stdin is a terminal, so this process may be in its foreground */
+    bool terminal;
+    bool stop_asked; /* this process received SIGTSTP and passed it on */
     bool ended, killed;
     int wait_status;
     struct lock_ran ran;
@@ -155,7 +161,8 @@ static bool start(struct run *r, char *const *argv) {
     why = r->pid < 0 ? errno : 0;
     close(report[1]);
     if (r->pid > 0) {
-        setpgid(r->pid, r->pid); /* parent and child both make this call, because either may run first */
+        /* parent and child both make this call, because either may run first */
+        setpgid(r->pid, r->pid);
         while (read(report[0], &why, sizeof why) < 0 && errno == EINTR) continue;
     }
     close(report[0]);
@@ -169,12 +176,12 @@ static bool start(struct run *r, char *const *argv) {
     return false;
 }
 
-/* --- while it runs
- * --------------------------------------------------------------------------------------------------------------------------- */
+/* --- while it runs ---------------------------------------------------------------------------- */
 
 static const char *loss_text(int why) {
     if (why == LATCHWORK_LOSS_UNCONFIRMED) return "it could not be renewed in time";
-    return why == LATCHWORK_LOSS_NOT_OWNER ? "it was broken, taken or wiped" : "its lease has ended";
+    return why == LATCHWORK_LOSS_NOT_OWNER ? "it was broken, taken or wiped"
+                                           : "its lease has ended";
 }
 
 static void lose(struct run *r) {
@@ -184,7 +191,8 @@ static void lose(struct run *r) {
     int64_t end = latchwork_hold_deadline_ms(r->hold);
     r->ran.lost = true;
     r->kill_ms = now + r->kill_after_ms;
-    if (why == LATCHWORK_LOSS_UNCONFIRMED) { /* the lease was not renewed, but until the lease ends nobody else can have the lock */
+    if (why == LATCHWORK_LOSS_UNCONFIRMED) {
+        /* the lease was not renewed, but until the lease ends nobody else can have the lock */
         int64_t last = end - (end - now) / MARGIN_DIVISOR;
         if (last < r->kill_ms) r->kill_ms = last;
     }
@@ -198,8 +206,9 @@ static void kill_now(struct run *r) {
     to_group(r, SIGKILL);
 }
 
-/* If the terminal, or the SIGTSTP that this process passed on, has stopped the command, stops this process, too. If something else has
- * stopped the command, this process continues to hold the lock for it. */
+/* If the terminal, or the SIGTSTP that this process passed on, has stopped the command, stops this
+ * process, too. If something else has stopped the command, this process continues to hold the lock
+ * for it. */
 static void stopped(struct run *r, int sig) {
     bool by_terminal = r->terminal && (sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU);
     if (!by_terminal && !(r->stop_asked && sig == SIGTSTP)) return;
@@ -229,13 +238,16 @@ static void look_at_child(struct run *r) {
     }
 }
 
-/* If the command has ended and the lock is lost, kills the rest of the command's process group. The group is killed before the command is
- * reaped, because afterwards the group's number may belong to other processes. */
+/* If the command has ended and the lock is lost, kills the rest of the command's process group. The
+ * group is killed before the command is reaped, because afterwards the group's number may belong to
+ * other processes. */
 static void look(struct run *r) {
     siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == r->pid) {
+    if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == r->pid) {
         atomic_store(&r->warden.groups[0], 0);
-        if (r->ran.lost || latchwork_hold_lost(r->hold)) to_group(r, SIGKILL); /* no process of the group may continue without the lock */
+        /* no process of the group may continue without the lock */
+        if (r->ran.lost || latchwork_hold_lost(r->hold)) to_group(r, SIGKILL);
     }
     look_at_child(r);
 }
@@ -264,7 +276,8 @@ static int until_kill_ms(const struct run *r) {
 }
 
 static void watch(struct run *r) {
-    struct pollfd fds[] = {{.fd = r->s->fd, .events = POLLIN}, {.fd = r->s->lost, .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = r->s->fd, .events = POLLIN},
+                           {.fd = r->s->lost, .events = POLLIN}};
     while (!r->ended) {
         int ready = poll(fds, 2, until_kill_ms(r));
         if (ready > 0 && fds[1].revents) {
@@ -276,8 +289,10 @@ static void watch(struct run *r) {
     }
 }
 
-struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, char *const *argv, int64_t kill_after_ms) {
-    struct run r = {.s = s, .hold = hold, .kill_after_ms = kill_after_ms ? kill_after_ms : KILL_AFTER_MS};
+struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, char *const *argv,
+                         int64_t kill_after_ms) {
+    struct run r = {
+        .s = s, .hold = hold, .kill_after_ms = kill_after_ms ? kill_after_ms : KILL_AFTER_MS};
     struct lw_err err = {0};
     char fence[24];
     snprintf(fence, sizeof fence, "%" PRIu64, latchwork_hold_fence(hold));
@@ -290,7 +305,8 @@ struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, ch
     if (start(&r, argv)) {
         watch(&r);
         if (r.terminal && tcgetpgrp(STDIN_FILENO) == r.pid) tcsetpgrp(STDIN_FILENO, getpgrp());
-        r.ran.status = WIFEXITED(r.wait_status) ? WEXITSTATUS(r.wait_status) : 128 + WTERMSIG(r.wait_status);
+        r.ran.status =
+            WIFEXITED(r.wait_status) ? WEXITSTATUS(r.wait_status) : 128 + WTERMSIG(r.wait_status);
     }
     lw_warden_close(&r.warden);
     return r.ran;

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a command under a lock: the command is started in its own process group, watched, and ended when the lock is lost.
+/* Runs a command under a lock: the command is started in its own process group, watched, and ended
+ * when the lock is lost.
  *
- *     lock_signals_begin() → lock_wait_begin() → acquire → lock_wait_end() → lock_run() → release → lock_signals_end()
+ *     lock_signals_begin() → lock_wait_begin() → acquire → lock_wait_end() → lock_run() → release
+ *     → lock_signals_end()
  *
  *     running --it ended--> ended
  *        | lease lost: SIGTERM to its group
  *        v
  *     ending --it ended, or kill_after_ms, or the end of the lease: SIGKILL to its group--> ended
  *
- * Signals to this process are passed on to the group: INT, TERM, HUP, QUIT, USR1, USR2, WINCH, TSTP, CONT. On a terminal the command is
- * in the foreground. If the terminal stops the command (Ctrl-Z), this process stops, too, as shells expect. A stopped process cannot renew
- * the lease, so the lock is lost if the stop is longer than the lease; this process notices the loss before the command continues. If this
- * process is killed, a warden kills the group at once. */
+ * Signals to this process are passed on to the group: INT, TERM, HUP, QUIT, USR1, USR2, WINCH,
+ * TSTP, CONT. On a terminal the command is in the foreground. If the terminal stops the command
+ * (Ctrl-Z), this process stops, too, as shells expect. A stopped process cannot renew the lease, so
+ * the lock is lost if the stop is longer than the lease; this process notices the loss before the
+ * command continues. If this process is killed, a warden kills the group at once. */
 #ifndef LW_CLI_LOCK_RUN_H
 #define LW_CLI_LOCK_RUN_H
 
@@ -38,7 +41,8 @@ struct lock_signals {
 /* Takes over the handling of signals. Returns false with errno on failure. */
 bool lock_signals_begin(struct lock_signals *s);
 void lock_signals_end(struct lock_signals *s);
-/* After this call and until lock_wait_end(), a signal that would end the program interrupts the client instead. */
+/* After this call and until lock_wait_end(), a signal that would end the program interrupts the
+ * client instead. */
 bool lock_wait_begin(struct lock_signals *s, struct latchwork_client *client);
 int lock_wait_end(struct lock_signals *s); /* returns the signal that ended the wait, or 0 */
 /* The callback for options.lost. `ctx` points to a struct lock_signals. */
@@ -50,6 +54,7 @@ struct lock_ran {
     bool lost;      /* the lock was lost while the command ran */
 };
 /* Runs the command, and returns when the command has ended. */
-struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, char *const *argv, int64_t kill_after_ms);
+struct lock_ran lock_run(struct lock_signals *s, struct latchwork_hold *hold, char *const *argv,
+                         int64_t kill_after_ms);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the verb `latchwork lock show KEY`, which shows who holds the lock. With --set-ttl the verb gives a TTL to a lock that has
- * none. */
+/* Implements the verb `latchwork lock show KEY`, which shows who holds the lock. With --set-ttl the
+ * verb gives a TTL to a lock that has none. */
 #include "cli/lock/lock.h"
 
 #include <stdlib.h>
@@ -8,14 +8,16 @@
 
 struct showing {
     const struct lock_args *a;
-    int64_t now_ms, waiting, shown; /* waiting: number of messages behind the lock, which a separate request reads */
+    /* waiting: number of messages behind the lock, which a separate request reads */
+    int64_t now_ms, waiting, shown;
     bool lane, paused, without_ttl;
     int shard;
 };
 
 static int seen(void *ctx, const struct latchwork_lock_info *info) {
     struct showing *s = ctx;
-    struct lock_row row = lock_row_of(info, s->now_ms, s->a->plain, s->lane ? "" : NULL, s->lane ? s->shard : -1);
+    struct lock_row row =
+        lock_row_of(info, s->now_ms, s->a->plain, s->lane ? "" : NULL, s->lane ? s->shard : -1);
     row.key = lw_bytes_of(s->a->key);
     row.waiting += s->waiting;
     row.paused = s->paused;
@@ -35,21 +37,25 @@ static int count_waiting(void *ctx, const struct latchwork_lock_info *info) {
     return 0;
 }
 
-static enum latchwork_result show_kind(struct showing *s, struct latchwork_client *client, enum latchwork_kind kind,
-                                       struct latchwork_error *error) {
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .permits = kind == LATCHWORK_KIND_SEMAPHORE};
+static enum latchwork_result show_kind(struct showing *s, struct latchwork_client *client,
+                                       enum latchwork_kind kind, struct latchwork_error *error) {
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind,
+                                       .permits = kind == LATCHWORK_KIND_SEMAPHORE};
     struct latchwork_lock *lock = latchwork_lock_open(client, s->a->key, &o, error);
     if (!lock) return LATCHWORK_LOCK_ERROR;
-    enum latchwork_result result = kind == LATCHWORK_KIND_FAIR ? latchwork_lock_show(lock, count_waiting, &s->waiting, error)
-                                                               : latchwork_lock_show(lock, seen, s, error);
+    enum latchwork_result result =
+        kind == LATCHWORK_KIND_FAIR ? latchwork_lock_show(lock, count_waiting, &s->waiting, error)
+                                    : latchwork_lock_show(lock, seen, s, error);
     latchwork_lock_close(lock);
     return result;
 }
 
-/* Shows the locks of every kind, because a name of the library does not tell the kind of its lock, and each kind may have a lock of that
- * name. A fair lock looks like a mutex. */
-static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_client *client, struct latchwork_error *error) {
-    static const enum latchwork_kind kinds[] = {LATCHWORK_KIND_FAIR, LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_WRITE, LATCHWORK_KIND_SEMAPHORE};
+/* Shows the locks of every kind, because a name of the library does not tell the kind of its lock,
+ * and each kind may have a lock of that name. A fair lock looks like a mutex. */
+static enum latchwork_result show_all_kinds(struct showing *s, struct latchwork_client *client,
+                                            struct latchwork_error *error) {
+    static const enum latchwork_kind kinds[] = {LATCHWORK_KIND_FAIR, LATCHWORK_KIND_MUTEX,
+                                                LATCHWORK_KIND_WRITE, LATCHWORK_KIND_SEMAPHORE};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         enum latchwork_result result = show_kind(s, client, kinds[i], error);
         if (result == LATCHWORK_LOCK_ERROR) return result;
@@ -98,11 +104,13 @@ int lock_show(const struct lock_args *a) {
     if (!status) {
         enum latchwork_result result = latchwork_client_ping(t.client, &error);
         if (s.lane) s.shard = lw_lane_lock_shard(t.lane);
-        if (result == LATCHWORK_LOCK_OK && s.lane && !lw_lane_lock_look(t.lane, &s.waiting, &s.paused, &error))
+        if (result == LATCHWORK_LOCK_OK && s.lane &&
+            !lw_lane_lock_look(t.lane, &s.waiting, &s.paused, &error))
             result = LATCHWORK_LOCK_ERROR;
         if (result == LATCHWORK_LOCK_OK) {
             s.now_ms = lock_redis_now_ms(t.client);
-            result = s.lane || a->plain ? latchwork_lock_show(t.lock, seen, &s, &error) : show_all_kinds(&s, t.client, &error);
+            result = s.lane || a->plain ? latchwork_lock_show(t.lock, seen, &s, &error)
+                                        : show_all_kinds(&s, t.client, &error);
         }
         if (result == LATCHWORK_LOCK_ERROR)
             status = lock_failed(a, &error);

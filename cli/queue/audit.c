@@ -11,7 +11,8 @@
 
 enum { AUDIT_LIMIT = 50, ENTRIES_MAX = 10100 };
 
-/* Describes an entry of a shard's stream `audit`. The fields point into the reply, which must outlive the entry. */
+/* Describes an entry of a shard's stream `audit`. The fields point into the reply, which must
+ * outlive the entry. */
 struct entry {
     int64_t ms, nth; /* the two numbers of which the entry's id consists */
     int shard;
@@ -30,18 +31,22 @@ static const char *field(const struct entry *e, const char *name) {
     return NULL;
 }
 
-/* Reads the newest entries of a shard, from the id `from` backward; "+" stands for the newest entry. The stream `audit` keeps about 10,000
- * entries. */
-static int read_shard(struct ops *o, struct entries *es, int shard, const char *from, int64_t most) {
+/* Reads the newest entries of a shard, from the id `from` backward; "+" stands for the newest
+ * entry. The stream `audit` keeps about 10,000 entries. */
+static int read_shard(struct ops *o, struct entries *es, int shard, const char *from,
+                      int64_t most) {
     struct ops_shard *sh = &o->shards[shard];
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "audit", lw_bytes("", 0));
-    lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, most);
+    lw_arg_text(&o->cmd, from), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
+        lw_arg_i64(&o->cmd, most);
     redisReply *r = es->reply[shard] = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
     if (!r) return -1;
     es->at = lw_realloc(es->at, (es->n + r->elements + 1) * sizeof *es->at);
     for (size_t i = 0; i < r->elements; i++) {
         char *dash;
-        struct entry e = {.ms = strtoll(r->element[i]->element[0]->str, &dash, 10), .shard = shard, .fields = r->element[i]->element[1]};
+        struct entry e = {.ms = strtoll(r->element[i]->element[0]->str, &dash, 10),
+                          .shard = shard,
+                          .fields = r->element[i]->element[1]};
         e.nth = *dash ? strtoll(dash + 1, NULL, 10) : 0;
         es->at[es->n++] = e;
     }
@@ -55,8 +60,8 @@ static int by_time(const void *a, const void *b) {
     return x->nth < y->nth ? -1 : x->nth > y->nth;
 }
 
-/* Reads a field that has one of two names: entries of jobs and single actions have "event" and "who"; entries of `lock break` have "did"
- * and "by". */
+/* Reads a field that has one of two names: entries of jobs and single actions have "event" and
+ * "who"; entries of `lock break` have "did" and "by". */
 static const char *either(const struct entry *e, const char *name, const char *other) {
     const char *v = field(e, name);
     if (!v) v = field(e, other);
@@ -77,8 +82,11 @@ static json_t *entry_json(const struct entry *e) {
     json_object_set_new(j, "shard", json_integer(e->shard));
     for (size_t i = 0; i + 1 < e->fields->elements; i += 2) {
         const redisReply *name = e->fields->element[i], *value = e->fields->element[i + 1];
-        const char *as = strcmp(name->str, "did") == 0 ? "event" : strcmp(name->str, "by") == 0 ? "who" : name->str;
-        if (strcmp(as, "at_ms") == 0) continue; /* the field at_ms is left out, because the entry's id has the time */
+        const char *as = strcmp(name->str, "did") == 0  ? "event"
+                         : strcmp(name->str, "by") == 0 ? "who"
+                                                        : name->str;
+        /* the field at_ms is left out, because the entry's id has the time */
+        if (strcmp(as, "at_ms") == 0) continue;
         if (is_number(as))
             json_object_set_new(j, as, json_integer(strtoll(value->str, NULL, 10)));
         else
@@ -97,8 +105,9 @@ static void add(struct lw_buf *out, const char *before, const char *text) {
 
 /* Appends the options of a job in the form of a command line, such as "dead replay --key a". */
 static void add_words(struct lw_buf *out, const char *words) {
-    static const char *const options[][2] = {{"match", " --match "},      {"topic", " --topic "}, {"reason", " --reason "},
-                                             {"error", " --error "},      {"from", " --from "},   {"to", " --to "},
+    static const char *const options[][2] = {{"match", " --match "},      {"topic", " --topic "},
+                                             {"reason", " --reason "},    {"error", " --error "},
+                                             {"from", " --from "},        {"to", " --to "},
                                              {"to_topic", " --to-topic "}};
     json_t *j = words ? json_loads(words, 0, NULL) : NULL, *v;
     size_t i;
@@ -107,9 +116,12 @@ static void add_words(struct lw_buf *out, const char *words) {
     add(out, " ", json_string_value(json_object_get(j, "verb")));
     json_array_foreach(json_object_get(j, "words"), i, v) add(out, " ", json_string_value(v));
     json_array_foreach(json_object_get(j, "keys"), i, v) add(out, " --key ", json_string_value(v));
-    json_array_foreach(json_object_get(j, "where"), i, v) add(out, " --where ", json_string_value(v));
-    for (i = 0; i < sizeof options / sizeof *options; i++) add(out, options[i][1], json_string_value(json_object_get(j, options[i][0])));
-    int64_t partition = json_integer_value(json_object_get(j, "partition")), attempts = json_integer_value(json_object_get(j, "attempts"));
+    json_array_foreach(json_object_get(j, "where"), i, v)
+        add(out, " --where ", json_string_value(v));
+    for (i = 0; i < sizeof options / sizeof *options; i++)
+        add(out, options[i][1], json_string_value(json_object_get(j, options[i][0])));
+    int64_t partition = json_integer_value(json_object_get(j, "partition")),
+            attempts = json_integer_value(json_object_get(j, "attempts"));
     int64_t older_ms = json_integer_value(json_object_get(j, "older_ms"));
     if (partition >= 0) lw_buf_addf(out, " --partition %" PRId64, partition);
     if (attempts >= 0) lw_buf_addf(out, " --attempts %" PRId64, attempts);
@@ -124,7 +136,8 @@ static const struct ops_column columns[] = {{"WHEN", false},  {"WHO", false}, {"
 static void add_row(struct ops_table *t, const struct entry *e) {
     char when[32];
     struct lw_buf what = {0};
-    const char *job = field(e, "job"), *done = field(e, "done"), *state = field(e, "state"), *event = either(e, "event", "did");
+    const char *job = field(e, "job"), *done = field(e, "done"), *state = field(e, "state"),
+               *event = either(e, "event", "did");
     add_words(&what, field(e, "words"));
     add(&what, "key ", field(e, "key"));
     add(&what, ", held by ", field(e, "was"));
@@ -163,7 +176,7 @@ int queue_audit(struct ops *o) {
     return bad ? OPS_FAILED : 0;
 }
 
-/* ---- pages, newest first ---- */
+/* --- pages, newest first ---------------------------------------------------------------------- */
 
 /* Says where a page begins, which is behind this entry, in the order of by_time() backward. */
 struct place {
@@ -171,8 +184,9 @@ struct place {
     int shard;
 };
 
-/* Writes the id at which the reading of a shard begins, backward. Entries of one millisecond are ordered by shard, and then by their own
- * number, so the entries of another shard with that millisecond are either all before the place or all behind it. */
+/* Writes the id at which the reading of a shard begins, backward. Entries of one millisecond are
+ * ordered by shard, and then by their own number, so the entries of another shard with that
+ * millisecond are either all before the place or all behind it. */
 static const char *first_id(const struct place *p, int shard, char out[64]) {
     if (!p) return "+";
     if (shard < p->shard)
@@ -186,24 +200,29 @@ static const char *first_id(const struct place *p, int shard, char out[64]) {
 
 static int parse_place(const struct ops *o, const char *text, struct place *p) {
     int end = 0;
-    bool good = sscanf(text, "%18lld-%18lld.%4d%n", &p->ms, &p->nth, &p->shard, &end) == 3 && !text[end] && p->ms >= 0 && p->nth >= 0 &&
-                p->shard >= 0 && p->shard < o->c->redis.shards;
+    bool good = sscanf(text, "%18lld-%18lld.%4d%n", &p->ms, &p->nth, &p->shard, &end) == 3 &&
+                !text[end] && p->ms >= 0 && p->nth >= 0 && p->shard >= 0 &&
+                p->shard < o->c->redis.shards;
     return good ? 0 : -1;
 }
 
-int queue_audit_page(struct ops *o, const char *cursor, int64_t most, json_t *list, char next[QUEUE_AUDIT_CURSOR]) {
+int queue_audit_page(struct ops *o, const char *cursor, int64_t most, json_t *list,
+                     char next[QUEUE_AUDIT_CURSOR]) {
     struct place place;
     char id[64];
     int bad = 0;
     next[0] = 0;
     if (cursor && parse_place(o, cursor, &place)) return 1;
     struct entries es = {.reply = lw_alloc((size_t)o->c->redis.shards * sizeof(redisReply *))};
-    for (int s = 0; s < o->c->redis.shards && !bad; s++) bad = read_shard(o, &es, s, first_id(cursor ? &place : NULL, s, id), most);
+    for (int s = 0; s < o->c->redis.shards && !bad; s++)
+        bad = read_shard(o, &es, s, first_id(cursor ? &place : NULL, s, id), most);
     if (!bad && es.n) qsort(es.at, es.n, sizeof *es.at, by_time);
-    for (size_t n = 0; !bad && n < es.n && (int64_t)n < most; n++) json_array_append_new(list, entry_json(&es.at[es.n - 1 - n]));
+    for (size_t n = 0; !bad && n < es.n && (int64_t)n < most; n++)
+        json_array_append_new(list, entry_json(&es.at[es.n - 1 - n]));
     if (!bad && es.n > 0 && (int64_t)es.n >= most) {
         const struct entry *last = &es.at[es.n - (size_t)most];
-        snprintf(next, QUEUE_AUDIT_CURSOR, "%" PRId64 "-%" PRId64 ".%d", last->ms, last->nth, last->shard);
+        snprintf(next, QUEUE_AUDIT_CURSOR, "%" PRId64 "-%" PRId64 ".%d", last->ms, last->nth,
+                 last->shard);
     }
     free_entries(o, &es);
     return bad ? -1 : 0;

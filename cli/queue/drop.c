@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- drop ---- */
+/* --- drop ------------------------------------------------------------------------------------- */
 
 static int drop(struct ops *o, struct ops_message *m, void *ctx) {
     (void)o;
@@ -19,14 +19,16 @@ static int drop(struct ops *o, struct ops_message *m, void *ctx) {
 int queue_drop(struct ops *o) {
     struct ops_job j;
     if (!ops_has_filter(o)) {
-        fputs("latchwork queue drop: which messages? Give IDENTITY, --key, --match or another filter\n", stderr);
+        fputs("latchwork queue drop: which messages? Give IDENTITY, --key, --match or another "
+              "filter\n",
+              stderr);
         return OPS_USAGE;
     }
     if (ops_job_begin(o, &j, OPS_DROP)) return OPS_FAILED;
     return ops_job_end(&j, ops_each_message(o, drop, &j));
 }
 
-/* ---- import ---- */
+/* --- import ----------------------------------------------------------------------------------- */
 
 static int import_line(struct ops *o, struct ops_job *j, const char *line, size_t n, int64_t at) {
     struct lw_err err = {0};
@@ -39,13 +41,14 @@ static int import_line(struct ops *o, struct ops_job *j, const char *line, size_
     struct lw_envelope e = {0};
     struct lw_bytes key, lane;
     int stop = 0;
-    if (ops_message_from_json(v, lw_wall_ms(), &text, &err) || lw_envelope_decode(lw_bytes(text.p, text.n), &e, &err) ||
+    if (ops_message_from_json(v, lw_wall_ms(), &text, &err) ||
+        lw_envelope_decode(lw_bytes(text.p, text.n), &e, &err) ||
         ops_lane_of(o, &e, &scratch, &key, &lane, &err)) {
         stop = ops_job_problem(j, where, err.text);
     } else {
         e.key = key;
-        /* the replay number makes the import a message of its own, which runs although the marks of the original say that the original is
-         * finished */
+        /* the replay number makes the import a message of its own, which runs although the marks of
+         * the original say that the original is finished */
         if (o->args.again) {
             e.replay = j->number;
             e.dedup = lw_bytes("", 0);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `latchwork queue import --from-list`: moves the messages of a plain Redis list, as other schemes of lock and list use it, to a
- * topic of this application. Producers of such a scheme LPUSH the payloads, so the oldest message is at the right end.
+/* Implements `latchwork queue import --from-list`: moves the messages of a plain Redis list, as
+ * other schemes of lock and list use it, to a topic of this application. Producers of such a scheme
+ * LPUSH the payloads, so the oldest message is at the right end.
  *
  *     NAME ──RPOPLPUSH──> NAME:importing ──produce──> the topic ──acknowledged──> removed
  *                                        └─no key, refused by Kafka──> NAME:refused
  *
- * A message is always in a list until Kafka has acknowledged it. If the command is killed, the next one begins with NAME:importing, so a
- * message may be produced twice, but none is lost. Consumers of the old scheme may go on meanwhile: they never get a message that was
- * moved. */
+ * A message is always in a list until Kafka has acknowledged it. If the command is killed, the next
+ * one begins with NAME:importing, so a message may be produced twice, but none is lost. Consumers
+ * of the old scheme may go on meanwhile: they never get a message that was moved. */
 #include "cli/queue/queue.h"
 
 #include "base/clock.h"
@@ -19,7 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 64, CONNECT_MS = 5000, ANSWER_MS = 10000, ACK_MS = 90000, CLOSE_MS = 5000, NAME_MAX_BYTES = 512 };
+enum {
+    PAGE = 64,
+    CONNECT_MS = 5000,
+    ANSWER_MS = 10000,
+    ACK_MS = 90000,
+    CLOSE_MS = 5000,
+    NAME_MAX_BYTES = 512
+};
 
 struct import {
     struct ops *o;
@@ -41,7 +49,8 @@ struct sent {
     enum lw_letter_end end;
 };
 
-/* Returns the answer, or NULL, with o->err, if the list's server does not answer or answers with an error. */
+/* Returns the answer, or NULL, with o->err, if the list's server does not answer or answers with an
+ * error. */
 static redisReply *good(struct import *im, const char *command, redisReply *r) {
     if (!r) return lw_fail(&im->o->err, "the list's Redis: %s", im->redis->why), NULL;
     if (r->type != REDIS_REPLY_ERROR) return r;
@@ -59,7 +68,9 @@ static int64_t length(struct import *im, const char *list) {
 
 /* Returns n elements from index `from` on, leftmost first. */
 static redisReply *range(struct import *im, const char *list, int64_t from, int64_t n) {
-    redisReply *r = good(im, "LRANGE", lw_redis_ask(im->redis, "LRANGE %s %lld %lld", list, (long long)from, (long long)(from + n - 1)));
+    redisReply *r = good(im, "LRANGE",
+                         lw_redis_ask(im->redis, "LRANGE %s %lld %lld", list, (long long)from,
+                                      (long long)(from + n - 1)));
     for (size_t i = 0; r && i < r->elements; i++)
         if (r->element[i]->type != REDIS_REPLY_STRING) {
             lw_fail(&im->o->err, "the list's Redis gave an answer that is no list of texts");
@@ -69,14 +80,16 @@ static redisReply *range(struct import *im, const char *list, int64_t from, int6
     return r;
 }
 
-/* --- one message ---------------------------------------------------------------------------------------------------------------- */
+/* --- one message ------------------------------------------------------------------------------ */
 
-static enum lw_key_result key_of(struct import *im, const redisReply *e, struct lw_buf *scratch, struct lw_bytes *key, struct lw_err *err) {
+static enum lw_key_result key_of(struct import *im, const redisReply *e, struct lw_buf *scratch,
+                                 struct lw_bytes *key, struct lw_err *err) {
     struct lw_record record = {.payload = lw_bytes(e->str, e->len)};
     enum lw_key_result found = lw_key_find(&im->rule, &record, scratch, key, err);
     if (found == LW_KEY_MISSING && im->rule.from == LW_KEY_MESSAGE) {
         err->text[0] = '\0';
-        lw_fail(err, "an element of a list has no message key: name its place in the payload by --list-key, as in --list-key json:/id");
+        lw_fail(err, "an element of a list has no message key: name its place in the payload by "
+                     "--list-key, as in --list-key json:/id");
     }
     return found;
 }
@@ -92,7 +105,8 @@ static void answered(void *ctx, enum lw_letter_end how, const char *reason) {
     if (how == LW_SENT_LATER) im->unsent = true;
 }
 
-/* Produces a message, or counts it in a dry run. Returns 1 if the job ends with this message, -1 on failure. */
+/* Produces a message, or counts it in a dry run. Returns 1 if the job ends with this message, -1 on
+ * failure. */
 static int take(struct import *im, struct sent *s) {
     struct ops *o = im->o;
     struct lw_buf scratch = {0};
@@ -111,7 +125,8 @@ static int take(struct import *im, struct sent *s) {
     struct lw_header origin = {lw_bytes_of("latchwork-list"), lw_bytes_of(im->list)};
     s->end = LW_SENT_LATER;
     int refused =
-        lw_sink_send(im->sink, o->args.to_topic, key, lw_bytes(s->element->str, s->element->len), &origin, 1, answered, s, &o->err);
+        lw_sink_send(im->sink, o->args.to_topic, key, lw_bytes(s->element->str, s->element->len),
+                     &origin, 1, answered, s, &o->err);
     lw_buf_free(&scratch);
     if (refused < 0) return -1;
     if (refused > 0) {
@@ -122,11 +137,13 @@ static int take(struct import *im, struct sent *s) {
     return stop;
 }
 
-/* --- a page --------------------------------------------------------------------------------------------------------------------- */
+/* --- a page ----------------------------------------------------------------------------------- */
 
-/* Moves up to n messages from the list, oldest first, so that they follow those that are in NAME:importing already. */
+/* Moves up to n messages from the list, oldest first, so that they follow those that are in
+ * NAME:importing already. */
 static int fetch(struct import *im, int64_t n) {
-    for (int64_t i = 0; i < n; i++) lw_redis_append(im->redis, "RPOPLPUSH %s %s", im->list, im->importing);
+    for (int64_t i = 0; i < n; i++)
+        lw_redis_append(im->redis, "RPOPLPUSH %s %s", im->list, im->importing);
     int bad = 0;
     for (int64_t i = 0; i < n; i++) {
         redisReply *r = good(im, "RPOPLPUSH", lw_redis_reply(im->redis));
@@ -137,18 +154,21 @@ static int fetch(struct import *im, int64_t n) {
     return bad;
 }
 
-/* Removes the oldest message from NAME:importing. A message that can never be produced goes to NAME:refused. */
+/* Removes the oldest message from NAME:importing. A message that can never be produced goes to
+ * NAME:refused. */
 static int settle(struct import *im, const struct sent *s) {
     bool never = s->end == LW_SENT_NEVER;
-    redisReply *r = never ? good(im, "RPOPLPUSH", lw_redis_ask(im->redis, "RPOPLPUSH %s %s", im->importing, im->refused))
-                          : good(im, "LTRIM", lw_redis_ask(im->redis, "LTRIM %s 0 -2", im->importing));
+    redisReply *r =
+        never ? good(im, "RPOPLPUSH",
+                     lw_redis_ask(im->redis, "RPOPLPUSH %s %s", im->importing, im->refused))
+              : good(im, "LTRIM", lw_redis_ask(im->redis, "LTRIM %s 0 -2", im->importing));
     if (!r) return -1;
     freeReplyObject(r);
     return 0;
 }
 
-/* Produces what NAME:importing holds, oldest first, and removes what was acknowledged, up to the first message that was not. Returns 1 if
- * the job ends, -1 on failure. */
+/* Produces what NAME:importing holds, oldest first, and removes what was acknowledged, up to the
+ * first message that was not. Returns 1 if the job ends, -1 on failure. */
 static int produce_page(struct import *im, redisReply *page) {
     struct sent *sent = lw_alloc(page->elements * sizeof *sent);
     size_t n = 0;
@@ -159,11 +179,14 @@ static int produce_page(struct import *im, redisReply *page) {
         snprintf(s->name, sizeof s->name, "%s#%" PRId64, im->list, ++im->n);
         stop = take(im, s);
     }
-    /* If answers are missing, librdkafka still refers to `sent`, so the sink is closed before `sent` is freed. */
+    /* If answers are missing, librdkafka still refers to `sent`, so the sink is closed before
+     * `sent` is freed. */
     if (im->sink && lw_sink_wait(im->sink, 0, ACK_MS) > 0) {
         lw_sink_close(im->sink, CLOSE_MS);
         im->sink = NULL;
-        stop = lw_fail(&im->o->err, "Kafka did not acknowledge all messages in %d s; those are in %s", ACK_MS / 1000, im->importing);
+        stop =
+            lw_fail(&im->o->err, "Kafka did not acknowledge all messages in %d s; those are in %s",
+                    ACK_MS / 1000, im->importing);
     }
     for (size_t i = 0; !im->job.dry && i < n && sent[i].end != LW_SENT_LATER; i++)
         if (settle(im, &sent[i])) stop = -1;
@@ -183,7 +206,9 @@ static int import_pages(struct import *im) {
         if (page->elements == 0) return freeReplyObject(page), 0; /* others took the rest */
         stop = produce_page(im, page);
         freeReplyObject(page);
-        if (!stop && im->unsent) stop = lw_fail(&im->o->err, "Kafka does not take messages now; the rest stays in the list");
+        if (!stop && im->unsent)
+            stop = lw_fail(&im->o->err,
+                           "Kafka does not take messages now; the rest stays in the list");
         if (!stop) stop = ops_tick(im->o);
     }
     return stop;
@@ -202,13 +227,15 @@ static int look_at_pages(struct import *im, const char *list) {
     return stop;
 }
 
-/* --- the command ---------------------------------------------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------------------ */
 
-/* Finds the Redis of the list: that of --list-redis, or else that of the application's first shard. */
+/* Finds the Redis of the list: that of --list-redis, or else that of the application's first
+ * shard. */
 static int find_redis(struct ops *o, struct lw_redis_url *at) {
     if (o->args.list_redis) return lw_redis_url_parse(o->args.list_redis, at, &o->err);
     struct lw_redis_servers servers = {0};
-    int bad = lw_config_servers(o->c, &servers, &o->err) || lw_redis_servers_find(&servers, 0, CONNECT_MS, at, &o->err);
+    int bad = lw_config_servers(o->c, &servers, &o->err) ||
+              lw_redis_servers_find(&servers, 0, CONNECT_MS, at, &o->err);
     lw_redis_servers_free(&servers);
     return bad ? -1 : 0;
 }
@@ -228,14 +255,18 @@ static int choose_rule(struct import *im) {
     const char *text = o->args.list_key;
     if (!text) return 0;
     if (strncmp(text, "json:", 5) != 0 || (text[5] && text[5] != '/'))
-        return lw_fail(&o->err, "--list-key is \"%.100s\", but must be json:/POINTER, such as json:/id", text);
+        return lw_fail(
+            &o->err, "--list-key is \"%.100s\", but must be json:/POINTER, such as json:/id", text);
     im->rule = (struct lw_rule){.from = LW_KEY_JSON, .arg = (char *)(uintptr_t)text + 5};
     return 0;
 }
 
 static int check_topic(struct ops *o) {
     if (!o->args.to_topic && o->c->kafka.n_topics == 1) o->args.to_topic = o->c->kafka.topics[0];
-    return o->args.to_topic ? 0 : lw_fail(&o->err, "--to-topic NAME is needed, because the configuration has several topics");
+    return o->args.to_topic
+               ? 0
+               : lw_fail(&o->err,
+                         "--to-topic NAME is needed, because the configuration has several topics");
 }
 
 int queue_import_list(struct ops *o) {
@@ -253,7 +284,8 @@ int queue_import_list(struct ops *o) {
     if (ops_job_begin(o, &im.job, OPS_PUT) == 0) {
         if (!im.job.dry) im.sink = lw_sink_open(o->c, &o->err);
         int stop = -1;
-        if (im.job.dry && !(stop = look_at_pages(&im, im.importing))) stop = look_at_pages(&im, im.list);
+        if (im.job.dry && !(stop = look_at_pages(&im, im.importing)))
+            stop = look_at_pages(&im, im.list);
         if (im.sink) stop = import_pages(&im);
         if (im.sink) lw_sink_close(im.sink, CLOSE_MS);
         status = ops_job_end(&im.job, stop);

@@ -10,13 +10,15 @@
 
 enum { LS_LIMIT = 100, HEAD_BYTES = 256 };
 
-/* ---- ls ---- */
+/* --- ls --------------------------------------------------------------------------------------- */
 
 struct row {
     struct ops_lane l; /* the lane; its name and lock are owned copies */
 };
 struct rows {
-    struct row *row; /* the rows; if `most` limits their number, a heap while lanes are read, with the row that is shown last at the top */
+    /* the rows; if `most` limits their number, a heap while lanes are read, with the row that is
+     * shown last at the top */
+    struct row *row;
     size_t n, cap, most;
     bool by_size, reverse;
     uint64_t lanes, waiting;
@@ -24,8 +26,11 @@ struct rows {
 
 /* Returns a number above 0 if row a is shown behind row b. */
 static int order(const struct rows *rs, const struct row *a, const struct row *b) {
-    int64_t x = rs->by_size ? a->l.n : ops_lane_age(&a->l), y = rs->by_size ? b->l.n : ops_lane_age(&b->l);
-    if (!rs->by_size) x = a->l.has_head ? -a->l.first_ms : INT64_MIN, y = b->l.has_head ? -b->l.first_ms : INT64_MIN;
+    int64_t x = rs->by_size ? a->l.n : ops_lane_age(&a->l),
+            y = rs->by_size ? b->l.n : ops_lane_age(&b->l);
+    if (!rs->by_size)
+        x = a->l.has_head ? -a->l.first_ms : INT64_MIN,
+        y = b->l.has_head ? -b->l.first_ms : INT64_MIN;
     if (x != y) return (x < y) != rs->reverse ? 1 : -1;
     size_t n = a->l.name.n < b->l.name.n ? a->l.name.n : b->l.name.n;
     int c = memcmp(a->l.name.p, b->l.name.p, n);
@@ -39,7 +44,8 @@ static void swap(struct row *a, struct row *b) {
 }
 
 static void sift_up(struct rows *rs, size_t i) {
-    for (; i && order(rs, &rs->row[i], &rs->row[(i - 1) / 2]) > 0; i = (i - 1) / 2) swap(&rs->row[i], &rs->row[(i - 1) / 2]);
+    for (; i && order(rs, &rs->row[i], &rs->row[(i - 1) / 2]) > 0; i = (i - 1) / 2)
+        swap(&rs->row[i], &rs->row[(i - 1) / 2]);
 }
 
 static void sift_down(struct rows *rs, size_t i) {
@@ -94,8 +100,9 @@ static void sort(struct rows *rs) {
     rs->n = n;
 }
 
-static const struct ops_column ls_columns[] = {{"KEY", false},  {"WAITING", true}, {"AGE", true},
-                                               {"TRIES", true}, {"OLDEST", false}, {"HOLDER", false}};
+static const struct ops_column ls_columns[] = {{"KEY", false},    {"WAITING", true},
+                                               {"AGE", true},     {"TRIES", true},
+                                               {"OLDEST", false}, {"HOLDER", false}};
 
 static void add_row(struct ops_table *t, const struct ops_lane *l) {
     char age[16];
@@ -119,7 +126,8 @@ int queue_ls(struct ops *o) {
                       .reverse = o->args.reverse};
     int bad = ops_each_lane(o, keep, &rs);
     sort(&rs);
-    struct ops_table t = {.columns = ls_columns, .n_columns = sizeof ls_columns / sizeof *ls_columns};
+    struct ops_table t = {.columns = ls_columns,
+                          .n_columns = sizeof ls_columns / sizeof *ls_columns};
     size_t shown = 0;
     for (size_t i = 0; i < rs.n; i++) {
         /* a lane may occur twice, because a cursor may return the same lane more than once */
@@ -133,14 +141,15 @@ int queue_ls(struct ops *o) {
     }
     if (!o->args.json && bad >= 0) {
         ops_table_print(&t);
-        if (shown < rs.lanes) printf("%zu of %" PRIu64 " lanes; --limit 0 shows all\n", shown, rs.lanes);
+        if (shown < rs.lanes)
+            printf("%zu of %" PRIu64 " lanes; --limit 0 shows all\n", shown, rs.lanes);
     }
     for (size_t i = 0; i < rs.n; i++) row_free(&rs.row[i]);
     free(rs.row);
     return bad < 0 ? OPS_FAILED : 0;
 }
 
-/* ---- show ---- */
+/* --- show ------------------------------------------------------------------------------------- */
 
 struct showing {
     int64_t left; /* number of messages that are still to be shown; -1: no limit */
@@ -149,12 +158,16 @@ struct showing {
     bool found;
 };
 
-static const struct ops_column show_columns[] = {{"IDENTITY", false}, {"AGE", true}, {"TRIES", true}, {"BYTES", true}, {"PAYLOAD", false}};
+static const struct ops_column show_columns[] = {
+    {"IDENTITY", false}, {"AGE", true}, {"TRIES", true}, {"BYTES", true}, {"PAYLOAD", false}};
 
 static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct showing *s = ctx;
     s->found = l->n != 0 || l->lock.n || l->paused;
-    if (l->n < 0) lw_fail(&o->err, "the name of its waiting list holds another type: something else writes to this Redis");
+    if (l->n < 0)
+        lw_fail(
+            &o->err,
+            "the name of its waiting list holds another type: something else writes to this Redis");
     if (o->args.json) {
         json_t *j = ops_lane_json(l);
         json_object_set_new(j, "type", json_string("lane"));
@@ -166,7 +179,8 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     uint64_t fence;
     char when[32], age[16];
     ops_text(&text, l->name, 200);
-    printf("key      %.*s  (shard %d%s)\n", (int)text.n, text.p ? text.p : "", l->shard, l->paused ? ", paused" : "");
+    printf("key      %.*s  (shard %d%s)\n", (int)text.n, text.p ? text.p : "", l->shard,
+           l->paused ? ", paused" : "");
     if (ops_lane_held(l, &worker, &fence)) {
         text.n = 0;
         ops_text(&text, worker, 200);
@@ -176,10 +190,14 @@ static int show_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
         if (l->left_ms < 0)
             puts("until    never: this is no lock of a worker");
         else
-            printf("until    %s, in %s unless it is renewed\n", ops_when(l->now_ms + l->left_ms, when), ops_age(l->left_ms, age));
+            printf("until    %s, in %s unless it is renewed\n",
+                   ops_when(l->now_ms + l->left_ms, when), ops_age(l->left_ms, age));
     } else {
-        printf("holder   nobody%s\n", l->lock.n ? " (its oldest failed and waits for its next try)" : "");
-        if (l->lock.n) printf("until    %s, in %s\n", ops_when(l->now_ms + l->left_ms, when), ops_age(l->left_ms, age));
+        printf("holder   nobody%s\n",
+               l->lock.n ? " (its oldest failed and waits for its next try)" : "");
+        if (l->lock.n)
+            printf("until    %s, in %s\n", ops_when(l->now_ms + l->left_ms, when),
+                   ops_age(l->left_ms, age));
     }
     printf("waiting  %" PRId64 "\n", l->n);
     lw_buf_free(&text);
@@ -210,13 +228,18 @@ static int show_message(struct ops *o, struct ops_message *m, void *ctx) {
     ops_cell(&s->t, "%s", ops_age(m->bad ? -1 : lw_wall_ms() - m->e.first_ms, age));
     ops_cell(&s->t, "%" PRId64, m->attempts);
     ops_cell(&s->t, "%zu", m->bad ? m->raw.n : m->e.payload.n);
-    ops_cell_bytes(&s->t, m->bad ? m->raw : m->e.payload.p ? m->e.payload : lw_bytes_of("null"), 60);
+    ops_cell_bytes(&s->t,
+                   m->bad           ? m->raw
+                   : m->e.payload.p ? m->e.payload
+                                    : lw_bytes_of("null"),
+                   60);
     return 0;
 }
 
 int queue_show(struct ops *o) {
-    struct showing s = {.left = o->args.limit > 0 ? o->args.limit : -1,
-                        .t = {.columns = show_columns, .n_columns = sizeof show_columns / sizeof *show_columns}};
+    struct showing s = {
+        .left = o->args.limit > 0 ? o->args.limit : -1,
+        .t = {.columns = show_columns, .n_columns = sizeof show_columns / sizeof *show_columns}};
     char room[LW_LANE_ROOM];
     struct lw_bytes lane = lw_lane_id(lw_bytes_of(o->args.words[0]), room, sizeof room);
     struct ops_shard *sh = ops_shard_of(o, lane);

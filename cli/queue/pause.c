@@ -43,15 +43,17 @@ static void count(struct ops *o, struct change *ch, bool changed) {
     atomic_store(&o->watch->done, ch->execute ? ch->changed : ch->lanes);
 }
 
-/* Changes one lane at once, instead of first collecting all names: there may be a million names, and a change moves no lane from one cursor
- * to the other. */
+/* Changes one lane at once, instead of first collecting all names: there may be a million names,
+ * and a change moves no lane from one cursor to the other. */
 static int change_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct change *ch = ctx;
     struct ops_shard *sh = &o->shards[l->shard];
     bool changed = false;
     if (!o->args.n_words && !ops_lane_head_matches(o, l)) return 0;
     if (ch->resume && !l->paused) return 0;
-    if (ch->execute && (ch->resume ? ops_resume(o, sh, l->name, &changed) : ops_pause(o, sh, l->name, &changed))) return -1;
+    if (ch->execute &&
+        (ch->resume ? ops_resume(o, sh, l->name, &changed) : ops_pause(o, sh, l->name, &changed)))
+        return -1;
     count(o, ch, changed);
     tell(o, l->name, word(ch, changed));
     return o->args.limit > 0 && ch->lanes >= o->args.limit;
@@ -70,13 +72,17 @@ static int change_named(struct ops *o, struct change *ch) {
 
 static int change(struct ops *o, bool resume) {
     if (!ops_has_filter(o)) {
-        fprintf(stderr, "latchwork queue %s: which lanes? Give KEY, --key, --match or another filter\n", o->verb);
+        fprintf(stderr,
+                "latchwork queue %s: which lanes? Give KEY, --key, --match or another filter\n",
+                o->verb);
         return OPS_USAGE;
     }
     /* lanes that are named one by one need no --execute */
     struct change ch = {.resume = resume, .execute = o->args.execute || o->args.n_words};
-    int bad = (o->args.n_words ? change_named(o, &ch) : ops_each_lane(o, change_lane, &ch)) < 0 ? -1 : 0;
-    if (!bad && !ch.execute && !o->watch) fprintf(stderr, "%" PRId64 " lanes; nothing was changed: --execute does it\n", ch.lanes);
+    int bad =
+        (o->args.n_words ? change_named(o, &ch) : ops_each_lane(o, change_lane, &ch)) < 0 ? -1 : 0;
+    if (!bad && !ch.execute && !o->watch)
+        fprintf(stderr, "%" PRId64 " lanes; nothing was changed: --execute does it\n", ch.lanes);
     struct lw_err first = o->err;
     if (ch.changed && ops_audit(o, o->verb, ch.changed)) bad = -1;
     if (first.text[0]) o->err = first;

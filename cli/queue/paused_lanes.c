@@ -25,9 +25,13 @@ static redisReply *take(struct look *l, redisReply *r, int type) {
     if (r && r->type == type) return r;
     const char *says = r && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
     if (says)
-        lw_fail(l->err, "%s: %s (%s); run the command again when that is over", l->tag, says, r->str);
+        lw_fail(l->err, "%s: %s (%s); run the command again when that is over", l->tag, says,
+                r->str);
     else
-        lw_fail(l->err, "%s: %s", l->tag, !r ? l->redis->why : r->type == REDIS_REPLY_ERROR ? r->str : "an answer of another type");
+        lw_fail(l->err, "%s: %s", l->tag,
+                !r                             ? l->redis->why
+                : r->type == REDIS_REPLY_ERROR ? r->str
+                                               : "an answer of another type");
     if (r) freeReplyObject(r);
     return NULL;
 }
@@ -49,14 +53,17 @@ static void add_name(struct look *l, const char *key, size_t n) {
     }
 }
 
-/* Looks at one lane. A lane without waiting messages is left out. If the lane is paused, notes its name; any other lane may still move. */
+/* Looks at one lane. A lane without waiting messages is left out. If the lane is paused, notes its
+ * name; any other lane may still move. */
 static int look_at_lane(struct look *l, const char *key, size_t n) {
-    redisReply *len = take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
+    redisReply *len =
+        take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
     if (!len) return -1;
     bool waiters = len->integer > 0;
     freeReplyObject(len);
     if (!waiters) return 0;
-    redisReply *is = take(l, lw_redis_ask(l->redis, "SISMEMBER %spaused %b", l->tag, key, n), REDIS_REPLY_INTEGER);
+    redisReply *is = take(l, lw_redis_ask(l->redis, "SISMEMBER %spaused %b", l->tag, key, n),
+                          REDIS_REPLY_INTEGER);
     if (!is) return -1;
     if (is->integer)
         add_name(l, key, n);
@@ -79,20 +86,25 @@ static int look_at_locks(struct look *l, const redisReply *page) {
 }
 
 /* Follows a cursor to its end, or until a lane is found that may still move. */
-static int walk(struct look *l, const char *command, const char *pattern, int (*fn)(struct look *l, const redisReply *page)) {
+static int walk(struct look *l, const char *command, const char *pattern,
+                int (*fn)(struct look *l, const redisReply *page)) {
     char cursor[32] = "0";
     do {
-        redisReply *r = pattern ? lw_redis_ask(l->redis, "%s %s MATCH %slock:* COUNT 1000", command, cursor, pattern)
-                                : lw_redis_ask(l->redis, "%s %slanes %s COUNT 1000", command, l->tag, cursor);
+        redisReply *r =
+            pattern ? lw_redis_ask(l->redis, "%s %s MATCH %slock:* COUNT 1000", command, cursor,
+                                   pattern)
+                    : lw_redis_ask(l->redis, "%s %slanes %s COUNT 1000", command, l->tag, cursor);
         r = take(l, r, REDIS_REPLY_ARRAY);
         if (!r) return -1;
-        bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING && r->element[1]->type == REDIS_REPLY_ARRAY &&
-                     r->element[0]->len < sizeof cursor;
+        bool sound = r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING &&
+                     r->element[1]->type == REDIS_REPLY_ARRAY && r->element[0]->len < sizeof cursor;
         if (sound) memcpy(cursor, r->element[0]->str, r->element[0]->len + 1);
-        int ok = sound ? fn(l, r->element[1]) : lw_fail(l->err, "%s: %s answers in another form", l->tag, command);
+        int ok = sound ? fn(l, r->element[1])
+                       : lw_fail(l->err, "%s: %s answers in another form", l->tag, command);
         freeReplyObject(r);
         if (ok == -1) return -1;
-        if (lw_boot_ms() > l->until_ms) return lw_fail(l->err, "%s: %s takes too long", l->tag, command);
+        if (lw_boot_ms() > l->until_ms)
+            return lw_fail(l->err, "%s: %s takes too long", l->tag, command);
     } while (strcmp(cursor, "0") != 0 && !l->may_move);
     return 0;
 }
@@ -124,6 +136,7 @@ int lw_paused_lanes(const struct lw_config *c, struct lw_buf *names, struct lw_e
         if (look_at_shard(&l, c, s) == -1) return -1;
     }
     if (l.may_move) return 0;
-    if (l.found > LW_PAUSED_NAMES_MAX) lw_buf_addf(names, " and %d more", l.found - LW_PAUSED_NAMES_MAX);
+    if (l.found > LW_PAUSED_NAMES_MAX)
+        lw_buf_addf(names, " and %d more", l.found - LW_PAUSED_NAMES_MAX);
     return l.found;
 }

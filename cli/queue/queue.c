@@ -5,7 +5,10 @@
 #include "cli/operators.h"
 
 static const struct cli_verb verbs[] = {
-    {.name = "ls", .bit = QUEUE_LS, .operate = queue_ls, .help = "list lanes: how many messages wait, how long, who holds them"},
+    {.name = "ls",
+     .bit = QUEUE_LS,
+     .operate = queue_ls,
+     .help = "list lanes: how many messages wait, how long, who holds them"},
     {.name = "show",
      .bit = QUEUE_SHOW,
      .words = "KEY",
@@ -19,7 +22,12 @@ static const struct cli_verb verbs[] = {
      .max_words = -1,
      .operate = queue_pause,
      .help = "pause lanes: new messages are parked, nothing starts"},
-    {.name = "resume", .bit = QUEUE_RESUME, .words = "[KEY...]", .max_words = -1, .operate = queue_resume, .help = "resume paused lanes"},
+    {.name = "resume",
+     .bit = QUEUE_RESUME,
+     .words = "[KEY...]",
+     .max_words = -1,
+     .operate = queue_resume,
+     .help = "resume paused lanes"},
     {.name = "export",
      .bit = QUEUE_EXPORT,
      .words = "[IDENTITY...]",
@@ -27,7 +35,10 @@ static const struct cli_verb verbs[] = {
      .ids = true,
      .operate = queue_export,
      .help = "print waiting messages as JSON Lines (the names of kcat -J)"},
-    {.name = "stats", .bit = QUEUE_STATS, .operate = queue_stats, .help = "show sizes, oldest message, top keys, top reasons, rates"},
+    {.name = "stats",
+     .bit = QUEUE_STATS,
+     .operate = queue_stats,
+     .help = "show sizes, oldest message, top keys, top reasons, rates"},
     {.name = "replay",
      .bit = QUEUE_REPLAY,
      .words = "[IDENTITY...]",
@@ -42,13 +53,17 @@ static const struct cli_verb verbs[] = {
      .ids = true,
      .operate = queue_drop,
      .help = "discard waiting messages (default: dry run)"},
-    {.name = "audit", .bit = QUEUE_AUDIT, .operate = queue_audit, .help = "list what operators did, with job numbers, newest last"},
+    {.name = "audit",
+     .bit = QUEUE_AUDIT,
+     .operate = queue_audit,
+     .help = "list what operators did, with job numbers, newest last"},
     {.name = "import",
      .bit = QUEUE_IMPORT,
      .words = "[FILE]",
      .max_words = 1,
      .operate = queue_import,
-     .help = "put the messages of an export into their lanes (FILE; -: stdin), or those of another scheme's list into the topic "
+     .help = "put the messages of an export into their lanes (FILE; -: stdin), or those of another "
+             "scheme's list into the topic "
              "(--from-list); default: dry run"},
 };
 
@@ -73,7 +88,8 @@ static const char *const examples[] = {
 const struct cli_command cli_queue = {
     .name = "queue",
     .summary = "lanes and waiting messages: list, show, export, replay, drop, pause",
-    .about = "Lanes and what waits in them. KEY is a primary key, IDENTITY is topic/partition/offset, of a replay with #NUMBER behind it.",
+    .about = "Lanes and what waits in them. KEY is a primary key, IDENTITY is "
+             "topic/partition/offset, of a replay with #NUMBER behind it.",
     .verbs = verbs,
     .n_verbs = sizeof verbs / sizeof *verbs,
     .options = operator_options,

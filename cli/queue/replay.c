@@ -21,7 +21,9 @@ static int replay(struct ops *o, struct ops_message *m, void *ctx) {
 int queue_replay(struct ops *o) {
     struct ops_job j;
     if (!ops_has_filter(o)) {
-        fputs("latchwork queue replay: which messages? Give IDENTITY, --key, --topic, or --from and --to\n", stderr);
+        fputs("latchwork queue replay: which messages? Give IDENTITY, --key, --topic, or --from "
+              "and --to\n",
+              stderr);
         return OPS_USAGE;
     }
     if (o->args.n_words && (o->args.from || o->args.to)) {

@@ -84,7 +84,8 @@ static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
     int64_t size = OPS_PAGE_FIRST;
     for (int64_t left = DEAD_LOOK; left > 0; left -= size) {
         ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", none);
-        lw_arg_text(&o->cmd, before), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"), lw_arg_i64(&o->cmd, size);
+        lw_arg_text(&o->cmd, before), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),
+            lw_arg_i64(&o->cmd, size);
         redisReply *r = ops_ask_for(o, sh, REDIS_REPLY_ARRAY);
         if (!r) return -1;
         size_t k = r->elements, bytes = 0;
@@ -92,7 +93,8 @@ static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
             const redisReply *f = r->element[i]->element[1];
             s->dead_looked++;
             for (size_t j = 0; j + 1 < f->elements; bytes += f->element[j + 1]->len, j += 2)
-                if (strcmp(f->element[j]->str, "reason") == 0) add_reason(s, f->element[j + 1]->str, f->element[j + 1]->len);
+                if (strcmp(f->element[j]->str, "reason") == 0)
+                    add_reason(s, f->element[j + 1]->str, f->element[j + 1]->len);
             snprintf(before, sizeof before, "(%s", r->element[i]->element[0]->str);
         }
         freeReplyObject(r);
@@ -102,9 +104,12 @@ static int look_at_dead(struct ops *o, struct ops_shard *sh, struct stats *s) {
     return 0;
 }
 
-static int by_count(struct reason *a, struct reason *b) { return a->n < b->n ? 1 : a->n > b->n ? -1 : 0; }
+static int by_count(struct reason *a, struct reason *b) {
+    return a->n < b->n ? 1 : a->n > b->n ? -1 : 0;
+}
 
-/* Adds up the floors of all partitions. Only the first shard is asked, because every shard knows the commits of all partitions. */
+/* Adds up the floors of all partitions. Only the first shard is asked, because every shard knows
+ * the commits of all partitions. */
 static int floors(struct ops *o, int64_t *sum) {
     ops_begin(o, "HGETALL"), ops_key(o, &o->shards[0], "floor", lw_bytes("", 0));
     redisReply *r = ops_ask_for(o, &o->shards[0], REDIS_REPLY_ARRAY);
@@ -163,10 +168,12 @@ static void print(const struct stats *s) {
     char age[16];
     int64_t old = s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1;
     struct lw_buf text = {0};
-    printf("lanes      %" PRId64 " with waiters: %" PRId64 " held, %" PRId64 " in backoff; %" PRId64 " paused\n", s->lanes, s->held,
-           s->backoff, s->paused);
+    printf("lanes      %" PRId64 " with waiters: %" PRId64 " held, %" PRId64 " in backoff; %" PRId64
+           " paused\n",
+           s->lanes, s->held, s->backoff, s->paused);
     if (s->broken) printf("broken     %" PRId64 " whose name holds another type\n", s->broken);
-    printf("waiting    %" PRId64 ", the oldest for %s; %+.0f a second\n", s->waiting, ops_age(old, age), s->change);
+    printf("waiting    %" PRId64 ", the oldest for %s; %+.0f a second\n", s->waiting,
+           ops_age(old, age), s->change);
     if (s->knows_in)
         printf("in         %.0f a second, produced to the topics\n", s->in);
     else
@@ -180,7 +187,9 @@ static void print(const struct stats *s) {
         ops_text(&text, s->top[i].name, 80);
         printf("%8" PRId64 "  %.*s\n", s->top[i].n, (int)text.n, text.p ? text.p : "");
     }
-    if (s->reasons) printf("\ntop reasons of dead letters%s\n", s->dead_looked < s->dead ? ", of the newest 10,000 a shard" : "");
+    if (s->reasons)
+        printf("\ntop reasons of dead letters%s\n",
+               s->dead_looked < s->dead ? ", of the newest 10,000 a shard" : "");
     size_t i = 0;
     for (const struct reason *r = s->reasons; r && i < s->most; r = r->hh.next, i++) {
         text.n = 0;
@@ -205,12 +214,14 @@ static void print_json(const struct stats *s) {
         json_object_set_new(j, "dead", json_integer(r->n));
         json_array_append_new(reasons, j);
     }
-    ops_put_json(json_pack("{sI sI sI sI sI sI sI sI sI so sf sf so so}", "lanes", (json_int_t)s->lanes, "held", (json_int_t)s->held,
-                           "backoff", (json_int_t)s->backoff, "paused", (json_int_t)s->paused, "broken", (json_int_t)s->broken, "waiting",
-                           (json_int_t)s->waiting, "oldest_age_ms", (json_int_t)(s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1),
-                           "workers", (json_int_t)s->workers, "dead", (json_int_t)s->dead, "in_per_second",
-                           s->knows_in ? json_real(s->in) : json_null(), "out_per_second", s->out, "waiting_change_per_second", s->change,
-                           "top_keys", keys, "top_reasons", reasons));
+    ops_put_json(json_pack(
+        "{sI sI sI sI sI sI sI sI sI so sf sf so so}", "lanes", (json_int_t)s->lanes, "held",
+        (json_int_t)s->held, "backoff", (json_int_t)s->backoff, "paused", (json_int_t)s->paused,
+        "broken", (json_int_t)s->broken, "waiting", (json_int_t)s->waiting, "oldest_age_ms",
+        (json_int_t)(s->oldest_ms ? lw_wall_ms() - s->oldest_ms : -1), "workers",
+        (json_int_t)s->workers, "dead", (json_int_t)s->dead, "in_per_second",
+        s->knows_in ? json_real(s->in) : json_null(), "out_per_second", s->out,
+        "waiting_change_per_second", s->change, "top_keys", keys, "top_reasons", reasons));
 }
 
 static int count_workers(struct ops *o, struct stats *s) {
@@ -228,7 +239,8 @@ int queue_stats(struct ops *o) {
     if (s.most > TOP_MAX) s.most = TOP_MAX;
     int bad = ops_each_lane(o, add_lane, &s) < 0;
     if (!bad) bad = rates(o, &s) || count_workers(o, &s);
-    for (int i = 0; !bad && i < o->c->redis.shards; i++) bad = look_at_dead(o, &o->shards[i], &s) != 0;
+    for (int i = 0; !bad && i < o->c->redis.shards; i++)
+        bad = look_at_dead(o, &o->shards[i], &s) != 0;
     HASH_SORT(s.reasons, by_count);
     if (!bad && o->args.json) print_json(&s);
     if (!bad && !o->args.json) print(&s);

@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* ---- within a line ---- */
+/* --- within a line ---------------------------------------------------------------------------- */
 
 static void character(char c, struct lw_buf *out) {
     if (c == '-')
@@ -20,7 +20,8 @@ static void character(char c, struct lw_buf *out) {
         lw_buf_add(out, &c, 1);
 }
 
-/* Writes plain text. A dot at the beginning of a line is escaped, because roff would take the dot for a request. */
+/* Writes plain text. A dot at the beginning of a line is escaped, because roff would take the dot
+ * for a request. */
 static void plain(const char *text, size_t n, struct lw_buf *out) {
     if (n && *text == '.' && (!out->n || out->p[out->n - 1] == '\n')) lw_buf_addf(out, "\\&");
     for (size_t i = 0; i < n; i++) {
@@ -40,7 +41,8 @@ static size_t link_length(const char *p, const char *end, size_t *text) {
     return last ? (size_t)(last - p) + 1 : 0;
 }
 
-/* Returns the length of the text between two marks of m characters, as in **bold**. Returns 0 if the second mark is not on this line. */
+/* Returns the length of the text between two marks of m characters, as in **bold**. Returns 0 if
+ * the second mark is not on this line. */
 static size_t between(const char *p, const char *end, const char *mark, size_t m) {
     if ((size_t)(end - p) < 2 * m || strncmp(p, mark, m) != 0) return 0;
     for (const char *q = p + m + 1; q + m <= end; q++)
@@ -57,8 +59,11 @@ static void marked(const char *font, const char *text, size_t n, struct lw_buf *
 void reference_inline_to_man(const char *text, size_t n, struct lw_buf *out) {
     const char *end = text + n, *from = text;
     for (const char *p = text; p < end;) {
-        size_t inner = 0, bold = between(p, end, "**", 2), code = between(p, end, "`", 1), link = link_length(p, end, &inner);
-        size_t italic = !bold && p[0] == '*' && p + 1 < end && isalpha((unsigned char)p[1]) ? between(p, end, "*", 1) : 0;
+        size_t inner = 0, bold = between(p, end, "**", 2), code = between(p, end, "`", 1),
+               link = link_length(p, end, &inner);
+        size_t italic = !bold && p[0] == '*' && p + 1 < end && isalpha((unsigned char)p[1])
+                            ? between(p, end, "*", 1)
+                            : 0;
         bool escaped = *p == '\\' && p + 1 < end;
         if (!bold && !code && !link && !italic) {
             p += escaped ? 2 : 1;
@@ -79,7 +84,7 @@ void reference_inline_to_man(const char *text, size_t n, struct lw_buf *out) {
     plain(from, (size_t)(end - from), out);
 }
 
-/* ---- blocks ---- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 struct block {
     bool verbatim, fence, paragraph, table;

@@ -1,32 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the pages that are generated from the commands' tables: doc/reference/commands.md, exit-codes.md, the man pages and the
- * completion scripts. */
+/* Declares the pages that are generated from the commands' tables: doc/reference/commands.md,
+ * exit-codes.md, the man pages and the completion scripts. */
 #ifndef LW_CLI_REFERENCE_PRIVATE_H
 #define LW_CLI_REFERENCE_PRIVATE_H
 
 #include "cli/options.h"
 
-/* Holds text that a page has in addition to the table: cli/NAME/page.md, embedded by scripts/embed-pages.sh. */
+/* Holds text that a page has in addition to the table: cli/NAME/page.md, embedded by
+ * scripts/embed-pages.sh. */
 struct reference_page {
     const char *command; /* name of the command; "cli" stands for the program as a whole */
-    const char *text; /* the text in Markdown: paragraphs, `code`, **bold**, [links](URL), tables of two columns, ``` blocks, and headings
-                         with ### */
+    /* the text in Markdown: paragraphs, `code`, **bold**, [links](URL), tables of two columns, ```
+     * blocks, and headings with ### */
+    const char *text;
 };
 extern const struct reference_page reference_pages[];
 extern const size_t reference_n_pages;
 
-const char *reference_text(const char *command); /* returns the added text of the command's page; "" if the page has none */
+/* returns the added text of the command's page; "" if the page has none */
+const char *reference_text(const char *command);
 /* Writes an option's names and its value in Markdown, as in "`-c`, `--config FILE`". */
 void reference_option(const struct cli_option *o, struct lw_buf *out);
 
-void reference_commands(struct lw_buf *out);   /* defined in commands.c; writes doc/reference/commands.md */
-void reference_exit_codes(struct lw_buf *out); /* defined in exit_codes.c; writes doc/reference/exit-codes.md */
+/* defined in commands.c; writes doc/reference/commands.md */
+void reference_commands(struct lw_buf *out);
+/* defined in exit_codes.c; writes doc/reference/exit-codes.md */
+void reference_exit_codes(struct lw_buf *out);
 /* defined in man.c; writes the man page of a command, or latchwork.1 if c is NULL */
 void reference_man(const struct cli_command *c, struct lw_buf *out);
 /* defined in markdown.c; converts Markdown to the roff of a man page */
 void reference_markdown_to_man(const char *text, struct lw_buf *out);
 void reference_inline_to_man(const char *text, size_t n, struct lw_buf *out);
-void reference_completion_bash(struct lw_buf *out); /* defined in completion.c; writes the completion script for bash */
+/* defined in completion.c; writes the completion script for bash */
+void reference_completion_bash(struct lw_buf *out);
 void reference_completion_zsh(struct lw_buf *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the command `latchwork reference`, which lists the generated files, or prints one of them. */
+/* Implements the command `latchwork reference`, which lists the generated files, or prints one of
+ * them. */
 #include "cli/reference/reference.h"
 
 #include "cli/commands.h"
@@ -13,9 +14,12 @@ static const struct {
     const char *file;
     void (*make)(struct lw_buf *out);
 } files[] = {
-    {"doc/reference/configuration.md", lw_config_reference}, {"doc/reference/metrics.md", lw_metrics_reference},
-    {"doc/reference/commands.md", reference_commands},       {"doc/reference/exit-codes.md", reference_exit_codes},
-    {"scripts/completion.bash", reference_completion_bash},  {"scripts/completion.zsh", reference_completion_zsh},
+    {"doc/reference/configuration.md", lw_config_reference},
+    {"doc/reference/metrics.md", lw_metrics_reference},
+    {"doc/reference/commands.md", reference_commands},
+    {"doc/reference/exit-codes.md", reference_exit_codes},
+    {"scripts/completion.bash", reference_completion_bash},
+    {"scripts/completion.zsh", reference_completion_zsh},
 };
 enum { FILES = sizeof files / sizeof *files, NAME_MAX_BYTES = 100 };
 
@@ -28,7 +32,8 @@ const char *reference_text(const char *command) {
 void reference_option(const struct cli_option *o, struct lw_buf *out) {
     if (o->brief) lw_buf_addf(out, "`-%c`, ", o->brief);
     lw_buf_addf(out, "`--%s%s", o->name, o->metavar ? " " : "");
-    for (const char *p = o->metavar; p && *p; p++) lw_buf_addf(out, "%s%c", *p == '|' ? "\\" : "", *p);
+    for (const char *p = o->metavar; p && *p; p++)
+        lw_buf_addf(out, "%s%c", *p == '|' ? "\\" : "", *p);
     lw_buf_addf(out, "`");
 }
 
@@ -36,7 +41,8 @@ static void man_name(const struct cli_command *c, char out[NAME_MAX_BYTES]) {
     snprintf(out, NAME_MAX_BYTES, "doc/man/latchwork%s%s.1", c ? "-" : "", c ? c->name : "");
 }
 
-/* Returns true if a command has a man page. The program itself (NULL) and each visible command of this version have a man page. */
+/* Returns true if a command has a man page. The program itself (NULL) and each visible command of
+ * this version have a man page. */
 static bool has_man(const struct cli_command *c) { return !c || (c->run && !c->hidden); }
 
 static void list(void) {
@@ -82,7 +88,8 @@ static const struct cli_status statuses[] = {{"0", "printed", 0}, {"2", "usage e
 const struct cli_command cli_reference = {
     .name = "reference",
     .summary = "print a generated page of the documentation",
-    .about = "Lists the files of the documentation that are made of the program's tables, or prints one of them.",
+    .about = "Lists the files of the documentation that are made of the program's tables, or "
+             "prints one of them.",
     .words = "[FILE]",
     .max_words = 1,
     .options = options,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the command `latchwork reference`, which writes the generated pages of the documentation, for `make reference` and the tests. */
+/* Declares the command `latchwork reference`, which writes the generated pages of the
+ * documentation, for `make reference` and the tests. */
 #ifndef LW_CLI_REFERENCE_REFERENCE_H
 #define LW_CLI_REFERENCE_REFERENCE_H
 

@@ -34,7 +34,8 @@ static const struct cli_option options[] = {
      .path = "workers"},
     {.name = "drain",
      .kind = CLI_FLAG,
-     .help = "take the topics' end offsets at the start and exit once all records before them are done, dead, dropped or skipped, and "
+     .help = "take the topics' end offsets at the start and exit once all records before them are "
+             "done, dead, dropped or skipped, and "
              "committed, by this run or by other members of the group; print a summary",
      .at = offsetof(struct run_args, drain)},
     CLI_SET_OPTION,
@@ -42,14 +43,19 @@ static const struct cli_option options[] = {
     {0},
 };
 
-static const char *const examples[] = {"-c orders.json --workers 4", "-c orders.json --drain --json", NULL};
+static const char *const examples[] = {"-c orders.json --workers 4",
+                                       "-c orders.json --drain --json", NULL};
 
 static const struct cli_status statuses[] = {
     {"0", "stopped by a signal, or drained", 0},
     {"1",
-     "a failure while running: a worker was killed at the end of its grace time or crashed while stopping, or a drain did not complete", 0},
+     "a failure while running: a worker was killed at the end of its grace time or crashed while "
+     "stopping, or a drain did not complete",
+     0},
     {"2", "usage or configuration error", 0},
-    {"78", "a worker was refused, or cannot run with its configuration: a restart would fail in the same way; the log says what to change",
+    {"78",
+     "a worker was refused, or cannot run with its configuration: a restart would fail in the same "
+     "way; the log says what to change",
      0},
     {0},
 };
@@ -58,7 +64,8 @@ static const struct cli_status statuses[] = {
 struct run {
     struct run_args args;
     struct lw_supervise_options options;
-    /* the configuration at the start, which says where the lanes are; a reload does not change where they are */
+    /* the configuration at the start, which says where the lanes are; a reload does not change
+     * where they are */
     const struct lw_config *config;
 };
 
@@ -80,8 +87,8 @@ static void log_lines(enum lw_log_level level, const struct lw_buf *b) {
     }
 }
 
-/* Loads the configuration. Returns NULL if it has any problem. Reports each problem in a line of its own: in the log if the run continues,
- * otherwise on stderr. */
+/* Loads the configuration. Returns NULL if it has any problem. Reports each problem in a line of
+ * its own: in the log if the run continues, otherwise on stderr. */
 static struct lw_config *load(const struct run_args *a, bool running) {
     struct lw_problems problems = {.check_handler = check_handler};
     struct lw_config *c = lw_config_load(a->cli.config, a->cli.set, a->cli.n_set, &problems);
@@ -111,7 +118,9 @@ static int paused(void *ctx, struct lw_buf *names) {
     struct run *r = ctx;
     struct lw_err err = {0};
     int n = lw_paused_lanes(r->config, names, &err);
-    if (n == -1) lw_warn("--drain: nothing moves, and whether only paused lanes are left can't be told: %s", err.text);
+    if (n == -1)
+        lw_warn("--drain: nothing moves, and whether only paused lanes are left can't be told: %s",
+                err.text);
     return n > 0 ? n : 0;
 }
 

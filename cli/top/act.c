@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the actions that operators start in `latchwork top` with capital letters. The actions call the functions of the other
- * commands. */
+/* Implements the actions that operators start in `latchwork top` with capital letters. The actions
+ * call the functions of the other commands. */
 #include "base/clock.h"
 #include "cli/queue/queue.h"
 #include "cli/top/private.h"
@@ -46,7 +46,10 @@ void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *
         return;
     }
     add_name(said, lane);
-    lw_buf_addf(said, ": %s", resume ? changed ? "resumed" : "was not paused" : changed ? "paused" : "was paused");
+    lw_buf_addf(said, ": %s",
+                resume    ? changed ? "resumed" : "was not paused"
+                : changed ? "paused"
+                          : "was paused");
 }
 
 void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
@@ -59,7 +62,8 @@ void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
     gethostname(host, sizeof host - 1);
     snprintf(by, sizeof by, "%s@%s", user && *user ? user : "?", host);
     struct lw_lane_lock *l = lw_lane_lock_open(t->o->c, lane, &options, &error);
-    enum latchwork_result result = l ? lw_lane_lock_break(l, by, &fence, &was, &error) : LATCHWORK_LOCK_ERROR;
+    enum latchwork_result result =
+        l ? lw_lane_lock_break(l, by, &fence, &was, &error) : LATCHWORK_LOCK_ERROR;
     lw_lane_lock_close(l);
     lw_buf_free(&was);
     if (result == LATCHWORK_LOCK_ERROR) {
@@ -73,7 +77,8 @@ void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said) {
         lw_buf_addf(said, ": nobody holds it");
 }
 
-/* Reports only the last line of the command's output, which has the sums; earlier lines are about single messages. */
+/* Reports only the last line of the command's output, which has the sums; earlier lines are about
+ * single messages. */
 static void tell_sums(const struct lw_buf *lines, struct lw_buf *said) {
     const char *last = lines->n > 2 ? memrchr(lines->p, '\n', lines->n - 2) : NULL;
     last = last ? last + 1 : lines->p;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the supervisor over HTTP for what `latchwork top` shows, by small requests one after the other, each limited in time and size. */
+/* Asks the supervisor over HTTP for what `latchwork top` shows, by small requests one after the
+ * other, each limited in time and size. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -31,10 +32,13 @@ static int connect_to(const char *host, int port, int64_t until_ms) {
     if (!is_v4) inet_pton(AF_INET6, host, &v6.sin6_addr);
     int fd = socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
-    int r = connect(fd, is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6, is_v4 ? sizeof v4 : sizeof v6), failed = 0;
+    int r = connect(fd, is_v4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6,
+                    is_v4 ? sizeof v4 : sizeof v6),
+        failed = 0;
     socklen_t n = sizeof failed;
     if (!r) return fd;
-    if (errno == EINPROGRESS && !wait_for(fd, POLLOUT, until_ms) && !getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &n)) {
+    if (errno == EINPROGRESS && !wait_for(fd, POLLOUT, until_ms) &&
+        !getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &n)) {
         if (!failed) return fd;
         errno = failed;
     }
@@ -60,23 +64,28 @@ static int exchange(int fd, const char *request, struct lw_buf *answer, int64_t 
     }
 }
 
-/* Requests one path and parses the JSON of the answer. On failure returns NULL, with the reason in `why`. */
+/* Requests one path and parses the JSON of the answer. On failure returns NULL, with the reason in
+ * `why`. */
 static json_t *get(const struct lw_config *c, const char *path, char *why, size_t size) {
-    const char *host = !strcmp(c->http.host, "0.0.0.0") ? "127.0.0.1" : !strcmp(c->http.host, "::") ? "::1" : c->http.host;
+    const char *host = !strcmp(c->http.host, "0.0.0.0") ? "127.0.0.1"
+                       : !strcmp(c->http.host, "::")    ? "::1"
+                                                        : c->http.host;
     int64_t until = lw_boot_ms() + LIMIT_MS;
     struct lw_buf request = {0}, answer = {0};
     json_t *v = NULL;
     int fd = connect_to(host, c->http.port, until);
     lw_buf_addf(&request, "GET %s HTTP/1.0\r\nHost: localhost\r\n", path);
     /* any token is enough, because any token may read */
-    if (c->http.n_tokens) lw_buf_addf(&request, "Authorization: Bearer %s\r\n", c->http.tokens[0].secret);
+    if (c->http.n_tokens)
+        lw_buf_addf(&request, "Authorization: Bearer %s\r\n", c->http.tokens[0].secret);
     lw_buf_add(&request, "\r\n", 3); /* this adds the NUL behind the text, too */
     if (fd < 0 || exchange(fd, request.p, &answer, until)) {
         snprintf(why, size, "%s", strerror(errno));
     } else {
         lw_buf_add(&answer, "", 1);
         const char *body = strstr(answer.p, "\r\n\r\n");
-        bool good = body && strlen(answer.p) > 12 && !strncmp(answer.p, "HTTP/1.", 7) && !strncmp(answer.p + 8, " 200", 4);
+        bool good = body && strlen(answer.p) > 12 && !strncmp(answer.p, "HTTP/1.", 7) &&
+                    !strncmp(answer.p + 8, " 200", 4);
         v = good ? json_loads(body, 0, NULL) : NULL;
         if (!v) snprintf(why, size, "no Latchwork of this version answers there");
     }
@@ -86,7 +95,9 @@ static json_t *get(const struct lw_config *c, const char *path, char *why, size_
     return v;
 }
 
-static int64_t number(const json_t *o, const char *name) { return json_integer_value(json_object_get(o, name)); }
+static int64_t number(const json_t *o, const char *name) {
+    return json_integer_value(json_object_get(o, name));
+}
 
 static double rate(int64_t now, int64_t before, int64_t ms) {
     return ms <= 0 || now < before ? -1 : (double)(now - before) * 1000 / (double)ms;
@@ -97,8 +108,10 @@ static void take_stats(struct top_fleet *f, const json_t *stats) {
     struct top_fleet was = *f;
     f->at_ms = lw_boot_ms();
     f->workers = (int)number(stats, "workers"), f->ready = (int)number(stats, "ready");
-    f->lag = number(stats, "lag"), f->waiting = number(stats, "waiting"), f->in_handler = number(stats, "in_handler");
-    f->done = number(c, "done"), f->dead = number(c, "dead"), f->retried = number(c, "retried"), f->received = number(c, "received");
+    f->lag = number(stats, "lag"), f->waiting = number(stats, "waiting"),
+    f->in_handler = number(stats, "in_handler");
+    f->done = number(c, "done"), f->dead = number(c, "dead"), f->retried = number(c, "retried"),
+    f->received = number(c, "received");
     f->finished = f->done + f->dead + number(c, "dropped") + number(c, "skipped");
     f->in = was.on ? rate(f->received, was.received, f->at_ms - was.at_ms) : -1;
     f->out = was.on ? rate(f->finished, was.finished, f->at_ms - was.at_ms) : -1;
@@ -130,7 +143,8 @@ static void take_workers(struct top *t, const json_t *list, int64_t since_ms) {
         if (i == TOP_WORKERS) break;
         struct top_worker *w = &t->worker[t->n_worker++];
         int64_t done = number(json_object_get(o, "counts"), "done");
-        double done_rate = since_ms && i < before ? rate(done, w->done, lw_boot_ms() - since_ms) : -1;
+        double done_rate =
+            since_ms && i < before ? rate(done, w->done, lw_boot_ms() - since_ms) : -1;
         const char *state = json_string_value(json_object_get(o, "state"));
         *w = (struct top_worker){.index = (int)number(o, "worker"),
                                  .pid = (int)number(o, "pid"),
@@ -154,13 +168,17 @@ void top_ask_fleet(struct top *t) {
     if (!c->http.host)
         snprintf(f->why, sizeof f->why, "http.listen is off: no rates, no lag, no workers");
     else if (!c->http.port)
-        snprintf(f->why, sizeof f->why, "http.listen has no fixed port: no rates, no lag, no workers");
-    else if (!(stats = get(c, "/api/v1/stats", why, sizeof why)) || !(workers = get(c, "/api/v1/workers", why, sizeof why)))
-        snprintf(f->why, sizeof f->why, "no supervisor at http.listen %.60s: %s", c->http.listen, why);
+        snprintf(f->why, sizeof f->why,
+                 "http.listen has no fixed port: no rates, no lag, no workers");
+    else if (!(stats = get(c, "/api/v1/stats", why, sizeof why)) ||
+             !(workers = get(c, "/api/v1/workers", why, sizeof why)))
+        snprintf(f->why, sizeof f->why, "no supervisor at http.listen %.60s: %s", c->http.listen,
+                 why);
     const char *name = json_string_value(json_object_get(stats, "name"));
     f->on = workers && name && !strcmp(name, c->name);
     if (workers && !f->on)
-        snprintf(f->why, sizeof f->why, "http.listen %.60s is another application's: %.60s", c->http.listen, name ? name : "?");
+        snprintf(f->why, sizeof f->why, "http.listen %.60s is another application's: %.60s",
+                 c->http.listen, name ? name : "?");
     if (f->on) {
         f->on = was;
         take_stats(f, stats);

@@ -11,7 +11,7 @@ enum { DEAD_PAGE = 8 };
 
 static const struct lw_bytes none = {"", 0};
 
-/* ---- life ---- */
+/* --- life ------------------------------------------------------------------------------------- */
 
 void top_open(struct top *t, struct ops *o) {
     *t = (struct top){.o = o, .commit_rate = -1};
@@ -59,13 +59,14 @@ void top_set_filter(struct top *t, const char *text) {
     start_over(t);
 }
 
-/* ---- lanes ---- */
+/* --- lanes ------------------------------------------------------------------------------------ */
 
 static int64_t weight(const struct top *t, const struct ops_lane *l) {
     switch (t->sort) {
     case TOP_BY_AGE: return l->has_head ? INT64_MAX - l->first_ms : 0;
     case TOP_BY_TRIES: return l->attempts;
-    default: return l->n < 0 ? INT64_MAX : l->n; /* lanes with a length that could not be read come first */
+    /* lanes with a length that could not be read come first */
+    default: return l->n < 0 ? INT64_MAX : l->n;
     }
 }
 
@@ -121,12 +122,14 @@ static int seen(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Reads the next pages of one shard's lanes, beginning at the lane at which the last refresh ended. */
+/* Reads the next pages of one shard's lanes, beginning at the lane at which the last refresh
+ * ended. */
 static int go_round(struct top *t, int s) {
     struct top_shard *sh = &t->shard[s];
     struct scan scan = {.t = t};
     for (int page = 0; page < TOP_LOOK / OPS_BATCH && scan.looked < TOP_LOOK; page++) {
-        if (ops_lane_page(t->o, &t->o->shards[s], false, sh->cursor, OPS_BATCH, seen, &scan)) return -1;
+        if (ops_lane_page(t->o, &t->o->shards[s], false, sh->cursor, OPS_BATCH, seen, &scan))
+            return -1;
         if (strcmp(sh->cursor, "0") != 0) continue;
         sh->whole = true;
         sh->waiting = sh->now_waiting;
@@ -150,16 +153,20 @@ static int look_again(struct top *t, int s) {
     int bad = 0;
     for (size_t i = 0; i < t->n_lane; i++)
         if (t->lane[i].l.shard == s && t->lane[i].seen != t->refresh)
-            names[n++] = lw_bytes(lw_memdup(t->lane[i].l.name.p, t->lane[i].l.name.n), t->lane[i].l.name.n);
+            names[n++] =
+                lw_bytes(lw_memdup(t->lane[i].l.name.p, t->lane[i].l.name.n), t->lane[i].l.name.n);
     for (size_t i = 0; i < n && !bad; i += OPS_BATCH)
-        bad = ops_look(t->o, &t->o->shards[s], names + i, n - i < OPS_BATCH ? n - i : OPS_BATCH, again, t);
+        bad = ops_look(t->o, &t->o->shards[s], names + i, n - i < OPS_BATCH ? n - i : OPS_BATCH,
+                       again, t);
     for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)names[i].p);
     return bad;
 }
 
-static const struct top *sorting; /* this variable is global, because qsort passes no context to its callback */
+/* this variable is global, because qsort passes no context to its callback */
+static const struct top *sorting;
 static int by_weight(const void *a, const void *b) {
-    const struct ops_lane *x = &((const struct top_lane *)a)->l, *y = &((const struct top_lane *)b)->l;
+    const struct ops_lane *x = &((const struct top_lane *)a)->l,
+                          *y = &((const struct top_lane *)b)->l;
     int64_t p = weight(sorting, x), q = weight(sorting, y);
     if (p != q) return p < q ? 1 : -1;
     int c = memcmp(x->name.p, y->name.p, x->name.n < y->name.n ? x->name.n : y->name.n);
@@ -173,7 +180,8 @@ int64_t top_waiting(const struct top *t, bool *about) {
         n += t->shard[s].whole ? t->shard[s].waiting : t->shard[s].now_waiting;
         *about |= !t->shard[s].whole;
     }
-    /* until a round is complete, the supervisor's count is used if it is higher than the sum so far */
+    /* until a round is complete, the supervisor's count is used if it is higher than the sum so
+     * far */
     if (*about && t->fleet.on && !t->o->args.match && t->fleet.waiting > n) n = t->fleet.waiting;
     return n;
 }
@@ -189,7 +197,7 @@ int64_t top_oldest_ms(const struct top *t) {
     return oldest;
 }
 
-/* ---- dead letters ---- */
+/* --- dead letters ----------------------------------------------------------------------------- */
 
 static void text_of(char *out, size_t size, struct lw_bytes b) {
     struct lw_buf text = {0};
@@ -223,11 +231,14 @@ static int look_at_dead(struct top *t, int s) {
     char at[DEAD_ID] = "", since[DEAD_ID] = "";
     bool more;
     for (size_t i = 0; i < t->n_died && !since[0]; i++)
-        if (atoi(t->died[i].id) == s) snprintf(since, sizeof since, "%s", strchr(t->died[i].id, ':') + 1);
-    return dead_page(t->o, &t->o->shards[s], true, at, since, DEAD_PAGE, &more, add_dead, t) < 0 ? -1 : 0;
+        if (atoi(t->died[i].id) == s)
+            snprintf(since, sizeof since, "%s", strchr(t->died[i].id, ':') + 1);
+    return dead_page(t->o, &t->o->shards[s], true, at, since, DEAD_PAGE, &more, add_dead, t) < 0
+               ? -1
+               : 0;
 }
 
-/* ---- counts ---- */
+/* --- counts ----------------------------------------------------------------------------------- */
 
 static int add_count(struct top *t, int s, const char *command, const char *name, int64_t *sum) {
     long long n;
@@ -237,7 +248,8 @@ static int add_count(struct top *t, int s, const char *command, const char *name
     return 0;
 }
 
-/* Reads commits and the number of workers. Only the first shard is asked, because every shard knows all commits and workers. */
+/* Reads commits and the number of workers. Only the first shard is asked, because every shard knows
+ * all commits and workers. */
 static int look_at_commits(struct top *t) {
     struct ops *o = t->o;
     long long workers;
@@ -264,8 +276,9 @@ static int ask(struct top *t) {
     int64_t lanes = 0, paused = 0, dead = 0;
     if (!t->o->shards && ops_connect(t->o)) return -1;
     for (int s = 0; s < t->o->c->redis.shards; s++)
-        if (add_count(t, s, "ZCARD", "lanes", &lanes) || add_count(t, s, "SCARD", "paused", &paused) ||
-            add_count(t, s, "XLEN", "dead", &dead) || go_round(t, s) || look_again(t, s) || look_at_dead(t, s))
+        if (add_count(t, s, "ZCARD", "lanes", &lanes) ||
+            add_count(t, s, "SCARD", "paused", &paused) || add_count(t, s, "XLEN", "dead", &dead) ||
+            go_round(t, s) || look_again(t, s) || look_at_dead(t, s))
             return -1;
     t->n_lanes = lanes, t->paused = paused, t->dead = dead;
     return look_at_commits(t);

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Declares what `latchwork top` knows, and which servers it asks.
  *
- * Redis tells counts, lanes, dead letters and commits. Top asks Redis with cursors and small scripts, and a refresh asks a bounded number
- * of questions, whatever the number of lanes. If a shard has more lanes than one refresh looks at, each refresh continues a round through
- * all lanes: top keeps the lanes with the most waiting messages and looks at them in each refresh, and the round finds further lanes. The
- * HTTP server of the supervisor (http.listen) tells what only workers know: rates, lag, each worker's state. If Redis does not answer, top
- * still shows what the supervisor tells; if the supervisor does not answer, top still shows what Redis tells. */
+ * Redis tells counts, lanes, dead letters and commits. Top asks Redis with cursors and small
+ * scripts, and a refresh asks a bounded number of questions, whatever the number of lanes. If a
+ * shard has more lanes than one refresh looks at, each refresh continues a round through all lanes:
+ * top keeps the lanes with the most waiting messages and looks at them in each refresh, and the
+ * round finds further lanes. The HTTP server of the supervisor (http.listen) tells what only
+ * workers know: rates, lag, each worker's state. If Redis does not answer, top still shows what the
+ * supervisor tells; if the supervisor does not answer, top still shows what Redis tells. */
 #ifndef LW_CLI_TOP_PRIVATE_H
 #define LW_CLI_TOP_PRIVATE_H
 
 #include "ops/ops.h"
 
-enum { TOP_LANES = 256, TOP_LOOK = 1024 /* TOP_LOOK: maximum number of lanes per refresh and shard */, TOP_DEAD = 32, TOP_WORKERS = 256 };
+enum {
+    TOP_LANES = 256,
+    TOP_LOOK = 1024 /* TOP_LOOK: maximum number of lanes per refresh and shard */,
+    TOP_DEAD = 32,
+    TOP_WORKERS = 256
+};
 enum top_sort { TOP_BY_WAITING, TOP_BY_AGE, TOP_BY_TRIES, TOP_SORTS };
 
 struct top_lane {
@@ -21,13 +28,16 @@ struct top_lane {
 
 struct top_shard {
     char cursor[OPS_CURSOR];
-    bool whole;                      /* true after one round over all lanes is complete */
-    int64_t waiting, oldest_ms;      /* sum of waiting messages, and age of the oldest, in the last complete round */
-    int64_t now_waiting, now_oldest; /* sum of waiting messages, and age of the oldest, in the round under way so far */
+    bool whole; /* true after one round over all lanes is complete */
+    /* sum of waiting messages, and age of the oldest, in the last complete round */
+    int64_t waiting, oldest_ms;
+    /* sum of waiting messages, and age of the oldest, in the round under way so far */
+    int64_t now_waiting, now_oldest;
 };
 
 struct top_dead {
-    char id[64], identity[320], key[100], reason[200]; /* the texts of a dead letter, all in printable form */
+    /* the texts of a dead letter, all in printable form */
+    char id[64], identity[320], key[100], reason[200];
     int64_t at_ms, attempts;
 };
 
@@ -59,8 +69,9 @@ struct top {
     bool up; /* true if Redis answered the last refresh */
     char why[1024];
     uint64_t refresh;
-    int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers,
-        now_ms /* at_ms: time of the refresh by this machine's clock; now_ms: time of the refresh by Redis' clock */;
+    /* at_ms: time of the refresh by this machine's clock; now_ms: time of the refresh by Redis'
+     * clock */
+    int64_t at_ms, committed_at_ms, committed, n_lanes, paused, dead, known_workers, now_ms;
     double commit_rate; /* rate at which the commits advance, in offsets per second; -1: unknown */
     struct top_shard *shard;
     struct top_lane lane[TOP_LANES];
@@ -76,16 +87,21 @@ struct top {
 /* The next functions are defined in cli/top/look.c. */
 void top_open(struct top *t, struct ops *o);
 void top_close(struct top *t);
-void top_refresh(struct top *t);                      /* reads everything again; if a request fails, `why` says which and why */
-void top_set_filter(struct top *t, const char *text); /* sets the filter: a glob, or a part of the key; "": no filter */
+/* reads everything again; if a request fails, `why` says which and why */
+void top_refresh(struct top *t);
+/* sets the filter: a glob, or a part of the key; "": no filter */
+void top_set_filter(struct top *t, const char *text);
 void top_set_sort(struct top *t, enum top_sort sort);
-int64_t top_waiting(const struct top *t, bool *about); /* `about` becomes true if some lanes were not counted yet */
-/* returns when the oldest waiting message arrived, ms since 1970 by Redis' clock; 0: no message waits */
+/* `about` becomes true if some lanes were not counted yet */
+int64_t top_waiting(const struct top *t, bool *about);
+/* returns when the oldest waiting message arrived, ms since 1970 by Redis' clock; 0: no message
+ * waits */
 int64_t top_oldest_ms(const struct top *t);
 /* Defined in cli/top/fleet.c. Asks the supervisor for its numbers. */
 void top_ask_fleet(struct top *t);
 
-/* The next functions are defined in cli/top/frame.c, which makes lines of at most `width` columns. */
+/* The next functions are defined in cli/top/frame.c, which makes lines of at most `width`
+ * columns. */
 enum top_style { TOP_PLAIN, TOP_BAR, TOP_HEAD, TOP_SELECTED, TOP_WARN };
 struct top_line {
     char *text;
@@ -99,8 +115,9 @@ struct top_frame {
 struct top_view {
     int width, height;
     int64_t interval_ms;
-    size_t selected;     /* index of the marked lane in lane[]; SIZE_MAX: no lane is marked */
-    size_t first;        /* index of the first lane shown, which changes so that the marked lane stays visible */
+    size_t selected; /* index of the marked lane in lane[]; SIZE_MAX: no lane is marked */
+    /* index of the first lane shown, which changes so that the marked lane stays visible */
+    size_t first;
     const char *message; /* text about the last event; NULL: there is no text */
     const char *footer;  /* text of the last line; NULL: the last line lists the keys */
     bool help;
@@ -112,7 +129,8 @@ json_t *top_json(const struct top *t);
 /* Defined in cli/top/screen.c. Runs on the terminal until the user quits; returns the exit
  * status. */
 int top_screen(struct top *t, int64_t interval_ms);
-/* Defined in cli/top/act.c: the actions of the capital keys. Each action writes its result to `said`. */
+/* Defined in cli/top/act.c: the actions of the capital keys. Each action writes its result to
+ * `said`. */
 void top_pause(struct top *t, struct lw_bytes lane, bool resume, struct lw_buf *said);
 void top_break(struct top *t, struct lw_bytes lane, struct lw_buf *said);
 void top_drop(struct top *t, struct lw_bytes lane, struct lw_buf *said);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the terminal of `latchwork top`: ncurses draws the lines that cli/top/frame.c makes, and reads keys. */
+/* Runs the terminal of `latchwork top`: ncurses draws the lines that cli/top/frame.c makes, and
+ * reads keys. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -22,8 +23,9 @@ struct screen {
     enum mode mode;
     char input[INPUT_MAX];
     size_t n_input;
-    struct lw_buf lane; /* name of the marked lane, or of the lane that the present question is about */
-    int capital;        /* the capital letter of the action that waits for the user's answer */
+    /* name of the marked lane, or of the lane that the present question is about */
+    struct lw_buf lane;
+    int capital; /* the capital letter of the action that waits for the user's answer */
     struct lw_buf said, footer;
     bool stale, quit;
 };
@@ -34,7 +36,7 @@ static void on_end(int sig) {
     ended = 1;
 }
 
-/* ---- drawing ---- */
+/* --- drawing ---------------------------------------------------------------------------------- */
 
 /* Writes text. If the terminal's locale has one byte per character, only ASCII is written. */
 static void put(const char *text) {
@@ -43,7 +45,8 @@ static void put(const char *text) {
         return;
     }
     for (; *text; text++)
-        if (((unsigned char)*text & 0xc0) != 0x80) addch((unsigned char)*text < 0x80 ? (chtype)(unsigned char)*text : (chtype)'?');
+        if (((unsigned char)*text & 0xc0) != 0x80)
+            addch((unsigned char)*text < 0x80 ? (chtype)(unsigned char)*text : (chtype)'?');
 }
 
 static attr_t look_of(enum top_style style) {
@@ -72,7 +75,9 @@ static void mark(struct screen *s) {
 
 static void make_footer(struct screen *s) {
     s->footer.n = 0;
-    if (s->mode == FILTERING) lw_buf_addf(&s->footer, "filter: %s_   Enter takes it, Esc leaves it as it was%c", s->input, 0);
+    if (s->mode == FILTERING)
+        lw_buf_addf(&s->footer, "filter: %s_   Enter takes it, Esc leaves it as it was%c", s->input,
+                    0);
     s->v.footer = s->mode == LOOKING ? NULL : s->footer.p;
     if (s->mode != ASKING) return;
     struct lw_buf key = {0};
@@ -102,7 +107,7 @@ static void draw(struct screen *s) {
     refresh();
 }
 
-/* ---- keys ---- */
+/* --- keys ------------------------------------------------------------------------------------- */
 
 static void say(struct screen *s, const char *text) {
     s->said.n = 0;
@@ -151,7 +156,9 @@ static void type(struct screen *s, int key) {
 
 static void step(struct screen *s, long by) {
     long at = (long)s->v.selected + by;
-    s->v.selected = at < 0 || !s->t->n_lane ? 0 : (size_t)at < s->t->n_lane ? (size_t)at : s->t->n_lane - 1;
+    s->v.selected = at < 0 || !s->t->n_lane     ? 0
+                    : (size_t)at < s->t->n_lane ? (size_t)at
+                                                : s->t->n_lane - 1;
     mark(s);
 }
 
@@ -221,7 +228,8 @@ static void take_keys(struct screen *s, int64_t due_ms) {
         keys++;
         take_key(s, key);
     }
-    if (n > 0 && !keys && (p.revents & (POLLHUP | POLLERR | POLLNVAL))) s->quit = true; /* the user has closed the terminal */
+    /* the user has closed the terminal */
+    if (n > 0 && !keys && (p.revents & (POLLHUP | POLLERR | POLLNVAL))) s->quit = true;
 }
 
 static void loop(struct screen *s) {
@@ -241,13 +249,17 @@ static void loop(struct screen *s) {
 int top_screen(struct top *t, int64_t interval_ms) {
     struct screen s = {.t = t, .v = {.interval_ms = interval_ms}};
     struct sigaction end = {.sa_handler = on_end};
-    sigaction(SIGINT, &end, NULL); /* this call must come before ncurses starts, because ncurses keeps a handler that is already set */
+    /* this call must come before ncurses starts, because ncurses keeps a handler that is already
+     * set */
+    sigaction(SIGINT, &end, NULL);
     sigaction(SIGTERM, &end, NULL);
     sigaction(SIGHUP, &end, NULL);
     SCREEN *terminal = newterm(NULL, stdout, stdin);
     if (!terminal) {
-        fprintf(stderr, "latchwork top: this terminal (TERM=%s) can't be drawn on; --once writes plain text\n",
-                getenv("TERM") ? getenv("TERM") : "");
+        fprintf(
+            stderr,
+            "latchwork top: this terminal (TERM=%s) can't be drawn on; --once writes plain text\n",
+            getenv("TERM") ? getenv("TERM") : "");
         return OPS_FAILED;
     }
     cbreak();

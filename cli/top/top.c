@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the command `latchwork top`: its options, and what it writes if stdout is no terminal. */
+/* Implements the command `latchwork top`: its options, and what it writes if stdout is no
+ * terminal. */
 #include "cli/top/top.h"
 
 #include "base/clock.h"
@@ -33,24 +34,28 @@ static const struct cli_option options[] = {
     {.name = "filter",
      .kind = CLI_TEXT,
      .metavar = "TEXT",
-     .help = "only lanes and dead letters whose key contains TEXT, or matches it if it has *, ? or [a-z]",
+     .help = "only lanes and dead letters whose key contains TEXT, or matches it if it has *, ? or "
+             "[a-z]",
      .at = offsetof(struct args, filter)},
     {.name = "sort",
      .kind = CLI_WORD,
      .metavar = "waiting|age|tries",
-     .help = "order of lanes: most waiting messages, oldest message, or most tries of the oldest message first",
+     .help = "order of lanes: most waiting messages, oldest message, or most tries of the oldest "
+             "message first",
      .dflt = "waiting",
      .at = offsetof(struct args, sort)},
     {.name = "once",
      .kind = CLI_FLAG,
-     .help = "print one frame as plain text, 80x24 or COLUMNS x LINES; refreshes twice, at most 1 s apart, to know the rates",
+     .help = "print one frame as plain text, 80x24 or COLUMNS x LINES; refreshes twice, at most 1 "
+             "s apart, to know the rates",
      .at = offsetof(struct args, once)},
     CLI_JSON_OPTION("print one JSON object per refresh"),
     CLI_SET_OPTION,
     {0},
 };
 
-static const char *const examples[] = {"-c orders.json --sort age", "-c orders.json --once --json", NULL};
+static const char *const examples[] = {"-c orders.json --sort age", "-c orders.json --once --json",
+                                       NULL};
 
 static const struct cli_status statuses[] = {
     {"0", "done", 0},
@@ -59,7 +64,7 @@ static const struct cli_status statuses[] = {
     {0},
 };
 
-/* ---- without a terminal ---- */
+/* --- without a terminal ----------------------------------------------------------------------- */
 
 static int from_environment(const char *name, int otherwise, int min) {
     const char *text = getenv(name);
@@ -104,19 +109,24 @@ static int plain(struct top *t, const struct args *a) {
     return CLI_FAILED;
 }
 
-/* ---- running ---- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static int run(const struct args *a) {
     struct lw_config *c = cli_config(&a->cli);
     if (!c) return CLI_USAGE;
-    lw_log_setup(LW_LOG_OFF, false, "top"); /* logging is off, because a log line would disturb the display */
+    /* logging is off, because a log line would disturb the display */
+    lw_log_setup(LW_LOG_OFF, false, "top");
     struct ops *o = lw_alloc(sizeof *o);
-    *o = (struct ops){.noun = "queue", .c = c, .quiet = true, .connect_ms = ANSWER_MS, .answer_ms = ANSWER_MS};
+    *o = (struct ops){
+        .noun = "queue", .c = c, .quiet = true, .connect_ms = ANSWER_MS, .answer_ms = ANSWER_MS};
     o->args.limit = o->args.partition = o->args.attempts = o->args.older_ms = -1;
     struct top *t = lw_alloc(sizeof *t);
     top_open(t, o);
     if (a->filter) top_set_filter(t, a->filter);
-    if (a->sort) top_set_sort(t, a->sort[0] == 'a' ? TOP_BY_AGE : a->sort[0] == 't' ? TOP_BY_TRIES : TOP_BY_WAITING);
+    if (a->sort)
+        top_set_sort(t, a->sort[0] == 'a'   ? TOP_BY_AGE
+                        : a->sort[0] == 't' ? TOP_BY_TRIES
+                                            : TOP_BY_WAITING);
     int status = a->once || a->cli.json ? plain(t, a) : top_screen(t, a->interval_ms);
     top_close(t);
     ops_disconnect(o);
@@ -129,7 +139,9 @@ static int run(const struct args *a) {
 static int run_args(void *args) {
     const struct args *a = args;
     if (!a->once && !a->cli.json && (!isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
-        return cli_misuse(&a->cli, "no terminal to draw on: --once prints one frame as text, --json prints objects");
+        return cli_misuse(
+            &a->cli,
+            "no terminal to draw on: --once prints one frame as text, --json prints objects");
     setlocale(LC_CTYPE, ""); /* LC_NUMERIC is not changed, because JSON needs a decimal point */
     return run(a);
 }
@@ -137,19 +149,19 @@ static int run_args(void *args) {
 const struct cli_command cli_top = {
     .name = "top",
     .summary = "live view: lanes, rates, hot keys, workers",
-    .about =
-        "Shows what a fleet is doing now: rates, lag, the lanes with most waiting messages and who holds them, workers, the newest dead "
-        "letters. It asks Redis, and the supervisor on http.listen if it can be reached.\n"
-        "\n"
-        "    arrows, j, k, home, end   mark a lane\n"
-        "    /                         filter; an empty one shows all\n"
-        "    s                         next order\n"
-        "    space, ?, q               refresh now, help, quit\n"
-        "    P, R                      pause or resume the marked lane\n"
-        "    B                         break its lock\n"
-        "    D                         drop what waits there, after a backup\n"
-        "\n"
-        "Capitals change something: they ask first, and only y does it.",
+    .about = "Shows what a fleet is doing now: rates, lag, the lanes with most waiting messages "
+             "and who holds them, workers, the newest dead "
+             "letters. It asks Redis, and the supervisor on http.listen if it can be reached.\n"
+             "\n"
+             "    arrows, j, k, home, end   mark a lane\n"
+             "    /                         filter; an empty one shows all\n"
+             "    s                         next order\n"
+             "    space, ?, q               refresh now, help, quit\n"
+             "    P, R                      pause or resume the marked lane\n"
+             "    B                         break its lock\n"
+             "    D                         drop what waits there, after a backup\n"
+             "\n"
+             "Capitals change something: they ask first, and only y does it.",
     .options = options,
     .examples = examples,
     .statuses = statuses,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the command `latchwork version`, which prints the versions of the program and its libraries, and the abilities of these
- * libraries. */
+/* Implements the command `latchwork version`, which prints the versions of the program and its
+ * libraries, and the abilities of these libraries. */
 #include "cli/version/version.h"
 
 #include "config/librdkafka.h"
@@ -36,9 +36,10 @@ static const struct cli_option options[] = {
 };
 
 static const char *const examples[] = {"--verbose", NULL};
-static const struct cli_status statuses[] = {{"0", "printed", 0}, {"1", "stdout cannot be written", 0}, {"2", "usage error", 0}, {0}};
+static const struct cli_status statuses[] = {
+    {"0", "printed", 0}, {"1", "stdout cannot be written", 0}, {"2", "usage error", 0}, {0}};
 
-/* --- libraries ---------------------------------------------------------------------------------------------------------------------- */
+/* --- libraries -------------------------------------------------------------------------------- */
 
 enum { LIBRARIES = 10, TEXT_MAX = 64 };
 
@@ -48,10 +49,13 @@ struct library {
     char compiled[TEXT_MAX], loaded[TEXT_MAX];
 };
 
-static void number(char out[TEXT_MAX], unsigned a, unsigned b, unsigned c) { snprintf(out, TEXT_MAX, "%u.%u.%u", a, b, c); }
+static void number(char out[TEXT_MAX], unsigned a, unsigned b, unsigned c) {
+    snprintf(out, TEXT_MAX, "%u.%u.%u", a, b, c);
+}
 
 static void find_libraries(struct library all[LIBRARIES]) {
-    unsigned rd = RD_KAFKA_VERSION, xx = XXH_versionNumber(), mhd = (unsigned)MHD_VERSION, pq = (unsigned)PQlibVersion();
+    unsigned rd = RD_KAFKA_VERSION, xx = XXH_versionNumber(), mhd = (unsigned)MHD_VERSION,
+             pq = (unsigned)PQlibVersion();
     memset(all, 0, LIBRARIES * sizeof *all);
     all[0].name = "librdkafka";
     number(all[0].compiled, rd >> 24, rd >> 16 & 0xff, rd >> 8 & 0xff);
@@ -65,8 +69,8 @@ static void find_libraries(struct library all[LIBRARIES]) {
     snprintf(all[3].compiled, TEXT_MAX, "%s", SQLITE_VERSION);
     snprintf(all[3].loaded, TEXT_MAX, "%s", sqlite3_libversion());
     all[4].name = "libmicrohttpd";
-    snprintf(all[4].compiled, TEXT_MAX, "%x.%x.%x", mhd >> 24, mhd >> 16 & 0xff,
-             mhd >> 8 & 0xff); /* each byte holds two binary-coded decimal digits, which %x prints */
+    /* each byte holds two binary-coded decimal digits, which %x prints */
+    snprintf(all[4].compiled, TEXT_MAX, "%x.%x.%x", mhd >> 24, mhd >> 16 & 0xff, mhd >> 8 & 0xff);
     snprintf(all[4].loaded, TEXT_MAX, "%s", MHD_get_version());
     all[5].name = "xxhash";
     number(all[5].compiled, XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE);
@@ -85,10 +89,10 @@ static void find_libraries(struct library all[LIBRARIES]) {
     snprintf(all[9].loaded, TEXT_MAX, "%s", curl_version_info(CURLVERSION_NOW)->version);
 }
 
-/* --- abilities ---------------------------------------------------------------------------------------------------------------------- */
+/* --- abilities -------------------------------------------------------------------------------- */
 
-/* Lists abilities of librdkafka, each with a setting that needs it. An ability counts as present unless a known limit of the loaded
- * librdkafka refuses the setting. */
+/* Lists abilities of librdkafka, each with a setting that needs it. An ability counts as present
+ * unless a known limit of the loaded librdkafka refuses the setting. */
 static const struct {
     const char *name, *property, *value;
 } abilities[] = {
@@ -104,7 +108,8 @@ enum { ABILITIES = sizeof abilities / sizeof *abilities };
 
 static bool can(size_t i) {
     struct lw_problems ignored = {0};
-    bool refused = lw_librdkafka_judge(lw_librdkafka_loaded(), abilities[i].property, abilities[i].value, &ignored);
+    bool refused = lw_librdkafka_judge(lw_librdkafka_loaded(), abilities[i].property,
+                                       abilities[i].value, &ignored);
     lw_problems_free(&ignored);
     return !refused;
 }
@@ -115,10 +120,15 @@ static void print_verbose(void) {
     find_libraries(all);
     lw_librdkafka_limits(lw_librdkafka_loaded(), "  ", &limits);
     printf("\n%-16s %-12s %s\n", "library", "compiled", "loaded");
-    for (int i = 0; i < LIBRARIES; i++) printf("%-16s %-12s %s\n", all[i].name, all[i].compiled, all[i].loaded[0] ? all[i].loaded : "-");
+    for (int i = 0; i < LIBRARIES; i++)
+        printf("%-16s %-12s %s\n", all[i].name, all[i].compiled,
+               all[i].loaded[0] ? all[i].loaded : "-");
     printf("\nKafka\n");
-    for (size_t i = 0; i < ABILITIES; i++) printf("  %-30s %s\n", abilities[i].name, can(i) ? "yes" : "no");
-    if (limits.n) printf("\nlimits of librdkafka %s\n%.*s", lw_librdkafka_loaded()->text, (int)limits.n, limits.p);
+    for (size_t i = 0; i < ABILITIES; i++)
+        printf("  %-30s %s\n", abilities[i].name, can(i) ? "yes" : "no");
+    if (limits.n)
+        printf("\nlimits of librdkafka %s\n%.*s", lw_librdkafka_loaded()->text, (int)limits.n,
+               limits.p);
     lw_buf_free(&limits);
 }
 
@@ -127,11 +137,13 @@ static void print_json(void) {
     json_t *libraries = json_object(), *kafka = json_object();
     find_libraries(all);
     for (int i = 0; i < LIBRARIES; i++)
-        json_object_set_new(
-            libraries, all[i].name,
-            json_pack("{ss so}", "compiled", all[i].compiled, "loaded", all[i].loaded[0] ? json_string(all[i].loaded) : json_null()));
-    for (size_t i = 0; i < ABILITIES; i++) json_object_set_new(kafka, abilities[i].name, json_boolean(can(i)));
-    json_t *o = json_pack("{ss so so}", "version", LW_VERSION, "libraries", libraries, "kafka", kafka);
+        json_object_set_new(libraries, all[i].name,
+                            json_pack("{ss so}", "compiled", all[i].compiled, "loaded",
+                                      all[i].loaded[0] ? json_string(all[i].loaded) : json_null()));
+    for (size_t i = 0; i < ABILITIES; i++)
+        json_object_set_new(kafka, abilities[i].name, json_boolean(can(i)));
+    json_t *o =
+        json_pack("{ss so so}", "version", LW_VERSION, "libraries", libraries, "kafka", kafka);
     json_dumpf(o, stdout, JSON_COMPACT);
     putchar('\n');
     json_decref(o);
@@ -151,7 +163,8 @@ static int run(void *args) {
 const struct cli_command cli_version = {
     .name = "version",
     .summary = "the version; --verbose: of every library, and what this build can do",
-    .about = "Prints the version of the program. With --verbose also the version of each library, compiled against and loaded, what the "
+    .about = "Prints the version of the program. With --verbose also the version of each library, "
+             "compiled against and loaded, what the "
              "loaded librdkafka can do, and its known limits.",
     .options = options,
     .examples = examples,

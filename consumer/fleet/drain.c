@@ -11,22 +11,28 @@ enum { EVERY_MS = 1000, ANSWER_MS = 10000 };
 
 static rd_kafka_topic_partition_list_t *partitions(const struct lw_board *b) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(b->n_drain);
-    for (int32_t i = 0; i < b->n_drain; i++) rd_kafka_topic_partition_list_add(list, b->drain[i].topic, b->drain[i].partition);
+    for (int32_t i = 0; i < b->n_drain; i++)
+        rd_kafka_topic_partition_list_add(list, b->drain[i].topic, b->drain[i].partition);
     return list;
 }
 
-/* Workers of this run raise the committed offset, too, so the offset is never set to a lower value. */
+/* Workers of this run raise the committed offset, too, so the offset is never set to a lower
+ * value. */
 static void note(struct lw_drain_partition *p, const rd_kafka_topic_partition_t *tp) {
-    if (tp->err || tp->offset < 0 || tp->partition != p->partition || strcmp(tp->topic, p->topic) != 0) return;
+    if (tp->err || tp->offset < 0 || tp->partition != p->partition ||
+        strcmp(tp->topic, p->topic) != 0)
+        return;
     int64_t had = atomic_load(&p->committed);
-    while (had < tp->offset && !atomic_compare_exchange_weak(&p->committed, &had, tp->offset)) continue;
+    while (had < tp->offset && !atomic_compare_exchange_weak(&p->committed, &had, tp->offset))
+        continue;
 }
 
 static void ask(rd_kafka_t *rk, struct lw_board *b) {
     rd_kafka_topic_partition_list_t *list = partitions(b);
     rd_kafka_resp_err_t code = rd_kafka_committed(rk, list, ANSWER_MS);
     if (code)
-        lw_warn("--drain: can't read the group's commits: %s; retrying in %d ms", rd_kafka_err2str(code), EVERY_MS);
+        lw_warn("--drain: can't read the group's commits: %s; retrying in %d ms",
+                rd_kafka_err2str(code), EVERY_MS);
     else
         for (int i = 0; i < list->cnt && i < b->n_drain; i++) note(&b->drain[i], &list->elems[i]);
     rd_kafka_topic_partition_list_destroy(list);

@@ -7,9 +7,10 @@
 #include "config/config.h"
 #include "consumer/board.h"
 
-/* Runs in a process of its own: once per second, asks the group's coordinator for the commits of the partitions in board->drain and stores
- * them there. The function returns only if no client can be created. Every partition gets a commit soon after its assignment, even if the
- * partition is empty. */
+/* Runs in a process of its own: once per second, asks the group's coordinator for the commits of
+ * the partitions in board->drain and stores them there. The function returns only if no client can
+ * be created. Every partition gets a commit soon after its assignment, even if the partition is
+ * empty. */
 int lw_drain_follow(const struct lw_config *c, struct lw_board *board);
 
 #endif

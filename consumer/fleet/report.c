@@ -50,15 +50,20 @@ static int64_t remaining(const struct lw_board *b) {
 
 static void compose(char *out, size_t size, const struct lw_sup *s, uint64_t per_s) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
-    int n =
-        snprintf(out, size, "%" PRIu64 " msg/s, done %" PRIu64 ", dead %" PRIu64 ", waiting %" PRIu64, per_s, t.done, t.dead, t.waiting);
+    int n = snprintf(out, size,
+                     "%" PRIu64 " msg/s, done %" PRIu64 ", dead %" PRIu64 ", waiting %" PRIu64,
+                     per_s, t.done, t.dead, t.waiting);
     int64_t left = s->o->drain ? remaining(s->board) : -1;
-    if (left >= 0 && n > 0 && (size_t)n < size) snprintf(out + n, size - (size_t)n, ", remaining %" PRId64, left);
+    if (left >= 0 && n > 0 && (size_t)n < size)
+        snprintf(out + n, size - (size_t)n, ", remaining %" PRId64, left);
 }
 
-static uint64_t rate(uint64_t count, int64_t ms) { return ms > 0 ? (uint64_t)((double)count * 1000 / (double)ms) : 0; }
+static uint64_t rate(uint64_t count, int64_t ms) {
+    return ms > 0 ? (uint64_t)((double)count * 1000 / (double)ms) : 0;
+}
 
-/* Writes the live line, and moves the cursor back to the left edge, so that the next log line overwrites the live line. */
+/* Writes the live line, and moves the cursor back to the left edge, so that the next log line
+ * overwrites the live line. */
 static void live_line(const char *text) { fprintf(stderr, "\r%s\033[K\r", text); }
 
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
@@ -69,7 +74,8 @@ void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t
     r->last_moves = moves;
     char text[256];
     if (s->o->progress) {
-        compose(text, sizeof text, s, rate(t.finished - r->last_finished, now_ms - r->last_line_ms));
+        compose(text, sizeof text, s,
+                rate(t.finished - r->last_finished, now_ms - r->last_line_ms));
         live_line(text);
     } else if (s->o->drain && now_ms - r->last_log_ms >= LOG_EVERY_MS) {
         compose(text, sizeof text, s, rate(t.finished - r->last_finished, now_ms - r->last_log_ms));
@@ -81,20 +87,24 @@ void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t
     r->last_line_ms = r->last_log_ms = now_ms;
 }
 
-static void print_text(const struct lw_sup_totals *t, double s, uint64_t per_s, char *out, size_t size) {
+static void print_text(const struct lw_sup_totals *t, double s, uint64_t per_s, char *out,
+                       size_t size) {
     snprintf(out, size,
-             "done %" PRIu64 " dead %" PRIu64 " dropped %" PRIu64 " skipped %" PRIu64 " parked %" PRIu64 " drained %" PRIu64
-             " re-runs %" PRIu64 "  in %.1f s  (%" PRIu64 " msg/s)",
+             "done %" PRIu64 " dead %" PRIu64 " dropped %" PRIu64 " skipped %" PRIu64
+             " parked %" PRIu64 " drained %" PRIu64 " re-runs %" PRIu64 "  in %.1f s  (%" PRIu64
+             " msg/s)",
              t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
 }
 
 static void print_json(const struct lw_sup_totals *t, double s, uint64_t per_s) {
-    printf("{\"done\":%" PRIu64 ",\"dead\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"skipped\":%" PRIu64 ",\"parked\":%" PRIu64
-           ",\"drained\":%" PRIu64 ",\"reruns\":%" PRIu64 ",\"seconds\":%.3f,\"messages_per_second\":%" PRIu64 "}\n",
+    printf("{\"done\":%" PRIu64 ",\"dead\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"skipped\":%" PRIu64
+           ",\"parked\":%" PRIu64 ",\"drained\":%" PRIu64 ",\"reruns\":%" PRIu64
+           ",\"seconds\":%.3f,\"messages_per_second\":%" PRIu64 "}\n",
            t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
 }
 
-/* After --drain the summary goes to stdout, for programs; otherwise the summary is a line of the log. */
+/* After --drain the summary goes to stdout, for programs; otherwise the summary is a line of the
+ * log. */
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
     int64_t ms = now_ms - r->started_ms;
@@ -111,8 +121,8 @@ void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s
     fflush(stdout);
 }
 
-/* Logs the message in a seat. The worker may write to the seat while this function reads it, so the line may mix two consecutive
- * messages. */
+/* Logs the message in a seat. The worker may write to the seat while this function reads it, so the
+ * line may mix two consecutive messages. */
 static void tell_seat(const struct lw_sup *s, int worker, const struct lw_seat *seat) {
     char identity[LW_IDENTITY_MAX], key[LW_KEY_TEXT], hash[24];
     uint32_t n = seat->n_key < LW_SEAT_KEY ? seat->n_key : LW_SEAT_KEY;

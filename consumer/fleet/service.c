@@ -10,12 +10,17 @@
 #include <time.h>
 
 enum {
-    /* STATUS is sent only this often, because its counts change all the time, and each message wakes the service manager and those who
-       watch it */
+    /* STATUS is sent only this often, because its counts change all the time, and each message
+     * wakes the service manager and those who
+     *       watch it */
     STATUS_EVERY_MS = 5000,
-    WATCHDOG_MARGIN_MS = 60000, /* time that is added to the time after which the supervisor replaces a hung worker */
-    STOP_MARGIN_MS = 10000,     /* time that is added to the time after which the supervisor kills a worker that does not end */
-    RELOAD_STEP_MS = 30000      /* at each tick of a reload, the service manager is asked to wait for at least this time longer */
+    /* time that is added to the time after which the supervisor replaces a hung worker */
+    WATCHDOG_MARGIN_MS = 60000,
+    /* time that is added to the time after which the supervisor kills a worker that does not end */
+    STOP_MARGIN_MS = 10000,
+    /* at each tick of a reload, the service manager is asked to wait for at least this time
+     * longer */
+    RELOAD_STEP_MS = 30000
 };
 
 void lw_service_open(struct lw_service *v, const struct lw_sup *s) {
@@ -23,15 +28,18 @@ void lw_service_open(struct lw_service *v, const struct lw_sup *s) {
     lw_notify_open(&v->notify);
     int64_t least = s->times.heartbeat_ms + WATCHDOG_MARGIN_MS;
     if (!v->notify.watchdog_ms || v->notify.watchdog_ms >= least) return;
-    lw_info("service manager: its watchdog of %" PRId64 " ms is raised to %" PRId64 " ms, so that a hung worker is replaced first",
+    lw_info("service manager: its watchdog of %" PRId64 " ms is raised to %" PRId64
+            " ms, so that a hung worker is replaced first",
             v->notify.watchdog_ms, least);
-    if (lw_notify_send(&v->notify, "WATCHDOG_USEC=%" PRId64, least * 1000)) v->notify.watchdog_ms = least;
+    if (lw_notify_send(&v->notify, "WATCHDOG_USEC=%" PRId64, least * 1000))
+        v->notify.watchdog_ms = least;
 }
 
-/* --- how the workers stand ------------------------------------------------------------------------------------------------------------ */
+/* --- how the workers stand -------------------------------------------------------------------- */
 
 static bool is_ready(const struct lw_sup *s, int worker) {
-    return s->workers[worker].state == LW_SUP_RUNNING && atomic_load(&s->board->workers[worker].ready);
+    return s->workers[worker].state == LW_SUP_RUNNING &&
+           atomic_load(&s->board->workers[worker].ready);
 }
 
 static int count_ready(const struct lw_sup *s) {
@@ -44,20 +52,25 @@ static int count_ready(const struct lw_sup *s) {
 static bool all_turn(const struct lw_sup *s) {
     for (int i = 0; i < s->board->n_workers; i++) {
         const struct lw_sup_worker *w = &s->workers[i];
-        if ((w->state == LW_SUP_RUNNING || w->state == LW_SUP_ROLLING) && w->beat.for_ms > 0) return false;
+        if ((w->state == LW_SUP_RUNNING || w->state == LW_SUP_ROLLING) && w->beat.for_ms > 0)
+            return false;
     }
     return true;
 }
 
-/* Writes why the first worker that is not ready is not ready; "" if the worker has given no reason. */
+/* Writes why the first worker that is not ready is not ready; "" if the worker has given no
+ * reason. */
 static void reason(const struct lw_sup *s, char *out, size_t size) {
     char why[320];
     int worker = 0;
     *out = '\0';
     while (worker < s->board->n_wanted && is_ready(s, worker)) worker++;
-    if (worker == s->board->n_wanted || !lw_note_get(&s->board->workers[worker].why, why, sizeof why) || !*why) return;
+    if (worker == s->board->n_wanted ||
+        !lw_note_get(&s->board->workers[worker].why, why, sizeof why) || !*why)
+        return;
+    /* line breaks are replaced, because a line break would begin another NAME=VALUE */
     for (char *p = why; *p; p++)
-        if (iscntrl((unsigned char)*p)) *p = ' '; /* line breaks are replaced, because a line break would begin another NAME=VALUE */
+        if (iscntrl((unsigned char)*p)) *p = ' ';
     snprintf(out, size, "; worker %d: %s", worker, why);
 }
 
@@ -66,16 +79,20 @@ static bool send_status(struct lw_service *v, const struct lw_sup *s, const char
     struct lw_sup_totals t = lw_sup_totals(s->board);
     int ready = count_ready(s);
     reason(s, why, sizeof why);
-    bool sent = lw_notify_send(&v->notify, "%sSTATUS=%d of %d workers are ready%s; done %" PRIu64 ", dead %" PRIu64 ", waiting %" PRIu64,
+    bool sent = lw_notify_send(&v->notify,
+                               "%sSTATUS=%d of %d workers are ready%s; done %" PRIu64
+                               ", dead %" PRIu64 ", waiting %" PRIu64,
                                before, ready, s->board->n_wanted, why, t.done, t.dead, t.waiting);
     if (sent) v->ready_workers = ready, v->status_ms = s->now();
     return sent;
 }
 
-/* --- the life of the run -------------------------------------------------------------------------------------------------------------- */
+/* --- the life of the run ---------------------------------------------------------------------- */
 
 static void become_ready(struct lw_service *v, const struct lw_sup *s, int64_t now_ms) {
-    if (v->state != LW_SERVICE_STARTING || (count_ready(s) < s->board->n_wanted && now_ms < v->ready_by_ms)) return;
+    if (v->state != LW_SERVICE_STARTING ||
+        (count_ready(s) < s->board->n_wanted && now_ms < v->ready_by_ms))
+        return;
     if (send_status(v, s, "READY=1\n")) v->state = LW_SERVICE_READY;
 }
 
@@ -90,7 +107,8 @@ void lw_service_tick(struct lw_service *v, const struct lw_sup *s, int64_t now_m
     if (v->notify.fd == -1) return;
     become_ready(v, s, now_ms);
     end_reload(v);
-    if (v->state == LW_SERVICE_RELOADING) lw_notify_send(&v->notify, "EXTEND_TIMEOUT_USEC=%d", RELOAD_STEP_MS * 1000);
+    if (v->state == LW_SERVICE_RELOADING)
+        lw_notify_send(&v->notify, "EXTEND_TIMEOUT_USEC=%d", RELOAD_STEP_MS * 1000);
     bool due = now_ms - v->status_ms >= STATUS_EVERY_MS || count_ready(s) != v->ready_workers;
     if (due && v->state != LW_SERVICE_STOPPING) send_status(v, s, "");
     if (v->notify.watchdog_ms && all_turn(s)) lw_notify_send(&v->notify, "WATCHDOG=1");
@@ -99,11 +117,13 @@ void lw_service_tick(struct lw_service *v, const struct lw_sup *s, int64_t now_m
 void lw_service_reloading(struct lw_service *v) {
     struct timespec t;
     if (v->state == LW_SERVICE_STOPPING) return;
-    /* this is the service manager's own clock, so that the manager can tell this reload from a reload that it asked for later */
+    /* this is the service manager's own clock, so that the manager can tell this reload from a
+     * reload that it asked for later */
     clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t us = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
     lw_notify_send(&v->notify,
-                   "RELOADING=1\nMONOTONIC_USEC=%" PRId64 "\nSTATUS=reloading: reading the configuration, then replacing worker by worker",
+                   "RELOADING=1\nMONOTONIC_USEC=%" PRId64
+                   "\nSTATUS=reloading: reading the configuration, then replacing worker by worker",
                    us);
     v->state = LW_SERVICE_RELOADING;
     v->reloaded = NULL;
@@ -118,5 +138,8 @@ void lw_service_stopping(struct lw_service *v, const struct lw_sup *s) {
     int64_t ms = s->c->shutdown.grace_ms + s->times.margin_ms + STOP_MARGIN_MS;
     if (v->state == LW_SERVICE_STOPPING) return;
     v->state = LW_SERVICE_STOPPING;
-    lw_notify_send(&v->notify, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRId64 "\nSTATUS=stopping: finishing what is in a handler", ms * 1000);
+    lw_notify_send(&v->notify,
+                   "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRId64
+                   "\nSTATUS=stopping: finishing what is in a handler",
+                   ms * 1000);
 }

@@ -21,38 +21,44 @@
 
 enum { WATCH_MS = 100, STATUS_STOPPED = -2, SIDE_MS = 1000, FLUSH_MS = 2000 };
 
-/* Describes a process that helps beside the workers. The process uses only the board and holds no other resource. */
+/* Describes a process that helps beside the workers. The process uses only the board and holds no
+ * other resource. */
 struct side {
     pid_t pid; /* process id; 0: the process is not running */
     int64_t due_ms;
 };
 
 struct run {
-    struct lw_sup sup; /* this must be the first member, because spawn() casts its pointer back to the struct run */
+    /* this must be the first member, because spawn() casts its pointer back to the struct run */
+    struct lw_sup sup;
     struct lw_sup_report report;
     struct lw_service service;
     int signals; /* the signalfd, through which signals arrive */
     int claim;   /* descriptor that holds the claim of member_slot; -1: no slot is claimed */
     sigset_t watched, inherited;
-    struct lw_config *reloaded; /* the configuration of the last reload, owned by the run; NULL: no reload has happened */
-    int rolling;                /* index of the worker being replaced in a rolling reload; -1: no reload is under way */
-    int rolling_end;            /* index of the first worker that the reload does not replace */
-    unsigned rolling_from;      /* number of times that the worker `rolling` had been started when it was asked to end */
+    /* the configuration of the last reload, owned by the run; NULL: no reload has happened */
+    struct lw_config *reloaded;
+    /* index of the worker being replaced in a rolling reload; -1: no reload is under way */
+    int rolling;
+    int rolling_end; /* index of the first worker that the reload does not replace */
+    /* number of times that the worker `rolling` had been started when it was asked to end */
+    unsigned rolling_from;
     int64_t rolling_until_ms;
     bool drained;
     struct side exporter, follower, tracer;
 };
 
-/* --- processes -------------------------------------------------------------------------------------------------------------------- */
+/* --- processes -------------------------------------------------------------------------------- */
 
-/* Every child takes these steps first: it arranges to end when the supervisor ends, unblocks signals, and leaves the terminal's Ctrl-C to
- * the supervisor. */
+/* Every child takes these steps first: it arranges to end when the supervisor ends, unblocks
+ * signals, and leaves the terminal's Ctrl-C to the supervisor. */
 static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);
     close(r->signals);
     lw_notify_close(&r->service.notify);
-    if (r->claim >= 0) close(r->claim); /* the slot must become free when the supervisor dies, even if this child lives on */
+    /* the slot must become free when the supervisor dies, even if this child lives on */
+    if (r->claim >= 0) close(r->claim);
     sigprocmask(SIG_SETMASK, &r->inherited, NULL);
 }
 
@@ -78,9 +84,11 @@ static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
     return -1; /* this line is never reached */
 }
 
-/* --- processes beside the workers: metrics and health; what the group commits during --drain ---------------------------------------- */
+/* --- processes beside the workers: metrics and health; what the group commits during --drain
+ * --- */
 
-/* Forks a process that helps beside the workers. Returns true in that process, and false in the supervisor. */
+/* Forks a process that helps beside the workers. Returns true in that process, and false in the
+ * supervisor. */
 static bool fork_side(struct run *r, struct side *side, const char *who) {
     struct lw_sup *s = &r->sup;
     if (side->pid || s->stopping || s->now() < side->due_ms) return false;
@@ -88,7 +96,9 @@ static bool fork_side(struct run *r, struct side *side, const char *who) {
     pid_t parent = getpid();
     fflush(NULL);
     pid_t pid = fork();
-    if (pid == -1) lw_warn("%s: can't start the process: fork: %s; retrying in %d ms", who, strerror(errno), SIDE_MS);
+    if (pid == -1)
+        lw_warn("%s: can't start the process: fork: %s; retrying in %d ms", who, strerror(errno),
+                SIDE_MS);
     if (pid > 0) side->pid = pid;
     if (pid) return false;
     become_child(r, parent);
@@ -96,20 +106,27 @@ static bool fork_side(struct run *r, struct side *side, const char *who) {
     return true;
 }
 
-/* Makes the rings for spans before the processes that use them are forked. Without rings, the run goes on without spans. */
+/* Makes the rings for spans before the processes that use them are forked. Without rings, the run
+ * goes on without spans. */
 static void prepare_spans(struct run *r) {
     struct lw_err err = {0};
     if (!r->sup.c->tracing.endpoint || !r->sup.o->tracer_main) return;
-    if (lw_board_add_spans(r->sup.board, &err)) lw_warn("%s; the run goes on, and nothing is traced", err.text);
+    if (lw_board_add_spans(r->sup.board, &err))
+        lw_warn("%s; the run goes on, and nothing is traced", err.text);
 }
 
-static bool sends_spans(const struct run *r) { return r->sup.o->tracer_main && r->sup.c->tracing.endpoint && r->sup.board->spans; }
+static bool sends_spans(const struct run *r) {
+    return r->sup.o->tracer_main && r->sup.c->tracing.endpoint && r->sup.board->spans;
+}
 
 static void start_sides(struct run *r) {
     struct lw_sup *s = &r->sup;
-    if (s->o->exporter_main && s->c->http.host && fork_side(r, &r->exporter, "metrics")) _exit(s->o->exporter_main(s->c, s->board));
-    if (s->o->drain && s->o->follow && fork_side(r, &r->follower, "drain")) _exit(s->o->follow(s->c, s->board));
-    if (sends_spans(r) && fork_side(r, &r->tracer, "tracing")) _exit(s->o->tracer_main(s->c, s->board));
+    if (s->o->exporter_main && s->c->http.host && fork_side(r, &r->exporter, "metrics"))
+        _exit(s->o->exporter_main(s->c, s->board));
+    if (s->o->drain && s->o->follow && fork_side(r, &r->follower, "drain"))
+        _exit(s->o->follow(s->c, s->board));
+    if (sends_spans(r) && fork_side(r, &r->tracer, "tracing"))
+        _exit(s->o->tracer_main(s->c, s->board));
 }
 
 static void end_side(struct side *side) {
@@ -138,7 +155,7 @@ static void reap_side(struct side *side, pid_t pid, const char *what) {
     lw_warn("%s ended; restarting it", what);
 }
 
-/* --- the end offsets, asked by a short-lived child -------------------------------------------------------------------------------- */
+/* --- the end offsets, asked by a short-lived child -------------------------------------------- */
 
 struct ends {
     struct lw_board *board;
@@ -172,15 +189,18 @@ static int ask_ends(struct run *r) {
     return LW_EXIT_OK;
 }
 
-/* Waits until the child that reads the end offsets for --drain ends, or until the supervisor is asked to end. The child has a time limit of
- * its own; if the child hangs, the supervisor kills it after twice that limit and a margin. */
+/* Waits until the child that reads the end offsets for --drain ends, or until the supervisor is
+ * asked to end. The child has a time limit of its own; if the child hangs, the supervisor kills it
+ * after twice that limit and a margin. */
 static int await_child(struct run *r, pid_t pid) {
     int64_t until = lw_boot_ms() + 2 * r->sup.times.ends_ms + r->sup.times.margin_ms;
     for (;;) {
         int status;
-        if (waitpid(pid, &status, WNOHANG) == pid) return WIFEXITED(status) ? WEXITSTATUS(status) : LW_EXIT_FAILED;
+        if (waitpid(pid, &status, WNOHANG) == pid)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : LW_EXIT_FAILED;
         int64_t left = until - lw_boot_ms();
-        struct timespec ts = {.tv_sec = left > 0 ? left / 1000 : 0, .tv_nsec = left > 0 ? left % 1000 * 1000000 : 0};
+        struct timespec ts = {.tv_sec = left > 0 ? left / 1000 : 0,
+                              .tv_nsec = left > 0 ? left % 1000 * 1000000 : 0};
         int sig = sigtimedwait(&r->watched, NULL, &ts);
         if (sig != SIGTERM && sig != SIGINT && left > 0) continue;
         kill(pid, SIGKILL);
@@ -210,7 +230,7 @@ static int take_ends(struct run *r) {
     return status;
 }
 
-/* --- the workers' ids in the group ------------------------------------------------------------------------------------------------ */
+/* --- the workers' ids in the group ------------------------------------------------------------ */
 
 static void claim_slot(struct run *r) {
     struct lw_sup *s = &r->sup;
@@ -219,8 +239,8 @@ static void claim_slot(struct run *r) {
     s->board->member_slot = s->o->member_claim ? s->o->member_claim(s->c, &r->claim) : -1;
 }
 
-/* Claims a slot of static membership (member.h) again after a reload, because the workers' ids depend
- * on the name, kafka.member_id and the topics. Notes whether the ids have changed. */
+/* Claims a slot of static membership (member.h) again after a reload, because the workers' ids
+ * depend on the name, kafka.member_id and the topics. Notes whether the ids have changed. */
 static void claim_again(struct run *r, const struct lw_config *before) {
     struct lw_sup *s = &r->sup;
     char was[LW_MEMBER_MAX], is[LW_MEMBER_MAX];
@@ -228,10 +248,11 @@ static void claim_again(struct run *r, const struct lw_config *before) {
     claim_slot(r);
     lw_member_id(s->c, s->board->member_slot, 0, is);
     s->renamed = strcmp(was, is) != 0;
-    for (int i = 0; s->renamed && i < s->board->n_workers; i++) atomic_store(&s->board->workers[i].fenced, LW_FENCED_NO);
+    for (int i = 0; s->renamed && i < s->board->n_workers; i++)
+        atomic_store(&s->board->workers[i].fenced, LW_FENCED_NO);
 }
 
-/* --- the rolling reload: one worker at a time ------------------------------------------------------------------------------------- */
+/* --- the rolling reload: one worker at a time ------------------------------------------------- */
 
 static void take_turn(struct run *r, int worker) {
     struct lw_sup *s = &r->sup;
@@ -244,23 +265,26 @@ static void take_turn(struct run *r, int worker) {
     }
     r->rolling = worker;
     r->rolling_from = s->workers[worker].lives;
-    r->rolling_until_ms = s->now() + s->c->shutdown.grace_ms + s->times.margin_ms + s->times.ready_ms;
+    r->rolling_until_ms =
+        s->now() + s->c->shutdown.grace_ms + s->times.margin_ms + s->times.ready_ms;
     lw_info("reload: worker %d", worker);
     lw_sup_step(s, &s->workers[worker], LW_SUP_RELOAD);
 }
 
-/* Starts the workers that a reload added. If the former worker of the same number has not ended yet, a later call starts the new one. */
+/* Starts the workers that a reload added. If the former worker of the same number has not ended
+ * yet, a later call starts the new one. */
 static void start_missing(struct run *r) {
     struct lw_sup *s = &r->sup;
     if (s->stopping || s->refused) return;
     for (int i = 0; i < s->board->n_wanted; i++) {
         enum lw_sup_state state = s->workers[i].state;
-        if (state == LW_SUP_IDLE || state == LW_SUP_GONE) lw_sup_step(s, &s->workers[i], LW_SUP_START);
+        if (state == LW_SUP_IDLE || state == LW_SUP_GONE)
+            lw_sup_step(s, &s->workers[i], LW_SUP_START);
     }
 }
 
-/* Starts missing workers, and stops surplus workers, which are the workers with the highest numbers. All other workers are replaced one at
- * a time. */
+/* Starts missing workers, and stops surplus workers, which are the workers with the highest
+ * numbers. All other workers are replaced one at a time. */
 static void resize(struct run *r, int n) {
     struct lw_sup *s = &r->sup;
     struct lw_board *b = s->board;
@@ -284,7 +308,8 @@ static struct lw_config *read_again(struct run *r) {
     struct lw_config *c = o->reload(o->ctx);
     if (c) return c;
     lw_error("reload: the configuration has errors; the old one stays");
-    lw_service_reloaded(&r->service, "reload: the configuration has errors (see the log); the old one stays");
+    lw_service_reloaded(&r->service,
+                        "reload: the configuration has errors (see the log); the old one stays");
     return NULL;
 }
 
@@ -299,8 +324,9 @@ static void reload(struct run *r) {
     claim_again(r, before);
     if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
     r->reloaded = c;
-    end_side(&r->exporter); /* the next tick starts the exporter again, with the new configuration */
-    end_side(&r->tracer);   /* likewise; the spans that it has not sent stay in the rings */
+    /* the next tick starts the exporter again, with the new configuration */
+    end_side(&r->exporter);
+    end_side(&r->tracer); /* likewise; the spans that it has not sent stay in the rings */
     prepare_spans(r);
     lw_log_setup(c->log.level, c->log.json, "supervisor");
     resize(r, c->workers);
@@ -311,14 +337,15 @@ static void roll_on(struct run *r) {
     struct lw_sup *s = &r->sup;
     if (r->rolling < 0 || s->stopping) return;
     struct lw_sup_worker *w = &s->workers[r->rolling];
-    bool ready = w->lives != r->rolling_from && w->state == LW_SUP_RUNNING && atomic_load(&s->board->workers[w->index].ready);
+    bool ready = w->lives != r->rolling_from && w->state == LW_SUP_RUNNING &&
+                 atomic_load(&s->board->workers[w->index].ready);
     bool late = s->now() >= r->rolling_until_ms;
     if (!ready && !late) return;
     if (!ready) lw_warn("reload: worker %d is not ready yet; going on with the next", w->index);
     take_turn(r, r->rolling + 1);
 }
 
-/* --- events ----------------------------------------------------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 static void step_all(struct run *r, enum lw_sup_event e) {
     for (int i = 0; i < r->sup.board->n_workers; i++) lw_sup_step(&r->sup, &r->sup.workers[i], e);
@@ -336,7 +363,8 @@ static void asked_to_stop(struct run *r, const char *by) {
         lw_warn("%s again: ending at once", by);
         atomic_store(&r->sup.board->quick, true);
     } else {
-        lw_info("%s: finishing what is in a handler, at most %" PRId64 " ms", by, r->sup.c->shutdown.grace_ms);
+        lw_info("%s: finishing what is in a handler, at most %" PRId64 " ms", by,
+                r->sup.c->shutdown.grace_ms);
     }
     stop_all(r);
 }
@@ -378,20 +406,24 @@ static void take_signals(struct run *r) {
 static void fire_deadlines(struct run *r) {
     int64_t now = r->sup.now();
     for (int i = 0; i < r->sup.board->n_workers; i++)
-        if (r->sup.workers[i].deadline_ms <= now) lw_sup_step(&r->sup, &r->sup.workers[i], LW_SUP_TIMER);
+        if (r->sup.workers[i].deadline_ms <= now)
+            lw_sup_step(&r->sup, &r->sup.workers[i], LW_SUP_TIMER);
 }
 
-/* If nothing has moved for a while during --drain, finds out whether only paused lanes are left, because the run would wait for ever for a
- * paused lane. */
+/* If nothing has moved for a while during --drain, finds out whether only paused lanes are left,
+ * because the run would wait for ever for a paused lane. */
 static void look_for_paused(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now();
-    if (!s->o->drain || !s->o->paused || s->stopping || now - r->report.moved_ms < s->times.stuck_ms) return;
+    if (!s->o->drain || !s->o->paused || s->stopping ||
+        now - r->report.moved_ms < s->times.stuck_ms)
+        return;
     r->report.moved_ms = now; /* the next check comes after another stuck_ms without progress */
     struct lw_buf names = {0};
     int n = s->o->paused(s->o->ctx, &names);
     if (n > 0) {
-        lw_error("--drain: only paused lanes are left (%d): %.*s", n, (int)names.n, names.p ? names.p : "");
+        lw_error("--drain: only paused lanes are left (%d): %.*s", n, (int)names.n,
+                 names.p ? names.p : "");
         s->failed = true;
         stop_all(r);
     }
@@ -423,7 +455,7 @@ static void end_where_due(struct run *r) {
     stop_all(r);
 }
 
-/* --- the loop --------------------------------------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static bool all_gone(const struct lw_sup *s) {
     for (int i = 0; i < s->board->n_workers; i++)
@@ -440,7 +472,8 @@ static void sleep_until_event(struct run *r) {
     for (int i = 0; i < s->board->n_workers; i++)
         if (s->workers[i].deadline_ms < until) until = s->workers[i].deadline_ms;
     struct pollfd p = {.fd = r->signals, .events = POLLIN};
-    if (until > now && poll(&p, 1, (int)(until - now)) == -1 && errno != EINTR) lw_error("poll: %s", strerror(errno));
+    if (until > now && poll(&p, 1, (int)(until - now)) == -1 && errno != EINTR)
+        lw_error("poll: %s", strerror(errno));
 }
 
 static void loop(struct run *r) {
@@ -467,7 +500,8 @@ static int run_all(struct run *r) {
     lw_sup_report_init(&r->report, r->sup.now());
     if (r->sup.o->drain) {
         int status = take_ends(r);
-        if (status != LW_EXIT_OK) return status == LW_EXIT_REFUSED ? LW_EXIT_REFUSED : LW_EXIT_FAILED;
+        if (status != LW_EXIT_OK)
+            return status == LW_EXIT_REFUSED ? LW_EXIT_REFUSED : LW_EXIT_FAILED;
     }
     prepare_spans(r);
     loop(r);
@@ -476,21 +510,27 @@ static int run_all(struct run *r) {
     end_side(&r->follower);
     if (r->sup.o->watch) r->sup.o->watch(r->sup.o->ctx, r->sup.board);
     lw_sup_report_summary(&r->report, &r->sup, r->sup.now());
-    if (r->sup.o->drain && !r->drained && !r->sup.refused) lw_warn("--drain: stopped before everything was drained");
+    if (r->sup.o->drain && !r->drained && !r->sup.refused)
+        lw_warn("--drain: stopped before everything was drained");
     return exit_status(r);
 }
 
-/* Opens the descriptor through which signals arrive from now on. Prepares the mask of signals for the children, too. */
+/* Opens the descriptor through which signals arrive from now on. Prepares the mask of signals for
+ * the children, too. */
 static int open_signals(struct run *r) {
     sigemptyset(&r->watched);
     static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1};
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) sigaddset(&r->watched, watched[i]);
-    if (sigprocmask(SIG_BLOCK, &r->watched, &r->inherited) == -1) return -1;
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
-        sigdelset(&r->inherited, watched[i]); /* workers must receive these signals, even if the parent of this process has blocked them */
-    /* SIGUSR1 stays blocked, so that the signal does not kill a worker that has not installed its handler yet */
+        sigaddset(&r->watched, watched[i]);
+    if (sigprocmask(SIG_BLOCK, &r->watched, &r->inherited) == -1) return -1;
+    /* workers must receive these signals, even if the parent of this process has blocked them */
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
+        sigdelset(&r->inherited, watched[i]);
+    /* SIGUSR1 stays blocked, so that the signal does not kill a worker that has not installed its
+     * handler yet */
     sigaddset(&r->inherited, SIGUSR1);
-    /* if the parent of this process ignored SIGCHLD, the kernel would not report deaths of children */
+    /* if the parent of this process ignored SIGCHLD, the kernel would not report deaths of
+     * children */
     signal(SIGCHLD, SIG_DFL);
     r->signals = signalfd(-1, &r->watched, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signals == -1 ? -1 : 0;

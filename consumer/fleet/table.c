@@ -11,9 +11,11 @@
 #include <string.h>
 #include <sys/wait.h>
 
-const char *const lw_sup_state_name[LW_SUP_STATES] = {"idle", "running", "waiting", "rolling", "stopping", "gone"};
-const char *const lw_sup_event_name[LW_SUP_EVENTS] = {"start",   "clean exit", "failed exit", "crash",  "kill",
-                                                      "refusal", "timer",      "stop",        "reload", "hang"};
+const char *const lw_sup_state_name[LW_SUP_STATES] = {"idle",    "running",  "waiting",
+                                                      "rolling", "stopping", "gone"};
+const char *const lw_sup_event_name[LW_SUP_EVENTS] = {
+    "start",   "clean exit", "failed exit", "crash",  "kill",
+    "refusal", "timer",      "stop",        "reload", "hang"};
 
 static int64_t or_default(int64_t v, int64_t d) { return v ? v : d; }
 
@@ -34,7 +36,8 @@ static struct lw_supervise_times times_of(const struct lw_config *c, struct lw_s
 
 static int signal_process(pid_t pid, int sig) { return kill(pid, sig); }
 
-void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_supervise_options *o, struct lw_board *board) {
+void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_supervise_options *o,
+                 struct lw_board *board) {
     memset(s, 0, sizeof *s);
     s->c = c;
     s->o = o;
@@ -49,7 +52,7 @@ void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_su
     }
 }
 
-/* --- small steps that the cells of the table are made of ------------------------------------------------------------------------ */
+/* --- small steps that the cells of the table are made of -------------------------------------- */
 
 static void to(struct lw_sup_worker *w, enum lw_sup_state state, int64_t deadline_ms) {
     w->state = state;
@@ -57,14 +60,16 @@ static void to(struct lw_sup_worker *w, enum lw_sup_state state, int64_t deadlin
 }
 
 static void send(struct lw_sup *s, struct lw_sup_worker *w, int sig) {
-    if (s->signal(w->pid, sig) == -1 && errno != ESRCH) lw_error("worker %d: signal %d: %s", w->index, sig, strerror(errno));
+    if (s->signal(w->pid, sig) == -1 && errno != ESRCH)
+        lw_error("worker %d: signal %d: %s", w->index, sig, strerror(errno));
 }
 
 static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     struct lw_board_worker *b = &s->board->workers[w->index];
     atomic_store(&b->pid, 0);
     atomic_store(&b->ready, false);
-    atomic_store(&b->waiting, 0); /* other workers take over the worker's partitions, and count the messages that wait there */
+    /* other workers take over the worker's partitions, and count the messages that wait there */
+    atomic_store(&b->waiting, 0);
     atomic_store(&b->in_handler, 0);
     lw_board_disown_all(s->board, w->index);
     lw_board_owe(s->board, w->index, -1);
@@ -80,7 +85,8 @@ static void wait_for_restart(struct lw_sup *s, struct lw_sup_worker *w) {
     if (s->now() - w->started_ms >= s->times.calm_ms) w->backoff_ms = s->times.backoff_ms;
     lw_warn("worker %d %s; started again in %" PRId64 " ms", w->index, w->why, w->backoff_ms);
     to(w, LW_SUP_WAITING, s->now() + w->backoff_ms);
-    w->backoff_ms = w->backoff_ms * 2 < s->times.backoff_max_ms ? w->backoff_ms * 2 : s->times.backoff_max_ms;
+    w->backoff_ms =
+        w->backoff_ms * 2 < s->times.backoff_max_ms ? w->backoff_ms * 2 : s->times.backoff_max_ms;
 }
 
 static void forget_life(struct lw_sup *s, struct lw_sup_worker *w) {
@@ -96,13 +102,14 @@ static void forget_life(struct lw_sup *s, struct lw_sup_worker *w) {
     memset(w->seats, 0, sizeof w->seats);
 }
 
-/* --- the cells ------------------------------------------------------------------------------------------------------------------ */
+/* --- the cells -------------------------------------------------------------------------------- */
 
 static void ignore(struct lw_sup *s, struct lw_sup_worker *w) { (void)s, (void)w; }
 
 static void impossible(struct lw_sup *s, struct lw_sup_worker *w) {
     (void)s;
-    lw_error("worker %d: an event that state \"%s\" cannot have; ignored", w->index, lw_sup_state_name[w->state]);
+    lw_error("worker %d: an event that state \"%s\" cannot have; ignored", w->index,
+             lw_sup_state_name[w->state]);
 }
 
 static void start(struct lw_sup *s, struct lw_sup_worker *w) {
@@ -155,7 +162,8 @@ static void gone(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void gone_badly(struct lw_sup *s, struct lw_sup_worker *w) {
     accuse(s, w, false);
-    /* If another member has taken the worker's id, the worker ends by itself, and its end does not count as a failure. */
+    /* If another member has taken the worker's id, the worker ends by itself, and its end does not
+     * count as a failure. */
     bool fenced = atomic_load(&s->board->workers[w->index].fenced) == LW_FENCED_NOW;
     bool asked = fenced || (w->killed && atomic_load(&s->board->quick));
     if (!asked) {
@@ -173,7 +181,8 @@ static void gone_crashed(struct lw_sup *s, struct lw_sup_worker *w) {
 }
 
 static void refused(struct lw_sup *s, struct lw_sup_worker *w) {
-    lw_error("worker %d refused to run (reason: see above); the run ends with status %d because a restart would fail in the same way",
+    lw_error("worker %d refused to run (reason: see above); the run ends with status %d because a "
+             "restart would fail in the same way",
              w->index, LW_EXIT_REFUSED);
     s->refused = true;
     gone(s, w);
@@ -181,8 +190,11 @@ static void refused(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void ask_to_end(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_state state) {
     bool rolls = state == LW_SUP_ROLLING;
-    bool leaves = rolls ? s->renamed : !s->stopping; /* a surplus worker's id is not used again, so its membership is given up */
-    atomic_store(&s->board->workers[w->index].ending, leaves ? LW_END_LEAVES : rolls ? LW_END_REPLACED : LW_END_STOPPED);
+    /* a surplus worker's id is not used again, so its membership is given up */
+    bool leaves = rolls ? s->renamed : !s->stopping;
+    atomic_store(&s->board->workers[w->index].ending, leaves  ? LW_END_LEAVES
+                                                      : rolls ? LW_END_REPLACED
+                                                              : LW_END_STOPPED);
     send(s, w, SIGTERM);
     to(w, state, s->now() + s->c->shutdown.grace_ms + s->times.margin_ms);
 }
@@ -191,7 +203,8 @@ static void stop(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, L
 static void roll(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, LW_SUP_ROLLING); }
 
 static void stop_again(struct lw_sup *s, struct lw_sup_worker *w) {
-    if (!atomic_load(&s->board->quick)) return; /* a reload has already sent SIGTERM to this worker */
+    /* a reload has already sent SIGTERM to this worker */
+    if (!atomic_load(&s->board->quick)) return;
     send(s, w, SIGTERM);
     to(w, LW_SUP_STOPPING, s->now() + s->times.quick_ms);
 }
@@ -216,7 +229,8 @@ typedef void cell(struct lw_sup *s, struct lw_sup_worker *w);
 #define NEVER impossible
 /* clang-format off */
 static cell *const table[LW_SUP_STATES][LW_SUP_EVENTS] = {
-    /* columns:            START      EXIT_CLEAN EXIT_FAILED CRASHED       KILLED       REFUSED  TIMER            STOP        RELOAD  HUNG */
+    /* columns:            START      EXIT_CLEAN EXIT_FAILED CRASHED       KILLED       REFUSED
+     * TIMER            STOP        RELOAD  HUNG */
     [LW_SUP_IDLE]     = {start,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   NEVER,           gone,       ignore, NEVER},
     [LW_SUP_RUNNING]  = {NEVER,     ended,     ended,      crashed,      ended,       refused, NEVER,           stop,       roll,   kill_hung},
     [LW_SUP_WAITING]  = {NEVER,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   start,           gone,       start,  NEVER},
@@ -231,7 +245,7 @@ void lw_sup_step(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_event e)
     table[w->state][e](s, w);
 }
 
-/* --- how a worker ended, and whether it stands still ----------------------------------------------------------------------------- */
+/* --- how a worker ended, and whether it stands still ------------------------------------------ */
 
 static bool is_crash(int sig) {
     static const int crash[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP};
@@ -241,9 +255,11 @@ static bool is_crash(int sig) {
 }
 
 static enum lw_sup_event classify_signal(struct lw_sup_worker *w, int sig) {
-    if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED; /* w->why already says which part of the worker hung */
+    /* w->why already says which part of the worker hung */
+    if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED;
     bool asked = w->state == LW_SUP_STOPPING || w->state == LW_SUP_ROLLING;
-    if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN; /* the signal arrived before the worker had installed its signal handler */
+    /* the signal arrived before the worker had installed its signal handler */
+    if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN;
     snprintf(w->why, sizeof w->why, "died of signal %d (%s)", sig, strsignal(sig));
     return is_crash(sig) ? LW_SUP_CRASHED : LW_SUP_KILLED;
 }
@@ -252,11 +268,14 @@ enum lw_sup_event lw_sup_classify(struct lw_sup *s, struct lw_sup_worker *w, int
     if (WIFSIGNALED(wait_status)) return classify_signal(w, WTERMSIG(wait_status));
     int status = WEXITSTATUS(wait_status);
     if (!atomic_load(&s->board->workers[w->index].returned)) {
-        snprintf(w->why, sizeof w->why, "exited unasked with status %d (from inside a handler or a library)", status);
+        snprintf(w->why, sizeof w->why,
+                 "exited unasked with status %d (from inside a handler or a library)", status);
         return LW_SUP_CRASHED;
     }
     snprintf(w->why, sizeof w->why, "ended with status %d", status);
-    return status == LW_EXIT_OK ? LW_SUP_EXIT_CLEAN : status == LW_EXIT_REFUSED ? LW_SUP_REFUSED : LW_SUP_EXIT_FAILED;
+    return status == LW_EXIT_OK        ? LW_SUP_EXIT_CLEAN
+           : status == LW_EXIT_REFUSED ? LW_SUP_REFUSED
+                                       : LW_SUP_EXIT_FAILED;
 }
 
 static bool still_for(struct lw_sup_still *k, int64_t value, int64_t tick_ms, int64_t limit_ms) {
@@ -265,10 +284,12 @@ static bool still_for(struct lw_sup_still *k, int64_t value, int64_t tick_ms, in
     return k->for_ms > limit_ms;
 }
 
-/* Returns whether a handler thread has exceeded its timeout so far that only the end of the worker can stop the thread. */
+/* Returns whether a handler thread has exceeded its timeout so far that only the end of the worker
+ * can stop the thread. */
 static bool seat_stands_still(struct lw_sup *s, struct lw_sup_worker *w, int seat) {
     struct lw_seat *b = &s->board->workers[w->index].seats[seat];
-    int64_t since = atomic_load(&b->busy) ? atomic_load(&b->since_ms) : INT64_MIN, limit = 2 * s->c->handler.timeout_ms + 5000;
+    int64_t since = atomic_load(&b->busy) ? atomic_load(&b->since_ms) : INT64_MIN,
+            limit = 2 * s->c->handler.timeout_ms + 5000;
     if (since == INT64_MIN) {
         w->seats[seat].for_ms = 0;
         w->seats[seat].seen = since;
@@ -283,7 +304,9 @@ bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w) {
     if (w->state != LW_SUP_RUNNING && w->state != LW_SUP_ROLLING) return false;
     int64_t beat = atomic_load(&s->board->workers[w->index].heartbeat_ms);
     if (beat && still_for(&w->beat, beat, s->times.tick_ms, s->times.heartbeat_ms)) {
-        snprintf(w->why, sizeof w->why, "hung: its main loop stood still for more than %" PRId64 " ms", s->times.heartbeat_ms);
+        snprintf(w->why, sizeof w->why,
+                 "hung: its main loop stood still for more than %" PRId64 " ms",
+                 s->times.heartbeat_ms);
         return true;
     }
     if (!s->o->blames_worker || !s->c->handler.timeout_ms) return false;

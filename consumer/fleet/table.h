@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the states and events of one worker as its supervisor sees them, and what each event causes. Only the supervisor's files and its
- * tests include this header. */
+/* Declares the states and events of one worker as its supervisor sees them, and what each event
+ * causes. Only the supervisor's files and its tests include this header. */
 #ifndef LW_CONSUMER_FLEET_TABLE_H
 #define LW_CONSUMER_FLEET_TABLE_H
 
@@ -9,10 +9,11 @@
 #include <sys/types.h>
 
 enum lw_sup_state {
-    LW_SUP_IDLE,     /* the worker was never started */
-    LW_SUP_RUNNING,  /* the worker's process is running */
-    LW_SUP_WAITING,  /* the worker has no process; a process is started at `deadline_ms` */
-    LW_SUP_ROLLING,  /* the worker was asked to end so that it can be started anew; it is killed at `deadline_ms` */
+    LW_SUP_IDLE,    /* the worker was never started */
+    LW_SUP_RUNNING, /* the worker's process is running */
+    LW_SUP_WAITING, /* the worker has no process; a process is started at `deadline_ms` */
+    /* the worker was asked to end so that it can be started anew; it is killed at `deadline_ms` */
+    LW_SUP_ROLLING,
     LW_SUP_STOPPING, /* the worker was asked to end for good; it is killed at `deadline_ms` */
     LW_SUP_GONE,     /* the worker has ended for good */
     LW_SUP_STATES
@@ -22,18 +23,19 @@ enum lw_sup_event {
     LW_SUP_START,       /* the run begins */
     LW_SUP_EXIT_CLEAN,  /* the worker exited with 0 */
     LW_SUP_EXIT_FAILED, /* the worker exited with a status that is neither 0 nor LW_EXIT_REFUSED */
-    LW_SUP_CRASHED,     /* the worker died of a crash signal, exited unasked, or was killed because it hung */
-    LW_SUP_KILLED,      /* the worker was killed by a signal from outside */
-    LW_SUP_REFUSED,     /* the worker exited with LW_EXIT_REFUSED: no restart will help */
-    LW_SUP_TIMER,       /* the time deadline_ms is reached */
-    LW_SUP_STOP,        /* the run should end; a second signal ends it at once */
-    LW_SUP_RELOAD,      /* a rolling reload has reached this worker */
-    LW_SUP_HUNG,        /* the worker's main loop or one of its handlers hangs */
+    /* the worker died of a crash signal, exited unasked, or was killed because it hung */
+    LW_SUP_CRASHED,
+    LW_SUP_KILLED,  /* the worker was killed by a signal from outside */
+    LW_SUP_REFUSED, /* the worker exited with LW_EXIT_REFUSED: no restart will help */
+    LW_SUP_TIMER,   /* the time deadline_ms is reached */
+    LW_SUP_STOP,    /* the run should end; a second signal ends it at once */
+    LW_SUP_RELOAD,  /* a rolling reload has reached this worker */
+    LW_SUP_HUNG,    /* the worker's main loop or one of its handlers hangs */
     LW_SUP_EVENTS
 };
 
-/* Counts the ticks of the supervisor in which a value has not changed. The time is not measured, because all workers would look hung after
- * the machine slept or the supervisor was stopped. */
+/* Counts the ticks of the supervisor in which a value has not changed. The time is not measured,
+ * because all workers would look hung after the machine slept or the supervisor was stopped. */
 struct lw_sup_still {
     int64_t seen;
     int64_t for_ms;
@@ -43,12 +45,14 @@ struct lw_sup_worker {
     int index;
     enum lw_sup_state state;
     pid_t pid;
-    int64_t started_ms, deadline_ms; /* times on the boot clock; deadline_ms is INT64_MAX if there is no deadline */
-    int64_t backoff_ms;              /* time to wait before the next restart */
-    unsigned lives;                  /* number of times that the worker was started */
-    bool hung;                       /* the supervisor killed the worker because it hung */
-    bool killed;                     /* the supervisor killed the worker because it did not end in time */
-    char why[LW_REASON_MAX];         /* a text that says how the worker ended */
+    /* times on the boot clock; deadline_ms is INT64_MAX if there is no deadline */
+    int64_t started_ms, deadline_ms;
+    int64_t backoff_ms; /* time to wait before the next restart */
+    unsigned lives;     /* number of times that the worker was started */
+    bool hung;          /* the supervisor killed the worker because it hung */
+    /* the supervisor killed the worker because it did not end in time */
+    bool killed;
+    char why[LW_REASON_MAX]; /* a text that says how the worker ended */
     struct lw_sup_still beat, seats[LW_BOARD_SEATS];
 };
 
@@ -57,25 +61,30 @@ struct lw_sup {
     const struct lw_supervise_options *o;
     struct lw_supervise_times times;
     struct lw_board *board;
-    bool refused, failed; /* refused: the run will end with status 78; failed: the run will end with status 1 */
+    /* refused: the run will end with status 78; failed: the run will end with status 1 */
+    bool refused, failed;
     bool stopping;
     bool renamed; /* a reload changed the ids under which workers join */
     int64_t (*now)(void);
-    pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w); /* starts the worker's process; returns -1 if that fails */
+    /* starts the worker's process; returns -1 if that fails */
+    pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w);
     int (*signal)(pid_t pid, int sig);
-    struct lw_sup_worker workers[LW_BOARD_WORKERS]; /* the first board->n_workers elements are in use */
+    /* the first board->n_workers elements are in use */
+    struct lw_sup_worker workers[LW_BOARD_WORKERS];
 };
 
 extern const char *const lw_sup_state_name[LW_SUP_STATES];
 extern const char *const lw_sup_event_name[LW_SUP_EVENTS];
 
-void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_supervise_options *o, struct lw_board *board);
+void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_supervise_options *o,
+                 struct lw_board *board);
 /* Handles an event. A worker's state changes only within this function. */
 void lw_sup_step(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_event e);
-/* Interprets a wait status: writes into w->why how the worker ended, and returns the event for the table. */
+/* Interprets a wait status: writes into w->why how the worker ended, and returns the event for the
+ * table. */
 enum lw_sup_event lw_sup_classify(struct lw_sup *s, struct lw_sup_worker *w, int wait_status);
-/* Called once per tick. Returns true if the worker's main loop or a handler has not moved for too long, and writes into w->why which of the
- * two. */
+/* Called once per tick. Returns true if the worker's main loop or a handler has not moved for too
+ * long, and writes into w->why which of the two. */
 bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w);
 
 /* Holds the sums over all workers that consumer/fleet/report.c shows. */
@@ -84,13 +93,16 @@ struct lw_sup_totals {
 };
 struct lw_sup_report {
     int64_t started_ms, moved_ms; /* moved_ms: time when the totals last changed */
-    int64_t idle_until_ms; /* time of the supervisor's last look before the first message finished; the rate is measured from this time */
+    /* time of the supervisor's last look before the first message finished; the rate is measured
+     * from this time */
+    int64_t idle_until_ms;
     uint64_t last_finished, last_moves;
     int64_t last_line_ms, last_log_ms, last_tick_ms;
 };
 struct lw_sup_totals lw_sup_totals(const struct lw_board *b);
 void lw_sup_report_init(struct lw_sup_report *r, int64_t now_ms);
-/* Logs which messages are in a worker's handlers, in a bounded number of lines. Called before a hung worker is killed. */
+/* Logs which messages are in a worker's handlers, in a bounded number of lines. Called before a
+ * hung worker is killed. */
 void lw_sup_report_handlers(const struct lw_sup *s, int worker);
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms);
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms);

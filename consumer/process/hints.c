@@ -11,9 +11,10 @@
 enum {
     BLOCK_S = 5, /* a pop blocks for at most this time, so that a dead connection is noticed soon */
     ANSWER_MS = 2 * BLOCK_S * 1000,
-    RECONCILE_MAX = 1024, /* maximum number of hints read back from `claimed`; the janitor makes the rest again */
-    FULL_PAUSE_MS = 100,  /* time between two calls of hints.lua while Redis is at maxmemory */
-    FULL_MS = 2000,       /* after Redis was at maxmemory: time until the pop is tried again */
+    /* maximum number of hints read back from `claimed`; the janitor makes the rest again */
+    RECONCILE_MAX = 1024,
+    FULL_PAUSE_MS = 100, /* time between two calls of hints.lua while Redis is at maxmemory */
+    FULL_MS = 2000,      /* after Redis was at maxmemory: time until the pop is tried again */
     FULL_BATCH = 64,
     REFUSED_MS = 1000,
     COMPLAIN_MS = 10000,
@@ -30,8 +31,9 @@ struct lw_hints {
     int64_t next_ms;       /* no hint is asked for before this time */
     int64_t full_until_ms; /* until this time Redis counts as being at maxmemory */
     int64_t complained_ms;
-    enum asked refused_at; /* kind of the command that Redis has refused and not allowed since; NOTHING: no command */
-    char refused[200];     /* text of the refusal, as Redis gave it */
+    /* kind of the command that Redis has refused and not allowed since; NOTHING: no command */
+    enum asked refused_at;
+    char refused[200]; /* text of the refusal, as Redis gave it */
     struct lw_commands commands;
 };
 
@@ -55,7 +57,8 @@ static void on_down(void *ctx, const char *why) {
 }
 
 static void tell(struct lw_hints *h, const redisReply *r) {
-    if (r->type == REDIS_REPLY_STRING) h->set.hint(h->set.ctx, h->set.shard, lw_bytes(r->str, r->len));
+    if (r->type == REDIS_REPLY_STRING)
+        h->set.hint(h->set.ctx, h->set.shard, lw_bytes(r->str, r->len));
 }
 
 static void on_error(struct lw_hints *h, const char *text) {
@@ -80,27 +83,32 @@ static void on_reply(void *ctx, const redisReply *r) {
     enum asked asked = h->asked;
     h->asked = asked == POP ? EXPIRY : NOTHING;
     if (r->type != REDIS_REPLY_ERROR && asked == h->refused_at) h->refused_at = NOTHING;
-    /* the answer LOST of hints.lua is ignored, because the worker's logic finds out by itself that the epoch has ended */
+    /* the answer LOST of hints.lua is ignored, because the worker's logic finds out by itself that
+     * the epoch has ended */
     if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r);
-    /* `claimed` holds the newest hint first, and hints.lua returns the oldest first, but the order does not matter */
+    /* `claimed` holds the newest hint first, and hints.lua returns the oldest first, but the order
+     * does not matter */
     if (r->type == REDIS_REPLY_ARRAY)
-        for (size_t i = 0; i < r->elements; i++) tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
+        for (size_t i = 0; i < r->elements; i++)
+            tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
 }
 
-/* A popped hint stays in `claimed` until its lane is claimed. If the worker dies before the claim, nobody would remove the hint. So an
- * expiry of `claimed` is sent right behind the pop, and the server sets it even if this process dies. */
+/* A popped hint stays in `claimed` until its lane is claimed. If the worker dies before the claim,
+ * nobody would remove the hint. So an expiry of `claimed` is sent right behind the pop, and the
+ * server sets it even if this process dies. */
 static void pop(struct lw_hints *h) {
     struct lw_commands *c = &h->commands;
     lw_commands_reset(c);
-    lw_cmd(c, h->blmove ? "BLMOVE" : "BRPOPLPUSH"), lw_arg_text(c, h->ready), lw_arg_text(c, h->claimed);
+    lw_cmd(c, h->blmove ? "BLMOVE" : "BRPOPLPUSH"), lw_arg_text(c, h->ready),
+        lw_arg_text(c, h->claimed);
     if (h->blmove) lw_arg_text(c, "RIGHT"), lw_arg_text(c, "LEFT");
     lw_arg_i64(c, BLOCK_S);
     lw_cmd(c, "PEXPIRE"), lw_arg_text(c, h->claimed), lw_arg_i64(c, 4 * h->set.ttl_ms);
     send_asked(h, POP);
 }
 
-/* Sends the script's text with EVAL, not its hash with EVALSHA: the call is rare, and with EVAL a server that does not know the script
- * needs no second round trip. */
+/* Sends the script's text with EVAL, not its hash with EVALSHA: the call is rare, and with EVAL a
+ * server that does not know the script needs no second round trip. */
 static void look(struct lw_hints *h, int64_t now) {
     char epoch[64];
     h->next_ms = now + FULL_PAUSE_MS;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fetches hints of one shard by the blocking pop of `ready` into `claimed:<worker>`, on a connection of its own, so that an idle worker
- * learns of a runnable lane at once and without polling.
+/* Fetches hints of one shard by the blocking pop of `ready` into `claimed:<worker>`, on a
+ * connection of its own, so that an idle worker learns of a runnable lane at once and without
+ * polling.
  *
  * If a connection breaks during a pop, Redis may have moved a hint that never reached the worker.
  * So each new connection first reads `claimed` and reports every hint in it: a hint that is
- * reported twice is harmless. When Redis is at maxmemory, it refuses the pop; then hints.lua, which Redis still allows, is called every 100
- * ms instead. */
+ * reported twice is harmless. When Redis is at maxmemory, it refuses the pop; then hints.lua, which
+ * Redis still allows, is called every 100 ms instead. */
 #ifndef LW_CONSUMER_PROCESS_HINTS_H
 #define LW_CONSUMER_PROCESS_HINTS_H
 
@@ -18,25 +19,30 @@ struct lw_hints_setup {
     const char *owner;        /* name of the worker that owns the connection; borrowed */
     int shard;
     int64_t ttl_ms;
-    const char *prefix;                                            /* prefix of the shard's names in Redis, "lw:{NAME.SHARD}:"; borrowed */
-    void (*hint)(void *ctx, int shard, struct lw_bytes lane);      /* called by lw_hints_serve() for each hint */
-    bool (*epoch)(void *ctx, int shard, char *epoch, size_t size); /* copies the shard's epoch, as lw_worker_epoch() does */
+    /* prefix of the shard's names in Redis, "lw:{NAME.SHARD}:"; borrowed */
+    const char *prefix;
+    /* called by lw_hints_serve() for each hint */
+    void (*hint)(void *ctx, int shard, struct lw_bytes lane);
+    /* copies the shard's epoch, as lw_worker_epoch() does */
+    bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);
     void *ctx;
 };
 
 struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup);
 void lw_hints_close(struct lw_hints *h);
-/* Sets whether hints are wanted, and connects when they are first wanted. When they are no longer wanted, a pop under way may still bring a
- * hint. This function never calls hint(). */
+/* Sets whether hints are wanted, and connects when they are first wanted. When they are no longer
+ * wanted, a pop under way may still bring a hint. This function never calls hint(). */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
 
-/* Returns the error with which the server refuses a command that hints need; NULL if the server refuses no such command. */
+/* Returns the error with which the server refuses a command that hints need; NULL if the server
+ * refuses no such command. */
 const char *lw_hints_refused(const struct lw_hints *h);
 
 struct pollfd lw_hints_poll(const struct lw_hints *h);
 int64_t lw_hints_due_ms(const struct lw_hints *h);
 void lw_hints_serve(struct lw_hints *h, short revents);
-/* Called after each turn. If hints are wanted and no request is unanswered, asks for the next hint. */
+/* Called after each turn. If hints are wanted and no request is unanswered, asks for the next
+ * hint. */
 void lw_hints_step(struct lw_hints *h);
 
 #endif

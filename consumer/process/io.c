@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements struct lw_io: the functions by which the worker's logic reaches Redis, Kafka, handlers and clocks. Also has the callbacks that
- * bring the answers. */
+/* Implements struct lw_io: the functions by which the worker's logic reaches Redis, Kafka, handlers
+ * and clocks. Also has the callbacks that bring the answers. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* --- clocks and chance ---------------------------------------------------------------------------------------------------------- */
+/* --- clocks and chance ------------------------------------------------------------------------ */
 
 static int64_t io_boot_ms(void *ctx) {
     (void)ctx;
@@ -24,9 +24,11 @@ static int64_t io_wall_ms(void *ctx) {
 /* The kernel's random numbers seed the generator. */
 static uint64_t io_random(void *ctx) { return lw_random(&((struct process *)ctx)->random); }
 
-/* --- Redis ---------------------------------------------------------------------------------------------------------------------- */
+/* --- Redis ------------------------------------------------------------------------------------ */
 
-static void io_connect(void *ctx, int shard) { lw_wire_connect(((struct process *)ctx)->links[shard].wire); }
+static void io_connect(void *ctx, int shard) {
+    lw_wire_connect(((struct process *)ctx)->links[shard].wire);
+}
 
 static void io_send(void *ctx, int shard, const struct lw_commands *c) {
     struct link *l = &((struct process *)ctx)->links[shard];
@@ -46,7 +48,8 @@ void process_up(void *link) {
 
 void process_reply(void *link, const redisReply *reply) {
     struct link *l = link;
-    if (l->unanswered && !--l->unanswered) lw_hist_add(&l->process->self->counts.redis, &lw_bounds_redis, lw_boot_us() - l->sent_us);
+    if (l->unanswered && !--l->unanswered)
+        lw_hist_add(&l->process->self->counts.redis, &lw_bounds_redis, lw_boot_us() - l->sent_us);
     lw_worker_reply(l->process->logic, l->shard, reply);
 }
 
@@ -55,9 +58,11 @@ void process_down(void *link, const char *why) {
     lw_worker_disconnected(l->process->logic, l->shard, why);
 }
 
-void process_hint(void *process, int shard, struct lw_bytes lane) { lw_worker_hint(((struct process *)process)->logic, shard, lane); }
+void process_hint(void *process, int shard, struct lw_bytes lane) {
+    lw_worker_hint(((struct process *)process)->logic, shard, lane);
+}
 
-/* --- handlers, dead letters ------------------------------------------------------------------------------------------------------- */
+/* --- handlers, dead letters ------------------------------------------------------------------- */
 
 static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
     const struct process *p = ctx;
@@ -87,14 +92,17 @@ static int io_letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *e
     struct process *p = ctx;
     struct sending *s = lw_alloc(sizeof *s);
     *s = (struct sending){p, l->run};
-    int bad = lw_sink_send(p->sink, l->topic, l->key, l->payload, l->headers, l->n_headers, on_sent, s, err);
+    int bad = lw_sink_send(p->sink, l->topic, l->key, l->payload, l->headers, l->n_headers, on_sent,
+                           s, err);
     if (bad) free(s);
     return bad;
 }
 
-/* --- Kafka ------------------------------------------------------------------------------------------------------------------------ */
+/* --- Kafka ------------------------------------------------------------------------------------ */
 
-static void io_hold(void *ctx, uint32_t gen, bool hold) { lw_source_hold(((struct process *)ctx)->source, gen, hold); }
+static void io_hold(void *ctx, uint32_t gen, bool hold) {
+    lw_source_hold(((struct process *)ctx)->source, gen, hold);
+}
 
 static int io_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err) {
     return lw_source_seek(((struct process *)ctx)->source, gen, offset, err);
@@ -104,14 +112,18 @@ static int io_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_e
     return lw_source_commit(((struct process *)ctx)->source, c, n, err);
 }
 
-static bool io_commit_busy(void *ctx) { return lw_source_commit_busy(((struct process *)ctx)->source); }
+static bool io_commit_busy(void *ctx) {
+    return lw_source_commit_busy(((struct process *)ctx)->source);
+}
 
-static int io_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err) {
+static int io_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok,
+                          struct lw_err *err) {
     struct process *p = ctx;
     return lw_source_commit_sync(p->source, c, n, ok, p->commit_ms, err);
 }
 
-static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
+static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset,
+                        struct lw_err *err) {
     return lw_source_committed(((struct process *)ctx)->source, topic, partition, offset, err);
 }
 
@@ -130,17 +142,21 @@ static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t w
     if (p->type->passed) p->type->passed(p->handler, topic, partition, watermark);
 }
 
-int64_t process_log_end(void *process, uint32_t gen) { return lw_source_log_end(((struct process *)process)->source, gen); }
+int64_t process_log_end(void *process, uint32_t gen) {
+    return lw_source_log_end(((struct process *)process)->source, gen);
+}
 
 static void on_assign(void *ctx, const struct lw_assigned *a) {
     struct process *p = ctx;
-    lw_board_committed(p->board, a->topic, a->partition, a->begin); /* for --drain: no record below this offset will arrive */
+    /* for --drain: no record below this offset will arrive */
+    lw_board_committed(p->board, a->topic, a->partition, a->begin);
     lw_worker_assign(p->logic, a);
 }
 
 static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     struct process *p = ctx;
-    bool refused = p->ended && p->status == LW_EXIT_REFUSED; /* a worker that was refused must not commit any offsets */
+    /* a worker that was refused must not commit any offsets */
+    bool refused = p->ended && p->status == LW_EXIT_REFUSED;
     lw_worker_revoke(p->logic, gens, n, lost || refused || p->leaving);
 }
 
@@ -177,11 +193,17 @@ static void on_record(void *ctx, uint32_t gen, rd_kafka_message_t *m) {
     lw_worker_arrived(p->logic, gen, &a);
 }
 
-static void on_end(void *ctx, uint32_t gen, int64_t offset) { lw_worker_end(((struct process *)ctx)->logic, gen, offset); }
+static void on_end(void *ctx, uint32_t gen, int64_t offset) {
+    lw_worker_end(((struct process *)ctx)->logic, gen, offset);
+}
 
-static void on_looked(void *ctx, const struct lw_group_offset *o) { lw_worker_looked(((struct process *)ctx)->logic, o); }
+static void on_looked(void *ctx, const struct lw_group_offset *o) {
+    lw_worker_looked(((struct process *)ctx)->logic, o);
+}
 
-static void on_listed(void *ctx, bool known, size_t commits) { lw_worker_listed(((struct process *)ctx)->logic, known, commits); }
+static void on_listed(void *ctx, bool known, size_t commits) {
+    lw_worker_listed(((struct process *)ctx)->logic, known, commits);
+}
 
 static void on_too_large(void *ctx) { lw_worker_metadata_refused(((struct process *)ctx)->logic); }
 
@@ -193,7 +215,8 @@ static void on_fatal(void *ctx, const char *reason) {
     struct process *p = ctx;
     process_end(p, lw_source_refused(p->source) ? LW_EXIT_REFUSED : LW_EXIT_FAILED, reason);
     if (!lw_source_fenced(p->source)) return;
-    lw_warn("this worker restarts as a dynamic member of the group; when it dies, the whole group waits session.timeout.ms");
+    lw_warn("this worker restarts as a dynamic member of the group; when it dies, the whole group "
+            "waits session.timeout.ms");
     atomic_store(&p->self->fenced, LW_FENCED_NOW);
 }
 
@@ -209,7 +232,7 @@ const struct lw_source_events process_kafka = {
     .fatal = on_fatal,
 };
 
-/* --- a revoke waits; the end -------------------------------------------------------------------------------------------------------- */
+/* --- a revoke waits; the end ------------------------------------------------------------------ */
 
 static void io_pump(void *ctx, int64_t max_ms) {
     struct process *p = ctx;

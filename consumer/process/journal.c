@@ -31,11 +31,13 @@ static void append(int fd, const char *what, const struct lw_job *job, const cha
     struct lw_buf line = {0};
     lw_buf_addf(&line, "%s %" PRId64 " %d %s ", what, lw_boot_us(), (int)getpid(), job->identity);
     add_hex(&line, job->key);
-    lw_buf_addf(&line, " %" PRIu64 " %d%s%s\n", job->fence, job->attempt, outcome ? " " : "", outcome ? outcome : "");
+    lw_buf_addf(&line, " %" PRIu64 " %d%s%s\n", job->fence, job->attempt, outcome ? " " : "",
+                outcome ? outcome : "");
     ssize_t n;
     do n = write(fd, line.p, line.n);
     while (n < 0 && errno == EINTR);
-    if (n != (ssize_t)line.n) lw_error("journal: a line is incomplete: %s", n < 0 ? strerror(errno) : "disk full?");
+    if (n != (ssize_t)line.n)
+        lw_error("journal: a line is incomplete: %s", n < 0 ? strerror(errno) : "disk full?");
     lw_buf_free(&line);
 }
 

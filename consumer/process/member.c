@@ -15,7 +15,8 @@
 
 enum { HOST_MAX = 64 };
 
-/* FNV-1a, a hash function; the NUL of each text is hashed, too, so that the end of each text counts */
+/* FNV-1a, a hash function; the NUL of each text is hashed, too, so that the end of each text
+ * counts */
 static uint64_t hash(uint64_t h, const char *text) {
     do h = (h ^ (unsigned char)*text) * 0x100000001b3U;
     while (*text++);
@@ -24,7 +25,8 @@ static uint64_t hash(uint64_t h, const char *text) {
 
 static const char *host_name(char out[HOST_MAX + 1]) {
     memset(out, 0, HOST_MAX + 1);
-    if (gethostname(out, HOST_MAX)) out[0] = 0; /* a name that is too long may be truncated, but `out` stays NUL-terminated */
+    /* a name that is too long may be truncated, but `out` stays NUL-terminated */
+    if (gethostname(out, HOST_MAX)) out[0] = 0;
     for (char *p = out; *p; p++)
         if (!isalnum((unsigned char)*p) && !strchr("._-", *p)) *p = '-';
     return *out ? out : "host";
@@ -41,7 +43,8 @@ static uint32_t topics(const struct lw_config *c) {
 
 static const char *instance_id(const struct lw_config *c) {
     for (size_t i = 0; i < c->kafka.n_properties; i++)
-        if (!strcmp(c->kafka.properties[i].name, "group.instance.id")) return c->kafka.properties[i].value;
+        if (!strcmp(c->kafka.properties[i].name, "group.instance.id"))
+            return c->kafka.properties[i].value;
     return NULL;
 }
 
@@ -52,7 +55,8 @@ bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_M
     if (given) snprintf(out, LW_MEMBER_MAX, "%.200s-%d-%08" PRIx32, given, worker, topics(c));
     if (given || slot < 0) return given;
     const char *member = c->kafka.member_id ? c->kafka.member_id : host_name(host);
-    snprintf(out, LW_MEMBER_MAX, "%s-%s-%d-%d-%08" PRIx32, c->name, member, slot, worker, topics(c));
+    snprintf(out, LW_MEMBER_MAX, "%s-%s-%d-%d-%08" PRIx32, c->name, member, slot, worker,
+             topics(c));
     return true;
 }
 
@@ -63,13 +67,15 @@ static socklen_t slot_name(const struct lw_config *c, int slot, struct sockaddr_
     uint64_t h = hash(hash(seed(), c->name), c->kafka.group_id);
     h = hash(h, c->kafka.member_id ? c->kafka.member_id : host_name(host));
     *a = (struct sockaddr_un){.sun_family = AF_UNIX};
-    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "latchwork-member-%016" PRIx64 "-%d", h, slot);
+    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "latchwork-member-%016" PRIx64 "-%d",
+                     h, slot);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 
 static int give_up(const char *what, int error) {
-    lw_warn("%s: %s; workers join the group as dynamic members: when one dies, the whole group waits session.timeout.ms", what,
-            strerror(error));
+    lw_warn("%s: %s; workers join the group as dynamic members: when one dies, the whole group "
+            "waits session.timeout.ms",
+            what, strerror(error));
     return -1;
 }
 

@@ -17,16 +17,23 @@
 #include <unistd.h>
 
 enum {
-    HAND = 32,         /* maximum number of jobs that one thread takes at once */
-    FAST_US = 50,      /* if jobs take longer on average, a thread takes one job at a time */
-    HANDFUL_US = 1000, /* maximum total time of the jobs that a thread takes at once, estimated by the average time of a job */
-    STUCK_US = 1000,   /* if a thread is busy with one job or chain for this long, other threads steal the rest of its hand */
-    CHAIN_US = 20000,  /* time after which a thread that runs followers checks whether other jobs wait */
-    LOOK_MS = 2,       /* time between two checks of an idle thread for hands from which it can steal */
+    HAND = 32,    /* maximum number of jobs that one thread takes at once */
+    FAST_US = 50, /* if jobs take longer on average, a thread takes one job at a time */
+    /* maximum total time of the jobs that a thread takes at once, estimated by the average time of
+     * a job */
+    HANDFUL_US = 1000,
+    /* if a thread is busy with one job or chain for this long, other threads steal the rest of its
+     * hand */
+    STUCK_US = 1000,
+    /* time after which a thread that runs followers checks whether other jobs wait */
+    CHAIN_US = 20000,
+    /* time between two checks of an idle thread for hands from which it can steal */
+    LOOK_MS = 2,
 };
 
-/* Holds the jobs that a thread has taken and not started. `range` packs generation << 32 | next << 16 | end, so that one compare-and-swap
- * takes a job, and fails if the owner has refilled its hand meanwhile. */
+/* Holds the jobs that a thread has taken and not started. `range` packs generation << 32 | next <<
+ * 16 | end, so that one compare-and-swap takes a job, and fails if the owner has refilled its hand
+ * meanwhile. */
 struct hand {
     _Atomic uint64_t range;
     _Atomic(struct lw_job *) jobs[HAND];
@@ -37,13 +44,17 @@ struct worker_thread {
     int index;
     pthread_t id;
     struct lw_slot *slot;
-    _Atomic int64_t busy_since_us; /* start of the job that is in the handler; in a chain, start of the first job */
+    /* start of the job that is in the handler; in a chain, start of the first job */
+    _Atomic int64_t busy_since_us;
     struct hand hand;
-    /* The following arrays are for handlers that take batches; each array has batch_max elements. */
+    /* The following arrays are for handlers that take batches; each array has batch_max
+     * elements. */
     struct lw_job **heads; /* jobs of different keys, with which the next batch begins */
-    struct lw_job **batch; /* the heads, and behind each head as many of its followers as fit into the batch */
-    size_t *lengths;       /* per head: how many jobs of its key the batch has */
-    char pad[64];          /* keeps other data off the cache line of the hand, which its owner writes often */
+    /* the heads, and behind each head as many of its followers as fit into the batch */
+    struct lw_job **batch;
+    size_t *lengths; /* per head: how many jobs of its key the batch has */
+    /* keeps other data off the cache line of the hand, which its owner writes often */
+    char pad[64];
 };
 
 struct lw_pool {
@@ -57,31 +68,40 @@ struct lw_pool {
     bool gathers;                /* true if a batch may have several jobs of one key */
     int notify_fd, journal;
 
-    pthread_mutex_t lock; /* guards `queue`, `chains`, `idle`, `watchers`, `running`, and writes to `stop` */
+    /* guards `queue`, `chains`, `idle`, `watchers`, `running`, and writes to `stop` */
+    pthread_mutex_t lock;
     pthread_cond_t work, ended;
-    struct lw_job_queue queue, chains; /* chains: with batches of one key, the jobs that came with followers; otherwise empty */
-    bool chain_next;                   /* if both queues have jobs, the next job comes from `chains` */
-    size_t queued;                     /* number of jobs in both queues */
-    int idle, watchers;                /* number of threads asleep, and how many of them watch for hands to steal from */
-    int running;                       /* number of threads that have not ended */
-    atomic_bool stop;                  /* threads also read this flag without the lock, between the jobs of a chain */
+    /* chains: with batches of one key, the jobs that came with followers; otherwise empty */
+    struct lw_job_queue queue, chains;
+    /* if both queues have jobs, the next job comes from `chains` */
+    bool chain_next;
+    size_t queued; /* number of jobs in both queues */
+    /* number of threads asleep, and how many of them watch for hands to steal from */
+    int idle, watchers;
+    int running; /* number of threads that have not ended */
+    /* threads also read this flag without the lock, between the jobs of a chain */
+    atomic_bool stop;
 
     _Atomic int64_t average_ns;        /* average time of a job in its handler */
     _Atomic(struct lw_job *) finished; /* a stack of finished jobs, newest first */
-    struct lw_job *reaping;            /* jobs taken from `finished`, oldest first; only the main thread uses this list */
+    /* jobs taken from `finished`, oldest first; only the main thread uses this list */
+    struct lw_job *reaping;
     atomic_bool signalled;
 
     int n;
     struct worker_thread threads[];
 };
 
-/* --- hands ---------------------------------------------------------------------------------------------------------------------- */
+/* --- hands ------------------------------------------------------------------------------------ */
 
-static uint64_t pack(uint64_t generation, size_t next, size_t end) { return generation << 32 | next << 16 | end; }
+static uint64_t pack(uint64_t generation, size_t next, size_t end) {
+    return generation << 32 | next << 16 | end;
+}
 static size_t next_of(uint64_t r) { return r >> 16 & 0xffff; }
 static size_t end_of(uint64_t r) { return r & 0xffff; }
 
-/* Takes the next job out of a hand, which may be the thread's own or another's. Returns NULL if the hand is empty. */
+/* Takes the next job out of a hand, which may be the thread's own or another's. Returns NULL if the
+ * hand is empty. */
 static struct lw_job *take_from(struct hand *h) {
     uint64_t r = atomic_load(&h->range);
     while (next_of(r) < end_of(r)) {
@@ -121,10 +141,12 @@ static bool any_held_up(struct lw_pool *p, int64_t now_us) {
     return false;
 }
 
-/* --- the queues; all under the lock ---------------------------------------------------------------------------------------------- */
+/* --- the queues; all under the lock ----------------------------------------------------------- */
 
-/* Appends the n jobs of two lists to the queues. Wakes one thread; if that thread leaves jobs in the queues, it wakes another. */
-static void append(struct lw_pool *p, struct lw_job_queue *jobs, struct lw_job_queue *chains, size_t n) {
+/* Appends the n jobs of two lists to the queues. Wakes one thread; if that thread leaves jobs in
+ * the queues, it wakes another. */
+static void append(struct lw_pool *p, struct lw_job_queue *jobs, struct lw_job_queue *chains,
+                   size_t n) {
     lw_jobs_move(&p->queue, jobs);
     lw_jobs_move(&p->chains, chains);
     p->queued += n;
@@ -138,8 +160,9 @@ static void append_one(struct lw_pool *p, struct lw_job *job) {
     append(p, &one, &none, 1);
 }
 
-/* Takes the oldest job of the two queues in turn. The batches of a hot key can only run one after the other, while jobs of other keys can
- * run side by side; so half of the batches are left to keys with followers, however many other jobs wait. */
+/* Takes the oldest job of the two queues in turn. The batches of a hot key can only run one after
+ * the other, while jobs of other keys can run side by side; so half of the batches are left to keys
+ * with followers, however many other jobs wait. */
 static struct lw_job *pop(struct lw_pool *p) {
     if (!p->queued) return NULL;
     p->queued--;
@@ -148,7 +171,8 @@ static struct lw_job *pop(struct lw_pool *p) {
     return lw_jobs_pop(chain ? &p->chains : &p->queue);
 }
 
-/* Returns how many jobs a thread takes at once: its share of the queue if jobs are known to be fast, otherwise one. */
+/* Returns how many jobs a thread takes at once: its share of the queue if jobs are known to be
+ * fast, otherwise one. */
 static size_t handful(const struct lw_pool *p) {
     int64_t average_us = atomic_load_explicit(&p->average_ns, memory_order_relaxed) / 1000;
     if (average_us >= FAST_US) return 1;
@@ -160,12 +184,14 @@ static size_t handful(const struct lw_pool *p) {
 static bool fill_hand(struct lw_pool *p, struct worker_thread *t) {
     size_t want = handful(p), n = 0;
     struct lw_job *job;
-    while (n < want && (job = pop(p))) atomic_store_explicit(&t->hand.jobs[n++], job, memory_order_relaxed);
+    while (n < want && (job = pop(p)))
+        atomic_store_explicit(&t->hand.jobs[n++], job, memory_order_relaxed);
     if (!n) return false;
     uint64_t r = atomic_load_explicit(&t->hand.range, memory_order_relaxed);
     atomic_store_explicit(&t->busy_since_us, lw_boot_us(), memory_order_relaxed);
     atomic_store(&t->hand.range, pack((r >> 32) + 1, 0, n));
-    /* another thread is woken to take what is left in the queue, or to watch what is left in this hand */
+    /* another thread is woken to take what is left in the queue, or to watch what is left in this
+     * hand */
     if (p->idle && (p->queued || (n > 1 && !p->watchers))) pthread_cond_signal(&p->work);
     return true;
 }
@@ -182,8 +208,8 @@ static void sleep_idle(struct lw_pool *p) {
     p->idle--;
 }
 
-/* Waits for work. Returns true with *stolen NULL if there is work in the thread's own hand, true with a job in *stolen if a job was stolen,
- * and false when the pool ends. */
+/* Waits for work. Returns true with *stolen NULL if there is work in the thread's own hand, true
+ * with a job in *stolen if a job was stolen, and false when the pool ends. */
 static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job **stolen) {
     *stolen = NULL;
     bool go_on = true;
@@ -193,9 +219,11 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
             go_on = false;
             break;
         }
-        /* stealing comes first, because a stolen job has waited longer than the jobs in the queue */
+        /* stealing comes first, because a stolen job has waited longer than the jobs in the
+         * queue */
         if ((*stolen = steal(p, lw_boot_us()))) {
-            /* this thread no longer watches for hands to steal from, so another thread has to watch */
+            /* this thread no longer watches for hands to steal from, so another thread has to
+             * watch */
             if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work);
             break;
         }
@@ -206,8 +234,9 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
     return go_on;
 }
 
-/* Collects the heads of the next batch: the n followers that are in t->heads already, then jobs of the queue. Until the time *until_us,
- * followers come before queued jobs; if *until_us is 0, this function sets *until_us. Returns 0 when the pool ends. */
+/* Collects the heads of the next batch: the n followers that are in t->heads already, then jobs of
+ * the queue. Until the time *until_us, followers come before queued jobs; if *until_us is 0, this
+ * function sets *until_us. Returns 0 when the pool ends. */
 static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
@@ -228,8 +257,8 @@ static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, i
     return n;
 }
 
-/* Called when a chain has lasted for a long time. If other jobs wait, in the queue or in a hand (the thread's own hand included), puts the
- * chain's next job behind them. */
+/* Called when a chain has lasted for a long time. If other jobs wait, in the queue or in a hand
+ * (the thread's own hand included), puts the chain's next job behind them. */
 static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     pthread_mutex_lock(&p->lock);
     bool others = p->queued || any_held_up(p, now_us);
@@ -238,22 +267,25 @@ static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     return others;
 }
 
-/* --- running -------------------------------------------------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------------------- */
 
-/* Passes n jobs that have ended, in order, to the main thread, all at once: the main thread must not see a part of a batch, because it
- * would ask Redis for as many followers as that part has jobs, and the next batches would be that small. */
+/* Passes n jobs that have ended, in order, to the main thread, all at once: the main thread must
+ * not see a part of a batch, because it would ask Redis for as many followers as that part has
+ * jobs, and the next batches would be that small. */
 static void finish(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     for (size_t i = 1; i < n; i++) jobs[i]->next = jobs[i - 1];
     struct lw_job *top = atomic_load_explicit(&p->finished, memory_order_relaxed);
     do jobs[0]->next = top;
     while (!atomic_compare_exchange_weak(&p->finished, &top, jobs[n - 1]));
     if (atomic_load(&p->signalled) || atomic_exchange(&p->signalled, true)) return;
-    if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN) lw_error("pool: eventfd: %s", strerror(errno));
+    if (write(p->notify_fd, &(uint64_t){1}, 8) < 0 && errno != EAGAIN)
+        lw_error("pool: eventfd: %s", strerror(errno));
 }
 
 /* Passes a job that has ended to the main thread. Returns the job's follower. */
 static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
-    struct lw_job *next = lw_job_end(job); /* the follower is read first, because the main thread owns the job after finish() */
+    /* the follower is read first, because the main thread owns the job after finish() */
+    struct lw_job *next = lw_job_end(job);
     finish(p, &job, 1);
     return next;
 }
@@ -266,11 +298,14 @@ static bool startable(struct lw_job *job, int64_t now_ms) {
 }
 
 static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, size_t i) {
-    return p->seats && i < (size_t)p->seats_a_thread ? &p->seats[(size_t)t->index * (size_t)p->seats_a_thread + i] : NULL;
+    return p->seats && i < (size_t)p->seats_a_thread
+               ? &p->seats[(size_t)t->index * (size_t)p->seats_a_thread + i]
+               : NULL;
 }
 
 /* Runs jobs in the handler, with seats, journal and timing. Returns the time when they ended. */
-static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n, int64_t now_us) {
+static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n,
+                        int64_t now_us) {
     int64_t now_ms = now_us / 1000;
     for (size_t i = 0; i < n; i++) {
         jobs[i]->give_up_ms = p->timeout_ms > 0 ? now_ms + p->timeout_ms : INT64_MAX;
@@ -279,12 +314,15 @@ static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_jo
         lw_journal_start(p->journal, jobs[i]);
     }
     p->type->run(p->handler, t->slot, jobs, n);
-    int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n; /* each job of a batch counts with an equal share */
-    if (took_us <= 0) took_us = 1;                                               /* 0 would say that the job was not run */
+    /* each job of a batch counts with an equal share */
+    int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n;
+    /* 0 would say that the job was not run */
+    if (took_us <= 0) took_us = 1;
     if (p->counts) lw_hist_add_n(&p->counts->handler, &lw_bounds_handler, took_us, n);
     for (size_t i = 0; i < n; i++) {
         jobs[i]->took_us = took_us;
-        if (jobs[i]->span) jobs[i]->span->begun_us = now_us, jobs[i]->span->ended_us = after_us; /* of a batch: all of it */
+        /* of a batch: all of it */
+        if (jobs[i]->span) jobs[i]->span->begun_us = now_us, jobs[i]->span->ended_us = after_us;
         lw_journal_end(p->journal, jobs[i]);
         struct lw_seat *s = seat(p, t, i);
         if (s) lw_seat_leave(s);
@@ -297,10 +335,12 @@ static void learn(struct lw_pool *p, int64_t took_us) {
     atomic_store_explicit(&p->average_ns, old + (took_us * 1000 - old) / 8, memory_order_relaxed);
 }
 
-/* Runs a job and the jobs that follow it. Returns the time when the last job ended, which is the start of the thread's next job. */
-static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job, int64_t now_us) {
-    atomic_store_explicit(&t->busy_since_us, now_us,
-                          memory_order_relaxed); /* busy_since_us is set once per chain, because the hand's jobs wait for the whole chain */
+/* Runs a job and the jobs that follow it. Returns the time when the last job ended, which is the
+ * start of the thread's next job. */
+static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job,
+                         int64_t now_us) {
+    /* busy_since_us is set once per chain, because the hand's jobs wait for the whole chain */
+    atomic_store_explicit(&t->busy_since_us, now_us, memory_order_relaxed);
     int64_t look_us = INT64_MAX;
     for (;;) {
         if (startable(job, now_us / 1000)) {
@@ -314,7 +354,8 @@ static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_j
             look_us = now_us + CHAIN_US;
         } else if (now_us >= look_us) {
             if (give_way(p, job, now_us)) return now_us;
-            look_us = now_us + STUCK_US; /* the thread looks only every STUCK_US, because a look costs more than a fast job */
+            /* the thread looks only every STUCK_US, because a look costs more than a fast job */
+            look_us = now_us + STUCK_US;
         }
     }
 }
@@ -328,7 +369,8 @@ static void run_singly(struct lw_pool *p, struct worker_thread *t) {
     }
 }
 
-/* Keeps those of the n heads that may start, and passes the other heads to the main thread. Returns the number of heads that were kept. */
+/* Keeps those of the n heads that may start, and passes the other heads to the main thread. Returns
+ * the number of heads that were kept. */
 static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t now_ms) {
     size_t keep = 0;
     for (size_t i = 0; i < n; i++) {
@@ -340,8 +382,8 @@ static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t 
     return keep;
 }
 
-/* Makes the batch: each of the n heads, and behind each head as many of its followers as have room beside the other heads. Returns the
- * number of jobs. */
+/* Makes the batch: each of the n heads, and behind each head as many of its followers as have room
+ * beside the other heads. Returns the number of jobs. */
 static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n) {
     size_t total = 0;
     for (size_t i = 0; i < n; i++) {
@@ -354,12 +396,13 @@ static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n)
     return total;
 }
 
-/* Passes the n jobs of one key that were in a batch to the main thread, up to the first job that is not done. Returns the follower of the
- * last job, or NULL if an earlier job is not done. */
+/* Passes the n jobs of one key that were in a batch to the main thread, up to the first job that is
+ * not done. Returns the follower of the last job, or NULL if an earlier job is not done. */
 static struct lw_job *end_jobs(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     size_t last = 0;
     while (last + 1 < n && jobs[last]->outcome == LW_DONE) last++;
-    for (size_t i = last + 1; i < n; i++) jobs[i]->took_us = 0; /* the jobs behind a job that is not done count as not run */
+    /* the jobs behind a job that is not done count as not run */
+    for (size_t i = last + 1; i < n; i++) jobs[i]->took_us = 0;
     struct lw_job *next = last == n - 1 ? lw_job_end(jobs[last]) : NULL;
     finish(p, jobs, last + 1);
     return next;
@@ -370,7 +413,8 @@ static void run_batches(struct lw_pool *p, struct worker_thread *t) {
     int64_t until_us = 0;
     while ((n = wait_heads(p, t, n, &until_us))) {
         int64_t now_us = lw_boot_us();
-        size_t keep = keep_startable(p, t, n, now_us / 1000), at = 0, follow = 0, total = gather_batch(p, t, keep);
+        size_t keep = keep_startable(p, t, n, now_us / 1000), at = 0, follow = 0,
+               total = gather_batch(p, t, keep);
         if (total) run_jobs(p, t, t->batch, total, now_us);
         for (size_t i = 0; i < keep; at += t->lengths[i++]) {
             struct lw_job *next = end_jobs(p, t->batch + at, t->lengths[i]);
@@ -393,14 +437,15 @@ static void *thread_main(void *arg) {
     return NULL;
 }
 
-/* --- the main thread's side ----------------------------------------------------------------------------------------------------- */
+/* --- the main thread's side ------------------------------------------------------------------- */
 
 void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     if (!n) return;
     struct lw_job_queue single, chains;
     lw_jobs_clear(&single), lw_jobs_clear(&chains);
     bool sorts = p->gathers && p->heads_max == 1;
-    for (size_t i = 0; i < n; i++) lw_jobs_append(sorts && atomic_load(&jobs[i]->then) ? &chains : &single, jobs[i]);
+    for (size_t i = 0; i < n; i++)
+        lw_jobs_append(sorts && atomic_load(&jobs[i]->then) ? &chains : &single, jobs[i]);
     pthread_mutex_lock(&p->lock);
     append(p, &single, &chains, n);
     pthread_mutex_unlock(&p->lock);
@@ -422,7 +467,8 @@ size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
     size_t n = 0;
     while (n < max) {
         if (!p->reaping) {
-            /* the flag is cleared before the list is read, so that a job that finishes later signals again */
+            /* the flag is cleared before the list is read, so that a job that finishes later
+             * signals again */
             atomic_store(&p->signalled, false);
             p->reaping = reversed(atomic_exchange(&p->finished, NULL));
             if (!p->reaping) break;
@@ -433,7 +479,7 @@ size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
     return n;
 }
 
-/* --- opening and closing -------------------------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 static void init_sync(struct lw_pool *p) {
     pthread_mutex_init(&p->lock, NULL);
@@ -493,15 +539,17 @@ static int start_threads(struct lw_pool *p, struct lw_err *err) {
     return r ? lw_fail(err, "handler thread cannot be started: %s", strerror(r)) : 0;
 }
 
-/* Gives every job in a handler a seat on the board, if there are enough seats, so that the supervisor can name the jobs of a worker that
- * hangs. If the handler type can crash the worker, each job must have a seat of its own, so a batch has at most as many jobs as a thread
- * has seats. */
+/* Gives every job in a handler a seat on the board, if there are enough seats, so that the
+ * supervisor can name the jobs of a worker that hangs. If the handler type can crash the worker,
+ * each job must have a seat of its own, so a batch has at most as many jobs as a thread has
+ * seats. */
 static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
     if (seats) p->counts = &seats->counts;
     if (!seats || p->n > LW_BOARD_SEATS) return;
     p->seats = seats->seats;
     p->seats_a_thread = LW_BOARD_SEATS / p->n;
-    if (p->type->blames_worker && p->batch_max > (size_t)p->seats_a_thread) p->batch_max = (size_t)p->seats_a_thread;
+    if (p->type->blames_worker && p->batch_max > (size_t)p->seats_a_thread)
+        p->batch_max = (size_t)p->seats_a_thread;
 }
 
 static bool wait_ended(struct lw_pool *p, int64_t grace_ms) {
@@ -525,17 +573,24 @@ bool lw_pool_close(struct lw_pool *p, int64_t grace_ms) {
     return true;
 }
 
-struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads, int64_t timeout_ms,
-                             struct lw_board_worker *seats, int notify_fd, struct lw_err *err) {
+struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler *h, int threads,
+                             int64_t timeout_ms, struct lw_board_worker *seats, int notify_fd,
+                             struct lw_err *err) {
     int most = seats && t->blames_worker ? LW_BOARD_SEATS : LW_POOL_THREADS_MAX;
     if (threads < 1 || threads > most) {
         lw_fail(err, "handler threads: %d is not between 1 and %d", threads, most);
         return NULL;
     }
     struct lw_pool *p = lw_alloc(sizeof *p + (size_t)threads * sizeof(struct worker_thread));
-    *p = (struct lw_pool){.type = t, .handler = h, .timeout_ms = timeout_ms, .notify_fd = notify_fd, .journal = -1, .n = threads};
+    *p = (struct lw_pool){.type = t,
+                          .handler = h,
+                          .timeout_ms = timeout_ms,
+                          .notify_fd = notify_fd,
+                          .journal = -1,
+                          .n = threads};
     lw_jobs_clear(&p->queue), lw_jobs_clear(&p->chains);
-    p->average_ns = FAST_US * 1000; /* the average is not known yet, so threads begin with one job at a time */
+    /* the average is not known yet, so threads begin with one job at a time */
+    p->average_ns = FAST_US * 1000;
     p->batch_max = t->batch_max(h);
     init_sync(p);
     share_seats(p, seats);
@@ -545,7 +600,8 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     struct lw_err journal = {0};
     p->journal = lw_journal_open(&journal);
     int r = journal.text[0] ? lw_fail(err, "%s", journal.text) : open_slots(p, err);
-    if (!r && (r = start_threads(p, err))) wait_ended(p, 1000); /* no thread has had work, so all threads end at once */
+    /* no thread has had work, so all threads end at once */
+    if (!r && (r = start_threads(p, err))) wait_ended(p, 1000);
     if (!r) return p;
     free_pool(p);
     return NULL;

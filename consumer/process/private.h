@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what the files of the worker process share: process.c (set-up, loop, shutdown), io.c (the calls of the logic to Redis, Kafka,
- * handlers and clocks) and state.c (readiness). */
+/* Declares what the files of the worker process share: process.c (set-up, loop, shutdown), io.c
+ * (the calls of the logic to Redis, Kafka, handlers and clocks) and state.c (readiness). */
 #ifndef LW_CONSUMER_PROCESS_PRIVATE_H
 #define LW_CONSUMER_PROCESS_PRIVATE_H
 
@@ -19,13 +19,16 @@ struct link {
     int shard;
     struct lw_wire *wire;
     struct lw_hints *hints;
-    int64_t sent_us; /* sent_us: time when the pipeline in flight was sent, us; unanswered: number of its commands without a reply */
+    /* sent_us: time when the pipeline in flight was sent, us; unanswered: number of its commands
+     * without a reply */
+    int64_t sent_us;
     int unanswered;
 };
 
 /* Remembers what consumer/process/state.c has last logged about this worker. */
 struct process_state {
-    /* since_ms: time since which the worker has not been ready or has made no progress; 0: all is well */
+    /* since_ms: time since which the worker has not been ready or has made no progress; 0: all is
+     * well */
     int64_t looked_ms, since_ms, told_ms, moved_ms;
     uint64_t moves;
     bool told;
@@ -59,12 +62,14 @@ struct process {
     struct pollfd *fds;
     struct lw_header *headers; /* headers of the record that is arriving */
     size_t cap_headers;
-    int64_t polled_ms, observed_ms; /* times of the last poll of Kafka, and of the last write of partitions to the board */
-    int64_t looked_ms;              /* time of the last look at the group's commits */
-    int64_t commit_ms;              /* timeout of a synchronous commit, ms */
+    /* times of the last poll of Kafka, and of the last write of partitions to the board */
+    int64_t polled_ms, observed_ms;
+    int64_t looked_ms; /* time of the last look at the group's commits */
+    int64_t commit_ms; /* timeout of a synchronous commit, ms */
 
     bool pumping; /* true while a revocation waits for handlers */
-    /* asked_to_stop: a signal to end came; stopping: the worker's logic stops; fenced: handlers were cancelled */
+    /* asked_to_stop: a signal to end came; stopping: the worker's logic stops; fenced: handlers
+     * were cancelled */
     bool asked_to_stop, stopping, fenced;
     bool leaving; /* the last commit was made, so a revocation no longer waits for handlers */
     int64_t grace_until_ms;
@@ -79,15 +84,18 @@ void process_end(struct process *p, int status, const char *reason);
  * arrived, then runs one turn of the logic. */
 void process_serve(struct process *p, int64_t max_ms, bool kafka);
 
-/* Checks every 500 ms whether this worker is ready. If the worker is not ready, writes the reason to the board and the log (state.c). */
+/* Checks every 500 ms whether this worker is ready. If the worker is not ready, writes the reason
+ * to the board and the log (state.c). */
 void process_look(struct process *p);
-void process_limit(struct process *p); /* limits new grants while the handler is not healthy (state.c) */
+/* limits new grants while the handler is not healthy (state.c) */
+void process_limit(struct process *p);
 
 /* Returns the end of a partition's log as far as this worker knows it, for lw_worker_observe(). */
 int64_t process_log_end(void *process, uint32_t gen);
 /* Defined in io.c. The `ctx` of process_io is the process. */
 extern const struct lw_io process_io;
-void process_trace(void *process, struct lw_job *job, const struct lw_waited *waited); /* lw_io.trace, if messages are traced */
+/* lw_io.trace, if messages are traced */
+void process_trace(void *process, struct lw_job *job, const struct lw_waited *waited);
 extern const struct lw_source_events process_kafka;
 void process_up(void *link);
 void process_reply(void *link, const redisReply *reply);

@@ -3,10 +3,11 @@
  *
  *     open:  handler, pool → Redis connections → logic → renewer → Kafka
  *     loop:  wait → signals, Redis, handlers → Kafka → turn → heartbeat
- *     leave: finish and settle what is in a handler (at most shutdown.grace_ms) → commit → leave the group → close
+ *     leave: finish and settle what is in a handler (at most shutdown.grace_ms) → commit → leave
+ *         the group → close
  *
- * One thread takes all these steps; handlers and the renewer have threads of their own. In the loop only rebalances and synchronous commits
- * of Kafka block. */
+ * One thread takes all these steps; handlers and the renewer have threads of their own. In the loop
+ * only rebalances and synchronous commits of Kafka block. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -27,7 +28,8 @@
 
 enum {
     RECORDS = 512, /* maximum number of records taken from Kafka at once */
-    /* time after which Kafka is polled even if no record is wanted, because rebalances and answers to commits also arrive with a poll */
+    /* time after which Kafka is polled even if no record is wanted, because rebalances and answers
+     * to commits also arrive with a poll */
     KAFKA_EVERY_MS = 200,
     JOBS = 256, /* maximum number of jobs reaped at once */
     WAIT_MAX_MS = 200,
@@ -37,8 +39,8 @@ enum {
     COMMIT_MS = 5000,
     ANSWER_MIN_MS = 2000,
     ANSWER_MAX_MS = 10000,
-    /* The next values are times for the end of the process. The supervisor kills a worker that has not ended 5 s after shutdown.grace_ms.
-     */
+    /* The next values are times for the end of the process. The supervisor kills a worker that has
+     * not ended 5 s after shutdown.grace_ms. */
     CANCEL_MS = 1000, /* time that handlers get after the grace to notice that they are cancelled */
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
@@ -54,26 +56,30 @@ void process_end(struct process *p, int status, const char *reason) {
     p->status = status;
 }
 
-/* --- opening ------------------------------------------------------------------------------------------------------------------------ */
+/* --- opening ---------------------------------------------------------------------------------- */
 
 static void name_self(struct process *p) {
     char host[65] = "";
     lw_host(p->host);
     strncat(host, p->host, strcspn(p->host, "/"));
-    for (char *c = host; *c; c++) /* the host's name becomes part of names in Redis, so unusual characters become '-' */
+    /* the host's name becomes part of names in Redis, so unusual characters become '-' */
+    for (char *c = host; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '-';
     uint64_t seed[2];
-    if (getrandom(seed, sizeof seed, 0) != sizeof seed) seed[0] = (uint64_t)lw_wall_ms(), seed[1] = (uint64_t)lw_boot_us();
+    if (getrandom(seed, sizeof seed, 0) != sizeof seed)
+        seed[0] = (uint64_t)lw_wall_ms(), seed[1] = (uint64_t)lw_boot_us();
     p->random = seed[0];
     snprintf(p->id, sizeof p->id, "%s-%d-%08" PRIx32, host, (int)getpid(), (uint32_t)seed[1]);
 }
 
-/* Opens the descriptor of signals. SIGHUP also arrives there and has no effect, because SIGHUP is meant for the supervisor. SIGPIPE is
- * ignored, so that a write to a closed pipe is an ordinary error. */
+/* Opens the descriptor of signals. SIGHUP also arrives there and has no effect, because SIGHUP is
+ * meant for the supervisor. SIGPIPE is ignored, so that a write to a closed pipe is an ordinary
+ * error. */
 static int open_signals(struct process *p, struct lw_err *err) {
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGTERM), sigaddset(&set, SIGINT), sigaddset(&set, SIGHUP), sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGTERM), sigaddset(&set, SIGINT), sigaddset(&set, SIGHUP),
+        sigaddset(&set, SIGUSR1);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     p->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -90,7 +96,8 @@ static int open_handler(struct process *p, struct lw_err *err) {
     int n = p->c->handler.threads;
     int64_t timeout_ms = p->c->handler.timeout_ms;
     if (p->type->serve)
-        p->server = lw_server_open(p->type, p->handler, n, timeout_ms, &p->self->counts, p->notify_fd, err);
+        p->server =
+            lw_server_open(p->type, p->handler, n, timeout_ms, &p->self->counts, p->notify_fd, err);
     else
         p->pool = lw_pool_open(p->type, p->handler, n, timeout_ms, p->self, p->notify_fd, err);
     return p->server || p->pool ? 0 : -1;
@@ -105,12 +112,17 @@ static int find_servers(struct process *p, struct lw_err *err) {
 
 static void ask_cluster_id(struct process *p) {
     struct lw_err err = {0};
-    if (!lw_source_cluster_id(p->c, CLUSTER_ID_MS, p->cluster_id, sizeof p->cluster_id, &err)) return;
+    if (!lw_source_cluster_id(p->c, CLUSTER_ID_MS, p->cluster_id, sizeof p->cluster_id, &err))
+        return;
     p->cluster_id[0] = '\0';
-    lw_warn("kafka: its cluster id is not known, so it is not compared with that of the other workers: %s", err.text);
+    lw_warn("kafka: its cluster id is not known, so it is not compared with that of the other "
+            "workers: %s",
+            err.text);
 }
 
-static int64_t clamp(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
+static int64_t clamp(int64_t v, int64_t low, int64_t high) {
+    return v < low ? low : v > high ? high : v;
+}
 
 static void open_links(struct process *p) {
     int n = p->c->redis.shards;
@@ -142,7 +154,9 @@ static bool epoch_of(void *process, int shard, char *epoch, size_t size) {
     return lw_worker_epoch(((struct process *)process)->logic, shard, epoch, size);
 }
 
-static const char *prefix_of(void *process, int shard) { return lw_worker_prefix(((struct process *)process)->logic, shard); }
+static const char *prefix_of(void *process, int shard) {
+    return lw_worker_prefix(((struct process *)process)->logic, shard);
+}
 
 static void open_tracer(struct process *p) {
     p->io = process_io;
@@ -215,11 +229,12 @@ static int open_all(struct process *p, struct lw_err *err) {
     return open_renewer(p, err) || open_kafka(p, err) ? -1 : 0;
 }
 
-/* --- the loop ----------------------------------------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static void drain_fd(int fd) {
     uint64_t n;
-    ssize_t r = read(fd, &n, sizeof n); /* EAGAIN means that the descriptor was empty, which is no fault */
+    /* EAGAIN means that the descriptor was empty, which is no fault */
+    ssize_t r = read(fd, &n, sizeof n);
     (void)r;
 }
 
@@ -254,13 +269,14 @@ static int64_t sleep_ms(struct process *p, int64_t max_ms) {
     return clamp(due - lw_boot_ms(), 0, wait);
 }
 
-/* Waits for events. Kafka's descriptor is polled only while records are wanted, because the descriptor stays readable until all records are
- * taken. */
+/* Waits for events. Kafka's descriptor is polled only while records are wanted, because the
+ * descriptor stays readable until all records are taken. */
 static void wait_for_events(struct process *p, int64_t max_ms, bool kafka) {
     int n = FD_LINKS;
     p->fds[FD_SIGNALS] = (struct pollfd){.fd = p->signal_fd, .events = POLLIN};
     p->fds[FD_HANDLERS] = (struct pollfd){.fd = p->notify_fd, .events = POLLIN};
-    p->fds[FD_KAFKA] = (struct pollfd){.fd = kafka && lw_worker_wants(p->logic) ? lw_source_fd(p->source) : -1, .events = POLLIN};
+    p->fds[FD_KAFKA] = (struct pollfd){
+        .fd = kafka && lw_worker_wants(p->logic) ? lw_source_fd(p->source) : -1, .events = POLLIN};
     for (int s = 0; s < p->c->redis.shards; s++) {
         p->fds[n++] = lw_wire_poll(p->links[s].wire);
         p->fds[n++] = lw_hints_poll(p->links[s].hints);
@@ -277,7 +293,8 @@ static void serve_links(struct process *p) {
     }
 }
 
-/* Looks for another fleet in this fleet's consumer group (rival.c). Only the first worker of each supervisor looks. */
+/* Looks for another fleet in this fleet's consumer group (rival.c). Only the first worker of each
+ * supervisor looks. */
 static void look_at_group(struct process *p, int64_t now) {
     if (p->index != 0 || now - p->looked_ms < LOOK_MS) return;
     p->looked_ms = now;
@@ -300,7 +317,8 @@ static void write_loads(struct process *p) {
     uint32_t loads[LW_BOARD_SEATS];
     if (!p->type->loads) return;
     int n = p->type->loads(p->handler, loads, LW_BOARD_SEATS);
-    for (int i = 0; i < n && i < LW_BOARD_SEATS; i++) atomic_store_explicit(&p->self->loads[i], loads[i], memory_order_relaxed);
+    for (int i = 0; i < n && i < LW_BOARD_SEATS; i++)
+        atomic_store_explicit(&p->self->loads[i], loads[i], memory_order_relaxed);
     atomic_store_explicit(&p->self->n_loads, (uint32_t)n, memory_order_relaxed);
 }
 
@@ -313,7 +331,8 @@ static void beat(struct process *p) {
         lw_worker_observe(p->logic, p->index, p->source ? process_log_end : NULL, p);
     }
     atomic_store_explicit(&p->self->waiting, lw_worker_waiting(p->logic), memory_order_relaxed);
-    atomic_store_explicit(&p->self->in_handler, lw_worker_in_handler(p->logic), memory_order_relaxed);
+    atomic_store_explicit(&p->self->in_handler, lw_worker_in_handler(p->logic),
+                          memory_order_relaxed);
     process_look(p);
 }
 
@@ -331,7 +350,8 @@ void process_serve(struct process *p, int64_t max_ms, bool kafka) {
 }
 
 static void cancel_all(struct process *p) {
-    for (int s = 0; s < p->c->redis.shards; s++) lw_leases_cancel_shard(lw_worker_leases(p->logic), s);
+    for (int s = 0; s < p->c->redis.shards; s++)
+        lw_leases_cancel_shard(lw_worker_leases(p->logic), s);
 }
 
 static void stop(struct process *p) {
@@ -342,8 +362,9 @@ static void stop(struct process *p) {
     lw_debug("stopping");
 }
 
-/* Returns whether the worker may leave: everything is settled, or its time is over. After the grace, handlers are cancelled, so that other
- * workers can at once take the messages that these handlers give back. */
+/* Returns whether the worker may leave: everything is settled, or its time is over. After the
+ * grace, handlers are cancelled, so that other workers can at once take the messages that these
+ * handlers give back. */
 static bool stopped(struct process *p) {
     if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
     int64_t now = lw_boot_ms();
@@ -364,7 +385,7 @@ static void loop(struct process *p) {
     }
 }
 
-/* --- leaving ------------------------------------------------------------------------------------------------------------------------ */
+/* --- leaving ---------------------------------------------------------------------------------- */
 
 /* Returns true if a later process will rejoin the group under this worker's id. */
 static bool keeps_place(const struct process *p) {
@@ -396,7 +417,8 @@ static void close_links(struct process *p) {
     free(p->headers);
 }
 
-/* Returns false if a thread is stuck in its handler. In this case nothing that the thread may use is freed, and the process has to end. */
+/* Returns false if a thread is stuck in its handler. In this case nothing that the thread may use
+ * is freed, and the process has to end. */
 static bool close_handler(struct process *p) {
     if (p->pool && !lw_pool_close(p->pool, POOL_MS)) return false;
     if (p->server && !lw_server_close(p->server, POOL_MS)) return false;
@@ -408,7 +430,8 @@ static bool close_handler(struct process *p) {
 static int leave(struct process *p) {
     atomic_store(&p->self->ready, false);
     bool settled = p->logic && !lw_worker_busy(p->logic);
-    /* The handlers' jobs are cancelled first: leaving Kafka may take seconds, in which waiting jobs would still start. */
+    /* The handlers' jobs are cancelled first: leaving Kafka may take seconds, in which waiting jobs
+     * would still start. */
     if (p->logic && !settled) cancel_all(p);
     if (p->source) leave_kafka(p);
     bool closed = close_handler(p);
@@ -426,7 +449,11 @@ static int leave(struct process *p) {
 
 int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker) {
     struct process *p = lw_alloc(sizeof *p);
-    *p = (struct process){.c = c, .board = board, .self = &board->workers[worker], .index = worker, .commit_ms = COMMIT_MS};
+    *p = (struct process){.c = c,
+                          .board = board,
+                          .self = &board->workers[worker],
+                          .index = worker,
+                          .commit_ms = COMMIT_MS};
     p->signal_fd = p->notify_fd = -1;
     atomic_store(&p->self->kafka, 0);
     lw_note_set(&p->self->why, "opening the handler and asking Kafka for its cluster id");
@@ -437,10 +464,12 @@ int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker
     if (open_all(p, &err)) {
         process_end(p, err.permanent ? LW_EXIT_REFUSED : LW_EXIT_FAILED, err.text);
     } else {
-        lw_info("started as %s: %s handler, %d at once", p->id, p->type->name, lw_config_at_once(c));
+        lw_info("started as %s: %s handler, %d at once", p->id, p->type->name,
+                lw_config_at_once(c));
         loop(p);
     }
     int status = leave(p);
     lw_debug("ending with status %d", status);
-    return status; /* p is not freed, because a thread that could not be stopped may still read it */
+    /* p is not freed, because a thread that could not be stopped may still read it */
+    return status;
 }

@@ -14,7 +14,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { TICK_MIN_MS = 5, TICK_MAX_MS = 200, BACKOFF_MAX_MS = 2000, BACKOFF_MIN_MS = 50, COMPLAIN_MS = 10000 };
+enum {
+    TICK_MIN_MS = 5,
+    TICK_MAX_MS = 200,
+    BACKOFF_MAX_MS = 2000,
+    BACKOFF_MIN_MS = 50,
+    COMPLAIN_MS = 10000
+};
 
 enum asked { NOTHING, LOAD, RENEW };
 
@@ -43,10 +49,11 @@ struct lw_renewer {
 };
 
 static void lost(struct lw_renewer *r, size_t n) {
-    if (n && r->set.counts) atomic_fetch_add_explicit(&r->set.counts->leases_lost, n, memory_order_relaxed);
+    if (n && r->set.counts)
+        atomic_fetch_add_explicit(&r->set.counts->leases_lost, n, memory_order_relaxed);
 }
 
-/* --- asking --------------------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static void load(struct shard *sh) {
     struct lw_commands *c = &sh->commands;
@@ -69,7 +76,8 @@ static void encode(struct shard *sh) {
     lw_commands_reset(c);
     lw_cmd(c, "EVALSHA"), lw_arg_text(c, sh->sha), lw_arg_i64(c, 1 + (int64_t)sh->n_due);
     lw_arg_join(c, prefix, "epoch", lw_bytes("", 0));
-    for (size_t i = 0; i < sh->n_due; i++) lw_arg_join(c, prefix, "lock:", lw_bytes(sh->due[i].lane, sh->due[i].n_lane));
+    for (size_t i = 0; i < sh->n_due; i++)
+        lw_arg_join(c, prefix, "lock:", lw_bytes(sh->due[i].lane, sh->due[i].n_lane));
     lw_arg_text(c, sh->epoch), lw_arg_i64(c, set->ttl_ms);
     for (size_t i = 0; i < sh->n_due; i++) arg_token(c, set->worker_id, sh->due[i].token);
 }
@@ -81,7 +89,9 @@ static void renew(struct shard *sh) {
         load(sh);
         return;
     }
-    sh->sent_ms = lw_boot_ms(); /* the time is taken before sending, so that this worker's deadline is never later than that of Redis */
+    /* the time is taken before sending, so that this worker's deadline is never later than that of
+     * Redis */
+    sh->sent_ms = lw_boot_ms();
     if (!set->epoch(set->ctx, sh->index, sh->epoch, sizeof sh->epoch)) return;
     sh->n_due = lw_leases_due(set->leases, sh->index, sh->sent_ms, sh->due, LW_RENEW_BATCH);
     if (!sh->n_due) return;
@@ -90,7 +100,7 @@ static void renew(struct shard *sh) {
     lw_wire_send(sh->wire, &sh->commands);
 }
 
-/* --- answers -------------------------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void complain(struct shard *sh, const char *what) {
     int64_t now = lw_boot_ms();
@@ -99,8 +109,8 @@ static void complain(struct shard *sh, const char *what) {
     lw_warn("shard %d, renewals: %s; retrying", sh->index, what);
 }
 
-/* Cancels the leases of the epoch that the request named. If the main loop has already joined the next epoch, the leases of the next epoch
- * stay. */
+/* Cancels the leases of the epoch that the request named. If the main loop has already joined the
+ * next epoch, the leases of the next epoch stay. */
 static void epoch_lost(struct shard *sh) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     char now[sizeof sh->epoch];
@@ -112,7 +122,8 @@ static void take_renewal(struct shard *sh, const redisReply *r) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     if (r->type == REDIS_REPLY_STATUS && r->len == sh->n_due) {
         lost(sh->renewer, lw_leases_renewed(set->leases, sh->due, sh->n_due, r->str, sh->sent_ms));
-        if (sh->n_due == LW_RENEW_BATCH) renew(sh); /* the batch was full, so more leases may be due */
+        /* the batch was full, so more leases may be due */
+        if (sh->n_due == LW_RENEW_BATCH) renew(sh);
     } else if (r->type == REDIS_REPLY_STRING && strcmp(r->str, "LOST") == 0) {
         epoch_lost(sh);
     } else if (r->type == REDIS_REPLY_ERROR && strncmp(r->str, "NOSCRIPT", 8) == 0) {
@@ -150,7 +161,7 @@ static void on_down(void *ctx, const char *why) {
     sh->asked = NOTHING;
 }
 
-/* --- the thread ----------------------------------------------------------------------------------------------------------------- */
+/* --- the thread ------------------------------------------------------------------------------- */
 
 static int64_t sleep_ms(const struct lw_renewer *r, int64_t tick_at_ms) {
     int64_t until = tick_at_ms;
@@ -184,7 +195,9 @@ static void *thread_main(void *arg) {
     }
 }
 
-static int64_t clamp(int64_t v, int64_t low, int64_t high) { return v < low ? low : v > high ? high : v; }
+static int64_t clamp(int64_t v, int64_t low, int64_t high) {
+    return v < low ? low : v > high ? high : v;
+}
 
 static void open_shard(struct lw_renewer *r, int index) {
     struct shard *sh = &r->shards[index];
@@ -236,7 +249,9 @@ struct lw_renewer *lw_renewer_open(const struct lw_renewer_setup *setup, struct 
 void lw_renewer_close(struct lw_renewer *r) {
     if (!r) return;
     uint64_t one = 1;
-    if (write(r->stop_fd, &one, sizeof one) != sizeof one) lw_error("renewals: eventfd: %s", strerror(errno));
-    pthread_join(r->thread, NULL); /* the thread blocks only in poll() and in the resolver, so it ends soon */
+    if (write(r->stop_fd, &one, sizeof one) != sizeof one)
+        lw_error("renewals: eventfd: %s", strerror(errno));
+    /* the thread blocks only in poll() and in the resolver, so it ends soon */
+    pthread_join(r->thread, NULL);
     free_renewer(r);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The renewer: the thread that keeps leases alive, with connections of its own, so that neither a slow turn of the main loop nor a long
- * pipeline lets a lease run out. The renewer also applies the self-fence, which cancels leases that could not be renewed in time.
+/* The renewer: the thread that keeps leases alive, with connections of its own, so that neither a
+ * slow turn of the main loop nor a long pipeline lets a lease run out. The renewer also applies the
+ * self-fence, which cancels leases that could not be renewed in time.
  *
  * Each tick (a twelfth of the TTL, 5 to 200 ms) applies the self-fence, and then, for each
  * shard, sends the leases that are older than a third of the TTL to renew.lua, at most
@@ -19,16 +20,20 @@ struct lw_renewer_setup {
     struct lw_finder *finder; /* finds the servers of the shards; borrowed */
     int shards;
     int64_t ttl_ms;
-    const char *worker_id; /* name of this worker, of which a token consists together with a number; borrowed */
+    /* name of this worker, of which a token consists together with a number; borrowed */
+    const char *worker_id;
     struct lw_leases *leases;
-    struct lw_counts *counts;                                      /* counts lost leases; may be NULL */
-    bool (*epoch)(void *ctx, int shard, char *epoch, size_t size); /* copies the id of a shard's epoch; must be thread-safe */
+    /* counts lost leases; may be NULL */
+    struct lw_counts *counts;
+    /* copies the id of a shard's epoch; must be thread-safe */
+    bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);
     /* returns the prefix of a shard's names in Redis, which never changes; must be thread-safe */
     const char *(*prefix)(void *ctx, int shard);
     void *ctx;
 };
 
 struct lw_renewer *lw_renewer_open(const struct lw_renewer_setup *setup, struct lw_err *err);
-void lw_renewer_close(struct lw_renewer *r); /* ends the thread; afterwards the self-fence cancels no lease */
+/* ends the thread; afterwards the self-fence cancels no lease */
+void lw_renewer_close(struct lw_renewer *r);
 
 #endif

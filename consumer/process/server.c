@@ -17,7 +17,9 @@ struct lw_server {
     pthread_t thread;
 };
 
-static void on_started(void *ctx, const struct lw_job *job) { lw_journal_start(((struct lw_server *)ctx)->journal, job); }
+static void on_started(void *ctx, const struct lw_job *job) {
+    lw_journal_start(((struct lw_server *)ctx)->journal, job);
+}
 
 static void on_ended(void *ctx, const struct lw_job *job) {
     const struct lw_server *s = ctx;
@@ -53,13 +55,15 @@ static int start_thread(struct lw_server *s, struct lw_err *err) {
     return e ? lw_fail(err, "handler thread cannot be started: %s", strerror(e)) : 0;
 }
 
-struct lw_server *lw_server_open(const struct lw_handler_type *t, struct lw_handler *h, int processes, int64_t timeout_ms,
-                                 struct lw_counts *counts, int notify_fd, struct lw_err *err) {
+struct lw_server *lw_server_open(const struct lw_handler_type *t, struct lw_handler *h,
+                                 int processes, int64_t timeout_ms, struct lw_counts *counts,
+                                 int notify_fd, struct lw_err *err) {
     struct lw_server *s = lw_alloc(sizeof *s);
     struct lw_err journal = {0};
     *s = (struct lw_server){.type = t, .handler = h, .counts = counts};
     s->journal = lw_journal_open(&journal);
-    int bad = journal.text[0] ? lw_fail(err, "%s", journal.text) : open_feed(s, timeout_ms, notify_fd, err);
+    int bad = journal.text[0] ? lw_fail(err, "%s", journal.text)
+                              : open_feed(s, timeout_ms, notify_fd, err);
     if (!bad && !t->start(h, processes, err) && !start_thread(s, err)) return s;
     free_server(s);
     return NULL;
@@ -69,7 +73,9 @@ void lw_server_submit(struct lw_server *s, struct lw_job **jobs, size_t n) {
     if (n) lw_feed_submit(s->feed, jobs, n);
 }
 
-size_t lw_server_reap(struct lw_server *s, struct lw_job **out, size_t max) { return lw_feed_reap(s->feed, out, max); }
+size_t lw_server_reap(struct lw_server *s, struct lw_job **out, size_t max) {
+    return lw_feed_reap(s->feed, out, max);
+}
 
 bool lw_server_close(struct lw_server *s, int64_t grace_ms) {
     lw_feed_stop(s->feed, LW_FEED_DROP);

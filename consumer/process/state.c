@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out whether this worker is ready and makes progress and, if not, why. The reason goes to the board, for health checks and metrics,
- * and to the log. */
+/* Finds out whether this worker is ready and makes progress and, if not, why. The reason goes to
+ * the board, for health checks and metrics, and to the log. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -19,7 +19,8 @@ enum {
 
 /* Limits what a handler gets if it cannot start: no messages, except one at a time as a test. */
 void process_limit(struct process *p) {
-    static const enum lw_grant_limit limit[] = {[LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};
+    static const enum lw_grant_limit limit[] = {
+        [LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};
     if (p->type->health) lw_worker_limit(p->logic, limit[p->type->health(p->handler, NULL, 0)]);
 }
 
@@ -27,22 +28,24 @@ static bool handler_trouble(struct process *p, char *why, size_t size) {
     return p->type->health && p->type->health(p->handler, why, size) != LW_WELL;
 }
 
-/* Finds a shard to which no connection can be made, or whose hints Redis refuses, and writes the reason. The worker's logic does not know
- * of such failures. */
+/* Finds a shard to which no connection can be made, or whose hints Redis refuses, and writes the
+ * reason. The worker's logic does not know of such failures. */
 static bool link_trouble(struct process *p, char *why, size_t size) {
     for (int s = 0; s < p->c->redis.shards; s++) {
-        const char *wire = lw_wire_trouble(p->links[s].wire), *hints = lw_hints_refused(p->links[s].hints);
+        const char *wire = lw_wire_trouble(p->links[s].wire),
+                   *hints = lw_hints_refused(p->links[s].hints);
         if (wire)
             snprintf(why, size, "redis shard %d: not connected: %s", s, wire);
         else if (hints)
-            snprintf(why, size, "redis shard %d: hints of waiting messages are refused: %s", s, hints);
+            snprintf(why, size, "redis shard %d: hints of waiting messages are refused: %s", s,
+                     hints);
         if (wire || hints) return true;
     }
     return false;
 }
 
-/* Writes the first reason why this worker is not ready or makes no progress, or "" if there is no such reason. Returns true if the worker
- * is not ready. */
+/* Writes the first reason why this worker is not ready or makes no progress, or "" if there is no
+ * such reason. Returns true if the worker is not ready. */
 static bool find_trouble(struct process *p, char *why, size_t size) {
     enum lw_kafka_state kafka = LW_KAFKA_JOINING;
     char remark[sizeof p->self->why.text] = "kafka: not connected yet";
@@ -50,14 +53,16 @@ static bool find_trouble(struct process *p, char *why, size_t size) {
     atomic_store(&p->self->kafka, (uint32_t)kafka + 1);
     bool served = lw_worker_ready(p->logic);
     bool joined = kafka == LW_KAFKA_JOINED;
-    if (joined && (link_trouble(p, why, size) || (served && handler_trouble(p, why, size)))) return true;
+    if (joined && (link_trouble(p, why, size) || (served && handler_trouble(p, why, size))))
+        return true;
     if (!joined || !lw_worker_why(p->logic, why, size)) snprintf(why, size, "%s", remark);
     return !joined || !served;
 }
 
 static uint64_t progress(const struct process *p) {
     const struct lw_counts *c = &p->self->counts;
-    return atomic_load(&c->received) + atomic_load(&c->done) + atomic_load(&c->dead) + atomic_load(&c->parked) + atomic_load(&c->drained);
+    return atomic_load(&c->received) + atomic_load(&c->done) + atomic_load(&c->dead) +
+           atomic_load(&c->parked) + atomic_load(&c->drained);
 }
 
 static void tell(struct process *p, const char *why, bool trouble, int64_t now) {
@@ -73,7 +78,8 @@ static void tell(struct process *p, const char *why, bool trouble, int64_t now) 
     }
     if (!s->since_ms) s->since_ms = now;
     bool quiet = trouble || now - s->moved_ms >= QUIET_MS;
-    if (!quiet || now - s->since_ms < TELL_MS || (s->told && now - s->told_ms < TELL_AGAIN_MS)) return;
+    if (!quiet || now - s->since_ms < TELL_MS || (s->told && now - s->told_ms < TELL_AGAIN_MS))
+        return;
     lw_log(trouble ? LW_LOG_WARN : LW_LOG_INFO, "%s: %s", trouble ? "not ready" : "quiet", why);
     s->told = true;
     s->told_ms = now;

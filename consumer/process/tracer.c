@@ -14,11 +14,13 @@ struct lw_tracer {
     const struct lw_config *c;
     struct lw_span_ring *ring;
     struct lw_counts *counts;
-    uint64_t seed;   /* hash of the cluster's id and the application's name, which no two applications share */
+    /* hash of the cluster's id and the application's name, which no two applications share */
+    uint64_t seed;
     uint64_t random; /* state of the generator of span ids */
 };
 
-struct lw_tracer *lw_tracer_open(const struct lw_config *c, struct lw_board *board, int worker, const char *cluster_id, uint64_t seed) {
+struct lw_tracer *lw_tracer_open(const struct lw_config *c, struct lw_board *board, int worker,
+                                 const char *cluster_id, uint64_t seed) {
     if (!c->tracing.endpoint || !board->spans) return NULL;
     struct lw_tracer *t = lw_alloc(sizeof *t);
     uint64_t cluster = XXH3_64bits(cluster_id, strlen(cluster_id));
@@ -32,14 +34,21 @@ struct lw_tracer *lw_tracer_open(const struct lw_config *c, struct lw_board *boa
 
 void lw_tracer_close(struct lw_tracer *t) { free(t); }
 
-/* --- the beginning ---------------------------------------------------------------------------------------------------------------- */
+/* --- the beginning ---------------------------------------------------------------------------- */
 
-static bool has_name(const struct lw_header *h, const char *name, size_t n) { return h->name.n == n && !memcmp(h->name.p, name, n); }
-static bool is_parent(const struct lw_header *h) { return has_name(h, "traceparent", strlen("traceparent")); }
-static bool is_state(const struct lw_header *h) { return has_name(h, "tracestate", strlen("tracestate")); }
+static bool has_name(const struct lw_header *h, const char *name, size_t n) {
+    return h->name.n == n && !memcmp(h->name.p, name, n);
+}
+static bool is_parent(const struct lw_header *h) {
+    return has_name(h, "traceparent", strlen("traceparent"));
+}
+static bool is_state(const struct lw_header *h) {
+    return has_name(h, "tracestate", strlen("tracestate"));
+}
 
 /* Returns the last header of a kind, as the rule for keys does, or NULL. */
-static const struct lw_header *last(const struct lw_job *job, bool (*is)(const struct lw_header *h)) {
+static const struct lw_header *last(const struct lw_job *job,
+                                    bool (*is)(const struct lw_header *h)) {
     for (size_t i = job->n_headers; i > 0; i--)
         if (is(&job->headers[i - 1])) return &job->headers[i - 1];
     return NULL;
@@ -51,17 +60,21 @@ static uint64_t new_span_id(struct lw_tracer *t) {
     return id ? id : lw_random(&t->random); /* the generator gives 0 once per period */
 }
 
-/* Makes the id of a new trace. The timestamp tells records of a topic from those of a topic that had its name before. */
-static void new_trace(const struct lw_tracer *t, const struct lw_job *job, struct lw_trace_context *out) {
+/* Makes the id of a new trace. The timestamp tells records of a topic from those of a topic that
+ * had its name before. */
+static void new_trace(const struct lw_tracer *t, const struct lw_job *job,
+                      struct lw_trace_context *out) {
     XXH128_canonical_t id;
-    XXH128_canonicalFromHash(&id, XXH3_128bits_withSeed(job->identity, strlen(job->identity), t->seed + (uint64_t)job->timestamp_ms));
+    XXH128_canonicalFromHash(&id, XXH3_128bits_withSeed(job->identity, strlen(job->identity),
+                                                        t->seed + (uint64_t)job->timestamp_ms));
     memcpy(out->trace_id, id.digest, LW_TRACE_ID);
     out->trace_id[0] |= !out->trace_id[0]; /* an id of zeros is malformed */
     out->flags = LW_TRACE_SAMPLED;
 }
 
 /* Finds the trace of a message. Returns false if the message is not sampled. */
-static bool sampled(const struct lw_tracer *t, const struct lw_job *job, struct lw_trace_context *out, bool *fresh) {
+static bool sampled(const struct lw_tracer *t, const struct lw_job *job,
+                    struct lw_trace_context *out, bool *fresh) {
     const struct lw_header *parent = last(job, is_parent);
     *fresh = !parent || !lw_traceparent_read(parent->value, out);
     if (!*fresh) return out->flags & LW_TRACE_SAMPLED;
@@ -69,8 +82,8 @@ static bool sampled(const struct lw_tracer *t, const struct lw_job *job, struct 
     return lw_trace_ratio(out->trace_id, t->c->tracing.ratio);
 }
 
-/* Copies the headers, with this span in each traceparent. A tracestate belongs to the trace of the message's own traceparent, so it is left
- * out if the trace is a new one. */
+/* Copies the headers, with this span in each traceparent. A tracestate belongs to the trace of the
+ * message's own traceparent, so it is left out if the trace is a new one. */
 static size_t set_headers(struct lw_job_span *s, const struct lw_job *job, bool fresh) {
     struct lw_header own = {lw_bytes_of("traceparent"), lw_bytes(s->traceparent, LW_TRACEPARENT)};
     size_t n = 0;
@@ -105,7 +118,7 @@ void lw_tracer_begin(struct lw_tracer *t, struct lw_job *job, const struct lw_wa
     job->span = s;
 }
 
-/* --- the end ---------------------------------------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 /* Returns what the worker makes of the outcome: a retry without attempts left is a dead letter. */
 static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
@@ -120,20 +133,26 @@ static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
 }
 
 static void set_times(struct lw_span_record *out, const struct lw_job_span *s) {
-    int64_t wall_us = lw_wall_us() - lw_boot_us(); /* turns a time of the boot clock into one of the wall clock */
+    /* turns a time of the boot clock into one of the wall clock */
+    int64_t wall_us = lw_wall_us() - lw_boot_us();
     int64_t waited_ms = (s->begun_us + wall_us) / 1000 - s->arrived_ms;
     out->start_us = s->begun_us + wall_us;
     out->end_us = s->ended_us + wall_us;
     out->lane_ms = waited_ms > 0 ? waited_ms : 0;
 }
 
-static void set_texts(const struct lw_tracer *t, struct lw_span_record *out, const struct lw_job *job) {
+static void set_texts(const struct lw_tracer *t, struct lw_span_record *out,
+                      const struct lw_job *job) {
     const struct lw_header *state = last(job, is_state);
-    struct lw_span_texts texts = {.topic = lw_bytes_of(job->topic), .reason = lw_bytes_of(job->outcome == LW_DONE ? "" : job->reason)};
+    struct lw_span_texts texts = {.topic = lw_bytes_of(job->topic),
+                                  .reason =
+                                      lw_bytes_of(job->outcome == LW_DONE ? "" : job->reason)};
     if (state && state->value.p) texts.state = state->value;
     if (t->c->tracing.keys == LW_KEYS_PLAIN) texts.key = job->key;
     lw_span_set_texts(out, &texts);
-    out->key_hash = t->c->tracing.keys == LW_KEYS_HASH ? XXH3_64bits(job->key.p ? job->key.p : "", job->key.n) : 0;
+    out->key_hash = t->c->tracing.keys == LW_KEYS_HASH
+                        ? XXH3_64bits(job->key.p ? job->key.p : "", job->key.n)
+                        : 0;
 }
 
 static void fill(const struct lw_tracer *t, struct lw_span_record *out, const struct lw_job *job) {

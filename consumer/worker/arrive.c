@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arrive: the step in which Kafka delivers a record. The record becomes a message in the memory of this worker, behind the other messages
- * of its lane, unless it was delivered before, or it has no key and key.missing says to skip such records. */
+/* arrive: the step in which Kafka delivers a record. The record becomes a message in the memory of
+ * this worker, behind the other messages of its lane, unless it was delivered before, or it has no
+ * key and key.missing says to skip such records. */
 #include "consumer/worker/lane.h"
 #include "consumer/worker/msg.h"
 #include "consumer/worker/outcome.h"
@@ -14,13 +15,18 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-enum { HELD_MAX = 20000 }; /* maximum number of records in memory that are neither in a call nor running */
+/* maximum number of records in memory that are neither in a call nor running */
+enum { HELD_MAX = 20000 };
 
-/* Sets the text by which Redis remembers the message's business id: the lane and the id, or a hash of both if they are too long. */
-static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r, struct lw_bytes lane) {
+/* Sets the text by which Redis remembers the message's business id: the lane and the id, or a hash
+ * of both if they are too long. */
+static void set_dedup(struct lw_worker *w, struct msg *m, const struct lw_record *r,
+                      struct lw_bytes lane) {
     assert(!m->dedup_own && !m->dedup.n);
     struct lw_bytes id;
-    if (!w->c->dedup.business || lw_key_find(&w->c->dedup.id, r, &w->scratch2, &id, NULL) != LW_KEY_OK) return;
+    if (!w->c->dedup.business ||
+        lw_key_find(&w->c->dedup.id, r, &w->scratch2, &id, NULL) != LW_KEY_OK)
+        return;
     struct lw_buf b = {0};
     lw_buf_addf(&b, "%zu:", lane.n);
     lw_buf_add(&b, lane.p, lane.n);
@@ -43,7 +49,8 @@ struct found {
     char room[LW_IDENTITY_MAX];
 };
 
-static void find_lane(struct lw_worker *w, const struct part *p, const struct lw_arrival *a, struct found *f) {
+static void find_lane(struct lw_worker *w, const struct part *p, const struct lw_arrival *a,
+                      struct found *f) {
     assert(a->offset >= 0);
     f->key = lw_bytes("", 0);
     f->err = (struct lw_err){0};
@@ -51,13 +58,16 @@ static void find_lane(struct lw_worker *w, const struct part *p, const struct lw
     f->how = lw_key_of(w->c, &a->record, &at, &w->scratch, &f->key, &f->err);
     f->lane = f->how == LW_KEY_OK
                   ? lw_lane_id(f->key, f->room, sizeof f->room)
-                  : lw_bytes(f->room, (size_t)snprintf(f->room, sizeof f->room, "\001none:%s:%" PRId64, p->name, a->offset));
+                  : lw_bytes(f->room, (size_t)snprintf(f->room, sizeof f->room,
+                                                       "\001none:%s:%" PRId64, p->name, a->offset));
     shard_of(w, f->lane, &f->tag);
     assert(f->lane.n <= LW_LANE_MAX);
 }
 
-/* Notes the record's offset as delivered. Returns true if nothing else is left to do: the record was delivered before, or is skipped. */
-static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
+/* Notes the record's offset as delivered. Returns true if nothing else is left to do: the record
+ * was delivered before, or is skipped. */
+static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival *a,
+                    const struct found *f) {
     assert(p->gen && p->offsets);
     bool skip = f->how == LW_KEY_MISSING && w->c->key.missing == LW_MISSING_SKIP;
     enum lw_offset_state was = lw_offsets_deliver(p->offsets, a->offset, f->tag);
@@ -72,20 +82,23 @@ static bool is_over(struct lw_worker *w, struct part *p, const struct lw_arrival
     return skip || was != LW_OFF_UNKNOWN;
 }
 
-static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival *a, const struct found *f) {
+static void set_key(struct lw_worker *w, struct msg *m, const struct lw_arrival *a,
+                    const struct found *f) {
     assert(!m->own && !m->dead_reason);
     m->key = f->key;
     if (f->how != LW_KEY_OK) {
         m->dead_reason = lw_strdup(f->err.text);
         m->key = a->record.key;
-    } else if (f->key.n &&
-               f->key.p == w->scratch.p) { /* the key was decoded into the scratch buffer, so its bytes are not part of the record */
+    } else if (f->key.n && f->key.p == w->scratch.p) {
+        /* the key was decoded into the scratch buffer, so its bytes are not part of the
+                    * record */
         m->own = lw_memdup(f->key.p, f->key.n);
         m->key = lw_bytes(m->own, f->key.n);
     }
 }
 
-static struct msg *message_of(struct lw_worker *w, struct part *p, const struct lw_arrival *a, const struct found *f) {
+static struct msg *message_of(struct lw_worker *w, struct part *p, const struct lw_arrival *a,
+                              const struct found *f) {
     assert(p->gen && p->offsets);
     assert(a->record.headers || !a->record.n_headers);
     struct msg *m = msg_new(w, p);
@@ -99,7 +112,8 @@ static struct msg *message_of(struct lw_worker *w, struct part *p, const struct 
     m->payload = a->record.payload;
     m->origin = a->origin;
     if (a->record.n_headers) {
-        m->headers = (struct lw_header *)(void *)lw_memdup(a->record.headers, a->record.n_headers * sizeof m->headers[0]);
+        m->headers = (struct lw_header *)(void *)lw_memdup(
+            a->record.headers, a->record.n_headers * sizeof m->headers[0]);
         m->n_headers = a->record.n_headers;
     }
     set_key(w, m, a, f);
@@ -117,7 +131,8 @@ void lw_worker_arrived(struct lw_worker *w, uint32_t gen, const struct lw_arriva
         count(&w->counts->received);
         find_lane(w, p, a, &f);
     }
-    if (!p || is_over(w, p, a, &f)) { /* if there is no partition, the record belongs to an earlier assignment */
+    if (!p || is_over(w, p, a, &f)) {
+        /* if there is no partition, the record belongs to an earlier assignment */
         w->io->release(w->ctx, a->origin);
         return;
     }

@@ -25,7 +25,8 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
     assert(sh->claim.n > 0 && sh->claim.n <= CLAIM_BATCH);
     struct lw_call c = pipe_lane_call(w, sh, &lw_script_claim);
     lw_claim_begin(&c, sh->claim.n);
-    for (int i = 0; i < sh->claim.n; i++) lw_call_lane(&c, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
+    for (int i = 0; i < sh->claim.n; i++)
+        lw_call_lane(&c, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
     struct lw_claim_call l = {.taken = (int64_t)sh->hints.taken,
                               .token = lw_token_text(token, w->set.id, sh->claim.token),
                               .want = (int64_t)wanted_heads(w),
@@ -36,11 +37,13 @@ void claim_encode(struct lw_worker *w, struct shard *sh) {
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
     check_claim(&sh->claim);
     assert(!sh->claim.n && sh->phase == READY);
-    if (!heads_fit(w)) return 0; /* no memory is left for heads; more becomes free when the heads that run now finish */
+    /* no memory is left for heads; more becomes free when the heads that run now finish */
+    if (!heads_fit(w)) return 0;
     while (sh->hints.n && sh->claim.n < CLAIM_BATCH && (size_t)sh->claim.n < most) {
         struct lw_bytes id = hints_pop(sh);
         struct lane *l = lane_get(w, id);
-        /* the hint is not needed: the lane's next settle or gate sees the waiting messages as well */
+        /* the hint is not needed: the lane's next settle or gate sees the waiting messages as
+         * well */
         if (l->hold || l->lost || l->in_call) {
             free((void *)(uintptr_t)id.p);
             continue;
@@ -59,7 +62,8 @@ size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most) {
 void claim_forget(struct lw_worker *w, struct shard *sh) {
     check_claim(&sh->claim);
     for (int i = 0; i < sh->claim.n; i++) {
-        struct lane *l = lane_find(w, sh, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
+        struct lane *l =
+            lane_find(w, sh, lw_bytes(sh->claim.item[i].lane, sh->claim.item[i].n_lane));
         if (l) {
             l->in_call = false;
             lane_wake(w, l);
@@ -74,8 +78,9 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     int n = sh->claim.n;
     assert(n > 0 && n <= CLAIM_BATCH);
     const redisReply *const *e = (const redisReply *const *)r->element;
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != 6 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)n ||
-        e[3]->type != REDIS_REPLY_ARRAY || e[4]->type != REDIS_REPLY_ARRAY || !e[5]->str || e[5]->len != (size_t)n) {
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 6 || !e[0]->str || !e[1]->str ||
+        e[1]->len != (size_t)n || e[3]->type != REDIS_REPLY_ARRAY ||
+        e[4]->type != REDIS_REPLY_ARRAY || !e[5]->str || e[5]->len != (size_t)n) {
         lw_error("shard %d: malformed reply to claim", sh->index);
         claim_forget(w, sh);
         return;
@@ -84,7 +89,8 @@ void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     for (int i = 0; i < n; i++) {
         struct claim_item *it = &sh->claim.item[i];
         struct lane *l = lane_find(w, sh, lw_bytes(it->lane, it->n_lane));
-        if (!l) continue; /* this cannot happen, because a lane stays in memory while a call names it */
+        /* this cannot happen, because a lane stays in memory while a call names it */
+        if (!l) continue;
         l->in_call = false;
         count_acquire(w, &e[1]->str[i], 1);
         take_heads(w, sh, l, NULL, &g, (unsigned char)e[5]->str[i], sh->claim.token);

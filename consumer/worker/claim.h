@@ -23,7 +23,8 @@ struct claim { /* only claim.c changes this struct */
     uint64_t token; /* the token that all locks taken by one call share */
 };
 
-void claim_begin(struct shard *sh); /* called when a pipeline begins; empties the list of lanes to claim */
+/* called when a pipeline begins; empties the list of lanes to claim */
+void claim_begin(struct shard *sh);
 size_t claim_build(struct lw_worker *w, struct shard *sh, size_t most);
 void claim_encode(struct lw_worker *w, struct shard *sh);
 void claim_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: the step that commits the watermarks to Kafka, with metadata about what is finished above them. Each commit that Kafka has
- * accepted is sent to the shards, as their floor. */
+/* commit: the step that commits the watermarks to Kafka, with metadata about what is finished above
+ * them. Each commit that Kafka has accepted is sent to the shards, as their floor. */
 #include "consumer/worker/commit.h"
 
 #include "consumer/worker/first.h"
@@ -14,7 +14,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { COMMIT_MS = 200, COMMITS = 64, META_MIN = 32 /* META_MIN: metadata with fewer bytes has no room for a range */ };
+enum {
+    COMMIT_MS = 200,
+    COMMITS = 64,
+    META_MIN = 32 /* META_MIN: metadata with fewer bytes has no room for a range */
+};
 
 void commits_open(struct lw_worker *w) {
     assert(!w->commit.meta_max);
@@ -47,7 +51,8 @@ void lw_worker_metadata_refused(struct lw_worker *w) {
     check_commits(&w->commit);
     if (w->commit.meta_max != w->commit.meta_tried || !w->commit.meta_max) return;
     if (w->commit.meta_max == LW_META_MAX)
-        lw_warn("kafka: the broker refused a commit with up to %d bytes of metadata; retrying with less, so more messages run again if "
+        lw_warn("kafka: the broker refused a commit with up to %d bytes of metadata; retrying with "
+                "less, so more messages run again if "
                 "Redis loses its data. Set the broker's offset.metadata.max.bytes to %d or more",
                 LW_META_MAX, LW_META_MAX);
     w->commit.meta_max = w->commit.meta_max / 2 < META_MIN ? 0 : w->commit.meta_max / 2;
@@ -55,7 +60,8 @@ void lw_worker_metadata_refused(struct lw_worker *w) {
     check_commits(&w->commit);
 }
 
-static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_META_MAX + 1], size_t max, size_t *from, bool all) {
+static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_META_MAX + 1],
+                      size_t max, size_t *from, bool all) {
     assert(max > 0 && *from <= w->n_assigned);
     size_t n = 0;
     for (; *from < w->n_assigned && n < max; (*from)++) {
@@ -63,7 +69,8 @@ static size_t collect(struct lw_worker *w, struct lw_commit *c, char (*meta)[LW_
         int64_t mark = lw_offsets_watermark(p->offsets);
         if (!all && mark == p->committed && !p->claims) continue;
         if (!all && p->committed < 0 && first_looks(w)) continue;
-        /* some states of the partition are not read yet, so the metadata of a commit might list too much as finished */
+        /* some states of the partition are not read yet, so the metadata of a commit might list too
+         * much as finished */
         if (!all && p->watch.n_fresh < w->n_shards) continue;
         commit_encode(w, p, meta[n]);
         c[n] = (struct lw_commit){.gen = p->gen, .offset = mark, .metadata = meta[n]};
@@ -90,7 +97,9 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
     check_worker(w);
     assert(gen);
     struct part *p = part_of_gen(w, gen);
-    (void)stale; /* a refused commit needs no action, because a rebalance reports the loss of the partition as well */
+    /* a refused commit needs no action, because a rebalance reports the loss of the partition as
+     * well */
+    (void)stale;
     if (!p || !ok) return;
     part_committed(p, offset);
     first_committed(w);
@@ -100,8 +109,8 @@ void lw_worker_committed(struct lw_worker *w, uint32_t gen, int64_t offset, bool
 }
 
 /* Applies the rule "Kafka confirms first": before anything is repaired or gated after an epoch
- * loss, Kafka must accept a commit of the watermark, which shows that the partitions still belong to this worker. Returns false while Kafka
- * has not accepted the commit; the caller tries again. */
+ * loss, Kafka must accept a commit of the watermark, which shows that the partitions still belong
+ * to this worker. Returns false while Kafka has not accepted the commit; the caller tries again. */
 bool commit_confirm(struct lw_worker *w) {
     assert(w->commit.confirm);
     int64_t now = now_ms(w);
@@ -166,7 +175,8 @@ void floor_build(struct lw_worker *w, struct shard *sh) {
         struct part *p = w->assigned[i];
         int64_t sent = p->floor_sent[sh->index], to = p->committed;
         if (to < 0 || sent >= to) continue;
-        if (sent < 0 && !p->watch.fresh[sh->index]) continue; /* the floor that the last owner left in Redis has not been read yet */
+        /* the floor that the last owner left in Redis has not been read yet */
+        if (sent < 0 && !p->watch.fresh[sh->index]) continue;
         sh->floors.item[sh->floors.n++] = (struct floor_item){p, p->gen, to};
     }
     if (!sh->floors.n) return;
@@ -185,6 +195,7 @@ void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->floors.n > 0 && sh->floors.n <= FLOOR_BATCH);
     int taken = r->type == REDIS_REPLY_INTEGER ? (int)r->integer : r->str ? sh->floors.n : 0;
     for (int i = 0; i < sh->floors.n && i < taken; i++)
-        if (sh->floors.item[i].part->gen == sh->floors.item[i].gen) sh->floors.item[i].part->floor_sent[sh->index] = sh->floors.item[i].to;
+        if (sh->floors.item[i].part->gen == sh->floors.item[i].gen)
+            sh->floors.item[i].part->floor_sent[sh->index] = sh->floors.item[i].to;
     sh->floors.n = 0;
 }

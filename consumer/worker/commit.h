@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* commit: the step that commits the watermarks to Kafka. Each commit that Kafka has accepted is sent to the shards, as their floor. */
+/* commit: the step that commits the watermarks to Kafka. Each commit that Kafka has accepted is
+ * sent to the shards, as their floor. */
 #ifndef LW_CONSUMER_WORKER_COMMIT_H
 #define LW_CONSUMER_WORKER_COMMIT_H
 
@@ -14,7 +15,8 @@ struct lw_worker;
 struct part;
 struct shard;
 
-enum { FLOOR_BATCH = 256, META_RANGES = 512 }; /* META_RANGES: maximum number of ranges of offsets in the metadata of a commit */
+/* META_RANGES: maximum number of ranges of offsets in the metadata of a commit */
+enum { FLOOR_BATCH = 256, META_RANGES = 512 };
 
 struct floor_item {
     struct part *part;
@@ -37,24 +39,33 @@ struct commits {   /* a worker's commits to Kafka; only commit.c changes this st
 };
 
 void commits_open(struct lw_worker *w);
-void commit_must_confirm(struct lw_worker *w); /* makes Kafka confirm the watermarks again; called when an epoch is lost, or when the
-                                                  metadata of the last commit is no longer true */
-void commit_soon(struct lw_worker *w);         /* makes a commit due in the next turn */
-void floors_open(struct lw_worker *w, struct part *p);           /* allocates the floors of a new partition */
-void floors_assigned(struct lw_worker *w, struct part *p);       /* called for a new assignment; forgets which floors were sent */
-void floor_unknown(struct lw_worker *w, const struct shard *sh); /* called when the shard's epoch is lost; forgets its floors */
-void floor_known(const struct shard *sh, struct part *p, int64_t floor,
-                 bool again);       /* notes a floor that watch has read; if `again` is true, the floor must be sent once more */
-void floor_begin(struct shard *sh); /* called when a pipeline begins; empties the list of floors to send */
+/* makes Kafka confirm the watermarks again; called when an epoch is lost, or when the metadata of
+ * the last commit is no longer true */
+void commit_must_confirm(struct lw_worker *w);
+void commit_soon(struct lw_worker *w); /* makes a commit due in the next turn */
+/* allocates the floors of a new partition */
+void floors_open(struct lw_worker *w, struct part *p);
+/* called for a new assignment; forgets which floors were sent */
+void floors_assigned(struct lw_worker *w, struct part *p);
+/* called when the shard's epoch is lost; forgets its floors */
+void floor_unknown(struct lw_worker *w, const struct shard *sh);
+/* notes a floor that watch has read; if `again` is true, the floor must be sent once more */
+void floor_known(const struct shard *sh, struct part *p, int64_t floor, bool again);
+/* called when a pipeline begins; empties the list of floors to send */
+void floor_begin(struct shard *sh);
 void floor_build(struct lw_worker *w, struct shard *sh);
 void floor_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void commit_step(struct lw_worker *w);
-bool commit_encode(struct lw_worker *w, const struct part *p,
-                   char *out); /* writes the metadata of a partition's commit; returns false if it holds no range */
+/* writes the metadata of a partition's commit; returns false if it holds no range */
+bool commit_encode(struct lw_worker *w, const struct part *p, char *out);
 bool commit_confirm(struct lw_worker *w);
 
-static inline void check_commits(const struct commits *x) { assert(x->meta_max <= LW_META_MAX && x->meta_tried <= LW_META_MAX); }
+static inline void check_commits(const struct commits *x) {
+    assert(x->meta_max <= LW_META_MAX && x->meta_tried <= LW_META_MAX);
+}
 
-static inline void check_floors(const struct floors *x) { assert(x->n >= 0 && x->n <= FLOOR_BATCH); }
+static inline void check_floors(const struct floors *x) {
+    assert(x->n >= 0 && x->n <= FLOOR_BATCH);
+}
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connection: checks which life the server is in, what its clock says, and whether it has the scripts.
+/* connection: checks which life the server is in, what its clock says, and whether it has the
+ * scripts.
  *
- * By the rule "life first" a new connection carries nothing but HELLO until the worker has compared the server's life (run_id,
- * master_replid) with the life that it knows. */
+ * By the rule "life first" a new connection carries nothing but HELLO until the worker has compared
+ * the server's life (run_id, master_replid) with the life that it knows. */
 #include "consumer/worker/connection.h"
 
 #include "consumer/worker/epoch.h"
@@ -18,7 +19,9 @@
 #include <stdlib.h>
 
 enum {
-    SLOW_TRIPS = 3, /* after this number of slow replies in a row, the network counts as the cause, and not a pause of this machine */
+    /* after this number of slow replies in a row, the network counts as the cause, and not a pause
+     * of this machine */
+    SLOW_TRIPS = 3,
     SLOW_TRIPS_A_WARNING = 64, /* number of slow replies from one warning to the next */
 };
 
@@ -57,7 +60,8 @@ void lw_worker_disconnected(struct lw_worker *w, int shard, const char *why) {
     connection_drop(w, sh);
 }
 
-/* Returns the server's life as HELLO found it. Enter is sent with this life, and connection_entered() stores it. */
+/* Returns the server's life as HELLO found it. Enter is sent with this life, and
+ * connection_entered() stores it. */
 const struct lw_life *connection_life(struct shard *sh) {
     assert(sh->phase == ENTERING);
     return &sh->server.new_life;
@@ -74,7 +78,8 @@ bool connection_entered(struct shard *sh) {
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts) {
     assert(!sh->pipe.open);
     pipe_begin(w, sh);
-    /* TIME must be the first call, because time that the server spends on earlier calls would look like network delay */
+    /* TIME must be the first call, because time that the server spends on earlier calls would look
+     * like network delay */
     pipe_call(sh, CALL_TIME);
     lw_cmd(&sh->pipe.commands, "TIME");
     if (with_scripts)
@@ -112,7 +117,9 @@ static bool same_life(struct shard *sh) {
     assert(sh->epoch.id[0]);
     if (!lw_life_same(&sh->server.life, &sh->server.new_life)) return false;
     if (strcmp(sh->server.life.id, sh->server.new_life.id) != 0)
-        lw_info("shard %d: Redis has another replication id, and was no replica meanwhile: nothing is lost", sh->index);
+        lw_info("shard %d: Redis has another replication id, and was no replica meanwhile: nothing "
+                "is lost",
+                sh->index);
     sh->server.life = sh->server.new_life;
     return true;
 }
@@ -122,7 +129,8 @@ static void program_reply(struct lw_worker *w, struct shard *sh, const char *inf
     lw_server_read(&sh->server.program, info);
     if (sh->server.program.too_old) {
         char why[256];
-        snprintf(why, sizeof why, "shard %d: %s is too old; Redis 7.0 or a Valkey is needed", sh->index, sh->server.program.text);
+        snprintf(why, sizeof why, "shard %d: %s is too old; Redis 7.0 or a Valkey is needed",
+                 sh->index, sh->server.program.text);
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     } else if (strcmp(was.text, sh->server.program.text) != 0) {
         lw_info("shard %d: the server is %s", sh->index, sh->server.program.text);
@@ -135,43 +143,54 @@ void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     char policy[64];
     lw_life_read(&sh->server.new_life, r->str);
     move_info(w, sh, r->str);
-    if (lw_info_field(r->str, "maxmemory_policy", policy, sizeof policy) && strcmp(policy, "noeviction") != 0) {
+    if (lw_info_field(r->str, "maxmemory_policy", policy, sizeof policy) &&
+        strcmp(policy, "noeviction") != 0) {
         char why[256];
-        snprintf(why, sizeof why, "shard %d: Redis has maxmemory-policy %s, which deletes locks and waiting messages; set noeviction",
+        snprintf(why, sizeof why,
+                 "shard %d: Redis has maxmemory-policy %s, which deletes locks and waiting "
+                 "messages; set noeviction",
                  sh->index, policy);
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     }
     program_reply(w, sh, r->str);
     /* in phase READY, this reply belongs to the periodic check, so the life is compared here */
-    if (sh->phase == READY && !same_life(sh)) shard_lost(w, sh, "the server is another, or restarted");
+    if (sh->phase == READY && !same_life(sh))
+        shard_lost(w, sh, "the server is another, or restarted");
 }
 
 bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *out, size_t size) {
     assert(out && size > 0);
     if (sh->server.slow_trips < SLOW_TRIPS) return false;
     snprintf(out, size,
-             "the server takes %" PRId64 " ms to answer, and its clock can be judged only by answers within lock.ttl_ms / 8 = %" PRId64
-             " ms; set lock.ttl_ms to %" PRId64 " or more, or bring the server nearer",
-             sh->server.trip_ms, (int64_t)w->c->lock.ttl_ms / 8, (sh->server.trip_ms * 12 / 1000 + 1) * 1000);
+             "the server takes %" PRId64 " ms to answer, and its clock can be judged only by "
+             "answers within lock.ttl_ms / 8 = %" PRId64 " ms; set lock.ttl_ms to %" PRId64
+             " or more, or bring the server nearer",
+             sh->server.trip_ms, (int64_t)w->c->lock.ttl_ms / 8,
+             (sh->server.trip_ms * 12 / 1000 + 1) * 1000);
     return true;
 }
 
-/* Counts a reply to TIME that came too late to compare the server's clock with this machine's. Logs a warning if such replies keep the
- * shard in phase HELLO. */
+/* Counts a reply to TIME that came too late to compare the server's clock with this machine's. Logs
+ * a warning if such replies keep the shard in phase HELLO. */
 static void slow_reply(struct lw_worker *w, struct shard *sh, int64_t trip_ms) {
     assert(trip_ms > 0);
     sh->server.checking = true; /* the next pipeline asks for the time again */
     sh->server.trip_ms = trip_ms;
     sh->server.slow_trips++;
     char why[256];
-    if (sh->phase == HELLO && sh->server.slow_trips % SLOW_TRIPS_A_WARNING == SLOW_TRIPS && connection_slow(w, sh, why, sizeof why))
+    if (sh->phase == HELLO && sh->server.slow_trips % SLOW_TRIPS_A_WARNING == SLOW_TRIPS &&
+        connection_slow(w, sh, why, sizeof why))
         lw_warn("shard %d: %s", sh->index, why);
 }
 
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     assert(sh->phase == HELLO || sh->phase == READY);
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str || !r->element[1]->str) return;
-    int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 + strtoll(r->element[1]->str, NULL, 10) / 1000, now = now_ms(w);
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str ||
+        !r->element[1]->str)
+        return;
+    int64_t redis_ms = strtoll(r->element[0]->str, NULL, 10) * 1000 +
+                       strtoll(r->element[1]->str, NULL, 10) / 1000,
+            now = now_ms(w);
     int64_t trip = now - sh->pipe.sent_ms;
     if (trip > w->c->lock.ttl_ms / 8) {
         slow_reply(w, sh, trip);
@@ -190,14 +209,17 @@ void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     }
 }
 
-/* Continues the epoch on this connection. `another` is true if the server is in another life than before. */
+/* Continues the epoch on this connection. `another` is true if the server is in another life than
+ * before. */
 static void goes_on(struct lw_worker *w, struct shard *sh, bool another) {
     move_joined(w, sh, another);
     shard_to(sh, sh->repair.over ? READY : REPAIRING);
     if (!sh->repair.over) repair_restart(sh);
 }
 
-void connection_rejoined(struct lw_worker *w, struct shard *sh) { goes_on(w, sh, connection_entered(sh)); }
+void connection_rejoined(struct lw_worker *w, struct shard *sh) {
+    goes_on(w, sh, connection_entered(sh));
+}
 
 void hello_done(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);

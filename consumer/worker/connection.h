@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connection: checks which life the server is in, what its clock says, and whether it has the scripts. */
+/* connection: checks which life the server is in, what its clock says, and whether it has the
+ * scripts. */
 #ifndef LW_CONSUMER_WORKER_CONNECTION_H
 #define LW_CONSUMER_WORKER_CONNECTION_H
 
@@ -15,30 +16,34 @@ struct connection { /* only connection.c changes this struct */
     bool loaded;    /* the scripts are loaded on the server */
     bool checking;  /* the server's life and clock must be checked before anything else is sent */
     struct lw_life life, new_life;
-    struct lw_server program;         /* the kind and version of the server that answered last */
-    int slow_trips;                   /* number of replies to TIME in a row that came too late to compare the clocks */
-    int64_t trip_ms;                  /* how long the last reply that came too late took */
-    char jumped[40];                  /* id of the epoch in which the server's clock jumped; "": none */
+    struct lw_server program; /* the kind and version of the server that answered last */
+    /* number of replies to TIME in a row that came too late to compare the clocks */
+    int slow_trips;
+    int64_t trip_ms; /* how long the last reply that came too late took */
+    /* id of the epoch in which the server's clock jumped; "": none */
+    char jumped[40];
     int64_t offset_ms, new_offset_ms; /* time of Redis minus time of the boot clock */
     int64_t wall_offset_ms;           /* time of Redis minus time of the wall clock */
 };
 
-void connection_check(struct shard *sh); /* makes the next pipeline check the server's life and clock before anything else */
+/* makes the next pipeline check the server's life and clock before anything else */
+void connection_check(struct shard *sh);
 void connection_scripts(struct shard *sh, bool loaded);
 /* true if the server's life, clock or scripts must be checked before anything else is sent */
 bool connection_unsure(const struct shard *sh);
 void connection_restart(struct lw_worker *w, struct shard *sh);
 /* Closes the connection and gives up its pipeline. The unanswered calls are sent again. */
 void connection_drop(struct lw_worker *w, struct shard *sh);
-const struct lw_life *connection_life(struct shard *sh); /* returns the life of the server with which enter is sent */
+/* returns the life of the server with which enter is sent */
+const struct lw_life *connection_life(struct shard *sh);
 /* stores the life that connection_life() returns; returns true if another life was stored before */
 bool connection_entered(struct shard *sh);
 /* called when enter has found that the epoch goes on; continues the epoch on this connection */
 void connection_rejoined(struct lw_worker *w, struct shard *sh);
 void hello_build(struct lw_worker *w, struct shard *sh, bool with_scripts);
 void hello_done(struct lw_worker *w, struct shard *sh);
-/* Writes to `out` why the server's clock cannot be compared with this machine's, and what helps. Returns false if the clocks can be
- * compared. */
+/* Writes to `out` why the server's clock cannot be compared with this machine's, and what helps.
+ * Returns false if the clocks can be compared. */
 bool connection_slow(const struct lw_worker *w, const struct shard *sh, char *out, size_t size);
 void life_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void time_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

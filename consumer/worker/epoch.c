@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epoch: the part of the worker that joins an epoch, and handles the end of an epoch (doc/lifecycle.txt, section 3). */
+/* epoch: the part of the worker that joins an epoch, and handles the end of an epoch
+ * (doc/lifecycle.txt, section 3). */
 #include "consumer/worker/epoch.h"
 
 #include "consumer/worker/commit.h"
@@ -56,7 +57,7 @@ bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now) {
     return sh->epoch.quiet_until_ms != 0 || sh->first.waits;
 }
 
-/* --- the end of an epoch ----------------------------------------------------------------------------------------------------------- */
+/* --- the end of an epoch ---------------------------------------------------------------------- */
 
 /* Applies the rule "epoch ends, grants end": forgets the leases of this shard only, but rewinds
  * all partitions. Runs that are still in a handler go to the lost list and block their key here. */
@@ -65,7 +66,8 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     assert(why);
     if (!sh->epoch.id[0]) return;
     assert(sh->phase != DOWN && (sh->phase != ENTERING || sh->move.cluster));
-    lw_warn("shard %d: epoch %s is lost: %s; going back to the watermark", sh->index, sh->epoch.id, why);
+    lw_warn("shard %d: epoch %s is lost: %s; going back to the watermark", sh->index, sh->epoch.id,
+            why);
     atomic_fetch_add_explicit(&w->counts->epochs_lost, 1, memory_order_relaxed);
     set_epoch(w, sh, "");
     lw_leases_cancel_shard(w->leases, sh->index);
@@ -83,11 +85,13 @@ void shard_lost(struct lw_worker *w, struct shard *sh, const char *why) {
     sh->epoch.quiet_until_ms = 0;
     first_begin(sh, false);
     repair_drop(sh);
-    connection_restart(w, sh); /* calls that the old connection may still deliver are refused, because they name the old epoch */
+    /* calls that the old connection may still deliver are refused, because they name the old
+     * epoch */
+    connection_restart(w, sh);
     assert(sh->phase == DOWN && !sh->epoch.id[0]);
 }
 
-/* --- enter ------------------------------------------------------------------------------------------------------------------------ */
+/* --- enter ------------------------------------------------------------------------------------ */
 
 static void schema(struct lw_worker *w, struct lw_commands *c) {
     assert(w->set.cluster_id && w->n_shards > 0);
@@ -98,9 +102,10 @@ static void schema(struct lw_worker *w, struct lw_commands *c) {
     if (w->set.cluster_id[0]) lw_arg_text(c, "kafka_cluster"), lw_arg_text(c, w->set.cluster_id);
 }
 
-/* Returns how long leases of the epochs known so far may still live. A wiped Redis does not know this time, and other workers, perhaps cut
- * off now, may use a longer TTL than this worker. The result matters for one quarantine only: after that quarantine all these leases have
- * ended, and the TTL that enter has answered counts. */
+/* Returns how long leases of the epochs known so far may still live. A wiped Redis does not know
+ * this time, and other workers, perhaps cut off now, may use a longer TTL than this worker. The
+ * result matters for one quarantine only: after that quarantine all these leases have ended, and
+ * the TTL that enter has answered counts. */
 static int64_t old_leases_ms(struct lw_worker *w, const struct shard *sh) {
     int64_t left = sh->epoch.old_until_ms - now_ms(w);
     return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;
@@ -121,7 +126,8 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
     lw_arg_text(c, life->id);
     lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->set.grace_ms);
     lw_arg_text(c, sh->server.jumped);
-    lw_arg_text(c, w->set.host), lw_arg_i64(c, sh->server.wall_offset_ms), lw_arg_i64(c, (int64_t)w->runs.max_fence);
+    lw_arg_text(c, w->set.host), lw_arg_i64(c, sh->server.wall_offset_ms),
+        lw_arg_i64(c, (int64_t)w->runs.max_fence);
     lw_arg_text(c, life->history);
     lw_arg_i64(c, old_leases_ms(w, sh));
     const struct lw_life from = move_from(w, sh);
@@ -135,15 +141,17 @@ void enter_build(struct lw_worker *w, struct shard *sh) {
 /* Takes the largest TTL in use and the end of the quarantine from the reply. Returns how long
  * the quarantine still lasts. */
 static int64_t take_times(struct lw_worker *w, struct shard *sh, const redisReply *r) {
-    int64_t now = now_ms(w), left = strtoll(r->element[3]->str, NULL, 10) - strtoll(r->element[2]->str, NULL, 10);
+    int64_t now = now_ms(w),
+            left = strtoll(r->element[3]->str, NULL, 10) - strtoll(r->element[2]->str, NULL, 10);
     sh->epoch.ttl_ms = strtoll(r->element[4]->str, NULL, 10);
     sh->epoch.old_until_ms = now + (left > 0 ? left : 0);
     if (left > 0) sh->epoch.quiet_until_ms = now + left + 1;
     return left;
 }
 
-/* Handles the reply to enter if this worker was in an epoch before: the slot is now on another node, or the connection is new. If the data
- * on the server names the epoch, the epoch goes on; otherwise it is lost. */
+/* Handles the reply to enter if this worker was in an epoch before: the slot is now on another
+ * node, or the connection is new. If the data on the server names the epoch, the epoch goes on;
+ * otherwise it is lost. */
 static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (strcmp(sh->epoch.id, r->element[1]->str) != 0) {
         shard_lost(w, sh, "the node that has its slot now holds another");
@@ -154,17 +162,20 @@ static void look_for_ours(struct lw_worker *w, struct shard *sh, const redisRepl
 }
 
 /* Ends the worker, because a field of its schema differs from that of the fleet. */
-static void refused(struct lw_worker *w, const struct shard *sh, const char *field, const char *theirs) {
+static void refused(struct lw_worker *w, const struct shard *sh, const char *field,
+                    const char *theirs) {
     char why[700];
     if (strcmp(field, "version") == 0)
         snprintf(why, sizeof why,
                  "shard %d: the data of \"%s\" has schema %s, Latchwork " LW_VERSION
-                 " has schema %d; run the version that wrote the data, or drain the fleet with that version and start this one under "
+                 " has schema %d; run the version that wrote the data, or drain the fleet with "
+                 "that version and start this one under "
                  "another name",
                  sh->index, w->c->name, theirs, LW_SCHEMA_VERSION);
     else
         snprintf(why, sizeof why,
-                 "shard %d: the fleet of \"%s\" uses %s %s, this worker differs; give this application another name, or "
+                 "shard %d: the fleet of \"%s\" uses %s %s, this worker differs; give this "
+                 "application another name, or "
                  "configure it alike",
                  sh->index, w->c->name, field, theirs);
     w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
@@ -194,9 +205,12 @@ void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     w->joined = true;
     int64_t now = now_ms(w), left = take_times(w, sh, r);
     if (left > 0)
-        lw_info("shard %d: epoch %s: quiet for %" PRId64 " ms, until no lease from before can be live", sh->index, sh->epoch.id, left);
+        lw_info("shard %d: epoch %s: quiet for %" PRId64
+                " ms, until no lease from before can be live",
+                sh->index, sh->epoch.id, left);
     first_begin(sh, r->element[5]->str[0] == '1');
-    tend_now(sh, now); /* a fleet that is gone may have left lanes behind, so tend looks at them now */
+    /* a fleet that is gone may have left lanes behind, so tend looks at them now */
+    tend_now(sh, now);
     shard_to(sh, REPAIRING);
     repair_open(sh);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epoch: the part of the worker that joins an epoch, waits for the end of its quarantine, and handles its end. */
+/* epoch: the part of the worker that joins an epoch, waits for the end of its quarantine, and
+ * handles its end. */
 #ifndef LW_CONSUMER_WORKER_EPOCH_H
 #define LW_CONSUMER_WORKER_EPOCH_H
 
@@ -13,13 +14,15 @@ struct shard;
 struct epoch {              /* only epoch.c changes this struct */
     char id[40];            /* id of the epoch that is joined; "": none */
     int64_t quiet_until_ms; /* time when the quarantine ends; 0: there is no quarantine */
-    int64_t ttl_ms;         /* the largest TTL of the epoch joined last, as enter answered; 0: none */
-    int64_t old_until_ms;   /* time when all leases of earlier epochs have ended */
+    /* the largest TTL of the epoch joined last, as enter answered; 0: none */
+    int64_t ttl_ms;
+    int64_t old_until_ms; /* time when all leases of earlier epochs have ended */
 };
 
 void epoch_quiet(struct shard *sh, int64_t until_ms);
 void shard_lost(struct lw_worker *w, struct shard *sh, const char *why);
-/* true while neither gate nor claim may be sent, because of a quarantine or because no commit of the group is known yet */
+/* true while neither gate nor claim may be sent, because of a quarantine or because no commit of
+ * the group is known yet */
 bool shard_quiet(struct lw_worker *w, struct shard *sh, int64_t now);
 void enter_build(struct lw_worker *w, struct shard *sh);
 void enter_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

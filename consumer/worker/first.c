@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* first: the part of the worker that handles the first run of a name, which needs no quarantine.
  *
- * A quarantine waits for leases that an earlier life of Redis has granted. No handler is given anything before the group has a commit: a
- * new epoch on an empty Redis carries the mark `first`, under which gate and claim refuse, until a worker knows of a commit that Kafka
- * has accepted (lift.lua). So if the group had no commit at a moment after the epoch began, then no lease from before the epoch can be
- * live, and the quarantine may end:
+ * A quarantine waits for leases that an earlier life of Redis has granted. No handler is given
+ * anything before the group has a commit: a new epoch on an empty Redis carries the mark `first`,
+ * under which gate and claim refuse, until a worker knows of a commit that Kafka has accepted
+ * (lift.lua). So if the group had no commit at a moment after the epoch began, then no lease from
+ * before the epoch can be live, and the quarantine may end:
  *
- *     enter: the epoch begins, `first` stands --> look: the group has no commit --> lift: no quarantine
- *                                                  first commits are accepted --> lift: `first` goes
+ *     enter: the epoch begins, `first` stands --> look: the group has no commit --> lift: no
+ *         quarantine
+ *                                                  first commits are accepted --> lift: `first`
+ *                                                      goes
  *
- * The order matters: a look that was requested before the epoch began proves nothing, because commits and grants may have followed it. A
- * look proves nothing either if the server was a replica, because its old master may go on granting for a while. */
+ * The order matters: a look that was requested before the epoch began proves nothing, because
+ * commits and grants may have followed it. A look proves nothing either if the server was a
+ * replica, because its old master may go on granting for a while. */
 #include "consumer/worker/first.h"
 
 #include "consumer/worker/epoch.h"
@@ -69,21 +73,24 @@ void lw_worker_listed(struct lw_worker *w, bool known, size_t commits) {
     }
 }
 
-/* Returns true while the look at the group's commits is due or under way. A first commit must wait for the end of that look; otherwise
- * the look might find this commit, and the quarantine could not end early. */
+/* Returns true while the look at the group's commits is due or under way. A first commit must wait
+ * for the end of that look; otherwise the look might find this commit, and the quarantine could not
+ * end early. */
 bool first_looks(struct lw_worker *w) {
     assert(w->n_shards > 0);
     int64_t now = now_ms(w);
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         bool open = should_look(sh) || sh->first.look == LOOK_ASKED;
-        if (w->io->look && sh->first.waits && open && now < sh->epoch.quiet_until_ms && !has_commit(w)) return true;
+        if (w->io->look && sh->first.waits && open && now < sh->epoch.quiet_until_ms &&
+            !has_commit(w))
+            return true;
     }
     return false;
 }
 
-/* While nothing may be granted, tells Redis periodically what this worker knows of the group's commits, and asks how long the quarantine
- * still lasts. */
+/* While nothing may be granted, tells Redis periodically what this worker knows of the group's
+ * commits, and asks how long the quarantine still lasts. */
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     check_first(&sh->first);
     assert(sh->phase == READY);
@@ -93,7 +100,8 @@ void lift_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     pipe_call(sh, CALL_LIFT);
     pipe_script(sh, &lw_script_lift, 1);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->epoch.id);
-    lw_arg_text(c, has_commit(w) ? "1" : "0"), lw_arg_text(c, sh->first.look == LOOK_EMPTY ? "1" : "0");
+    lw_arg_text(c, has_commit(w) ? "1" : "0"),
+        lw_arg_text(c, sh->first.look == LOOK_EMPTY ? "1" : "0");
 }
 
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
@@ -102,8 +110,9 @@ void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2) return;
     int64_t now = now_ms(w), left = r->element[0]->integer;
     if (!left && now < sh->epoch.quiet_until_ms)
-        lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in group \"%s\"", sh->index, sh->epoch.id,
-                w->c->kafka.group_id);
+        lw_info("shard %d: epoch %s: no quarantine: when it began, nobody had made a commit in "
+                "group \"%s\"",
+                sh->index, sh->epoch.id, w->c->kafka.group_id);
     epoch_quiet(sh, left ? now + left + 1 : 0);
     sh->first.waits = r->element[1]->integer != 0;
 }

@@ -11,16 +11,22 @@
 struct lw_worker;
 struct shard;
 
-struct first {                                                 /* only first.c changes this struct */
-    bool waits;                                                /* no commit of the group is known yet, so handlers are given nothing */
-    enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look; /* state of the look at the group's commits in this epoch */
-    int64_t lift_ms; /* time when the worker asks next whether another worker has lifted the quarantine */
+/* only first.c changes this struct */
+struct first {
+    /* no commit of the group is known yet, so handlers are given nothing */
+    bool waits;
+    /* state of the look at the group's commits in this epoch */
+    enum { LOOK_NOT, LOOK_ASKED, LOOK_EMPTY, LOOK_USED } look;
+    /* time when the worker asks next whether another worker has lifted the quarantine */
+    int64_t lift_ms;
 };
 
 void first_begin(struct shard *sh, bool waits); /* called when an epoch was joined or lost */
-void first_committed(struct lw_worker *w);      /* called when Kafka has accepted a commit of this worker */
+/* called when Kafka has accepted a commit of this worker */
+void first_committed(struct lw_worker *w);
 void first_look(struct lw_worker *w);
-bool first_looks(struct lw_worker *w); /* true while the worker waits for the list of the group's commits */
+/* true while the worker waits for the list of the group's commits */
+bool first_looks(struct lw_worker *w);
 void lift_build(struct lw_worker *w, struct shard *sh, int64_t now);
 void lift_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 

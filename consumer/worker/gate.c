@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gate: the step in which new messages ask for their lane. The answer says of each message whether it runs at once, waits in Redis, or is
- * finished already. */
+/* gate: the step in which new messages ask for their lane. The answer says of each message whether
+ * it runs at once, waits in Redis, or is finished already. */
 #include "consumer/worker/gate.h"
 
 #include "consumer/worker/grants.h"
@@ -27,7 +27,8 @@ enum { BUSY_S = 2, BUSY_SLOTS = 1 << 16 };
 
 enum { ASK_MAX = 16 };
 
-enum { DROP_MAX = LW_GATE_BEHIND - 1 }; /* with queue.on_busy `drop`: maximum number of messages per lane and call */
+/* with queue.on_busy `drop`: maximum number of messages per lane and call */
+enum { DROP_MAX = LW_GATE_BEHIND - 1 };
 
 void gate_open(struct shard *sh) {
     assert(!sh->gate.head && !sh->gate.tail);
@@ -71,8 +72,8 @@ static bool likely_busy(const struct lw_worker *w, const struct lane *l, int64_t
     return l->hold || (w->busy && (int64_t)w->busy[l->tag % BUSY_SLOTS] - 1 + BUSY_S > now / 1000);
 }
 
-/* Lists the places of a call's messages. Writes one byte per lane: the number of its messages, and flags. Returns true if each lane has
- * a single message and no flags. */
+/* Lists the places of a call's messages. Writes one byte per lane: the number of its messages, and
+ * flags. Returns true if each lane has a single message and no flags. */
 static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned char *counts) {
     bool plain = true;
     lw_places_clear(p);
@@ -82,7 +83,8 @@ static bool gate_places(const struct shard *sh, struct lw_places *p, unsigned ch
             const struct msg *m = sh->gate.msgs[it->first + k];
             lw_places_add(p, m->part->name, m->offset)->new_from = m->part->new_from;
         }
-        counts[i] = (unsigned char)(it->n + (it->envelopes ? LW_GATE_ENVELOPES : 0) + (it->behind ? LW_GATE_BEHIND : 0));
+        counts[i] = (unsigned char)(it->n + (it->envelopes ? LW_GATE_ENVELOPES : 0) +
+                                    (it->behind ? LW_GATE_BEHIND : 0));
         plain &= counts[i] == 1;
     }
     return plain;
@@ -115,17 +117,21 @@ void gate_encode(struct lw_worker *w, struct shard *sh) {
     struct lw_gate_call g = {.drop = drops_busy(w),
                              .dedup = w->c->dedup.business,
                              .token = lw_token_text(token, w->set.id, sh->gate.token),
-                             .counts = lw_bytes((const char *)counts, plain ? 0 : (size_t)sh->gate.n)};
+                             .counts =
+                                 lw_bytes((const char *)counts, plain ? 0 : (size_t)sh->gate.n)};
     lw_gate_args(&c, &p, &g);
     encode_messages(w, sh, &c);
 }
 
-/* Adds messages of a lane, in order, to the call. Call it only after lane_may_gate() has found that the first message needs gate. */
-static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p, size_t most, size_t *bytes, int64_t now) {
+/* Adds messages of a lane, in order, to the call. Call it only after lane_may_gate() has found that
+ * the first message needs gate. */
+static void take(struct lw_worker *w, struct shard *sh, struct lane *l, struct lw_places *p,
+                 size_t most, size_t *bytes, int64_t now) {
     assert(l->head && !l->in_call);
     assert(sh->gate.n < BATCH && !l->listed && !l->lost && most > 0);
     struct gate_item *it = &sh->gate.item[sh->gate.n++];
-    *it = (struct gate_item){.lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
+    *it = (struct gate_item){
+        .lane = l, .first = sh->gate.n_msgs, .behind = l->hold && l->hold->kind == FAST};
     it->envelopes = !it->behind && likely_busy(w, l, now);
     do {
         struct msg *m = lane_pop(w, l);
@@ -145,15 +151,19 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     static _Thread_local struct lw_places p;
     int64_t now = now_ms(w);
     size_t bytes = 0, each = 1;
-    if (runs_ahead(w)) each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead : w->c->lock.max_run);
+    if (runs_ahead(w))
+        each = (size_t)(w->c->lock.run_ahead < w->c->lock.max_run ? w->c->lock.run_ahead
+                                                                  : w->c->lock.max_run);
     if (drops_busy(w)) each = DROP_MAX;
     if (most > BATCH) most = BATCH;
     struct lane *again = NULL, **again_tail = &again;
     lw_places_clear(&p);
-    while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH && bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
+    while (sh->gate.head && (size_t)sh->gate.n < most && sh->gate.n_msgs < BATCH &&
+           bytes < w->bytes.call && lw_places_fit(&p, AHEAD_MAX)) {
         struct lane *l = unqueue(sh);
         if (!lane_may_gate(w, l, now)) {
-            if (l->head && l->not_before_ms > now) { /* the lane rests, and is listed again when the rest is over */
+            if (l->head && l->not_before_ms > now) {
+                /* the lane rests, and is listed again when the rest is over */
                 l->listed = true;
                 l->gate_next = NULL;
                 *again_tail = l;
@@ -177,8 +187,10 @@ void gate_build(struct lw_worker *w, struct shard *sh, size_t most) {
     gate_encode(w, sh);
 }
 
-/* Puts messages back to the front of their lane if gate has not decided them. Returns the number of these messages. */
-static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it, int from) {
+/* Puts messages back to the front of their lane if gate has not decided them. Returns the number of
+ * these messages. */
+static size_t put_back(struct lw_worker *w, struct shard *sh, const struct gate_item *it,
+                       int from) {
     assert(from >= 0 && from <= it->n);
     size_t n = 0;
     for (int k = it->n - 1; k >= from; k--) {
@@ -215,7 +227,9 @@ void gate_forget(struct lw_worker *w, struct shard *sh) {
 
 void gate_refused(struct lw_worker *w, struct shard *sh) {
     check_gate(&sh->gate);
-    if (!sh->gate.oom_until_ms) lw_warn("shard %d: Redis is at maxmemory: nothing new is admitted until it has room", sh->index);
+    if (!sh->gate.oom_until_ms)
+        lw_warn("shard %d: Redis is at maxmemory: nothing new is admitted until it has room",
+                sh->index);
     sh->gate.oom_until_ms = now_ms(w) + OOM_MS;
     gate_back(w, sh);
 }
@@ -225,9 +239,11 @@ bool gate_rests(const struct shard *sh, int64_t now) {
     return sh->gate.oom_until_ms && now < sh->gate.oom_until_ms;
 }
 
-/* Grants the messages of a lane whose lock this worker has now. Messages whose partition was revoked while the call was in flight do not
- * run; if no other message is left, the lock is released. */
-static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it, const char *letters, struct grants *g) {
+/* Grants the messages of a lane whose lock this worker has now. Messages whose partition was
+ * revoked while the call was in flight do not run; if no other message is left, the lock is
+ * released. */
+static void granted(struct lw_worker *w, struct shard *sh, const struct gate_item *it,
+                    const char *letters, struct grants *g) {
     assert(it->n > 0);
     struct lane *l = it->lane;
     struct hold *h = NULL;
@@ -239,12 +255,15 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
         struct msg **at = &sh->gate.msgs[it->first + k], *m = *at;
         int tries = grants_tries(g);
         uint64_t mine = fence++;
-        if (h && h->failed) continue; /* an earlier message of the hold failed, so this message is put back */
+        /* an earlier message of the hold failed, so this message is put back */
+        if (h && h->failed) continue;
         if (!msg_current(m)) {
             if (!gone) gone = m, *at = NULL;
             continue;
         }
-        if (!h) h = hold_new(w, l, FAST, sh->gate.token, g->fence, sh->pipe.sent_ms + w->c->lock.ttl_ms);
+        if (!h)
+            h = hold_new(w, l, FAST, sh->gate.token, g->fence,
+                         sh->pipe.sent_ms + w->c->lock.ttl_ms);
         *at = NULL;
         hold_grant(w, h, m, mine, tries);
     }
@@ -257,7 +276,8 @@ static void granted(struct lw_worker *w, struct shard *sh, const struct gate_ite
 }
 
 /* Handles the answer for one lane. Returns true if some of its messages run. */
-static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it, const char *letters, struct grants *g) {
+static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it,
+                     const char *letters, struct grants *g) {
     check_lane(it->lane);
     assert(it->n > 0 && it->first >= 0);
     struct lane *l = it->lane;
@@ -285,20 +305,24 @@ static bool answered(struct lw_worker *w, struct shard *sh, struct gate_item *it
             part_mark(w, m->part, m->offset, LW_OFF_DONE);
             count(&w->counts->dropped);
             outcome_of_record(w, m->part, m->offset, m->key, LW_END_DROPPED,
-                              letters[k] == LW_GATED_DROPPED ? "its key was busy (queue.on_busy)"
-                                                             : "a message with the same id came before (dedup)");
+                              letters[k] == LW_GATED_DROPPED
+                                  ? "its key was busy (queue.on_busy)"
+                                  : "a message with the same id came before (dedup)");
             break;
         default:
             if (now_ms(w) >= l->not_before_ms)
-                lw_error("a Redis name of lane \"%.*s\" holds another type; looking again every second", (int)l->id.n, l->id.p);
+                lw_error(
+                    "a Redis name of lane \"%.*s\" holds another type; looking again every second",
+                    (int)l->id.n, l->id.p);
             l->not_before_ms = now_ms(w) + HOLD_BAD_MS;
             continue;
         }
         msg_free(w, m);
         *at = NULL;
     }
-    if (runs && l->hold) { /* the call executed after the hold's lease had ended. Two messages of a key must not run here at once, so the
-                              new grant is refused, and the lock that it took is left to expire */
+    if (runs && l->hold) {
+        /* the call executed after the hold's lease had ended. Two messages of a key must not run
+         * here at once, so the new grant is refused, and the lock that it took is left to expire */
         for (int k = 0; k < it->n; k++)
             if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO) grants_tries(g);
     } else if (runs) {
@@ -324,8 +348,8 @@ static void ask_for_more(struct shard *sh, int asked, int ran) {
 void gate_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     check_gate(&sh->gate);
     const redisReply *const *e = (const redisReply *const *)r->element;
-    if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str || e[1]->len != (size_t)sh->gate.n_msgs ||
-        e[2]->type != REDIS_REPLY_ARRAY) {
+    if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 || !e[0]->str || !e[1]->str ||
+        e[1]->len != (size_t)sh->gate.n_msgs || e[2]->type != REDIS_REPLY_ARRAY) {
         lw_error("shard %d: malformed reply to gate", sh->index);
         gate_back(w, sh);
         return;

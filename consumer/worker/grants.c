@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grants: the part of the worker that reads from a reply of gate, claim or settle which messages are granted. */
+/* grants: the part of the worker that reads from a reply of gate, claim or settle which messages
+ * are granted. */
 #include "consumer/worker/grants.h"
 
 #include "consumer/worker/hold.h"
@@ -15,7 +16,9 @@
 int grants_tries(struct grants *g) {
     assert(g->tries);
     g->n++;
-    if (g->at_tries + 1 >= g->tries->elements || g->tries->element[g->at_tries]->integer != (long long)g->n) return 0;
+    if (g->at_tries + 1 >= g->tries->elements ||
+        g->tries->element[g->at_tries]->integer != (long long)g->n)
+        return 0;
     int tries = (int)g->tries->element[g->at_tries + 1]->integer;
     g->at_tries += 2;
     return tries;
@@ -50,7 +53,8 @@ struct msg *grants_head(struct lw_worker *w, struct grants *g) {
 }
 
 /* Grants the heads that were handed over to the hold h, or to a new hold if h is NULL. */
-void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h, struct grants *g, size_t n, uint64_t token) {
+void take_heads(struct lw_worker *w, struct shard *sh, struct lane *l, struct hold *h,
+                struct grants *g, size_t n, uint64_t token) {
     check_lane(l);
     assert(h ? h->lane == l : token != 0);
     bool stop = h && (h->failed || w->stopping);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: the part of the worker that keeps the hints, which name lanes that may be runnable. A blocking pop (BRPOPLPUSH into
- * claimed:<worker>), which has a connection of its own, brings the first hint. After that, the turn's pipeline fetches more hints. If a
- * hint is lost, the janitor makes it again. */
+/* hints: the part of the worker that keeps the hints, which name lanes that may be runnable. A
+ * blocking pop (BRPOPLPUSH into claimed:<worker>), which has a connection of its own, brings the
+ * first hint. After that, the turn's pipeline fetches more hints. If a hint is lost, the janitor
+ * makes it again. */
 #include "consumer/worker/hints.h"
 
 #include "consumer/worker/claim.h"
@@ -61,14 +62,16 @@ static void push(struct shard *sh, struct lw_bytes lane) {
     if (sh->hints.n == sh->hints.cap) {
         size_t cap = sh->hints.cap ? sh->hints.cap * 2 : 64;
         struct lw_bytes *ring = lw_alloc(cap * sizeof *ring);
-        for (size_t i = 0; i < sh->hints.n; i++) ring[i] = sh->hints.ring[(sh->hints.head + i) % sh->hints.cap];
+        for (size_t i = 0; i < sh->hints.n; i++)
+            ring[i] = sh->hints.ring[(sh->hints.head + i) % sh->hints.cap];
         free(sh->hints.ring);
         sh->hints.ring = ring;
         sh->hints.head = 0;
         sh->hints.cap = cap;
     }
     assert(sh->hints.n < sh->hints.cap);
-    sh->hints.ring[(sh->hints.head + sh->hints.n++) % sh->hints.cap] = lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
+    sh->hints.ring[(sh->hints.head + sh->hints.n++) % sh->hints.cap] =
+        lw_bytes(lw_memdup(lane.p, lane.n), lane.n);
     check_hints(&sh->hints);
 }
 
@@ -76,7 +79,8 @@ void lw_worker_hint(struct lw_worker *w, int shard, struct lw_bytes lane) {
     check_worker(w);
     assert(shard >= 0 && shard < w->n_shards);
     struct shard *sh = &w->shards[shard];
-    if (sh->hints.n >= HINTS_MAX) return; /* no room is left, so the hint is dropped; the janitor makes it again */
+    /* no room is left, so the hint is dropped; the janitor makes it again */
+    if (sh->hints.n >= HINTS_MAX) return;
     push(sh, lane);
     sh->hints.more = true;
 }
@@ -90,7 +94,8 @@ void hints_build(struct lw_worker *w, struct shard *sh, size_t most) {
     pipe_script(sh, &lw_script_hints, 3);
     struct lw_commands *c = &sh->pipe.commands;
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_ready), lw_arg_text(c, sh->key_claimed);
-    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH), lw_arg_i64(c, w->c->lock.ttl_ms);
+    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, most < CLAIM_BATCH ? (int64_t)most : CLAIM_BATCH),
+        lw_arg_i64(c, w->c->lock.ttl_ms);
 }
 
 void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
@@ -98,6 +103,7 @@ void hints_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     (void)w;
     if (r->type != REDIS_REPLY_ARRAY) return;
     for (size_t i = 0; i < r->elements; i++)
-        if (r->element[i]->type == REDIS_REPLY_STRING) push(sh, lw_bytes(r->element[i]->str, r->element[i]->len));
+        if (r->element[i]->type == REDIS_REPLY_STRING)
+            push(sh, lw_bytes(r->element[i]->str, r->element[i]->len));
     if (r->elements > 0) sh->hints.more = true;
 }

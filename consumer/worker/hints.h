@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hints: the part of the worker that keeps a list of the lanes that hints name, because these lanes may be runnable. */
+/* hints: the part of the worker that keeps a list of the lanes that hints name, because these lanes
+ * may be runnable. */
 #ifndef LW_CONSUMER_WORKER_HINTS_H
 #define LW_CONSUMER_WORKER_HINTS_H
 
@@ -20,9 +21,11 @@ struct hints {             /* the list of lanes that hints name */
     bool more;    /* true if the list `ready` may hold more hints */
 };
 
-bool hints_known(const struct shard *sh);    /* true if the list holds a hint */
-struct lw_bytes hints_pop(struct shard *sh); /* takes a hint out of the list and returns it; the caller frees it */
-void hints_told(struct shard *sh);           /* called when the hints that were taken have been reported to Redis */
+bool hints_known(const struct shard *sh); /* true if the list holds a hint */
+/* takes a hint out of the list and returns it; the caller frees it */
+struct lw_bytes hints_pop(struct shard *sh);
+/* called when the hints that were taken have been reported to Redis */
+void hints_told(struct shard *sh);
 void hints_forget(struct shard *sh);
 void hints_free(struct shard *sh);
 void hints_want(struct lw_worker *w, struct shard *sh, bool want);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold: the part of the worker that handles one acquisition of a lane and the messages granted under it, which run one after the other.
+/* hold: the part of the worker that handles one acquisition of a lane and the messages granted
+ * under it, which run one after the other.
  *
  *     granted: AHEAD → RUNNING → FINISHED → settled
  *
- * If the next message was linked in time (handlers/handler.h), the thread that ran one message starts the next at once. So between two
- * messages the lane waits neither for Redis nor for the main thread. */
+ * If the next message was linked in time (handlers/handler.h), the thread that ran one message
+ * starts the next at once. So between two messages the lane waits neither for Redis nor for the
+ * main thread. */
 #include "consumer/worker/hold.h"
 
 #include "consumer/worker/lane.h"
@@ -25,7 +27,8 @@
  * ask for it, and retry.order, dedup and queue.on_busy must allow it. */
 bool runs_ahead(const struct lw_worker *w) {
     assert(w->c->lock.run_ahead >= 1);
-    return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK && !w->c->dedup.business && !drops_busy(w);
+    return w->c->lock.run_ahead > 1 && w->c->retry.order == LW_ORDER_BLOCK &&
+           !w->c->dedup.business && !drops_busy(w);
 }
 
 size_t wanted_heads(const struct lw_worker *w) {
@@ -34,13 +37,15 @@ size_t wanted_heads(const struct lw_worker *w) {
     return (size_t)w->c->lock.run_ahead;
 }
 
-struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms) {
+struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token,
+                      uint64_t fence, int64_t deadline_ms) {
     struct hold *h = w->free_holds;
     if (h)
         w->free_holds = h->next;
     else
         h = lw_alloc(sizeof *h);
-    /* only the hold's own fields are reset, because a renewal under way may still read the lease (consumer/worker/lease.h) */
+    /* only the hold's own fields are reset, because a renewal under way may still read the lease
+     * (consumer/worker/lease.h) */
     h->lane = l;
     h->kind = kind;
     h->fence = fence;
@@ -70,7 +75,9 @@ void hold_free(struct lw_worker *w, struct hold *h) {
 
 static bool may_link(const struct lw_worker *w, const struct run *before, const struct msg *m) {
     assert(before && before->hold);
-    if (before->state == RUNNING ? !before->submitted || before->job.alone : before->state != AHEAD || !before->linked) return false;
+    if (before->state == RUNNING ? !before->submitted || before->job.alone
+                                 : before->state != AHEAD || !before->linked)
+        return false;
     return !m->dead_reason && (!w->set.board || atomic_load(&w->set.board->n_suspects) == 0);
 }
 
@@ -89,11 +96,13 @@ void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fen
         r->linked = lw_job_then(&before->job, &r->job);
 }
 
-/* Links the grants behind a run that starts now. They are not linked yet if, when they were granted, the run before them had just ended or
- * was held up. A grant behind one that is not linked is not linked either, so without this step the lane would pass the main thread
- * message by message until it is empty, and batch handlers would get batches of one. */
+/* Links the grants behind a run that starts now. They are not linked yet if, when they were
+ * granted, the run before them had just ended or was held up. A grant behind one that is not linked
+ * is not linked either, so without this step the lane would pass the main thread message by message
+ * until it is empty, and batch handlers would get batches of one. */
 void hold_link(struct lw_worker *w, struct run *r) {
-    for (struct run *next = r->next; next && may_link(w, r, next->msg); r = next, next = next->next) {
+    for (struct run *next = r->next; next && may_link(w, r, next->msg);
+         r = next, next = next->next) {
         assert(next->state == AHEAD && !next->linked);
         next->linked = lw_job_then(&r->job, &next->job);
     }
@@ -114,8 +123,9 @@ void hold_drop_runs(struct lw_worker *w, struct hold *h, int n) {
     }
 }
 
-/* Withdraws a grant that has not started. The grants behind it are withdrawn first. A message of the fast path goes back to the front of
- * its lane in memory; a head is still in its waiting list. */
+/* Withdraws a grant that has not started. The grants behind it are withdrawn first. A message of
+ * the fast path goes back to the front of its lane in memory; a head is still in its waiting
+ * list. */
 static void take_back(struct lw_worker *w, struct hold *h, struct run *r) {
     assert(!r || r->state == AHEAD);
     if (!r) return;
@@ -172,8 +182,9 @@ bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct
     return false;
 }
 
-/* Notes in this worker's memory which messages of the hold are done; Redis was not told about them before the epoch ended. Under a live
- * lease nobody else can have run these messages. If the lease has ended, the rule "first done only" applies, as in a settle. */
+/* Notes in this worker's memory which messages of the hold are done; Redis was not told about them
+ * before the epoch ended. Under a live lease nobody else can have run these messages. If the lease
+ * has ended, the rule "first done only" applies, as in a settle. */
 static void note_dones(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(h->lost);
@@ -187,9 +198,9 @@ static void note_dones(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* Called when the epoch of a hold is lost. The messages that are done are remembered here, and the rewind decides which of them survive. A
- * handler goes on until it notices that its lease is cancelled. Until then this worker blocks the key, and no other message of the hold
- * starts. */
+/* Called when the epoch of a hold is lost. The messages that are done are remembered here, and the
+ * rewind decides which of them survive. A handler goes on until it notices that its lease is
+ * cancelled. Until then this worker blocks the key, and no other message of the hold starts. */
 void hold_to_lost(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     struct lane *l = h->lane;
@@ -214,8 +225,9 @@ void hold_to_lost(struct lw_worker *w, struct hold *h) {
     }
 }
 
-/* Called when the lease belongs to another holder. Nothing more of the hold is settled: if a later message were recorded as done and an
- * earlier one were not, the earlier one would run again after it. */
+/* Called when the lease belongs to another holder. Nothing more of the hold is settled: if a later
+ * message were recorded as done and an earlier one were not, the earlier one would run again after
+ * it. */
 void hold_to_stale(struct lw_worker *w, struct hold *h) {
     check_hold(h);
     assert(!h->lost);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold: the part of the worker that handles one acquisition of a lane, and the messages granted under it. */
+/* hold: the part of the worker that handles one acquisition of a lane, and the messages granted
+ * under it. */
 #ifndef LW_CONSUMER_WORKER_HOLD_H
 #define LW_CONSUMER_WORKER_HOLD_H
 
@@ -13,43 +14,55 @@ struct msg;
 struct part;
 struct run;
 
-enum hold_kind { FAST, LANE }; /* FAST: gate has granted the messages; LANE: claim or settle has handed over heads */
+/* FAST: gate has granted the messages; LANE: claim or settle has handed over heads */
+enum hold_kind { FAST, LANE };
 
-/* Describes one acquisition of a lane, under one lease. Its messages run one after the other. The list of runs begins with the finished
- * runs; then comes at most one that is running, and then the runs granted ahead. The first run that does not end as done is the last one:
- * grants behind it are withdrawn. */
+/* Describes one acquisition of a lane, under one lease. Its messages run one after the other. The
+ * list of runs begins with the finished runs; then comes at most one that is running, and then the
+ * runs granted ahead. The first run that does not end as done is the last one: grants behind it are
+ * withdrawn. */
 struct hold {
     struct lw_lease lease;
     struct lane *lane;
     enum hold_kind kind;
     uint64_t fence; /* the first fence of the acquisition, as in the lock's value */
     struct run *first, **tail;
-    int n;          /* number of messages granted since the lane last let other lanes go first (lock.max_run) */
+    /* number of messages granted since the lane last let other lanes go first (lock.max_run) */
+    int n;
     int n_finished; /* number of runs at the front of the list that are FINISHED */
     int n_open;     /* number of runs behind the finished ones: RUNNING, SENDING or AHEAD */
     int n_in_call;  /* number of runs at the front of the list that the settle under way reports */
     bool failed;    /* the last finished run is not done, so nothing more runs */
-    bool stale; /* another holder has the lease (settle has answered S): nothing more is recorded, and the lane waits until the last run has
-                   ended */
-    bool lost;  /* the epoch of the hold's shard was lost */
+    /* another holder has the lease (settle has answered S): nothing more is recorded, and the lane
+     * waits until the last run has ended */
+    bool stale;
+    bool lost;       /* the epoch of the hold's shard was lost */
     bool listed;     /* the hold is in its shard's list of holds to settle */
     int64_t done_ms; /* time when the first finished run ended */
     struct hold *next;
 };
 
-struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token, uint64_t fence, int64_t deadline_ms);
-void hold_free(struct lw_worker *w, struct hold *h); /* frees a hold that was removed from its lane, with the runs that are left in it */
-void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence,
-                int tries);                                      /* grants a message, which starts after those granted before it */
-void hold_link(struct lw_worker *w, struct run *r);              /* links the grants behind a run that starts */
-void hold_cut(struct lw_worker *w, struct hold *h);              /* withdraws the grants that have not started */
-void hold_drop_runs(struct lw_worker *w, struct hold *h, int n); /* removes the first n runs, which are finished */
+struct hold *hold_new(struct lw_worker *w, struct lane *l, enum hold_kind kind, uint64_t token,
+                      uint64_t fence, int64_t deadline_ms);
+/* frees a hold that was removed from its lane, with the runs that are left in it */
+void hold_free(struct lw_worker *w, struct hold *h);
+/* grants a message, which starts after those granted before it */
+void hold_grant(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t fence, int tries);
+/* links the grants behind a run that starts */
+void hold_link(struct lw_worker *w, struct run *r);
+/* withdraws the grants that have not started */
+void hold_cut(struct lw_worker *w, struct hold *h);
+/* removes the first n runs, which are finished */
+void hold_drop_runs(struct lw_worker *w, struct hold *h, int n);
 void hold_to_settle(struct lw_worker *w, struct hold *h);
 bool hold_has(const struct hold *h, const struct part *p, int64_t offset, struct msg **m);
-/* called when the epoch of the hold's shard is lost; keeps the hold only as long as a handler runs */
+/* called when the epoch of the hold's shard is lost; keeps the hold only as long as a handler
+ * runs */
 void hold_to_lost(struct lw_worker *w, struct hold *h);
-void hold_to_stale(struct lw_worker *w, struct hold *h);  /* called when the lease is lost: nothing more of the hold is settled */
-void hold_maybe_end(struct lw_worker *w, struct hold *h); /* ends a stale or lost hold once none of its messages runs */
+/* called when the lease is lost: nothing more of the hold is settled */
+void hold_to_stale(struct lw_worker *w, struct hold *h);
+/* ends a stale or lost hold once none of its messages runs */
+void hold_maybe_end(struct lw_worker *w, struct hold *h);
 size_t wanted_heads(const struct lw_worker *w);
 bool drops_busy(const struct lw_worker *w); /* true if queue.on_busy is `drop` */
 bool runs_ahead(const struct lw_worker *w);
@@ -58,7 +71,8 @@ bool runs_ahead(const struct lw_worker *w);
 static inline void check_hold(const struct hold *h) {
     assert(h->lane && h->tail);
     assert(h->n_open >= 0 && h->n_in_call >= 0 && h->n_in_call <= h->n_finished);
-    assert(h->first ? h->n_finished + h->n_open > 0 : !h->n_finished && !h->n_open && h->tail == &h->first);
+    assert(h->first ? h->n_finished + h->n_open > 0
+                    : !h->n_finished && !h->n_open && h->tail == &h->first);
     assert(!h->listed || (!h->lost && !h->stale));
 }
 

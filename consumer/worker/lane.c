@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane: the part of the worker that handles lanes, and their messages in memory. A lane is in memory while it has a message, a run or an
- * unanswered call. */
+/* lane: the part of the worker that handles lanes, and their messages in memory. A lane is in
+ * memory while it has a message, a run or an unanswered call. */
 #include "consumer/worker/lane.h"
 
 #include "consumer/worker/gate.h"
@@ -130,8 +130,8 @@ void lane_drop_pending(struct lw_worker *w, const struct part *only) {
     }
 }
 
-/* Removes the messages at the front that need no gate any more: they are finished, belong to an earlier delivery, or are granted here
- * already. Returns the first message that is left. */
+/* Removes the messages at the front that need no gate any more: they are finished, belong to an
+ * earlier delivery, or are granted here already. Returns the first message that is left. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
     while (l->head) {
         struct msg *m = l->head;
@@ -151,9 +151,10 @@ struct msg *lane_first_of(struct lw_worker *w, struct lane *l) {
 
 bool drops_busy(const struct lw_worker *w) { return w->c->queue.on_busy == LW_BUSY_DROP; }
 
-/* Returns whether messages behind a run ask gate. Behind a run of the fast path the messages stay in memory, as its chain. Behind a claimed
- * run the messages ask gate and are parked. With queue.on_busy drop, gate is asked once about each message behind a run, and the message
- * stays in the chain unless gate drops it. */
+/* Returns whether messages behind a run ask gate. Behind a run of the fast path the messages stay
+ * in memory, as its chain. Behind a claimed run the messages ask gate and are parked. With
+ * queue.on_busy drop, gate is asked once about each message behind a run, and the message stays in
+ * the chain unless gate drops it. */
 static bool asks_behind(const struct lw_worker *w, const struct lane *l) {
     assert(l->hold && l->hold->lane == l);
     return l->hold->kind == LANE || (drops_busy(w) && l->n > l->n_asked);
@@ -165,7 +166,8 @@ bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now) {
     if (!lane_first(w, l)) return false;
     if (!l->hold) return true;
     if (!asks_behind(w, l)) return false;
-    return l->hold->n_open && !l->hold->stale && atomic_load(&l->hold->lease.held.deadline_ms) > now;
+    return l->hold->n_open && !l->hold->stale &&
+           atomic_load(&l->hold->lease.held.deadline_ms) > now;
 }
 
 void lane_wake(struct lw_worker *w, struct lane *l) {

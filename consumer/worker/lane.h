@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane: the part of the worker that handles everything about one key, and its messages in memory. */
+/* lane: the part of the worker that handles everything about one key, and its messages in
+ * memory. */
 #ifndef LW_CONSUMER_WORKER_LANE_H
 #define LW_CONSUMER_WORKER_LANE_H
 
@@ -14,7 +15,8 @@ struct msg;
 struct part;
 struct shard;
 
-/* Holds everything about one key. A lane is in memory while it has a message, a run or an unanswered call. */
+/* Holds everything about one key. A lane is in memory while it has a message, a run or an
+ * unanswered call. */
 struct lane {
     UT_hash_handle hh;
     int shard;
@@ -22,35 +24,47 @@ struct lane {
     struct lw_bytes id; /* id of the lane; points to `own` or `small` */
     char small[48];
     char *own;
-    struct msg *head, **tail; /* messages that gate has not decided, in order; the local chain behind a FAST run is among them */
+    /* messages that gate has not decided, in order; the local chain behind a FAST run is among
+     * them */
+    struct msg *head, **tail;
     size_t n;
-    size_t n_asked; /* queue.on_busy drop: the first n_asked messages have asked gate and are not dropped */
+    /* queue.on_busy drop: the first n_asked messages have asked gate and are not dropped */
+    size_t n_asked;
     struct hold *hold;
-    struct hold *lost;     /* holds of a lost epoch, some of whose runs are still in their handler, or late */
-    bool in_call;          /* an unanswered call names the lane */
-    bool listed;           /* the lane is in its shard's list of lanes to gate */
-    bool settled;          /* the lane's last call was a settle; if messages wait for gate, the next call is a gate */
-    int64_t not_before_ms; /* gate is not sent before this time, because a Redis name of the lane holds another type */
+    /* holds of a lost epoch, some of whose runs are still in their handler, or late */
+    struct hold *lost;
+    bool in_call; /* an unanswered call names the lane */
+    bool listed;  /* the lane is in its shard's list of lanes to gate */
+    /* the lane's last call was a settle; if messages wait for gate, the next call is a gate */
+    bool settled;
+    /* gate is not sent before this time, because a Redis name of the lane holds another type */
+    int64_t not_before_ms;
     struct lane *gate_next;
 };
 
 struct lane *lane_get(struct lw_worker *w, struct lw_bytes id);
 struct lane *lane_find(struct lw_worker *w, struct shard *sh, struct lw_bytes id);
-void lane_wake(struct lw_worker *w, struct lane *l); /* called after a change: lists the lane for gate if it may be gated */
+/* called after a change: lists the lane for gate if it may be gated */
+void lane_wake(struct lw_worker *w, struct lane *l);
 bool lane_may_gate(struct lw_worker *w, struct lane *l, int64_t now);
-/* Removes the messages that stand before the first one that needs gate, and returns the one that needs gate, or NULL. */
+/* Removes the messages that stand before the first one that needs gate, and returns the one that
+ * needs gate, or NULL. */
 struct msg *lane_first_of(struct lw_worker *w, struct lane *l);
 void lane_push(struct lw_worker *w, struct lane *l, struct msg *m);
 void lane_push_front(struct lw_worker *w, struct lane *l, struct msg *m);
 struct msg *lane_pop(struct lw_worker *w, struct lane *l);
-/* Removes the messages of a partition that wait for gate. If `only` is NULL, removes those of all partitions. */
+/* Removes the messages of a partition that wait for gate. If `only` is NULL, removes those of all
+ * partitions. */
 void lane_drop_pending(struct lw_worker *w, const struct part *only);
 void lane_maybe_free(struct lw_worker *w, struct lane *l);
 void lanes_free(struct lw_worker *w, struct shard *sh);
 int shard_of(const struct lw_worker *w, struct lw_bytes lane, uint32_t *tag);
 
-/* Returns the first message that waits for gate, or NULL. The function is inline because most lanes have no such message. */
-static inline struct msg *lane_first(struct lw_worker *w, struct lane *l) { return l->head ? lane_first_of(w, l) : NULL; }
+/* Returns the first message that waits for gate, or NULL. The function is inline because most lanes
+ * have no such message. */
+static inline struct msg *lane_first(struct lw_worker *w, struct lane *l) {
+    return l->head ? lane_first_of(w, l) : NULL;
+}
 
 /* Asserts that the fields of a lane agree with each other. */
 static inline void check_lane(const struct lane *l) {

@@ -7,7 +7,8 @@
 /* The leases of a shard, ordered by deadline: the first to end is the first to be renewed or
  * cancelled. */
 struct list {
-    struct lw_lease head; /* joins the beginning and the end of a circular list; this element is no lease */
+    /* joins the beginning and the end of a circular list; this element is no lease */
+    struct lw_lease head;
 };
 
 struct lw_leases {
@@ -47,13 +48,15 @@ static void unlink_lease(struct lw_lease *l) {
     l->next->prev = l->prev;
 }
 
-/* Inserts a lease in order of deadline. Its place is nearly always the end, since all leases have the same TTL, but a grant whose reply
- * was read late belongs before leases that were renewed meanwhile. */
+/* Inserts a lease in order of deadline. Its place is nearly always the end, since all leases have
+ * the same TTL, but a grant whose reply was read late belongs before leases that were renewed
+ * meanwhile. */
 static void insert(struct lw_leases *t, struct lw_lease *l) {
     assert(l->shard >= 0 && l->shard < t->shards);
     struct lw_lease *head = &t->list[l->shard].head, *before = head->prev;
     int64_t deadline_ms = atomic_load(&l->held.deadline_ms);
-    while (before != head && atomic_load(&before->held.deadline_ms) > deadline_ms) before = before->prev;
+    while (before != head && atomic_load(&before->held.deadline_ms) > deadline_ms)
+        before = before->prev;
     l->prev = before;
     l->next = before->next;
     before->next->prev = l;
@@ -100,11 +103,13 @@ void lw_leases_cancel_shard(struct lw_leases *t, int shard) {
     assert(shard >= 0 && shard < t->shards);
     pthread_mutex_lock(&t->mutex);
     struct lw_lease *head = &t->list[shard].head;
-    for (struct lw_lease *l = head->next; l != head; l = l->next) atomic_store(&l->held.cancelled, true);
+    for (struct lw_lease *l = head->next; l != head; l = l->next)
+        atomic_store(&l->held.cancelled, true);
     pthread_mutex_unlock(&t->mutex);
 }
 
-size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out, size_t max) {
+size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out,
+                     size_t max) {
     assert(shard >= 0 && shard < t->shards);
     assert(out || !max);
     size_t n = 0;
@@ -113,7 +118,8 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
     for (struct lw_lease *l = head->next; l != head && n < max; l = l->next) {
         int64_t left = atomic_load(&l->held.deadline_ms) - now_ms;
         if (left > t->ttl_ms - t->ttl_ms / 3) break;
-        if (left <= 0 || l->lost) continue; /* the lease is not renewed, because the lock may have another holder by now */
+        /* the lease is not renewed, because the lock may have another holder by now */
+        if (left <= 0 || l->lost) continue;
         struct lw_due *d = &out[n++];
         d->lease = l;
         d->id = l->id;
@@ -125,13 +131,15 @@ size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_d
     return n;
 }
 
-size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms) {
+size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n,
+                         const char *answers, int64_t sent_ms) {
     assert(n == 0 || (due && answers));
     size_t lost = 0;
     pthread_mutex_lock(&t->mutex);
     for (size_t i = 0; i < n; i++) {
         struct lw_lease *l = due[i].lease;
-        if (l->id != due[i].id || l->token != due[i].token) continue; /* the lease was settled while the renewal was in flight */
+        /* the lease was settled while the renewal was in flight */
+        if (l->id != due[i].id || l->token != due[i].token) continue;
         if (answers[i] != '1') {
             l->lost = true;
             if (!atomic_exchange(&l->held.cancelled, true)) lost++;

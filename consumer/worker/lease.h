@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles leases, which are the locks that this worker holds, and keeps them alive.
  *
- * A lease is a lock with a deadline. The holder counts the deadline from *before* it sent the request that got or extended it, on the
- * boot-time clock, so that its own idea of the deadline is never later than Redis'. A renewer (a thread of its own in the program, a step
- * in the simulation) extends the leases that are older than a third of the TTL; it never takes a lock again. A lease that has not been
- * extended when two thirds of its TTL are over is cancelled: the handler is asked to stop while the lease is still live (self-fence).
+ * A lease is a lock with a deadline. The holder counts the deadline from *before* it sent the
+ * request that got or extended it, on the boot-time clock, so that its own idea of the deadline is
+ * never later than Redis'. A renewer (a thread of its own in the program, a step in the simulation)
+ * extends the leases that are older than a third of the TTL; it never takes a lock again. A lease
+ * that has not been extended when two thirds of its TTL are over is cancelled: the handler is asked
+ * to stop while the lease is still live (self-fence).
  *
- *     lw_leases_add()  →  [lw_leases_due() → renew.lua → lw_leases_renewed()]…  →  lw_leases_remove()
+ *     lw_leases_add()  →  [lw_leases_due() → renew.lua → lw_leases_renewed()]…
+ *     →  lw_leases_remove()
  *
- * After a crash nothing is left to do: the lock expires by itself. All functions are thread-safe; the lease's memory is the caller's and
- * must stay readable (a pool, never freed while the table lives), since the answer to a renewal may come after the lease was removed. */
+ * After a crash nothing is left to do: the lock expires by itself. All functions are thread-safe;
+ * the lease's memory is the caller's and must stay readable (a pool, never freed while the table
+ * lives), since the answer to a renewal may come after the lease was removed. */
 #ifndef LW_CONSUMER_WORKER_LEASE_H
 #define LW_CONSUMER_WORKER_LEASE_H
 
@@ -32,7 +36,8 @@ struct lw_lease {
 
 struct lw_leases; /* the table of leases */
 
-/* Describes one lease to renew. The struct is a copy, so that no mutex is held during the round trip. */
+/* Describes one lease to renew. The struct is a copy, so that no mutex is held during the round
+ * trip. */
 struct lw_due {
     struct lw_lease *lease;
     uint64_t id, token;
@@ -43,18 +48,23 @@ struct lw_due {
 struct lw_leases *lw_leases_open(int shards, int64_t ttl_ms);
 void lw_leases_close(struct lw_leases *t);
 void lw_leases_add(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
-/* Sets a new deadline and clears the cancellation. Called when settle answers that this worker still has the lock, for more messages of the
- * hold or for the next heads of the lane. */
+/* Sets a new deadline and clears the cancellation. Called when settle answers that this worker
+ * still has the lock, for more messages of the hold or for the next heads of the lane. */
 void lw_leases_extend(struct lw_leases *t, struct lw_lease *l, int64_t deadline_ms);
-void lw_leases_remove(struct lw_leases *t, struct lw_lease *l); /* does nothing if the lease is not in the table */
-void lw_leases_cancel_shard(struct lw_leases *t, int shard);    /* cancels all leases of a shard; called when the shard's epoch is lost */
+/* does nothing if the lease is not in the table */
+void lw_leases_remove(struct lw_leases *t, struct lw_lease *l);
+/* cancels all leases of a shard; called when the shard's epoch is lost */
+void lw_leases_cancel_shard(struct lw_leases *t, int shard);
 
 /* Returns the leases of a shard that are due for renewal, earliest deadline first, at most max. */
-size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out, size_t max);
+size_t lw_leases_due(struct lw_leases *t, int shard, int64_t now_ms, struct lw_due *out,
+                     size_t max);
 /* Takes the answer of renew.lua, one character per lease. sent_ms is a time before the request was
  * sent. Returns how many leases turned out to be lost. */
-size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n, const char *answers, int64_t sent_ms);
-/* Cancels leases that could not be renewed in time. Returns the number of leases that were cancelled. */
+size_t lw_leases_renewed(struct lw_leases *t, const struct lw_due *due, size_t n,
+                         const char *answers, int64_t sent_ms);
+/* Cancels leases that could not be renewed in time. Returns the number of leases that were
+ * cancelled. */
 size_t lw_leases_fence(struct lw_leases *t, int64_t now_ms);
 
 #endif

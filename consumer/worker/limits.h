@@ -6,8 +6,12 @@
 #include "queue/codes.h"
 
 enum {
-    BATCH = 256,         /* maximum number of messages per call, so that no script takes long; batches of more than 64 gain little */
-    AHEAD_MAX = 64,      /* maximum number of messages of a lane that one call grants; they run one after the other without another call */
+    /* maximum number of messages per call, so that no script takes long; batches of more than 64
+     * gain little */
+    BATCH = 256,
+    /* maximum number of messages of a lane that one call grants; they run one after the other
+     * without another call */
+    AHEAD_MAX = 64,
     OPEN_TAGS = 1 << 16, /* number of bits in a bitmap over tags */
 };
 enum { WATCH_MS = 100, HOLD_BAD_MS = 1000 };

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A shard is one slot of a Redis Cluster, and a slot may be moved to another node, key by key. While the slot moves, a script fails in the
- * middle if it touches a key that has left, or a key that does not exist yet. Such calls are sent again until the owner says that the slot
- * is no longer its own. Then this worker turns to the new owner, and the epoch goes on if all the data came along (the rule "moved whole").
+/* A shard is one slot of a Redis Cluster, and a slot may be moved to another node, key by key.
+ * While the slot moves, a script fails in the middle if it touches a key that has left, or a key
+ * that does not exist yet. Such calls are sent again until the owner says that the slot is no
+ * longer its own. Then this worker turns to the new owner, and the epoch goes on if all the data
+ * came along (the rule "moved whole").
  *
- *     owner A: WHOLE ----> LEAVING ----> ELSEWHERE       B: HELLO ----> enter: our epoch, and the life of A ----> READY
- *              whole_ms    calls fail    left                                  another epoch, or nobody vouches -> lost
+ *     owner A: WHOLE ----> LEAVING ----> ELSEWHERE       B: HELLO ----> enter: our epoch, and the
+ *                                                        life of A ----> READY
+ *              whole_ms    calls fail    left                                  another epoch, or
+ *                  nobody vouches -> lost
  */
 #include "consumer/worker/move.h"
 
@@ -20,10 +24,13 @@
 #include <stdlib.h>
 
 enum {
-    PAUSE_MS = 5,       /* pause after the first refused call; each further refusal doubles the pause */
-    PAUSE_MAX_MS = 80,  /* longest pause after a refused call */
-    ASK_AGAIN_MS = 50,  /* time after which a worker that cannot vouch asks again */
-    UPTIME_SLACK_S = 2, /* possible error of the uptime in INFO, which is the difference of two times in whole seconds */
+    /* pause after the first refused call; each further refusal doubles the pause */
+    PAUSE_MS = 5,
+    PAUSE_MAX_MS = 80, /* longest pause after a refused call */
+    ASK_AGAIN_MS = 50, /* time after which a worker that cannot vouch asks again */
+    /* possible error of the uptime in INFO, which is the difference of two times in whole
+     * seconds */
+    UPTIME_SLACK_S = 2,
 };
 
 void move_connected(struct shard *sh) {
@@ -49,7 +56,8 @@ void move_build(struct shard *sh) {
     lw_arg_text(&sh->pipe.commands, "NODES");
 }
 
-/* Notes what the slot's owner answered. If the owner had all keys of the slot, keeps the answer as `seen`. */
+/* Notes what the slot's owner answered. If the owner had all keys of the slot, keeps the answer as
+ * `seen`. */
 static void owner_told(struct shard *sh) {
     struct move *m = &sh->move;
     assert(m->node.slot != LW_SLOT_ELSEWHERE);
@@ -72,7 +80,8 @@ void nodes_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     lw_buf_add(&m->text, r->str, r->len), lw_buf_add(&m->text, "", 1);
     m->text_ms = sh->pipe.sent_ms;
     if (sh->phase != READY) return;
-    bool stays = !strcmp(m->node.id, m->owner.id) && !strcmp(m->node.config_epoch, m->owner.config_epoch);
+    bool stays =
+        !strcmp(m->node.id, m->owner.id) && !strcmp(m->node.config_epoch, m->owner.config_epoch);
     if (stays && m->node.slot != LW_SLOT_ELSEWHERE)
         owner_told(sh);
     else
@@ -84,10 +93,12 @@ bool move_refused(struct lw_worker *w, struct shard *sh, const char *text) {
     if (!lw_redis_moved(text)) return false;
     int64_t now = now_ms(w);
     if (!m->pause_ms || now - m->rest_ms > 1000) {
-        lw_info("shard %d: %.*s; its slot is being moved: its calls wait for that", sh->index, (int)strcspn(text, "\r\n"), text);
+        lw_info("shard %d: %.*s; its slot is being moved: its calls wait for that", sh->index,
+                (int)strcspn(text, "\r\n"), text);
         m->pause_ms = PAUSE_MS / 2;
     }
-    if (now >= m->rest_ms) m->pause_ms = m->pause_ms * 2 > PAUSE_MAX_MS ? PAUSE_MAX_MS : m->pause_ms * 2;
+    if (now >= m->rest_ms)
+        m->pause_ms = m->pause_ms * 2 > PAUSE_MAX_MS ? PAUSE_MAX_MS : m->pause_ms * 2;
     m->rest_ms = now + m->pause_ms;
     m->cluster = true;
     connection_check(sh);
@@ -102,11 +113,13 @@ bool move_elsewhere(struct lw_worker *w, struct shard *sh) {
     struct move *m = &sh->move;
     assert(sh->phase == HELLO);
     if (!m->cluster || m->node.slot != LW_SLOT_ELSEWHERE) return false;
-    bool known = sh->epoch.id[0] && !m->left && lw_life_same(&sh->server.life, &sh->server.new_life);
+    bool known =
+        sh->epoch.id[0] && !m->left && lw_life_same(&sh->server.life, &sh->server.new_life);
     if (known && m->node.master && sh->server.new_life.history[0]) {
         m->left = true;
-        lw_info("shard %d: its slot was moved away from node %.8s, %" PRId64 " ms after it was last seen whole there", sh->index,
-                m->node.id, m->whole_ms ? now_ms(w) - m->whole_ms : -1);
+        lw_info("shard %d: its slot was moved away from node %.8s, %" PRId64
+                " ms after it was last seen whole there",
+                sh->index, m->node.id, m->whole_ms ? now_ms(w) - m->whole_ms : -1);
     }
     return true;
 }
@@ -114,18 +127,22 @@ bool move_elsewhere(struct lw_worker *w, struct shard *sh) {
 bool move_joins(const struct shard *sh) {
     const struct move *m = &sh->move;
     if (!m->cluster) return false;
-    return m->fresh || strcmp(m->node.id, m->owner.id) != 0 || strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;
+    return m->fresh || strcmp(m->node.id, m->owner.id) != 0 ||
+           strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;
 }
 
-/* Returns whether the node was already a master when the old owner last had all keys of the slot. If so, the node was not a replica of
- * the old owner. */
-static bool was_master(const struct move *m) { return m->whole_ms && lw_nodes_master(m->seen.p, m->node.id); }
+/* Returns whether the node was already a master when the old owner last had all keys of the slot.
+ * If so, the node was not a replica of the old owner. */
+static bool was_master(const struct move *m) {
+    return m->whole_ms && lw_nodes_master(m->seen.p, m->node.id);
+}
 
 struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
     assert(sh->phase == ENTERING);
     bool knows = m->cluster && sh->epoch.id[0] && m->left && was_master(m);
-    /* this node has not restarted since the old owner had all data of the slot, so it has lost none of that data */
+    /* this node has not restarted since the old owner had all data of the slot, so it has lost none
+     * of that data */
     bool kept = m->started_ms <= m->whole_ms;
     /* too little time has passed for a third node to have had the slot in between */
     bool direct = now_ms(w) - m->owned_ms <= sh->epoch.ttl_ms / 2;
@@ -134,7 +151,8 @@ struct lw_life move_from(struct lw_worker *w, const struct shard *sh) {
 
 bool move_patient(struct lw_worker *w, const struct shard *sh) {
     const struct move *m = &sh->move;
-    if (!m->cluster || (m->unsure_ms && now_ms(w) - m->unsure_ms > w->c->lock.ttl_ms / 4)) return false;
+    if (!m->cluster || (m->unsure_ms && now_ms(w) - m->unsure_ms > w->c->lock.ttl_ms / 4))
+        return false;
     return !sh->epoch.id[0] || (strcmp(m->node.id, m->owner.id) != 0 && was_master(m));
 }
 
@@ -142,8 +160,8 @@ void move_unsure(struct lw_worker *w, struct shard *sh) {
     int64_t now = now_ms(w);
     if (!sh->move.unsure_ms) {
         sh->move.unsure_ms = now;
-        lw_info("shard %d: its slot came to node %.8s, and this worker cannot tell whether all its data came along; waiting %" PRId64
-                " ms for one that can",
+        lw_info("shard %d: its slot came to node %.8s, and this worker cannot tell whether all its "
+                "data came along; waiting %" PRId64 " ms for one that can",
                 sh->index, sh->move.node.id, w->c->lock.ttl_ms / 4);
     }
     sh->move.rest_ms = now + ASK_AGAIN_MS;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* msg: the part of the worker that handles a message in memory, from the arrival of its record or envelope to its end. */
+/* msg: the part of the worker that handles a message in memory, from the arrival of its record or
+ * envelope to its end. */
 #ifndef LW_CONSUMER_WORKER_MSG_H
 #define LW_CONSUMER_WORKER_MSG_H
 
@@ -23,28 +24,33 @@ struct msg {
     char *own;           /* bytes that the message owns: a claimed envelope, or a decoded key */
     struct lw_bytes raw; /* the envelope as it is in its list; p is NULL if it must be encoded */
     char *dedup_own;
-    char *dead_reason; /* if the record has no key, the reason, with which the message becomes a dead letter without a handler; otherwise
-                          NULL */
-    size_t bytes;      /* size of the message in memory, close to the size of its envelope */
+    /* if the record has no key, the reason, with which the message becomes a dead letter without a
+     * handler; otherwise NULL */
+    char *dead_reason;
+    size_t bytes; /* size of the message in memory, close to the size of its envelope */
 };
 
 /* Counts the memory that messages take, as records and as envelopes. */
 struct memory {   /* only msg.c changes this struct */
     size_t held;  /* number of bytes of all messages */
     size_t heads; /* number of bytes of the messages that are heads */
-    size_t big;   /* approximate size of the largest recent message; decides how many messages are read at once */
+    /* approximate size of the largest recent message; decides how many messages are read at once */
+    size_t big;
     struct msg *free;
 };
 
-void msgs_open(struct lw_worker *w); /* called at the start; assumes that messages are large until their sizes are known */
+/* called at the start; assumes that messages are large until their sizes are known */
+void msgs_open(struct lw_worker *w);
 struct msg *msg_new(struct lw_worker *w, struct part *p);
 void msg_free(struct lw_worker *w, struct msg *m);
-void msg_count(struct lw_worker *w, struct msg *m, size_t n); /* accounts for a new message of n bytes plus its headers */
-bool heads_fit(const struct lw_worker *w);                    /* true if memory has room for further heads */
+/* accounts for a new message of n bytes plus its headers */
+void msg_count(struct lw_worker *w, struct msg *m, size_t n);
+/* true if memory has room for further heads */
+bool heads_fit(const struct lw_worker *w);
 void msg_envelope(struct lw_worker *w, struct msg *m, struct lw_buf *out);
 
-/* Returns true if the message belongs to the present delivery and is not finished. The function is inline because every step calls it
- * for every message. */
+/* Returns true if the message belongs to the present delivery and is not finished. The function is
+ * inline because every step calls it for every message. */
 static inline bool msg_current(const struct msg *m) {
     assert(m && m->part);
     if (!m->gen || m->part->gen != m->gen || m->part->pass != m->pass) return false;

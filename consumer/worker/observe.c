@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes to the board what the worker's partitions look like, for metrics. This file changes nothing that happens to a message. */
+/* Writes to the board what the worker's partitions look like, for metrics. This file changes
+ * nothing that happens to a message. */
 #include "consumer/worker/partition.h"
 #include "consumer/worker/private.h"
 
 #include <assert.h>
 
-static void put(_Atomic int64_t *to, int64_t v) { atomic_store_explicit(to, v, memory_order_relaxed); }
-static int64_t get(_Atomic int64_t *from) { return atomic_load_explicit(from, memory_order_relaxed); }
+static void put(_Atomic int64_t *to, int64_t v) {
+    atomic_store_explicit(to, v, memory_order_relaxed);
+}
+static int64_t get(_Atomic int64_t *from) {
+    return atomic_load_explicit(from, memory_order_relaxed);
+}
 
 static void show(struct part *p, int64_t end, int64_t now) {
     check_part(p);
     assert(p->gen && p->slot);
     struct lw_board_partition *b = p->slot;
-    int64_t mark = lw_offsets_watermark(p->offsets), unfinished = (int64_t)lw_offsets_unfinished(p->offsets);
-    if (end < p->log_end) end = p->log_end; /* the log reaches at least as far as it did at assignment */
+    int64_t mark = lw_offsets_watermark(p->offsets),
+            unfinished = (int64_t)lw_offsets_unfinished(p->offsets);
+    /* the log reaches at least as far as it did at assignment */
+    if (end < p->log_end) end = p->log_end;
     put(&b->committed, p->committed >= 0 ? p->committed : p->begin);
     put(&b->log_end, end > mark ? end : mark);
     put(&b->waiting, (int64_t)lw_offsets_waiting(p->offsets));
@@ -32,7 +39,8 @@ static void take(struct lw_worker *w, int worker, struct part *p, int64_t now) {
     put(&p->slot->moved_ms, now);
 }
 
-void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen), void *ctx) {
+void lw_worker_observe(struct lw_worker *w, int worker, int64_t (*log_end)(void *ctx, uint32_t gen),
+                       void *ctx) {
     check_worker(w);
     if (!w->set.board) return;
     int64_t now = now_ms(w);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes outcomes to the board, where the page finds them. This file changes nothing that happens to a message. */
+/* Writes outcomes to the board, where the page finds them. This file changes nothing that happens
+ * to a message. */
 #include "consumer/worker/outcome.h"
 
 #include "consumer/worker/partition.h"
@@ -8,8 +9,9 @@
 
 #include <assert.h>
 
-/* Returns the index of a slot on the board that tells the partition's name, or -1 if the board has no room for the name. Partitions of
- * other workers have a slot, too, because this worker may run their waiting messages. */
+/* Returns the index of a slot on the board that tells the partition's name, or -1 if the board has
+ * no room for the name. Partitions of other workers have a slot, too, because this worker may run
+ * their waiting messages. */
 static int32_t slot_of(const struct lw_worker *w, struct part *p) {
     if (!p->named) {
         const struct lw_board_partition *slot = lw_board_slot(w->set.board, p->topic, p->partition);
@@ -18,7 +20,8 @@ static int32_t slot_of(const struct lw_worker *w, struct part *p) {
     return p->named - (p->named > 0);
 }
 
-static void add(struct lw_worker *w, struct part *p, struct lw_outcome_record *r, struct lw_bytes key, const char *reason) {
+static void add(struct lw_worker *w, struct part *p, struct lw_outcome_record *r,
+                struct lw_bytes key, const char *reason) {
     r->slot = slot_of(w, p);
     if (r->slot < 0) return;
     lw_outcome_texts(r, key, reason);
@@ -49,8 +52,10 @@ void outcome_of_run(struct lw_worker *w, const struct run *r, int64_t wall_ms) {
     add(w, r->msg->part, &o, r->job.key, r->outcome == LW_DONE ? "" : r->job.reason);
 }
 
-void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key, enum lw_end end, const char *reason) {
+void outcome_of_record(struct lw_worker *w, struct part *p, int64_t offset, struct lw_bytes key,
+                       enum lw_end end, const char *reason) {
     if (!w->set.board) return;
-    struct lw_outcome_record o = {.at_ms = w->io->wall_ms(w->ctx), .offset = offset, .end = (uint8_t)end};
+    struct lw_outcome_record o = {
+        .at_ms = w->io->wall_ms(w->ctx), .offset = offset, .end = (uint8_t)end};
     add(w, p, &o, key, reason);
 }

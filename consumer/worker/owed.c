@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps counts that a crash would lose. If a worker dies after Redis executed a settle and before the worker read the reply, the
- * outcomes of that settle are recorded but not counted. So the board holds the outcomes of each settle until it is answered (LW_UNSURE
- * per shard). When a worker dies, the supervisor marks these outcomes as owed (board.h). An owed outcome is counted once, by the worker
- * that settles the message or finds it finished. */
+/* Keeps counts that a crash would lose. If a worker dies after Redis executed a settle and before
+ * the worker read the reply, the outcomes of that settle are recorded but not counted. So the board
+ * holds the outcomes of each settle until it is answered (LW_UNSURE per shard). When a worker dies,
+ * the supervisor marks these outcomes as owed (board.h). An owed outcome is counted once, by the
+ * worker that settles the message or finds it finished. */
 #include "consumer/worker/owed.h"
 
 #include "consumer/worker/partition.h"
@@ -29,7 +30,9 @@ static _Atomic uint64_t *row(struct lw_worker *w, const struct shard *sh) {
     return counted ? w->set.board->workers[w->set.index].unsure[sh->index] : NULL;
 }
 
-static void put(_Atomic uint64_t *at, uint64_t id) { atomic_store_explicit(at, id, memory_order_relaxed); }
+static void put(_Atomic uint64_t *at, uint64_t id) {
+    atomic_store_explicit(at, id, memory_order_relaxed);
+}
 
 /* Writes to the board the runs whose outcome is final (done or dead) and not counted yet. */
 static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it) {
@@ -37,7 +40,8 @@ static int write_item(_Atomic uint64_t *to, int n, const struct settle_item *it)
     assert(it->n_runs <= it->hold->n_finished);
     struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) {
-        bool done = r->outcome == LW_DONE, dead = r->outcome == LW_DEAD || r->outcome == LW_DEAD_SENT;
+        bool done = r->outcome == LW_DONE,
+             dead = r->outcome == LW_DEAD || r->outcome == LW_DEAD_SENT;
         r->unsure = 0;
         if (r->accounted || (!done && !dead) || n == LW_UNSURE) continue;
         put(&to[n++], lw_owed_id(hash_of(r->msg->part, r->msg->offset), dead));
@@ -51,11 +55,13 @@ void unsure_write(struct lw_worker *w, struct shard *sh) {
     _Atomic uint64_t *to = row(w, sh);
     int n = 0;
     for (int i = 0; to && i < sh->settle.n; i++) n = write_item(to, n, &sh->settle.item[i]);
-    for (; to && n < LW_UNSURE && atomic_load_explicit(&to[n], memory_order_relaxed); n++) put(&to[n], 0);
+    for (; to && n < LW_UNSURE && atomic_load_explicit(&to[n], memory_order_relaxed); n++)
+        put(&to[n], 0);
 }
 
-/* Marks a run as counted. The run keeps its place on the board, because readers stop at the first empty place. The mark comes before the
- * count, so a crash in between loses the count, and never makes it double. */
+/* Marks a run as counted. The run keeps its place on the board, because readers stop at the first
+ * empty place. The mark comes before the count, so a crash in between loses the count, and never
+ * makes it double. */
 void unsure_counted(struct lw_worker *w, struct run *r) {
     assert(r->unsure >= 0 && r->unsure <= LW_UNSURE);
     _Atomic uint64_t *at = row(w, &w->shards[r->hold->lane->shard]);
@@ -68,7 +74,8 @@ void unsure_counted(struct lw_worker *w, struct run *r) {
 void unsure_clear(struct lw_worker *w, struct shard *sh) {
     check_settle(&sh->settle);
     _Atomic uint64_t *at = row(w, sh);
-    for (int n = 0; at && n < LW_UNSURE && atomic_load_explicit(&at[n], memory_order_relaxed); n++) put(&at[n], 0);
+    for (int n = 0; at && n < LW_UNSURE && atomic_load_explicit(&at[n], memory_order_relaxed); n++)
+        put(&at[n], 0);
 }
 
 void unsure_owe(struct lw_worker *w, const struct shard *sh) {
@@ -78,12 +85,14 @@ void unsure_owe(struct lw_worker *w, const struct shard *sh) {
 
 void owed_add(struct lw_worker *w, const struct run *r) {
     check_run(r);
-    if (w->set.board && !r->accounted) lw_board_owe_one(w->set.board, lw_owed_id(hash_of(r->msg->part, r->msg->offset), false));
+    if (w->set.board && !r->accounted)
+        lw_board_owe_one(w->set.board, lw_owed_id(hash_of(r->msg->part, r->msg->offset), false));
 }
 
 void owed_pay(struct lw_worker *w, const struct part *p, int64_t offset) {
     assert(offset >= 0);
     bool dead;
     if (!w->set.board || !atomic_load_explicit(&w->set.board->n_owed, memory_order_relaxed)) return;
-    if (lw_board_owed(w->set.board, hash_of(p, offset), &dead)) count(dead ? &w->counts->dead : &w->counts->done);
+    if (lw_board_owed(w->set.board, hash_of(p, offset), &dead))
+        count(dead ? &w->counts->dead : &w->counts->done);
 }

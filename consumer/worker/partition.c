@@ -20,15 +20,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* RECORDS_MAX limits the records that a worker tracks above its watermarks; each record takes 16 bytes. Every partition gets an equal share
- * of that number, from PART_RECORDS_MIN to PART_RECORDS_MAX. */
-enum { RECORDS_MAX = 4 << 20, PART_RECORDS_MAX = 1 << 20, PART_RECORDS_MIN = 1 << 16, FULL_SAID_MS = 60000 };
+/* RECORDS_MAX limits the records that a worker tracks above its watermarks; each record takes 16
+ * bytes. Every partition gets an equal share of that number, from PART_RECORDS_MIN to
+ * PART_RECORDS_MAX. */
+enum {
+    RECORDS_MAX = 4 << 20,
+    PART_RECORDS_MAX = 1 << 20,
+    PART_RECORDS_MIN = 1 << 16,
+    FULL_SAID_MS = 60000
+};
 
-struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition, int64_t replay) {
+struct part *part_get(struct lw_worker *w, const char *topic, size_t n, int32_t partition,
+                      int64_t replay) {
     assert(topic && n > 0);
     assert(partition >= 0 && replay >= 0);
     char name[320];
-    int len = snprintf(name, sizeof name, "%.*s:%" PRId32, (int)(n > 255 ? 255 : n), topic, partition);
+    int len =
+        snprintf(name, sizeof name, "%.*s:%" PRId32, (int)(n > 255 ? 255 : n), topic, partition);
     if (replay) len += snprintf(name + len, sizeof name - (size_t)len, "#%" PRId64, replay);
     struct part *p;
     HASH_FIND(hh, w->parts, name, (unsigned)len, p);
@@ -120,9 +128,12 @@ static bool is_full(struct lw_worker *w, struct part *p) {
     if (p->full_ms && now - p->full_ms < FULL_SAID_MS) return true;
     p->full_ms = now;
     bool waits = lw_offsets_get(p->offsets, mark) == LW_OFF_WAITING;
-    lw_warn("%s: offset %" PRId64 " is unfinished (%s) with %zu records behind it; the limit is %zu; pausing the partition until that "
+    lw_warn("%s: offset %" PRId64 " is unfinished (%s) with %zu records behind it; the limit is "
+            "%zu; pausing the partition until that "
             "record is finished",
-            p->name, mark, waits ? "it waits in Redis: see queue ls, lock ls" : "it waits for a handler in this worker, or is in one",
+            p->name, mark,
+            waits ? "it waits in Redis: see queue ls, lock ls"
+                  : "it waits for a handler in this worker, or is in one",
             held - 1, most);
     return true;
 }
@@ -130,8 +141,8 @@ static bool is_full(struct lw_worker *w, struct part *p) {
 void part_pause(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);
-    bool first =
-        drops_busy(w) && p->committed < 0; /* a later owner must find a commit, so the first commit comes before anything is dropped */
+    /* a later owner must find a commit, so the first commit comes before anything is dropped */
+    bool first = drops_busy(w) && p->committed < 0;
     bool hold = w->stopping || first || p->watch.n_fresh < w->n_shards || p->claims ||
                 (int64_t)lw_offsets_waiting(p->offsets) >= w->c->queue.max_waiting;
     hold |= is_full(w, p);
@@ -152,18 +163,21 @@ bool all_joined(const struct lw_worker *w) {
     return true;
 }
 
-/* Returns the first offset that cannot have been granted before the present epochs (gate.lua). If the group has no commit, nothing was ever
- * granted (part_pause), so the result is the offset at which reading begins. If the group has a commit, the result is the end of the log,
- * but only if the end was read after all shards had joined their epochs. If all shards have joined now, the end was read after they joined,
- * because no reply of Redis is handled while the source assigns partitions. Otherwise lw_worker_end() sets the offset later. */
+/* Returns the first offset that cannot have been granted before the present epochs (gate.lua). If
+ * the group has no commit, nothing was ever granted (part_pause), so the result is the offset at
+ * which reading begins. If the group has a commit, the result is the end of the log, but only if
+ * the end was read after all shards had joined their epochs. If all shards have joined now, the end
+ * was read after they joined, because no reply of Redis is handled while the source assigns
+ * partitions. Otherwise lw_worker_end() sets the offset later. */
 static int64_t new_from(const struct lw_worker *w, const struct lw_assigned *a) {
     assert(a->gen);
     if (a->committed < 0) return a->begin;
     return all_joined(w) ? a->log_end : INT64_MAX;
 }
 
-/* Notes that the log ends at `offset` for now. If this worker has already joined the epochs of all shards, all records from that offset on
- * were written after those epochs began, so no earlier epoch can have granted them. */
+/* Notes that the log ends at `offset` for now. If this worker has already joined the epochs of all
+ * shards, all records from that offset on were written after those epochs began, so no earlier
+ * epoch can have granted them. */
 void lw_worker_end(struct lw_worker *w, uint32_t gen, int64_t offset) {
     check_worker(w);
     assert(gen);
@@ -196,7 +210,8 @@ void lw_worker_assign(struct lw_worker *w, const struct lw_assigned *a) {
     if (a->metadata_len) {
         struct lw_err err = {0};
         struct lw_range ranges[LW_META_RANGES];
-        int n = lw_meta_decode(a->committed, a->metadata, a->metadata_len, ranges, LW_META_RANGES, &err);
+        int n = lw_meta_decode(a->committed, a->metadata, a->metadata_len, ranges, LW_META_RANGES,
+                               &err);
         if (n < 0) lw_warn("%s: commit metadata ignored: %s", p->name, err.text);
         if (n > 0) {
             p->meta = (struct lw_range *)(void *)lw_memdup(ranges, (size_t)n * sizeof ranges[0]);
@@ -245,7 +260,8 @@ void part_drop(struct lw_worker *w, struct part *p) {
     repairs_restart(w);
     for (size_t i = 0; i < w->n_assigned; i++)
         if (w->assigned[i] == p) {
-            memmove(&w->assigned[i], &w->assigned[i + 1], (w->n_assigned - i - 1) * sizeof(struct part *));
+            memmove(&w->assigned[i], &w->assigned[i + 1],
+                    (w->n_assigned - i - 1) * sizeof(struct part *));
             w->n_assigned--;
             break;
         }
@@ -262,10 +278,11 @@ void part_forget_meta(struct part *p) {
     p->n_meta = 0;
 }
 
-/* Finds out whether Redis has forgotten messages that the group's metadata lists as finished. Such messages run again, unless a repair
- * restores their states. A later owner must then not believe the old metadata, because the metadata describes effects that are older than
- * the effects of the second run. So nothing of the partition runs until Kafka has accepted a commit whose metadata claims no more than
- * Redis knows (commit.c). */
+/* Finds out whether Redis has forgotten messages that the group's metadata lists as finished. Such
+ * messages run again, unless a repair restores their states. A later owner must then not believe
+ * the old metadata, because the metadata describes effects that are older than the effects of the
+ * second run. So nothing of the partition runs until Kafka has accepted a commit whose metadata
+ * claims no more than Redis knows (commit.c). */
 void part_check_claims(struct lw_worker *w, struct part *p) {
     check_part(p);
     if (!p->claims) return;
@@ -286,8 +303,8 @@ static void tag_set(uint8_t *map, uint32_t tag) {
     map[(tag % OPEN_TAGS) / 8] |= (uint8_t)(1u << (tag % 8));
 }
 
-/* Withdraws grants that have not started, of one partition that is revoked or rewound, or of all partitions if p is NULL. Kafka will
- * deliver their messages again. */
+/* Withdraws grants that have not started, of one partition that is revoked or rewound, or of all
+ * partitions if p is NULL. Kafka will deliver their messages again. */
 static void cut_holds(struct lw_worker *w, const struct part *p) {
     check_worker(w);
     for (int s = 0; s < w->n_shards; s++)
@@ -298,8 +315,9 @@ static void cut_holds(struct lw_worker *w, const struct part *p) {
         }
 }
 
-/* By the rule "no gap below a done", a rewind forgets a done message if an earlier message of its key is not done. Tags stand for keys: two
- * keys with one tag are treated as one key, which may forget more messages, never fewer. */
+/* By the rule "no gap below a done", a rewind forgets a done message if an earlier message of its
+ * key is not done. Tags stand for keys: two keys with one tag are treated as one key, which may
+ * forget more messages, never fewer. */
 struct rewinding {
     struct part *part;
     uint8_t *open;
@@ -337,8 +355,10 @@ static void part_rewind(struct lw_worker *w, struct part *p, bool keep) {
     struct lw_err err = {0};
     if (w->io->seek(w->ctx, p->gen, at, &err) != 0) {
         char reason[1200];
-        snprintf(reason, sizeof reason, "%s: can't go back to offset %" PRId64 ": %s", p->name, at, err.text);
-        w->io->stop(w->ctx, LW_EXIT_FAILED, reason); /* this worker ends, and its successor begins at the commit */
+        snprintf(reason, sizeof reason, "%s: can't go back to offset %" PRId64 ": %s", p->name, at,
+                 err.text);
+        /* this worker ends, and its successor begins at the commit */
+        w->io->stop(w->ctx, LW_EXIT_FAILED, reason);
     }
     check_part(p);
 }
@@ -385,17 +405,19 @@ bool part_closed(const struct part *p, const struct msg *m) {
     return !c.open;
 }
 
-/* Checks whether the commit metadata lists an arriving record as finished. If so, and if the rule "no gap below a done" allows it, the
- * record is written back to Redis during a quarantine. In every other case gate decides, by what Redis knows. */
+/* Checks whether the commit metadata lists an arriving record as finished. If so, and if the rule
+ * "no gap below a done" allows it, the record is written back to Redis during a quarantine. In
+ * every other case gate decides, by what Redis knows. */
 void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m) {
     check_part(p);
     assert(m->part == p);
     assert(p->gen && p->n_meta);
     struct shard *sh = &w->shards[m->tag % (uint32_t)w->n_shards];
-    while (p->n_meta && p->meta[0].hi <= m->offset) memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
+    while (p->n_meta && p->meta[0].hi <= m->offset)
+        memmove(p->meta, p->meta + 1, --p->n_meta * sizeof p->meta[0]);
     bool in = p->n_meta && m->offset >= p->meta[0].lo;
-    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY && shard_quiet(w, sh, now_ms(w)) &&
-        sh->repair.n_meta < REPAIR_OFFSETS) {
+    if (in && !tag_test(p->meta_open, m->tag) && sh->phase == READY &&
+        shard_quiet(w, sh, now_ms(w)) && sh->repair.n_meta < REPAIR_OFFSETS) {
         repair_meta(sh, p, m->offset);
     } else {
         tag_set(p->meta_open, m->tag);
@@ -403,7 +425,7 @@ void part_look_in_meta(struct lw_worker *w, struct part *p, const struct msg *m)
     if (!p->n_meta) part_forget_meta(p);
 }
 
-/* --- revoke ------------------------------------------------------------------------------------------------------------------------ */
+/* --- revoke ----------------------------------------------------------------------------------- */
 
 /* Returns true while a rebalance must wait for this partition. Only fast-path messages that are
  * in a handler, or finished and not settled, need their owner, because nobody else knows of
@@ -413,9 +435,11 @@ static bool needs_owner(const struct lw_worker *w, const struct part *p) {
     check_part(p);
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
-        if (sh->phase != READY) continue; /* nothing can be settled on this shard now; Kafka will deliver the message again */
+        /* nothing can be settled on this shard now; Kafka will deliver the message again */
+        if (sh->phase != READY) continue;
         for (const struct lane *l = sh->lanes; l; l = l->hh.next)
-            for (const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)
+            for (const struct run *r = l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r;
+                 r = r->next)
                 if (r->msg->part == p) return true;
     }
     return false;
@@ -445,14 +469,20 @@ static void commit_parts(struct lw_worker *w, struct part **parts, size_t n) {
     struct lw_err err = {0};
     size_t room;
     int rc;
-    do { /* if Kafka refused the metadata, their limit is half as large now, so commit again with less */
+    do {
+        /* if Kafka refused the metadata, their limit is half as large now, so commit again with
+         * less */
         room = w->commit.meta_max;
         rc = try_commit(w, parts, n, &err);
     } while (rc && w->commit.meta_max < room);
-    if (rc) lw_warn("commit before giving up %zu partitions: %s; their next owners read from the previous commit", n, err.text);
+    if (rc)
+        lw_warn("commit before giving up %zu partitions: %s; their next owners read from the "
+                "previous commit",
+                n, err.text);
 }
 
-/* Called when the partition is revoked: no more of its messages start. Kafka delivers those that have not started to the next owner. */
+/* Called when the partition is revoked: no more of its messages start. Kafka delivers those that
+ * have not started to the next owner. */
 static void part_leave(struct lw_worker *w, struct part *p) {
     check_part(p);
     assert(p->gen);
@@ -463,15 +493,19 @@ static void part_leave(struct lw_worker *w, struct part *p) {
     run_leave(w, p);
 }
 
-static void wait_for_started(struct lw_worker *w, struct part **parts, const uint32_t *gens, size_t n) {
+static void wait_for_started(struct lw_worker *w, struct part **parts, const uint32_t *gens,
+                             size_t n) {
     assert(parts && w->io->pump);
     int64_t begin = now_ms(w), until = begin + w->c->shutdown.revoke_ms;
     for (size_t i = 0; i < n; i++)
-        while (parts[i] && parts[i]->gen == gens[i] && needs_owner(w, parts[i]) && now_ms(w) < until) w->io->pump(w->ctx, 20);
+        while (parts[i] && parts[i]->gen == gens[i] && needs_owner(w, parts[i]) &&
+               now_ms(w) < until)
+            w->io->pump(w->ctx, 20);
     int64_t took = now_ms(w) - begin;
     if (took >= w->c->shutdown.revoke_ms && took > 0)
-        lw_warn("rebalance: a handler did not end within %" PRId64 " ms; giving up %zu partitions; messages of theirs may run again", took,
-                n);
+        lw_warn("rebalance: a handler did not end within %" PRId64
+                " ms; giving up %zu partitions; messages of theirs may run again",
+                took, n);
 }
 
 void lw_worker_revoke(struct lw_worker *w, const uint32_t *gens, size_t n, bool lost) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipe: the part of the worker that builds one pipeline per turn and shard, reads its replies, and sends calls again if the connection
- * breaks in between.
+/* pipe: the part of the worker that builds one pipeline per turn and shard, reads its replies, and
+ * sends calls again if the connection breaks in between.
  *
- * The rule "one call per key": while a call that names a key is unanswered, nothing else about that key is sent. A shard has one pipeline
- * at a time, so "unanswered" means "in the pipeline that is in flight". The rule "same calls first": after a lost reply the same calls are
- * sent again before anything else. Gate and claim then have the same tokens, and settle asks for no grants. */
+ * The rule "one call per key": while a call that names a key is unanswered, nothing else about that
+ * key is sent. A shard has one pipeline at a time, so "unanswered" means "in the pipeline that is
+ * in flight". The rule "same calls first": after a lost reply the same calls are sent again before
+ * anything else. Gate and claim then have the same tokens, and settle asks for no grants. */
 #include "consumer/worker/pipe.h"
 
 #include "consumer/worker/claim.h"
@@ -29,7 +30,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static char sha[LW_SCRIPTS][41]; /* SHA-1 of each script, as SCRIPT LOAD answered; equal on all shards */
+/* SHA-1 of each script, as SCRIPT LOAD answered; equal on all shards */
+static char sha[LW_SCRIPTS][41];
 
 const char *script_sha(const struct lw_script *s) {
     assert(s);
@@ -38,9 +40,10 @@ const char *script_sha(const struct lw_script *s) {
     return "";
 }
 
-/* Begins a pipeline. While calls wait to be sent again, the items of gate, settle and claim (the lanes and holds that these calls name)
- * stay as they are, because those calls are built from them once more. The pipelines sent until then only check the connection or join
- * the epoch, and need none of these items. */
+/* Begins a pipeline. While calls wait to be sent again, the items of gate, settle and claim (the
+ * lanes and holds that these calls name) stay as they are, because those calls are built from them
+ * once more. The pipelines sent until then only check the connection or join the epoch, and need
+ * none of these items. */
 void pipe_begin(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     (void)w;
@@ -74,11 +77,13 @@ void pipe_send(struct lw_worker *w, struct shard *sh) {
     sh->pipe.answered = 0;
     sh->pipe.sent_ms = now_ms(w);
     atomic_fetch_add_explicit(&w->counts->redis_round_trips, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&w->counts->redis_commands, (uint64_t)sh->pipe.n, memory_order_relaxed);
+    atomic_fetch_add_explicit(&w->counts->redis_commands, (uint64_t)sh->pipe.n,
+                              memory_order_relaxed);
     w->io->send(w->ctx, sh->index, &sh->pipe.commands);
 }
 
-struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh, const struct lw_script *script) {
+struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
+                              const struct lw_script *script) {
     assert(sh->epoch.id[0] && !sh->pipe.open);
     return (struct lw_call){.commands = &sh->pipe.commands,
                             .sha = script_sha(script),
@@ -108,11 +113,19 @@ uint64_t token_new(struct lw_worker *w) {
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w) {
     check_memory(&w->memory);
     const struct lw_byte_bounds *b = &w->bytes;
-    size_t room = b->heads > w->memory.heads ? (b->heads - w->memory.heads) / (size_t)w->n_shards : 0, least = b->call / 32 + 1;
-    return (struct lw_call_bounds){.lane = b->lane, .call = room > b->call ? b->call : room > least ? room : least, .met = w->memory.big};
+    size_t room =
+               b->heads > w->memory.heads ? (b->heads - w->memory.heads) / (size_t)w->n_shards : 0,
+           least = b->call / 32 + 1;
+    return (struct lw_call_bounds){.lane = b->lane,
+                                   .call = room > b->call ? b->call
+                                           : room > least ? room
+                                                          : least,
+                                   .met = w->memory.big};
 }
 
-static bool keeps(enum call_kind k) { return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM; }
+static bool keeps(enum call_kind k) {
+    return k == CALL_SETTLE || k == CALL_GATE || k == CALL_CLAIM;
+}
 
 /* Sends calls again whose replies were lost, before anything else that names their keys. */
 static void send_again(struct lw_worker *w, struct shard *sh) {
@@ -162,7 +175,8 @@ void pipe_forget(struct lw_worker *w, struct shard *sh) {
     for (int i = 0; i < sh->pipe.n_kept; i++) forget_call(w, sh, sh->pipe.kept[i]);
     if (sh->pipe.open)
         for (int i = 0; i < sh->pipe.n; i++)
-            if (i >= sh->pipe.answered || sh->pipe.calls[i].again) forget_call(w, sh, sh->pipe.calls[i].kind);
+            if (i >= sh->pipe.answered || sh->pipe.calls[i].again)
+                forget_call(w, sh, sh->pipe.calls[i].kind);
     sh->pipe.open = sh->pipe.cut = false;
     sh->pipe.n_kept = sh->pipe.n = sh->pipe.answered = 0;
     check_pipe(&sh->pipe);
@@ -195,33 +209,39 @@ static void not_executed(struct lw_worker *w, struct shard *sh, struct call *c) 
 static void failed(struct lw_worker *w, struct shard *sh, struct call *c, const char *text) {
     check_pipe(&sh->pipe);
     assert(sh->pipe.answered > 0);
-    if (strncmp(text, "NOSCRIPT", 8) == 0) { /* after SCRIPT FLUSH the script is missing, and nothing executed */
+    if (strncmp(text, "NOSCRIPT", 8) == 0) {
+        /* after SCRIPT FLUSH the script is missing, and nothing executed */
         connection_scripts(sh, false);
         not_executed(w, sh, c);
         return;
     }
-    if (move_refused(w, sh, text)) { /* the call may have executed in part, so it is treated as if its answer had been lost */
+    if (move_refused(w, sh, text)) {
+        /* the call may have executed in part, so it is treated as if its answer had been lost */
         sh->pipe.cut |= keeps(c->kind);
         not_executed(w, sh, c);
         return;
     }
-    if (c->kind == CALL_GATE && strncmp(text, "OOM", 3) == 0) { /* nothing new is admitted while Redis is at maxmemory */
+    if (c->kind == CALL_GATE && strncmp(text, "OOM", 3) == 0) {
+        /* nothing new is admitted while Redis is at maxmemory */
         gate_refused(w, sh);
         return;
     }
     bool denied = refusal_take(w, sh, c->kind, text);
-    if (c->kind == CALL_VANISHED) { /* the worker can go on without this call, and makes it again later */
+    if (c->kind == CALL_VANISHED) {
+        /* the worker can go on without this call, and makes it again later */
         vanished_failed(w, sh, text);
         return;
     }
-    if (c->kind == CALL_ALIVE) return; /* a failure of this call does not matter, because only people read the list of live workers */
-    sh->pipe.answered--;               /* the call counts as unanswered, so that it is sent again */
+    /* a failure of this call does not matter, because only people read the list of live workers */
+    if (c->kind == CALL_ALIVE) return;
+    sh->pipe.answered--; /* the call counts as unanswered, so that it is sent again */
     if (denied) {
         connection_drop(w, sh);
         return;
     }
     char why[300];
-    snprintf(why, sizeof why, "%s%s", text, lw_server_lacks_lua(text) ? "; the server runs without its Lua module: load it" : "");
+    snprintf(why, sizeof why, "%s%s", text,
+             lw_server_lacks_lua(text) ? "; the server runs without its Lua module: load it" : "");
     lw_worker_disconnected(w, sh->index, why);
 }
 
@@ -239,17 +259,20 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
     assert(c && sh->phase != DOWN);
     if (r->type != REDIS_REPLY_STRING && r->type != REDIS_REPLY_STATUS) return false;
     if (strcmp(r->str, "LOST") == 0) {
-        c->again = true; /* the call did nothing, but the lanes and messages that it names must still be released */
+        /* the call did nothing, but the lanes and messages that it names must still be released */
+        c->again = true;
         shard_lost(w, sh, "another epoch began");
         return true;
     }
-    if (strcmp(r->str, "JUMP") == 0) { /* the call did nothing, and the clocks are checked before it is sent again */
+    if (strcmp(r->str, "JUMP") == 0) {
+        /* the call did nothing, and the clocks are checked before it is sent again */
         c->again = true;
         connection_check(sh);
         return true;
     }
     if (strcmp(r->str, "QUARANTINE") == 0) {
-        epoch_quiet(sh, now_ms(w) + 10); /* the worker did not know of this quarantine, so it asks again soon */
+        /* the worker did not know of this quarantine, so it asks again soon */
+        epoch_quiet(sh, now_ms(w) + 10);
         switch (c->kind) {
         case CALL_SETTLE: settle_back(w, sh); break;
         case CALL_GATE: gate_back(w, sh); break;
@@ -263,9 +286,10 @@ static bool common(struct lw_worker *w, struct shard *sh, struct call *c, const 
 
 static void dispatch(struct lw_worker *w, struct shard *sh, struct call *c, const redisReply *r) {
     assert(c->kind <= CALL_ALIVE && !c->again);
-    bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE || c->kind == CALL_GATE ||
-                    c->kind == CALL_CLAIM || c->kind == CALL_HINTS || c->kind == CALL_TEND || c->kind == CALL_FLOOR ||
-                    c->kind == CALL_UNPARK || c->kind == CALL_LIFT;
+    bool scripted = c->kind == CALL_REPAIR || c->kind == CALL_WATCH || c->kind == CALL_SETTLE ||
+                    c->kind == CALL_GATE || c->kind == CALL_CLAIM || c->kind == CALL_HINTS ||
+                    c->kind == CALL_TEND || c->kind == CALL_FLOOR || c->kind == CALL_UNPARK ||
+                    c->kind == CALL_LIFT;
     if (scripted && common(w, sh, c, r)) return;
     switch (c->kind) {
     case CALL_LOAD: load_reply(sh, r); break;
@@ -307,8 +331,7 @@ void lw_worker_reply(struct lw_worker *w, int shard, const redisReply *r) {
 }
 
 /* Sends what must precede a turn's own calls: the check of a new connection, scripts to load, calls
- * to send again. Returns true if it sent something.
- */
+ * to send again. Returns true if it sent something. */
 bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
     check_pipe(&sh->pipe);
     assert(!sh->pipe.open && sh->phase != DOWN);
@@ -317,7 +340,8 @@ bool pipe_urgent(struct lw_worker *w, struct shard *sh) {
         hello_build(w, sh, !sh->server.loaded);
         return true;
     }
-    if (sh->pipe.n_kept && sh->phase != ENTERING) { /* in phase ENTERING it is not known yet whether the epoch goes on */
+    if (sh->pipe.n_kept && sh->phase != ENTERING) {
+        /* in phase ENTERING it is not known yet whether the epoch goes on */
         send_again(w, sh);
         return true;
     }

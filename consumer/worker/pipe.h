@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipe: the part of the worker that builds one pipeline per turn and shard, and reads its replies. */
+/* pipe: the part of the worker that builds one pipeline per turn and shard, and reads its
+ * replies. */
 #ifndef LW_CONSUMER_WORKER_PIPE_H
 #define LW_CONSUMER_WORKER_PIPE_H
 
@@ -13,8 +14,8 @@
 struct lw_worker;
 struct shard;
 
-/* PIPE_CALLS: maximum number of calls per pipeline. KEPT_CALLS: maximum number of calls that are sent again after a lost reply (settle,
- * gate, claim). */
+/* PIPE_CALLS: maximum number of calls per pipeline. KEPT_CALLS: maximum number of calls that are
+ * sent again after a lost reply (settle, gate, claim). */
 enum { PIPE_CALLS = 32, KEPT_CALLS = 3 };
 
 enum call_kind {
@@ -46,10 +47,12 @@ struct pipeline { /* only pipe.c changes this struct */
     struct lw_commands commands;
     struct call calls[PIPE_CALLS];
     int n, answered;
-    bool open;                       /* a pipeline is in flight */
-    enum call_kind kept[KEPT_CALLS]; /* calls to send again before anything else, built once more from the lanes that they name */
+    bool open; /* a pipeline is in flight */
+    /* calls to send again before anything else, built once more from the lanes that they name */
+    enum call_kind kept[KEPT_CALLS];
     int n_kept;
-    bool cut; /* a kept call may have executed: its answer was lost, or its script failed in the middle */
+    /* a kept call may have executed: its answer was lost, or its script failed in the middle */
+    bool cut;
     int64_t sent_ms;
 };
 
@@ -63,10 +66,13 @@ void pipe_free(struct shard *sh);
 void pipe_forget(struct lw_worker *w, struct shard *sh);
 bool pipe_urgent(struct lw_worker *w, struct shard *sh);
 const char *script_sha(const struct lw_script *s);
-/* Returns the arguments that gate, settle and claim have in common, in the form that queue/calls.h takes. */
-struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh, const struct lw_script *script);
+/* Returns the arguments that gate, settle and claim have in common, in the form that queue/calls.h
+ * takes. */
+struct lw_call pipe_lane_call(struct lw_worker *w, struct shard *sh,
+                              const struct lw_script *script);
 struct lw_call_bounds pipe_bounds(const struct lw_worker *w);
-uint64_t token_new(struct lw_worker *w); /* returns a number that this worker has never used before */
+/* returns a number that this worker has never used before */
+uint64_t token_new(struct lw_worker *w);
 
 static inline void check_pipe(const struct pipeline *p) {
     assert(p->n >= 0 && p->n <= PIPE_CALLS);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* private: the file that declares what belongs to the worker as a whole, and the structs of the steps. Each field is
- * assigned by one file only (tests/cli/test_owners.py); other files call a function of that file. */
+/* private: the file that declares what belongs to the worker as a whole, and the structs of the
+ * steps. Each field is assigned by one file only (tests/cli/test_owners.py); other files call a
+ * function of that file. */
 #ifndef LW_CONSUMER_WORKER_PRIVATE_H
 #define LW_CONSUMER_WORKER_PRIVATE_H
 
@@ -47,46 +48,59 @@ struct lw_worker {
     uint64_t turns;
     uint64_t next_token; /* the last number that token_new() returned (pipe.c) */
     bool stopping;       /* a shutdown has begun (worker.c) */
-    bool joined;         /* shard 0 has accepted this worker's schema; before that, nothing is written to other shards (epoch.c) */
-    bool looking;        /* a look at the group's commits is under way (first.c) */
+    /* shard 0 has accepted this worker's schema; before that, nothing is written to other shards
+     * (epoch.c) */
+    bool joined;
+    bool looking; /* a look at the group's commits is under way (first.c) */
     int64_t look_ms;
-    char fleet[17], fleets[FLEETS][17]; /* this fleet's name, from the epoch of shard 0, and its earlier names (rival.c) */
+    /* this fleet's name, from the epoch of shard 0, and its earlier names (rival.c) */
+    char fleet[17], fleets[FLEETS][17];
     size_t n_fleets;
-    int64_t unanswered_until_ms; /* no request for the group's offset is sent before this time, because the last request failed (watch.c) */
+    /* no request for the group's offset is sent before this time, because the last request failed
+     * (watch.c) */
+    int64_t unanswered_until_ms;
     struct hold *free_holds;
     struct lane *free_lanes;
-    uint32_t *busy;                  /* by tag, time when the lane was last seen busy, in seconds of the boot clock (gate.c) */
+    /* by tag, time when the lane was last seen busy, in seconds of the boot clock (gate.c) */
+    uint32_t *busy;
     struct lw_buf scratch, scratch2; /* scratch space for use within one function */
 };
 
-static inline void count_n(_Atomic uint64_t *c, uint64_t n) { atomic_fetch_add_explicit(c, n, memory_order_relaxed); }
+static inline void count_n(_Atomic uint64_t *c, uint64_t n) {
+    atomic_fetch_add_explicit(c, n, memory_order_relaxed);
+}
 static inline void count(_Atomic uint64_t *c) { count_n(c, 1); }
-/* Counts a lane as granted or busy, by the letters with which gate or claim answered for its messages. */
+/* Counts a lane as granted or busy, by the letters with which gate or claim answered for its
+ * messages. */
 static inline void count_acquire(struct lw_worker *w, const char *letters, int n) {
     for (int k = 0; k < n; k++) {
-        if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO || letters[k] == LW_CLAIMED_HEADS) {
+        if (letters[k] == LW_GATED_RUN || letters[k] == LW_GATED_ALSO ||
+            letters[k] == LW_CLAIMED_HEADS) {
             count(&w->counts->locks_granted);
             return;
         }
-        if (letters[k] == LW_GATED_WAITS || letters[k] == LW_GATED_ENVELOPE || letters[k] == LW_GATED_BAD) {
+        if (letters[k] == LW_GATED_WAITS || letters[k] == LW_GATED_ENVELOPE ||
+            letters[k] == LW_GATED_BAD) {
             count(&w->counts->locks_busy);
             return;
         }
     }
 }
 static inline void count_end(struct lw_worker *w, int64_t timestamp_ms, int64_t wall_ms) {
-    if (timestamp_ms > 0) lw_hist_add(&w->counts->end_to_end, &lw_bounds_end_to_end, 1000 * (wall_ms - timestamp_ms));
+    if (timestamp_ms > 0)
+        lw_hist_add(&w->counts->end_to_end, &lw_bounds_end_to_end, 1000 * (wall_ms - timestamp_ms));
 }
 static inline int64_t now_ms(struct lw_worker *w) { return w->io->boot_ms(w->ctx); }
 
-/* Returns the upper bound of the window. The bound grows with the number of messages that the handlers take at once, which may be more than
- * two batches. */
+/* Returns the upper bound of the window. The bound grows with the number of messages that the
+ * handlers take at once, which may be more than two batches. */
 static inline size_t window_most(const struct lw_worker *w) {
     size_t most = (size_t)lw_config_at_once(w->c) + BATCH;
     return most > 2 * BATCH ? most : 2 * BATCH;
 }
 
-/* Asserts that the fields of a worker agree with each other. The functions that the driver calls begin with this check. */
+/* Asserts that the fields of a worker agree with each other. The functions that the driver calls
+ * begin with this check. */
 static inline void check_worker(const struct lw_worker *w) {
     assert(w->io && w->shards && w->n_shards > 0);
     assert(w->n_assigned <= w->cap_assigned);

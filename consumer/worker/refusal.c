@@ -38,15 +38,18 @@ static const struct {
     [CALL_ALIVE] = {"the heartbeat", NULL},
 };
 
-static void write_text(const struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error) {
+static void write_text(const struct lw_worker *w, struct shard *sh, enum call_kind kind,
+                       const char *error) {
     char command[LW_DENIED_NAMES], *text = sh->refusal.text;
     size_t size = sizeof sh->refusal.text;
     enum lw_denied denied = lw_denied(error, calls[kind].script, command);
     if (denied == LW_DENIED_COMMAND)
-        snprintf(text, size, "this Redis user may not run %s (in %s)", *command ? command : "a command", calls[kind].name);
+        snprintf(text, size, "this Redis user may not run %s (in %s)",
+                 *command ? command : "a command", calls[kind].name);
     else if (denied == LW_DENIED_KEY)
-        snprintf(text, size, "this Redis user may not use a key%s%s (in %s); it needs ~lw:{%s.[0-9]*}:*", *command ? " of " : "", command,
-                 calls[kind].name, w->c->name);
+        snprintf(text, size,
+                 "this Redis user may not use a key%s%s (in %s); it needs ~lw:{%s.[0-9]*}:*",
+                 *command ? " of " : "", command, calls[kind].name, w->c->name);
     else
         snprintf(text, size, "Redis refuses this worker: %.*s", (int)strcspn(error, "\r\n"), error);
 }
@@ -61,10 +64,12 @@ bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, co
     sh->refusal.kind = kind;
     sh->refusal.allowed = false;
     sh->refusal.last_ms = now;
-    if (now - sh->refusal.said_ms < (strcmp(before, sh->refusal.text) == 0 ? SAY_SAME_MS : SAY_MS)) return true;
+    if (now - sh->refusal.said_ms < (strcmp(before, sh->refusal.text) == 0 ? SAY_SAME_MS : SAY_MS))
+        return true;
     sh->refusal.said_ms = now;
-    lw_warn("shard %d: a right is missing: %s; retrying; `latchwork check --acl USER -c FILE` prints all rights that it needs", sh->index,
-            sh->refusal.text);
+    lw_warn("shard %d: a right is missing: %s; retrying; `latchwork check --acl USER -c FILE` "
+            "prints all rights that it needs",
+            sh->index, sh->refusal.text);
     return true;
 }
 
@@ -72,17 +77,25 @@ void refusal_allowed(struct shard *sh, enum call_kind kind) {
     if (sh->refusal.last_ms && sh->refusal.kind == kind) sh->refusal.allowed = true;
 }
 
-/* Notices that a refusal is over. One call that succeeds proves little, because a script needs the right only for some messages. A
- * refused call is retried within HOLD_MS or, if the call is a periodic one, each quarter of a TTL. A call that no message needs any more is
- * not retried; its refusal is over after HOLD_MS plus a TTL. */
+/* Notices that a refusal is over. One call that succeeds proves little, because a script needs the
+ * right only for some messages. A refused call is retried within HOLD_MS or, if the call is a
+ * periodic one, each quarter of a TTL. A call that no message needs any more is not retried; its
+ * refusal is over after HOLD_MS plus a TTL. */
 void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now) {
     int64_t quiet_ms = now - sh->refusal.last_ms;
-    if (!sh->refusal.last_ms || quiet_ms < HOLD_MS || (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms)) return;
-    lw_info("shard %d: Redis refuses nothing any more, after %" PRId64 " ms", sh->index, now - sh->refusal.since_ms);
+    if (!sh->refusal.last_ms || quiet_ms < HOLD_MS ||
+        (!sh->refusal.allowed && quiet_ms < HOLD_MS + w->c->lock.ttl_ms))
+        return;
+    lw_info("shard %d: Redis refuses nothing any more, after %" PRId64 " ms", sh->index,
+            now - sh->refusal.since_ms);
     sh->refusal.last_ms = sh->refusal.said_ms = 0;
     sh->refusal.text[0] = '\0';
 }
 
-bool refusal_holds(const struct shard *sh, int64_t now) { return sh->refusal.last_ms && now - sh->refusal.last_ms < HOLD_MS; }
+bool refusal_holds(const struct shard *sh, int64_t now) {
+    return sh->refusal.last_ms && now - sh->refusal.last_ms < HOLD_MS;
+}
 
-const char *refusal_text(const struct shard *sh) { return sh->refusal.last_ms ? sh->refusal.text : NULL; }
+const char *refusal_text(const struct shard *sh) {
+    return sh->refusal.last_ms ? sh->refusal.text : NULL;
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refusal: the part of the worker that handles that Redis denies its user a right. The shard is out of service until the same call is
- * allowed again. */
+/* refusal: the part of the worker that handles that Redis denies its user a right. The shard is out
+ * of service until the same call is allowed again. */
 #ifndef LW_CONSUMER_WORKER_REFUSAL_H
 #define LW_CONSUMER_WORKER_REFUSAL_H
 
@@ -11,19 +11,22 @@
 
 struct refusal { /* only refusal.c changes this struct */
     enum call_kind kind;
-    bool allowed;              /* a call of the refused kind has succeeded since the refusal */
-    int64_t since_ms, last_ms; /* times of the first and of the last refusal; last_ms is 0 if there was none */
+    bool allowed; /* a call of the refused kind has succeeded since the refusal */
+    /* times of the first and of the last refusal; last_ms is 0 if there was none */
+    int64_t since_ms, last_ms;
     int64_t said_ms;
     char text[240];
 };
 
-/* Takes an error reply to a call of this kind. Returns false if it denies no right; otherwise remembers the refusal, and logs it from time
- * to time. */
+/* Takes an error reply to a call of this kind. Returns false if it denies no right; otherwise
+ * remembers the refusal, and logs it from time to time. */
 bool refusal_take(struct lw_worker *w, struct shard *sh, enum call_kind kind, const char *error);
 /* called when a call of this kind has succeeded; if this kind was refused, notes the success */
 void refusal_allowed(struct shard *sh, enum call_kind kind);
-void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now); /* called once per turn; finds out whether the refusal is over */
-bool refusal_holds(const struct shard *sh, int64_t now);               /* true while nothing may be admitted because of a refusal */
+/* called once per turn; finds out whether the refusal is over */
+void refusal_look(struct lw_worker *w, struct shard *sh, int64_t now);
+/* true while nothing may be admitted because of a refusal */
+bool refusal_holds(const struct shard *sh, int64_t now);
 /* returns the text of the refusal, or NULL if there is no refusal */
 const char *refusal_text(const struct shard *sh);
 

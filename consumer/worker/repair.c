@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: the step that tells a Redis server that has lost its data, during the quarantine, what this worker knows to be finished. The
- * floors, and the messages still known as done after the rewind, are sent first, right after enter. The outcomes of handlers that outlived
- * their epoch, and what commit metadata lists as finished, are sent later. */
+/* repair: the step that tells a Redis server that has lost its data, during the quarantine, what
+ * this worker knows to be finished. The floors, and the messages still known as done after the
+ * rewind, are sent first, right after enter. The outcomes of handlers that outlived their epoch,
+ * and what commit metadata lists as finished, are sent later. */
 #include "consumer/worker/repair.h"
 
 #include "consumer/worker/commit.h"
@@ -69,7 +70,8 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     int floors = 0, offsets = 0;
     if (!sh->repair.floors_sent)
         for (size_t i = 0; i < w->n_assigned; i++) floors += w->assigned[i]->committed >= 0;
-    while (sh->repair.part < w->n_assigned && sh->repair.n < repair_room(w) && offsets < REPAIR_OFFSETS) {
+    while (sh->repair.part < w->n_assigned && sh->repair.n < repair_room(w) &&
+           offsets < REPAIR_OFFSETS) {
         struct part *p = w->assigned[sh->repair.part];
         if (sh->repair.at >= p->n_kept) {
             sh->repair.part++;
@@ -82,7 +84,8 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
         if (last && last->part == p && last->hi == k.offset)
             last->hi++;
         else
-            sh->repair.item[sh->repair.n++] = (struct repair_item){.part = p, .gen = p->gen, .lo = k.offset, .hi = k.offset + 1};
+            sh->repair.item[sh->repair.n++] =
+                (struct repair_item){.part = p, .gen = p->gen, .lo = k.offset, .hi = k.offset + 1};
         offsets++;
     }
     if (!floors && !sh->repair.n) {
@@ -92,7 +95,8 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
     }
     pipe_call(sh, CALL_REPAIR);
     pipe_script(sh, &lw_script_repair, 2);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, floors);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id),
+        lw_arg_i64(c, floors);
     if (floors)
         for (size_t i = 0; i < w->n_assigned; i++) {
             struct part *p = w->assigned[i];
@@ -100,14 +104,15 @@ void repair_build(struct lw_worker *w, struct shard *sh) {
             arg_part(c, p), lw_arg_i64(c, p->committed), lw_arg_i64(c, p->log_begin);
         }
     for (int i = 0; i < sh->repair.n; i++)
-        arg_part(c, sh->repair.item[i].part), lw_arg_i64(c, sh->repair.item[i].lo), lw_arg_i64(c, sh->repair.item[i].hi);
+        arg_part(c, sh->repair.item[i].part), lw_arg_i64(c, sh->repair.item[i].lo),
+            lw_arg_i64(c, sh->repair.item[i].hi);
     sh->repair.floors_sent = true;
     pipe_send(w, sh);
 }
 
-/* Collects the messages of a lost hold whose handlers ended with done after the end of the epoch. These messages may be written back
- * within the quarantine, if the order of their key allows it; until that is decided, the rule "epoch ends, grants end" blocks the key in
- * this worker. */
+/* Collects the messages of a lost hold whose handlers ended with done after the end of the epoch.
+ * These messages may be written back within the quarantine, if the order of their key allows it;
+ * until that is decided, the rule "epoch ends, grants end" blocks the key in this worker. */
 static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bool quiet) {
     check_hold(h);
     assert(h->lost);
@@ -122,8 +127,8 @@ static void collect_of(struct lw_worker *w, struct shard *sh, struct hold *h, bo
             continue;
         }
         r->in_repair = true;
-        sh->repair.item[sh->repair.n++] =
-            (struct repair_item){.part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
+        sh->repair.item[sh->repair.n++] = (struct repair_item){
+            .part = p, .gen = p->gen, .lo = r->msg->offset, .hi = r->msg->offset + 1, .late = r};
     }
 }
 
@@ -162,34 +167,42 @@ void repair_meta(struct shard *sh, struct part *p, int64_t offset) {
     check_part(p);
     if (sh->repair.n_meta == sh->repair.cap_meta) {
         sh->repair.cap_meta = sh->repair.cap_meta ? sh->repair.cap_meta * 2 : 64;
-        sh->repair.meta = lw_realloc(sh->repair.meta, sh->repair.cap_meta * sizeof sh->repair.meta[0]);
+        sh->repair.meta =
+            lw_realloc(sh->repair.meta, sh->repair.cap_meta * sizeof sh->repair.meta[0]);
     }
     assert(p->gen && sh->repair.n_meta < REPAIR_OFFSETS);
-    sh->repair.meta[sh->repair.n_meta++] = (struct repair_item){.part = p, .gen = p->gen, .lo = offset, .hi = offset + 1, .meta = true};
+    sh->repair.meta[sh->repair.n_meta++] = (struct repair_item){
+        .part = p, .gen = p->gen, .lo = offset, .hi = offset + 1, .meta = true};
 }
 
 static void meta_drop(struct shard *sh, size_t n) {
     check_repair(&sh->repair);
     assert(n <= sh->repair.n_meta);
     sh->repair.n_meta -= n;
-    if (sh->repair.n_meta) memmove(sh->repair.meta, sh->repair.meta + n, sh->repair.n_meta * sizeof sh->repair.meta[0]);
+    if (sh->repair.n_meta)
+        memmove(sh->repair.meta, sh->repair.meta + n,
+                sh->repair.n_meta * sizeof sh->repair.meta[0]);
 }
 
-/* Writes the oldest records first, and keeps them in the list until Redis has answered OK. If a later record of a key were written back
- * without an earlier one, the earlier record would run again, and its effect would be the last. */
+/* Writes the oldest records first, and keeps them in the list until Redis has answered OK. If a
+ * later record of a key were written back without an earlier one, the earlier record would run
+ * again, and its effect would be the last. */
 void late_build(struct lw_worker *w, struct shard *sh) {
     check_repair(&sh->repair);
     assert(sh->phase == READY);
     if (sh->repair.n) return;
-    for (size_t i = 0; i < sh->repair.n_meta && sh->repair.n < repair_room(w); i++) sh->repair.item[sh->repair.n++] = sh->repair.meta[i];
+    for (size_t i = 0; i < sh->repair.n_meta && sh->repair.n < repair_room(w); i++)
+        sh->repair.item[sh->repair.n++] = sh->repair.meta[i];
     if (sh->repair.n_late) collect_late(w, sh);
     if (!sh->repair.n) return;
     struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_REPAIR);
     pipe_script(sh, &lw_script_repair, 2);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, 0);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id),
+        lw_arg_i64(c, 0);
     for (int i = 0; i < sh->repair.n; i++)
-        arg_part(c, sh->repair.item[i].part), lw_arg_i64(c, sh->repair.item[i].lo), lw_arg_i64(c, sh->repair.item[i].hi);
+        arg_part(c, sh->repair.item[i].part), lw_arg_i64(c, sh->repair.item[i].lo),
+            lw_arg_i64(c, sh->repair.item[i].hi);
     check_repair(&sh->repair);
 }
 
@@ -212,14 +225,16 @@ void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
         }
     }
     sh->repair.n = 0;
-    if (ok)
-        meta_drop(sh, metas);
+    if (ok) meta_drop(sh, metas);
+    /* the quarantine is over, so it is too late to write back what only metadata lists as
+     * finished */
     else
-        sh->repair.n_meta = 0; /* the quarantine is over, so it is too late to write back what only metadata lists as finished */
-    if (forget) {              /* the quarantine is over: what Redis does not know runs again */
+        sh->repair.n_meta = 0;
+    if (forget) { /* the quarantine is over: what Redis does not know runs again */
         for (size_t i = 0; i < w->n_assigned; i++) part_forget_kept(w->assigned[i]);
         parts_rewind(w, false);
-        commit_must_confirm(w); /* the metadata of the last commit still lists these records as finished */
+        /* the metadata of the last commit still lists these records as finished */
+        commit_must_confirm(w);
     }
     check_repair(&sh->repair);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* repair: the step that tells a Redis server that has lost its data what this worker knows to be finished. */
+/* repair: the step that tells a Redis server that has lost its data what this worker knows to be
+ * finished. */
 #ifndef LW_CONSUMER_WORKER_REPAIR_H
 #define LW_CONSUMER_WORKER_REPAIR_H
 
@@ -13,7 +14,8 @@ struct part;
 struct run;
 struct shard;
 
-enum { REPAIR_BATCH = 1024, REPAIR_OFFSETS = 4096 }; /* maximum number of ranges and of offsets per repair call */
+/* maximum number of ranges and of offsets per repair call */
+enum { REPAIR_BATCH = 1024, REPAIR_OFFSETS = 4096 };
 
 struct repair_item {
     struct part *part;
@@ -26,10 +28,15 @@ struct repair_item {
 struct repair { /* only repair.c changes this struct */
     struct repair_item item[REPAIR_BATCH];
     int n;
-    size_t part, at;          /* progress of the repair after enter: index of the partition, and index in its `kept` */
-    bool floors_sent, over;   /* floors_sent: the floors are written; over: everything is written, so gate and claim may be sent */
-    size_t n_late;            /* number of runs of lost holds that ended as done and may be written back */
-    struct repair_item *meta; /* messages that commit metadata lists as finished; written back while the quarantine lasts */
+    /* progress of the repair after enter: index of the partition, and index in its `kept` */
+    size_t part, at;
+    /* floors_sent: the floors are written; over: everything is written, so gate and claim may be
+     * sent */
+    bool floors_sent, over;
+    /* number of runs of lost holds that ended as done and may be written back */
+    size_t n_late;
+    /* messages that commit metadata lists as finished; written back while the quarantine lasts */
+    struct repair_item *meta;
     size_t n_meta, cap_meta;
 };
 
@@ -38,11 +45,14 @@ void repair_drop(struct shard *sh); /* called when the epoch is lost; ends the r
 void repair_free(struct shard *sh);
 void repair_build(struct lw_worker *w, struct shard *sh);
 void repair_restart(struct shard *sh);
-void repair_begin(struct shard *sh);  /* called when a pipeline begins; empties the list of records to write back */
-void repair_forget(struct shard *sh); /* allows the late runs of a repair call that will never be answered to be sent again */
-void repair_meta(struct shard *sh, struct part *p,
-                 int64_t offset);          /* notes a message to be written back, because commit metadata lists it as finished */
-void late_count(struct shard *sh, int by); /* changes the number of late runs that wait for a repair */
+/* called when a pipeline begins; empties the list of records to write back */
+void repair_begin(struct shard *sh);
+/* allows the late runs of a repair call that will never be answered to be sent again */
+void repair_forget(struct shard *sh);
+/* notes a message to be written back, because commit metadata lists it as finished */
+void repair_meta(struct shard *sh, struct part *p, int64_t offset);
+/* changes the number of late runs that wait for a repair */
+void late_count(struct shard *sh, int by);
 /* starts the repair of every shard over, because the set of messages known as done has changed */
 void repairs_restart(struct lw_worker *w);
 void repair_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rival: the part of the worker that notices another fleet that has the name and consumer group of this fleet, but uses another Redis. The
- * two fleets share the partitions, and neither sees the other's locks, so two handlers of one key may run at once.
+/* rival: the part of the worker that notices another fleet that has the name and consumer group of
+ * this fleet, but uses another Redis. The two fleets share the partitions, and neither sees the
+ * other's locks, so two handlers of one key may run at once.
  *
- * Each commit carries the first digits of an epoch: that of shard 0 of the fleet that made the commit. A foreign epoch alone
- * proves nothing, because Redis may have been wiped or moved. But if commits keep advancing under a foreign epoch for longer than
- * the workers of this fleet need to notice the end of their own epoch, another live fleet makes those commits. The fleet with the
+ * Each commit carries the first digits of an epoch: that of shard 0 of the fleet that made the
+ * commit. A foreign epoch alone proves nothing, because Redis may have been wiped or moved. But if
+ * commits keep advancing under a foreign epoch for longer than the workers of this fleet need to
+ * notice the end of their own epoch, another live fleet makes those commits. The fleet with the
  * younger epoch stops, because it is probably the one that was started by mistake.
  *
- * The older fleet only logs an error, and one commit under the foreign epoch is enough for that, because the younger fleet may have stopped
- * before it made another. But after Redis was wiped, other workers of this fleet commit under a new epoch, too. So a worker first waits as
- * long as it may need to notice the end of its own epoch, and then logs the error. */
+ * The older fleet only logs an error, and one commit under the foreign epoch is enough for that,
+ * because the younger fleet may have stopped before it made another. But after Redis was wiped,
+ * other workers of this fleet commit under a new epoch, too. So a worker first waits as long as it
+ * may need to notice the end of its own epoch, and then logs the error. */
 #include "consumer/worker/rival.h"
 
 #include "consumer/worker/partition.h"
@@ -28,7 +31,8 @@ void rival_epoch(struct lw_worker *w, const char *epoch) {
     if (strncmp(w->fleet, epoch, LW_META_FLEET) == 0) return;
     if (w->fleet[0]) memcpy(w->fleets[w->n_fleets++ % FLEETS], w->fleet, sizeof w->fleet);
     snprintf(w->fleet, sizeof w->fleet, "%.*s", LW_META_FLEET, epoch);
-    /* workers make epoch ids that begin with this many digits; a shorter id cannot identify the fleet */
+    /* workers make epoch ids that begin with this many digits; a shorter id cannot identify the
+     * fleet */
     if (strlen(w->fleet) != LW_META_FLEET) w->fleet[0] = 0;
     w->rival = (struct rival){.n = 0};
 }
@@ -46,13 +50,15 @@ static void verdict(struct lw_worker *w, int64_t now) {
     char why[800];
     bool we_stop = strcmp(w->fleet, r->fleet) > 0;
     snprintf(why, sizeof why,
-             "group \"%s\": another fleet of \"%s\" (%s) works beside this one (%s) with another Redis: it advanced commits, the last one "
+             "group \"%s\": another fleet of \"%s\" (%s) works beside this one (%s) with another "
+             "Redis: it advanced commits, the last one "
              "of %s, %d time(s) "
-             "within %" PRId64
-             " ms. Two handlers of one key may run at once. %s. Give one of them another group.id and \"name\", or let both use "
+             "within %" PRId64 " ms. Two handlers of one key may run at once. %s. Give one of them "
+             "another group.id and \"name\", or let both use "
              "one Redis",
              w->c->kafka.group_id, w->c->name, r->fleet, w->fleet, r->part, r->n, now - r->first_ms,
-             we_stop ? "This fleet began later, so it stops" : "The other fleet began later and should stop; this one goes on");
+             we_stop ? "This fleet began later, so it stops"
+                     : "The other fleet began later and should stop; this one goes on");
     if (we_stop) {
         w->io->stop(w->ctx, LW_EXIT_REFUSED, why);
     } else {
@@ -61,7 +67,8 @@ static void verdict(struct lw_worker *w, int64_t now) {
     }
 }
 
-/* Returns whether the older fleet has seen a commit of the younger fleet that the log has not mentioned yet. */
+/* Returns whether the older fleet has seen a commit of the younger fleet that the log has not
+ * mentioned yet. */
 static bool is_news(const struct rival *r, int64_t now) {
     assert(r->n > 0);
     return !r->said_ms || (r->last_ms > r->said_ms && now - r->said_ms >= SAID_MS);
@@ -70,7 +77,8 @@ static bool is_news(const struct rival *r, int64_t now) {
 static void judge(struct lw_worker *w) {
     assert(w->rival.n >= 0);
     const struct rival *r = &w->rival;
-    int64_t now = now_ms(w), patience = w->c->lock.ttl_ms / 2 > PATIENCE_MS ? w->c->lock.ttl_ms / 2 : PATIENCE_MS;
+    int64_t now = now_ms(w),
+            patience = w->c->lock.ttl_ms / 2 > PATIENCE_MS ? w->c->lock.ttl_ms / 2 : PATIENCE_MS;
     if (!r->n) return;
     bool proof = r->n >= RIVAL_SEEN && r->last_ms - r->first_ms >= patience;
     bool sign = w->shards[0].phase == READY && now - r->first_ms >= patience && is_news(r, now);
@@ -101,6 +109,8 @@ void lw_worker_looked(struct lw_worker *w, const struct lw_group_offset *o) {
     char fleet[LW_META_FLEET + 1];
     bool moved = p->looked.known && o->offset > p->looked.offset;
     p->looked = (struct looked){true, o->offset};
-    if (moved && lw_meta_fleet(o->offset, o->metadata, o->metadata_len, fleet) && !is_ours(w, fleet)) moved_on(w, p, fleet);
+    if (moved && lw_meta_fleet(o->offset, o->metadata, o->metadata_len, fleet) &&
+        !is_ours(w, fleet))
+        moved_on(w, p, fleet);
     judge(w);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rival: the part of the worker that notices another fleet that has the name and consumer group of this fleet, but uses another Redis. */
+/* rival: the part of the worker that notices another fleet that has the name and consumer group of
+ * this fleet, but uses another Redis. */
 #ifndef LW_CONSUMER_WORKER_RIVAL_H
 #define LW_CONSUMER_WORKER_RIVAL_H
 
@@ -16,11 +17,12 @@ struct looked { /* only rival.c changes this struct */
     int64_t offset;
 };
 
-/* Describes another fleet in this fleet's consumer group whose commits advance. The struct counts how often that was seen, and keeps the
- * first and the last time. */
+/* Describes another fleet in this fleet's consumer group whose commits advance. The struct counts
+ * how often that was seen, and keeps the first and the last time. */
 struct rival {
-    char fleet[17], part[320]; /* the fleet's name, and the partition in which its last commit was seen */
-    int n;                     /* how often the fleet's commits were seen to have advanced */
+    /* the fleet's name, and the partition in which its last commit was seen */
+    char fleet[17], part[320];
+    int n; /* how often the fleet's commits were seen to have advanced */
     int64_t first_ms, last_ms, said_ms;
 };
 

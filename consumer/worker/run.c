@@ -20,9 +20,15 @@
 
 enum { RESEND_MS = 1000 };
 
-/* If a handler gives messages back under a live lease, their lane rests; otherwise the handler would get the same messages again at once,
- * over and over. */
-enum { BACK_MIN_MS = 10, BACK_MAX_MS = 1000, BACK_SLOTS = 4096, BACK_FORGET_MS = 60000, BACK_TELL_MS = 60000 };
+/* If a handler gives messages back under a live lease, their lane rests; otherwise the handler
+ * would get the same messages again at once, over and over. */
+enum {
+    BACK_MIN_MS = 10,
+    BACK_MAX_MS = 1000,
+    BACK_SLOTS = 4096,
+    BACK_FORGET_MS = 60000,
+    BACK_TELL_MS = 60000
+};
 
 /* Changes a run's state and asserts that the move is legal. AHEAD is where a run begins, and where
  * a withdrawn run ends. */
@@ -110,7 +116,8 @@ struct run *run_new(struct lw_worker *w, struct hold *h, struct msg *m, uint64_t
     j->attempt = tries + 1;
     j->fence = fence;
     lw_job_begin(j, &h->lease.held);
-    if (w->io->trace) w->io->trace(w->ctx, j, &(struct lw_waited){m->first_ms, m->part->replay, h->kind == LANE});
+    if (w->io->trace)
+        w->io->trace(w->ctx, j, &(struct lw_waited){m->first_ms, m->part->replay, h->kind == LANE});
     if (fence > w->runs.max_fence) w->runs.max_fence = fence;
     return r;
 }
@@ -136,8 +143,8 @@ static void wait_in_line(struct lw_worker *w, struct run *r) {
     w->runs.waiting_tail = &r->next_alone;
 }
 
-/* Sets a run to RUNNING. Only now it counts as drained, or as a re-run, because a grant that is withdrawn before it starts changes nothing:
- * a head stays in its list. */
+/* Sets a run to RUNNING. Only now it counts as drained, or as a re-run, because a grant that is
+ * withdrawn before it starts changes nothing: a head stays in its list. */
 static void to_running(struct lw_worker *w, struct run *r) {
     run_to(r, RUNNING);
     r->linked = false;
@@ -168,7 +175,8 @@ void run_start(struct lw_worker *w, struct run *r) {
         enum lw_suspicion s = lw_board_ask(w->set.board, r->job.identity, r->job.reason);
         if (s == LW_BLAMED) {
             lw_board_counted(w->set.board, r->job.identity);
-            lw_warn("%s: %s; counted as attempt %d", r->job.identity, r->job.reason, r->job.attempt);
+            lw_warn("%s: %s; counted as attempt %d", r->job.identity, r->job.reason,
+                    r->job.attempt);
             r->job.outcome = LW_RETRY;
             lw_worker_finished(w, &r->job);
             return;
@@ -224,8 +232,9 @@ static void keep_letter(struct lw_worker *w, struct run *r, const char *why) {
     if (r->resend_ms) w->runs.n_resend--;
     r->resend_ms = 0;
     count(&w->counts->letters_kept);
-    lw_warn("dead letter %s: topic %s rejected it for good: %s; stored in Redis instead, see `latchwork dead show`", r->job.identity,
-            w->c->dead.topic, why);
+    lw_warn("dead letter %s: topic %s rejected it for good: %s; stored in Redis instead, see "
+            "`latchwork dead show`",
+            r->job.identity, w->c->dead.topic, why);
     run_finish(w, r, LW_DEAD);
 }
 
@@ -254,17 +263,20 @@ static void send_letter(struct lw_worker *w, struct run *r) {
     } else {
         if (!r->resend_ms) w->runs.n_resend++;
         r->resend_ms = now_ms(w) + RESEND_MS;
-        lw_error("dead letter %s could not be sent to %s: %s; retrying", r->job.identity, w->c->dead.topic, err.text);
+        lw_error("dead letter %s could not be sent to %s: %s; retrying", r->job.identity,
+                 w->c->dead.topic, err.text);
     }
     free(h);
 }
 
-/* Ends the message as dead: no attempts are left, or the handler says that another attempt is pointless. */
+/* Ends the message as dead: no attempts are left, or the handler says that another attempt is
+ * pointless. */
 static void die(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);
     tell_end(w, r, LW_LOG_WARN, "is a dead letter");
-    if (w->c->dead.to == LW_DEAD_TOPIC) { /* by the rule "letter before done", the topic must acknowledge the letter first */
+    if (w->c->dead.to == LW_DEAD_TOPIC) {
+        /* by the rule "letter before done", the topic must acknowledge the letter first */
         run_to(r, SENDING);
         send_letter(w, r);
     } else {
@@ -304,8 +316,9 @@ void run_flush(struct lw_worker *w) {
     if (n) w->io->run(w->ctx, w->runs.start, n);
 }
 
-/* Handles a run that ended after its epoch did. A run that is done may still be written back by repair, and the run that was linked
- * behind it goes on. A run that is not done is forgotten, and the run that was linked behind it is given back. */
+/* Handles a run that ended after its epoch did. A run that is done may still be written back by
+ * repair, and the run that was linked behind it goes on. A run that is not done is forgotten, and
+ * the run that was linked behind it is given back. */
 static void finished_late(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->hold->lost && r->state == RUNNING);
@@ -330,20 +343,25 @@ static void tell_back(struct lw_worker *w, const struct run *r, uint32_t times) 
     int64_t now = now_ms(w);
     if (w->runs.told_back_ms && now - w->runs.told_back_ms < BACK_TELL_MS) return;
     w->runs.told_back_ms = now;
-    lw_warn("%s: the handler gave its key's messages back %" PRIu32 " times in a row under a live lease; no attempt is counted; the key "
-            "waits %" PRId64 " ms now, at most %d ms later; return retry or dead for a message that can't run",
+    lw_warn("%s: the handler gave its key's messages back %" PRIu32
+            " times in a row under a live lease; no attempt is counted; the key "
+            "waits %" PRId64
+            " ms now, at most %d ms later; return retry or dead for a message that can't run",
             r->job.identity, times, r->rest_ms, BACK_MAX_MS);
 }
 
-/* Returns how long the lane rests. When a handler gives a message back for the first time, the lane does not rest, because the cause may
- * be a lease that has just ended. From the second time on the lane rests, each time twice as long as before. */
+/* Returns how long the lane rests. When a handler gives a message back for the first time, the lane
+ * does not rest, because the cause may be a lease that has just ended. From the second time on the
+ * lane rests, each time twice as long as before. */
 static int64_t rest_of(struct lw_worker *w, struct run *r) {
     check_run(r);
     assert(r->state == RUNNING);
     const struct lw_job_lease *lease = r->job.lease;
     int64_t now = now_ms(w);
-    if (w->stopping || atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now) return 0;
-    if (!w->runs.given_back) w->runs.given_back = lw_alloc(BACK_SLOTS * sizeof w->runs.given_back[0]);
+    if (w->stopping || atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now)
+        return 0;
+    if (!w->runs.given_back)
+        w->runs.given_back = lw_alloc(BACK_SLOTS * sizeof w->runs.given_back[0]);
     if (r->job.wait_ms > 0) return r->job.wait_ms;
     struct given_back *g = &w->runs.given_back[r->hold->lane->tag % BACK_SLOTS];
     if (now - g->at_ms > BACK_FORGET_MS) g->times = 0;
@@ -402,7 +420,8 @@ void lw_worker_sent(struct lw_worker *w, void *run, enum lw_letter_end how, cons
     } else {
         r->resend_ms = now_ms(w) + RESEND_MS;
         w->runs.n_resend++;
-        lw_error("dead letter %s was refused by %s: %s; retrying", r->job.identity, w->c->dead.topic, reason);
+        lw_error("dead letter %s was refused by %s: %s; retrying", r->job.identity,
+                 w->c->dead.topic, reason);
     }
 }
 
@@ -425,7 +444,8 @@ static void resend_letters(struct lw_worker *w) {
         }
 }
 
-/* Starts runs that were held up by a suspect: if no handler runs, the suspect itself; if no suspect runs alone, the others. */
+/* Starts runs that were held up by a suspect: if no handler runs, the suspect itself; if no suspect
+ * runs alone, the others. */
 static void start_line(struct lw_worker *w) {
     while (w->runs.waiting && !w->runs.running_alone) {
         struct run *r = w->runs.waiting;
@@ -490,7 +510,9 @@ void run_leave(struct lw_worker *w, const struct part *p) {
         struct run *r = (struct run *)(void *)w->runs.start[i];
         if (leaves(r, p)) {
             left_handler(w, r);
-            run_finish(w, r, LW_BACK); /* this loop over w->runs.start stays valid, because run_finish() adds nothing to the list */
+            /* this loop over w->runs.start stays valid, because run_finish() adds nothing to the
+             * list */
+            run_finish(w, r, LW_BACK);
         } else {
             w->runs.start[w->runs.n_start++] = w->runs.start[i];
         }

@@ -22,12 +22,14 @@
 #include <stdlib.h>
 
 enum {
-    LOW_WATER = 4,   /* settle asks for more messages when this many or fewer of the granted ones are left */
-    PARTIAL_MS = 20, /* finished messages are reported after at most this time, even if the lane goes on */
+    /* settle asks for more messages when this many or fewer of the granted ones are left */
+    LOW_WATER = 4,
+    /* finished messages are reported after at most this time, even if the lane goes on */
+    PARTIAL_MS = 20,
 };
 
-/* Returns the time before a retry. The time grows exponentially with the attempts, and up to half of it is random, so that messages that
- * failed together are not retried together. */
+/* Returns the time before a retry. The time grows exponentially with the attempts, and up to half
+ * of it is random, so that messages that failed together are not retried together. */
 static int64_t backoff(struct lw_worker *w, const struct run *r) {
     assert(w->c->retry.backoff_ms >= 0 && r->tries >= 0);
     if (r->job.wait_ms > 0) return r->job.wait_ms;
@@ -45,7 +47,7 @@ static struct run *nth(const struct hold *h, int n) {
     return r;
 }
 
-/* --- the list of holds that have finished runs ------------------------------------------------------------------------------------ */
+/* --- the list of holds that have finished runs ------------------------------------------------ */
 
 void settle_open(struct shard *sh) {
     assert(!sh->settle.listed && !sh->settle.tail);
@@ -85,7 +87,7 @@ void settle_urge(struct shard *sh) {
     sh->settle.urgent = true;
 }
 
-/* --- when ------------------------------------------------------------------------------------------------------------------------- */
+/* --- when ------------------------------------------------------------------------------------- */
 
 static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
     if (!h->n_open || h->failed || w->stopping) return 0;
@@ -93,7 +95,9 @@ static int64_t due_ms(const struct lw_worker *w, const struct hold *h) {
     return h->done_ms + PARTIAL_MS;
 }
 
-bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now) { return due_ms(w, h) <= now; }
+bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now) {
+    return due_ms(w, h) <= now;
+}
 
 int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
     check_settle(&sh->settle);
@@ -105,7 +109,7 @@ int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh) {
     return due;
 }
 
-/* --- how the lane goes on ----------------------------------------------------------------------------------------------------------- */
+/* --- how the lane goes on --------------------------------------------------------------------- */
 
 static void name(struct shard *sh, struct settle_item *it, struct part *part, int64_t offset) {
     check_settle(&sh->settle);
@@ -118,12 +122,14 @@ static void name(struct shard *sh, struct settle_item *it, struct part *part, in
 static void name_chain(struct lw_worker *w, struct shard *sh, struct settle_item *it, int most) {
     check_lane(it->hold->lane);
     if (!lane_first(w, it->hold->lane)) return;
-    for (const struct msg *m = it->hold->lane->head; m && it->n_named < most && sh->settle.n_named < BATCH; m = m->next)
+    for (const struct msg *m = it->hold->lane->head;
+         m && it->n_named < most && sh->settle.n_named < BATCH; m = m->next)
         if (msg_current(m)) name(sh, it, m->part, m->offset);
 }
 
-/* Returns true if the granted messages that this settle does not report take more than half of a lane's byte limit. To find the heads
- * behind these messages, Redis would have to read all of them again. */
+/* Returns true if the granted messages that this settle does not report take more than half of a
+ * lane's byte limit. To find the heads behind these messages, Redis would have to read all of them
+ * again. */
 static bool has_plenty(const struct lw_worker *w, const struct settle_item *it) {
     assert(it->n_runs <= it->hold->n_finished);
     size_t bytes = 0;
@@ -176,11 +182,12 @@ void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it
     it->before = h->kind == LANE ? it->n_runs : 0;
 }
 
-/* --- the call ----------------------------------------------------------------------------------------------------------------------- */
+/* --- the call --------------------------------------------------------------------------------- */
 
 static void add_places(struct shard *sh, const struct settle_item *it, struct lw_places *p) {
     const struct run *r = it->hold->first;
-    for (int k = 0; k < it->n_runs; k++, r = r->next) lw_places_add(p, r->msg->part->name, r->msg->offset);
+    for (int k = 0; k < it->n_runs; k++, r = r->next)
+        lw_places_add(p, r->msg->part->name, r->msg->offset);
     for (int k = 0; k < it->n_named; k++) {
         const struct named *named = &sh->settle.named[it->first_named + k];
         lw_places_add(p, named->part->name, named->offset);
@@ -190,7 +197,8 @@ static void add_places(struct shard *sh, const struct settle_item *it, struct lw
 static void encode_dedup(struct shard *sh, const struct settle_item *it, const struct lw_call *c) {
     const struct run *r = it->hold->first;
     for (int k = 0; k < it->n_runs; k++, r = r->next) lw_call_dedup(c, r->msg->dedup);
-    for (int k = 0; k < it->n_named; k++) { /* with dedup at most one message is named, which is the first of the chain */
+    for (int k = 0; k < it->n_named; k++) {
+        /* with dedup at most one message is named, which is the first of the chain */
         const struct msg *m = it->hold->lane->head;
         const struct named *named = &sh->settle.named[it->first_named + k];
         bool here = m && m->part == named->part && m->offset == named->offset;
@@ -198,24 +206,30 @@ static void encode_dedup(struct shard *sh, const struct settle_item *it, const s
     }
 }
 
-static void encode_last(struct lw_worker *w, const struct settle_item *it, const struct lw_call *c) {
+static void encode_last(struct lw_worker *w, const struct settle_item *it,
+                        const struct lw_call *c) {
     if (!lw_settle_carries(it->outcome)) return;
     struct run *last = nth(it->hold, it->n_runs - 1);
     w->scratch.n = 0;
     msg_envelope(w, last->msg, &w->scratch);
-    lw_settle_last(c, it->outcome, it->backoff_ms, last->job.reason, lw_bytes(w->scratch.p, w->scratch.n));
+    lw_settle_last(c, it->outcome, it->backoff_ms, last->job.reason,
+                   lw_bytes(w->scratch.p, w->scratch.n));
 }
 
-/* Encodes the items and collects the values of their locks. If one call granted several holds, their locks have the same value. Returns the
- * number of values. */
+/* Encodes the items and collects the values of their locks. If one call granted several holds,
+ * their locks have the same value. Returns the number of values. */
 static int encode_items(struct shard *sh, unsigned char *to, const struct hold **values) {
     int n = 0;
     for (int i = 0; i < sh->settle.n; i++, to += LW_ITEM_BYTES) {
         const struct settle_item *it = &sh->settle.item[i];
         int v = n - 1;
-        while (v >= 0 && (values[v]->lease.token != it->hold->lease.token || values[v]->fence != it->hold->fence)) v--;
+        while (v >= 0 && (values[v]->lease.token != it->hold->lease.token ||
+                          values[v]->fence != it->hold->fence))
+            v--;
         if (v < 0) values[v = n++] = it->hold;
-        lw_settle_item(&(struct lw_settle_item){v, it->n_runs, it->outcome, it->go, it->n_named, it->want, it->before}, to);
+        lw_settle_item(&(struct lw_settle_item){v, it->n_runs, it->outcome, it->go, it->n_named,
+                                                it->want, it->before},
+                       to);
     }
     return n;
 }
@@ -231,13 +245,16 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     struct lw_call c = pipe_lane_call(w, sh, &lw_script_settle);
     lw_settle_begin(&c, &p, sh->settle.n);
     for (int i = 0; i < sh->settle.n; i++) lw_call_lane(&c, sh->settle.item[i].hold->lane->id);
-    struct lw_settle_call s = {.dedup = w->c->dedup.business,
-                               .window_s = w->c->dedup.window_s,
-                               .bounds = pipe_bounds(w),
-                               .items = lw_bytes((const char *)items, LW_ITEM_BYTES * (size_t)sh->settle.n),
-                               .n_values = n_values};
+    struct lw_settle_call s = {
+        .dedup = w->c->dedup.business,
+        .window_s = w->c->dedup.window_s,
+        .bounds = pipe_bounds(w),
+        .items = lw_bytes((const char *)items, LW_ITEM_BYTES * (size_t)sh->settle.n),
+        .n_values = n_values};
     lw_settle_args(&c, &p, &s);
-    for (int v = 0; v < n_values; v++) lw_call_value(&c, lw_value_text(value, w->set.id, values[v]->lease.token, values[v]->fence));
+    for (int v = 0; v < n_values; v++)
+        lw_call_value(&c,
+                      lw_value_text(value, w->set.id, values[v]->lease.token, values[v]->fence));
     for (int i = 0; i < sh->settle.n; i++) {
         encode_last(w, &sh->settle.item[i], &c);
         if (w->c->dedup.business) encode_dedup(sh, &sh->settle.item[i], &c);
@@ -245,8 +262,9 @@ void settle_encode(struct lw_worker *w, struct shard *sh) {
     unsure_write(w, sh);
 }
 
-/* Returns how many bytes of this hold's messages the call carries or makes Redis read again: the envelopes of messages that are not done,
- * and heads, which the script compares with the front of their list. */
+/* Returns how many bytes of this hold's messages the call carries or makes Redis read again: the
+ * envelopes of messages that are not done, and heads, which the script compares with the front of
+ * their list. */
 static size_t carries(const struct hold *h, int n_runs) {
     assert(n_runs >= 0 && n_runs <= h->n_finished);
     size_t bytes = 0;
@@ -276,7 +294,8 @@ void settle_build(struct lw_worker *w, struct shard *sh) {
         if (yields) l->settled = false;
         int n_runs = h->n_finished < BATCH - runs ? h->n_finished : BATCH - runs;
         size_t more = carries(h, n_runs);
-        bool full = runs >= BATCH || sh->settle.n_named >= BATCH || !lw_places_fit(&p, 200) || (bytes && bytes + more > w->bytes.call);
+        bool full = runs >= BATCH || sh->settle.n_named >= BATCH || !lw_places_fit(&p, 200) ||
+                    (bytes && bytes + more > w->bytes.call);
         if (yields || due_ms(w, h) > now || full) {
             settle_list(sh, h);
             h = next;
@@ -318,7 +337,8 @@ void settle_back(struct lw_worker *w, struct shard *sh) {
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed) {
     check_settle(&sh->settle);
     sh->settle.n_named = 0;
-    for (int i = 0; i < sh->settle.n; i++) settle_choose(w, sh, &sh->settle.item[i], may_have_executed);
+    for (int i = 0; i < sh->settle.n; i++)
+        settle_choose(w, sh, &sh->settle.item[i], may_have_executed);
 }
 
 void settle_forget(struct lw_worker *w, struct shard *sh) {
@@ -327,7 +347,7 @@ void settle_forget(struct lw_worker *w, struct shard *sh) {
     for (int i = 0; i < sh->settle.n; i++) lane_answered(sh->settle.item[i].hold->lane);
 }
 
-/* --- the answers ---------------------------------------------------------------------------------------------------------------------- */
+/* --- the answers ------------------------------------------------------------------------------ */
 
 static void note_end(struct lw_worker *w, const struct run *r) {
     int64_t wall_ms = w->io->wall_ms(w->ctx);
@@ -341,7 +361,9 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
     r->accounted = true;
     enum lw_outcome v = r->outcome;
     if (recorded) unsure_counted(w, r);
-    if (!recorded) tell_end(w, r, LW_LOG_INFO, "was not recorded: a name of its lane in Redis holds another type");
+    if (!recorded)
+        tell_end(w, r, LW_LOG_INFO,
+                 "was not recorded: a name of its lane in Redis holds another type");
     if (!recorded)
         count(&w->counts->stale);
     else if (v == LW_DONE)
@@ -349,11 +371,13 @@ static void account(struct lw_worker *w, struct run *r, bool recorded) {
     else if (v == LW_DEAD || v == LW_DEAD_SENT)
         count(&w->counts->dead);
     if (recorded) note_end(w, r);
-    if (recorded && lw_outcome_ends(v) && w->set.board && atomic_load(&w->set.board->n_suspects) > 0)
+    if (recorded && lw_outcome_ends(v) && w->set.board &&
+        atomic_load(&w->set.board->n_suspects) > 0)
         lw_board_forget(w->set.board, r->job.identity);
 }
 
-static void take_named(struct lw_worker *w, struct shard *sh, const struct settle_item *it, const char *letters, struct grants *g) {
+static void take_named(struct lw_worker *w, struct shard *sh, const struct settle_item *it,
+                       const char *letters, struct grants *g) {
     assert(it->n_named >= 0 && it->first_named >= 0);
     struct hold *h = it->hold;
     struct lane *l = h->lane;
@@ -368,7 +392,8 @@ static void take_named(struct lw_worker *w, struct shard *sh, const struct settl
             continue;
         }
         struct msg *m = lane_first(w, l);
-        if (!m || m->part != want->part || m->offset != want->offset) { /* a rebalance has taken the message away */
+        if (!m || m->part != want->part || m->offset != want->offset) {
+            /* a rebalance has taken the message away */
             stop = true;
         } else if (letters[k] == LW_NAMED_FINISHED) {
             owed_pay(w, m->part, m->offset);
@@ -390,8 +415,9 @@ static void released(struct lw_worker *w, struct shard *sh, struct settle_item *
     hold_free(w, it->hold);
 }
 
-/* Handles the answer that the lease no longer belonged to this worker, so that of the done messages at most the first was recorded. The
- * lane's next holder runs the other messages again, in order. */
+/* Handles the answer that the lease no longer belonged to this worker, so that of the done messages
+ * at most the first was recorded. The lane's next holder runs the other messages again, in
+ * order. */
 static void stale(struct lw_worker *w, struct settle_item *it) {
     check_hold(it->hold);
     struct hold *h = it->hold;
@@ -418,25 +444,29 @@ static void record(struct lw_worker *w, struct settle_item *it, char a) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);
         } else if (!bad) {
             part_mark(w, r->msg->part, r->msg->offset, LW_OFF_WAITING);
-        } else if (h->kind == FAST && msg_current(r->msg)) { /* the message asks gate again, before any newer message */
+        } else if (h->kind == FAST && msg_current(r->msg)) {
+            /* the message asks gate again, before any newer message */
             lane_push_front(w, h->lane, r->msg);
             r->msg = NULL;
         }
     }
     h->n_in_call = 0;
     hold_drop_runs(w, h, it->n_runs);
-    if (!h->n_finished) h->failed = false; /* no finished run is left, so the failed run has been settled */
-    h->done_ms = now_ms(w);                /* for messages that finished meanwhile, the wait for the next settle begins now */
+    /* no finished run is left, so the failed run has been settled */
+    if (!h->n_finished) h->failed = false;
+    /* for messages that finished meanwhile, the wait for the next settle begins now */
+    h->done_ms = now_ms(w);
 }
 
-static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a, const char *letters, struct grants *g,
-                     size_t heads) {
+static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *it, char a,
+                     const char *letters, struct grants *g, size_t heads) {
     check_hold(it->hold);
     struct hold *h = it->hold;
     struct lane *l = h->lane;
     l->settled = true;
     if (a == LW_SETTLED_STALE) {
-        stale(w, it); /* stale() is called before in_call is cleared, so that the lane is not freed */
+        /* stale() is called before in_call is cleared, so that the lane is not freed */
+        stale(w, it);
         lane_answered(l);
         return;
     }
@@ -461,15 +491,17 @@ static void answered(struct lw_worker *w, struct shard *sh, struct settle_item *
         take_heads(w, sh, l, h, g, heads, 0);
     else
         take_named(w, sh, it, letters, g);
-    if (!h->n_open) hold_to_settle(w, h); /* no message of the hold is left to run, so another settle is sent */
+    /* no message of the hold is left to run, so another settle is sent */
+    if (!h->n_open) hold_to_settle(w, h);
 }
 
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     check_settle(&sh->settle);
     int n = sh->settle.n;
     const redisReply *const *e = (const redisReply *const *)r->element;
-    bool ok = r->type == REDIS_REPLY_ARRAY && r->elements == 7 && e[0]->str && e[1]->str && e[1]->len == (size_t)n && e[2]->str &&
-              e[2]->len == (size_t)sh->settle.n_named && e[4]->type == REDIS_REPLY_ARRAY && e[5]->type == REDIS_REPLY_ARRAY && e[6]->str &&
+    bool ok = r->type == REDIS_REPLY_ARRAY && r->elements == 7 && e[0]->str && e[1]->str &&
+              e[1]->len == (size_t)n && e[2]->str && e[2]->len == (size_t)sh->settle.n_named &&
+              e[4]->type == REDIS_REPLY_ARRAY && e[5]->type == REDIS_REPLY_ARRAY && e[6]->str &&
               e[6]->len == (size_t)n;
     if (!ok) {
         lw_error("shard %d: malformed reply to settle", sh->index);
@@ -480,7 +512,8 @@ void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
     struct grants g = {.fence = strtoull(e[0]->str, NULL, 10), .tries = e[4], .heads = e[5]};
     for (int i = 0; i < n; i++) {
         struct lane *l = sh->settle.item[i].hold->lane;
-        answered(w, sh, &sh->settle.item[i], e[1]->str[i], e[2]->str + sh->settle.item[i].first_named, &g, (unsigned char)e[6]->str[i]);
+        answered(w, sh, &sh->settle.item[i], e[1]->str[i],
+                 e[2]->str + sh->settle.item[i].first_named, &g, (unsigned char)e[6]->str[i]);
         lane_wake(w, l);
     }
     sh->settle.n_named = 0;

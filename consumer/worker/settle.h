@@ -14,7 +14,9 @@ struct lw_worker;
 struct part;
 struct shard;
 
-struct named { /* names a message of the local chain by identity, because the message may be freed before the reply comes */
+/* names a message of the local chain by identity, because the message may be freed before the reply
+ * comes */
+struct named {
     struct part *part;
     int64_t offset;
 };
@@ -24,7 +26,8 @@ struct settle_item {
     int n_runs; /* number of runs that the settle of this hold reports, counted from the first */
     enum lw_outcome outcome;
     enum lw_go go;
-    int first_named, n_named; /* index of the hold's first message among the messages that the call names, and their number */
+    /* index of the hold's first message among the messages that the call names, and their number */
+    int first_named, n_named;
     int want, before;
     int64_t backoff_ms;
 };
@@ -39,15 +42,21 @@ struct settle { /* only settle.c changes this struct */
 };
 
 void settle_choose(struct lw_worker *w, struct shard *sh, struct settle_item *it, bool again);
-int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh); /* returns when the next settle is due; INT64_MAX: never */
+/* returns when the next settle is due; INT64_MAX: never */
+int64_t settle_due_ms(struct lw_worker *w, const struct shard *sh);
 bool settle_due(const struct lw_worker *w, const struct hold *h, int64_t now);
 void settle_open(struct shard *sh);
-void settle_begin(struct shard *sh);                  /* called when a pipeline begins; empties the list of holds that the call settles */
-void settle_list(struct shard *sh, struct hold *h);   /* called when the hold has finished runs; lists the hold for a settle */
-void settle_unlist(struct shard *sh, struct hold *h); /* does nothing if the hold is not in the list */
-void settle_urge(struct shard *sh);                   /* called when somebody waits for a listed hold; makes the next settle urgent */
+/* called when a pipeline begins; empties the list of holds that the call settles */
+void settle_begin(struct shard *sh);
+/* called when the hold has finished runs; lists the hold for a settle */
+void settle_list(struct shard *sh, struct hold *h);
+/* does nothing if the hold is not in the list */
+void settle_unlist(struct shard *sh, struct hold *h);
+/* called when somebody waits for a listed hold; makes the next settle urgent */
+void settle_urge(struct shard *sh);
 void settle_again(struct lw_worker *w, struct shard *sh, bool may_have_executed);
-void settle_forget(struct lw_worker *w, struct shard *sh); /* marks the outcomes of a settle that will never be answered as owed */
+/* marks the outcomes of a settle that will never be answered as owed */
+void settle_forget(struct lw_worker *w, struct shard *sh);
 void settle_build(struct lw_worker *w, struct shard *sh);
 void settle_encode(struct lw_worker *w, struct shard *sh);
 void settle_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);

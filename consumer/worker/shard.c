@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: the part of the worker that handles one Redis of the fleet, as this worker knows it, and its phase.
+/* shard: the part of the worker that handles one Redis of the fleet, as this worker knows it, and
+ * its phase.
  *
  *     DOWN --connected--> HELLO --same life--> READY <-------------------.
  *                           '--new or none--> ENTERING --OK--> REPAIRING-'
  *       any --LOST, other life, clock jumped--> DOWN
  *
- * On a cluster each new connection goes through ENTERING; if the data there names the epoch, the epoch goes on (move.c).
+ * On a cluster each new connection goes through ENTERING; if the data there names the epoch, the
+ * epoch goes on (move.c).
  *
  * connection.c sends HELLO, epoch.c enters, repair.c repairs. Gate, settle, claim and watch need
  * READY. */
@@ -26,7 +28,8 @@ void shard_to(struct shard *sh, enum phase to) {
     assert(sh->phase <= READY && to <= READY);
     static const bool legal[5][5] = {
         [DOWN] = {[HELLO] = true},
-        [HELLO] = {[DOWN] = true, [HELLO] = true, [ENTERING] = true, [REPAIRING] = true, [READY] = true},
+        [HELLO] =
+            {[DOWN] = true, [HELLO] = true, [ENTERING] = true, [REPAIRING] = true, [READY] = true},
         [ENTERING] = {[DOWN] = true, [HELLO] = true, [REPAIRING] = true, [READY] = true},
         [REPAIRING] = {[DOWN] = true, [HELLO] = true, [READY] = true},
         [READY] = {[DOWN] = true, [HELLO] = true},
@@ -63,8 +66,9 @@ void shard_init(struct lw_worker *w, struct shard *sh, int index) {
 void shard_free(struct lw_worker *w, struct shard *sh) {
     assert(*sh->prefix && !sh->lanes);
     (void)w;
-    char *names[] = {sh->key_epoch, sh->key_lanes,   sh->key_floor,   sh->key_fence,   sh->key_ready,
-                     sh->key_dead,  sh->key_workers, sh->key_claimed, sh->key_vanished};
+    char *names[] = {sh->key_epoch,   sh->key_lanes,   sh->key_floor,
+                     sh->key_fence,   sh->key_ready,   sh->key_dead,
+                     sh->key_workers, sh->key_claimed, sh->key_vanished};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) free(names[i]);
     pipe_free(sh);
     hints_free(sh);

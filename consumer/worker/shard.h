@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shard: the part of the worker that handles one Redis of the fleet, as this worker knows it. Each step has a struct of its own in `struct
- * shard`, and only the step's own file changes that struct (tests/cli/test_owners.py). */
+/* shard: the part of the worker that handles one Redis of the fleet, as this worker knows it. Each
+ * step has a struct of its own in `struct shard`, and only the step's own file changes that struct
+ * (tests/cli/test_owners.py). */
 #ifndef LW_CONSUMER_WORKER_SHARD_H
 #define LW_CONSUMER_WORKER_SHARD_H
 
@@ -32,7 +33,8 @@ struct shard {
     int index;
     char prefix[LW_SHARD_PREFIX]; /* prefix of the names of the shard's keys in Redis */
     size_t n_prefix;
-    char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed, *key_workers, *key_vanished;
+    char *key_epoch, *key_lanes, *key_floor, *key_fence, *key_ready, *key_dead, *key_claimed,
+        *key_workers, *key_vanished;
     enum phase phase;
     struct connection server;
     struct move move;
@@ -57,9 +59,10 @@ void shard_init(struct lw_worker *w, struct shard *sh, int index);
 void shard_free(struct lw_worker *w, struct shard *sh);
 void shard_to(struct shard *sh, enum phase to);
 
-/* Asserts the shard's invariants at the beginning and the end of its turn. A shard that is REPAIRING or READY has an epoch. A shard that
- * is ENTERING has one only on a cluster, because another node of the cluster may know that epoch. A pipeline is in flight only while there
- * is a connection. */
+/* Asserts the shard's invariants at the beginning and the end of its turn. A shard that is
+ * REPAIRING or READY has an epoch. A shard that is ENTERING has one only on a cluster, because
+ * another node of the cluster may know that epoch. A pipeline is in flight only while there is a
+ * connection. */
 static inline void check_shard(const struct shard *sh) {
     assert(sh->prefix[0] && sh->index >= 0);
     assert(sh->epoch.id[0] ? sh->phase != ENTERING || sh->move.cluster : sh->phase < REPAIRING);

@@ -16,7 +16,8 @@ void tell_key(const struct lw_worker *w, struct lw_bytes key, char out[LW_KEY_TE
     assert(out && (key.p || !key.n));
     snprintf(out, LW_KEY_TEXT, "(log.keys: none)");
     if (w->c->log.keys == LW_KEYS_HASH)
-        snprintf(out, LW_KEY_TEXT, "with key hash %016" PRIx64, (uint64_t)XXH3_64bits(key.p ? key.p : "", key.n));
+        snprintf(out, LW_KEY_TEXT, "with key hash %016" PRIx64,
+                 (uint64_t)XXH3_64bits(key.p ? key.p : "", key.n));
     else if (w->c->log.keys == LW_KEYS_PLAIN)
         lw_key_plain(key, out);
 }
@@ -31,7 +32,8 @@ void tell_end(struct lw_worker *w, const struct run *r, enum lw_log_level level,
     int n = 0;
     f[n++] = (struct lw_log_field){"id", j->identity, 0};
     if (w->c->log.keys == LW_KEYS_HASH) {
-        snprintf(hash, sizeof hash, "%016" PRIx64, (uint64_t)XXH3_64bits(j->key.p ? j->key.p : "", j->key.n));
+        snprintf(hash, sizeof hash, "%016" PRIx64,
+                 (uint64_t)XXH3_64bits(j->key.p ? j->key.p : "", j->key.n));
         f[n++] = (struct lw_log_field){"key_hash", hash, 0};
     } else if (w->c->log.keys == LW_KEYS_PLAIN) {
         lw_key_plain(j->key, key);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tend: the step that looks at lanes whose time has come (the janitor), notes in Redis that this worker is alive (the heartbeat), and
- * checks the server's life and clock regularly. */
+/* tend: the step that looks at lanes whose time has come (the janitor), notes in Redis that this
+ * worker is alive (the heartbeat), and checks the server's life and clock regularly. */
 #include "consumer/worker/tend.h"
 
 #include "consumer/worker/epoch.h"
@@ -28,7 +28,8 @@ static void tend_call(struct lw_worker *w, struct shard *sh, int64_t now) {
     pipe_call(sh, CALL_TEND);
     pipe_script(sh, &lw_script_tend, 3);
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_lanes), lw_arg_text(c, sh->key_ready);
-    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, TEND_BATCH), lw_arg_i64(c, w->c->lock.ttl_ms), lw_arg_i64(c, w->c->lock.ttl_ms / 2);
+    lw_arg_text(c, sh->epoch.id), lw_arg_i64(c, TEND_BATCH), lw_arg_i64(c, w->c->lock.ttl_ms),
+        lw_arg_i64(c, w->c->lock.ttl_ms / 2);
 }
 
 void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
@@ -43,10 +44,12 @@ void tend_build(struct lw_worker *w, struct shard *sh, int64_t now) {
     pipe_call(sh, CALL_TIME);
     lw_cmd(c, "TIME");
     pipe_call(sh, CALL_INFO);
-    lw_cmd(c, "INFO"), lw_arg_text(c, "server"), lw_arg_text(c, "replication"), lw_arg_text(c, "stats"), lw_arg_text(c, "memory");
+    lw_cmd(c, "INFO"), lw_arg_text(c, "server"), lw_arg_text(c, "replication"),
+        lw_arg_text(c, "stats"), lw_arg_text(c, "memory");
     move_build(sh);
     pipe_call(sh, CALL_ALIVE);
-    lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)), lw_arg_text(c, w->set.id);
+    lw_cmd(c, "ZADD"), lw_arg_text(c, sh->key_workers), lw_arg_i64(c, w->io->wall_ms(w->ctx)),
+        lw_arg_text(c, w->set.id);
     pipe_call(sh, CALL_ALIVE); /* the second call removes workers that have been silent for long */
     lw_cmd(c, "ZREMRANGEBYSCORE"), lw_arg_text(c, sh->key_workers), lw_arg_text(c, "-inf");
     lw_arg_i64(c, w->io->wall_ms(w->ctx) - 10 * w->c->lock.ttl_ms - 60000);

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes the turns of a worker. A message goes arrive → gate → run → settle → watch → commit. A turn takes these steps in reverse order, so
- * that messages that end make room for new ones:
+/* Takes the turns of a worker. A message goes arrive → gate → run → settle → watch → commit. A turn
+ * takes these steps in reverse order, so that messages that end make room for new ones:
  *
- *     run         start the messages granted since the last turn (and at the end again, if the turn has added any)
- *     confirm     after an epoch was lost, Kafka must confirm the assignment before anything else is sent
+ *     run         start the messages granted since the last turn (and at the end again, if the turn
+ *                 has added any)
+ *     confirm     after an epoch was lost, Kafka must confirm the assignment before anything else
+ *                 is sent
  *     each shard  one pipeline, built in this order and executed by Redis in this order:
  *                     lift     may the quarantine end?
  *                     tend     the janitor of lanes, and the regular look at the server
  *                     watch    what became of the messages that wait in Redis
- *                     settle   what finished, so that lanes are released before others are asked for
- *                     claim    heads of waiting lists, which come before new messages because they are older
+ *                     settle   what finished, so that lanes are released before others are asked
+ *                              for
+ *                     claim    heads of waiting lists, which come before new messages because they
+ *                              are older
  *                     gate     new messages
  *                     late     what handlers finished after their epoch had ended
  *                     unpark   what waited in lists that others have deleted
@@ -17,7 +21,8 @@
  *     pause       hold back the partitions of which too much waits
  *     commit      the watermark, as far as the answers before this turn have moved it
  *
- * Arrival is not a step of a turn: between two turns Kafka delivers (arrive.c) and Redis answers (pipe.c). */
+ * Arrival is not a step of a turn: between two turns Kafka delivers (arrive.c) and Redis answers
+ * (pipe.c). */
 #include "consumer/worker/claim.h"
 #include "consumer/worker/commit.h"
 #include "consumer/worker/epoch.h"
@@ -42,7 +47,8 @@
 
 #include <assert.h>
 
-enum { PACE_MS = 2 }; /* minimum gap between non-urgent pipelines, so that each carries a larger batch */
+/* minimum gap between non-urgent pipelines, so that each carries a larger batch */
+enum { PACE_MS = 2 };
 
 /* Returns the number of finished runs that this turn does not settle: each turn settles at most
  * BATCH, and the others keep their leases. */
@@ -51,20 +57,24 @@ static size_t backlog(const struct lw_worker *w, size_t most) {
     size_t n = 0;
     for (int i = 0; i < w->n_shards; i++) {
         size_t here = 0;
-        for (const struct hold *h = w->shards[i].settle.listed; h && here < BATCH + most; h = h->next) here++;
+        for (const struct hold *h = w->shards[i].settle.listed; h && here < BATCH + most;
+             h = h->next)
+            here++;
         n += here > BATCH ? here - BATCH : 0;
     }
     return n;
 }
 
-/* Returns how many more messages may be granted. The window limits how many messages are granted and not finished. The window is twice the
- * number of messages that finished since the last turn, and shrinks slowly. A message whose place was taken by the next one of its key does
- * not count: nothing need be granted in its place. The window is never less than twice the number of handlers or,
- * with more than BATCH handlers, their number plus BATCH. So quick handlers get full batches, and with slow handlers this worker does not
- * hold locks that it cannot use yet. */
+/* Returns how many more messages may be granted. The window limits how many messages are granted
+ * and not finished. The window is twice the number of messages that finished since the last turn,
+ * and shrinks slowly. A message whose place was taken by the next one of its key does not count:
+ * nothing need be granted in its place. The window is never less than twice the number of handlers
+ * or, with more than BATCH handlers, their number plus BATCH. So quick handlers get full batches,
+ * and with slow handlers this worker does not hold locks that it cannot use yet. */
 static size_t may_grant_now(struct lw_worker *w) {
     check_worker(w);
-    size_t handlers = (size_t)lw_config_at_once(w->c), least = handlers + (handlers < BATCH ? handlers : BATCH);
+    size_t handlers = (size_t)lw_config_at_once(w->c),
+           least = handlers + (handlers < BATCH ? handlers : BATCH);
     size_t want = 2 * runs_finished(w);
     if (want > w->window)
         w->window = want;
@@ -79,20 +89,21 @@ static size_t may_grant_now(struct lw_worker *w) {
     return most < 2 * BATCH ? most : 2 * BATCH;
 }
 
-/* Returns whether a pipeline should be sent now. The pipeline is sent at once if somebody waits for it: idle handlers, a lane that can
- * continue, a full batch. Less urgent calls go along with such a pipeline, or PACE_MS after the last pipeline. */
+/* Returns whether a pipeline should be sent now. The pipeline is sent at once if somebody waits for
+ * it: idle handlers, a lane that can continue, a full batch. Less urgent calls go along with such a
+ * pipeline, or PACE_MS after the last pipeline. */
 static bool should_send(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     check_shard(sh);
-    if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept || w->stopping || sh->settle.urgent ||
-        now - sh->pipe.sent_ms >= PACE_MS)
+    if (sh->phase != READY || sh->server.checking || !sh->server.loaded || sh->pipe.n_kept ||
+        w->stopping || sh->settle.urgent || now - sh->pipe.sent_ms >= PACE_MS)
         return true;
     if (sh->settle.n_listed >= BATCH / 4) return true;
     bool hints = hints_known(sh) && heads_fit(w);
     return (sh->gate.head || hints) && w->runs.in_flight < (size_t)lw_config_at_once(w->c);
 }
 
-/* Returns how many lanes gate asks for, if `most` messages may run. If gate asks for more lanes than `most`, the limit is ASK_LANES,
- * because all of these lanes may turn out to be free. */
+/* Returns how many lanes gate asks for, if `most` messages may run. If gate asks for more lanes
+ * than `most`, the limit is ASK_LANES, because all of these lanes may turn out to be free. */
 static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     assert(ask >= 1);
     enum { ASK_LANES = 64 };
@@ -101,8 +112,8 @@ static size_t lanes_to_ask(const struct lw_worker *w, size_t most, size_t ask) {
     return n > most ? n : most;
 }
 
-/* Claim and gate share one budget: `most` is the number of messages that may still be granted. Claim is served first, because heads are
- * older than new messages. */
+/* Claim and gate share one budget: `most` is the number of messages that may still be granted.
+ * Claim is served first, because heads are older than new messages. */
 static void claim_step(struct lw_worker *w, struct shard *sh, size_t *most) {
     check_shard(sh);
     assert(sh->phase == READY && sh->epoch.id[0]);
@@ -117,17 +128,19 @@ static void gate_step(struct lw_worker *w, struct shard *sh, size_t *most, int64
     size_t lanes = lanes_to_ask(w, *most, sh->gate.ask);
     if (!gate_rests(sh, now)) gate_build(w, sh, lanes);
     if (!lanes) return;
-    size_t expected = ((size_t)sh->gate.n * *most + lanes - 1) / lanes; /* the grants that are expected are charged against the budget */
+    /* the grants that are expected are charged against the budget */
+    size_t expected = ((size_t)sh->gate.n * *most + lanes - 1) / lanes;
     assert(expected <= *most);
     *most -= expected;
 }
 
-/* Returns whether a turn's own pipeline can go now. If not, sends what must go first: the check of the connection, calls that are sent
- * again, or the calls that enter an epoch and repair the shard. */
+/* Returns whether a turn's own pipeline can go now. If not, sends what must go first: the check of
+ * the connection, calls that are sent again, or the calls that enter an epoch and repair the
+ * shard. */
 static bool may_begin(struct lw_worker *w, struct shard *sh) {
     check_shard(sh);
-    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || move_rests(sh, now_ms(w)) || !should_send(w, sh, now_ms(w)) ||
-        pipe_urgent(w, sh))
+    if (sh->pipe.open || sh->phase == DOWN || sh->phase == HELLO || move_rests(sh, now_ms(w)) ||
+        !should_send(w, sh, now_ms(w)) || pipe_urgent(w, sh))
         return false;
     if (sh->phase == ENTERING && (!sh->index || w->joined)) enter_build(w, sh);
     if (sh->phase == REPAIRING) repair_build(w, sh);
@@ -139,8 +152,10 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
     refusal_look(w, sh, now_ms(w));
     if (!may_begin(w, sh)) return;
     int64_t now = now_ms(w);
-    bool grants = !shard_quiet(w, sh, now) && !w->stopping, admits = grants && !refusal_holds(sh, now);
-    /* wanted is set before gate takes its share of the budget, so that new messages cannot keep waiting ones out for ever */
+    bool grants = !shard_quiet(w, sh, now) && !w->stopping,
+         admits = grants && !refusal_holds(sh, now);
+    /* wanted is set before gate takes its share of the budget, so that new messages cannot keep
+     * waiting ones out for ever */
     bool wanted = *most > 0;
     pipe_begin(w, sh);
     lift_build(w, sh, now);
@@ -159,10 +174,13 @@ static void turn_shard(struct lw_worker *w, struct shard *sh, size_t *most) {
 
 static void turn_shards(struct lw_worker *w) {
     bool idle = false;
-    for (int i = 0; i < w->n_shards; i++) idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
-    size_t most = idle ? may_grant_now(w) : 0; /* may_grant_now() adapts the window, which must not change while no pipeline is sent */
+    for (int i = 0; i < w->n_shards; i++)
+        idle |= !w->shards[i].pipe.open && should_send(w, &w->shards[i], now_ms(w));
+    /* may_grant_now() adapts the window, which must not change while no pipeline is sent */
+    size_t most = idle ? may_grant_now(w) : 0;
     int first = w->n_shards > 1 ? (int)(w->turns++ % (uint64_t)w->n_shards) : 0;
-    for (int i = 0; i < w->n_shards; i++) turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
+    for (int i = 0; i < w->n_shards; i++)
+        turn_shard(w, &w->shards[(first + i) % w->n_shards], &most);
 }
 
 void lw_worker_turn(struct lw_worker *w) {
@@ -178,19 +196,21 @@ void lw_worker_turn(struct lw_worker *w) {
     check_worker(w);
 }
 
-/* --- when the next turn is due ------------------------------------------------------------------------------------------------------ */
+/* --- when the next turn is due ---------------------------------------------------------------- */
 
 static bool has_work(const struct lw_worker *w, const struct shard *sh, int64_t now) {
     check_shard(sh);
     bool gates = sh->gate.head && !sh->gate.oom_until_ms && now >= sh->gate.rest_ms;
     bool hints = hints_known(sh) && heads_fit(w);
-    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING || sh->pipe.n_kept || sh->server.checking ||
-           !sh->server.loaded || (!w->stopping && !sh->epoch.quiet_until_ms && !sh->first.waits && (hints || gates));
+    return (sh->phase == ENTERING && (w->joined || !sh->index)) || sh->phase == REPAIRING ||
+           sh->pipe.n_kept || sh->server.checking || !sh->server.loaded ||
+           (!w->stopping && !sh->epoch.quiet_until_ms && !sh->first.waits && (hints || gates));
 }
 
 static bool may_grant(const struct lw_worker *w) {
     check_worker(w);
-    return w->limit == LW_GRANT_ALL ? w->runs.in_flight < w->window : w->limit == LW_GRANT_ONE && !w->runs.in_flight;
+    return w->limit == LW_GRANT_ALL ? w->runs.in_flight < w->window
+                                    : w->limit == LW_GRANT_ONE && !w->runs.in_flight;
 }
 
 void lw_worker_limit(struct lw_worker *w, enum lw_grant_limit limit) {
@@ -203,7 +223,8 @@ int64_t lw_worker_wait_ms(struct lw_worker *w) {
     check_worker(w);
     int64_t wait = 20, now = now_ms(w);
     if (w->runs.waiting) wait = 5;
-    if (w->commit.confirm && now < w->commit.confirm_ms) return wait; /* this worker waits until it is time to ask Kafka again */
+    /* this worker waits until it is time to ask Kafka again */
+    if (w->commit.confirm && now < w->commit.confirm_ms) return wait;
     for (int s = 0; s < w->n_shards; s++) {
         const struct shard *sh = &w->shards[s];
         if (sh->pipe.open || sh->phase == DOWN || move_rests(sh, now)) continue;

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles waiting lists that vanish: a person deletes a list, or Redis evicts it, while the states say that messages wait in it.
+/* Handles waiting lists that vanish: a person deletes a list, or Redis evicts it, while the states
+ * say that messages wait in it.
  *
- * Every script keeps a lane in `lanes` exactly as long as its list exists. So a script that finds a lane in `lanes` without a list knows
- * that the list has vanished, and adds the lane to the stream `vanished` (list_vanished in queue/lua/parts/lanes.lua). Every worker
- * reads that stream. For each message that it had parked in such a lane, it sets the state back to unseen (unpark). Its watch then
- * notices this and reads the partition from Kafka again. A record is recognized by its key's tag: two keys with one tag count as one, so
- * at worst a message is parked twice, and its second copy does not run, because the message is finished by then.
+ * Every script keeps a lane in `lanes` exactly as long as its list exists. So a script that finds a
+ * lane in `lanes` without a list knows that the list has vanished, and adds the lane to the stream
+ * `vanished` (list_vanished in queue/lua/parts/lanes.lua). Every worker reads that stream. For each
+ * message that it had parked in such a lane, it sets the state back to unseen (unpark). Its watch
+ * then notices this and reads the partition from Kafka again. A record is recognized by its key's
+ * tag: two keys with one tag count as one, so at worst a message is parked twice, and its second
+ * copy does not run, because the message is finished by then.
  *
- * A worker that has just been assigned a partition reads the whole stream, and does the same for what was parked before, up to the end that
- * the log had at the assignment. */
+ * A worker that has just been assigned a partition reads the whole stream, and does the same for
+ * what was parked before, up to the end that the log had at the assignment. */
 #include "consumer/worker/vanished.h"
 
 #include "consumer/worker/lane.h"
@@ -27,7 +30,9 @@
 
 enum { LANES_A_LOOK = 32, UNPARK_BATCH = 1024, SAID_MS = 60000 };
 
-static bool before(struct stream_id a, struct stream_id b) { return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq); }
+static bool before(struct stream_id a, struct stream_id b) {
+    return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq);
+}
 
 void missing_open(struct lw_worker *w, struct part *p) {
     assert(!p->missing);
@@ -47,10 +52,10 @@ static bool is_missing(const struct missing *m, uint32_t tag) {
     return m->tags && (m->tags[tag % OPEN_TAGS / 8] >> (tag % 8) & 1);
 }
 
-/* --- which lanes ------------------------------------------------------------------------------------------------- */
+/* --- which lanes ------------------------------------------------------------------------------ */
 
-/* Reads the next entries of the stream `vanished`. Each partition has a position of its own in the stream; the call begins at the
- * lowest. */
+/* Reads the next entries of the stream `vanished`. Each partition has a position of its own in the
+ * stream; the call begins at the lowest. */
 void vanished_build(struct lw_worker *w, struct shard *sh) {
     assert(sh->phase == READY);
     if (!w->n_assigned) return;
@@ -64,7 +69,8 @@ void vanished_build(struct lw_worker *w, struct shard *sh) {
     snprintf(id, sizeof id, "(%" PRIu64 "-%" PRIu64, from.ms, from.seq);
     struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_VANISHED);
-    lw_cmd(c, "XRANGE"), lw_arg_text(c, sh->key_vanished), lw_arg_copy(c, id, strlen(id)), lw_arg_text(c, "+");
+    lw_cmd(c, "XRANGE"), lw_arg_text(c, sh->key_vanished), lw_arg_copy(c, id, strlen(id)),
+        lw_arg_text(c, "+");
     lw_arg_text(c, "COUNT"), lw_arg_i64(c, LANES_A_LOOK);
 }
 
@@ -79,7 +85,8 @@ struct looking {
     int n;
     uint64_t filter; /* bitmap over tags, with which most records are passed over quickly */
     struct part *part;
-    int64_t first[LANES_A_LOOK]; /* per lane: lowest offset in `part` of a message that waited in the lane */
+    /* per lane: lowest offset in `part` of a message that waited in the lane */
+    int64_t first[LANES_A_LOOK];
     size_t here[LANES_A_LOOK];
 };
 
@@ -87,8 +94,10 @@ static bool read_entry(struct lw_worker *w, const redisReply *r, struct vanished
     assert(r && l);
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 2 || !r->element[0]->str) return false;
     const redisReply *fields = r->element[1];
-    if (fields->type != REDIS_REPLY_ARRAY || fields->elements != 2 || !fields->element[1]->str) return false;
-    if (sscanf(r->element[0]->str, "%" SCNu64 "-%" SCNu64, &l->id.ms, &l->id.seq) != 2) return false;
+    if (fields->type != REDIS_REPLY_ARRAY || fields->elements != 2 || !fields->element[1]->str)
+        return false;
+    if (sscanf(r->element[0]->str, "%" SCNu64 "-%" SCNu64, &l->id.ms, &l->id.seq) != 2)
+        return false;
     l->name = lw_bytes(fields->element[1]->str, fields->element[1]->len);
     shard_of(w, l->name, &l->tag);
     l->n = 0;
@@ -120,12 +129,15 @@ static void add_missing(struct part *p, struct missing *m, uint32_t tag) {
     check_missing(m);
 }
 
-static void say_here(const struct lw_worker *w, const struct shard *sh, const struct looking *x, int i) {
+static void say_here(const struct lw_worker *w, const struct shard *sh, const struct looking *x,
+                     int i) {
     assert(i >= 0 && i < x->n && x->here[i]);
     char name[LW_KEY_TEXT];
     tell_key(w, x->lane[i].name, name);
-    lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by others: %zu messages of %s from offset "
-            "%" PRId64 " on waited there, and are read from Kafka again; their order against later ones of the key is not kept, and "
+    lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by "
+            "others: %zu messages of %s from offset "
+            "%" PRId64 " on waited there, and are read from Kafka again; their order against later "
+            "ones of the key is not kept, and "
             "replays and imports that waited there are lost",
             sh->index, name, x->here[i], x->part->name, x->first[i]);
 }
@@ -148,25 +160,29 @@ static void look_in_part(struct lw_worker *w, struct shard *sh, struct part *p, 
     }
 }
 
-/* Logs a vanished list in which this worker had no message. The list may have held replays and imports of operators, for which no owner
- * logs the loss. */
-static void say_none(const struct lw_worker *w, const struct shard *sh, const struct vanished_lane *l) {
+/* Logs a vanished list in which this worker had no message. The list may have held replays and
+ * imports of operators, for which no owner logs the loss. */
+static void say_none(const struct lw_worker *w, const struct shard *sh,
+                     const struct vanished_lane *l) {
     assert(!l->n);
     char name[LW_KEY_TEXT];
     tell_key(w, l->name, name);
-    lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by others: no message known to this worker "
-            "waited there; the owners of others read them from Kafka again, and replays and imports are lost",
+    lw_warn("shard %d: the waiting list of lane %s has vanished, deleted or evicted from Redis by "
+            "others: no message known to this worker "
+            "waited there; the owners of others read them from Kafka again, and replays and "
+            "imports are lost",
             sh->index, name);
 }
 
-/* Logs that the stream `vanished` cannot be read. The worker goes on, because the stream matters only if a list was deleted, and reads
- * it again after a quarter of a TTL. */
+/* Logs that the stream `vanished` cannot be read. The worker goes on, because the stream matters
+ * only if a list was deleted, and reads it again after a quarter of a TTL. */
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why) {
     assert(why);
     int64_t now = now_ms(w);
     if (sh->vanished.failed_ms && now - sh->vanished.failed_ms < SAID_MS) return;
     sh->vanished.failed_ms = now;
-    lw_warn("shard %d: can't read %s: %s; until that works, messages whose waiting list is deleted from Redis are not read from Kafka "
+    lw_warn("shard %d: can't read %s: %s; until that works, messages whose waiting list is deleted "
+            "from Redis are not read from Kafka "
             "again; retrying each %d ms",
             sh->index, sh->key_vanished, why, (int)(w->c->lock.ttl_ms / 4));
 }
@@ -194,10 +210,11 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) 
             sh->vanished.said = x.lane[i].id;
             if (!x.lane[i].n && !w->set.index) say_none(w, sh, &x.lane[i]);
         }
-    if (x.n == LANES_A_LOOK) tend_now(sh, now_ms(w)); /* the batch was full, so the stream may hold more */
+    /* the batch was full, so the stream may hold more */
+    if (x.n == LANES_A_LOOK) tend_now(sh, now_ms(w));
 }
 
-/* --- their messages ---------------------------------------------------------------------------------------------- */
+/* --- their messages --------------------------------------------------------------------------- */
 
 bool unpark_busy(const struct part *p, int shard) {
     assert(shard >= 0 && p->missing);
@@ -253,7 +270,10 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
     check_missing(&p->missing[sh->index]);
     struct missing *m = &p->missing[sh->index];
     int64_t next = lw_offsets_next(p->offsets);
-    struct unparking_scan x = {.missing = m, .shard = sh->index, .n_shards = w->n_shards, .to = next < m->hi ? next : m->hi};
+    struct unparking_scan x = {.missing = m,
+                               .shard = sh->index,
+                               .n_shards = w->n_shards,
+                               .to = next < m->hi ? next : m->hi};
     if (!m->tags || m->lo >= x.to) return false;
     lw_offsets_each(p->offsets, LW_OFF_IN, m->lo, x.to, stop_before, &x);
     lw_offsets_each(p->offsets, LW_OFF_WAITING, m->lo, x.to, take_one, &x);
@@ -265,7 +285,8 @@ static bool unpark_part(struct lw_worker *w, struct shard *sh, struct part *p) {
     struct lw_commands *c = &sh->pipe.commands;
     pipe_call(sh, CALL_UNPARK);
     pipe_script(sh, &lw_script_unpark, 2);
-    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id), lw_arg_text(c, p->name);
+    lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor), lw_arg_text(c, sh->epoch.id),
+        lw_arg_text(c, p->name);
     for (int i = 0; i < x.n; i++) lw_arg_i64(c, x.offset[i]);
     sh->vanished.unpark = (struct unparking){p, p->gen, m->serial, x.to};
     return true;

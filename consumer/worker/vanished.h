@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vanished: the part of the worker that handles waiting lists that others have deleted, and the messages that waited there. */
+/* vanished: the part of the worker that handles waiting lists that others have deleted, and the
+ * messages that waited there. */
 #ifndef LW_CONSUMER_WORKER_VANISHED_H
 #define LW_CONSUMER_WORKER_VANISHED_H
 
@@ -12,15 +13,16 @@ struct lw_worker;
 struct part;
 struct shard;
 
-/* Lanes of a shard whose lists have vanished: the messages with lo <= offset < hi that were parked in them must be read from Kafka again
- * (vanished.c). */
+/* Lanes of a shard whose lists have vanished: the messages with lo <= offset < hi that were parked
+ * in them must be read from Kafka again (vanished.c). */
 struct missing {
     struct stream_id {
         uint64_t ms, seq;
-    } seen;        /* position in the stream `vanished` up to which this assignment has read */
-    bool asked;    /* the call under way continues from `seen` */
-    uint8_t *tags; /* bitmap of the tags of the lanes whose lists have vanished; NULL: there are none */
-    bool more;     /* the last unpark call was full, so another call must follow at once */
+    } seen;     /* position in the stream `vanished` up to which this assignment has read */
+    bool asked; /* the call under way continues from `seen` */
+    /* bitmap of the tags of the lanes whose lists have vanished; NULL: there are none */
+    uint8_t *tags;
+    bool more; /* the last unpark call was full, so another call must follow at once */
     int64_t lo, hi;
     uint32_t serial; /* counts the changes of this struct, so that a late answer is recognized */
 };
@@ -33,7 +35,8 @@ struct vanished { /* only vanished.c changes this struct */
     } unpark;
     int64_t unpark_ms;
     struct stream_id said;
-    int64_t failed_ms; /* time when the log last said that the stream cannot be read; 0: the stream can be read */
+    /* time when the log last said that the stream cannot be read; 0: the stream can be read */
+    int64_t failed_ms;
 };
 
 void vanished_build(struct lw_worker *w, struct shard *sh);
@@ -42,8 +45,10 @@ void vanished_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 void vanished_failed(struct lw_worker *w, struct shard *sh, const char *why);
 void unpark_build(struct lw_worker *w, struct shard *sh);
 void unpark_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
-bool unpark_busy(const struct part *p, int shard);      /* true if more messages must be unparked at once */
-void missing_open(struct lw_worker *w, struct part *p); /* called for a new partition; allocates its structs of missing messages */
+/* true if more messages must be unparked at once */
+bool unpark_busy(const struct part *p, int shard);
+/* called for a new partition; allocates its structs of missing messages */
+void missing_open(struct lw_worker *w, struct part *p);
 void missing_forget(struct lw_worker *w, struct part *p);
 
 static inline void check_missing(const struct missing *m) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch: the step that reads states from Redis, which tell an owner what became of the messages that it parked and, at assignment, what was
- * finished before. */
+/* watch: the step that reads states from Redis, which tell an owner what became of the messages
+ * that it parked and, at assignment, what was finished before. */
 #include "consumer/worker/watch.h"
 
 #include "consumer/worker/commit.h"
@@ -18,8 +18,10 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_SEGMENTS = 64,     /* twice the maximum number of segments that are read when a partition is assigned */
-    LOOK_RECORDS = 1 << 16, /* maximum number of records that one watch call searches for parked records */
+    /* twice the maximum number of segments that are read when a partition is assigned */
+    LOOK_SEGMENTS = 64,
+    /* maximum number of records that one watch call searches for parked records */
+    LOOK_RECORDS = 1 << 16,
     RECHECK_MS = 1000,
 };
 
@@ -62,16 +64,18 @@ static void look(struct shard *sh, struct part *p, int64_t segment, bool fresh, 
                                                        .last = last};
 }
 
-/* Reads the states for a new assignment, from the offset at which reading begins to the end that the log had when the partition was
- * assigned. */
+/* Reads the states for a new assignment, from the offset at which reading begins to the end that
+ * the log had when the partition was assigned. */
 static void look_fresh(struct shard *sh, struct part *p) {
     check_watch(&sh->watch);
     check_part_watch(&p->watch);
     assert(!p->watch.fresh[sh->index]);
-    int64_t first = p->begin / LW_SEGMENT, last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
-    if (last - first >= LOOK_SEGMENTS / 2)
-        last = first + LOOK_SEGMENTS / 2 - 1;                  /* states of later offsets are not read in advance; gate answers for them */
-    if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return; /* the call is full, so the next turn continues */
+    int64_t first = p->begin / LW_SEGMENT,
+            last = (p->log_end > p->begin ? p->log_end - 1 : p->begin) / LW_SEGMENT;
+    /* states of later offsets are not read in advance; gate answers for them */
+    if (last - first >= LOOK_SEGMENTS / 2) last = first + LOOK_SEGMENTS / 2 - 1;
+    /* the call is full, so the next turn continues */
+    if (sh->watch.n + (last - first + 1) > LOOK_BATCH) return;
     for (int64_t s = first; s <= last; s++) look(sh, p, s, true, s == last);
 }
 
@@ -85,24 +89,28 @@ static void look_at(struct shard *sh, struct part *p, int64_t from) {
     if ((next - 1) / LW_SEGMENT == segment) it->hi = (int)((next - 1) % LW_SEGMENT / 4);
 }
 
-/* Reads the segment of the watermark, and then, in turn, the segments above it that hold parked records, at most `most` segments in all. If
- * there are more segments, the next call continues where this call ended. */
+/* Reads the segment of the watermark, and then, in turn, the segments above it that hold parked
+ * records, at most `most` segments in all. If there are more segments, the next call continues
+ * where this call ended. */
 static void look_waiting(struct shard *sh, struct part *p, int most) {
     check_part(p);
     assert(most > 0);
-    int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets), at = p->watch.at[sh->index];
+    int64_t mark = lw_offsets_watermark(p->offsets), next = lw_offsets_next(p->offsets),
+            at = p->watch.at[sh->index];
     size_t budget = LOOK_RECORDS;
     int first = sh->watch.n;
     if (at <= mark || at >= next) at = mark;
     if (at > mark && lw_offsets_get(p->offsets, mark) == LW_OFF_WAITING) look_at(sh, p, mark);
-    while (sh->watch.n < LOOK_BATCH && sh->watch.n - first < most && lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {
+    while (sh->watch.n < LOOK_BATCH && sh->watch.n - first < most &&
+           lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {
         look_at(sh, p, at);
         at = (at / LW_SEGMENT + 1) * LW_SEGMENT;
     }
     p->watch.at[sh->index] = at;
 }
 
-/* Returns how many segments of each partition a call reads, so that no partition waits while others are read several times. */
+/* Returns how many segments of each partition a call reads, so that no partition waits while others
+ * are read several times. */
 static int look_share(const struct lw_worker *w) {
     check_worker(w);
     int n = 0;
@@ -117,7 +125,9 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     bool due = now >= sh->watch.at_ms;
     if (due) sh->watch.at_ms = now + WATCH_MS;
     int share = due ? look_share(w) : 0;
-    size_t from = sh->watch.from++; /* the call begins with another partition each time, so that the first ones do not fill every call */
+    /* the call begins with another partition each time, so that the first ones do not fill every
+     * call */
+    size_t from = sh->watch.from++;
     for (size_t i = 0; i < w->n_assigned && sh->watch.n < LOOK_BATCH; i++) {
         struct part *p = w->assigned[(from + i) % w->n_assigned];
         if (!p->watch.fresh[sh->index] && now >= p->watch.recheck_ms)
@@ -134,12 +144,14 @@ void watch_build(struct lw_worker *w, struct shard *sh) {
     lw_arg_text(c, sh->key_epoch), lw_arg_text(c, sh->key_floor);
     for (int i = 0; i < sh->watch.n; i++) {
         char name[350];
-        int n = snprintf(name, sizeof name, "state:%s:%" PRId64, sh->watch.item[i].part->name, sh->watch.item[i].segment);
+        int n = snprintf(name, sizeof name, "state:%s:%" PRId64, sh->watch.item[i].part->name,
+                         sh->watch.item[i].segment);
         lw_arg_join(c, lw_bytes(sh->prefix, sh->n_prefix), "", lw_bytes(name, (size_t)n));
     }
     lw_arg_text(c, sh->epoch.id);
     for (int i = 0; i < sh->watch.n; i++)
-        lw_arg_text(c, sh->watch.item[i].part->name), lw_arg_i64(c, sh->watch.item[i].lo), lw_arg_i64(c, sh->watch.item[i].hi);
+        lw_arg_text(c, sh->watch.item[i].part->name), lw_arg_i64(c, sh->watch.item[i].lo),
+            lw_arg_i64(c, sh->watch.item[i].hi);
     check_watch(&sh->watch);
 }
 
@@ -151,26 +163,30 @@ static enum lw_state state_at(const struct look_item *it, const redisReply *byte
     return lw_state_in(bytes->str[at], offset);
 }
 
-/* Called when the group's commit is missing or below the floor in Redis. Asks Kafka for the commit again. Returns true if the answer
- * shows no fault: the commit has reached the floor, because another member has taken the partition over, or Kafka gave no answer. */
+/* Called when the group's commit is missing or below the floor in Redis. Asks Kafka for the commit
+ * again. Returns true if the answer shows no fault: the commit has reached the floor, because
+ * another member has taken the partition over, or Kafka gave no answer. */
 static bool only_behind(struct lw_worker *w, struct part *p, int64_t floor) {
     check_part(p);
     assert(p->gen);
     struct lw_err err = {0};
     int64_t committed = -1;
     p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
-    if (now_ms(w) < w->unanswered_until_ms)
-        return true; /* each request may block this thread, so only one is sent at a time while Kafka does not answer */
+    /* each request may block this thread, so only one is sent at a time while Kafka does not
+     * answer */
+    if (now_ms(w) < w->unanswered_until_ms) return true;
     if (w->io->committed(w->ctx, p->topic, p->partition, &committed, &err) != 0) {
-        lw_warn("%s: can't ask for the group's offset: %s; asking again in %d ms", p->name, err.text, RECHECK_MS);
+        lw_warn("%s: can't ask for the group's offset: %s; asking again in %d ms", p->name,
+                err.text, RECHECK_MS);
         w->unanswered_until_ms = p->watch.recheck_ms = now_ms(w) + RECHECK_MS;
         return true;
     }
     return committed >= floor;
 }
 
-/* Applies the rule "floor fits the log": returns whether the floor fits; if it can never fit, stops the worker. If the worker went on,
- * it would take new records for finished, because old records with the same offsets were finished. */
+/* Applies the rule "floor fits the log": returns whether the floor fits; if it can never fit, stops
+ * the worker. If the worker went on, it would take new records for finished, because old records
+ * with the same offsets were finished. */
 static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *floor) {
     check_part(p);
     assert(floor->str);
@@ -189,17 +205,19 @@ static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *fl
     } else if (only_behind(w, p, f)) {
         return false;
     } else if (!p->had_commit) {
-        snprintf(
-            why, sizeof why,
-            "%s: the group has no committed offset, yet all below %" PRId64
-            " is known finished. If the topic was deleted and recreated, which deletes its commits, choose another \"name\" and group.id: "
-            "setting the offset would skip new records. Only if it is the same topic, whose commits have expired or were deleted, set the "
-            "group's offset to %" PRId64,
-            p->name, f, f);
+        snprintf(why, sizeof why,
+                 "%s: the group has no committed offset, yet all below %" PRId64
+                 " is known finished. If the topic was deleted and recreated, which deletes its "
+                 "commits, choose another \"name\" and group.id: "
+                 "setting the offset would skip new records. Only if it is the same topic, whose "
+                 "commits have expired or were deleted, set the "
+                 "group's offset to %" PRId64,
+                 p->name, f, f);
     } else {
         snprintf(why, sizeof why,
                  "%s: the group's offset %" PRId64 " is below %" PRId64
-                 ", where all is finished. If the topic was deleted and recreated, choose another \"name\" and group.id. If the offset was "
+                 ", where all is finished. If the topic was deleted and recreated, choose another "
+                 "\"name\" and group.id. If the offset was "
                  "moved back, set it to %" PRId64 "; to run records again use `queue replay`",
                  p->name, p->begin, f, f);
     }
@@ -207,7 +225,8 @@ static bool floor_fits(struct lw_worker *w, struct part *p, const redisReply *fl
     return false;
 }
 
-static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *it, const redisReply *floor, const redisReply *bytes) {
+static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *it,
+                       const redisReply *floor, const redisReply *bytes) {
     check_part(it->part);
     check_part_watch(&it->part->watch);
     assert(it->fresh);
@@ -217,12 +236,16 @@ static void take_fresh(struct lw_worker *w, struct shard *sh, struct look_item *
     for (int64_t i = 0; i < (int64_t)bytes->len * 4; i++) {
         if (!bytes->str[i / 4] || state_at(it, bytes, base + i) < LW_STATE_DONE) continue;
         int64_t lo = base + i;
-        while (i + 1 < (int64_t)bytes->len * 4 && state_at(it, bytes, base + i + 1) >= LW_STATE_DONE) i++;
+        while (i + 1 < (int64_t)bytes->len * 4 &&
+               state_at(it, bytes, base + i + 1) >= LW_STATE_DONE)
+            i++;
         if (base + i >= p->begin) lw_offsets_ahead(p->offsets, (struct lw_range){lo, base + i + 1});
     }
     bool first = it->last && !p->watch.fresh[sh->index];
-    /* the floor is sent once more, because the last owner, or a repair, may have left segments below it */
-    floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin, floor->len && first);
+    /* the floor is sent once more, because the last owner, or a repair, may have left segments
+     * below it */
+    floor_known(sh, p, floor->len ? strtoll(floor->str, NULL, 10) : p->log_begin,
+                floor->len && first);
     if (first) {
         p->watch.fresh[sh->index] = 1;
         if (++p->watch.n_fresh == w->n_shards) part_check_claims(w, p);
@@ -271,11 +294,14 @@ void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r) {
             continue;
         }
         if (it->pass != p->pass) continue;
-        struct watching x = {w, it, bytes, floor->len ? strtoll(floor->str, NULL, 10) : 0, sh->index, false};
-        int64_t base = it->segment * LW_SEGMENT, lo = base + it->lo * 4, hi = base + (it->hi + 1) * 4;
+        struct watching x = {w,         it,   bytes, floor->len ? strtoll(floor->str, NULL, 10) : 0,
+                             sh->index, false};
+        int64_t base = it->segment * LW_SEGMENT, lo = base + it->lo * 4,
+                hi = base + (it->hi + 1) * 4;
         if (hi > it->next) hi = it->next;
         lw_offsets_each(p->offsets, LW_OFF_WAITING, lo, hi, check_one, &x);
-        if (x.lost && !unpark_busy(p, sh->index)) { /* Redis lost a parked message, so the partition is read from Kafka again */
+        if (x.lost && !unpark_busy(p, sh->index)) {
+            /* Redis lost a parked message, so the partition is read from Kafka again */
             lw_warn("%s: Redis lost messages that were parked; reading them again", p->name);
             part_again(w, p);
         }

@@ -17,9 +17,12 @@ enum { LOOK_BATCH = 64 }; /* maximum number of segments per watch call */
 struct look_item {
     struct part *part;
     uint32_t gen, pass;
-    int64_t segment, next; /* segment: number of the segment; next: offset up to which records had been delivered when the call was sent */
-    int lo, hi;            /* first and last byte of the segment that are read */
-    bool fresh;            /* fresh: the segment is read for a new assignment; last: it is the partition's last segment */
+    /* segment: number of the segment; next: offset up to which records had been delivered when the
+     * call was sent */
+    int64_t segment, next;
+    int lo, hi; /* first and last byte of the segment that are read */
+    /* fresh: the segment is read for a new assignment; last: it is the partition's last segment */
+    bool fresh;
     bool last;
 };
 
@@ -31,17 +34,22 @@ struct watch { /* only watch.c changes this struct */
 };
 
 /* Holds what this worker knows of a partition's states. */
-struct part_watch {     /* only watch.c changes this struct */
-    uint8_t *fresh;     /* per shard: true if its floor and segments were read for this assignment */
-    int n_fresh;        /* number of shards whose states were read */
-    int64_t recheck_ms; /* time when the group's offset is read again, because it did not fit the floor */
-    int64_t *at;        /* per shard: the offset from which the watch continues */
+struct part_watch { /* only watch.c changes this struct */
+    /* per shard: true if its floor and segments were read for this assignment */
+    uint8_t *fresh;
+    int n_fresh; /* number of shards whose states were read */
+    /* time when the group's offset is read again, because it did not fit the floor */
+    int64_t recheck_ms;
+    int64_t *at; /* per shard: the offset from which the watch continues */
 };
 
-void watch_open(struct lw_worker *w, struct part *p);     /* allocates what watch remembers of a new partition */
-void watch_assigned(struct lw_worker *w, struct part *p); /* forgets what was read for an earlier assignment */
+/* allocates what watch remembers of a new partition */
+void watch_open(struct lw_worker *w, struct part *p);
+/* forgets what was read for an earlier assignment */
+void watch_assigned(struct lw_worker *w, struct part *p);
 void watch_free(struct part *p);
-void watch_begin(struct shard *sh); /* called when a pipeline begins; empties the list of segments to read */
+/* called when a pipeline begins; empties the list of segments to read */
+void watch_begin(struct shard *sh);
 void watch_build(struct lw_worker *w, struct shard *sh);
 void watch_reply(struct lw_worker *w, struct shard *sh, const redisReply *r);
 

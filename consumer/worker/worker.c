@@ -75,7 +75,8 @@ void lw_worker_free(struct lw_worker *w) {
     pthread_mutex_destroy(&w->epoch_mutex);
     lw_buf_free(&w->scratch);
     lw_buf_free(&w->scratch2);
-    free(w->assigned), free(w->runs.start), free(w->shards), free(w->busy), free(w->runs.given_back);
+    free(w->assigned), free(w->runs.start), free(w->shards), free(w->busy),
+        free(w->runs.given_back);
     free(w);
 }
 

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inventory example: 1,000 customers want one of 100 items each, all at once. Exactly 100 customers get an item.
+/* The inventory example: 1,000 customers want one of 100 items each, all at once. Exactly 100
+ * customers get an item.
  *
  *     make && ./inventory redis://127.0.0.1:6379/0             # sold 100 of 100, 0 left
- *     ./inventory --no-lock redis://127.0.0.1:6379/0           # sold more than there were: the stock goes below zero
+ *     ./inventory --no-lock redis://127.0.0.1:6379/0           # sold more than there were: the
+ *                                                              stock goes below zero
  *
- * Each customer looks at the stock and, if any is left, pays and takes one item. Between the look and the purchase of one customer other
- * customers look, too, so several customers act on the same number. The lock makes the two steps one: latchwork_lock_acquire() …
- * latchwork_hold_release(), with the name of the item, across threads, processes and machines. (For a number in Redis, DECR alone would do.
- * The stock here stands for a row in a database, a file, or a supplier's web service, which have no DECR.)
+ * Each customer looks at the stock and, if any is left, pays and takes one item. Between the look
+ * and the purchase of one customer other customers look, too, so several customers act on the same
+ * number. The lock makes the two steps one: latchwork_lock_acquire() … latchwork_hold_release(),
+ * with the name of the item, across threads, processes and machines. (For a number in Redis, DECR
+ * alone would do. The stock here stands for a row in a database, a file, or a supplier's web
+ * service, which have no DECR.)
  *
- * The customers are threads in 8 processes, and each process has one pool of connections for all its locks. The release of one customer
- * wakes the next, so nobody asks Redis again and again. The program uses the keys inventory:stock and lwl:{inventory}:…; the program sets
- * inventory:stock at the start and deletes it at the end. Options: --no-lock, --clients N, --stock N, --processes N. Exit status: 0 no more
- * was sold than existed, 1 more was sold, 2 something else went wrong. */
+ * The customers are threads in 8 processes, and each process has one pool of connections for all
+ * its locks. The release of one customer wakes the next, so nobody asks Redis again and again. The
+ * program uses the keys inventory:stock and lwl:{inventory}:…; the program sets inventory:stock at
+ * the start and deletes it at the end. Options: --no-lock, --clients N, --stock N, --processes N.
+ * Exit status: 0 no more was sold than existed, 1 more was sold, 2 something else went wrong. */
 #include <latchwork/lock.h>
 
 #include <hiredis/hiredis.h>
@@ -38,7 +43,9 @@ struct shop { /* holds the state that the threads of one process share */
     struct figures *figures;
     struct latchwork_client *client;
     struct latchwork_lock *lock; /* the lock of the item; NULL with --no-lock */
-    redisContext *store;         /* connection to the stock; each thread has its own, because connections of hiredis are not thread-safe */
+    /* connection to the stock; each thread has its own, because connections of hiredis are not
+     * thread-safe */
+    redisContext *store;
     pthread_mutex_t store_mutex;
 };
 
@@ -54,8 +61,9 @@ static bool run(redisContext *store, pthread_mutex_t *mutex, const char *command
     return good;
 }
 
-/* --- what must not happen twice at once ------------------------------------------------------------------------------------------------
- */
+/* --- what must not happen twice at once ----------------------------------------------------------
+ *
+ * / */
 
 static bool buy(struct shop *s) {
     long long stock = 0;
@@ -68,7 +76,9 @@ static bool buy(struct shop *s) {
     if (!run(s->store, &s->store_mutex, "DECR inventory:stock", &stock)) return false;
     atomic_fetch_add(&s->figures->sold, 1);
     int lowest = atomic_load(&s->figures->lowest);
-    while (stock < lowest && !atomic_compare_exchange_weak(&s->figures->lowest, &lowest, (int)stock)) continue;
+    while (stock < lowest &&
+           !atomic_compare_exchange_weak(&s->figures->lowest, &lowest, (int)stock))
+        continue;
     return true;
 }
 
@@ -76,7 +86,8 @@ static void *customer(void *ctx) {
     struct shop *s = ctx;
     struct latchwork_error error = {0};
     struct latchwork_hold *hold = NULL;
-    bool good = !s->lock || latchwork_lock_acquire(s->lock, WAIT_MS, &hold, &error) == LATCHWORK_LOCK_OK;
+    bool good =
+        !s->lock || latchwork_lock_acquire(s->lock, WAIT_MS, &hold, &error) == LATCHWORK_LOCK_OK;
     good = good && buy(s);
     if (hold && latchwork_hold_release(hold, &error) != LATCHWORK_LOCK_OK) good = false;
     if (!good && atomic_fetch_add(&s->figures->failed, 1) == 0)
@@ -84,8 +95,9 @@ static void *customer(void *ctx) {
     return NULL;
 }
 
-/* --- around it -------------------------------------------------------------------------------------------------------------------------
- */
+/* --- around it -----------------------------------------------------------------------------------
+ *
+ * / */
 
 static redisContext *connect_to(const char *url) {
     char host[256] = "127.0.0.1";
@@ -127,7 +139,8 @@ static int open_shop(struct shop *s, int customers, bool locked) {
 }
 
 static int tell(const struct figures *f, int clients, int stock, long long left) {
-    printf("%d clients: sold %d of %d, %d went away; %lld left, at the lowest %d\n", clients, f->sold, stock, f->refused, left, f->lowest);
+    printf("%d clients: sold %d of %d, %d went away; %lld left, at the lowest %d\n", clients,
+           f->sold, stock, f->refused, left, f->lowest);
     if (f->failed) {
         printf("%d failed\n", f->failed);
         return 2;
@@ -142,7 +155,9 @@ int main(int argc, char **argv) {
     int clients = 1000, stock = 100, processes = PROCESSES_MAX;
     bool locked = true, wrong = false;
     for (int i = 1; i < argc; i++) {
-        int *number = !strcmp(argv[i], "--clients") ? &clients : !strcmp(argv[i], "--stock") ? &stock : NULL;
+        int *number = !strcmp(argv[i], "--clients") ? &clients
+                      : !strcmp(argv[i], "--stock") ? &stock
+                                                    : NULL;
         if (!strcmp(argv[i], "--processes")) number = &processes;
         if (!strcmp(argv[i], "--no-lock"))
             locked = false;
@@ -153,12 +168,16 @@ int main(int argc, char **argv) {
         else
             wrong = true;
     }
-    if (wrong || !url || processes < 1 || processes > PROCESSES_MAX || clients < processes || clients > CLIENTS_MAX || stock < 0) {
-        fprintf(stderr, "usage: inventory [--no-lock] [--clients N] [--stock N] [--processes 1-%d] redis://HOST:PORT/DB | unix:///PATH\n",
+    if (wrong || !url || processes < 1 || processes > PROCESSES_MAX || clients < processes ||
+        clients > CLIENTS_MAX || stock < 0) {
+        fprintf(stderr,
+                "usage: inventory [--no-lock] [--clients N] [--stock N] [--processes 1-%d] "
+                "redis://HOST:PORT/DB | unix:///PATH\n",
                 (int)PROCESSES_MAX);
         return 2;
     }
-    struct figures *f = mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct figures *f =
+        mmap(NULL, sizeof *f, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     redisContext *store = connect_to(url);
     char set[64];
     snprintf(set, sizeof set, "SET inventory:stock %d", stock);

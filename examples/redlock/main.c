@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This example uses a lock on several independent Redis servers: any number of processes of this program raise a counter in a file.
+/* This example uses a lock on several independent Redis servers: any number of processes of this
+ * program raise a counter in a file.
  *
  *     redlock ROUNDS FILE URL URL URL…
  *
- * FILE contains two numbers: the counter, and the largest fence so far. A holder that was paused past its lease comes with a smaller fence
- * and is refused. This check, not the majority, keeps the counter right whatever happens. (A database would check in its UPDATE … WHERE
- * fence < ?. For a check in a file, the file would need a lock of its own; this program assumes instead that no process is paused between
- * pread and pwrite.) */
+ * FILE contains two numbers: the counter, and the largest fence so far. A holder that was paused
+ * past its lease comes with a smaller fence and is refused. This check, not the majority, keeps the
+ * counter right whatever happens. (A database would check in its UPDATE … WHERE fence < ?. For a
+ * check in a file, the file would need a lock of its own; this program assumes instead that no
+ * process is paused between pread and pwrite.) */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>
@@ -25,16 +27,21 @@ static int add_one(int file, unsigned long fence) {
 int main(int argc, char **argv) {
     if (argc < 4) return fprintf(stderr, "usage: redlock ROUNDS FILE URL…\n"), 2;
     struct latchwork_error error;
-    struct latchwork_redlock *redlock = latchwork_redlock_open((const char *const *)argv + 3, (size_t)argc - 3, NULL, &error);
+    struct latchwork_redlock *redlock =
+        latchwork_redlock_open((const char *const *)argv + 3, (size_t)argc - 3, NULL, &error);
     struct latchwork_lock_options options = {LATCHWORK_LOCK_INIT, .ttl_ms = 3000};
-    struct latchwork_lock *lock = redlock ? latchwork_redlock_lock_open(redlock, "counter", &options, &error) : NULL;
+    struct latchwork_lock *lock =
+        redlock ? latchwork_redlock_lock_open(redlock, "counter", &options, &error) : NULL;
     int file = open(argv[2], O_RDWR);
-    if (!lock || file < 0) return fprintf(stderr, "redlock: %s\n", lock ? "FILE can't be opened" : error.text), 2;
+    if (!lock || file < 0)
+        return fprintf(stderr, "redlock: %s\n", lock ? "FILE can't be opened" : error.text), 2;
     for (int i = atoi(argv[1]); i > 0;) {
         struct latchwork_hold *hold;
-        if (latchwork_lock_acquire(lock, 60000, &hold, &error) != LATCHWORK_LOCK_OK) return fprintf(stderr, "redlock: %s\n", error.text), 1;
+        if (latchwork_lock_acquire(lock, 60000, &hold, &error) != LATCHWORK_LOCK_OK)
+            return fprintf(stderr, "redlock: %s\n", error.text), 1;
         if (add_one(file, latchwork_hold_fence(hold))) i--;
-        if (latchwork_hold_release(hold, &error) != LATCHWORK_LOCK_OK) fprintf(stderr, "redlock: %s\n", error.text);
+        if (latchwork_hold_release(hold, &error) != LATCHWORK_LOCK_OK)
+            fprintf(stderr, "redlock: %s\n", error.text);
     }
     latchwork_lock_close(lock);
     latchwork_redlock_close(redlock);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This example holds several rows (table, id) under one lock: any number of processes of this program transfer money between accounts.
+/* This example holds several rows (table, id) under one lock: any number of processes of this
+ * program transfer money between accounts.
  *
  *     rowlock redis://127.0.0.1:6379 ROUNDS FILE
  *
- * FILE contains the balances of eight accounts, 100 each at first. A transfer locks the two rows that it
- * changes, in any order: there is no deadlock, and the sum stays 800. A program
- * that is killed during a transfer delays the others for at most the TTL. */
+ * FILE contains the balances of eight accounts, 100 each at first. A transfer locks the two rows
+ * that it changes, in any order: there is no deadlock, and the sum stays 800. A program that is
+ * killed during a transfer delays the others for at most the TTL. */
 #include <latchwork/lock.h>
 
 #include <fcntl.h>
@@ -21,7 +22,8 @@ static void transfer(int file, int from, int to, long amount) {
         int account = i ? to : from;
         off_t at = (off_t)(account * sizeof(long));
         /* an account that is not in the file yet begins with the balance START */
-        if (pread(file, &balance[account], sizeof(long), at) != sizeof(long)) balance[account] = START;
+        if (pread(file, &balance[account], sizeof(long), at) != sizeof(long))
+            balance[account] = START;
         balance[account] += i ? amount : -amount;
         if (pwrite(file, &balance[account], sizeof(long), at) != sizeof(long)) exit(1);
     }
@@ -32,7 +34,8 @@ int main(int argc, char **argv) {
     struct latchwork_error error;
     struct latchwork_client *client = latchwork_client_open(argv[1], NULL, &error);
     int file = open(argv[3], O_RDWR);
-    if (!client || file < 0) return fprintf(stderr, "rowlock: %s\n", client ? "FILE can't be opened" : error.text), 2;
+    if (!client || file < 0)
+        return fprintf(stderr, "rowlock: %s\n", client ? "FILE can't be opened" : error.text), 2;
     srand((unsigned)getpid());
     for (int i = atoi(argv[2]); i > 0; i--) {
         int from = rand() % ACCOUNTS, to = (from + 1 + rand() % (ACCOUNTS - 1)) % ACCOUNTS;
@@ -42,9 +45,11 @@ int main(int argc, char **argv) {
         const struct latchwork_row rows[] = {{"accounts", a}, {"accounts", b}};
         struct latchwork_lock *lock = latchwork_rows_open(client, NULL, rows, 2, NULL, &error);
         struct latchwork_hold *hold;
-        if (latchwork_lock_acquire(lock, 60000, &hold, &error) != LATCHWORK_LOCK_OK) return fprintf(stderr, "rowlock: %s\n", error.text), 1;
+        if (latchwork_lock_acquire(lock, 60000, &hold, &error) != LATCHWORK_LOCK_OK)
+            return fprintf(stderr, "rowlock: %s\n", error.text), 1;
         transfer(file, from, to, 1 + rand() % 5);
-        if (latchwork_hold_release(hold, &error) != LATCHWORK_LOCK_OK) fprintf(stderr, "rowlock: %s\n", error.text);
+        if (latchwork_hold_release(hold, &error) != LATCHWORK_LOCK_OK)
+            fprintf(stderr, "rowlock: %s\n", error.text);
         latchwork_lock_close(lock);
     }
     latchwork_client_close(client);

@@ -17,7 +17,8 @@
 enum { EXEC_WAIT_MS = 10000, KILL_WAIT_MS = 5000, FIRST_FREE = 5 };
 
 struct pipes {
-    int in[2], out[2], err[2], side[2], failed[2]; /* `failed` carries errno if exec failed, and closes if it succeeded */
+    /* `failed` carries errno if exec failed, and closes if it succeeded */
+    int in[2], out[2], err[2], side[2], failed[2];
 };
 
 static void close_fd(int *fd) {
@@ -49,13 +50,16 @@ static void close_pipes(struct pipes *p) {
 
 static int open_pipes(struct pipes *p) {
     memset(p, -1, sizeof *p);
-    if (open_pipe(p->in) || open_pipe(p->out) || open_pipe(p->err) || open_pipe(p->side) || open_pipe(p->failed)) return -1;
+    if (open_pipe(p->in) || open_pipe(p->out) || open_pipe(p->err) || open_pipe(p->side) ||
+        open_pipe(p->failed))
+        return -1;
     return 0;
 }
 
 /* Runs in the child, between fork and exec of a process with threads: only system calls are
  * allowed. */
-static _Noreturn void become(const struct pipes *p, char *const *argv, char *const *envp, _Atomic pid_t *listed) {
+static _Noreturn void become(const struct pipes *p, char *const *argv, char *const *envp,
+                             _Atomic pid_t *listed) {
     setpgid(0, 0);
     atomic_store(listed, getpid());
     for (int s = 1; s < NSIG; s++)
@@ -72,9 +76,10 @@ static _Noreturn void become(const struct pipes *p, char *const *argv, char *con
     _exit(127);
 }
 
-/* Blocks signals from fork until become() has reset their handlers, so that the parent's handlers never run in
- * the child. */
-static pid_t fork_quietly(const struct pipes *p, char *const *argv, char *const *envp, _Atomic pid_t *listed) {
+/* Blocks signals from fork until become() has reset their handlers, so that the parent's handlers
+ * never run in the child. */
+static pid_t fork_quietly(const struct pipes *p, char *const *argv, char *const *envp,
+                          _Atomic pid_t *listed) {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -102,7 +107,8 @@ static int exec_result(int fd) {
 
 static void unblock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _Atomic pid_t *listed, struct lw_err *err) {
+int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _Atomic pid_t *listed,
+                   struct lw_err *err) {
     struct pipes p;
     *c = (struct lw_child){.in = -1, .out = -1, .err = -1, .side = -1, .listed = listed};
     pid_t pid = open_pipes(&p) ? -1 : fork_quietly(&p, argv, envp, listed);
@@ -111,7 +117,9 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _At
         close_pipes(&p);
         return -1;
     }
-    setpgid(pid, pid); /* parent and child both do this, because either may come first; the parent's call fails harmlessly after the exec */
+    /* parent and child both do this, because either may come first; the parent's call fails
+     * harmlessly after the exec */
+    setpgid(pid, pid);
     c->pid = pid;
     close_fd(&p.failed[1]);
     int e = exec_result(p.failed[0]);
@@ -137,7 +145,8 @@ static void say_end(const siginfo_t *si, char *text, size_t size) {
     if (si->si_code == CLD_EXITED)
         snprintf(text, size, "exited with status %d", si->si_status);
     else
-        snprintf(text, size, "was killed by signal %d (%s)", si->si_status, strsignal(si->si_status));
+        snprintf(text, size, "was killed by signal %d (%s)", si->si_status,
+                 strsignal(si->si_status));
 }
 
 bool lw_child_ended(const struct lw_child *c, char *text, size_t size) {
@@ -166,7 +175,8 @@ static bool lives_in(const char *pid, pid_t group) {
     ssize_t n = read(fd, line, sizeof line - 1);
     close(fd);
     line[n > 0 ? n : 0] = '\0';
-    const char *after = strrchr(line, ')'); /* the name ends at the last ')', since the name may itself contain any character */
+    /* the name ends at the last ')', since the name may itself contain any character */
+    const char *after = strrchr(line, ')');
     char state;
     int parent, its_group;
     if (!after || sscanf(after + 1, " %c %d %d", &state, &parent, &its_group) != 3) return false;
@@ -200,9 +210,12 @@ void lw_child_end(struct lw_child *c, int64_t until_ms, char *text, size_t size)
         if (text) snprintf(text, size, "was killed");
         kill(-c->pid, SIGKILL);
         kill(c->pid, SIGKILL); /* also kills a child that has not made its own group yet */
-        if (!wait_ended(c, lw_boot_ms() + KILL_WAIT_MS, NULL, 0)) lw_error("exec: process %d does not die of SIGKILL", (int)c->pid);
+        if (!wait_ended(c, lw_boot_ms() + KILL_WAIT_MS, NULL, 0))
+            lw_error("exec: process %d does not die of SIGKILL", (int)c->pid);
     }
-    kill(-c->pid, SIGKILL); /* the leader is still a zombie, so the group's number is still ours: kill what it left behind */
+    /* the leader is still a zombie, so the group's number is still ours: kill what it left
+     * behind */
+    kill(-c->pid, SIGKILL);
     atomic_store(c->listed, 0);
     while (waitpid(c->pid, NULL, WNOHANG) < 0 && errno == EINTR) {}
     wait_group_gone(c->pid);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec: a handler in any language. It runs in long-lived processes. Each process gets a line per request, writes a line per
- * answer, and may have many requests at a time.
+/* exec: a handler in any language. It runs in long-lived processes. Each process gets a line per
+ * request, writes a line per answer, and may have many requests at a time.
  *
- *     loop.c    the one thread that drives the processes: who gets which message, leases and timeouts
+ *     loop.c    the one thread that drives the processes: who gets which message, leases and
+ *               timeouts
  *     proc.c    one process: its start, its end, its requests
  *     hear.c    what a process says
  *     fate.c    what becomes of the messages of a process that ends, and whose fault its end is
@@ -10,8 +11,8 @@
  *     line.c    the lines themselves
  *     child.c, warden.c, stderr_log.c    processes of the system, their death, their stderr
  *
- * A process that is no longer trusted is ended with its whole group before its messages are given back. It is replaced when there are
- * messages for a new one. */
+ * A process that is no longer trusted is ended with its whole group before its messages are given
+ * back. It is replaced when there are messages for a new one. */
 #include "handlers/exec/private.h"
 #include "handlers/feed.h"
 #include "handlers/section.h"
@@ -29,15 +30,18 @@
 
 enum { CLOSE_MS = 2000 };
 
-/* --- configuration ------------------------------------------------------------------------------------------------------------ */
+/* --- configuration ---------------------------------------------------------------------------- */
 
 static void check(const struct lw_config *c, struct lw_problems *problems) {
-    static const char *const known[] = {"type", "command", "processes", "in_flight", "batch", "timeout_ms", NULL};
+    static const char *const known[] = {"type",  "command",    "processes", "in_flight",
+                                        "batch", "timeout_ms", NULL};
     lw_section_known(c->handler.json, known, problems);
     const json_t *command = json_object_get(c->handler.json, "command"), *word;
     if (!json_is_array(command) || !json_array_size(command)) {
-        lw_problem(problems, "handler.command: %s: a non-empty array of strings, as [\"python3\", \"handler.py\"]",
-                   command ? "must be" : "required");
+        lw_problem(
+            problems,
+            "handler.command: %s: a non-empty array of strings, as [\"python3\", \"handler.py\"]",
+            command ? "must be" : "required");
         return;
     }
     size_t i;
@@ -54,7 +58,8 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
 static char **copy_command(const json_t *command) {
     size_t n = json_array_size(command);
     char **argv = lw_alloc((n + 1) * sizeof *argv);
-    for (size_t i = 0; i < n; i++) argv[i] = lw_strdup(json_string_value(json_array_get(command, i)));
+    for (size_t i = 0; i < n; i++)
+        argv[i] = lw_strdup(json_string_value(json_array_get(command, i)));
     return argv;
 }
 
@@ -70,7 +75,7 @@ static char **copy_environment(void) {
     return envp;
 }
 
-/* --- opening and closing ------------------------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 /* Ignores SIGPIPE, so that a subprocess that closed its stdin causes an EPIPE and does not end the
  * worker. A SIGPIPE handler that the program installed stays in place. */
@@ -102,7 +107,9 @@ static int open_loop(struct lw_handler *h, struct lw_err *err) {
     h->errands = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     h->ch_errands = (struct channel){NULL, CH_ERRANDS};
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &h->ch_errands};
-    if (h->epoll >= 0 && h->errands >= 0 && epoll_ctl(h->epoll, EPOLL_CTL_ADD, h->errands, &ev) == 0) return 0;
+    if (h->epoll >= 0 && h->errands >= 0 &&
+        epoll_ctl(h->epoll, EPOLL_CTL_ADD, h->errands, &ev) == 0)
+        return 0;
     return lw_fail(err, "exec: epoll: %s", strerror(errno));
 }
 
@@ -110,7 +117,10 @@ static void make_procs(struct lw_handler *h, int n) {
     h->n_procs = n;
     h->procs = lw_alloc((size_t)n * sizeof *h->procs);
     for (int i = 0; i < n; i++) {
-        h->procs[i] = (struct proc){.h = h, .index = i, .child = {.in = -1, .out = -1, .err = -1, .side = -1}, .limit = ANY_COMPANY};
+        h->procs[i] = (struct proc){.h = h,
+                                    .index = i,
+                                    .child = {.in = -1, .out = -1, .err = -1, .side = -1},
+                                    .limit = ANY_COMPANY};
         h->procs[i].table = lw_alloc(request_buckets(h) * sizeof(struct request *));
     }
 }
@@ -122,13 +132,16 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
     h->timeout_ms = c->handler.timeout_ms;
     h->in_flight = c->handler.in_flight > 0 ? c->handler.in_flight : 1;
     h->batch = c->handler.batch > 0 ? c->handler.batch : 1;
-    trouble_open(&h->trouble, c->retry.max_attempts > c->handler.threads ? c->retry.max_attempts : c->handler.threads);
+    trouble_open(&h->trouble, c->retry.max_attempts > c->handler.threads ? c->retry.max_attempts
+                                                                         : c->handler.threads);
     h->argv = copy_command(json_object_get(c->handler.json, "command"));
     h->envp = copy_environment();
     h->chunk = lw_alloc(EXEC_CHUNK);
     make_procs(h, c->handler.threads);
     survive_sigpipe();
-    if (!open_loop(h, err) && !lw_warden_open(&h->warden, h->n_procs, err) && (h->log = lw_stderr_log_open(err))) return h;
+    if (!open_loop(h, err) && !lw_warden_open(&h->warden, h->n_procs, err) &&
+        (h->log = lw_stderr_log_open(err)))
+        return h;
     free_handler(h);
     return NULL;
 }
@@ -160,12 +173,15 @@ static void close_handler(struct lw_handler *h) {
     free_handler(h);
 }
 
-/* --- what it is asked ------------------------------------------------------------------------------------------------------------ */
+/* --- what it is asked ------------------------------------------------------------------------- */
 
-static enum lw_health health(struct lw_handler *h, char *why, size_t size) { return trouble_health(&h->trouble, why, size); }
+static enum lw_health health(struct lw_handler *h, char *why, size_t size) {
+    return trouble_health(&h->trouble, why, size);
+}
 
 static int loads(const struct lw_handler *h, uint32_t *out, int max) {
-    for (int i = 0; i < h->n_procs && i < max; i++) out[i] = atomic_load_explicit(&h->procs[i].load, memory_order_relaxed);
+    for (int i = 0; i < h->n_procs && i < max; i++)
+        out[i] = atomic_load_explicit(&h->procs[i].load, memory_order_relaxed);
     return h->n_procs;
 }
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fate: what becomes of the messages of a process that ends.
  *
- *     whose fault                                       that message         the others of the process
- *     the command's: no process has answered lately     back                 back; the handler pauses
+ *     whose fault                                       that message         the others of the
+ *         process
+ *     the command's: no process has answered lately     back                 back; the handler
+ *         pauses
  *     a message's: its answer is malformed or not
  *       complete, it has timed out, or the process
  *       had read only this one                          retry                back
  *     no message's: the process has answered, and
  *       had read none of those that it still had        -                    back
- *     unknown                                           -                    back, and suspects (suspects.h)
+ *     unknown                                           -                    back, and suspects
+ *         (suspects.h)
  *     a lease ended                                     back                 back
  *
  * "back" counts no attempt. A message whose lease was lost is given back in any case. */
@@ -22,9 +25,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { LAST_WORDS_MS = 200 }; /* time that a process gets to end by itself after it closed the pipe of its answers */
+/* time that a process gets to end by itself after it closed the pipe of its answers */
+enum { LAST_WORDS_MS = 200 };
 
-/* --- the end of a message --------------------------------------------------------------------------------------------------------- */
+/* --- the end of a message --------------------------------------------------------------------- */
 
 static void discount(struct proc *p, int n) {
     p->n_messages -= n;
@@ -51,7 +55,7 @@ static void answer(struct request *r, enum lw_outcome outcome, const char *reaso
     exec_ended(r, r->p->h->now_us - r->begun_us);
 }
 
-/* --- a process is to end ----------------------------------------------------------------------------------------------------------- */
+/* --- a process is to end ---------------------------------------------------------------------- */
 
 void exec_wrong(struct proc *p, struct request *blamed, const char *reason) {
     p->why = END_WRONG;
@@ -62,7 +66,8 @@ void exec_wrong(struct proc *p, struct request *blamed, const char *reason) {
 
 static bool lease_over(const struct request *r) {
     const struct lw_handler *h = r->p->h;
-    return h->now_ms >= lw_feed_lease_end(r->jobs[r->at], h->margin_ms) || (r->grace_ms && !r->late);
+    return h->now_ms >= lw_feed_lease_end(r->jobs[r->at], h->margin_ms) ||
+           (r->grace_ms && !r->late);
 }
 
 void exec_time_over(struct request *r) {
@@ -91,16 +96,18 @@ void exec_died(struct proc *p) {
     p->why = END_DIED;
     p->itself = lw_child_ended(&p->child, p->how, sizeof p->how);
     p->blamed = id.p ? request_find(p, id) : NULL;
-    p->innocent = p->n_requests && !p->answered && trouble_innocent(&p->h->trouble, proc_has_read(p) > 0);
+    p->innocent =
+        p->n_requests && !p->answered && trouble_innocent(&p->h->trouble, proc_has_read(p) > 0);
     proc_end(p, end_by(p));
 }
 
-/* --- it has ended: its messages ---------------------------------------------------------------------------------------------------- */
+/* --- it has ended: its messages --------------------------------------------------------------- */
 
 static bool was_read(const struct request *r) { return r->place < r->p->has_read; }
 
-/* Counts the messages that may be at fault: those that the process has read. If it has read none, its end has nothing to do with them,
- * unless it never answered: a command that breaks the protocol from the start must not get the same messages for ever. */
+/* Counts the messages that may be at fault: those that the process has read. If it has read none,
+ * its end has nothing to do with them, unless it never answered: a command that breaks the protocol
+ * from the start must not get the same messages for ever. */
 static int company(struct proc *p) {
     int n = 0;
     for (const struct request *r = p->first; r; r = r->next) n += was_read(r) ? r->upto - r->at : 0;
@@ -118,8 +125,8 @@ static void decide(struct request *r, int n) {
     char late[64];
     snprintf(late, sizeof late, "timed out after %" PRId64 " ms", p->h->timeout_ms);
     bool at_fault = r == p->blamed || (!p->blamed && n == 1 && was_read(r));
-    /* `beside` is true if the process was ended for its time, but not because this request timed out: another request did, or a lease was
-     * about to end */
+    /* `beside` is true if the process was ended for its time, but not because this request timed
+     * out: another request did, or a lease was about to end */
     bool cancelled = r->grace_ms && !r->late, beside = p->why == END_TIME && !r->late;
     if (p->innocent || cancelled || beside)
         answer(r, LW_BACK, "");
@@ -136,12 +143,17 @@ static void decide(struct request *r, int n) {
 
 static void say_how(struct proc *p) {
     bool closed = !p->itself && strcmp(p->how, "was killed") == 0;
-    if (closed) snprintf(p->how, sizeof p->how, p->hello ? "closed its descriptor 4" : "closed its stdout");
+    if (closed)
+        snprintf(p->how, sizeof p->how, p->hello ? "closed its descriptor 4" : "closed its stdout");
     if (p->why == END_DIED)
         snprintf(p->reason, sizeof p->reason,
-                 p->innocent ? "its process %s before it ever answered" : "handler process %s before it answered", p->how);
+                 p->innocent ? "its process %s before it ever answered"
+                             : "handler process %s before it answered",
+                 p->how);
     else if (p->why == END_TIME && p->innocent)
-        snprintf(p->reason, sizeof p->reason, "its process did not read its first request within %" PRId64 " ms", p->h->timeout_ms);
+        snprintf(p->reason, sizeof p->reason,
+                 "its process did not read its first request within %" PRId64 " ms",
+                 p->h->timeout_ms);
     if (p->why != END_WRONG) proc_add_last_words(p, p->reason, sizeof p->reason);
 }
 
@@ -150,20 +162,22 @@ static void tell(const struct proc *p, int n) {
     if (n == 1 || p->blamed)
         lw_warn("handler %d: %s; the process is replaced", p->index, p->reason);
     else if (!n)
-        lw_warn("handler %d: %s; the process is replaced; it had read none of its messages (%d): they are given back without an attempt",
+        lw_warn("handler %d: %s; the process is replaced; it had read none of its messages (%d): "
+                "they are given back without an attempt",
                 p->index, p->reason, p->n_messages);
     else
-        lw_warn(
-            "handler %d: %s; the process is replaced; it had %d messages, and any of %d may be at fault: they are given back without an "
-            "attempt, and run in smaller company",
-            p->index, p->reason, p->n_messages, n);
+        lw_warn("handler %d: %s; the process is replaced; it had %d messages, and any of %d may be "
+                "at fault: they are given back without an "
+                "attempt, and run in smaller company",
+                p->index, p->reason, p->n_messages, n);
 }
 
 static void tell_idle(const struct proc *p) {
     if (p->why == END_WRONG)
         lw_warn("handler %d: the process %s; it is replaced", p->index, p->reason);
     else
-        lw_warn("handler %d: the process %s while it had nothing to do; it is replaced", p->index, p->how);
+        lw_warn("handler %d: the process %s while it had nothing to do; it is replaced", p->index,
+                p->how);
 }
 
 void exec_settle(struct proc *p) {

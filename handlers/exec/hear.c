@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hear: reads what processes write. A line answers messages or says hello; anything else ends the process. */
+/* hear: reads what processes write. A line answers messages or says hello; anything else ends the
+ * process. */
 #include "handlers/exec/private.h"
 
 #include "base/log.h"
@@ -19,10 +20,11 @@ static bool blank(const char *p, size_t n) {
     return true;
 }
 
-/* --- answers ---------------------------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void copy_reason(struct lw_job *job, struct lw_bytes reason) {
-    static const char *const usual[] = {[LW_RETRY] = "handler asked for a retry", [LW_DEAD] = "handler gave the message up"};
+    static const char *const usual[] = {
+        [LW_RETRY] = "handler asked for a retry", [LW_DEAD] = "handler gave the message up"};
     char text[LW_REASON_MAX + 4] = "";
     if (job->outcome == LW_DONE) {
         job->reason[0] = '\0';
@@ -33,9 +35,9 @@ static void copy_reason(struct lw_job *job, struct lw_bytes reason) {
     lw_reason_copy(job->reason, text[0] ? text : usual[job->outcome]);
 }
 
-/* Takes one answer. Its message is charged with the time since the last answer, divided by `left`: the number of answers in the line that
- * are not taken yet, with this one. Returns false if the message is not done; the request is then over, and later answers in its line do
- * not count. */
+/* Takes one answer. Its message is charged with the time since the last answer, divided by `left`:
+ * the number of answers in the line that are not taken yet, with this one. Returns false if the
+ * message is not done; the request is then over, and later answers in its line do not count. */
 static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_t left) {
     struct lw_handler *h = r->p->h;
     struct lw_job *job = r->jobs[r->at];
@@ -46,10 +48,13 @@ static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_
     if (h->suspects.n) suspects_drop(&h->suspects, job->identity);
     job->outcome = a->outcome;
     copy_reason(job, a->reason);
-    if (r->grace_ms && a->outcome != LW_DONE) { /* "done" counts even after a cancellation, because the effect has happened */
+    if (r->grace_ms && a->outcome != LW_DONE) {
+        /* "done" counts even after a cancellation, because the effect has happened */
         job->outcome = r->late ? LW_RETRY : LW_BACK;
         job->reason[0] = '\0';
-        if (r->late) snprintf(job->reason, sizeof job->reason, "timed out after %" PRId64 " ms", h->timeout_ms);
+        if (r->late)
+            snprintf(job->reason, sizeof job->reason, "timed out after %" PRId64 " ms",
+                     h->timeout_ms);
     }
     bool done = job->outcome == LW_DONE;
     r->begun_us += took_us;
@@ -59,7 +64,8 @@ static bool take_answer(struct request *r, const struct lw_exec_answer *a, size_
 
 static void foreign(struct proc *p, struct lw_bytes id) {
     char text[200];
-    snprintf(text, sizeof text, "handler answered for another message: \"%.*s\"", id.n < 128 ? (int)id.n : 128, id.p);
+    snprintf(text, sizeof text, "handler answered for another message: \"%.*s\"",
+             id.n < 128 ? (int)id.n : 128, id.p);
     exec_wrong(p, NULL, text);
 }
 
@@ -74,13 +80,16 @@ static void take_answers(struct proc *p, const struct lw_exec_said *said) {
     }
 }
 
-/* --- hello ------------------------------------------------------------------------------------------------------------------------ */
+/* --- hello ------------------------------------------------------------------------------------ */
 
-/* Takes the hello of a process: from now on it answers on its descriptor 4, and its stdout goes to the log. */
+/* Takes the hello of a process: from now on it answers on its descriptor 4, and its stdout goes to
+ * the log. */
 static void greet(struct proc *p, int version) {
     char text[96], label[64];
     if (version != VERSION) {
-        snprintf(text, sizeof text, "handler speaks version %d of the protocol, this Latchwork version %d", version, VERSION);
+        snprintf(text, sizeof text,
+                 "handler speaks version %d of the protocol, this Latchwork version %d", version,
+                 VERSION);
         exec_wrong(p, NULL, text);
         p->innocent = true; /* the command is at fault, not a message */
         return;
@@ -88,7 +97,9 @@ static void greet(struct proc *p, int version) {
     if (p->hello) return;
     p->hello = true;
     snprintf(label, sizeof label, "handler %d[%d] stdout", p->index, (int)p->child.pid);
-    if (p->said.text.n) lw_info("%s: %.*s", label, p->said.text.n < 1000 ? (int)p->said.text.n : 1000, p->said.text.p);
+    if (p->said.text.n)
+        lw_info("%s: %.*s", label, p->said.text.n < 1000 ? (int)p->said.text.n : 1000,
+                p->said.text.p);
     p->said.text.n = p->said.scanned = 0;
     if (p->child.out < 0) return;
     epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.out, NULL);
@@ -96,7 +107,7 @@ static void greet(struct proc *p, int version) {
     p->child.out = -1;
 }
 
-/* --- lines ------------------------------------------------------------------------------------------------------------------------ */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 static void take_line(struct proc *p, enum channel_kind from, struct lw_bytes line) {
     struct lw_handler *h = p->h;
@@ -116,9 +127,10 @@ static void take_line(struct proc *p, enum channel_kind from, struct lw_bytes li
         take_answers(p, &h->heard);
 }
 
-/* Takes the whole lines in `text`, whose first `scanned` bytes contain no newline. Returns how many bytes were
- * taken. */
-static size_t take_lines(struct proc *p, enum channel_kind from, struct lw_bytes text, size_t scanned) {
+/* Takes the whole lines in `text`, whose first `scanned` bytes contain no newline. Returns how many
+ * bytes were taken. */
+static size_t take_lines(struct proc *p, enum channel_kind from, struct lw_bytes text,
+                         size_t scanned) {
     size_t at = 0;
     while (p->state == PROC_UP && at < text.n) {
         const char *nl = memchr(text.p + at + scanned, '\n', text.n - at - scanned);
@@ -142,7 +154,8 @@ static void keep(struct said *s, struct lw_bytes rest) {
 
 static void take_bytes(struct proc *p, enum channel_kind from, struct lw_bytes chunk) {
     struct said *s = from == CH_SIDE ? &p->side : &p->said;
-    if (!s->text.n) { /* usually no unfinished line is left from before, so lines are read in place */
+    if (!s->text.n) {
+        /* usually no unfinished line is left from before, so lines are read in place */
         size_t used = take_lines(p, from, chunk, 0);
         if (used < chunk.n) lw_buf_add(&s->text, chunk.p + used, chunk.n - used);
         s->scanned = s->text.n;
@@ -161,8 +174,8 @@ static enum heard hear(struct proc *p, enum channel_kind from) {
     return n < 0 && (errno == EAGAIN || errno == EINTR) ? HEARD_NOTHING : HEARD_END;
 }
 
-/* A hello on descriptor 4 must be read before anything that was written to stdout later. A process that has
- * answered on stdout never says hello. */
+/* A hello on descriptor 4 must be read before anything that was written to stdout later. A process
+ * that has answered on stdout never says hello. */
 enum heard exec_hear(struct proc *p, enum channel_kind from) {
     bool may_greet = from == CH_STDOUT && !p->hello && !p->answered;
     if (may_greet && hear(p, CH_SIDE) == HEARD_SOME) return HEARD_SOME;

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* --- requests --------------------------------------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 #define ADD(out, text) lw_buf_add(out, text, sizeof(text) - 1)
 
@@ -31,8 +31,8 @@ static void add_bytes(struct lw_buf *out, const char *name, struct lw_bytes v) {
         lw_json_base64(out, v);
 }
 
-/* Appends a header's name or value. Bytes that are not UTF-8 become the object {"base64":"…"}: a header is a pair without member names, so
- * no name can get the suffix "_base64". */
+/* Appends a header's name or value. Bytes that are not UTF-8 become the object {"base64":"…"}: a
+ * header is a pair without member names, so no name can get the suffix "_base64". */
 static void add_header_part(struct lw_buf *out, struct lw_bytes v) {
     if (!v.p) {
         ADD(out, "null");
@@ -84,7 +84,8 @@ static void add_message(struct lw_buf *out, const struct lw_job *job, int64_t de
     ADD(out, "}");
 }
 
-void lw_exec_request(struct lw_buf *out, struct lw_job *const *jobs, size_t n, int64_t deadline_ms) {
+void lw_exec_request(struct lw_buf *out, struct lw_job *const *jobs, size_t n,
+                     int64_t deadline_ms) {
     if (n > 1) ADD(out, "{\"batch\":[");
     for (size_t i = 0; i < n; i++) {
         if (i) ADD(out, ",");
@@ -100,7 +101,7 @@ void lw_exec_cancel(struct lw_buf *out, const struct lw_job *job) {
     ADD(out, "}\n");
 }
 
-/* --- answers: the usual forms, without building a document ------------------------------------------------------------------------ */
+/* --- answers: the usual forms, without building a document ------------------------------------ */
 
 /* A position in a line, and the line's end. */
 struct scan {
@@ -118,8 +119,8 @@ static bool take(struct scan *s, char c) {
     return true;
 }
 
-/* Takes a string of printable ASCII without escapes. Returns false at any other value, which needs the JSON
- * parser. */
+/* Takes a string of printable ASCII without escapes. Returns false at any other value, which needs
+ * the JSON parser. */
 static bool take_text(struct scan *s, struct lw_bytes *out) {
     if (!take(s, '"')) return false;
     const char *from = s->p;
@@ -185,19 +186,25 @@ struct lw_bytes lw_exec_begun(struct lw_bytes line) {
     if (!line.n) return (struct lw_bytes){0};
     struct scan s = {line.p, line.p + line.n};
     struct lw_bytes name, value;
-    bool known = take(&s, '{') && take_text(&s, &name) && is(name, "id") && take(&s, ':') && take_text(&s, &value);
+    bool known = take(&s, '{') && take_text(&s, &name) && is(name, "id") && take(&s, ':') &&
+                 take_text(&s, &value);
     return known ? value : (struct lw_bytes){0};
 }
 
-/* --- answers: any other form -------------------------------------------------------------------------------------------------------- */
+/* --- answers: any other form ------------------------------------------------------------------ */
 
-static struct lw_bytes text_of(const json_t *v) { return lw_bytes(json_string_value(v), json_string_length(v)); }
+static struct lw_bytes text_of(const json_t *v) {
+    return lw_bytes(json_string_value(v), json_string_length(v));
+}
 
 static int read_outcome(const json_t *answer, enum lw_outcome *outcome, struct lw_err *err) {
     const json_t *v = json_object_get(answer, "outcome");
-    if (!json_is_string(v)) return lw_fail(err, "handler's answer has no \"outcome\" (done, retry or dead)");
+    if (!json_is_string(v))
+        return lw_fail(err, "handler's answer has no \"outcome\" (done, retry or dead)");
     if (outcome_of(text_of(v), outcome)) return 0;
-    return lw_fail(err, "handler's answer has an unknown outcome \"%.64s\" (known: done, retry, dead)", json_string_value(v));
+    return lw_fail(err,
+                   "handler's answer has an unknown outcome \"%.64s\" (known: done, retry, dead)",
+                   json_string_value(v));
 }
 
 static int read_answer(struct lw_exec_said *said, const json_t *answer, struct lw_err *err) {
@@ -208,14 +215,16 @@ static int read_answer(struct lw_exec_said *said, const json_t *answer, struct l
     if (!json_is_string(id)) return lw_fail(err, "handler's answer has no \"id\"");
     a->id = said->id = text_of(id);
     if (read_outcome(answer, &a->outcome, err)) return -1;
-    if (why && !json_is_string(why) && !json_is_null(why)) return lw_fail(err, "handler's answer has a \"reason\" that is not a string");
+    if (why && !json_is_string(why) && !json_is_null(why))
+        return lw_fail(err, "handler's answer has a \"reason\" that is not a string");
     if (json_is_string(why)) a->reason = text_of(why);
     said->n++;
     return 0;
 }
 
 static int read_batch(struct lw_exec_said *said, const json_t *batch, struct lw_err *err) {
-    if (!json_is_array(batch)) return lw_fail(err, "handler's answer has a \"batch\" that is not an array");
+    if (!json_is_array(batch))
+        return lw_fail(err, "handler's answer has a \"batch\" that is not an array");
     const json_t *answer;
     size_t i;
     json_array_foreach(batch, i, answer) {
@@ -225,10 +234,13 @@ static int read_batch(struct lw_exec_said *said, const json_t *batch, struct lw_
 }
 
 static int read_document(struct lw_exec_said *said, struct lw_err *err) {
-    const json_t *hello = json_object_get(said->document, "hello"), *batch = json_object_get(said->document, "batch");
-    if (!hello) return batch ? read_batch(said, batch, err) : read_answer(said, said->document, err);
+    const json_t *hello = json_object_get(said->document, "hello"),
+                 *batch = json_object_get(said->document, "batch");
+    if (!hello)
+        return batch ? read_batch(said, batch, err) : read_answer(said, said->document, err);
     json_int_t version = json_integer_value(hello);
-    if (version < 1 || version > INT32_MAX) return lw_fail(err, "handler's \"hello\" is not a version number");
+    if (version < 1 || version > INT32_MAX)
+        return lw_fail(err, "handler's \"hello\" is not a version number");
     said->hello = (int)version;
     return 0;
 }
@@ -247,7 +259,9 @@ int lw_exec_read(struct lw_exec_said *said, struct lw_bytes line, struct lw_err 
     said->n = 0;
     json_error_t bad;
     said->document = json_loadb(line.p, line.n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &bad);
-    if (!said->document) return lw_fail(err, "handler's answer is not JSON: %s (column %d)", bad.text, lw_json_column(&bad));
+    if (!said->document)
+        return lw_fail(err, "handler's answer is not JSON: %s (column %d)", bad.text,
+                       lw_json_column(&bad));
     return read_document(said, err);
 }
 

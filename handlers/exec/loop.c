@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop: one thread that drives all processes of this worker.
  *
- *     wait → answers, ends of processes → give jobs to processes with room → look at leases and times → write → publish
+ *     wait → answers, ends of processes → give jobs to processes with room → look at leases and
+ *         times → write → publish
  *
- * Each turn writes to each process at most once, and publishes all jobs that ended in it at once. */
+ * Each turn writes to each process at most once, and publishes all jobs that ended in it at
+ * once. */
 #include "handlers/exec/private.h"
 
 #include "base/clock.h"
@@ -17,17 +19,20 @@
 
 enum {
     EVENTS = 64,
-    UNSENT_MAX = 1 << 18, /* maximum number of unsent bytes with which a process still gets requests */
+    /* maximum number of unsent bytes with which a process still gets requests */
+    UNSENT_MAX = 1 << 18,
 };
 
 static void look_by(struct lw_handler *h, int64_t ms) { h->look_ms = lw_earlier(h->look_ms, ms); }
 
-/* --- jobs in line ----------------------------------------------------------------------------------------------------------------- */
+/* --- jobs in line ----------------------------------------------------------------------------- */
 
 /* Returns true if the job may still start. Otherwise the caller must give it back. */
-static bool startable(const struct lw_handler *h, struct lw_job *job) { return lw_feed_startable(job, h->now_ms, h->margin_ms); }
+static bool startable(const struct lw_handler *h, struct lw_job *job) {
+    return lw_feed_startable(job, h->now_ms, h->margin_ms);
+}
 
-/* --- requests --------------------------------------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 static void has_to_send(struct proc *p) {
     if (p->dirty) return;
@@ -36,12 +41,14 @@ static void has_to_send(struct proc *p) {
     p->h->dirty = p;
 }
 
-/* Returns how many messages, from jobs[at] on, go into one line. A suspect never stands behind another message in a line, because few
- * messages may be in a process together with a suspect. */
+/* Returns how many messages, from jobs[at] on, go into one line. A suspect never stands behind
+ * another message in a line, because few messages may be in a process together with a suspect. */
 static int count_together(const struct request *r, int limit) {
     const struct suspects *s = &r->p->h->suspects;
     int n = 1, most = limit - r->p->n_messages;
-    while (r->at + n < r->n && n < most && suspects_limit(s, r->jobs[r->at + n]->identity) == ANY_COMPANY) n++;
+    while (r->at + n < r->n && n < most &&
+           suspects_limit(s, r->jobs[r->at + n]->identity) == ANY_COMPANY)
+        n++;
     return n;
 }
 
@@ -63,7 +70,8 @@ static void send_request(struct request *r) {
     r->place = p->sent + (p->out.n - p->out_at);
     p->n_messages += n;
     p->h->held += n;
-    lw_exec_request(&p->out, r->jobs + r->at, (size_t)n, p->h->timeout_ms > 0 ? lw_wall_ms() + p->h->timeout_ms : 0);
+    lw_exec_request(&p->out, r->jobs + r->at, (size_t)n,
+                    p->h->timeout_ms > 0 ? lw_wall_ms() + p->h->timeout_ms : 0);
     has_to_send(p);
     begin_message(r);
 }
@@ -85,7 +93,8 @@ static void begin(struct proc *p, struct lw_job *job, int64_t chain_ms) {
     } else if (!is_sound(p)) {
         lw_jobs_push_front(&h->line, job);
     } else {
-        /* Before the first request, keep the last line of stderr: what the process wrote at its start may tell why it ends. */
+        /* Before the first request, keep the last line of stderr: what the process wrote at its
+         * start may tell why it ends. */
         if (!p->n_requests && p->sent) lw_last_words_clear(p->words);
         struct request *r = request_new(p, job);
         r->chain_ms = chain_ms;
@@ -95,13 +104,15 @@ static void begin(struct proc *p, struct lw_job *job, int64_t chain_ms) {
 }
 
 static bool takes(const struct proc *p, int limit) {
-    if (p->state != PROC_UP || p->n_requests >= p->h->in_flight || p->out.n - p->out_at > UNSENT_MAX || (p->deaf && p->n_requests))
+    if (p->state != PROC_UP || p->n_requests >= p->h->in_flight ||
+        p->out.n - p->out_at > UNSENT_MAX || (p->deaf && p->n_requests))
         return false;
     if (limit == ANY_COMPANY && p->limit == ANY_COMPANY) return p != p->h->reserved;
     return p == p->h->reserved && p->n_messages < (limit < p->limit ? limit : p->limit);
 }
 
-/* Appends the follower to the list of followers. The follower starts when all answers that were read have been taken. */
+/* Appends the follower to the list of followers. The follower starts when all answers that were
+ * read have been taken. */
 static void follow(struct request *r, struct lw_job *job) {
     struct lw_handler *h = r->p->h;
     request_leave(r);
@@ -110,7 +121,8 @@ static void follow(struct request *r, struct lw_job *job) {
     h->followers_end = &r->next;
 }
 
-/* Starts each follower in the process of the job before it, unless other jobs have waited for long. */
+/* Starts each follower in the process of the job before it, unless other jobs have waited for
+ * long. */
 static void start_followers(struct lw_handler *h) {
     struct request *all = h->followers;
     h->followers = NULL;
@@ -130,7 +142,8 @@ static void start_followers(struct lw_handler *h) {
     }
 }
 
-/* Sends the remaining messages of the request, which were not in the line that has just been answered. */
+/* Sends the remaining messages of the request, which were not in the line that has just been
+ * answered. */
 static void send_rest(struct request *r) {
     struct lw_job *job = r->jobs[r->at];
     struct lw_handler *h = r->p->h;
@@ -157,7 +170,7 @@ void exec_go_on(struct request *r, struct lw_job *follower) {
         begin_message(r);
 }
 
-/* --- giving jobs to processes ----------------------------------------------------------------------------------------------------- */
+/* --- giving jobs to processes ----------------------------------------------------------------- */
 
 static struct proc *least_loaded(struct lw_handler *h, int limit) {
     struct proc *best = NULL;
@@ -170,13 +183,15 @@ static struct proc *least_loaded(struct lw_handler *h, int limit) {
     return best;
 }
 
-/* Chooses the process that takes only suspects as long as suspects wait: the one with the fewest messages. */
+/* Chooses the process that takes only suspects as long as suspects wait: the one with the fewest
+ * messages. */
 static void reserve(struct lw_handler *h) {
     if (h->reserved && h->reserved->state == PROC_UP) return;
     h->reserved = NULL;
     for (int i = 0; i < h->n_used; i++) {
         struct proc *p = &h->procs[i];
-        if (p->state == PROC_UP && (!h->reserved || p->n_messages < h->reserved->n_messages)) h->reserved = p;
+        if (p->state == PROC_UP && (!h->reserved || p->n_messages < h->reserved->n_messages))
+            h->reserved = p;
     }
 }
 
@@ -184,7 +199,8 @@ static void start_suspects(struct lw_handler *h) {
     while (h->apart.head) {
         reserve(h);
         struct lw_job *job = h->apart.head;
-        if (!h->reserved || !takes(h->reserved, suspects_limit(&h->suspects, job->identity))) return;
+        if (!h->reserved || !takes(h->reserved, suspects_limit(&h->suspects, job->identity)))
+            return;
         begin(h->reserved, lw_jobs_pop(&h->apart), h->now_ms);
     }
     h->reserved = NULL;
@@ -204,7 +220,8 @@ static void start_jobs(struct lw_handler *h) {
     }
 }
 
-/* Starts processes. While the command has failed and no process has answered since, only one is started. */
+/* Starts processes. While the command has failed and no process has answered since, only one is
+ * started. */
 static void start_processes(struct lw_handler *h) {
     bool trial = atomic_load(&h->trouble.unable), any = false;
     for (int i = 0; i < h->n_used; i++) any |= h->procs[i].state != PROC_NONE;
@@ -231,7 +248,7 @@ static void dispatch(struct lw_handler *h) {
     lw_feed_sweep(h->feed, &h->apart, h->now_ms, h->margin_ms, pauses);
 }
 
-/* --- leases and times ------------------------------------------------------------------------------------------------------------- */
+/* --- leases and times ------------------------------------------------------------------------- */
 
 static void tell_cancelled(struct request *r, bool late) {
     lw_exec_cancel(&r->p->out, r->jobs[r->at]);
@@ -240,14 +257,16 @@ static void tell_cancelled(struct request *r, bool late) {
     r->late = late;
 }
 
-/* Checks the lease and the timeout of a request. Returns false if its process had to be ended. If the process has other requests too, it is
- * first asked to stop a message that has timed out, and is killed only if the message goes on. */
+/* Checks the lease and the timeout of a request. Returns false if its process had to be ended. If
+ * the process has other requests too, it is first asked to stop a message that has timed out, and
+ * is killed only if the message goes on. */
 static bool look_at_request(struct request *r) {
     struct lw_handler *h = r->p->h;
     const struct lw_job *job = r->jobs[r->at];
     int64_t lease = lw_feed_lease_end(job, h->margin_ms), now = h->now_ms;
     bool late = now >= job->give_up_ms;
-    if (now >= lease || (r->grace_ms && now >= r->grace_ms) || (late && !r->grace_ms && r->p->n_requests == 1)) {
+    if (now >= lease || (r->grace_ms && now >= r->grace_ms) ||
+        (late && !r->grace_ms && r->p->n_requests == 1)) {
         exec_time_over(r);
         return false;
     }
@@ -261,9 +280,11 @@ static bool look_at_request(struct request *r) {
 
 static void look_at(struct proc *p) {
     if (p->state != PROC_UP || !p->n_requests) return;
-    bool ended = lw_child_ended(&p->child, NULL, 0); /* the exit is checked here, too, because a grandchild may hold stdout open */
+    /* the exit is checked here, too, because a grandchild may hold stdout open */
+    bool ended = lw_child_ended(&p->child, NULL, 0);
     if (ended && (exec_hear_all(p), p->state == PROC_UP)) exec_died(p);
-    for (struct request *r = p->first; r && p->state == PROC_UP && look_at_request(r); r = r->next) {}
+    for (struct request *r = p->first; r && p->state == PROC_UP && look_at_request(r);
+         r = r->next) {}
 }
 
 static void look(struct lw_handler *h) {
@@ -272,7 +293,7 @@ static void look(struct lw_handler *h) {
     for (int i = 0; i < h->n_used; i++) look_at(&h->procs[i]);
 }
 
-/* --- descriptors ------------------------------------------------------------------------------------------------------------------ */
+/* --- descriptors ------------------------------------------------------------------------------ */
 
 static int watch_fd(struct proc *p, int fd, enum channel_kind kind, uint32_t events) {
     struct channel *c = &p->channels[kind];
@@ -284,10 +305,14 @@ static int watch_fd(struct proc *p, int fd, enum channel_kind kind, uint32_t eve
 int exec_watch(struct proc *p) {
     p->state = PROC_UP;
     p->limit = ANY_COMPANY;
-    return watch_fd(p, p->child.out, CH_STDOUT, EPOLLIN) || watch_fd(p, p->child.side, CH_SIDE, EPOLLIN) ? -1 : 0;
+    return watch_fd(p, p->child.out, CH_STDOUT, EPOLLIN) ||
+                   watch_fd(p, p->child.side, CH_SIDE, EPOLLIN)
+               ? -1
+               : 0;
 }
 
-/* Adds the stdin of a process to the epoll set, which reports when it takes more bytes. Removes the stdin if `wanted` is false. */
+/* Adds the stdin of a process to the epoll set, which reports when it takes more bytes. Removes the
+ * stdin if `wanted` is false. */
 static void poll_stdin(struct proc *p, bool wanted) {
     if (wanted == p->polled || p->child.in < 0) return;
     if (wanted)
@@ -327,10 +352,10 @@ static void on_stdout(struct proc *p) {
 
 static void on_side(struct proc *p) {
     if (exec_hear(p, CH_SIDE) != HEARD_END) return;
-    if (p->hello)
-        exec_died(p);
+    if (p->hello) exec_died(p);
+    /* a process that closes its descriptor 4 answers on stdout */
     else
-        epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.side, NULL); /* a process that closes its descriptor 4 answers on stdout */
+        epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, p->child.side, NULL);
 }
 
 static void on_start(struct proc *p) {
@@ -365,7 +390,7 @@ static void on_event(struct lw_handler *h, const struct channel *c) {
     }
 }
 
-/* --- the loop --------------------------------------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static int wait_ms(struct lw_handler *h) {
     bool idle = !h->line.head && !h->apart.head;
@@ -408,7 +433,8 @@ void exec_serve(struct lw_handler *h, struct lw_feed *feed) {
     h->feed = feed;
     h->ch_feed = (struct channel){NULL, CH_FEED};
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &h->ch_feed};
-    if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, lw_feed_fd(feed), &ev)) lw_error("exec: epoll: %s", strerror(errno));
+    if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, lw_feed_fd(feed), &ev))
+        lw_error("exec: epoll: %s", strerror(errno));
     do turn(h);
     while (!is_over(h));
     epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);

@@ -16,7 +16,7 @@
 
 enum { LAST_WORDS_MS = 200, BACKOFF_MS = 100, BACKOFF_MAX_MS = 5000 };
 
-/* --- starting and ending ---------------------------------------------------------------------------------------------------------- */
+/* --- starting and ending ---------------------------------------------------------------------- */
 
 static void reset(struct proc *p) {
     p->said.text.n = p->said.scanned = p->side.text.n = p->side.scanned = 0;
@@ -61,7 +61,8 @@ static void run_errand(struct proc *p) {
     else
         end_child(p);
     atomic_store(&p->errand_over, true);
-    if (write(p->h->errands, &(uint64_t){1}, 8) < 0) lw_debug("exec: eventfd is full"); /* a full eventfd is readable anyway */
+    /* a full eventfd is readable anyway */
+    if (write(p->h->errands, &(uint64_t){1}, 8) < 0) lw_debug("exec: eventfd is full");
 }
 
 static void *errand_main(void *arg) {
@@ -88,8 +89,8 @@ static void unwatch(struct proc *p) {
         if (fds[i] >= 0) epoll_ctl(p->h->epoll, EPOLL_CTL_DEL, fds[i], NULL);
 }
 
-/* If the process gets no time to end by itself, it is killed here and not by the errand, so that many processes end side by side. The
- * errand waits until the process is gone. */
+/* If the process gets no time to end by itself, it is killed here and not by the errand, so that
+ * many processes end side by side. The errand waits until the process is gone. */
 void proc_end(struct proc *p, int64_t until_ms) {
     assert(p->state == PROC_UP && p->child.pid > 0);
     p->has_read = proc_has_read(p);
@@ -100,11 +101,13 @@ void proc_end(struct proc *p, int64_t until_ms) {
     send_errand(p);
 }
 
-/* Sets the earliest time of the next start. After several processes in a row that did not answer, this time is later. */
+/* Sets the earliest time of the next start. After several processes in a row that did not answer,
+ * this time is later. */
 static void rest(struct proc *p) {
     p->useless = p->answered ? 0 : p->useless + 1;
-    /* The count of useless processes also starts again in two other cases. A process that we ended because its time was up might still
-     * have answered. And if the command itself is at fault, the whole handler pauses, so no further delay is needed. */
+    /* The count of useless processes also starts again in two other cases. A process that we ended
+     * because its time was up might still have answered. And if the command itself is at fault, the
+     * whole handler pauses, so no further delay is needed. */
     if (p->why == END_TIME || p->innocent) p->useless = 0;
     p->start_ms = 0;
     if (p->useless < 2) return;
@@ -112,7 +115,9 @@ static void rest(struct proc *p) {
     int64_t wait = shift > 10 ? BACKOFF_MAX_MS : (int64_t)BACKOFF_MS << shift;
     if (wait > BACKOFF_MAX_MS) wait = BACKOFF_MAX_MS;
     p->start_ms = lw_boot_ms() + wait;
-    lw_warn("handler %d: %d processes in a row ended without an answer; the next starts in %" PRId64 " ms", p->index, p->useless, wait);
+    lw_warn("handler %d: %d processes in a row ended without an answer; the next starts in %" PRId64
+            " ms",
+            p->index, p->useless, wait);
 }
 
 bool proc_errand_over(struct proc *p) {
@@ -145,11 +150,12 @@ void proc_free(struct proc *p) {
 
 uint64_t proc_has_read(const struct proc *p) {
     int left = 0;
-    if (p->child.in < 0 || ioctl(p->child.in, FIONREAD, &left) || (uint64_t)left > p->sent) return p->sent;
+    if (p->child.in < 0 || ioctl(p->child.in, FIONREAD, &left) || (uint64_t)left > p->sent)
+        return p->sent;
     return p->sent - (uint64_t)left;
 }
 
-/* --- requests --------------------------------------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 /* Returns a power of two that is at least twice in_flight. */
 size_t request_buckets(const struct lw_handler *h) {

@@ -7,8 +7,8 @@
  *     '────── ENDING <────────'────────────────────────────'
  *                errand over: its group is gone, its messages have their outcomes
  *
- * Starting a process and ending one may take a while, so both are errands on a thread of their own. All else
- * belongs to the thread of serve(). */
+ * Starting a process and ending one may take a while, so both are errands on a thread of their own.
+ * All else belongs to the thread of serve(). */
 #ifndef LW_HANDLERS_EXEC_PROC_H
 #define LW_HANDLERS_EXEC_PROC_H
 
@@ -23,14 +23,23 @@ struct proc;
 /* A line that is or was sent to a process, and the messages in it. */
 struct request {
     struct proc *p;
-    struct request *next, *prev; /* neighbours among the requests of the process, oldest first; `next` also links unused requests */
-    struct request *same;        /* next request in the same bucket of proc.table */
-    int64_t chain_ms;            /* boot clock; when the first message of this chain of followers started */
-    int64_t begun_us;            /* boot clock in µs; start of the message at jobs[at] */
-    int64_t grace_ms; /* boot clock; the process was asked to stop this message and may answer until then; 0: the process was not asked */
-    bool late;        /* the message has timed out; if false and the message was cancelled, its lease was about to end */
-    uint64_t place;   /* position of this line in the bytes sent to the process since its start */
-    int n, at, upto;  /* number of jobs; index of the one to be answered next; index behind the last one in the line */
+    /* neighbours among the requests of the process, oldest first; `next` also links unused
+     * requests */
+    struct request *next, *prev;
+    struct request *same; /* next request in the same bucket of proc.table */
+    /* boot clock; when the first message of this chain of followers started */
+    int64_t chain_ms;
+    int64_t begun_us; /* boot clock in µs; start of the message at jobs[at] */
+    /* boot clock; the process was asked to stop this message and may answer until then; 0: the
+     * process was not asked */
+    int64_t grace_ms;
+    /* the message has timed out; if false and the message was cancelled, its lease was about to
+     * end */
+    bool late;
+    uint64_t place; /* position of this line in the bytes sent to the process since its start */
+    /* number of jobs; index of the one to be answered next; index behind the last one in the
+     * line */
+    int n, at, upto;
     struct lw_job *jobs[]; /* room for handler.batch jobs */
 };
 
@@ -61,11 +70,13 @@ struct proc {
     int index;
     enum proc_state state;
     struct lw_child child;
-    struct lw_last_words *words; /* last stderr line of the process; NULL: no process was started yet */
+    /* last stderr line of the process; NULL: no process was started yet */
+    struct lw_last_words *words;
     struct lw_last_words *out_words;
     struct channel channels[3];
     struct said said, side;
-    bool hello;       /* the process has said hello: it answers on its descriptor 4, and its stdout goes to the log */
+    /* the process has said hello: it answers on its descriptor 4, and its stdout goes to the log */
+    bool hello;
     bool answered;    /* the process has answered at least one request */
     bool deaf;        /* the process closed its stdin */
     bool dirty;       /* the process is in the list of those that have something to send */
@@ -78,16 +89,21 @@ struct proc {
     uint64_t sent; /* number of bytes sent to the process since it started */
     struct proc *next_dirty;
 
-    struct request *first, *last, **table; /* requests that the process has: a list, oldest first, and a hash table by identity */
+    /* requests that the process has: a list, oldest first, and a hash table by identity */
+    struct request *first, *last, **table;
     int n_requests, n_messages;
-    int limit;             /* maximum number of messages that the process may have now; small if one of them is a suspect */
+    /* maximum number of messages that the process may have now; small if one of them is a
+     * suspect */
+    int limit;
     _Atomic uint32_t load; /* copy of n_requests for other threads */
 
     enum proc_end why;
     struct request *blamed; /* the request that is at fault; NULL: unknown */
     bool innocent;          /* the command is at fault, not a message */
-    uint64_t has_read;      /* number of bytes of requests that the process had read when it ended */
-    bool itself;            /* if `why` is END_DIED: the process had ended before we began to end it */
+    /* number of bytes of requests that the process had read when it ended */
+    uint64_t has_read;
+    /* if `why` is END_DIED: the process had ended before we began to end it */
+    bool itself;
     int64_t end_by_ms;
     char reason[LW_REASON_MAX], how[128], last_words[256];
 
@@ -99,21 +115,24 @@ struct proc {
 
 /* Starts the process on this thread. */
 int proc_spawn(struct proc *p, struct lw_err *err);
-/* The next two functions begin an errand. When the errand is over, lw_handler.errands becomes readable, and proc_errand_over()
- * returns true. */
+/* The next two functions begin an errand. When the errand is over, lw_handler.errands becomes
+ * readable, and proc_errand_over() returns true. */
 void proc_start(struct proc *p);
 void proc_end(struct proc *p, int64_t until_ms);
 bool proc_errand_over(struct proc *p);
-void proc_await_errand(struct proc *p); /* waits for the end of the process's errand, if there is one */
+/* waits for the end of the process's errand, if there is one */
+void proc_await_errand(struct proc *p);
 void proc_free(struct proc *p);
 
 /* Appends ": " and the last line that the process wrote on stderr, if there is one. */
 void proc_add_last_words(const struct proc *p, char *text, size_t size);
-void proc_read_last_words(struct proc *p); /* reads the last line of stderr into last_words; may wait for 200 ms */
+/* reads the last line of stderr into last_words; may wait for 200 ms */
+void proc_read_last_words(struct proc *p);
 /* Returns how many bytes of its requests the process has read. */
 uint64_t proc_has_read(const struct proc *p);
 
-size_t request_buckets(const struct lw_handler *h); /* returns the number of buckets of proc.table */
+/* returns the number of buckets of proc.table */
+size_t request_buckets(const struct lw_handler *h);
 struct request *request_new(struct proc *p, struct lw_job *job);
 /* Finds the request that waits for the answer to this message; NULL if there is none. */
 struct request *request_find(const struct proc *p, struct lw_bytes id);
@@ -121,6 +140,7 @@ struct request *request_find(const struct proc *p, struct lw_bytes id);
 void request_move(struct request *r, int at);
 /* Takes the request out of the list and the table of its process. */
 void request_leave(struct request *r);
-void request_free(struct lw_handler *h, struct request *r); /* keeps the memory for a later request; must be called after request_leave() */
+/* keeps the memory for a later request; must be called after request_leave() */
+void request_free(struct lw_handler *h, struct request *r);
 
 #endif

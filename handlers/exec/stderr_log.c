@@ -46,13 +46,14 @@ struct stream {
 
 struct lw_stderr_log {
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the list; the other members of a stream belong to the thread that reads */
+    /* guards the list; the other members of a stream belong to the thread that reads */
+    pthread_mutex_t lock;
     struct stream *streams;
     int epoll, wake;
     atomic_bool stop;
 };
 
-/* --- last words ------------------------------------------------------------------------------------------------------------------- */
+/* --- last words ------------------------------------------------------------------------------- */
 
 static struct lw_last_words *new_words(void) {
     struct lw_last_words *w = lw_alloc(sizeof *w);
@@ -61,8 +62,9 @@ static struct lw_last_words *new_words(void) {
     return w;
 }
 
-/* Keeps the line. After an uncaught error Node prints a blank line, the error, its stack, a blank line and its own version. The last line
- * then says nothing about the error, so the headline is kept in its place. */
+/* Keeps the line. After an uncaught error Node prints a blank line, the error, its stack, a blank
+ * line and its own version. The last line then says nothing about the error, so the headline is
+ * kept in its place. */
 static void remember(struct lw_last_words *w, const char *line) {
     pthread_mutex_lock(&w->lock);
     bool blank = !line[strspn(line, " \t")], version = strncmp(line, "Node.js v", 9) == 0;
@@ -108,7 +110,7 @@ void lw_last_words_drop(struct lw_last_words *w) {
     if (w) leave(w, false);
 }
 
-/* --- lines ------------------------------------------------------------------------------------------------------------------------ */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 static void flush_line(struct stream *s) {
     while (s->n && s->line[s->n - 1] == '\r') s->n--;
@@ -201,7 +203,8 @@ struct lw_stderr_log *lw_stderr_log_open(struct lw_err *err) {
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
     l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
-    bool ok = l->epoll >= 0 && l->wake >= 0 && epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake, &ev) == 0;
+    bool ok =
+        l->epoll >= 0 && l->wake >= 0 && epoll_ctl(l->epoll, EPOLL_CTL_ADD, l->wake, &ev) == 0;
     ok = ok && lw_thread_start(&l->thread, run, l) == 0;
     if (ok) return l;
     lw_fail(err, "exec: cannot start the thread that reads stderr");
@@ -228,8 +231,9 @@ struct lw_last_words *lw_stderr_log_add(struct lw_stderr_log *l, int fd, const c
 
 void lw_stderr_log_close(struct lw_stderr_log *l) {
     atomic_store(&l->stop, true);
+    /* the thread also wakes up by itself soon */
     if (write(l->wake, &(uint64_t){1}, 8) < 0)
-        lw_debug("exec: wake-up of the stderr thread failed"); /* the thread also wakes up by itself soon */
+        lw_debug("exec: wake-up of the stderr thread failed");
     pthread_join(l->thread, NULL);
     while (l->streams) drop(l, l->streams);
     close(l->epoll);

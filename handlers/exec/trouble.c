@@ -10,7 +10,8 @@
 enum {
     PAUSE_MS = 500,
     PAUSE_MAX_MS = 30000,
-    UNPROVEN = 1 << 20, /* value of `doubt` from when a process could not start until a process answers */
+    /* value of `doubt` from when a process could not start until a process answers */
+    UNPROVEN = 1 << 20,
 };
 
 void trouble_open(struct trouble *t, int doubt_max) {
@@ -32,10 +33,13 @@ void trouble_unable(struct trouble *t, const char *why) {
     pthread_mutex_lock(&t->lock);
     snprintf(t->why, sizeof t->why, "%s", why);
     if (!t->unable || now >= t->until_ms) {
-        t->pause_ms = !t->unable ? PAUSE_MS : 2 * t->pause_ms < PAUSE_MAX_MS ? 2 * t->pause_ms : PAUSE_MAX_MS;
+        t->pause_ms = !t->unable                       ? PAUSE_MS
+                      : 2 * t->pause_ms < PAUSE_MAX_MS ? 2 * t->pause_ms
+                                                       : PAUSE_MAX_MS;
         t->until_ms = now + t->pause_ms;
         t->unable = true;
-        lw_warn("handler: %s; pausing for %" PRId64 " ms, then one message tests it", why, t->pause_ms);
+        lw_warn("handler: %s; pausing for %" PRId64 " ms, then one message tests it", why,
+                t->pause_ms);
     }
     pthread_mutex_unlock(&t->lock);
 }
@@ -49,7 +53,9 @@ void trouble_answered(struct trouble *t) {
     pthread_mutex_unlock(&t->lock);
 }
 
-bool trouble_pauses(struct trouble *t, int64_t now_ms) { return atomic_load(&t->unable) && now_ms < atomic_load(&t->until_ms); }
+bool trouble_pauses(struct trouble *t, int64_t now_ms) {
+    return atomic_load(&t->unable) && now_ms < atomic_load(&t->until_ms);
+}
 
 enum lw_health trouble_health(struct trouble *t, char *why, size_t size) {
     if (!atomic_load(&t->unable)) return LW_WELL;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trouble: can the command work at all?
  *
- * When a process dies with a message, the message is normally at fault and the death costs an attempt. But a
- * command that cannot start (a missing module, a bad path) would turn every message into a dead letter. So a
- * process that never answered anything gives its messages back without an attempt if it has read no request,
- * or if no process of this command has answered recently. The handler is then "unable" for a pause that
- * doubles up to 30 s. After the pause, one message at a time tests the command. */
+ * When a process dies with a message, the message is normally at fault and the death costs an
+ * attempt. But a command that cannot start (a missing module, a bad path) would turn every message
+ * into a dead letter. So a process that never answered anything gives its messages back without an
+ * attempt if it has read no request, or if no process of this command has answered recently. The
+ * handler is then "unable" for a pause that doubles up to 30 s. After the pause, one message at a
+ * time tests the command. */
 #ifndef LW_HANDLERS_EXEC_TROUBLE_H
 #define LW_HANDLERS_EXEC_TROUBLE_H
 
@@ -14,9 +15,11 @@
 #include <pthread.h>
 
 struct trouble {
-    int doubt;     /* number of processes in a row that ended without ever answering */
-    int doubt_max; /* how many such ends in a row are blamed on messages; further ones are blamed on the command */
-    /* True from when the command is found at fault until a process answers. The lock guards the members below. */
+    int doubt; /* number of processes in a row that ended without ever answering */
+    /* how many such ends in a row are blamed on messages; further ones are blamed on the command */
+    int doubt_max;
+    /* True from when the command is found at fault until a process answers. The lock guards the
+     * members below. */
     atomic_bool unable;
     _Atomic int64_t until_ms;
     pthread_mutex_t lock;
@@ -26,12 +29,15 @@ struct trouble {
 
 void trouble_open(struct trouble *t, int doubt_max);
 void trouble_close(struct trouble *t);
-/* Takes note that a process ended without ever answering; `has_read` says whether it had read a request. Returns true if the command is at
- * fault and not a message. */
+/* Takes note that a process ended without ever answering; `has_read` says whether it had read a
+ * request. Returns true if the command is at fault and not a message. */
 bool trouble_innocent(struct trouble *t, bool has_read);
-void trouble_unable(struct trouble *t, const char *why); /* starts a pause, unless one is under way */
-void trouble_answered(struct trouble *t);                /* takes note that a process has answered, which shows that the command works */
+/* starts a pause, unless one is under way */
+void trouble_unable(struct trouble *t, const char *why);
+/* takes note that a process has answered, which shows that the command works */
+void trouble_answered(struct trouble *t);
 bool trouble_pauses(struct trouble *t, int64_t now_ms);
-enum lw_health trouble_health(struct trouble *t, char *why, size_t size); /* tells whether the handler can work; any thread may call it */
+/* tells whether the handler can work; any thread may call it */
+enum lw_health trouble_health(struct trouble *t, char *why, size_t size);
 
 #endif

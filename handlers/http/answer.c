@@ -9,14 +9,15 @@
 
 enum { EXCERPT = 200 };
 
-/* --- Retry-After ------------------------------------------------------------------------------------------------------------------ */
+/* --- Retry-After ------------------------------------------------------------------------------ */
 
 int64_t answer_retry_after_ms(const char *value, int64_t now_s) {
     value += strspn(value, " \t");
     size_t n = strspn(value, "0123456789"), rest = n + strspn(value + n, " \t");
     int64_t seconds = 0;
     if (n && !value[rest]) {
-        for (size_t i = 0; i < n && seconds <= RETRY_AFTER_MAX_MS; i++) seconds = 10 * seconds + (value[i] - '0');
+        for (size_t i = 0; i < n && seconds <= RETRY_AFTER_MAX_MS; i++)
+            seconds = 10 * seconds + (value[i] - '0');
     } else if (*value) {
         time_t at = curl_getdate(value, NULL);
         seconds = at < 0 ? 0 : (int64_t)at - now_s;
@@ -25,7 +26,7 @@ int64_t answer_retry_after_ms(const char *value, int64_t now_s) {
     return seconds < RETRY_AFTER_MAX_MS / 1000 ? seconds * 1000 : RETRY_AFTER_MAX_MS;
 }
 
-/* --- the status ------------------------------------------------------------------------------------------------------------------- */
+/* --- the status ------------------------------------------------------------------------------- */
 
 static enum lw_outcome outcome_of(int status) {
     if (status >= 200 && status < 300) return LW_DONE;
@@ -53,10 +54,11 @@ void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_ve
     if (out->outcome == LW_BACK) return;
     excerpt(a->body, text);
     snprintf(out->reason, sizeof out->reason, "the service answered %d%s%s%s", a->status,
-             a->status >= 300 && a->status < 400 ? " (redirects are not followed)" : "", *text ? ": " : "", text);
+             a->status >= 300 && a->status < 400 ? " (redirects are not followed)" : "",
+             *text ? ": " : "", text);
 }
 
-/* --- the body --------------------------------------------------------------------------------------------------------------------- */
+/* --- the body --------------------------------------------------------------------------------- */
 
 json_t *answer_document(struct lw_bytes body) {
     static const char word[] = "\"outcome\"";
@@ -66,7 +68,8 @@ json_t *answer_document(struct lw_bytes body) {
     if (!memmem(body.p, body.n, word, sizeof word - 1)) return NULL;
     json_t *document = json_loadb(body.p, body.n, JSON_ALLOW_NUL, NULL);
     const json_t *batch = json_object_get(document, "batch");
-    if (json_is_array(document) || json_is_array(batch) || json_object_get(document, "outcome")) return document;
+    if (json_is_array(document) || json_is_array(batch) || json_object_get(document, "outcome"))
+        return document;
     json_decref(document);
     return NULL;
 }
@@ -82,21 +85,27 @@ static bool outcome_word(const char *word, enum lw_outcome *out) {
 }
 
 static void read_outcome(const json_t *answer, struct http_verdict *out) {
-    static const char *const usual[] = {[LW_RETRY] = "the service asked for a retry", [LW_DEAD] = "the service gave the message up"};
-    const json_t *outcome = json_object_get(answer, "outcome"), *why = json_object_get(answer, "reason");
+    static const char *const usual[] = {[LW_RETRY] = "the service asked for a retry",
+                                        [LW_DEAD] = "the service gave the message up"};
+    const json_t *outcome = json_object_get(answer, "outcome"),
+                 *why = json_object_get(answer, "reason");
     const char *word = json_is_string(outcome) ? json_string_value(outcome) : "";
     char text[160];
     if (!outcome_word(word, &out->outcome)) {
-        snprintf(text, sizeof text, "the answer's body has an unknown outcome \"%.64s\" (known: done, retry, dead)", word);
+        snprintf(text, sizeof text,
+                 "the answer's body has an unknown outcome \"%.64s\" (known: done, retry, dead)",
+                 word);
         retry(out, text);
         return;
     }
     out->reason[0] = '\0';
     if (out->outcome == LW_DONE) return;
-    lw_reason_copy(out->reason, json_string_length(why) ? json_string_value(why) : usual[out->outcome]);
+    lw_reason_copy(out->reason,
+                   json_string_length(why) ? json_string_value(why) : usual[out->outcome]);
 }
 
-void answer_by_document(const json_t *document, size_t at, size_t n, const char *identity, struct http_verdict *out) {
+void answer_by_document(const json_t *document, size_t at, size_t n, const char *identity,
+                        struct http_verdict *out) {
     const json_t *list = json_is_array(document) ? document : json_object_get(document, "batch");
     char text[160];
     if (!json_is_array(list)) {
@@ -105,10 +114,13 @@ void answer_by_document(const json_t *document, size_t at, size_t n, const char 
     }
     const json_t *one = json_array_get(list, at), *id = json_object_get(one, "id");
     if (json_array_size(list) > n || !json_is_object(one)) {
-        snprintf(text, sizeof text, "the answer's body has %zu outcomes for %zu messages", json_array_size(list), n);
+        snprintf(text, sizeof text, "the answer's body has %zu outcomes for %zu messages",
+                 json_array_size(list), n);
         retry(out, text);
     } else if (id && strcmp(json_is_string(id) ? json_string_value(id) : "", identity) != 0) {
-        snprintf(text, sizeof text, "the answer's body has the outcome of another message: \"%.64s\"", json_string_value(id));
+        snprintf(text, sizeof text,
+                 "the answer's body has the outcome of another message: \"%.64s\"",
+                 json_string_value(id));
         retry(out, text);
     } else {
         read_outcome(one, out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answer: what an answer of the service means for the messages of its request. Nothing here does I/O.
+/* answer: what an answer of the service means for the messages of its request. Nothing here does
+ * I/O.
  *
  *     status                    outcome
  *     2xx                       done
@@ -30,12 +31,16 @@ struct http_verdict {
 /* Decides by the status alone. now_s: seconds since 1970. */
 void answer_by_status(const struct http_answer *a, int64_t now_s, struct http_verdict *out);
 
-/* Reads the body. Returns a JSON document that overrides the status, which the caller releases, or NULL if the body is no such document. */
+/* Reads the body. Returns a JSON document that overrides the status, which the caller releases, or
+ * NULL if the body is no such document. */
 json_t *answer_document(struct lw_bytes body);
-/* Decides about message number `at` (from 0) of a request with `n` messages. Does not change out->wait_ms. */
-void answer_by_document(const json_t *document, size_t at, size_t n, const char *identity, struct http_verdict *out);
+/* Decides about message number `at` (from 0) of a request with `n` messages. Does not change
+ * out->wait_ms. */
+void answer_by_document(const json_t *document, size_t at, size_t n, const char *identity,
+                        struct http_verdict *out);
 
-/* Returns the wait in ms for a value of Retry-After, in seconds or as a date: at most an hour, and 0 if it is neither or in the past. */
+/* Returns the wait in ms for a value of Retry-After, in seconds or as a date: at most an hour, and
+ * 0 if it is neither or in the past. */
 int64_t answer_retry_after_ms(const char *value, int64_t now_s);
 
 #endif

@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 void breaker_open(struct breaker *b, const char *service, int percent, int row_max) {
-    *b = (struct breaker){.percent = percent, .row_max = row_max, .refused_max = BREAKER_REFUSED, .service = service};
+    *b = (struct breaker){
+        .percent = percent, .row_max = row_max, .refused_max = BREAKER_REFUSED, .service = service};
     pthread_mutex_init(&b->lock, NULL);
 }
 
@@ -19,7 +20,7 @@ enum lw_http_breaker breaker_state(const struct breaker *b, int64_t now_ms) {
     return now_ms < atomic_load(&b->until_ms) ? LW_HTTP_OPEN : LW_HTTP_HALF_OPEN;
 }
 
-/* --- the window ------------------------------------------------------------------------------------------------------------------- */
+/* --- the window ------------------------------------------------------------------------------- */
 
 static void count(struct breaker *b, int64_t now_ms, bool failed) {
     int64_t second = now_ms / 1000;
@@ -29,7 +30,8 @@ static void count(struct breaker *b, int64_t now_ms, bool failed) {
     s->failed += failed;
 }
 
-/* Returns true if too many of the requests within the last BREAKER_WINDOW_S seconds have failed. `text` then says how many. */
+/* Returns true if too many of the requests within the last BREAKER_WINDOW_S seconds have failed.
+ * `text` then says how many. */
 static bool rate_is_bad(const struct breaker *b, int64_t now_ms, char *text, size_t size) {
     uint64_t requests = 0, failed = 0;
     for (int i = 0; i < BREAKER_WINDOW_S; i++) {
@@ -37,8 +39,11 @@ static bool rate_is_bad(const struct breaker *b, int64_t now_ms, char *text, siz
         requests += b->window[i].requests;
         failed += b->window[i].failed;
     }
-    if (!b->percent || requests < BREAKER_REQUESTS_MIN || 100 * failed < (uint64_t)b->percent * requests) return false;
-    snprintf(text, size, "%" PRIu64 " of %" PRIu64 " requests failed within %d s", failed, requests, BREAKER_WINDOW_S);
+    if (!b->percent || requests < BREAKER_REQUESTS_MIN ||
+        100 * failed < (uint64_t)b->percent * requests)
+        return false;
+    snprintf(text, size, "%" PRIu64 " of %" PRIu64 " requests failed within %d s", failed, requests,
+             BREAKER_WINDOW_S);
     return true;
 }
 
@@ -47,7 +52,7 @@ static void forget(struct breaker *b) {
     b->refused = b->row = 0;
 }
 
-/* --- opening and closing ---------------------------------------------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 static void set_why(struct breaker *b, const char *why) {
     pthread_mutex_lock(&b->lock);
@@ -66,13 +71,17 @@ static void trip(struct breaker *b, int64_t now_ms, const char *what, const char
     pause_for(b, BREAKER_PAUSE_MS, now_ms);
     forget(b);
     if (b->counts) atomic_fetch_add(&b->counts->openings, 1);
-    lw_warn("handler: %s: %s, the last one: %s; pausing for %" PRId64 " ms, then one message tests it", b->service, what, why, b->pause_ms);
+    lw_warn("handler: %s: %s, the last one: %s; pausing for %" PRId64
+            " ms, then one message tests it",
+            b->service, what, why, b->pause_ms);
 }
 
 static void trial_failed(struct breaker *b, int64_t now_ms, const char *why) {
     set_why(b, why);
     pause_for(b, 2 * b->pause_ms, now_ms);
-    lw_warn("handler: %s: the test failed: %s; pausing for %" PRId64 " ms, then one message tests it", b->service, why, b->pause_ms);
+    lw_warn("handler: %s: the test failed: %s; pausing for %" PRId64
+            " ms, then one message tests it",
+            b->service, why, b->pause_ms);
 }
 
 void breaker_answered(struct breaker *b, const struct breaker_request *r, int64_t now_ms) {
@@ -86,17 +95,19 @@ void breaker_answered(struct breaker *b, const struct breaker_request *r, int64_
     }
 }
 
-/* Counts a failure in `row`. Failures of requests that were under way together count once, because one broken connection may have carried
- * them all. */
+/* Counts a failure in `row`. Failures of requests that were under way together count once, because
+ * one broken connection may have carried them all. */
 static void count_in_row(struct breaker *b, int64_t begun_ms, int64_t now_ms) {
     if (b->row && begun_ms < b->failed_ms) return;
     b->row++;
     b->failed_ms = now_ms;
 }
 
-bool breaker_failed(struct breaker *b, const struct breaker_request *r, enum breaker_failure how, int64_t now_ms, const char *why) {
+bool breaker_failed(struct breaker *b, const struct breaker_request *r, enum breaker_failure how,
+                    int64_t now_ms, const char *why) {
     char what[96];
-    if (atomic_load(&b->open)) { /* requests sent before the breaker opened do not extend the pause */
+    if (atomic_load(&b->open)) {
+        /* requests sent before the breaker opened do not extend the pause */
         if (r->trial && breaker_state(b, now_ms) == LW_HTTP_HALF_OPEN) trial_failed(b, now_ms, why);
         return true;
     }
@@ -114,7 +125,8 @@ bool breaker_failed(struct breaker *b, const struct breaker_request *r, enum bre
 }
 
 enum lw_health breaker_health(struct breaker *b, int64_t now_ms, char *why, size_t size) {
-    static const enum lw_health health[] = {[LW_HTTP_CLOSED] = LW_WELL, [LW_HTTP_OPEN] = LW_UNABLE, [LW_HTTP_HALF_OPEN] = LW_ON_TRIAL};
+    static const enum lw_health health[] = {
+        [LW_HTTP_CLOSED] = LW_WELL, [LW_HTTP_OPEN] = LW_UNABLE, [LW_HTTP_HALF_OPEN] = LW_ON_TRIAL};
     enum lw_http_breaker state = breaker_state(b, now_ms);
     if (why && state != LW_HTTP_CLOSED) {
         pthread_mutex_lock(&b->lock);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* breaker: stops asking a service that is down, so that its messages wait instead of using up their attempts.
+/* breaker: stops asking a service that is down, so that its messages wait instead of using up their
+ * attempts.
  *
  *               connections fail, or too many requests do           pause over
  *     CLOSED ──────────────────────────────────────────────> OPEN ──────────────> HALF_OPEN
@@ -12,10 +13,13 @@
  * A request fails if it gets no answer or a 5xx. The breaker opens
  *
  *     - when `refused_max` connections in a row could not be made,
- *     - when `row_max` requests in a row have failed, each sent after the failure of the one before it, or
- *     - when at least REQUESTS_MIN requests were made in WINDOW_S seconds, and `percent` of them have failed.
+ *     - when `row_max` requests in a row have failed, each sent after the failure of the one before
+ *       it, or
+ *     - when at least REQUESTS_MIN requests were made in WINDOW_S seconds, and `percent` of them
+ *       have failed.
  *
- * One thread calls everything but breaker_health() and breaker_state(), which any thread may call. */
+ * One thread calls everything but breaker_health() and breaker_state(), which any thread may
+ * call. */
 #ifndef LW_HANDLERS_HTTP_BREAKER_H
 #define LW_HANDLERS_HTTP_BREAKER_H
 
@@ -24,16 +28,24 @@
 
 #include <pthread.h>
 
-enum { BREAKER_WINDOW_S = 10, BREAKER_REQUESTS_MIN = 20, BREAKER_PAUSE_MS = 500, BREAKER_PAUSE_MAX_MS = 30000, BREAKER_REFUSED = 3 };
+enum {
+    BREAKER_WINDOW_S = 10,
+    BREAKER_REQUESTS_MIN = 20,
+    BREAKER_PAUSE_MS = 500,
+    BREAKER_PAUSE_MAX_MS = 30000,
+    BREAKER_REFUSED = 3
+};
 
 struct breaker {
-    int percent;     /* percentage of failed requests that opens the breaker; 0: the rate does not count */
+    /* percentage of failed requests that opens the breaker; 0: the rate does not count */
+    int percent;
     int row_max;     /* failed requests in a row that open the breaker */
     int refused_max; /* failed connections in a row that open the breaker */
     const char *service;
     struct lw_http_counts *counts; /* where openings are counted; NULL: nowhere */
-    int refused, row;              /* numbers of connections, and of requests, that have failed in a row */
-    int64_t failed_ms;             /* boot clock; time of the last failure that `row` counted */
+    /* numbers of connections, and of requests, that have failed in a row */
+    int refused, row;
+    int64_t failed_ms; /* boot clock; time of the last failure that `row` counted */
     struct breaker_second {
         int64_t second;
         uint32_t requests, failed;
@@ -46,8 +58,9 @@ struct breaker {
 };
 
 enum breaker_failure {
-    BREAKER_REFUSED_CONNECTION, /* no connection could be made, so the service has not seen the request */
-    BREAKER_FAILED,             /* a 5xx, no answer in time, or half an answer */
+    /* no connection could be made, so the service has not seen the request */
+    BREAKER_REFUSED_CONNECTION,
+    BREAKER_FAILED, /* a 5xx, no answer in time, or half an answer */
 };
 
 struct breaker_request {
@@ -60,9 +73,11 @@ void breaker_close(struct breaker *b);
 
 /* Takes note of a request that got an answer other than a 5xx. */
 void breaker_answered(struct breaker *b, const struct breaker_request *r, int64_t now_ms);
-/* Takes note of a request that failed. Returns true if the service is at fault, because the breaker was open or this failure has opened it.
- * The caller then gives the message back without counting an attempt. */
-bool breaker_failed(struct breaker *b, const struct breaker_request *r, enum breaker_failure how, int64_t now_ms, const char *why);
+/* Takes note of a request that failed. Returns true if the service is at fault, because the breaker
+ * was open or this failure has opened it. The caller then gives the message back without counting
+ * an attempt. */
+bool breaker_failed(struct breaker *b, const struct breaker_request *r, enum breaker_failure how,
+                    int64_t now_ms, const char *why);
 enum lw_http_breaker breaker_state(const struct breaker *b, int64_t now_ms);
 enum lw_health breaker_health(struct breaker *b, int64_t now_ms, char *why, size_t size);
 

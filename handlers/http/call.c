@@ -11,7 +11,7 @@
 
 enum { BUFFER_KEPT = 64 << 10 }; /* larger buffers are not kept for later requests */
 
-/* --- what the service sends ------------------------------------------------------------------------------------------------------- */
+/* --- what the service sends ------------------------------------------------------------------- */
 
 static size_t on_body(char *p, size_t size, size_t n, void *ctx) {
     struct call *c = ctx;
@@ -23,7 +23,7 @@ static size_t on_header(char *p, size_t size, size_t n, void *ctx) {
     return received_header(&c->received, lw_bytes(p, size * n)) ? size * n : 0;
 }
 
-/* --- making a call ---------------------------------------------------------------------------------------------------------------- */
+/* --- making a call ---------------------------------------------------------------------------- */
 
 static void set_target(struct call *c, const struct http_settings *s) {
     curl_easy_setopt(c->easy, CURLOPT_URL, s->target_url);
@@ -40,7 +40,8 @@ static void set_target(struct call *c, const struct http_settings *s) {
 static void set_callbacks(struct call *c) {
     curl_easy_setopt(c->easy, CURLOPT_PRIVATE, c);
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c->easy, CURLOPT_QUICK_EXIT, 1L); /* an aborted transfer does not wait for its name lookup */
+    /* an aborted transfer does not wait for its name lookup */
+    curl_easy_setopt(c->easy, CURLOPT_QUICK_EXIT, 1L);
     curl_easy_setopt(c->easy, CURLOPT_POST, 1L);
     curl_easy_setopt(c->easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, c);
@@ -69,7 +70,7 @@ void call_free(struct call *c) {
     free(c);
 }
 
-/* --- the request ------------------------------------------------------------------------------------------------------------------ */
+/* --- the request ------------------------------------------------------------------------------ */
 
 static void reuse(struct lw_buf *b) {
     b->n = 0;
@@ -97,7 +98,8 @@ static void prepare_message(struct call *c, const struct http_settings *s, int64
     event_head_record(&c->head, job, &s->fixed);
 }
 
-static void sign(struct call *c, const struct http_settings *s, struct lw_bytes body, int64_t now_s) {
+static void sign(struct call *c, const struct http_settings *s, struct lw_bytes body,
+                 int64_t now_s) {
     struct lw_bytes id = lw_bytes_of(c->jobs[c->at]->identity);
     struct lw_buf text = {0};
     if (!s->signer.n) return;
@@ -117,7 +119,8 @@ static void prepare_content(struct call *c, const struct http_settings *s, int64
 }
 
 static void set_request(struct call *c) {
-    head_add_line(&c->head, "Expect:"); /* without this line libcurl asks the service before it sends a long body */
+    /* without this line libcurl asks the service before it sends a long body */
+    head_add_line(&c->head, "Expect:");
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, head_list(&c->head));
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)c->content.n);
     curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, c->content.n ? c->content.p : "");
@@ -127,13 +130,16 @@ static void set_request(struct call *c) {
 static bool record_names(const struct call *c, const struct http_settings *s, const char *name) {
     const struct lw_job *job = c->jobs[c->at];
     for (size_t i = 0; s->mode != HTTP_BATCH && i < job->n_headers; i++)
-        if (job->headers[i].name.n == strlen(name) && strncasecmp(job->headers[i].name.p, name, strlen(name)) == 0) return true;
+        if (job->headers[i].name.n == strlen(name) &&
+            strncasecmp(job->headers[i].name.p, name, strlen(name)) == 0)
+            return true;
     return false;
 }
 
 /* Ends the raw headers with those that libcurl would add. */
 static void end_head(struct call *c, const struct http_settings *s) {
-    if (!s->names_agent && !record_names(c, s, "user-agent")) head_add_line(&c->head, "User-Agent: latchwork/" LW_VERSION);
+    if (!s->names_agent && !record_names(c, s, "user-agent"))
+        head_add_line(&c->head, "User-Agent: latchwork/" LW_VERSION);
     if (!s->names_types && !record_names(c, s, "accept")) head_add_line(&c->head, "Accept: */*");
     head_add_number(&c->head, "Content-Length", (int64_t)c->content.n);
     lw_buf_add(&c->head.text, "\r\n", 2);
@@ -159,7 +165,7 @@ void call_prepare(struct call *c, const struct http_settings *s, int64_t now_ms,
         set_request(c);
 }
 
-/* --- the end ---------------------------------------------------------------------------------------------------------------------- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 static enum call_end kind_of(const struct call *c, CURLcode code) {
     switch (code) {
@@ -168,7 +174,8 @@ static enum call_end kind_of(const struct call *c, CURLcode code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
-    case CURLE_OPERATION_TIMEDOUT: return CALL_UNREACHED; /* no connection in time: we set libcurl a time limit only for connecting */
+    /* no connection in time: we set libcurl a time limit only for connecting */
+    case CURLE_OPERATION_TIMEDOUT: return CALL_UNREACHED;
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_CIPHER:
@@ -183,16 +190,19 @@ static enum call_end kind_of(const struct call *c, CURLcode code) {
 }
 
 /* Writes how the transfer ended. `detail` says what was wrong. */
-static void tell_why(enum call_end end, const struct http_settings *s, const char *detail, char *why, size_t size) {
-    static const char *const what[] = {
-        [CALL_UNREACHED] = "cannot connect to", [CALL_TLS] = "TLS failed with", [CALL_BROKEN] = "no answer from"};
+static void tell_why(enum call_end end, const struct http_settings *s, const char *detail,
+                     char *why, size_t size) {
+    static const char *const what[] = {[CALL_UNREACHED] = "cannot connect to",
+                                       [CALL_TLS] = "TLS failed with",
+                                       [CALL_BROKEN] = "no answer from"};
     if (end == CALL_TOO_LONG)
         snprintf(why, size, "the answer is longer than 1 MiB, or its headers than 64 KiB");
     else
         snprintf(why, size, "%s %s: %s", what[end], s->service, detail);
 }
 
-enum call_end call_ended(struct call *c, CURLcode code, const struct http_settings *s, char *why, size_t size) {
+enum call_end call_ended(struct call *c, CURLcode code, const struct http_settings *s, char *why,
+                         size_t size) {
     enum call_end end = kind_of(c, code);
     long os = 0;
     if (end == CALL_ANSWERED) return end;
@@ -205,7 +215,8 @@ enum call_end call_ended(struct call *c, CURLcode code, const struct http_settin
     return end;
 }
 
-enum call_end call_read(const struct call *c, const struct http_settings *s, char *why, size_t size) {
+enum call_end call_read(const struct call *c, const struct http_settings *s, char *why,
+                        size_t size) {
     if (c->reader.state == READER_WHOLE) return CALL_ANSWERED;
     enum call_end end = c->reader.state == READER_TOO_LONG ? CALL_TOO_LONG : CALL_BROKEN;
     tell_why(end, s, c->reader.problem, why, size);
@@ -215,6 +226,7 @@ enum call_end call_read(const struct call *c, const struct http_settings *s, cha
 struct http_answer call_answer(const struct call *c) {
     long status = c->reader.status;
     if (!c->head.raw) curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
-    return (struct http_answer){
-        .status = (int)status, .body = lw_bytes(c->received.body.p, c->received.body.n), .retry_after = c->received.retry_after};
+    return (struct http_answer){.status = (int)status,
+                                .body = lw_bytes(c->received.body.p, c->received.body.n),
+                                .retry_after = c->received.retry_after};
 }

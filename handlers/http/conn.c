@@ -14,11 +14,13 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 16 << 10,     /* largest number of bytes read at once */
-    IDLE_MAX_MS = 118000, /* a connection that was idle for longer is not used again, since a firewall may have forgotten it */
+    PIECE = 16 << 10, /* largest number of bytes read at once */
+    /* a connection that was idle for longer is not used again, since a firewall may have forgotten
+     * it */
+    IDLE_MAX_MS = 118000,
 };
 
-/* --- idle and closed connections -------------------------------------------------------------------------------------------------- */
+/* --- idle and closed connections -------------------------------------------------------------- */
 
 static void put(struct http_conn **list, struct http_conn *conn) {
     conn->next = *list;
@@ -45,7 +47,8 @@ static void drop_idle(struct lw_handler *h, struct http_conn *conn) {
     shut(h, conn);
 }
 
-/* Returns the connection that became idle last, or NULL. If that one was idle for too long, so were all others. */
+/* Returns the connection that became idle last, or NULL. If that one was idle for too long, so were
+ * all others. */
 static struct http_conn *take_idle(struct lw_handler *h) {
     if (h->idle && h->now_ms - h->idle->idle_ms <= IDLE_MAX_MS) return take(&h->idle);
     while (h->idle) drop_idle(h, h->idle);
@@ -66,12 +69,15 @@ void http_conns_close(struct lw_handler *h) {
     free(h->conns);
 }
 
-/* --- sending ---------------------------------------------------------------------------------------------------------------------- */
+/* --- sending ---------------------------------------------------------------------------------- */
 
-static uint32_t number_of(const struct lw_handler *h, const struct http_conn *conn) { return (uint32_t)(conn - h->conns); }
+static uint32_t number_of(const struct lw_handler *h, const struct http_conn *conn) {
+    return (uint32_t)(conn - h->conns);
+}
 
 static int watch(struct lw_handler *h, const struct http_conn *conn, int how) {
-    struct epoll_event ev = {.events = EPOLLIN | (conn->full ? EPOLLOUT : 0), .data.u64 = HTTP_EVENT_CONN | number_of(h, conn)};
+    struct epoll_event ev = {.events = EPOLLIN | (conn->full ? EPOLLOUT : 0),
+                             .data.u64 = HTTP_EVENT_CONN | number_of(h, conn)};
     return epoll_ctl(h->epoll, how, conn->fd, &ev) ? errno : 0;
 }
 
@@ -87,11 +93,13 @@ static size_t rest_of(const struct call *c, struct iovec out[2]) {
     const struct lw_buf *head = &c->head.text;
     size_t n = 0, body = c->sent > head->n ? c->sent - head->n : 0;
     if (c->sent < head->n) out[n++] = (struct iovec){head->p + c->sent, head->n - c->sent};
-    if (body < c->content.n) out[n++] = (struct iovec){(void *)(uintptr_t)(c->content.p + body), c->content.n - body};
+    if (body < c->content.n)
+        out[n++] = (struct iovec){(void *)(uintptr_t)(c->content.p + body), c->content.n - body};
     return n;
 }
 
-/* Ends a connection on which nothing can be sent. epoll then reports it, and reading shows whether the service has answered before. */
+/* Ends a connection on which nothing can be sent. epoll then reports it, and reading shows whether
+ * the service has answered before. */
 static void spoil(struct http_conn *conn) {
     conn->spoiled = true;
     shutdown(conn->fd, SHUT_RDWR);
@@ -131,11 +139,14 @@ int http_conn_adopt(struct call *c) {
     struct lw_handler *h = c->h;
     struct http_conn *conn = take(&h->closed);
     curl_socket_t fd = CURL_SOCKET_BAD;
-    assert(conn); /* a connection is made for a call without one, and there are at most as many calls as connections */
+    /* a connection is made for a call without one, and there are at most as many calls as
+     * connections */
+    assert(conn);
     curl_easy_getinfo(c->easy, CURLINFO_ACTIVESOCKET, &fd);
     *conn = (struct http_conn){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)};
     int error = conn->fd < 0 ? errno : watch(h, conn, EPOLL_CTL_ADD);
-    curl_multi_remove_handle(h->multi, c->easy); /* libcurl closes its own descriptor of the socket */
+    /* libcurl closes its own descriptor of the socket */
+    curl_multi_remove_handle(h->multi, c->easy);
     if (!error) {
         if (h->counts) atomic_fetch_add_explicit(&h->counts->connections, 1, memory_order_relaxed);
         carry(conn, c);
@@ -147,9 +158,10 @@ int http_conn_adopt(struct call *c) {
     return error;
 }
 
-/* --- receiving -------------------------------------------------------------------------------------------------------------------- */
+/* --- receiving -------------------------------------------------------------------------------- */
 
-/* The request that this call has sent is not answered, because the service has closed the connection meanwhile. */
+/* The request that this call has sent is not answered, because the service has closed the
+ * connection meanwhile. */
 static void send_again(struct call *c) {
     struct lw_handler *h = c->h;
     shut(h, c->conn);
@@ -170,8 +182,9 @@ static void end_if_over(struct call *c) {
 static void pull(struct call *c) {
     char piece[PIECE];
     ssize_t n = recv(c->conn->fd, piece, sizeof piece, MSG_DONTWAIT);
+    /* nobody asked for what follows the answer */
     if (n > 0)
-        c->conn->spoiled |= reader_take(&c->reader, piece, (size_t)n) < (size_t)n; /* nobody asked for what follows the answer */
+        c->conn->spoiled |= reader_take(&c->reader, piece, (size_t)n) < (size_t)n;
     else if (n == 0)
         reader_end(&c->reader, NULL);
     else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
@@ -183,7 +196,8 @@ void http_conn_go_on(struct lw_handler *h, uint32_t number, uint32_t events) {
     struct http_conn *conn = &h->conns[number];
     if (conn->fd < 0) return;
     if (!conn->call) {
-        drop_idle(h, conn); /* the service has closed the connection, or says what nobody asked for */
+        /* the service has closed the connection, or says what nobody asked for */
+        drop_idle(h, conn);
         return;
     }
     if (events & EPOLLOUT) push(conn->call);

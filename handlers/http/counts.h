@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* counts: what the handler counts for the metrics. The set of labels is fixed, whatever a service answers. */
+/* counts: what the handler counts for the metrics. The set of labels is fixed, whatever a service
+ * answers. */
 #ifndef LW_HANDLERS_HTTP_COUNTS_H
 #define LW_HANDLERS_HTTP_COUNTS_H
 
@@ -31,7 +32,8 @@ struct lw_http_counts {
 extern const char *const lw_http_code_name[LW_HTTP_CODES];
 extern const char *const lw_http_breaker_name[LW_HTTP_BREAKERS];
 
-/* Returns the index in lw_http_code_name of the label for a status, such as "404", or else of the label for its class, such as "4xx". */
+/* Returns the index in lw_http_code_name of the label for a status, such as "404", or else of the
+ * label for its class, such as "4xx". */
 int lw_http_code_of(int status);
 
 #endif

@@ -15,14 +15,20 @@ enum { DEPTH_MAX = 512, SOURCE = 300, PARTITION_TEXT = 16, TIME = 32, ATTRIBUTE_
 
 static const char type_name[] = "latchwork.message";
 
-/* --- what both forms need --------------------------------------------------------------------------------------------------------- */
+/* --- what both forms need --------------------------------------------------------------------- */
 
-static bool is(struct lw_bytes a, const char *text) { return strlen(text) == a.n && strncasecmp(a.p, text, a.n) == 0; }
-static bool begins(struct lw_bytes a, const char *with) { return strlen(with) <= a.n && strncasecmp(a.p, with, strlen(with)) == 0; }
+static bool is(struct lw_bytes a, const char *text) {
+    return strlen(text) == a.n && strncasecmp(a.p, text, a.n) == 0;
+}
+static bool begins(struct lw_bytes a, const char *with) {
+    return strlen(with) <= a.n && strncasecmp(a.p, with, strlen(with)) == 0;
+}
 
 bool event_reserved(struct lw_bytes name) {
-    static const char *const words[] = {"connection", "content-length", "content-type", "expect",           "http2-settings", "keep-alive",
-                                        "te",         "trailer",        "upgrade",      "transfer-encoding"};
+    static const char *const words[] = {
+        "connection",     "content-length",   "content-type", "expect",
+        "http2-settings", "keep-alive",       "te",           "trailer",
+        "upgrade",        "transfer-encoding"};
     static const char *const starts[] = {"ce-", "latchwork-", "webhook-", "proxy-"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (is(name, words[i])) return true;
@@ -34,7 +40,9 @@ bool event_reserved(struct lw_bytes name) {
 struct lw_bytes event_content_type(const struct lw_job *job, const char *usual) {
     for (size_t i = 0; i < job->n_headers; i++) {
         const struct lw_header *h = &job->headers[i];
-        if (is(h->name, "content-type") && h->value.n && head_value_ok(h->value) && lw_utf8_ok(h->value)) return h->value;
+        if (is(h->name, "content-type") && h->value.n && head_value_ok(h->value) &&
+            lw_utf8_ok(h->value))
+            return h->value;
     }
     return lw_bytes_of(usual);
 }
@@ -61,8 +69,9 @@ static bool time_text(int64_t ms, char out[TIME]) {
     const struct {
         int value, width;
         char then;
-    } parts[] = {{tm.tm_year + 1900, 4, '-'}, {tm.tm_mon + 1, 2, '-'}, {tm.tm_mday, 2, 'T'},      {tm.tm_hour, 2, ':'},
-                 {tm.tm_min, 2, ':'},         {tm.tm_sec, 2, '.'},     {(int)(ms % 1000), 3, 'Z'}};
+    } parts[] = {{tm.tm_year + 1900, 4, '-'}, {tm.tm_mon + 1, 2, '-'}, {tm.tm_mday, 2, 'T'},
+                 {tm.tm_hour, 2, ':'},        {tm.tm_min, 2, ':'},     {tm.tm_sec, 2, '.'},
+                 {(int)(ms % 1000), 3, 'Z'}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         out = put_digits(out, parts[i].value, parts[i].width);
         *out++ = parts[i].then;
@@ -71,7 +80,7 @@ static bool time_text(int64_t ms, char out[TIME]) {
     return true;
 }
 
-/* --- headers ---------------------------------------------------------------------------------------------------------------------- */
+/* --- headers ---------------------------------------------------------------------------------- */
 
 static void add_key(struct http_head *head, const struct lw_job *job) {
     struct lw_buf text = {0};
@@ -91,7 +100,8 @@ void event_head_own(struct http_head *head, const struct lw_job *job, int64_t de
     if (deadline_ms) head_add_number(head, "latchwork-deadline-ms", deadline_ms);
 }
 
-void event_head(struct http_head *head, const struct lw_job *job, const char *usual_type, int64_t deadline_ms) {
+void event_head(struct http_head *head, const struct lw_job *job, const char *usual_type,
+                int64_t deadline_ms) {
     char text[SOURCE], at[TIME];
     if (job->payload.p)
         head_add(head, lw_bytes_of("content-type"), event_content_type(job, usual_type));
@@ -108,20 +118,24 @@ void event_head(struct http_head *head, const struct lw_job *job, const char *us
 
 static bool is_fixed(const struct event_fixed *fixed, struct lw_bytes name) {
     for (size_t i = 0; i < fixed->n; i++)
-        if (strncasecmp(fixed->lines[i], name.p, name.n) == 0 && strchr(":;", fixed->lines[i][name.n])) return true;
+        if (strncasecmp(fixed->lines[i], name.p, name.n) == 0 &&
+            strchr(":;", fixed->lines[i][name.n]))
+            return true;
     return false;
 }
 
-void event_head_record(struct http_head *head, const struct lw_job *job, const struct event_fixed *fixed) {
+void event_head_record(struct http_head *head, const struct lw_job *job,
+                       const struct event_fixed *fixed) {
     for (size_t i = 0; i < job->n_headers; i++) {
         const struct lw_header *h = &job->headers[i];
-        bool usable = h->value.p && head_name_ok(h->name) && head_value_ok(h->value) && !event_reserved(h->name) && !is(h->name, "host");
+        bool usable = h->value.p && head_name_ok(h->name) && head_value_ok(h->value) &&
+                      !event_reserved(h->name) && !is(h->name, "host");
         bool fits = head->text.n + h->name.n + h->value.n + 4 <= HEAD_MAX;
         if (usable && fits && !is_fixed(fixed, h->name)) head_add(head, h->name, h->value);
     }
 }
 
-/* --- JSON ------------------------------------------------------------------------------------------------------------------------- */
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static void add_name(struct lw_buf *out, const char *name) { lw_buf_addf(out, ",\"%s\":", name); }
 
@@ -139,12 +153,14 @@ static struct lw_bytes media_type(struct lw_bytes type) {
 
 static bool is_json_type(struct lw_bytes type) {
     struct lw_bytes media = media_type(type);
-    return is(media, "application/json") || is(media, "text/json") || (media.n > 5 && strncasecmp(media.p + media.n - 5, "+json", 5) == 0);
+    return is(media, "application/json") || is(media, "text/json") ||
+           (media.n > 5 && strncasecmp(media.p + media.n - 5, "+json", 5) == 0);
 }
 
 static bool is_json(struct lw_bytes text) {
     struct lw_buf scratch = {0};
-    bool valid = lw_json_scan(text, (struct lw_json_rules){.depth_max = DEPTH_MAX}, NULL, 0, NULL, &scratch, NULL) == 0;
+    bool valid = lw_json_scan(text, (struct lw_json_rules){.depth_max = DEPTH_MAX}, NULL, 0, NULL,
+                              &scratch, NULL) == 0;
     lw_buf_free(&scratch);
     return valid;
 }
@@ -167,11 +183,12 @@ static void add_data(struct lw_buf *out, const struct lw_job *job, const char *u
     }
 }
 
-/* Returns true if a record's header may be an attribute of the event: its name has only lower-case letters and digits, and neither
- * CloudEvents nor Latchwork gives that name a meaning. */
+/* Returns true if a record's header may be an attribute of the event: its name has only lower-case
+ * letters and digits, and neither CloudEvents nor Latchwork gives that name a meaning. */
 static bool is_attribute(struct lw_bytes name) {
-    static const char *const taken[] = {"id",   "source",          "type",       "specversion", "time", "subject",
-                                        "data", "datacontenttype", "dataschema", "partitionkey"};
+    static const char *const taken[] = {"id",         "source",      "type", "specversion",
+                                        "time",       "subject",     "data", "datacontenttype",
+                                        "dataschema", "partitionkey"};
     if (!name.n || name.n > ATTRIBUTE_MAX || begins(name, "latchwork")) return false;
     for (size_t i = 0; i < name.n; i++)
         if (!islower((unsigned char)name.p[i]) && !isdigit((unsigned char)name.p[i])) return false;
@@ -189,7 +206,9 @@ static bool comes_again(const struct lw_job *job, size_t i) {
 static void add_attributes(struct lw_buf *out, const struct lw_job *job) {
     for (size_t i = 0; i < job->n_headers; i++) {
         const struct lw_header *h = &job->headers[i];
-        if (!h->value.p || !is_attribute(h->name) || comes_again(job, i) || !head_value_ok(h->value) || !lw_utf8_ok(h->value)) continue;
+        if (!h->value.p || !is_attribute(h->name) || comes_again(job, i) ||
+            !head_value_ok(h->value) || !lw_utf8_ok(h->value))
+            continue;
         lw_buf_add(out, ",", 1);
         lw_json_string(out, h->name);
         lw_buf_add(out, ":", 1);
@@ -207,7 +226,8 @@ static void add_json_key(struct lw_buf *out, const struct lw_job *job) {
     }
 }
 
-void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_type, bool all_headers) {
+void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_type,
+                bool all_headers) {
     char text[SOURCE], at[TIME];
     lw_buf_addf(out, "{\"specversion\":\"1.0\",\"type\":\"%s\"", type_name);
     add_string(out, "id", lw_bytes_of(job->identity));
@@ -215,7 +235,8 @@ void event_json(struct lw_buf *out, const struct lw_job *job, const char *usual_
     if (time_text(job->timestamp_ms, at)) add_string(out, "time", lw_bytes_of(at));
     add_json_key(out, job);
     /* an integer of CloudEvents has 32 bits, so the fence is a string */
-    lw_buf_addf(out, ",\"latchworkfence\":\"%" PRIu64 "\",\"latchworkattempt\":%d", job->fence, job->attempt);
+    lw_buf_addf(out, ",\"latchworkfence\":\"%" PRIu64 "\",\"latchworkattempt\":%d", job->fence,
+                job->attempt);
     if (all_headers) add_attributes(out, job);
     add_data(out, job, usual_type);
     lw_buf_add(out, "}", 1);

@@ -2,11 +2,13 @@
 /* fate: what becomes of the messages of a request that is over.
  *
  *     how it ended                          breaker closed       breaker open
- *     the service answered                  as answer.h says     the same, but a 5xx gives the message back
+ *     the service answered                  as answer.h says     the same, but a 5xx gives the
+ *                                                                message back
  *     no connection, timeout, half answer   retry                back
  *     lease lost                            back                 back
  *
- * "back" counts no attempt. If a batch is refused as a whole, its messages are sent again one by one, so that only the bad one is dead. */
+ * "back" counts no attempt. If a batch is refused as a whole, its messages are sent again one by
+ * one, so that only the bad one is dead. */
 #include "handlers/feed.h"
 #include "handlers/http/private.h"
 #include "handlers/reason.h"
@@ -18,17 +20,20 @@ static void count_code(const struct lw_handler *h, int code) {
     if (h->counts) atomic_fetch_add_explicit(&h->counts->requests[code], 1, memory_order_relaxed);
 }
 
-/* Counts the connections that libcurl has made for this call. conn.c counts those that it takes over. */
+/* Counts the connections that libcurl has made for this call. conn.c counts those that it takes
+ * over. */
 static void count_connections(const struct call *c) {
     long n = 0;
     if (c->h->set.opening) return;
     curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &n);
-    if (n > 0 && c->h->counts) atomic_fetch_add_explicit(&c->h->counts->connections, (uint64_t)n, memory_order_relaxed);
+    if (n > 0 && c->h->counts)
+        atomic_fetch_add_explicit(&c->h->counts->connections, (uint64_t)n, memory_order_relaxed);
 }
 
-/* --- outcomes of messages --------------------------------------------------------------------------------------------------------- */
+/* --- outcomes of messages --------------------------------------------------------------------- */
 
-/* Ends the message at jobs[at]. If it is done and the last message of the call, returns its follower. */
+/* Ends the message at jobs[at]. If it is done and the last message of the call, returns its
+ * follower. */
 static struct lw_job *end_message(struct call *c, const struct http_verdict *v, int64_t took_us) {
     struct lw_job *job = c->jobs[c->at];
     lw_job_answer(job, v->outcome, v->reason);
@@ -38,7 +43,8 @@ static struct lw_job *end_message(struct call *c, const struct http_verdict *v, 
     return follower;
 }
 
-/* Ends the call with this outcome for the message at jobs[at]. The messages behind it belong to the reaper again. */
+/* Ends the call with this outcome for the message at jobs[at]. The messages behind it belong to the
+ * reaper again. */
 static void end_call(struct call *c, enum lw_outcome outcome, const char *reason, int64_t wait_ms) {
     struct http_verdict v = {.outcome = outcome, .wait_ms = wait_ms};
     lw_reason_copy(v.reason, reason);
@@ -46,8 +52,9 @@ static void end_call(struct call *c, enum lw_outcome outcome, const char *reason
     http_release(c);
 }
 
-/* Ends a call that has failed. `down`: the service is at fault, so no attempt is counted. If the call was the trial of a half-open breaker,
- * its message rests longer than the pause, so that another message is the next trial. */
+/* Ends a call that has failed. `down`: the service is at fault, so no attempt is counted. If the
+ * call was the trial of a half-open breaker, its message rests longer than the pause, so that
+ * another message is the next trial. */
 static void end_failed(struct call *c, bool down, const char *why) {
     if (down)
         end_call(c, LW_BACK, "", c->trial ? c->h->breaker.pause_ms + 1 : 0);
@@ -69,13 +76,16 @@ static void answered(const struct call *c) {
     breaker_answered(&c->h->breaker, &r, c->h->now_ms);
 }
 
-/* Gives each message its outcome after the request was answered. Returns false if one of them is not done, so that the call is over. */
-static bool take_outcomes(struct call *c, const struct http_verdict *by_status, const json_t *document, struct lw_job **follower) {
+/* Gives each message its outcome after the request was answered. Returns false if one of them is
+ * not done, so that the call is over. */
+static bool take_outcomes(struct call *c, const struct http_verdict *by_status,
+                          const json_t *document, struct lw_job **follower) {
     int n = c->upto - c->at;
     int64_t took_us = (c->h->now_us - c->begun_us) / n;
     for (int i = 0; i < n; i++, c->at++) {
         struct http_verdict v = *by_status;
-        if (document) answer_by_document(document, (size_t)i, (size_t)n, c->jobs[c->at]->identity, &v);
+        if (document)
+            answer_by_document(document, (size_t)i, (size_t)n, c->jobs[c->at]->identity, &v);
         if (i) lw_feed_started(c->h->feed, c->jobs[c->at], c->h->now_ms);
         *follower = end_message(c, &v, took_us);
         if (v.outcome != LW_DONE) return false;
@@ -94,7 +104,7 @@ static void go_on(struct call *c, const struct http_verdict *by_status, const js
         http_release(c);
 }
 
-/* --- answers ---------------------------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void take_answer(struct call *c) {
     struct lw_handler *h = c->h;
@@ -117,8 +127,10 @@ static void take_answer(struct call *c) {
 }
 
 static void take_failure(struct call *c, enum call_end end, const char *why) {
-    static const enum lw_http_code codes[] = {
-        [CALL_UNREACHED] = LW_HTTP_UNREACHED, [CALL_TLS] = LW_HTTP_TLS, [CALL_BROKEN] = LW_HTTP_BROKEN, [CALL_TOO_LONG] = LW_HTTP_BROKEN};
+    static const enum lw_http_code codes[] = {[CALL_UNREACHED] = LW_HTTP_UNREACHED,
+                                              [CALL_TLS] = LW_HTTP_TLS,
+                                              [CALL_BROKEN] = LW_HTTP_BROKEN,
+                                              [CALL_TOO_LONG] = LW_HTTP_BROKEN};
     struct lw_handler *h = c->h;
     bool refused = end == CALL_UNREACHED || end == CALL_TLS, down = false;
     count_code(h, codes[end]);
@@ -156,7 +168,7 @@ void http_unadopted(struct call *c, int error) {
     settle(c, CALL_UNREACHED, why);
 }
 
-/* --- aborted transfers ------------------------------------------------------------------------------------------------------------ */
+/* --- aborted transfers ------------------------------------------------------------------------ */
 
 void http_cancel(struct call *c) {
     count_connections(c);

@@ -16,8 +16,8 @@ void head_free(struct http_head *h) {
     *h = (struct http_head){.raw = h->raw};
 }
 
-/* Adds the name and the separator before the value. To libcurl "Name:" means that no such header is sent, and "Name;" means an empty
- * value. */
+/* Adds the name and the separator before the value. To libcurl "Name:" means that no such header is
+ * sent, and "Name;" means an empty value. */
 static void begin(struct http_head *h, struct lw_bytes name, bool empty) {
     lw_buf_add(&h->text, name.p, name.n);
     if (h->raw || !empty)
@@ -37,7 +37,9 @@ void head_add(struct http_head *h, struct lw_bytes name, struct lw_bytes value) 
     end(h);
 }
 
-void head_add_text(struct http_head *h, const char *name, const char *value) { head_add(h, lw_bytes_of(name), lw_bytes_of(value)); }
+void head_add_text(struct http_head *h, const char *name, const char *value) {
+    head_add(h, lw_bytes_of(name), lw_bytes_of(value));
+}
 
 void head_add_number(struct http_head *h, const char *name, int64_t value) {
     char digits[24];
@@ -72,14 +74,17 @@ struct curl_slist *head_list(struct http_head *h) {
         h->nodes = lw_realloc(h->nodes, h->cap * sizeof *h->nodes);
     }
     char *at = h->text.p;
-    for (size_t i = 0; i < h->n; i++, at += strlen(at) + 1) h->nodes[i] = (struct curl_slist){at, i + 1 < h->n ? &h->nodes[i + 1] : NULL};
+    for (size_t i = 0; i < h->n; i++, at += strlen(at) + 1)
+        h->nodes[i] = (struct curl_slist){at, i + 1 < h->n ? &h->nodes[i + 1] : NULL};
     return h->n ? h->nodes : NULL;
 }
 
 bool head_name_ok(struct lw_bytes name) {
     if (!name.n || name.n > NAME_MAX_BYTES) return false;
     for (size_t i = 0; i < name.n; i++)
-        if (!name.p[i] || (!isalnum((unsigned char)name.p[i]) && !strchr("!#$%&'*+-.^_`|~", name.p[i]))) return false;
+        if (!name.p[i] ||
+            (!isalnum((unsigned char)name.p[i]) && !strchr("!#$%&'*+-.^_`|~", name.p[i])))
+            return false;
     return true;
 }
 

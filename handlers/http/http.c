@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http: a handler behind a URL. A message is a CloudEvent in a POST request, and the answer is its outcome.
+/* http: a handler behind a URL. A message is a CloudEvent in a POST request, and the answer is its
+ * outcome.
  *
  *     settings.c    the configuration
  *     loop.c        the one thread that drives all requests
@@ -38,8 +39,11 @@ static void close_handler(struct lw_handler *h) {
     curl_global_cleanup();
 }
 
-/* Returns how many failed requests in a row open the breaker: more than the attempts of one message, which may be at fault itself. */
-static int row_max(const struct lw_config *c) { return c->retry.max_attempts >= ROW_MIN ? c->retry.max_attempts + 1 : ROW_MIN; }
+/* Returns how many failed requests in a row open the breaker: more than the attempts of one
+ * message, which may be at fault itself. */
+static int row_max(const struct lw_config *c) {
+    return c->retry.max_attempts >= ROW_MIN ? c->retry.max_attempts + 1 : ROW_MIN;
+}
 
 static struct lw_handler *open_handler(const struct lw_config *c, int worker, struct lw_err *err) {
     struct lw_problems problems = {0};
@@ -56,7 +60,8 @@ static struct lw_handler *open_handler(const struct lw_config *c, int worker, st
     http_settings_read(c, &h->set, &problems);
     h->batch = h->set.mode == HTTP_BATCH && c->handler.batch > 0 ? c->handler.batch : 1;
     breaker_open(&h->breaker, h->set.service, h->set.breaker_percent, row_max(c));
-    int bad = problems.n_errors ? lw_refuse(err, "%.*s", (int)problems.errors.n, problems.errors.p) : 0;
+    int bad =
+        problems.n_errors ? lw_refuse(err, "%.*s", (int)problems.errors.n, problems.errors.p) : 0;
     lw_problems_free(&problems);
     if (!bad && !signer_open(&h->set.signer, err) && !http_loop_open(h, err)) return h;
     close_handler(h);
@@ -68,9 +73,11 @@ static int start(struct lw_handler *h, int most, struct lw_err *err) {
     return 0;
 }
 
-static enum lw_health health(struct lw_handler *h, char *why, size_t size) { return breaker_health(&h->breaker, lw_boot_ms(), why, size); }
+static enum lw_health health(struct lw_handler *h, char *why, size_t size) {
+    return breaker_health(&h->breaker, lw_boot_ms(), why, size);
+}
 
-/* --- check --connect: can the service be reached? --------------------------------------------------------------------------------- */
+/* --- check --connect: can the service be reached? --------------------------------------------- */
 
 /* Waits until the socket is connected. Returns 0 or an errno value. */
 static int await_connection(int fd, int wait_ms) {

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop: one thread that drives all requests of this worker.
  *
- *     wait → sockets and timer of libcurl → requests that are over → leases and times → jobs to free calls → libcurl again → publish
+ *     wait → sockets and timer of libcurl → requests that are over → leases and times → jobs to
+ *         free calls → libcurl again → publish
  *
- * libcurl says which sockets and which timer to wait for, and is called only for those that are ready. */
+ * libcurl says which sockets and which timer to wait for, and is called only for those that are
+ * ready. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "handlers/feed.h"
@@ -20,21 +22,24 @@ enum {
     SHARED = 256, /* number of requests after which an HTTP/2 connection is replaced */
 };
 
-/* --- what libcurl waits for ------------------------------------------------------------------------------------------------------- */
+/* --- what libcurl waits for ------------------------------------------------------------------- */
 
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *known) {
     struct lw_handler *h = ctx;
     (void)easy;
     if (what == CURL_POLL_REMOVE) {
-        epoll_ctl(h->epoll, EPOLL_CTL_DEL, fd, NULL); /* the call fails if the socket is closed already, which does no harm */
+        /* the call fails if the socket is closed already, which does no harm */
+        epoll_ctl(h->epoll, EPOLL_CTL_DEL, fd, NULL);
         return 0;
     }
-    struct epoll_event ev = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0) | (what & CURL_POLL_OUT ? EPOLLOUT : 0),
+    struct epoll_event ev = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0) |
+                                       (what & CURL_POLL_OUT ? EPOLLOUT : 0),
                              .data.u64 = (uint64_t)fd};
     if (epoll_ctl(h->epoll, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev) &&
         epoll_ctl(h->epoll, known ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &ev))
         lw_error("handler: epoll: %s", strerror(errno));
-    if (!known) curl_multi_assign(h->multi, fd, h); /* from now on libcurl reports the socket as known */
+    /* from now on libcurl reports the socket as known */
+    if (!known) curl_multi_assign(h->multi, fd, h);
     return 0;
 }
 
@@ -45,7 +50,8 @@ static int on_timer(CURLM *multi, long ms, void *ctx) {
     return 0;
 }
 
-/* Calls libcurl when its timer has expired. Adding a request makes the timer expire at once, so this call also starts new requests. */
+/* Calls libcurl when its timer has expired. Adding a request makes the timer expire at once, so
+ * this call also starts new requests. */
 static void run_timer(struct lw_handler *h) {
     int running;
     for (int i = 0; i < 4 && h->timer_ms <= lw_boot_ms(); i++) {
@@ -69,7 +75,7 @@ static void run_event(struct lw_handler *h, const struct epoll_event *ev) {
         run_socket(h, ev);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------------------------------------ */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static void enter(struct call *c) {
     struct lw_handler *h = c->h;
@@ -104,12 +110,15 @@ void http_release(struct call *c) {
     c->h->free = c;
 }
 
-/* --- starting jobs ---------------------------------------------------------------------------------------------------------------- */
+/* --- starting jobs ---------------------------------------------------------------------------- */
 
-static bool startable(const struct lw_handler *h, struct lw_job *job) { return lw_feed_startable(job, h->now_ms, h->margin_ms); }
+static bool startable(const struct lw_handler *h, struct lw_job *job) {
+    return lw_feed_startable(job, h->now_ms, h->margin_ms);
+}
 
-/* Closes a connection after every SHARED-th request. libcurl 7.88 resets each HTTP/2 stream after its answer, and a server may close a
- * connection with too many resets while other requests are under way on it. (Node allows 1,000 resets at first, and 33 more per second.) */
+/* Closes a connection after every SHARED-th request. libcurl 7.88 resets each HTTP/2 stream after
+ * its answer, and a server may close a connection with too many resets while other requests are
+ * under way on it. (Node allows 1,000 resets at first, and 33 more per second.) */
 static void limit_sharing(struct call *c) {
     struct lw_handler *h = c->h;
     if (!h->set.tls.on) return;
@@ -119,7 +128,8 @@ static void limit_sharing(struct call *c) {
 }
 
 void http_connect(struct call *c) {
-    if (curl_multi_add_handle(c->h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL); /* adding fails only if memory runs out */
+    /* adding fails only if memory runs out */
+    if (curl_multi_add_handle(c->h->multi, c->easy) != CURLM_OK) lw_or_abort(NULL);
 }
 
 void http_send(struct call *c) {
@@ -138,7 +148,8 @@ void http_send(struct call *c) {
     limit_sharing(c);
     enter(c);
     if (!h->set.opening || !http_conn_send(c)) http_connect(c);
-    h->look_ms = lw_earlier(h->look_ms, lw_earlier(lw_feed_lease_end(job, h->margin_ms), job->give_up_ms));
+    h->look_ms =
+        lw_earlier(h->look_ms, lw_earlier(lw_feed_lease_end(job, h->margin_ms), job->give_up_ms));
 }
 
 static void begin(struct call *c, struct lw_job *job, int64_t chain_ms) {
@@ -153,12 +164,14 @@ static void begin(struct call *c, struct lw_job *job, int64_t chain_ms) {
 /* Returns true if a request may start now: there is room, and the breaker lets it pass. */
 static bool may_start(const struct lw_handler *h) {
     enum lw_http_breaker state = breaker_state(&h->breaker, h->now_ms);
-    return h->n_calls < h->in_flight && (state == LW_HTTP_CLOSED || (state == LW_HTTP_HALF_OPEN && !h->n_calls));
+    return h->n_calls < h->in_flight &&
+           (state == LW_HTTP_CLOSED || (state == LW_HTTP_HALF_OPEN && !h->n_calls));
 }
 
 void http_follow(struct call *c, struct lw_job *follower) {
     struct lw_handler *h = c->h;
-    bool long_chain = h->now_ms - c->chain_ms >= LW_FEED_CHAIN_MS && lw_feed_first(h->feed, &h->line);
+    bool long_chain =
+        h->now_ms - c->chain_ms >= LW_FEED_CHAIN_MS && lw_feed_first(h->feed, &h->line);
     if (!long_chain && may_start(h) && startable(h, follower)) {
         begin(c, follower, c->chain_ms);
         return;
@@ -183,7 +196,7 @@ static void dispatch(struct lw_handler *h) {
         lw_feed_sweep(h->feed, &h->line, h->now_ms, h->margin_ms, true);
 }
 
-/* --- requests that are over, leases and times ------------------------------------------------------------------------------------- */
+/* --- requests that are over, leases and times ------------------------------------------------- */
 
 static void end_transfer(struct call *c, CURLcode code) {
     if (code != CURLE_OK || !c->h->set.opening) {
@@ -227,14 +240,17 @@ static void look(struct lw_handler *h) {
     lw_feed_sweep(h->feed, &h->line, h->now_ms, h->margin_ms, false);
 }
 
-/* --- the loop --------------------------------------------------------------------------------------------------------------------- */
+/* --- the loop --------------------------------------------------------------------------------- */
 
 static int wait_ms(struct lw_handler *h) {
     if (!h->line.head && !lw_feed_sleep(h->feed)) return 0;
     int64_t until = lw_earlier(h->timer_ms, h->line.head || h->n_calls ? h->look_ms : INT64_MAX);
     if (until == INT64_MAX) return -1;
     int64_t left = until - lw_boot_ms();
-    return left <= 0 ? 0 : left > LW_FEED_LOOK_MS && h->n_calls ? LW_FEED_LOOK_MS : left > INT32_MAX ? INT32_MAX : (int)left;
+    return left <= 0                              ? 0
+           : left > LW_FEED_LOOK_MS && h->n_calls ? LW_FEED_LOOK_MS
+           : left > INT32_MAX                     ? INT32_MAX
+                                                  : (int)left;
 }
 
 static void read_clocks(struct lw_handler *h) {
@@ -244,7 +260,9 @@ static void read_clocks(struct lw_handler *h) {
 }
 
 static void show_breaker(const struct lw_handler *h) {
-    if (h->counts) atomic_store_explicit(&h->counts->breaker, (uint32_t)breaker_state(&h->breaker, h->now_ms), memory_order_relaxed);
+    if (h->counts)
+        atomic_store_explicit(&h->counts->breaker, (uint32_t)breaker_state(&h->breaker, h->now_ms),
+                              memory_order_relaxed);
 }
 
 static void turn(struct lw_handler *h) {
@@ -277,7 +295,8 @@ void http_serve(struct lw_handler *h, struct lw_feed *feed) {
     h->counts = h->breaker.counts = lw_feed_http(feed);
     read_clocks(h);
     struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)lw_feed_fd(feed)};
-    if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, lw_feed_fd(feed), &ev)) lw_error("handler: epoll: %s", strerror(errno));
+    if (epoll_ctl(h->epoll, EPOLL_CTL_ADD, lw_feed_fd(feed), &ev))
+        lw_error("handler: epoll: %s", strerror(errno));
     do turn(h);
     while (!is_over(h));
     epoll_ctl(h->epoll, EPOLL_CTL_DEL, lw_feed_fd(feed), NULL);

@@ -14,7 +14,7 @@ enum {
     CHUNK_DIGITS = 15,
 };
 
-/* --- what has come ---------------------------------------------------------------------------------------------------------------- */
+/* --- what has come ---------------------------------------------------------------------------- */
 
 void received_clear(struct http_received *a) {
     a->body.n = a->head_bytes = 0;
@@ -52,8 +52,10 @@ bool received_header(struct http_received *a, struct lw_bytes line) {
         a->too_long = true;
         return false;
     }
-    if (begins(line, "HTTP/")) a->retry_after[0] = '\0'; /* ignore the Retry-After of an informational answer */
-    if (begins(line, name)) take_retry_after(a, lw_bytes(line.p + sizeof name - 1, line.n - sizeof name + 1));
+    /* ignore the Retry-After of an informational answer */
+    if (begins(line, "HTTP/")) a->retry_after[0] = '\0';
+    if (begins(line, name))
+        take_retry_after(a, lw_bytes(line.p + sizeof name - 1, line.n - sizeof name + 1));
     return true;
 }
 
@@ -63,7 +65,7 @@ bool received_body(struct http_received *a, struct lw_bytes part) {
     return !a->too_long;
 }
 
-/* --- the status and the headers --------------------------------------------------------------------------------------------------- */
+/* --- the status and the headers --------------------------------------------------------------- */
 
 static void fail(struct http_reader *r, const char *problem) {
     r->state = READER_BROKEN;
@@ -72,8 +74,9 @@ static void fail(struct http_reader *r, const char *problem) {
 
 static void take_status(struct http_reader *r, struct lw_bytes line) {
     const unsigned char *p = (const unsigned char *)line.p;
-    if (line.n < 12 || !begins(line, "HTTP/1.") || !isdigit(p[7]) || p[8] != ' ' || !isdigit(p[9]) || !isdigit(p[10]) || !isdigit(p[11]) ||
-        (line.n > 12 && p[12] != ' ') || p[9] == '0') {
+    if (line.n < 12 || !begins(line, "HTTP/1.") || !isdigit(p[7]) || p[8] != ' ' ||
+        !isdigit(p[9]) || !isdigit(p[10]) || !isdigit(p[11]) || (line.n > 12 && p[12] != ' ') ||
+        p[9] == '0') {
         fail(r, "the answer is no HTTP/1.1");
         return;
     }
@@ -86,7 +89,8 @@ static void take_status(struct http_reader *r, struct lw_bytes line) {
 static void take_length(struct http_reader *r, struct lw_bytes value) {
     int64_t length = 0;
     size_t i = 0;
-    for (; i < value.n && i < LENGTH_DIGITS && isdigit((unsigned char)value.p[i]); i++) length = 10 * length + (value.p[i] - '0');
+    for (; i < value.n && i < LENGTH_DIGITS && isdigit((unsigned char)value.p[i]); i++)
+        length = 10 * length + (value.p[i] - '0');
     if (!i || i < value.n || (r->sized && r->left != length)) {
         fail(r, "the answer's Content-Length is malformed");
         return;
@@ -117,7 +121,9 @@ static void take_header(struct http_reader *r, struct lw_bytes line) {
     static const struct {
         const char *name;
         void (*take)(struct http_reader *r, struct lw_bytes value);
-    } known[] = {{"content-length", take_length}, {"transfer-encoding", take_coding}, {"connection", take_connection}};
+    } known[] = {{"content-length", take_length},
+                 {"transfer-encoding", take_coding},
+                 {"connection", take_connection}};
     const char *colon = memchr(line.p, ':', line.n);
     struct lw_bytes name = lw_bytes(line.p, colon ? (size_t)(colon - line.p) : 0);
     r->framing = false;
@@ -132,7 +138,8 @@ static void take_header(struct http_reader *r, struct lw_bytes line) {
     }
 }
 
-/* Decides what follows the headers. A body with both a length and chunks may be a smuggled answer, so its connection is not used again. */
+/* Decides what follows the headers. A body with both a length and chunks may be a smuggled answer,
+ * so its connection is not used again. */
 static void end_head(struct http_reader *r) {
     r->keeps &= !r->closes;
     if (r->status == 101)
@@ -149,13 +156,14 @@ static void end_head(struct http_reader *r) {
         r->state = READER_UNTIL_CLOSE, r->keeps = false;
 }
 
-/* --- the body --------------------------------------------------------------------------------------------------------------------- */
+/* --- the body --------------------------------------------------------------------------------- */
 
 static void take_chunk_size(struct http_reader *r, struct lw_bytes line) {
     size_t i = 0;
     r->left = 0;
     for (; i < line.n && i < CHUNK_DIGITS && isxdigit((unsigned char)line.p[i]); i++)
-        r->left = 16 * r->left + (isdigit((unsigned char)line.p[i]) ? line.p[i] - '0' : (line.p[i] | 32) - 'a' + 10);
+        r->left = 16 * r->left + (isdigit((unsigned char)line.p[i]) ? line.p[i] - '0'
+                                                                    : (line.p[i] | 32) - 'a' + 10);
     if (!i || (i < line.n && line.p[i] != ';' && !is_blank(line.p[i])))
         fail(r, "a chunk of the answer is malformed");
     else
@@ -174,19 +182,21 @@ static size_t take_body(struct http_reader *r, const char *p, size_t n) {
     return n;
 }
 
-/* --- lines ------------------------------------------------------------------------------------------------------------------------ */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 static void take_head_line(struct http_reader *r, struct lw_bytes line) {
     if (!line.n)
         end_head(r);
     else if (!is_blank(*line.p))
         take_header(r, line);
+    /* other headers do not matter here, so their further lines do not either */
     else if (r->framing)
-        fail(r, "a header of the answer is folded"); /* other headers do not matter here, so their further lines do not either */
+        fail(r, "a header of the answer is folded");
 }
 
 static void take_line(struct http_reader *r, struct lw_bytes line) {
-    bool head = r->state == READER_STATUS || r->state == READER_HEADER || r->state == READER_TRAILER;
+    bool head =
+        r->state == READER_STATUS || r->state == READER_HEADER || r->state == READER_TRAILER;
     if (head && !received_header(r->into, line)) {
         r->state = READER_TOO_LONG;
         return;
@@ -210,7 +220,8 @@ static void take_line(struct http_reader *r, struct lw_bytes line) {
 /* Returns true if the line that has begun can still end within the limits. */
 static bool may_go_on(const struct http_reader *r) {
     bool chunk = r->state == READER_CHUNK_SIZE || r->state == READER_CHUNK_END;
-    return chunk ? r->line.n <= CHUNK_LINE_MAX : r->into->head_bytes + r->line.n <= RECEIVED_HEAD_MAX;
+    return chunk ? r->line.n <= CHUNK_LINE_MAX
+                 : r->into->head_bytes + r->line.n <= RECEIVED_HEAD_MAX;
 }
 
 static size_t take_text(struct http_reader *r, const char *p, size_t n) {
@@ -231,7 +242,7 @@ static size_t take_text(struct http_reader *r, const char *p, size_t n) {
     return some;
 }
 
-/* --- an answer -------------------------------------------------------------------------------------------------------------------- */
+/* --- an answer -------------------------------------------------------------------------------- */
 
 void reader_begin(struct http_reader *r, struct http_received *into) {
     struct lw_buf line = r->line;
@@ -246,7 +257,8 @@ size_t reader_take(struct http_reader *r, const char *p, size_t n) {
     size_t done = 0;
     r->begun |= n > 0;
     while (done < n && !reader_over(r)) {
-        bool body = r->state == READER_LENGTH || r->state == READER_UNTIL_CLOSE || r->state == READER_CHUNK;
+        bool body =
+            r->state == READER_LENGTH || r->state == READER_UNTIL_CLOSE || r->state == READER_CHUNK;
         done += body ? take_body(r, p + done, n - done) : take_text(r, p + done, n - done);
     }
     return done;

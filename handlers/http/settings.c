@@ -15,16 +15,20 @@ enum { CONNECT_TIMEOUT_MS = 5000, BREAKER_PERCENT = 50 };
 
 static const char *const modes[] = {"binary", "structured", "batch", NULL};
 
-/* Returns the string of a key. Returns NULL if the key is not given, or if the string holds a NUL or another control character, which is
- * reported as a problem. */
-static const char *clean_string(const json_t *section, const char *key, bool required, struct lw_problems *problems) {
+/* Returns the string of a key. Returns NULL if the key is not given, or if the string holds a NUL
+ * or another control character, which is reported as a problem. */
+static const char *clean_string(const json_t *section, const char *key, bool required,
+                                struct lw_problems *problems) {
     const char *text = lw_section_string(section, key, required, problems);
-    if (!text || (head_value_ok(lw_bytes_of(text)) && strlen(text) == json_string_length(json_object_get(section, key)))) return text;
-    lw_problem(problems, "handler.%s: must be shorter than 8 KiB and have no control characters", key);
+    if (!text || (head_value_ok(lw_bytes_of(text)) &&
+                  strlen(text) == json_string_length(json_object_get(section, key))))
+        return text;
+    lw_problem(problems, "handler.%s: must be shorter than 8 KiB and have no control characters",
+               key);
     return NULL;
 }
 
-/* --- the URL ---------------------------------------------------------------------------------------------------------------------- */
+/* --- the URL ---------------------------------------------------------------------------------- */
 
 /* Returns a copy of one part of the URL, or NULL if the URL has no such part. */
 static char *part(CURLU *u, CURLUPart what, unsigned flags) {
@@ -57,7 +61,8 @@ static void take_parts(struct http_settings *s, CURLU *u) {
 static const char *url_problem(CURLU *u, const char *url) {
     CURLUcode bad = curl_url_set(u, CURLUPART_URL, url, 0);
     if (bad) return curl_url_strerror(bad);
-    if (has(u, CURLUPART_USER) || has(u, CURLUPART_PASSWORD)) return "put user and password into handler.headers, as \"authorization\"";
+    if (has(u, CURLUPART_USER) || has(u, CURLUPART_PASSWORD))
+        return "put user and password into handler.headers, as \"authorization\"";
     if (has(u, CURLUPART_FRAGMENT)) return "a fragment (#…) is never sent; remove it";
     return NULL;
 }
@@ -66,7 +71,9 @@ static void read_url(const json_t *section, struct http_settings *s, struct lw_p
     const char *url = clean_string(section, "url", true, problems), *why;
     if (!url) return;
     if (strncasecmp(url, "http://", 7) != 0 && strncasecmp(url, "https://", 8) != 0) {
-        lw_problem(problems, "handler.url: must begin with http:// or https://, as http://127.0.0.1:8080/orders");
+        lw_problem(
+            problems,
+            "handler.url: must begin with http:// or https://, as http://127.0.0.1:8080/orders");
         return;
     }
     CURLU *u = lw_or_abort(curl_url());
@@ -81,9 +88,10 @@ static void read_url(const json_t *section, struct http_settings *s, struct lw_p
     curl_url_cleanup(u);
 }
 
-/* --- words, numbers and headers --------------------------------------------------------------------------------------------------- */
+/* --- words, numbers and headers --------------------------------------------------------------- */
 
-static void read_mode(const json_t *section, struct http_settings *s, struct lw_problems *problems) {
+static void read_mode(const json_t *section, struct http_settings *s,
+                      struct lw_problems *problems) {
     const char *mode = lw_section_string(section, "mode", false, problems);
     int i = 0;
     if (!mode) return;
@@ -94,11 +102,14 @@ static void read_mode(const json_t *section, struct http_settings *s, struct lw_
         lw_problem(problems, "handler.mode: \"%.64s\": must be binary, structured or batch", mode);
 }
 
-static int64_t number(const json_t *section, const char *key, int64_t min, int64_t max, int64_t dflt, struct lw_problems *problems) {
+static int64_t number(const json_t *section, const char *key, int64_t min, int64_t max,
+                      int64_t dflt, struct lw_problems *problems) {
     const json_t *v = json_object_get(section, key);
     if (!v) return dflt;
-    if (json_is_integer(v) && json_integer_value(v) >= min && json_integer_value(v) <= max) return json_integer_value(v);
-    lw_problem(problems, "handler.%s: must be a number from %lld to %lld", key, (long long)min, (long long)max);
+    if (json_is_integer(v) && json_integer_value(v) >= min && json_integer_value(v) <= max)
+        return json_integer_value(v);
+    lw_problem(problems, "handler.%s: must be a number from %lld to %lld", key, (long long)min,
+               (long long)max);
     return dflt;
 }
 
@@ -118,12 +129,15 @@ static void add_header(struct http_settings *s, const char *name, const char *va
     lw_buf_free(&line);
 }
 
-static void read_headers(const json_t *section, struct http_settings *s, struct lw_problems *problems) {
+static void read_headers(const json_t *section, struct http_settings *s,
+                         struct lw_problems *problems) {
     json_t *headers = json_object_get(section, "headers"), *value;
     const char *name, *why;
     if (!headers) return;
     if (!json_is_object(headers) || json_object_size(headers) > HTTP_HEADERS_MAX) {
-        lw_problem(problems, "handler.headers: must be an object of at most %d headers, as {\"authorization\": \"Bearer ${TOKEN}\"}",
+        lw_problem(problems,
+                   "handler.headers: must be an object of at most %d headers, as "
+                   "{\"authorization\": \"Bearer ${TOKEN}\"}",
                    HTTP_HEADERS_MAX);
         return;
     }
@@ -136,20 +150,23 @@ static void read_headers(const json_t *section, struct http_settings *s, struct 
     }
 }
 
-/* --- secrets and TLS -------------------------------------------------------------------------------------------------------------- */
+/* --- secrets and TLS -------------------------------------------------------------------------- */
 
 static void read_key(const json_t *key, struct http_settings *s, struct lw_problems *problems) {
-    if (json_is_string(key) && s->signer.n < SIGN_KEYS_MAX && sign_key_read(json_string_value(key), &s->signer.keys[s->signer.n])) {
+    if (json_is_string(key) && s->signer.n < SIGN_KEYS_MAX &&
+        sign_key_read(json_string_value(key), &s->signer.keys[s->signer.n])) {
         s->signer.n++;
         return;
     }
     lw_problem(problems,
-               "handler.hmac_key: must be \"whsec_\" and %d to %d bytes in base64 (make one with openssl rand -base64 32), or a list of at "
+               "handler.hmac_key: must be \"whsec_\" and %d to %d bytes in base64 (make one with "
+               "openssl rand -base64 32), or a list of at "
                "most %d of them",
                SIGN_KEY_MIN, SIGN_KEY_MAX, SIGN_KEYS_MAX);
 }
 
-static void read_keys(const json_t *section, struct http_settings *s, struct lw_problems *problems) {
+static void read_keys(const json_t *section, struct http_settings *s,
+                      struct lw_problems *problems) {
     const json_t *keys = json_object_get(section, "hmac_key"), *key;
     size_t i;
     if (!keys) return;
@@ -162,65 +179,80 @@ static void read_keys(const json_t *section, struct http_settings *s, struct lw_
     }
 }
 
-static void read_file(const json_t *tls, const char *key, char **out, struct lw_problems *problems) {
+static void read_file(const json_t *tls, const char *key, char **out,
+                      struct lw_problems *problems) {
     const json_t *v = json_object_get(tls, key);
     if (!v) return;
     if (!json_is_string(v) || !json_string_length(v))
         lw_problem(problems, "handler.tls.%s: must be a non-empty string", key);
     else if (access(json_string_value(v), R_OK))
-        lw_problem(problems, "handler.tls.%s: %s can't be read: %s", key, json_string_value(v), strerror(errno));
+        lw_problem(problems, "handler.tls.%s: %s can't be read: %s", key, json_string_value(v),
+                   strerror(errno));
     else
         *out = lw_strdup(json_string_value(v));
 }
 
-static void read_server_name(const json_t *tls, struct http_settings *s, struct lw_problems *problems) {
+static void read_server_name(const json_t *tls, struct http_settings *s,
+                             struct lw_problems *problems) {
     const json_t *v = json_object_get(tls, "server_name");
     const char *name = json_string_value(v);
     if (!v) return;
     if (!name || !*name || strlen(name) > 255 ||
-        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") != strlen(name))
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") !=
+            strlen(name))
         lw_problem(problems, "handler.tls.server_name: must be a host's name");
     else
         s->tls.server_name = lw_strdup(name);
 }
 
 static void check_tls(const struct http_settings *s, struct lw_problems *problems) {
-    if (s->tls.key_file && !s->tls.cert_file) lw_problem(problems, "handler.tls.key_file: needs handler.tls.cert_file");
-    if (s->url && !s->tls.on) lw_problem_warn(problems, "handler.tls: no effect: handler.url begins with no https://");
+    if (s->tls.key_file && !s->tls.cert_file)
+        lw_problem(problems, "handler.tls.key_file: needs handler.tls.cert_file");
+    if (s->url && !s->tls.on)
+        lw_problem_warn(problems, "handler.tls: no effect: handler.url begins with no https://");
     if (s->tls.no_verify && s->tls.on)
-        lw_problem_warn(problems, "handler.tls.verify: with false, any server is taken for the service; set handler.tls.ca_file instead");
+        lw_problem_warn(problems, "handler.tls.verify: with false, any server is taken for the "
+                                  "service; set handler.tls.ca_file instead");
 }
 
 static void read_tls(const json_t *section, struct http_settings *s, struct lw_problems *problems) {
-    static const char *const known[] = {"ca_file", "cert_file", "key_file", "server_name", "verify", NULL};
+    static const char *const known[] = {"ca_file",     "cert_file", "key_file",
+                                        "server_name", "verify",    NULL};
     json_t *tls = json_object_get(section, "tls"), *v;
     const char *key;
     if (!tls) return;
     if (!json_is_object(tls)) {
-        lw_problem(problems, "handler.tls: must be an object, as {\"ca_file\": \"/etc/ssl/service-ca.pem\"}");
+        lw_problem(problems,
+                   "handler.tls: must be an object, as {\"ca_file\": \"/etc/ssl/service-ca.pem\"}");
         return;
     }
     json_object_foreach(tls, key, v) {
         const char *const *k = known;
         while (*k && strcmp(*k, key) != 0) k++;
-        if (!*k) lw_problem(problems, "handler.tls.%.64s: unknown key; there are ca_file, cert_file, key_file, server_name, verify", key);
+        if (!*k)
+            lw_problem(problems,
+                       "handler.tls.%.64s: unknown key; there are ca_file, cert_file, key_file, "
+                       "server_name, verify",
+                       key);
     }
     read_file(tls, "ca_file", &s->tls.ca_file, problems);
     read_file(tls, "cert_file", &s->tls.cert_file, problems);
     read_file(tls, "key_file", &s->tls.key_file, problems);
     read_server_name(tls, s, problems);
     const json_t *verify = json_object_get(tls, "verify");
-    if (verify && !json_is_boolean(verify)) lw_problem(problems, "handler.tls.verify: must be true or false");
+    if (verify && !json_is_boolean(verify))
+        lw_problem(problems, "handler.tls.verify: must be true or false");
     s->tls.no_verify = json_is_false(verify);
     check_tls(s, problems);
 }
 
-/* --- all of it -------------------------------------------------------------------------------------------------------------------- */
+/* --- all of it -------------------------------------------------------------------------------- */
 
 static bool is_given(const struct http_settings *s, const char *name) {
     size_t n = strlen(name);
     for (size_t i = 0; i < s->fixed.n; i++)
-        if (strncasecmp(s->fixed.lines[i], name, n) == 0 && strchr(":;", s->fixed.lines[i][n])) return true;
+        if (strncasecmp(s->fixed.lines[i], name, n) == 0 && strchr(":;", s->fixed.lines[i][n]))
+            return true;
     return false;
 }
 
@@ -229,14 +261,16 @@ static bool is_ascii(const char *text) {
     return !*text;
 }
 
-/* Writes the beginning of each request. libcurl sends the requests if the name of the host is not ASCII, because it knows how to encode
- * such a name. */
+/* Writes the beginning of each request. libcurl sends the requests if the name of the host is not
+ * ASCII, because it knows how to encode such a name. */
 static void write_opening(struct http_settings *s, CURLU *u) {
     char *host = part(u, CURLUPART_HOST, 0), *port = part(u, CURLUPART_PORT, CURLU_NO_DEFAULT_PORT);
     char *path = part(u, CURLUPART_PATH, CURLU_URLENCODE), *query = part(u, CURLUPART_QUERY, 0);
     struct lw_buf text = {0};
-    lw_buf_addf(&text, "POST %s%s%s HTTP/1.1\r\n", path ? path : "/", query ? "?" : "", query ? query : "");
-    if (!is_given(s, "host")) lw_buf_addf(&text, "Host: %s%s%s\r\n", host, port ? ":" : "", port ? port : "");
+    lw_buf_addf(&text, "POST %s%s%s HTTP/1.1\r\n", path ? path : "/", query ? "?" : "",
+                query ? query : "");
+    if (!is_given(s, "host"))
+        lw_buf_addf(&text, "Host: %s%s%s\r\n", host, port ? ":" : "", port ? port : "");
     if (is_ascii(host)) s->opening = lw_memdup(text.p, text.n);
     lw_buf_free(&text);
     free(host), free(port), free(path), free(query);
@@ -251,7 +285,8 @@ static void set_opening(struct http_settings *s) {
     s->names_types = is_given(s, "accept");
 }
 
-/* With tls.server_name, the URL that libcurl sees carries that name, but libcurl connects to the host of handler.url. */
+/* With tls.server_name, the URL that libcurl sees carries that name, but libcurl connects to the
+ * host of handler.url. */
 static void set_target(struct http_settings *s) {
     if (!s->url) return;
     if (!s->tls.server_name || !s->tls.on) {
@@ -275,16 +310,29 @@ static void set_target(struct http_settings *s) {
     curl_url_cleanup(u);
 }
 
-static void check_batch(const struct lw_config *c, const struct http_settings *s, struct lw_problems *problems) {
+static void check_batch(const struct lw_config *c, const struct http_settings *s,
+                        struct lw_problems *problems) {
     const json_t *batch = json_object_get(c->handler.json, "batch");
     if (s->mode != HTTP_BATCH && batch && json_integer_value(batch) > 1)
-        lw_problem(problems, "handler.batch: only \"mode\": \"batch\" puts many messages into one request");
+        lw_problem(problems,
+                   "handler.batch: only \"mode\": \"batch\" puts many messages into one request");
 }
 
-void http_settings_read(const struct lw_config *c, struct http_settings *out, struct lw_problems *problems) {
-    static const char *const known[] = {
-        "type",         "url",     "mode", "in_flight", "batch",           "timeout_ms", "connect_timeout_ms",
-        "content_type", "headers", "tls",  "hmac_key",  "breaker_percent", NULL};
+void http_settings_read(const struct lw_config *c, struct http_settings *out,
+                        struct lw_problems *problems) {
+    static const char *const known[] = {"type",
+                                        "url",
+                                        "mode",
+                                        "in_flight",
+                                        "batch",
+                                        "timeout_ms",
+                                        "connect_timeout_ms",
+                                        "content_type",
+                                        "headers",
+                                        "tls",
+                                        "hmac_key",
+                                        "breaker_percent",
+                                        NULL};
     json_t *section = c->handler.json;
     *out = (struct http_settings){0};
     lw_section_known(section, known, problems);
@@ -295,8 +343,10 @@ void http_settings_read(const struct lw_config *c, struct http_settings *out, st
     read_tls(section, out, problems);
     const char *type = clean_string(section, "content_type", false, problems);
     out->content_type = lw_strdup(type ? type : "application/json");
-    out->connect_timeout_ms = number(section, "connect_timeout_ms", 1, 3600000, CONNECT_TIMEOUT_MS, problems);
-    out->breaker_percent = (int)number(section, "breaker_percent", 0, 100, BREAKER_PERCENT, problems);
+    out->connect_timeout_ms =
+        number(section, "connect_timeout_ms", 1, 3600000, CONNECT_TIMEOUT_MS, problems);
+    out->breaker_percent =
+        (int)number(section, "breaker_percent", 0, 100, BREAKER_PERCENT, problems);
     check_batch(c, out, problems);
     set_target(out);
     set_opening(out);
@@ -305,8 +355,8 @@ void http_settings_read(const struct lw_config *c, struct http_settings *out, st
 void http_settings_free(struct http_settings *s) {
     for (size_t i = 0; i < s->fixed.n; i++) free(s->fixed.lines[i]);
     free(s->fixed.lines);
-    free(s->url), free(s->service), free(s->host), free(s->port), free(s->target_url), free(s->host_line), free(s->opening),
-        free(s->content_type);
+    free(s->url), free(s->service), free(s->host), free(s->port), free(s->target_url),
+        free(s->host_line), free(s->opening), free(s->content_type);
     curl_slist_free_all(s->connect_to);
     lw_tls_free(&s->tls);
     signer_close(&s->signer);

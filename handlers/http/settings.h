@@ -16,10 +16,15 @@ struct http_settings {
     char *service; /* scheme, host and port of the URL: what the log and reasons call the service */
     char *host;    /* host of the URL; an IPv6 address without brackets */
     char *port;
-    char *target_url;              /* the URL for libcurl; if tls.server_name is set, that name stands in place of the host */
-    struct curl_slist *connect_to; /* tells libcurl which host to connect to; NULL: tls.server_name is not set */
-    char *host_line;               /* the header Host that belongs to the URL; NULL: libcurl's own is right */
-    char *opening;                 /* without TLS: the first line of a request, and the header Host; NULL: libcurl sends the requests */
+    /* the URL for libcurl; if tls.server_name is set, that name stands in place of the host */
+    char *target_url;
+    /* tells libcurl which host to connect to; NULL: tls.server_name is not set */
+    struct curl_slist *connect_to;
+    /* the header Host that belongs to the URL; NULL: libcurl's own is right */
+    char *host_line;
+    /* without TLS: the first line of a request, and the header Host; NULL: libcurl sends the
+     * requests */
+    char *opening;
     bool names_agent, names_types; /* `fixed` has the header User-Agent; the header Accept */
     enum http_mode mode;
     char *content_type;
@@ -31,7 +36,8 @@ struct http_settings {
 };
 
 /* Reads the section and reports every problem. *out must be freed, whatever the problems are. */
-void http_settings_read(const struct lw_config *c, struct http_settings *out, struct lw_problems *problems);
+void http_settings_read(const struct lw_config *c, struct http_settings *out,
+                        struct lw_problems *problems);
 void http_settings_free(struct http_settings *s);
 
 #endif

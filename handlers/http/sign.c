@@ -12,7 +12,9 @@ enum { DIGEST = 32, ENCODED = 4 * ((DIGEST + 2) / 3) };
 static const char prefix[] = "whsec_";
 
 /* Returns the number of '=' at the end of a base64 text. */
-static size_t padding(const char *text, size_t n) { return n && text[n - 1] == '=' ? (n > 1 && text[n - 2] == '=' ? 2 : 1) : 0; }
+static size_t padding(const char *text, size_t n) {
+    return n && text[n - 1] == '=' ? (n > 1 && text[n - 2] == '=' ? 2 : 1) : 0;
+}
 
 static bool is_base64(const char *text, size_t n) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -24,7 +26,8 @@ bool sign_key_read(const char *text, struct sign_key *out) {
     if (strncmp(text, prefix, sizeof prefix - 1) != 0) return false;
     text += sizeof prefix - 1;
     size_t n = strlen(text), key = n / 4 * 3 - padding(text, n);
-    if (!is_base64(text, n) || n / 4 * 3 < SIGN_KEY_MIN || key < SIGN_KEY_MIN || key > SIGN_KEY_MAX) return false;
+    if (!is_base64(text, n) || n / 4 * 3 < SIGN_KEY_MIN || key < SIGN_KEY_MIN || key > SIGN_KEY_MAX)
+        return false;
     if (EVP_DecodeBlock(bytes, (const unsigned char *)text, (int)n) < 0) return false;
     memcpy(out->p, bytes, key);
     out->n = key;
@@ -34,7 +37,8 @@ bool sign_key_read(const char *text, struct sign_key *out) {
 
 int signer_open(struct signer *s, struct lw_err *err) {
     char digest[] = "SHA256";
-    OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string("digest", digest, 0), OSSL_PARAM_construct_end()};
+    OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string("digest", digest, 0),
+                           OSSL_PARAM_construct_end()};
     if (!s->n) return 0;
     EVP_MAC *mac = EVP_MAC_fetch(NULL, "HMAC", NULL);
     s->mac = mac ? EVP_MAC_CTX_new(mac) : NULL;
@@ -53,8 +57,8 @@ static void update(const struct signer *s, struct lw_bytes part) {
     if (part.n) EVP_MAC_update(s->mac, (const unsigned char *)part.p, part.n);
 }
 
-static void add_one(const struct signer *s, const struct sign_key *key, struct lw_buf *out, struct lw_bytes id, struct lw_bytes time,
-                    struct lw_bytes body) {
+static void add_one(const struct signer *s, const struct sign_key *key, struct lw_buf *out,
+                    struct lw_bytes id, struct lw_bytes time, struct lw_bytes body) {
     unsigned char digest[DIGEST], text[ENCODED + 1];
     size_t n = 0;
     lw_or_abort(EVP_MAC_init(s->mac, key->p, key->n, NULL) ? s->mac : NULL);
@@ -69,7 +73,8 @@ static void add_one(const struct signer *s, const struct sign_key *key, struct l
     lw_buf_add(out, text, ENCODED);
 }
 
-void signer_add(const struct signer *s, struct lw_buf *out, struct lw_bytes id, int64_t now_s, struct lw_bytes body) {
+void signer_add(const struct signer *s, struct lw_buf *out, struct lw_bytes id, int64_t now_s,
+                struct lw_bytes body) {
     char digits[24];
     size_t n = lw_decimal(now_s, digits);
     for (size_t i = 0; i < s->n; i++) {

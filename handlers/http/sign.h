@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sign: signatures of requests as Standard Webhooks defines them: HMAC-SHA256 over "ID.SECONDS.BODY", in base64.
- * One thread at a time may use a signer. Nothing here does I/O. */
+/* sign: signatures of requests as Standard Webhooks defines them: HMAC-SHA256 over
+ * "ID.SECONDS.BODY", in base64. One thread at a time may use a signer. Nothing here does I/O. */
 #ifndef LW_HANDLERS_HTTP_SIGN_H
 #define LW_HANDLERS_HTTP_SIGN_H
 
@@ -30,6 +30,7 @@ bool sign_key_read(const char *text, struct sign_key *out);
 int signer_open(struct signer *s, struct lw_err *err);
 void signer_close(struct signer *s); /* frees what the signer uses, and wipes its keys */
 /* Appends one "v1,BASE64" per key, separated by spaces. */
-void signer_add(const struct signer *s, struct lw_buf *out, struct lw_bytes id, int64_t now_s, struct lw_bytes body);
+void signer_add(const struct signer *s, struct lw_buf *out, struct lw_bytes id, int64_t now_s,
+                struct lw_bytes body);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner keeps Latchwork's own tables small, by short transactions on a thread and a connection of its own. */
+/* The cleaner keeps Latchwork's own tables small, by short transactions on a thread and a
+ * connection of its own. */
 #include "handlers/insert/insert.h"
 
 #include "base/cond.h"
@@ -13,7 +14,8 @@
 
 enum {
     ROUND_MS = 1000,
-    SLICES_A_ROUND = 50, /* maximum number of slices per round, so that others can write in between */
+    /* maximum number of slices per round, so that others can write in between */
+    SLICES_A_ROUND = 50,
 };
 
 struct passed {
@@ -38,14 +40,16 @@ struct lw_cleaner {
 
 /* Finds a partition that has something to clean and that this round has not looked at.
  * Copies its topic and watermark, because the main thread may add to the table. */
-static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic, size_t size, int64_t *watermark) {
+static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic, size_t size,
+                        int64_t *watermark) {
     bool found = false;
     pthread_mutex_lock(&c->lock);
     for (struct passed *p = c->passed; p && !found; p = p->hh.next) {
         if (p->watermark <= p->cleaned || p->round == c->round) continue;
         found = true;
         p->round = c->round;
-        *which = p; /* the pointer stays valid, because entries are freed only when the cleaner closes */
+        /* the pointer stays valid, because entries are freed only when the cleaner closes */
+        *which = p;
         *watermark = p->watermark;
         snprintf(topic, size, "%s", strchr(p->name, ' ') + 1);
     }
@@ -53,7 +57,8 @@ static bool next_passed(struct lw_cleaner *c, struct passed **which, char *topic
     return found;
 }
 
-/* Cleans all partitions. Returns false if the round has used up its slices, or the database is busy. */
+/* Cleans all partitions. Returns false if the round has used up its slices, or the database is
+ * busy. */
 static bool clean_partitions(struct lw_cleaner *c, bool closing) {
     struct passed *p;
     char topic[256];
@@ -63,7 +68,8 @@ static bool clean_partitions(struct lw_cleaner *c, bool closing) {
     while (next_passed(c, &p, topic, sizeof topic, &watermark)) {
         struct lw_sweep what = {topic, p->cleaned, watermark, p->partition, closing};
         enum lw_swept swept = LW_SWEPT_SLICE;
-        while (swept == LW_SWEPT_SLICE && slices++ < SLICES_A_ROUND) swept = c->kind->sweep_seen(c->sweeper, &what);
+        while (swept == LW_SWEPT_SLICE && slices++ < SLICES_A_ROUND)
+            swept = c->kind->sweep_seen(c->sweeper, &what);
         if (swept != LW_SWEPT_ALL) return false;
         pthread_mutex_lock(&c->lock);
         p->cleaned = watermark;
@@ -102,7 +108,8 @@ static void free_all(struct lw_cleaner *c) {
     free(c);
 }
 
-struct lw_cleaner *lw_cleaner_open(const struct lw_store_kind *kind, struct lw_sweeper *sweeper, struct lw_err *err) {
+struct lw_cleaner *lw_cleaner_open(const struct lw_store_kind *kind, struct lw_sweeper *sweeper,
+                                   struct lw_err *err) {
     struct lw_cleaner *c = lw_alloc(sizeof *c);
     c->kind = kind;
     c->sweeper = sweeper;
@@ -114,7 +121,8 @@ struct lw_cleaner *lw_cleaner_open(const struct lw_store_kind *kind, struct lw_s
     return NULL;
 }
 
-void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark) {
+void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition,
+                       int64_t watermark) {
     char name[288];
     int n = snprintf(name, sizeof name, "%d %s", (int)partition, topic);
     if (n < 0 || (size_t)n >= sizeof name) return; /* no topic of Kafka has so long a name */

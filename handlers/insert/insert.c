@@ -20,12 +20,12 @@ struct lw_slot {
 
 static const struct lw_store_kind *const kinds[] = {&lw_store_sqlite, &lw_store_postgres};
 
-/* --- configuration -------------------------------------------------------------------------------------------------------------- */
+/* --- configuration ---------------------------------------------------------------------------- */
 
 static bool starts(const char *s, const char *with) { return strncmp(s, with, strlen(with)) == 0; }
 
-/* Returns the kind of store that handler.store names, or NULL if there is none. *address becomes the part of handler.store that the kind
- * gets. */
+/* Returns the kind of store that handler.store names, or NULL if there is none. *address becomes
+ * the part of handler.store that the kind gets. */
 static const struct lw_store_kind *find_kind(const char *store, const char **address) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (const char *const *scheme = kinds[i]->schemes; *scheme; scheme++) {
@@ -39,13 +39,15 @@ static const struct lw_store_kind *find_kind(const char *store, const char **add
 static void check_store(const json_t *section, struct lw_problems *problems) {
     const char *store = lw_section_string(section, "store", true, problems), *address;
     const char *table = lw_section_string(section, "table", true, problems);
-    if (table && starts(table, "latchwork_")) lw_problem(problems, "handler.table: names beginning with latchwork_ are taken");
+    if (table && starts(table, "latchwork_"))
+        lw_problem(problems, "handler.table: names beginning with latchwork_ are taken");
     if (!store) return;
     const struct lw_store_kind *kind = find_kind(store, &address);
     if (kind)
         kind->check(address, table, problems);
     else
-        lw_problem(problems, "handler.store: must be sqlite:PATH or postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE");
+        lw_problem(problems, "handler.store: must be sqlite:PATH or "
+                             "postgres://[USER[:PASSWORD]@]HOST[:PORT]/DATABASE");
 }
 
 static void check_columns(const json_t *section, struct lw_problems *problems) {
@@ -55,21 +57,27 @@ static void check_columns(const json_t *section, struct lw_problems *problems) {
                    columns ? "must be an object, not empty" : "required");
         return;
     }
-    if (json_object_size(columns) > LW_INSERT_COLUMNS) lw_problem(problems, "handler.columns: more than %d columns", LW_INSERT_COLUMNS);
+    if (json_object_size(columns) > LW_INSERT_COLUMNS)
+        lw_problem(problems, "handler.columns: more than %d columns", LW_INSERT_COLUMNS);
     const char *name;
     json_t *v;
     json_object_foreach(columns, name, v) {
         const char *pointer = json_string_value(v);
         if (!name[0]) lw_problem(problems, "handler.columns: a column without a name");
         if (!pointer || !lw_json_pointer_ok(pointer))
-            lw_problem(problems, "handler.columns.%s: must be a JSON pointer, as \"/id\" (\"\" for the whole payload)", name);
+            lw_problem(problems,
+                       "handler.columns.%s: must be a JSON pointer, as \"/id\" (\"\" for the whole "
+                       "payload)",
+                       name);
     }
 }
 
 static void check_primary(const json_t *section, struct lw_problems *problems) {
-    const json_t *primary = json_object_get(section, "primary_key"), *columns = json_object_get(section, "columns"), *v;
+    const json_t *primary = json_object_get(section, "primary_key"),
+                 *columns = json_object_get(section, "columns"), *v;
     if (!json_is_array(primary) || !json_array_size(primary)) {
-        lw_problem(problems, "handler.primary_key: %s: a non-empty array of columns, as [\"id\"]", primary ? "must be" : "required");
+        lw_problem(problems, "handler.primary_key: %s: a non-empty array of columns, as [\"id\"]",
+                   primary ? "must be" : "required");
         return;
     }
     size_t i, j;
@@ -77,9 +85,11 @@ static void check_primary(const json_t *section, struct lw_problems *problems) {
         if (!json_is_string(v))
             lw_problem(problems, "handler.primary_key[%zu]: must be a string", i);
         else if (json_is_object(columns) && !json_object_get(columns, json_string_value(v)))
-            lw_problem(problems, "handler.primary_key[%zu]: \"%s\" is not among handler.columns", i, json_string_value(v));
+            lw_problem(problems, "handler.primary_key[%zu]: \"%s\" is not among handler.columns", i,
+                       json_string_value(v));
         for (j = 0; j < i; j++)
-            if (json_equal(v, json_array_get(primary, j))) lw_problem(problems, "handler.primary_key[%zu]: given twice", i);
+            if (json_equal(v, json_array_get(primary, j)))
+                lw_problem(problems, "handler.primary_key[%zu]: given twice", i);
     }
 }
 
@@ -92,8 +102,9 @@ static int conflict_of(const char *word) {
 }
 
 static void check(const struct lw_config *c, struct lw_problems *problems) {
-    static const char *const known[] = {"type",        "store",  "table",   "columns",    "primary_key",
-                                        "on_conflict", "create", "threads", "timeout_ms", NULL};
+    static const char *const known[] = {"type",        "store",       "table",  "columns",
+                                        "primary_key", "on_conflict", "create", "threads",
+                                        "timeout_ms",  NULL};
     json_t *section = c->handler.json;
     lw_section_known(section, known, problems);
     check_store(section, problems);
@@ -102,11 +113,12 @@ static void check(const struct lw_config *c, struct lw_problems *problems) {
     const char *word = lw_section_string(section, "on_conflict", false, problems);
     if (word && conflict_of(word) < 0) {
         const char *near = lw_section_nearest(word, conflicts);
-        lw_problem(problems, "handler.on_conflict: must be ignore, update or dead%s%s%s", near ? "; did you mean " : "", near ? near : "",
-                   near ? "?" : "");
+        lw_problem(problems, "handler.on_conflict: must be ignore, update or dead%s%s%s",
+                   near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     }
     const json_t *create = json_object_get(section, "create");
-    if (create && !json_is_boolean(create)) lw_problem(problems, "handler.create: must be true or false");
+    if (create && !json_is_boolean(create))
+        lw_problem(problems, "handler.create: must be true or false");
 }
 
 static bool is_primary(json_t *primary, const char *name) {
@@ -126,21 +138,23 @@ static int read_section(struct lw_handler *h, const struct lw_config *c, struct 
     in->table = json_string_value(json_object_get(section, "table"));
     in->create = json_is_true(json_object_get(section, "create"));
     const json_t *word = json_object_get(section, "on_conflict");
-    in->on_conflict = word ? (enum lw_on_conflict)conflict_of(json_string_value(word)) : LW_CONFLICT_IGNORE;
+    in->on_conflict =
+        word ? (enum lw_on_conflict)conflict_of(json_string_value(word)) : LW_CONFLICT_IGNORE;
     in->columns = lw_alloc(json_object_size(columns) * sizeof *in->columns);
     const char *name;
     json_t *v;
     json_object_foreach(columns, name, v) {
         struct lw_column *col = &in->columns[in->n_columns];
         *col = (struct lw_column){.name = name, .pointer = json_string_value(v)};
-        if (!lw_json_pointer_ok(col->pointer)) return lw_fail(err, "handler.columns.%s: not a JSON pointer", name);
+        if (!lw_json_pointer_ok(col->pointer))
+            return lw_fail(err, "handler.columns.%s: not a JSON pointer", name);
         col->primary = is_primary(json_object_get(section, "primary_key"), name);
         in->n_columns++;
     }
     return 0;
 }
 
-/* --- the type ------------------------------------------------------------------------------------------------------------------- */
+/* --- the type --------------------------------------------------------------------------------- */
 
 static void close_handler(struct lw_handler *h) {
     if (h->cleaner) lw_cleaner_close(h->cleaner);
@@ -179,7 +193,9 @@ static size_t batch_max(const struct lw_handler *h) {
     return LW_INSERT_BATCH;
 }
 
-static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) { h->kind->write(s->writer, jobs, n); }
+static void run(struct lw_handler *h, struct lw_slot *s, struct lw_job **jobs, size_t n) {
+    h->kind->write(s->writer, jobs, n);
+}
 
 static void passed(struct lw_handler *h, const char *topic, int32_t partition, int64_t watermark) {
     lw_cleaner_passed(h->cleaner, topic, partition, watermark);

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* insert: writes rows from messages, each exactly once, into a database that all workers share.
  *
- * One transaction writes many rows. For each of them it also records the message's identity, so that a second delivery writes nothing, and
- * the fence of the message's key, so that a holder whose lease has ended writes nothing either.
+ * One transaction writes many rows. For each of them it also records the message's identity, so
+ * that a second delivery writes nothing, and the fence of the message's key, so that a holder whose
+ * lease has ended writes nothing either.
  *
- * Three questions come in a fixed order: is the message known, is it stale, is its row valid? Only then is the row written. A bad row
- * becomes a dead letter and affects no other.
+ * Three questions come in a fixed order: is the message known, is it stale, is its row valid? Only
+ * then is the row written. A bad row becomes a dead letter and affects no other.
  *
- * A kind of store (struct lw_store_kind) does this for one database. The cleaner deletes identities below the committed watermark, and
- * fences a day after they were granted, long after any lease that they could belong to.
+ * A kind of store (struct lw_store_kind) does this for one database. The cleaner deletes identities
+ * below the committed watermark, and fences a day after they were granted, long after any lease
+ * that they could belong to.
  *
  *     handlers/insert/insert.c   the type: configuration, slots
  *     handlers/insert/row.c      a payload → the values of a row
  *     handlers/insert/key.c      what all kinds of store share about keys, identities and counts
  *     handlers/insert/clean.c    the cleaner's thread
- *     handlers/insert/sqlite/    the kind for SQLite; handlers/insert/sqlite/sqlite.h says how it works
- *     handlers/insert/postgres/  the kind for PostgreSQL; handlers/insert/postgres/postgres.h says how it works */
+ *     handlers/insert/sqlite/    the kind for SQLite; handlers/insert/sqlite/sqlite.h says how it
+ *                                works
+ *     handlers/insert/postgres/  the kind for PostgreSQL; handlers/insert/postgres/postgres.h says
+ *                                how it works */
 #ifndef LW_HANDLERS_INSERT_INSERT_H
 #define LW_HANDLERS_INSERT_INSERT_H
 
@@ -31,14 +35,16 @@ enum {
 enum lw_on_conflict { LW_CONFLICT_IGNORE, LW_CONFLICT_UPDATE, LW_CONFLICT_DEAD };
 
 struct lw_column {
-    const char *name, *pointer; /* borrowed from the configuration; lw_json_pointer_ok() accepts the pointer */
+    /* borrowed from the configuration; lw_json_pointer_ok() accepts the pointer */
+    const char *name, *pointer;
     bool primary;
 };
 
 /* The configuration of the handler; constant after open. */
 struct lw_insert {
     const char *app;
-    const char *address; /* SQLite: the path of the file; PostgreSQL: the whole URL, which may hold a password */
+    /* SQLite: the path of the file; PostgreSQL: the whole URL, which may hold a password */
+    const char *address;
     const char *table;
     struct lw_column *columns;
     size_t n_columns;
@@ -46,7 +52,7 @@ struct lw_insert {
     bool create;
 };
 
-/* --- kinds of store ------------------------------------------------------------------------------------------------------------- */
+/* --- kinds of store --------------------------------------------------------------------------- */
 
 /* Each kind of store defines these three structures for itself. */
 struct lw_store;   /* what the slots and the cleaner of a worker share */
@@ -70,31 +76,36 @@ enum lw_swept {
 
 struct lw_store_kind {
     const char *const *schemes; /* prefixes of handler.store, ended by NULL */
-    bool prefix;                /* true: the address is the text behind the scheme; false: the address is the whole text */
-    /* Reports what is wrong with handler.store and with the name of the table. Asks no server. `table` may be NULL. */
+    /* true: the address is the text behind the scheme; false: the address is the whole text */
+    bool prefix;
+    /* Reports what is wrong with handler.store and with the name of the table. Asks no server.
+     * `table` may be NULL. */
     void (*check)(const char *address, const char *table, struct lw_problems *problems);
-    /* Connects, makes Latchwork's tables and, if configured, the user's table, and reports the errors of the configuration that only the
-     * database can show. `in` must outlive the store. Called on the main thread, like the next three functions. */
+    /* Connects, makes Latchwork's tables and, if configured, the user's table, and reports the
+     * errors of the configuration that only the database can show. `in` must outlive the store.
+     * Called on the main thread, like the next three functions. */
     struct lw_store *(*open)(const struct lw_insert *in, struct lw_err *err);
     void (*close)(struct lw_store *store);
     struct lw_writer *(*writer_open)(struct lw_store *store, struct lw_err *err);
     void (*writer_close)(struct lw_writer *w);
-    /* Runs at most LW_INSERT_BATCH jobs and answers each. Called on the slot's thread. Must end by itself, as `run` of struct
-     * lw_handler_type must. */
+    /* Runs at most LW_INSERT_BATCH jobs and answers each. Called on the slot's thread. Must end by
+     * itself, as `run` of struct lw_handler_type must. */
     void (*write)(struct lw_writer *w, struct lw_job **jobs, size_t n);
     /* Does what `health` of struct lw_handler_type does. NULL: the store always works. */
     enum lw_health (*health)(struct lw_store *store, char *why, size_t size);
     struct lw_sweeper *(*sweeper_open)(struct lw_store *store, struct lw_err *err);
     void (*sweeper_close)(struct lw_sweeper *w);
-    /* Deletes at most a slice of identities, in one short transaction. Called on the cleaner's thread, like the next function. */
+    /* Deletes at most a slice of identities, in one short transaction. Called on the cleaner's
+     * thread, like the next function. */
     enum lw_swept (*sweep_seen)(struct lw_sweeper *w, const struct lw_sweep *what);
-    /* Deletes at most a slice of old fences, and in some rounds old identities of replays. Rounds count from 0. */
+    /* Deletes at most a slice of old fences, and in some rounds old identities of replays. Rounds
+     * count from 0. */
     void (*sweep_old)(struct lw_sweeper *w, unsigned round);
 };
 
 extern const struct lw_store_kind lw_store_sqlite, lw_store_postgres;
 
-/* --- rows ----------------------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 /* Memory and settings with which a slot reads rows. */
 struct lw_reader {
@@ -104,44 +115,51 @@ struct lw_reader {
 void lw_reader_init(struct lw_reader *r, const struct lw_insert *in);
 void lw_reader_free(struct lw_reader *r);
 
-/* Fills in n_columns values, which are slices of the payload. A column whose pointer leads nowhere becomes LW_JSON_NOTHING. `fit` refuses
- * numbers beyond 64 bits or double, for stores that have no larger ones.
- * Returns -1 with a reason (position and cause) if the payload makes no row. */
-int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit, const struct lw_job *job, struct lw_json_value *values,
-                struct lw_err *err);
+/* Fills in n_columns values, which are slices of the payload. A column whose pointer leads nowhere
+ * becomes LW_JSON_NOTHING. `fit` refuses numbers beyond 64 bits or double, for stores that have no
+ * larger ones. Returns -1 with a reason (position and cause) if the payload makes no row. */
+int lw_row_read(const struct lw_insert *in, struct lw_reader *reader, bool fit,
+                const struct lw_job *job, struct lw_json_value *values, struct lw_err *err);
 
-/* --- keys, identities, leases, counts ------------------------------------------------------------------------------------------- */
+/* --- keys, identities, leases, counts --------------------------------------------------------- */
 
-/* Returns a 64-bit hash of app and key, by which stores know a key; never 0. Two keys with the same hash share one fence. Then a
- * message with the smaller fence counts as stale, is given back, and is granted again with a larger fence. The second grant costs time, but
- * nothing wrong is written. */
+/* Returns a 64-bit hash of app and key, by which stores know a key; never 0. Two keys with the same
+ * hash share one fence. Then a message with the smaller fence counts as stale, is given back, and
+ * is granted again with a larger fence. The second grant costs time, but nothing wrong is
+ * written. */
 uint64_t lw_fence_key(const char *app, struct lw_bytes key);
 /* Returns the replay number of an identity: 0 for "t/0/1", 2 for "t/0/1#2". */
 int64_t lw_insert_replay(const char *identity);
 /* Returns true if the job's lease or time is over, so that nothing may be written for it. */
 bool lw_insert_ended(const struct lw_job *job, int64_t now_ms);
-/* Returns when the job's lease or time will be over, if the lease is not renewed; boot clock, ms. */
+/* Returns when the job's lease or time will be over, if the lease is not renewed; boot clock,
+ * ms. */
 int64_t lw_insert_end_ms(const struct lw_job *job);
-/* Returns the fence that a message granted age_s ago would have. Fences can be computed, because they are Redis' time in µs. */
+/* Returns the fence that a message granted age_s ago would have. Fences can be computed, because
+ * they are Redis' time in µs. */
 int64_t lw_insert_fence_before(int64_t age_s);
 
-enum { LW_FENCE_AGE_S = 24 * 3600, LW_REPLAY_AGE_S = 7 * 24 * 3600 }; /* ages at which fences and identities of replays are deleted */
+/* ages at which fences and identities of replays are deleted */
+enum { LW_FENCE_AGE_S = 24 * 3600, LW_REPLAY_AGE_S = 7 * 24 * 3600 };
 
-/* Counts since the start of this process. latchwork_count has the first three for all processes, exact
- * even after crashes. */
+/* Counts since the start of this process. latchwork_count has the first three for all processes,
+ * exact even after crashes. */
 struct lw_insert_counts {
     uint64_t inserted, updated, ignored, known, stale, dead;
 };
 void lw_insert_count(const struct lw_insert_counts *more);
 void lw_insert_counts(struct lw_insert_counts *out);
 
-/* --- the cleaner ---------------------------------------------------------------------------------------------------------------- */
+/* --- the cleaner ------------------------------------------------------------------------------ */
 
 struct lw_cleaner;
 /* Starts the cleaner, and takes ownership of the sweeper, even if the start fails. */
-struct lw_cleaner *lw_cleaner_open(const struct lw_store_kind *kind, struct lw_sweeper *sweeper, struct lw_err *err);
+struct lw_cleaner *lw_cleaner_open(const struct lw_store_kind *kind, struct lw_sweeper *sweeper,
+                                   struct lw_err *err);
 /* Notes a committed watermark. Does no I/O and never blocks for long. */
-void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition, int64_t watermark);
-void lw_cleaner_close(struct lw_cleaner *c); /* runs one more round for the watermarks noted last, and ends the thread */
+void lw_cleaner_passed(struct lw_cleaner *c, const char *topic, int32_t partition,
+                       int64_t watermark);
+/* runs one more round for the watermarks noted last, and ends the thread */
+void lw_cleaner_close(struct lw_cleaner *c);
 
 #endif

@@ -1,62 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Latchwork handler plugins: the one header that a handler written in C (or C++) needs.
  *
- * A plugin is a shared object that exports one object named `latchwork_handler`. The smallest complete example:
+ * A plugin is a shared object that exports one object named `latchwork_handler`. The smallest
+ * complete example:
  *
  *     #include <latchwork/handler.h>
  *     #include <stdio.h>
  *     #include <unistd.h>
  *
- *     static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {
+ *     static int handle(void *self, const struct latchwork_message *m, char *reason, size_t
+ *     reason_size) {
  *         char line[4096];
  *         const char *payload = m->payload;
  *         int most = sizeof line - 1;
- *         int n = snprintf(line, sizeof line, "%s %.*s", m->identity, (int)m->payload_len, payload);
- *         if (n > most) n = most;
- *         line[n++] = '\n';
- *         return write(STDOUT_FILENO, line, n) == n ? LATCHWORK_DONE : LATCHWORK_RETRY;
+ *         int n = snprintf(line, sizeof line, "%s %.*s", m->identity, (int)m->payload_len,
+ *         payload); if (n > most) n = most; line[n++] = '\n'; return write(STDOUT_FILENO, line, n)
+ *         == n ? LATCHWORK_DONE : LATCHWORK_RETRY;
  *     }
- *     LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};
+ *     LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT,
+ *     .handle = handle};
  *
- * Build it with `cc -shared -fPIC $(pkg-config --cflags latchwork) -o my.so my.c`, and name it in the configuration:
+ * Build it with `cc -shared -fPIC $(pkg-config --cflags latchwork) -o my.so my.c`, and name it in
+ * the configuration:
  *
  *     "handler": {"type": "plugin", "path": "./my.so", "config": {"any": "JSON"}, "threads": 8}
  *
- * What Latchwork promises to a handler: while it runs on a message under a live lease, no other handler anywhere runs on that message's
- * key, and messages of a key come in order. Several messages may run under one lease, one after the other: the next starts as soon as the
- * one before it has returned LATCHWORK_DONE, even if Redis has not recorded that yet. So after a crash a message may come again, together
- * with the few of its key that were done just before. Its identity stays the same, and `fence` grows with every message and every attempt
- * of a key. A store that remembers the largest fence of a key, and refuses smaller ones, is safe even from a process that was frozen past
- * its lease.
+ * What Latchwork promises to a handler: while it runs on a message under a live lease, no other
+ * handler anywhere runs on that message's key, and messages of a key come in order. Several
+ * messages may run under one lease, one after the other: the next starts as soon as the one before
+ * it has returned LATCHWORK_DONE, even if Redis has not recorded that yet. So after a crash a
+ * message may come again, together with the few of its key that were done just before. Its identity
+ * stays the same, and `fence` grows with every message and every attempt of a key. A store that
+ * remembers the largest fence of a key, and refuses smaller ones, is safe even from a process that
+ * was frozen past its lease.
  *
- * Life: init (once per worker process) -> handle or handle_batch (on many threads) -> close. A crash of the plugin ends its worker. The
- * message then runs alone, and becomes a dead letter after `retry.max_attempts` crashes.
+ * Life: init (once per worker process) -> handle or handle_batch (on many threads) -> close. A
+ * crash of the plugin ends its worker. The message then runs alone, and becomes a dead letter after
+ * `retry.max_attempts` crashes.
  *
- * C++ needs C++17 or later. LATCHWORK_HANDLER_INIT and designated initializers are for C only, so let a function make the table, beginning
- * with latchwork_handler_init(); handlers/examples/tally is a complete example. No exception may leave the plugin: catch all of them in
- * each function of the table.
+ * C++ needs C++17 or later. LATCHWORK_HANDLER_INIT and designated initializers are for C only, so
+ * let a function make the table, beginning with latchwork_handler_init(); handlers/examples/tally
+ * is a complete example. No exception may leave the plugin: catch all of them in each function of
+ * the table.
  *
  * What a handler may do.
- *   Threads   `handle` runs on `threads` threads of the worker. A plugin may start threads of its own, in init or later: block all signals
- *             in them, and join them in close. They may read the message and the lease of a call until that call returns.
- *   Signals   All signals are blocked in the threads of handlers, except those that a fault raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL,
- *             SIGTRAP, SIGSYS, SIGABRT). The worker reads SIGTERM, SIGINT, SIGHUP and the like from a descriptor, and ignores SIGPIPE, so
- *             do not change the signal actions of the process or the mask of its main thread. Ask latchwork_cancelled() whether to stop.
- *   Fork      fork() copies a process with many threads and locks: in the child call only what is safe in a signal handler, and
- *             then exec. posix_spawn() and popen() do that. The child inherits the thread's blocked signals and the ignored SIGPIPE, so
- *             reset both (POSIX_SPAWN_SETSIGMASK, POSIX_SPAWN_SETSIGDEF). Wait for your own children by their pid, never for any
- *             child. The descriptors of the worker close by themselves at exec; open yours with O_CLOEXEC. A child does not end with its
- *             worker by itself; if it must, call prctl(PR_SET_PDEATHSIG) in it.
- *   Stack     Threads have the system's default stack (`ulimit -s`, usually 8 MiB). Keep large buffers and deep recursion off it, because
- *             an overflow crashes the worker.
- *   Process   exit(), abort() and a fault end the worker, which counts as a crash of each message that it ran. chdir(), setlocale(),
- *             setenv(), umask() and rlimits change the whole process, so call them only in init. Plugins are loaded with RTLD_NOW and
- *             RTLD_LOCAL, and never unloaded.
+ *   Threads   `handle` runs on `threads` threads of the worker. A plugin may start threads of its
+ *             own, in init or later: block all signals in them, and join them in close. They may
+ *             read the message and the lease of a call until that call returns.
+ *   Signals   All signals are blocked in the threads of handlers, except those that a fault raises
+ *             (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT). The worker reads
+ *             SIGTERM, SIGINT, SIGHUP and the like from a descriptor, and ignores SIGPIPE, so do
+ *             not change the signal actions of the process or the mask of its main thread. Ask
+ *             latchwork_cancelled() whether to stop.
+ *   Fork      fork() copies a process with many threads and locks: in the child call only what is
+ *             safe in a signal handler, and then exec. posix_spawn() and popen() do that. The child
+ *             inherits the thread's blocked signals and the ignored SIGPIPE, so reset both
+ *             (POSIX_SPAWN_SETSIGMASK, POSIX_SPAWN_SETSIGDEF). Wait for your own children by their
+ *             pid, never for any child. The descriptors of the worker close by themselves at exec;
+ *             open yours with O_CLOEXEC. A child does not end with its worker by itself; if it
+ *             must, call prctl(PR_SET_PDEATHSIG) in it.
+ *   Stack     Threads have the system's default stack (`ulimit -s`, usually 8 MiB). Keep large
+ *             buffers and deep recursion off it, because an overflow crashes the worker.
+ *   Process   exit(), abort() and a fault end the worker, which counts as a crash of each message
+ *             that it ran. chdir(), setlocale(), setenv(), umask() and rlimits change the whole
+ *             process, so call them only in init. Plugins are loaded with RTLD_NOW and RTLD_LOCAL,
+ *             and never unloaded.
  *
- * This interface only grows: members are added at the ends of structures, and each structure or its table carries its size. So a plugin
- * built with this header runs in later versions of Latchwork with the same LATCHWORK_ABI. Latchwork hands over arrays of pointers to
- * structures, so that those may grow as well. Only struct latchwork_header is itself an element of an array, so its members will not
- * change while LATCHWORK_ABI is 2. */
+ * This interface only grows: members are added at the ends of structures, and each structure or its
+ * table carries its size. So a plugin built with this header runs in later versions of Latchwork
+ * with the same LATCHWORK_ABI. Latchwork hands over arrays of pointers to structures, so that those
+ * may grow as well. Only struct latchwork_header is itself an element of an array, so its members
+ * will not change while LATCHWORK_ABI is 2. */
 #ifndef LATCHWORK_HANDLER_H
 #define LATCHWORK_HANDLER_H
 
@@ -78,17 +92,25 @@ extern "C" {
 
 /* The outcome of a message, as a handler returns it. */
 enum latchwork_outcome {
-    LATCHWORK_DONE = 0, /* the effect has happened, now or earlier under the same identity; the next message of the key may start at once */
+    /* the effect has happened, now or earlier under the same identity; the next message of the key
+     * may start at once */
+    LATCHWORK_DONE = 0,
     LATCHWORK_RETRY = 1, /* try the message again after a backoff; this counts an attempt */
     LATCHWORK_DEAD = 2,  /* never try the message again: it becomes a dead letter */
-    LATCHWORK_BACK =
-        3 /* nothing was done because the lease ended: the next holder of the key runs the message, and no attempt is counted */
+    /* nothing was done because the lease ended: the next holder of the key runs the message, and no
+     * attempt is counted */
+    LATCHWORK_BACK = 3
 };
 
-enum latchwork_level { LATCHWORK_LOG_DEBUG = 0, LATCHWORK_LOG_INFO = 1, LATCHWORK_LOG_WARN = 2, LATCHWORK_LOG_ERROR = 3 };
+enum latchwork_level {
+    LATCHWORK_LOG_DEBUG = 0,
+    LATCHWORK_LOG_INFO = 1,
+    LATCHWORK_LOG_WARN = 2,
+    LATCHWORK_LOG_ERROR = 3
+};
 
-/* A header of the record. The bytes are not NUL-terminated, and `value` is NULL for a null value. Arrays contain this structure itself, so
- * it never changes. */
+/* A header of the record. The bytes are not NUL-terminated, and `value` is NULL for a null value.
+ * Arrays contain this structure itself, so it never changes. */
 struct latchwork_header {
     const char *name;
     size_t name_len;
@@ -96,16 +118,22 @@ struct latchwork_header {
     size_t value_len;
 };
 
-/* The lease under which a handler runs. Any thread may call its functions while the call to the plugin lasts. */
+/* The lease under which a handler runs. Any thread may call its functions while the call to the
+ * plugin lasts. */
 struct latchwork_lease {
-    uint32_t size;  /* size of this structure in the running Latchwork */
-    uint64_t fence; /* grows with every message and every attempt of a key; messages of two keys may have the same fence */
-    /* Returns the time by which the handler must be done, in ms of CLOCK_BOOTTIME: the end of the lease, or of `timeout_ms`, counted from
-     * the start of this message, if that is sooner. The lease may have served earlier messages of the key, so less than a whole TTL may be
-     * left at first. Latchwork renews the lease, and the deadline moves on, so ask again. INT64_MAX: no end. */
+    uint32_t size; /* size of this structure in the running Latchwork */
+    /* grows with every message and every attempt of a key; messages of two keys may have the same
+     * fence */
+    uint64_t fence;
+    /* Returns the time by which the handler must be done, in ms of CLOCK_BOOTTIME: the end of the
+     * lease, or of `timeout_ms`, counted from the start of this message, if that is sooner. The
+     * lease may have served earlier messages of the key, so less than a whole TTL may be left at
+     * first. Latchwork renews the lease, and the deadline moves on, so ask again. INT64_MAX: no
+     * end. */
     int64_t (*deadline_ms)(const struct latchwork_lease *lease);
-    /* Returns non-zero if the handler should stop, because the lease is lost or about to end, or because the time is up. It is cheap: call
-     * it in loops. If the lease is lost, Latchwork starts no further message under it. */
+    /* Returns non-zero if the handler should stop, because the lease is lost or about to end, or
+     * because the time is up. It is cheap: call it in loops. If the lease is lost, Latchwork starts
+     * no further message under it. */
     int (*cancelled)(const struct latchwork_lease *lease);
 };
 
@@ -113,11 +141,14 @@ struct latchwork_lease {
 struct latchwork_message {
     uint32_t size; /* size of this structure in the running Latchwork */
     int32_t partition;
-    const char *identity; /* "topic/partition/offset", and "#n" behind it for a replayed message; the same at every attempt */
+    /* "topic/partition/offset", and "#n" behind it for a replayed message; the same at every
+     * attempt */
+    const char *identity;
     const char *topic;
     int64_t offset;
     int64_t timestamp_ms; /* Kafka's timestamp; -1: unknown */
-    const void *key;      /* the primary key that the rule `key.from` found; any bytes, not NUL-terminated */
+    /* the primary key that the rule `key.from` found; any bytes, not NUL-terminated */
+    const void *key;
     size_t key_len;
     const void *payload; /* NULL for a null payload (a tombstone) */
     size_t payload_len;
@@ -127,26 +158,36 @@ struct latchwork_message {
     const struct latchwork_lease *lease;
 };
 
-static inline int latchwork_cancelled(const struct latchwork_message *m) { return m->lease->cancelled(m->lease); }
-static inline int64_t latchwork_deadline_ms(const struct latchwork_message *m) { return m->lease->deadline_ms(m->lease); }
+static inline int latchwork_cancelled(const struct latchwork_message *m) {
+    return m->lease->cancelled(m->lease);
+}
+static inline int64_t latchwork_deadline_ms(const struct latchwork_message *m) {
+    return m->lease->deadline_ms(m->lease);
+}
 
-/* What Latchwork offers to a plugin, from init until close returns. Any thread may call these functions, and none of them keeps a pointer
- * to its arguments. Call through this table only: a plugin must not use other symbols of the program. */
+/* What Latchwork offers to a plugin, from init until close returns. Any thread may call these
+ * functions, and none of them keeps a pointer to its arguments. Call through this table only: a
+ * plugin must not use other symbols of the program. */
 struct latchwork_host {
     uint32_t abi;
-    uint32_t size; /* size of this structure in the running Latchwork; a member added later exists only if it lies within this size */
-    /* Writes one line to the log, formatted as by printf() and cut at about 2,000 bytes. Never log payloads or secrets. */
-    void (*log)(enum latchwork_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+    /* size of this structure in the running Latchwork; a member added later exists only if it lies
+     * within this size */
+    uint32_t size;
+    /* Writes one line to the log, formatted as by printf() and cut at about 2,000 bytes. Never log
+     * payloads or secrets. */
+    void (*log)(enum latchwork_level level, const char *format, ...)
+        __attribute__((format(printf, 2, 3)));
     /* Returns CLOCK_BOOTTIME in ms, the clock of deadlines. */
     int64_t (*now_ms)(void);
-    /* Returns a value of the plugin's `config`, named by a JSON pointer ("/database/path", "" for the whole config), as text: a string as
-     * it is, a number or boolean as JSON writes it. Returns NULL if there is no value, or if it is null, an object or an array. The text
-     * lives until close returns. */
+    /* Returns a value of the plugin's `config`, named by a JSON pointer ("/database/path", "" for
+     * the whole config), as text: a string as it is, a number or boolean as JSON writes it. Returns
+     * NULL if there is no value, or if it is null, an object or an array. The text lives until
+     * close returns. */
     const char *(*setting)(const struct latchwork_host *host, const char *pointer);
 };
 
-/* An answer that handle_batch fills in. At first `outcome` is LATCHWORK_RETRY, and `reason` is a buffer of reason_size bytes with "" in it.
- */
+/* An answer that handle_batch fills in. At first `outcome` is LATCHWORK_RETRY, and `reason` is a
+ * buffer of reason_size bytes with "" in it. */
 struct latchwork_answer {
     uint32_t size; /* size of this structure in the running Latchwork */
     int outcome;
@@ -158,48 +199,63 @@ struct latchwork_answer {
 enum latchwork_batch {
     LATCHWORK_BATCH_KEYS = 0,    /* messages of different keys */
     LATCHWORK_BATCH_ONE_KEY = 1, /* messages of one key, in their order */
-    LATCHWORK_BATCH_ANY = 2,     /* messages of any keys; those of one key stand side by side, in their order */
+    /* messages of any keys; those of one key stand side by side, in their order */
+    LATCHWORK_BATCH_ANY = 2,
 };
 
 struct latchwork_handler {
     uint32_t abi;  /* must be LATCHWORK_ABI */
     uint32_t size; /* must be sizeof(struct latchwork_handler) */
 
-    /* Optional. Latchwork calls it once in each worker process, on the main thread, before any message; it may block for some seconds.
-     * `config` is the JSON text of handler.config in the configuration ("null" if there is none), lent for the call. The other functions
-     * get `*self`, which is NULL unless init sets it. Returns 0; any other number, with a text in error[error_size], ends the
-     * worker. */
-    int (*init)(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size);
+    /* Optional. Latchwork calls it once in each worker process, on the main thread, before any
+     * message; it may block for some seconds. `config` is the JSON text of handler.config in the
+     * configuration ("null" if there is none), lent for the call. The other functions get `*self`,
+     * which is NULL unless init sets it. Returns 0; any other number, with a text in
+     * error[error_size], ends the worker. */
+    int (*init)(const struct latchwork_host *host, const char *config, void **self, char *error,
+                size_t error_size);
 
-    /* Runs one message and returns its latchwork_outcome; any other number counts as RETRY. Latchwork calls it from `threads` threads at
-     * once, but never for two messages of one key at the same time. It may block, but should end soon after latchwork_cancelled() turns
-     * true: if it takes far longer than `timeout_ms`, the whole worker is replaced. `reason`, a buffer of reason_size bytes that holds "",
-     * tells why the outcome is RETRY or DEAD: write a text with its NUL into it, for example by snprintf(). Required if there is no
-     * handle_batch. */
-    int (*handle)(void *self, const struct latchwork_message *message, char *reason, size_t reason_size);
+    /* Runs one message and returns its latchwork_outcome; any other number counts as RETRY.
+     * Latchwork calls it from `threads` threads at once, but never for two messages of one key at
+     * the same time. It may block, but should end soon after latchwork_cancelled() turns true: if
+     * it takes far longer than `timeout_ms`, the whole worker is replaced. `reason`, a buffer of
+     * reason_size bytes that holds "", tells why the outcome is RETRY or DEAD: write a text with
+     * its NUL into it, for example by snprintf(). Required if there is no handle_batch. */
+    int (*handle)(void *self, const struct latchwork_message *message, char *reason,
+                  size_t reason_size);
 
-    /* Optional; used instead of handle if batch_max > 0. Runs n messages (1 <= n <= batch_max) and fills *answers[i] for *messages[i].
-     * `batch_of` chooses which messages a batch has. By default they are of different keys, and the next messages of these keys come in a
-     * later batch. If a batch has several messages of one key, the first of them that is not LATCHWORK_DONE ends the batch for that key:
-     * those behind it are given back whatever their answers say, count no attempt, and come again later. So do not begin with a message of
-     * a key before the one ahead of it is done, unless its effect can be repeated. Latchwork does not wait for a batch to fill: each has
-     * the messages that are there when a thread is free, often only one. `timeout_ms` limits the whole batch. The threads are the same as
-     * for handle. Use handle_batch if the effect is cheaper for many messages at once, for example as one transaction for many rows. */
-    void (*handle_batch)(void *self, const struct latchwork_message *const *messages, struct latchwork_answer *const *answers, size_t n);
+    /* Optional; used instead of handle if batch_max > 0. Runs n messages (1 <= n <= batch_max) and
+     * fills *answers[i] for *messages[i]. `batch_of` chooses which messages a batch has. By default
+     * they are of different keys, and the next messages of these keys come in a later batch. If a
+     * batch has several messages of one key, the first of them that is not LATCHWORK_DONE ends the
+     * batch for that key: those behind it are given back whatever their answers say, count no
+     * attempt, and come again later. So do not begin with a message of a key before the one ahead
+     * of it is done, unless its effect can be repeated. Latchwork does not wait for a batch to
+     * fill: each has the messages that are there when a thread is free, often only one.
+     * `timeout_ms` limits the whole batch. The threads are the same as for handle. Use handle_batch
+     * if the effect is cheaper for many messages at once, for example as one transaction for many
+     * rows. */
+    void (*handle_batch)(void *self, const struct latchwork_message *const *messages,
+                         struct latchwork_answer *const *answers, size_t n);
     size_t batch_max; /* maximum number of messages in a batch, up to 1,024; 0: no batches */
 
-    /* Optional. Latchwork calls it once, on the main thread, after the last handle has returned, but not if init failed. */
+    /* Optional. Latchwork calls it once, on the main thread, after the last handle has returned,
+     * but not if init failed. */
     void (*close)(void *self);
 
     uint32_t batch_of; /* an enum latchwork_batch: which messages a batch has */
 };
 
-/* The beginning of the table: in C {LATCHWORK_HANDLER_INIT, .handle = handle}, in C++ latchwork_handler_init(). */
+/* The beginning of the table: in C {LATCHWORK_HANDLER_INIT, .handle = handle}, in C++
+ * latchwork_handler_init(). */
 #ifndef __cplusplus
 #define LATCHWORK_HANDLER_INIT .abi = LATCHWORK_ABI, .size = sizeof(struct latchwork_handler)
 #else
 constexpr struct latchwork_handler latchwork_handler_init() {
-    return {LATCHWORK_ABI, sizeof(struct latchwork_handler), nullptr, nullptr, nullptr, 0, nullptr, LATCHWORK_BATCH_KEYS};
+    return {LATCHWORK_ABI, sizeof(struct latchwork_handler),
+            nullptr,       nullptr,
+            nullptr,       0,
+            nullptr,       LATCHWORK_BATCH_KEYS};
 }
 #endif
 

@@ -12,13 +12,15 @@
 #include <time.h>
 
 enum {
-    BUNDLE_WAIT_MS = 2000, /* maximum wait for a free bundle, to which a multiple of node_ms is added */
-    SILENT_MS = 1000,      /* after a server has not answered in time, no round waits for it during this time */
-    OWED_MAX_MS = 1000,    /* a connection whose answer is later than this is closed */
+    /* maximum wait for a free bundle, to which a multiple of node_ms is added */
+    BUNDLE_WAIT_MS = 2000,
+    /* after a server has not answered in time, no round waits for it during this time */
+    SILENT_MS = 1000,
+    OWED_MAX_MS = 1000, /* a connection whose answer is later than this is closed */
     OWED_MAX = 64,
 };
 
-/* --- bundles ------------------------------------------------------------------------------------------------------------------------ */
+/* --- bundles ---------------------------------------------------------------------------------- */
 
 void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms) {
     int64_t left = until_ms - lw_boot_ms();
@@ -38,11 +40,13 @@ static struct lw_bundle *get_bundle(struct lw_ask *a, struct latchwork_error *er
     int64_t until_ms = lw_boot_ms() + BUNDLE_WAIT_MS + BUNDLE_WAIT_MS / 100 * r->node_ms;
     pthread_mutex_lock(&r->mutex);
     int i;
-    while ((i = free_bundle(r, a->bundle, a->keeping)) < 0 && lw_boot_ms() < until_ms) lw_redlock_wait(r, &r->freed, until_ms);
+    while ((i = free_bundle(r, a->bundle, a->keeping)) < 0 && lw_boot_ms() < until_ms)
+        lw_redlock_wait(r, &r->freed, until_ms);
     if (i >= 0) r->bundle[i].busy = true;
     pthread_mutex_unlock(&r->mutex);
     if (i < 0) {
-        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_POOL, "Redlock: all %d connections stayed in use; allow more", r->bundles);
+        lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_POOL,
+                     "Redlock: all %d connections stayed in use; allow more", r->bundles);
         return NULL;
     }
     a->bundle = i;
@@ -56,7 +60,7 @@ static void put_bundle(struct lw_ask *a, struct lw_bundle *bundle) {
     pthread_mutex_unlock(&a->redlock->mutex);
 }
 
-/* --- what is known of servers ------------------------------------------------------------------------------------------------------ */
+/* --- what is known of servers ----------------------------------------------------------------- */
 
 static void note_silence(struct latchwork_redlock *r, int i, bool silent) {
     pthread_mutex_lock(&r->mutex);
@@ -70,7 +74,8 @@ static bool is_silent(struct latchwork_redlock *r, int i) {
     return silent;
 }
 
-/* Finds the text behind `name` in an answer to INFO, up to the end of its line. Returns its length. */
+/* Finds the text behind `name` in an answer to INFO, up to the end of its line. Returns its
+ * length. */
 static size_t info_field(const redisReply *info, const char *name, const char **value) {
     const char *at = strstr(info->str, name);
     if (!at) return 0;
@@ -78,8 +83,8 @@ static size_t info_field(const redisReply *info, const char *name, const char **
     return strcspn(*value, "\r\n");
 }
 
-/* Notes when a server was started. At the first INFO, this follows from the server's uptime. If a later INFO has another run_id, the server
- * counts as started just now. */
+/* Notes when a server was started. At the first INFO, this follows from the server's uptime. If a
+ * later INFO has another run_id, the server counts as started just now. */
 static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
     const char *id, *uptime;
     size_t n = info_field(info, "\nrun_id:", &id);
@@ -89,7 +94,8 @@ static void note_run(struct latchwork_redlock *r, int i, const redisReply *info)
     if (strlen(node->run_id) != n || memcmp(node->run_id, id, n)) {
         bool first = !node->run_id[0];
         node->started_ms = lw_boot_ms();
-        if (first && info_field(info, "\nuptime_in_seconds:", &uptime)) node->started_ms -= strtoll(uptime, NULL, 10) * 1000;
+        if (first && info_field(info, "\nuptime_in_seconds:", &uptime))
+            node->started_ms -= strtoll(uptime, NULL, 10) * 1000;
         memcpy(node->run_id, id, n);
         node->run_id[n] = '\0';
     }
@@ -104,12 +110,13 @@ static bool is_kept_out(struct lw_ask *a, int i, struct latchwork_error *why) {
     pthread_mutex_unlock(&a->redlock->mutex);
     if (left <= 0) return false;
     lw_lock_fail(why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_MAJORITY,
-                 "Redis at %s was started a short time ago and may have lost locks: it is asked in %lld ms again (restart_ms)",
+                 "Redis at %s was started a short time ago and may have lost locks: it is asked in "
+                 "%lld ms again (restart_ms)",
                  a->redlock->node[i].client->where, (long long)left);
     return true;
 }
 
-/* --- links ------------------------------------------------------------------------------------------------------------------------ */
+/* --- links ------------------------------------------------------------------------------------ */
 
 static void hang_up(struct lw_link *k) {
     if (k->redis) lw_redis_close(k->redis);
@@ -137,7 +144,8 @@ static void say(struct lw_link *k, const char *const *words) {
     k->greetings++;
 }
 
-/* Gives up the connection, because there was no memory for the question. Nothing of the question was sent. */
+/* Gives up the connection, because there was no memory for the question. Nothing of the question
+ * was sent. */
 static void no_memory(struct lw_ask *a, struct lw_link *k) {
     struct latchwork_error why;
     lw_lock_no_memory(&why);
@@ -148,8 +156,8 @@ static void no_memory(struct lw_ask *a, struct lw_link *k) {
 /* Sends the question. If the link breaks meanwhile, this server has no vote. */
 static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
 
-/* Returns true if the server may be asked before it has answered the greeting. A server that was never seen may have been started just now,
- * so it must answer before it is asked for a lock. */
+/* Returns true if the server may be asked before it has answered the greeting. A server that was
+ * never seen may have been started just now, so it must answer before it is asked for a lock. */
 static bool is_known(struct lw_ask *a, int i) {
     if (!a->taking || a->restart_ms <= 0) return true;
     pthread_mutex_lock(&a->redlock->mutex);
@@ -158,11 +166,12 @@ static bool is_known(struct lw_ask *a, int i) {
     return known;
 }
 
-/* A greeting loads all scripts of Redlock. Otherwise a server that is slower than the majority could answer
- * NOSCRIPT when nobody waits for its answer any more. */
+/* A greeting loads all scripts of Redlock. Otherwise a server that is slower than the majority
+ * could answer NOSCRIPT when nobody waits for its answer any more. */
 enum { LOADS = 4 };
-static const struct lw_script *const loads[LOADS] = {&lw_lock_script_redlock_take, &lw_lock_script_redlock_raise,
-                                                     &lw_lock_script_redlock_drop, &lw_lock_script_string_keep};
+static const struct lw_script *const loads[LOADS] = {
+    &lw_lock_script_redlock_take, &lw_lock_script_redlock_raise, &lw_lock_script_redlock_drop,
+    &lw_lock_script_string_keep};
 
 static bool dial(struct lw_ask *a, int i, struct lw_link *k) {
     struct latchwork_client *c = a->redlock->node[i].client;
@@ -178,11 +187,13 @@ static bool dial(struct lw_ask *a, int i, struct lw_link *k) {
     struct lw_redis_login login;
     lw_redis_login(&c->url, c->name, &login);
     for (size_t n = 0; n < login.n; n++) say(k, login.command[n].word);
-    for (int n = 0; n < LOADS; n++) say(k, (const char *const[]){"SCRIPT", "LOAD", loads[n]->text, NULL});
+    for (int n = 0; n < LOADS; n++)
+        say(k, (const char *const[]){"SCRIPT", "LOAD", loads[n]->text, NULL});
     say(k, (const char *const[]){"INFO", "server", NULL});
     if (k->out.failed) return no_memory(a, k), false;
-    if (a->vote[i] == LW_VOTE_OPEN && is_known(a, i))
-        ask_link(a, i, k, false); /* ask without waiting for the greeting's answers, so that even a slow server gets the question */
+    /* ask without waiting for the greeting's answers, so that even a slow server gets the
+     * question */
+    if (a->vote[i] == LW_VOTE_OPEN && is_known(a, i)) ask_link(a, i, k, false);
     return true;
 }
 
@@ -206,11 +217,12 @@ static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole) {
     k->whole = whole;
 }
 
-/* Handles a broken connection. An old connection may have been closed by a restart of the server, so the question is
- * sent again on a new one, once. */
+/* Handles a broken connection. An old connection may have been closed by a restart of the server,
+ * so the question is sent again on a new one, once. */
 static void broke(struct lw_ask *a, int i, struct lw_link *k, int code, const char *reason) {
     struct latchwork_error why;
-    lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, code, "Redis at %s: the connection broke: %.200s", a->redlock->node[i].client->where, reason);
+    lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, code, "Redis at %s: the connection broke: %.200s",
+                 a->redlock->node[i].client->where, reason);
     bool again = !k->fresh;
     a->in_doubt[i] = a->in_doubt[i] || k->asked;
     hang_up(k);
@@ -239,7 +251,7 @@ static void send_out(struct lw_ask *a, int i, struct lw_link *k) {
     k->out.n -= (size_t)n;
 }
 
-/* --- answers ---------------------------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 /* Takes one answer to the greeting. Returns false if the connection cannot be used. */
 static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
@@ -247,8 +259,9 @@ static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     bool is_info = k->greetings == 0, good = r->type != REDIS_REPLY_ERROR;
     struct latchwork_client *c = a->redlock->node[i].client;
     if (is_info && r->type == REDIS_REPLY_STRING) note_run(a->redlock, i, r);
-    /* A user with few rights may go on: without CLIENT SETNAME the connection has no name, without SCRIPT LOAD a call gets NOSCRIPT, and
-     * without INFO only the growing fence protects against a restarted server. */
+    /* A user with few rights may go on: without CLIENT SETNAME the connection has no name, without
+     * SCRIPT LOAD a call gets NOSCRIPT, and without INFO only the growing fence protects against a
+     * restarted server. */
     bool may_fail = k->greetings <= LOADS + 1;
     if (!good && may_fail) good = strncmp(r->str, "NOPERM", 6) == 0;
     if (!good) {
@@ -263,7 +276,8 @@ static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     struct latchwork_error why;
     if (is_info && a->vote[i] == LW_VOTE_OPEN && !k->asked) {
         ask_link(a, i, k, false);
-    } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) { /* a server that was just restarted has no vote */
+    } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) {
+        /* a server that was just restarted has no vote */
         note_error(a, &why);
         settle(a, i, LW_VOTE_NONE);
     }
@@ -309,7 +323,9 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
             k->since_ms = lw_boot_ms();
             bool unknown = lw_is_no_script(reply);
             freeReplyObject(reply);
-            if (unknown) { /* the round that could send the script's text may be over, so connect again: a greeting loads all scripts */
+            if (unknown) {
+                /* the round that could send the script's text may be over, so connect again: a
+                 * greeting loads all scripts */
                 broke(a, i, k, LATCHWORK_E_CONNECT, "its scripts were flushed");
                 return;
             }
@@ -324,7 +340,7 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
     if (k->redis && k->redis->err) broke(a, i, k, lw_broken_code(k->redis->err), k->redis->why);
 }
 
-/* --- one ask ---------------------------------------------------------------------------------------------------------------------- */
+/* --- one ask ---------------------------------------------------------------------------------- */
 
 /* Reads late answers to earlier questions, and notices closed connections. */
 static void catch_up(struct lw_ask *a, struct lw_bundle *bundle) {
@@ -360,17 +376,20 @@ static bool is_decided(const struct lw_ask *a) {
     int n = a->redlock->n, majority = a->redlock->majority;
     if (a->yes >= majority) return true;
     if (a->yes + a->open >= majority) return false;
-    return a->no > n - majority ||
-           a->no + a->open <= n - majority; /* no majority is possible: others hold the lock, or too few servers can still answer */
+    /* no majority is possible: others hold the lock, or too few servers can still answer */
+    return a->no > n - majority || a->no + a->open <= n - majority;
 }
 
-/* Returns true if the round need not wait any longer. The round of a release waits until every server that is not silent has answered; any
- * other waits until the result is decided and the question was sent to every such server. */
+/* Returns true if the round need not wait any longer. The round of a release waits until every
+ * server that is not silent has answered; any other waits until the result is decided and the
+ * question was sent to every such server. */
 static bool is_over(struct lw_ask *a, const struct lw_bundle *bundle) {
     if (!a->open) return true;
     if (!a->dropping && !is_decided(a)) return false;
     for (int i = 0; i < a->redlock->n; i++)
-        if (a->vote[i] == LW_VOTE_OPEN && (a->dropping || !bundle->link[i].asked) && !is_silent(a->redlock, i)) return false;
+        if (a->vote[i] == LW_VOTE_OPEN && (a->dropping || !bundle->link[i].asked) &&
+            !is_silent(a->redlock, i))
+            return false;
     return true;
 }
 
@@ -389,7 +408,8 @@ static void exchange(struct lw_ask *a, struct lw_bundle *bundle, int64_t until_m
         if (is_over(a, bundle) || left <= 0) return;
         if (poll(fd, (nfds_t)n, (int)left) < 0 && errno != EINTR) return;
         for (int i = 0; i < n; i++)
-            if (fd[i].fd >= 0 && fd[i].revents & (POLLIN | POLLERR | POLLHUP)) read_in(a, i, &bundle->link[i]);
+            if (fd[i].fd >= 0 && fd[i].revents & (POLLIN | POLLERR | POLLHUP))
+                read_in(a, i, &bundle->link[i]);
     }
 }
 
@@ -404,7 +424,8 @@ static void finish(struct lw_ask *a, struct lw_bundle *bundle, bool late) {
         }
         if (late && a->vote[i] == LW_VOTE_OPEN) {
             struct latchwork_error why;
-            lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redis at %s: no answer in time (node_ms)",
+            lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT,
+                         "Redis at %s: no answer in time (node_ms)",
                          a->redlock->node[i].client->where);
             note_error(a, &why);
             note_silence(a->redlock, i, true);

@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DRIFT_MORE_MS = 2 }; /* 1 ms for the precision of Redis' expiry and 1 ms for small TTLs, as the Redlock algorithm asks */
+/* 1 ms for the precision of Redis' expiry and 1 ms for small TTLs, as the Redlock algorithm asks */
+enum { DRIFT_MORE_MS = 2 };
 
 /* The data of a Redlock, to which the field `more` of its struct latchwork_lock points. */
 struct votes_lock {
@@ -23,29 +24,38 @@ struct votes_lock {
     struct latchwork_lock *one; /* a lock of one server, whose key names are used on all servers */
 };
 
-static struct latchwork_redlock *redlock_of(const struct latchwork_lock *l) { return ((struct votes_lock *)l->more)->redlock; }
-static struct lw_bytes key_of(const struct latchwork_lock *l, int key) { return ((struct votes_lock *)l->more)->one->key[key]; }
+static struct latchwork_redlock *redlock_of(const struct latchwork_lock *l) {
+    return ((struct votes_lock *)l->more)->redlock;
+}
+static struct lw_bytes key_of(const struct latchwork_lock *l, int key) {
+    return ((struct votes_lock *)l->more)->one->key[key];
+}
 
 static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) {
     struct lw_bytes b = key_of(l, key);
     lw_call_add(c, b.p, b.n);
 }
 
-/* Returns the number of the bundle with which the lock was acquired. The release goes through the same bundle, so that a slow server gets
- * both requests in order. */
+/* Returns the number of the bundle with which the lock was acquired. The release goes through the
+ * same bundle, so that a slow server gets both requests in order. */
 static int bundle_of(const struct latchwork_hold *h) { return (int)(intptr_t)h->more - 1; }
-static void remember_bundle(struct latchwork_hold *h, int bundle) { h->more = (void *)(intptr_t)(bundle + 1); }
+static void remember_bundle(struct latchwork_hold *h, int bundle) {
+    h->more = (void *)(intptr_t)(bundle + 1);
+}
 
-static int64_t drift_ms(const struct latchwork_redlock *r, int64_t ttl_ms) { return ttl_ms * r->drift_per_mille / 1000 + DRIFT_MORE_MS; }
+static int64_t drift_ms(const struct latchwork_redlock *r, int64_t ttl_ms) {
+    return ttl_ms * r->drift_per_mille / 1000 + DRIFT_MORE_MS;
+}
 
 static enum latchwork_result no_majority(const struct lw_ask *a, struct latchwork_error *error) {
     const struct latchwork_redlock *r = a->redlock;
     int code = a->why.code == LATCHWORK_E_MEMORY ? LATCHWORK_E_MEMORY : LATCHWORK_E_MAJORITY;
-    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, code, "Redlock: %d of %d servers answered, %d are needed; %.350s", a->yes + a->no,
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, code,
+                        "Redlock: %d of %d servers answered, %d are needed; %.350s", a->yes + a->no,
                         r->n, r->majority, a->why.code ? a->why.text : "the rest is late");
 }
 
-/* --- giving back and keeping ------------------------------------------------------------------------------------------------------ */
+/* --- giving back and keeping ------------------------------------------------------------------ */
 
 static bool drop(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_error *error) {
     struct latchwork_lock *l = h->lock;
@@ -53,7 +63,8 @@ static bool drop(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_er
     lw_call_script(&c, &lw_lock_script_redlock_drop, 1);
     add_key(&c, l, LW_KEY_LOCK);
     lw_call_text(&c, h->token);
-    *a = (struct lw_ask){.redlock = redlock_of(l), .bundle = bundle_of(h), .call = &c, .dropping = true};
+    *a = (struct lw_ask){
+        .redlock = redlock_of(l), .bundle = bundle_of(h), .call = &c, .dropping = true};
     bool asked = lw_redlock_ask(a, error);
     a->call = NULL;
     return asked;
@@ -67,7 +78,8 @@ static enum latchwork_result release(struct latchwork_hold *h, struct latchwork_
     return no_majority(&a, error);
 }
 
-static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, struct latchwork_error *error) {
+static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms,
+                                  struct latchwork_error *error) {
     struct latchwork_lock *l = h->lock;
     struct latchwork_redlock *r = redlock_of(l);
     int64_t drift = drift_ms(r, ttl_ms), px = ttl_ms;
@@ -86,14 +98,16 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms, stru
     int64_t left_ms = px - drift;
     if (left_ms > h->end_ms - c.sent_ms) left_ms = h->end_ms - c.sent_ms;
     if (lw_boot_ms() >= c.sent_ms + left_ms)
-        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redlock: the servers took longer than the TTL");
+        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT,
+                            "Redlock: the servers took longer than the TTL");
     lw_hold_leased(h, c.sent_ms, left_ms);
     return LATCHWORK_LOCK_OK;
 }
 
-/* --- taking ----------------------------------------------------------------------------------------------------------------------- */
+/* --- taking ----------------------------------------------------------------------------------- */
 
-static bool ask_to_take(struct latchwork_hold *h, struct lw_ask *a, int64_t *sent_ms, struct latchwork_error *error) {
+static bool ask_to_take(struct latchwork_hold *h, struct lw_ask *a, int64_t *sent_ms,
+                        struct latchwork_error *error) {
     struct latchwork_lock *l = h->lock;
     struct latchwork_redlock *r = redlock_of(l);
     struct lw_call c;
@@ -114,8 +128,8 @@ static bool ask_to_take(struct latchwork_hold *h, struct lw_ask *a, int64_t *sen
     return asked;
 }
 
-/* Tells the servers the largest fence. The servers count independently, but any two majorities share at least one server, so the next fence
- * is larger. */
+/* Tells the servers the largest fence. The servers count independently, but any two majorities
+ * share at least one server, so the next fence is larger. */
 static bool raise_fence(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_error *error) {
     struct latchwork_lock *l = h->lock;
     struct lw_call c;
@@ -136,8 +150,10 @@ static enum latchwork_result not_given(const struct lw_ask *a, struct latchwork_
     if (a->no == 0 || a->yes + a->no + a->open < a->redlock->majority) return no_majority(a, error);
     if (a->no_ttl)
         return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NO_TTL,
-                            "a server holds this lock without TTL, and it never ends by itself: give it one (give_ttl_ms), or delete it");
-    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY, "held by others on %d of %d servers", a->no, a->redlock->n);
+                            "a server holds this lock without TTL, and it never ends by itself: "
+                            "give it one (give_ttl_ms), or delete it");
+    return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,
+                        "held by others on %d of %d servers", a->no, a->redlock->n);
 }
 
 static enum latchwork_result try_once(struct latchwork_hold *h, struct latchwork_error *error) {
@@ -152,7 +168,8 @@ static enum latchwork_result try_once(struct latchwork_hold *h, struct latchwork
         if (a.yes < r->majority) return no_majority(&a, error);
     }
     if (lw_boot_ms() >= sent_ms + left_ms)
-        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT, "Redlock: the servers took longer than the TTL");
+        return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_TIMEOUT,
+                            "Redlock: the servers took longer than the TTL");
     memcpy(h->value, h->token, sizeof h->token);
     lw_hold_leased(h, sent_ms, left_ms);
     return LATCHWORK_LOCK_OK;
@@ -161,16 +178,18 @@ static enum latchwork_result try_once(struct latchwork_hold *h, struct latchwork
 /* Sleeps for a random time. Returns false if it was interrupted or the deadline has passed. */
 static bool pause_until_next(struct latchwork_redlock *r, int64_t deadline_ms) {
     int64_t now = lw_boot_ms();
-    int64_t until = now + r->retry_min_ms + (int64_t)lw_random((uint64_t)(r->retry_max_ms - r->retry_min_ms) + 1);
+    int64_t until = now + r->retry_min_ms +
+                    (int64_t)lw_random((uint64_t)(r->retry_max_ms - r->retry_min_ms) + 1);
     if (until > deadline_ms) until = deadline_ms;
     pthread_mutex_lock(&r->mutex);
-    while (!atomic_load(&r->interrupted) && lw_boot_ms() < until) lw_redlock_wait(r, &r->roused, until);
+    while (!atomic_load(&r->interrupted) && lw_boot_ms() < until)
+        lw_redlock_wait(r, &r->roused, until);
     pthread_mutex_unlock(&r->mutex);
     return !atomic_load(&r->interrupted) && until < deadline_ms;
 }
 
-static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_hold *h, int64_t deadline_ms,
-                                     struct latchwork_error *error) {
+static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_hold *h,
+                                     int64_t deadline_ms, struct latchwork_error *error) {
     struct latchwork_redlock *r = redlock_of(l);
     struct latchwork_error why = {0};
     enum latchwork_result result;
@@ -178,20 +197,25 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         if (deadline_ms && atomic_load(&r->interrupted)) break;
         result = try_once(h, &why);
         if (result == LATCHWORK_LOCK_OK) return result;
-        struct lw_ask a; /* release on all servers: one may have granted the lock although its answer was late or an error */
+        /* release on all servers: one may have granted the lock although its answer was late or an
+         * error */
+        struct lw_ask a;
         struct latchwork_error ignored;
         drop(h, &a, &ignored);
-        if (!lw_hold_token(h, error)) return LATCHWORK_LOCK_ERROR; /* each attempt has a token of its own */
+        /* each attempt has a token of its own */
+        if (!lw_hold_token(h, error)) return LATCHWORK_LOCK_ERROR;
         bool passes = result == LATCHWORK_LOCK_BUSY || lw_may_pass(&why);
-        if (!deadline_ms || !passes || (!pause_until_next(r, deadline_ms) && !atomic_load(&r->interrupted))) {
+        if (!deadline_ms || !passes ||
+            (!pause_until_next(r, deadline_ms) && !atomic_load(&r->interrupted))) {
             if (error) *error = why;
             return result;
         }
     } while (true);
-    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED, "interrupted while waiting");
+    return lw_lock_fail(error, LATCHWORK_LOCK_ERROR, LATCHWORK_E_CLOSED,
+                        "interrupted while waiting");
 }
 
-/* --- locks ------------------------------------------------------------------------------------------------------------------------ */
+/* --- locks ------------------------------------------------------------------------------------ */
 
 static struct lw_keeper *keeper_of(struct latchwork_lock *l, struct latchwork_error *error) {
     struct latchwork_redlock *r = redlock_of(l);
@@ -210,15 +234,18 @@ static void close_lock(struct latchwork_lock *l) {
     free(v);
 }
 
-static const struct lw_lock_ops ops = {.acquire = acquire, .release = release, .keep = keep, .lock_fini = close_lock};
+static const struct lw_lock_ops ops = {
+    .acquire = acquire, .release = release, .keep = keep, .lock_fini = close_lock};
 
 struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *r, const char *name,
-                                                   const struct latchwork_lock_options *options, struct latchwork_error *error) {
+                                                   const struct latchwork_lock_options *options,
+                                                   struct latchwork_error *error) {
     struct latchwork_client *c = r ? r->node[0].client : NULL;
     if (!lw_client_ok(c, error)) return NULL;
     struct latchwork_lock *l = lw_lock_new(&ops, name, options, c->label, error);
     if (!l) return NULL;
-    if (l->o.names || (l->o.kind != LATCHWORK_KIND_MUTEX && l->o.kind != LATCHWORK_KIND_REENTRANT)) {
+    if (l->o.names ||
+        (l->o.kind != LATCHWORK_KIND_MUTEX && l->o.kind != LATCHWORK_KIND_REENTRANT)) {
         lw_lock_wrong(error, "Redlock has mutex and reentrant locks, without custom names");
         lw_lock_unref(l);
         return NULL;
@@ -237,27 +264,34 @@ struct latchwork_lock *latchwork_redlock_lock_open(struct latchwork_redlock *r, 
     return NULL;
 }
 
-/* --- the servers ------------------------------------------------------------------------------------------------------------------ */
+/* --- the servers ------------------------------------------------------------------------------ */
 
-static const char *take_options(struct latchwork_redlock *r, const struct latchwork_redlock_options *o) {
+static const char *take_options(struct latchwork_redlock *r,
+                                const struct latchwork_redlock_options *o) {
     r->bundles = o->connections ? o->connections : LATCHWORK_DEFAULT_CONNECTIONS;
     r->node_ms = o->node_ms ? o->node_ms : LATCHWORK_DEFAULT_NODE_MS;
     r->retry_min_ms = o->retry_min_ms ? o->retry_min_ms : LATCHWORK_DEFAULT_RETRY_MIN_MS;
     r->retry_max_ms = o->retry_max_ms ? o->retry_max_ms : LATCHWORK_DEFAULT_RETRY_MAX_MS;
-    if (!o->retry_max_ms && r->retry_max_ms < r->retry_min_ms) r->retry_max_ms = 2 * r->retry_min_ms;
-    r->drift_per_mille = o->drift_per_mille ? o->drift_per_mille : LATCHWORK_DEFAULT_DRIFT_PER_MILLE;
+    if (!o->retry_max_ms && r->retry_max_ms < r->retry_min_ms)
+        r->retry_max_ms = 2 * r->retry_min_ms;
+    r->drift_per_mille =
+        o->drift_per_mille ? o->drift_per_mille : LATCHWORK_DEFAULT_DRIFT_PER_MILLE;
     r->restart_ms = o->restart_ms;
     if (o->flags) return "flags must be 0: Redlock needs scripts";
-    if (r->bundles < 1 || r->bundles > LATCHWORK_MAX_CONNECTIONS) return "connections must be 1 to 1,024";
+    if (r->bundles < 1 || r->bundles > LATCHWORK_MAX_CONNECTIONS)
+        return "connections must be 1 to 1,024";
     if (r->node_ms < 1 || r->node_ms > LATCHWORK_MAX_WAIT_MS) return "node_ms must be 1 to 600,000";
-    if (r->retry_min_ms < 1 || r->retry_max_ms < r->retry_min_ms || r->retry_max_ms > LATCHWORK_MAX_WAIT_MS)
+    if (r->retry_min_ms < 1 || r->retry_max_ms < r->retry_min_ms ||
+        r->retry_max_ms > LATCHWORK_MAX_WAIT_MS)
         return "retry_min_ms and retry_max_ms must be 1 to 600,000, the smaller first";
-    if (r->drift_per_mille < 1 || r->drift_per_mille > LATCHWORK_MAX_DRIFT_PER_MILLE) return "drift_per_mille must be 1 to 500";
+    if (r->drift_per_mille < 1 || r->drift_per_mille > LATCHWORK_MAX_DRIFT_PER_MILLE)
+        return "drift_per_mille must be 1 to 500";
     if (r->restart_ms < -1) return "restart_ms must be -1 or more";
     return NULL;
 }
 
-static bool open_nodes(struct latchwork_redlock *r, const char *const *urls, size_t n, const char *label, struct latchwork_error *error) {
+static bool open_nodes(struct latchwork_redlock *r, const char *const *urls, size_t n,
+                       const char *label, struct latchwork_error *error) {
     struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .connections = 1, .label = label};
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < i; j++)
@@ -275,11 +309,13 @@ static bool open_nodes(struct latchwork_redlock *r, const char *const *urls, siz
     return true;
 }
 
-struct latchwork_redlock *latchwork_redlock_open(const char *const *urls, size_t n, const struct latchwork_redlock_options *options,
+struct latchwork_redlock *latchwork_redlock_open(const char *const *urls, size_t n,
+                                                 const struct latchwork_redlock_options *options,
                                                  struct latchwork_error *error) {
     struct latchwork_redlock_options o = {LATCHWORK_REDLOCK_INIT};
     const char *wrong = !urls || n < 1 || n > LATCHWORK_MAX_NODES ? "1 to 15 urls" : NULL;
-    if (options && (options->size < 8 || options->size > 4096)) wrong = "options.size is not set: begin them with LATCHWORK_REDLOCK_INIT";
+    if (options && (options->size < 8 || options->size > 4096))
+        wrong = "options.size is not set: begin them with LATCHWORK_REDLOCK_INIT";
     if (options && !wrong) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     struct latchwork_redlock *r = calloc(1, sizeof *r);
     if (!r) return lw_lock_no_memory(error), NULL;
@@ -309,13 +345,15 @@ void latchwork_redlock_interrupt(struct latchwork_redlock *r) {
 
 void latchwork_redlock_close(struct latchwork_redlock *r) {
     if (!r) return;
+    /* In a child of fork() the threads do not exist, and a mutex may be held for ever, so both are
+     * left alone. */
     if (!r->n || lw_client_ok(r->node[0].client, NULL)) {
         lw_keeper_close(atomic_load(&r->keeper));
         pthread_cond_destroy(&r->freed);
         pthread_cond_destroy(&r->roused);
         pthread_mutex_destroy(&r->mutex);
         pthread_mutex_destroy(&r->start);
-    } /* in a child of fork() the threads do not exist, and a mutex may be held for ever, so both are left alone */
+    }
     lw_redlock_hang_up(r);
     for (int i = 0; i < r->n; i++) latchwork_client_close(r->node[i].client);
     free(r);

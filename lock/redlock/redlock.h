@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redlock: asks all servers one question at once.
  *
- * A *bundle* has a connection to every server. A *round* (struct lw_ask) sends one question to all servers and takes their answers. A round
- * uses one bundle, so at most `connections` rounds run at the same time. No server blocks a round: the sockets are non-blocking, the
- * question is written to all of them, and one poll() waits for the answers, for node_ms at most. A round is over as soon as enough servers
- * have answered. The late answer of a slow server is read and thrown away when its bundle is next used, so each server gets the questions
- * of a bundle in order. A connection that owes an answer for too long is closed and opened again.
+ * A *bundle* has a connection to every server. A *round* (struct lw_ask) sends one question to all
+ * servers and takes their answers. A round uses one bundle, so at most `connections` rounds run at
+ * the same time. No server blocks a round: the sockets are non-blocking, the question is written to
+ * all of them, and one poll() waits for the answers, for node_ms at most. A round is over as soon
+ * as enough servers have answered. The late answer of a slow server is read and thrown away when
+ * its bundle is next used, so each server gets the questions of a bundle in order. A connection
+ * that owes an answer for too long is closed and opened again.
  *
- * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. INFO's run_id and uptime tell whether the server was
- * started a short time ago. Such a server may have lost its locks, so it is asked for none until every lost lease must have ended. */
+ * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. INFO's run_id
+ * and uptime tell whether the server was started a short time ago. Such a server may have lost its
+ * locks, so it is asked for none until every lost lease must have ended. */
 #ifndef LW_LOCK_REDLOCK_REDLOCK_H
 #define LW_LOCK_REDLOCK_REDLOCK_H
 
@@ -26,13 +29,15 @@ enum lw_vote {
 /* One connection of a bundle. */
 struct lw_link {
     struct lw_redis *redis; /* connection to the server; NULL: not connected */
-    int greetings;          /* number of answers to the greeting that must come before the server may be asked */
-    int owed;               /* number of answers to earlier rounds that have not come */
-    int64_t since_ms;       /* boot clock; since when answers are owed */
-    bool fresh;             /* the connection was made during this round */
-    bool asked;             /* the question of this round was sent */
-    bool whole;             /* the question carried the script's text, so its answer cannot be NOSCRIPT */
-    struct lw_text out;     /* bytes that the socket has not accepted yet */
+    /* number of answers to the greeting that must come before the server may be asked */
+    int greetings;
+    int owed;         /* number of answers to earlier rounds that have not come */
+    int64_t since_ms; /* boot clock; since when answers are owed */
+    bool fresh;       /* the connection was made during this round */
+    bool asked;       /* the question of this round was sent */
+    /* the question carried the script's text, so its answer cannot be NOSCRIPT */
+    bool whole;
+    struct lw_text out; /* bytes that the socket has not accepted yet */
 };
 
 struct lw_bundle {
@@ -41,10 +46,13 @@ struct lw_bundle {
 };
 
 struct lw_node {
-    struct latchwork_client *client; /* used for the server's address and login; its pool is not used */
+    /* used for the server's address and login; its pool is not used */
+    struct latchwork_client *client;
     char run_id[LW_RUN_ID_MAX + 1];
-    int64_t started_ms; /* boot clock; latest time at which the server can have been started; INT64_MIN: unknown */
-    int64_t silent_ms;  /* boot clock; before this time no round waits for an answer of this server */
+    /* boot clock; latest time at which the server can have been started; INT64_MIN: unknown */
+    int64_t started_ms;
+    /* boot clock; before this time no round waits for an answer of this server */
+    int64_t silent_ms;
 };
 
 struct latchwork_redlock {
@@ -54,7 +62,8 @@ struct latchwork_redlock {
     int drift_per_mille;
     atomic_bool interrupted;
 
-    pthread_mutex_t mutex; /* guards `busy` of the bundles, and the times and the run_id of the servers */
+    /* guards `busy` of the bundles, and the times and the run_id of the servers */
+    pthread_mutex_t mutex;
     pthread_cond_t freed;  /* signalled when a bundle becomes free */
     pthread_cond_t roused; /* signalled by an interruption */
     int bundles;           /* number of bundles, without the one that is reserved for renewals */
@@ -68,23 +77,30 @@ struct lw_ask {
     struct latchwork_redlock *redlock;
     int bundle; /* number of the bundle to use if it is free; -1: any */
     struct lw_call *call;
-    bool taking;   /* the lock is asked for: recently started servers are left out, and each grant carries a fence */
-    bool dropping; /* the lock is released: every server that is not silent is waited for, and a no does not count if an answer was lost */
-    bool keeping;  /* a hold is renewed: use the bundle that is reserved for renewals */
-    int64_t restart_ms; /* if `taking` is true: time after a server's start for which the server is left out */
+    /* the lock is asked for: recently started servers are left out, and each grant carries a
+     * fence */
+    bool taking;
+    /* the lock is released: every server that is not silent is waited for, and a no does not count
+     * if an answer was lost */
+    bool dropping;
+    bool keeping; /* a hold is renewed: use the bundle that is reserved for renewals */
+    /* if `taking` is true: time after a server's start for which the server is left out */
+    int64_t restart_ms;
 
     enum lw_vote vote[LATCHWORK_MAX_NODES];
-    bool in_doubt[LATCHWORK_MAX_NODES]; /* the question was sent twice, since the first answer was lost */
+    /* the question was sent twice, since the first answer was lost */
+    bool in_doubt[LATCHWORK_MAX_NODES];
     int yes, no, open;
     uint64_t fence;             /* the largest fence that a server granted */
     bool no_ttl;                /* the lock has no TTL on a server that refused it */
     struct latchwork_error why; /* the first error of any server */
 };
 
-/* Asks all servers. Returns false, with *error, if no bundle is free or this process is a child of the client's. */
+/* Asks all servers. Returns false, with *error, if no bundle is free or this process is a child of
+ * the client's. */
 bool lw_redlock_ask(struct lw_ask *a, struct latchwork_error *error);
-/* Waits on cond, with the mutex held, until it is signalled or until_ms has come; may also return without
- * reason. */
+/* Waits on cond, with the mutex held, until it is signalled or until_ms has come; may also return
+ * without reason. */
 void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms);
 void lw_redlock_hang_up(struct latchwork_redlock *r); /* closes and frees all bundles */
 

@@ -18,9 +18,10 @@ struct lw_otlp {
     json_t *root, *spans;
 };
 
-/* --- attributes ------------------------------------------------------------------------------------------------------------------- */
+/* --- attributes ------------------------------------------------------------------------------- */
 
-/* Returns a JSON string of any bytes: a byte that is not part of valid UTF-8 would make the whole request malformed. */
+/* Returns a JSON string of any bytes: a byte that is not part of valid UTF-8 would make the whole
+ * request malformed. */
 static json_t *text_json(struct lw_bytes text) {
     json_t *v = json_stringn(text.p ? text.p : "", text.n);
     if (v) return v;
@@ -36,11 +37,18 @@ static void add(json_t *list, const char *key, const char *type, json_t *value) 
     json_array_append_new(list, json_pack("{s:s,s:{s:o}}", "key", key, "value", type, value));
 }
 
-static void add_text(json_t *list, const char *key, const char *text) { add(list, key, "stringValue", text_json(lw_bytes_of(text))); }
-static void add_bool(json_t *list, const char *key, bool value) { add(list, key, "boolValue", json_boolean(value)); }
-static void add_number(json_t *list, const char *key, int64_t value) { add(list, key, "intValue", json_sprintf("%" PRId64, value)); }
+static void add_text(json_t *list, const char *key, const char *text) {
+    add(list, key, "stringValue", text_json(lw_bytes_of(text)));
+}
+static void add_bool(json_t *list, const char *key, bool value) {
+    add(list, key, "boolValue", json_boolean(value));
+}
+static void add_number(json_t *list, const char *key, int64_t value) {
+    add(list, key, "intValue", json_sprintf("%" PRId64, value));
+}
 
-static void add_key(json_t *list, const struct lw_config *c, const struct lw_span_record *s, struct lw_bytes key) {
+static void add_key(json_t *list, const struct lw_config *c, const struct lw_span_record *s,
+                    struct lw_bytes key) {
     char text[LW_KEY_TEXT];
     if (c->tracing.keys == LW_KEYS_HASH) {
         snprintf(text, sizeof text, "%016" PRIx64, s->key_hash);
@@ -51,7 +59,8 @@ static void add_key(json_t *list, const struct lw_config *c, const struct lw_spa
     }
 }
 
-static void add_message(json_t *list, const struct lw_config *c, const struct lw_span_record *s, const struct lw_span_texts *t) {
+static void add_message(json_t *list, const struct lw_config *c, const struct lw_span_record *s,
+                        const struct lw_span_texts *t) {
     char partition[16];
     snprintf(partition, sizeof partition, "%" PRId32, s->partition);
     add_text(list, "messaging.system", "kafka");
@@ -79,7 +88,7 @@ static void add_run(json_t *list, int worker, const struct lw_span_record *s) {
     if (lw_end_failed((enum lw_end)s->end)) add_text(list, "error.type", lw_end_name[s->end]);
 }
 
-/* --- one span --------------------------------------------------------------------------------------------------------------------- */
+/* --- one span --------------------------------------------------------------------------------- */
 
 static json_t *hex(const uint8_t *bytes, size_t n) {
     char text[2 * LW_TRACE_ID + 1];
@@ -103,7 +112,8 @@ static bool is_state(struct lw_bytes state) {
 
 static void set_status(json_t *span, const struct lw_span_record *s, struct lw_bytes reason) {
     if (!lw_end_failed((enum lw_end)s->end)) return;
-    json_object_set_new(span, "status", json_pack("{s:i,s:o}", "code", STATUS_ERROR, "message", text_json(reason)));
+    json_object_set_new(span, "status",
+                        json_pack("{s:i,s:o}", "code", STATUS_ERROR, "message", text_json(reason)));
 }
 
 static json_t *span_json(const struct lw_config *c, int worker, const struct lw_span_record *s) {
@@ -126,7 +136,7 @@ static json_t *span_json(const struct lw_config *c, int worker, const struct lw_
     return span;
 }
 
-/* --- the request ------------------------------------------------------------------------------------------------------------------ */
+/* --- the request ------------------------------------------------------------------------------ */
 
 static json_t *resource(const struct lw_config *c, const char *host, const char *instance) {
     json_t *list = json_array();
@@ -143,8 +153,9 @@ struct lw_otlp *lw_otlp_open(const struct lw_config *c, const char *host, const 
     struct lw_otlp *o = lw_alloc(sizeof *o);
     o->c = c;
     o->spans = json_array();
-    o->root = json_pack("{s:[{s:o,s:[{s:{s:s,s:s},s:o,s:s}]}]}", "resourceSpans", "resource", resource(c, host, instance), "scopeSpans",
-                        "scope", "name", "latchwork", "version", LW_VERSION, "spans", o->spans, "schemaUrl", SCHEMA);
+    o->root = json_pack("{s:[{s:o,s:[{s:{s:s,s:s},s:o,s:s}]}]}", "resourceSpans", "resource",
+                        resource(c, host, instance), "scopeSpans", "scope", "name", "latchwork",
+                        "version", LW_VERSION, "spans", o->spans, "schemaUrl", SCHEMA);
     lw_or_abort(o->root);
     return o;
 }

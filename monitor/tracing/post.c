@@ -19,7 +19,7 @@ struct lw_post {
     char error[CURL_ERROR_SIZE];
 };
 
-/* --- the request ------------------------------------------------------------------------------------------------------------------ */
+/* --- the request ------------------------------------------------------------------------------ */
 
 /* Keeps the beginning of the answer, and reads the rest past it. */
 static size_t on_body(char *bytes, size_t size, size_t n, void *ctx) {
@@ -39,8 +39,10 @@ static void add_header(struct lw_post *p, const char *name, const char *value) {
 
 static void set_headers(struct lw_post *p) {
     add_header(p, "Content-Type", "application/json");
-    p->headers = lw_or_abort(curl_slist_append(p->headers, "Expect:")); /* otherwise libcurl asks before it sends a long body */
-    for (size_t i = 0; i < p->c->tracing.n_headers; i++) add_header(p, p->c->tracing.headers[i].name, p->c->tracing.headers[i].value);
+    /* otherwise libcurl asks before it sends a long body */
+    p->headers = lw_or_abort(curl_slist_append(p->headers, "Expect:"));
+    for (size_t i = 0; i < p->c->tracing.n_headers; i++)
+        add_header(p, p->c->tracing.headers[i].name, p->c->tracing.headers[i].value);
     curl_easy_setopt(p->easy, CURLOPT_HTTPHEADER, p->headers);
 }
 
@@ -76,15 +78,18 @@ void lw_post_close(struct lw_post *p) {
     curl_global_cleanup();
 }
 
-/* --- the answer ------------------------------------------------------------------------------------------------------------------- */
+/* --- the answer ------------------------------------------------------------------------------- */
 
-static bool may_succeed_later(long status) { return status == 429 || (status >= 502 && status <= 504); }
+static bool may_succeed_later(long status) {
+    return status == 429 || (status >= 502 && status <= 504);
+}
 
 /* Writes the beginning of an answer that refuses, in one line of printable characters. */
 static void tell_status(const struct lw_post *p, long status, struct lw_post_answer *out) {
     char body[TOLD_MAX + 1] = "";
     size_t n = p->answer.n < TOLD_MAX ? p->answer.n : TOLD_MAX;
-    for (size_t i = 0; i < n; i++) body[i] = isprint((unsigned char)p->answer.p[i]) ? p->answer.p[i] : ' ';
+    for (size_t i = 0; i < n; i++)
+        body[i] = isprint((unsigned char)p->answer.p[i]) ? p->answer.p[i] : ' ';
     snprintf(out->why, sizeof out->why, "status %ld%s%s", status, n ? ": " : "", body);
 }
 
@@ -94,7 +99,8 @@ static int64_t number_of(const json_t *v) {
     return json_integer_value(v);
 }
 
-/* A collector may take a request and reject some of its spans: {"partialSuccess": {"rejectedSpans": "3", "errorMessage": "…"}}. */
+/* A collector may take a request and reject some of its spans: {"partialSuccess": {"rejectedSpans":
+ * "3", "errorMessage": "…"}}. */
 static void read_partial(const struct lw_post *p, struct lw_post_answer *out) {
     json_t *root = json_loadb(p->answer.p ? p->answer.p : "", p->answer.n, 0, NULL);
     const json_t *partial = json_object_get(root, "partialSuccess");
@@ -102,7 +108,8 @@ static void read_partial(const struct lw_post *p, struct lw_post_answer *out) {
     out->rejected = number_of(json_object_get(partial, "rejectedSpans"));
     if (out->rejected < 0) out->rejected = 0;
     if (out->rejected)
-        snprintf(out->why, sizeof out->why, "%" PRId64 " spans rejected: %.*s", out->rejected, (int)TOLD_MAX, message ? message : "");
+        snprintf(out->why, sizeof out->why, "%" PRId64 " spans rejected: %.*s", out->rejected,
+                 (int)TOLD_MAX, message ? message : "");
     json_decref(root);
 }
 
@@ -121,7 +128,8 @@ static void take_answer(struct lw_post *p, struct lw_post_answer *out) {
     tell_status(p, status, out);
 }
 
-void lw_post_send(struct lw_post *p, const char *text, int64_t timeout_ms, struct lw_post_answer *out) {
+void lw_post_send(struct lw_post *p, const char *text, int64_t timeout_ms,
+                  struct lw_post_answer *out) {
     *out = (struct lw_post_answer){.end = LW_POST_LATER};
     p->answer.n = 0;
     p->error[0] = '\0';
@@ -132,5 +140,6 @@ void lw_post_send(struct lw_post *p, const char *text, int64_t timeout_ms, struc
     if (code == CURLE_OK)
         take_answer(p, out);
     else
-        snprintf(out->why, sizeof out->why, "%s", p->error[0] ? p->error : curl_easy_strerror(code));
+        snprintf(out->why, sizeof out->why, "%s",
+                 p->error[0] ? p->error : curl_easy_strerror(code));
 }

@@ -28,7 +28,8 @@ enum {
     NICENESS = 10,   /* workers go first if CPU is short */
 };
 
-/* Says which spans a request carries: the number of spans that are taken from each ring, oldest first. */
+/* Says which spans a request carries: the number of spans that are taken from each ring, oldest
+ * first. */
 struct batch {
     size_t n, of[LW_BOARD_WORKERS];
 };
@@ -39,9 +40,10 @@ struct tracing {
     struct lw_post *post;
     struct lw_tracing_times times;
     char host[LW_HOST_MAX], instance[LW_HOST_MAX + 16];
-    int64_t pending_ms; /* time since which spans wait; 0: no span waited when this was last checked */
-    int64_t told_ms;    /* time of the last log line about trouble; 0: there is no trouble */
-    uint64_t lost;      /* spans given up since the trouble began */
+    /* time since which spans wait; 0: no span waited when this was last checked */
+    int64_t pending_ms;
+    int64_t told_ms; /* time of the last log line about trouble; 0: there is no trouble */
+    uint64_t lost;   /* spans given up since the trouble began */
 };
 
 static volatile sig_atomic_t stopping;
@@ -53,20 +55,23 @@ static void on_term(int sig) {
 
 /* Waits, but not for long after SIGTERM. */
 static void pause_until(int64_t until_ms) {
-    while (!stopping && lw_boot_ms() < until_ms) lw_sleep_ms(lw_earlier(LOOK_MS, until_ms - lw_boot_ms() + 1));
+    while (!stopping && lw_boot_ms() < until_ms)
+        lw_sleep_ms(lw_earlier(LOOK_MS, until_ms - lw_boot_ms() + 1));
 }
 
-/* --- batches ---------------------------------------------------------------------------------------------------------------------- */
+/* --- batches ---------------------------------------------------------------------------------- */
 
 /* Returns how many spans wait. */
 static size_t pending(const struct tracing *t) {
     size_t n = 0;
-    for (int i = 0; i < atomic_load(&t->board->n_workers); i++) n += lw_span_count(&t->board->spans[i]);
+    for (int i = 0; i < atomic_load(&t->board->n_workers); i++)
+        n += lw_span_count(&t->board->spans[i]);
     return n;
 }
 
-/* Takes the oldest spans of each ring, at most an equal share of a request from each. Workers write meanwhile, so each ring is counted only
- * once: shares of an earlier count of rings could add up to more than a request. */
+/* Takes the oldest spans of each ring, at most an equal share of a request from each. Workers write
+ * meanwhile, so each ring is counted only once: shares of an earlier count of rings could add up to
+ * more than a request. */
 static struct batch collect(const struct tracing *t) {
     struct batch b = {0};
     size_t rings = 0;
@@ -95,7 +100,7 @@ static void release(const struct tracing *t, const struct batch *b) {
         if (b->of[i]) lw_span_release(&t->board->spans[i], b->of[i]);
 }
 
-/* --- what became of a request ----------------------------------------------------------------------------------------------------- */
+/* --- what became of a request ----------------------------------------------------------------- */
 
 static void count_lost(struct tracing *t, enum lw_span_loss why, uint64_t n) {
     atomic_fetch_add(&t->board->spans_lost[why], n);
@@ -112,18 +117,22 @@ static bool tells(struct tracing *t) {
 
 static void tell_away(struct tracing *t, const char *why, bool last) {
     if (!tells(t)) return;
-    lw_warn("spans can't be sent to %s: %s; %s; %" PRIu64 " spans given up so far; no message waits for this", t->c->tracing.endpoint, why,
-            last ? "these are given up" : "trying again", t->lost);
+    lw_warn("spans can't be sent to %s: %s; %s; %" PRIu64
+            " spans given up so far; no message waits for this",
+            t->c->tracing.endpoint, why, last ? "these are given up" : "trying again", t->lost);
 }
 
 static void tell_refused(struct tracing *t, const char *why) {
     if (!tells(t)) return;
-    lw_warn("spans were refused by %s: %s; %" PRIu64 " spans given up so far; no message waits for this", t->c->tracing.endpoint, why,
-            t->lost);
+    lw_warn("spans were refused by %s: %s; %" PRIu64
+            " spans given up so far; no message waits for this",
+            t->c->tracing.endpoint, why, t->lost);
 }
 
 static void tell_well(struct tracing *t) {
-    if (t->told_ms) lw_info("%s takes spans again; %" PRIu64 " spans were given up", t->c->tracing.endpoint, t->lost);
+    if (t->told_ms)
+        lw_info("%s takes spans again; %" PRIu64 " spans were given up", t->c->tracing.endpoint,
+                t->lost);
     t->told_ms = 0;
     t->lost = 0;
 }
@@ -138,14 +147,16 @@ static void taken(struct tracing *t, const struct batch *b, const struct lw_post
         tell_well(t);
 }
 
-/* Returns how long to wait before the next post. The wait varies a little, so that many supervisors do not post all at once. */
+/* Returns how long to wait before the next post. The wait varies a little, so that many supervisors
+ * do not post all at once. */
 static int64_t wait_of(const struct lw_post_answer *a, int64_t backoff_ms) {
     if (a->retry_after_ms) return a->retry_after_ms;
     return backoff_ms - backoff_ms / 8 + lw_boot_us() % (backoff_ms / 4);
 }
 
-/* Posts a request until the server accepts or refuses it, or the time for retries is over. After SIGTERM it posts only once.
- * Returns false if the server neither accepted nor refused the request. */
+/* Posts a request until the server accepts or refuses it, or the time for retries is over. After
+ * SIGTERM it posts only once. Returns false if the server neither accepted nor refused the
+ * request. */
 static bool deliver(struct tracing *t, const struct batch *b, const char *text) {
     struct lw_post_answer a;
     int64_t first_ms = lw_boot_ms(), backoff_ms = t->times.backoff_ms;
@@ -179,7 +190,7 @@ static bool send_batch(struct tracing *t) {
     return settled;
 }
 
-/* --- the process ------------------------------------------------------------------------------------------------------------------ */
+/* --- the process ------------------------------------------------------------------------------ */
 
 /* Returns true if it is time for a request. */
 static bool is_due(struct tracing *t) {
@@ -214,7 +225,8 @@ static void watch_signals(void) {
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
     sigaction(SIGTERM, &act, NULL);
-    sigprocmask(SIG_UNBLOCK, &term, NULL); /* whoever forks this process may block SIGTERM until here */
+    /* whoever forks this process may block SIGTERM until here */
+    sigprocmask(SIG_UNBLOCK, &term, NULL);
     signal(SIGINT, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
 }
@@ -228,7 +240,8 @@ static struct lw_tracing_times with_defaults(const struct lw_tracing_times *t) {
                                      .give_up_ms = either(t->give_up_ms, GIVE_UP_MS)};
 }
 
-int lw_tracing_run(const struct lw_config *c, struct lw_board *board, const struct lw_tracing_times *times) {
+int lw_tracing_run(const struct lw_config *c, struct lw_board *board,
+                   const struct lw_tracing_times *times) {
     struct tracing t = {.c = c, .board = board, .times = with_defaults(times)};
     struct lw_err err = {0};
     watch_signals();
@@ -245,4 +258,6 @@ int lw_tracing_run(const struct lw_config *c, struct lw_board *board, const stru
     return LW_EXIT_OK;
 }
 
-int lw_tracing_main(const struct lw_config *c, struct lw_board *board) { return lw_tracing_run(c, board, &(struct lw_tracing_times){0}); }
+int lw_tracing_main(const struct lw_config *c, struct lw_board *board) {
+    return lw_tracing_run(c, board, &(struct lw_tracing_times){0});
+}

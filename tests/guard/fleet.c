@@ -91,7 +91,7 @@ static uint64_t draw(struct fleet *f, uint64_t below) {
     return (z ^ z >> 31) % below;
 }
 
-/* --- Redis ------------------------------------------------------------------------------------------------------------------------- */
+/* --- Redis ------------------------------------------------------------------------------------ */
 
 static size_t digits(size_t n) {
     size_t d = 1;
@@ -124,7 +124,8 @@ static void io_send(void *ctx, int shard, const struct lw_commands *c) {
     meter_leave();
     if (me->n_replies || c->n > REPLIES) die("a pipeline too many, or one of %d commands", c->n);
     for (int i = 0; i < c->n; i++)
-        me->reply[me->n_replies++] = ask(me->fleet, c->cmd[i].argc, c->argv + c->cmd[i].first, c->len + c->cmd[i].first);
+        me->reply[me->n_replies++] =
+            ask(me->fleet, c->cmd[i].argc, c->argv + c->cmd[i].first, c->len + c->cmd[i].first);
     meter_enter();
 }
 
@@ -149,7 +150,9 @@ static void serve_redis(struct member *me) {
     redisReply *reply[REPLIES];
     int n = me->n_replies;
     memcpy(reply, me->reply, sizeof reply);
-    me->n_replies = 0; /* the counter is reset first, because the last answer may make the worker send its next pipeline */
+    /* the counter is reset first, because the last answer may make the worker send its next
+     * pipeline */
+    me->n_replies = 0;
     for (int i = 0; i < n; i++) {
         meter_enter();
         lw_worker_reply(me->lw, 0, reply[i]);
@@ -170,7 +173,7 @@ static void serve_hints(struct member *me) {
     freeReplyObject(r);
 }
 
-/* --- the handler --------------------------------------------------------------------------------------------------------------------- */
+/* --- the handler ------------------------------------------------------------------------------ */
 
 static void io_run(void *ctx, struct lw_job **jobs, size_t n) {
     struct member *me = ctx;
@@ -184,8 +187,10 @@ static void run(struct fleet *f, struct lw_job *job) {
     struct log *log = &f->log[job->partition];
     struct rec *r = &log->rec[job->offset / f->stride];
     if (r->runs++) die("%s ran twice", job->identity);
-    if (!lw_bytes_eq(job->key, lw_bytes(r->key, r->n_key)) || job->payload.n != PAYLOAD) die("%s: another key or payload", job->identity);
-    if (job->offset / f->stride < log->after[r->key_number]) die("%s ran out of order", job->identity);
+    if (!lw_bytes_eq(job->key, lw_bytes(r->key, r->n_key)) || job->payload.n != PAYLOAD)
+        die("%s: another key or payload", job->identity);
+    if (job->offset / f->stride < log->after[r->key_number])
+        die("%s ran out of order", job->identity);
     log->after[r->key_number] = (int)(job->offset / f->stride) + 1;
     log->ran++;
     job->outcome = LW_DONE;
@@ -195,7 +200,8 @@ static void io_trace(void *ctx, struct lw_job *job, const struct lw_waited *wait
     lw_tracer_begin(((struct member *)ctx)->tracer, job, waited);
 }
 
-/* Writes the span of a job as the worker process does, and reads it at once, so that the ring is never full. */
+/* Writes the span of a job as the worker process does, and reads it at once, so that the ring is
+ * never full. */
 static void trace_end(struct member *me, struct lw_job *job) {
     struct lw_span_ring *ring = &me->fleet->board->spans[0];
     job->took_us = 1;
@@ -226,7 +232,7 @@ static int io_letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *e
     return lw_fail(err, "no dead letters here");
 }
 
-/* --- Kafka --------------------------------------------------------------------------------------------------------------------------- */
+/* --- Kafka ------------------------------------------------------------------------------------ */
 
 static struct log *log_of(struct member *me, uint32_t gen) { return &me->fleet->log[gen - 1]; }
 static void io_hold(void *ctx, uint32_t gen, bool hold) { log_of(ctx, gen)->held = hold; }
@@ -241,11 +247,13 @@ static int io_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_e
     return 0;
 }
 static bool io_commit_busy(void *ctx) { return ((struct member *)ctx)->n_commit > 0; }
-static int io_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err) {
+static int io_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok,
+                          struct lw_err *err) {
     (void)ctx, (void)c, (void)n, (void)ok, (void)err;
     die("a synchronous commit");
 }
-static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
+static int io_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset,
+                        struct lw_err *err) {
     (void)topic, (void)err;
     *offset = ((struct member *)ctx)->fleet->log[partition].committed;
     return 0;
@@ -266,14 +274,17 @@ static void serve_commits(struct member *me) {
     me->n_commit = 0;
 }
 
-static bool mine(const struct member *me, int partition) { return partition % me->fleet->shape->workers == (int)(me - me->fleet->member); }
+static bool mine(const struct member *me, int partition) {
+    return partition % me->fleet->shape->workers == (int)(me - me->fleet->member);
+}
 
 static int deliver(struct member *me, int p, int most) {
     struct log *log = &me->fleet->log[p];
     int n = 0;
     for (; n < most && !log->held && log->next < log->n; n++) {
         struct rec *r = &log->rec[log->next];
-        struct lw_arrival a = {.record = {.key = lw_bytes(r->key, r->n_key), .payload = lw_bytes(me->fleet->payload, PAYLOAD)},
+        struct lw_arrival a = {.record = {.key = lw_bytes(r->key, r->n_key),
+                                          .payload = lw_bytes(me->fleet->payload, PAYLOAD)},
                                .offset = me->fleet->stride * log->next++,
                                .timestamp_ms = WALL_MS,
                                .origin = r};
@@ -299,7 +310,7 @@ static void serve_kafka(struct member *me) {
     } while (n > before && n < most);
 }
 
-/* --- the fleet ----------------------------------------------------------------------------------------------------------------------- */
+/* --- the fleet -------------------------------------------------------------------------------- */
 
 static int64_t io_boot_ms(void *ctx) { return ((struct member *)ctx)->fleet->now_ms; }
 static int64_t io_wall_ms(void *ctx) { return ((struct member *)ctx)->fleet->now_ms + WALL_MS; }
@@ -327,10 +338,12 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .passed = io_passed,
                                 .stop = io_stop};
 
-/* Makes the configuration of a worker. A setting that the shape does not name has its default, as for users. */
+/* Makes the configuration of a worker. A setting that the shape does not name has its default, as
+ * for users. */
 static struct lw_config *configure(const struct fleet_shape *shape) {
-    static const char text[] = "{\"name\": \"guard\", \"kafka\": {\"topics\": [\"work\"]}, \"lock\": {\"ttl_ms\": 10000},"
-                               " \"handler\": {\"type\": \"exec\", \"command\": [\"none\"], \"processes\": 4}}";
+    static const char text[] =
+        "{\"name\": \"guard\", \"kafka\": {\"topics\": [\"work\"]}, \"lock\": {\"ttl_ms\": 10000},"
+        " \"handler\": {\"type\": \"exec\", \"command\": [\"none\"], \"processes\": 4}}";
     struct lw_problems problems = {0};
     struct lw_config *c = lw_config_parse("guard", text, sizeof text - 1, NULL, 0, &problems);
     if (c && shape->traced) c->tracing.endpoint = lw_strdup("http://127.0.0.1:4318/v1/traces");
@@ -367,21 +380,24 @@ static void join(struct fleet *f, int index) {
     if (me->tracer) me->io.trace = io_trace;
     snprintf(me->id, sizeof me->id, "host-1-%08d", index);
     meter_enter();
-    me->lw = lw_worker_open(&(struct lw_worker_setup){.config = f->config,
-                                                      .board = f->board,
-                                                      .counts = &f->counts,
-                                                      .index = index,
-                                                      .id = me->id,
-                                                      .host = "host",
-                                                      .cluster_id = "",
-                                                      .io = &me->io,
-                                                      .ctx = me,
-                                                      .part_records = (size_t)f->shape->part_records});
+    me->lw =
+        lw_worker_open(&(struct lw_worker_setup){.config = f->config,
+                                                 .board = f->board,
+                                                 .counts = &f->counts,
+                                                 .index = index,
+                                                 .id = me->id,
+                                                 .host = "host",
+                                                 .cluster_id = "",
+                                                 .io = &me->io,
+                                                 .ctx = me,
+                                                 .part_records = (size_t)f->shape->part_records});
     for (int p = 0; p < FLEET_PARTITIONS; p++)
         if (mine(me, p))
-            lw_worker_assign(
-                me->lw, &(struct lw_assigned){
-                            .topic = "work", .partition = p, .gen = f->log[p].gen, .committed = -1, .log_end = f->stride * f->log[p].n});
+            lw_worker_assign(me->lw, &(struct lw_assigned){.topic = "work",
+                                                           .partition = p,
+                                                           .gen = f->log[p].gen,
+                                                           .committed = -1,
+                                                           .log_end = f->stride * f->log[p].n});
     meter_leave();
 }
 
@@ -400,7 +416,8 @@ static void leave(struct fleet *f) {
     lw_config_free(f->config);
 }
 
-/* Runs one round. In the quarantine of a fresh Redis nothing can run, so no records are delivered, and the clock advances faster. */
+/* Runs one round. In the quarantine of a fresh Redis nothing can run, so no records are delivered,
+ * and the clock advances faster. */
 static void one_round(struct fleet *f) {
     bool quiet = f->now_ms < START_MS + 2 * TTL_MS;
     for (int i = 0; i < f->shape->workers; i++) {
@@ -424,7 +441,9 @@ static uint64_t all_runs(void) {
     return n;
 }
 
-static uint64_t handled(const struct fleet *f) { return f->paused ? f->counts.parked : f->counts.done; }
+static uint64_t handled(const struct fleet *f) {
+    return f->paused ? f->counts.parked : f->counts.done;
+}
 
 static struct fleet_figures figures(const struct fleet *f) {
     return (struct fleet_figures){.messages = handled(f),
@@ -456,19 +475,24 @@ static void lane_paused(struct fleet *f, const char *command, int key) {
 
 static void rounds_until(struct fleet *f, uint64_t n) {
     while (handled(f) < n) {
-        if (f->rounds == ROUNDS_MAX) die("%s: stuck at %" PRIu64 " of %d", f->shape->name, handled(f), f->shape->records);
+        if (f->rounds == ROUNDS_MAX)
+            die("%s: stuck at %" PRIu64 " of %d", f->shape->name, handled(f), f->shape->records);
         one_round(f);
     }
 }
 
-/* Runs rounds until all records of the other partitions are done, and the worker holds back the partition with the record that stays. By
- * then the worker has taken as many records of this partition as it may remember, or more by at most one round. */
+/* Runs rounds until all records of the other partitions are done, and the worker holds back the
+ * partition with the record that stays. By then the worker has taken as many records of this
+ * partition as it may remember, or more by at most one round. */
 static void until_full(struct fleet *f) {
-    uint64_t most = (uint64_t)f->shape->part_records, others = (uint64_t)(f->shape->records - f->log[0].n);
+    uint64_t most = (uint64_t)f->shape->part_records,
+             others = (uint64_t)(f->shape->records - f->log[0].n);
     rounds_until(f, others + most / 2);
     for (int i = 0; i < 2000; i++) one_round(f);
-    if (!f->log[0].held || f->log[0].next < (int)most || f->log[0].next > (int)most + RECORDS || f->log[0].next == f->log[0].n)
-        die("%s: %d of %d records were taken, held back: %d", f->shape->name, f->log[0].next, f->log[0].n, f->log[0].held);
+    if (!f->log[0].held || f->log[0].next < (int)most || f->log[0].next > (int)most + RECORDS ||
+        f->log[0].next == f->log[0].n)
+        die("%s: %d of %d records were taken, held back: %d", f->shape->name, f->log[0].next,
+            f->log[0].n, f->log[0].held);
     rounds_until(f, others + most - 1);
 }
 
@@ -488,7 +512,8 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     f->config = configure(shape);
     f->board = shape->board ? lw_board_open(FLEET_WORKERS, &(struct lw_err){0}) : NULL;
     if (shape->board && !f->board) die("no memory for the board");
-    if (shape->traced && lw_board_add_spans(f->board, &(struct lw_err){0})) die("no memory for spans");
+    if (shape->traced && lw_board_add_spans(f->board, &(struct lw_err){0}))
+        die("no memory for spans");
     lw_log_setup(LW_LOG_WARN, false, shape->name);
     produce(f);
     f->store = store_open(1);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The deterministic guard counts what a message costs and compares each figure with a bound, so that a regression is found without a clock.
+/* The deterministic guard counts what a message costs and compares each figure with a bound, so
+ * that a regression is found without a clock.
  *
  *     NAME figure bound         one line per figure; exit 1 if a figure is above its bound
  *
- * Bounds are about 15 % above the figures that were counted when the bounds were set. A commit that makes a message dearer on purpose
- * raises the bound; a commit that makes a message cheaper lowers the bound. callgrind counts the instructions of a second run of this
- * program: `guard --run SHAPE` runs one shape and prints nothing. The number of instructions depends on the compiler, so it has a bound
- * only in optimised builds for x86-64. */
+ * Bounds are about 15 % above the figures that were counted when the bounds were set. A commit that
+ * makes a message dearer on purpose raises the bound; a commit that makes a message cheaper lowers
+ * the bound. callgrind counts the instructions of a second run of this program: `guard --run SHAPE`
+ * runs one shape and prints nothing. The number of instructions depends on the compiler, so it has
+ * a bound only in optimised builds for x86-64. */
 #include "tests/guard/fleet.h"
 
 #include "base/bytes.h"
@@ -46,18 +48,35 @@ struct bounds { /* holds upper bounds of a message's cost */
 static const struct {
     struct fleet_shape shape;
     struct bounds most;
-    /* Minimum share of messages that must be parked, and that must be drained. Otherwise the shape tests the wrong thing. */
+    /* Minimum share of messages that must be parked, and that must be drained. Otherwise the shape
+     * tests the wrong thing. */
     double least_parked;
 } guards[] = {
-    /* this shape is like the benchmark's W1: there are many keys, so nearly no message finds its lane busy */
-    {{.name = "uniform", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000},
+    /* this shape is like the benchmark's W1: there are many keys, so nearly no message finds its
+     * lane busy */
+    {{.name = "uniform",
+      .workers = 1,
+      .keys = 100000,
+      .records = 11000,
+      .ahead = 1024,
+      .from = 3000,
+      .to = 10000},
      {0.009, 96, 1.28, 0.02, 4400},
      0},
-    /* this shape is the one above with a board, on which the worker notes outcomes for the page and for the supervisor */
-    {{.name = "on-board", .workers = 1, .keys = 100000, .records = 11000, .ahead = 1024, .from = 3000, .to = 10000, .board = true},
+    /* this shape is the one above with a board, on which the worker notes outcomes for the page and
+     * for the supervisor */
+    {{.name = "on-board",
+      .workers = 1,
+      .keys = 100000,
+      .records = 11000,
+      .ahead = 1024,
+      .from = 3000,
+      .to = 10000,
+      .board = true},
      {0.009, 96, 1.28, 0.02, 5000},
      0},
-    /* this shape is the one above with a span per message, which tracing.ratio 1 makes of messages without a traceparent */
+    /* this shape is the one above with a span per message, which tracing.ratio 1 makes of messages
+     * without a traceparent */
     {{.name = "traced",
       .workers = 1,
       .keys = 100000,
@@ -69,16 +88,38 @@ static const struct {
       .traced = true},
      {0.009, 96, 1.28, 1.2, 6900},
      0},
-    /* this shape has one key, whose messages reach two workers: by turns, one worker runs its messages and the other parks its own */
-    {{.name = "one-key", .workers = 2, .keys = 1, .records = 4000, .ahead = 200, .from = 1000, .to = 3500},
+    /* this shape has one key, whose messages reach two workers: by turns, one worker runs its
+     * messages and the other parks its own */
+    {{.name = "one-key",
+      .workers = 2,
+      .keys = 1,
+      .records = 4000,
+      .ahead = 200,
+      .from = 1000,
+      .to = 3500},
      {0.0553, 321, 0.87, 1.19, 16950},
      0.3},
-    /* this shape has some keys in the partitions of two workers: messages are parked, lanes are released with a hint, and claimed */
-    {{.name = "some-keys", .workers = 2, .keys = 200, .records = 4000, .ahead = 100, .from = 1000, .to = 3500},
+    /* this shape has some keys in the partitions of two workers: messages are parked, lanes are
+     * released with a hint, and claimed */
+    {{.name = "some-keys",
+      .workers = 2,
+      .keys = 200,
+      .records = 4000,
+      .ahead = 100,
+      .from = 1000,
+      .to = 3500},
      {0.067, 308, 4.71, 0.427, 12320},
      0.1},
-    /* in this shape every lane is paused: all messages are parked, so calls are not limited by the number of free handlers */
-    {{.name = "parked", .workers = 1, .keys = 2000, .records = 9000, .ahead = 9000, .paused = true, .from = 2000, .to = 8000},
+    /* in this shape every lane is paused: all messages are parked, so calls are not limited by the
+     * number of free handlers */
+    {{.name = "parked",
+      .workers = 1,
+      .keys = 2000,
+      .records = 9000,
+      .ahead = 9000,
+      .paused = true,
+      .from = 2000,
+      .to = 8000},
      {0.0053, 317, 2.41, 0.02, 11430},
      0},
 };
@@ -96,12 +137,12 @@ static void judge(const char *shape, const char *name, double figure, double mos
     above |= bad;
 }
 
-/* --- instructions -------------------------------------------------------------------------------------------------------------------- */
+/* --- instructions ----------------------------------------------------------------------------- */
 
 static _Noreturn void become_callgrind(const char *self, const char *shape, int out) {
     if (dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0) _exit(126);
-    execlp("valgrind", "valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no", "--callgrind-out-file=/dev/null", self,
-           "--run", shape, NULL);
+    execlp("valgrind", "valgrind", "--tool=callgrind", "--instr-atstart=no", "--collect-atstart=no",
+           "--callgrind-out-file=/dev/null", self, "--run", shape, NULL);
     dprintf(STDERR_FILENO, "valgrind: %s; make deps-test installs it\n", strerror(errno));
     _exit(127);
 }
@@ -119,7 +160,9 @@ static struct lw_buf read_all(int fd) {
     return b;
 }
 
-struct count { /* describes a run under callgrind: its process, and the pipe from which its number of instructions is read */
+/* describes a run under callgrind: its process, and the pipe from which its number of instructions
+ * is read */
+struct count {
     pid_t child;
     int fd;
 };
@@ -140,8 +183,8 @@ static struct count count_instructions(const char *shape) {
     return (struct count){child, fds[0]};
 }
 
-/* Returns how many instructions of the worker's code one run of the shape executes. If the instructions cannot be counted, ends the
- * program. */
+/* Returns how many instructions of the worker's code one run of the shape executes. If the
+ * instructions cannot be counted, ends the program. */
 static double counted(const char *shape, const struct count *c) {
     int status = -1;
     struct lw_buf said = read_all(c->fd);
@@ -156,7 +199,7 @@ static double counted(const char *shape, const struct count *c) {
     return collected;
 }
 
-/* --- all ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static void guard(size_t g, const struct count *c) {
     const struct fleet_shape *s = &guards[g].shape;
@@ -164,9 +207,11 @@ static void guard(size_t g, const struct count *c) {
     struct fleet_figures f;
     fleet_run(s, &f);
     double n = (double)f.messages;
-    printf("# %s: %" PRIu64 " messages in %" PRIu64 " rounds, %" PRIu64 " parked, %" PRIu64 " drained\n", s->name, f.messages, f.rounds,
-           f.parked, f.drained);
-    if ((double)f.parked < guards[g].least_parked * n || (double)f.drained < guards[g].least_parked * n) {
+    printf("# %s: %" PRIu64 " messages in %" PRIu64 " rounds, %" PRIu64 " parked, %" PRIu64
+           " drained\n",
+           s->name, f.messages, f.rounds, f.parked, f.drained);
+    if ((double)f.parked < guards[g].least_parked * n ||
+        (double)f.drained < guards[g].least_parked * n) {
         printf("%s: too few were parked or drained for this shape\n", s->name);
         above = true;
     }
@@ -174,17 +219,39 @@ static void guard(size_t g, const struct count *c) {
     judge(s->name, "bytes", (double)f.bytes / n, most->bytes);
     judge(s->name, "inside", (double)f.inside / n, most->inside);
     judge(s->name, "allocations", (double)f.allocations / n, most->allocations);
-    if (c) judge(s->name, "instructions", counted(s->name, c) / n, JUDGES_INSTRUCTIONS ? most->instructions : -1);
+    if (c)
+        judge(s->name, "instructions", counted(s->name, c) / n,
+              JUDGES_INSTRUCTIONS ? most->instructions : -1);
 }
 
-/* One lane stays paused until all other lanes are done. The offsets of its partition span more segments than a call reads. Altogether, more
- * of the partition's records are parked than may wait at one time. The worker must notice every offset that is done above the watermark,
- * however far above. */
+/* One lane stays paused until all other lanes are done. The offsets of its partition span more
+ * segments than a call reads. Altogether, more of the partition's records are parked than may wait
+ * at one time. The worker must notice every offset that is done above the watermark, however far
+ * above. */
 static void far(void) {
-    static const struct fleet_shape shapes[] = {
-        {.name = "far", .workers = 2, .keys = 12, .records = 8000, .ahead = 200, .stride = 20000, .max_waiting = 150, .stays = 100},
-        {.name = "dense", .workers = 2, .keys = 12, .records = 8000, .ahead = 200, .stride = 300, .max_waiting = 150, .stays = 100},
-        {.name = "full", .workers = 2, .keys = 12, .records = 16000, .ahead = 200, .part_records = 500, .stays = 1}};
+    static const struct fleet_shape shapes[] = {{.name = "far",
+                                                 .workers = 2,
+                                                 .keys = 12,
+                                                 .records = 8000,
+                                                 .ahead = 200,
+                                                 .stride = 20000,
+                                                 .max_waiting = 150,
+                                                 .stays = 100},
+                                                {.name = "dense",
+                                                 .workers = 2,
+                                                 .keys = 12,
+                                                 .records = 8000,
+                                                 .ahead = 200,
+                                                 .stride = 300,
+                                                 .max_waiting = 150,
+                                                 .stays = 100},
+                                                {.name = "full",
+                                                 .workers = 2,
+                                                 .keys = 12,
+                                                 .records = 16000,
+                                                 .ahead = 200,
+                                                 .part_records = 500,
+                                                 .stays = 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct fleet_figures f;
         fleet_run(&shapes[i], &f);
@@ -210,8 +277,10 @@ int main(int argc, char **argv) {
         return 2;
     }
     far();
-    struct count counts[GUARDS]; /* describes the runs under callgrind, which all run at the same time */
-    for (size_t g = 0; g < GUARDS && HAS_CALLGRIND; g++) counts[g] = count_instructions(guards[g].shape.name);
+    /* describes the runs under callgrind, which all run at the same time */
+    struct count counts[GUARDS];
+    for (size_t g = 0; g < GUARDS && HAS_CALLGRIND; g++)
+        counts[g] = count_instructions(guards[g].shape.name);
     for (size_t g = 0; g < GUARDS; g++) guard(g, HAS_CALLGRIND ? &counts[g] : NULL);
     return above ? 1 : 0;
 }

@@ -18,7 +18,8 @@ void meter_turn(bool on) {
         CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-/* Starts collecting directly before the worker's code runs. meter_leave() stops it directly after the code. */
+/* Starts collecting directly before the worker's code runs. meter_leave() stops it directly after
+ * the code. */
 void meter_enter(void) {
     assert(!inside);
     inside = true;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has helpers for the tests of locks on a cluster: three masters, each with a replica, and slots that move. */
+/* Has helpers for the tests of locks on a cluster: three masters, each with a replica, and slots
+ * that move. */
 #ifndef LW_TEST_LOCK_CLUSTER_H
 #define LW_TEST_LOCK_CLUSTER_H
 
@@ -19,7 +20,8 @@ static const char *addresses[NODES];
 static inline bool alive(int i) { return node[i] && lw_test_redis_pid(node[i]) > 0; }
 
 /* Sends a command to node i as an administrator. The caller frees the reply. */
-__attribute__((format(printf, 2, 0))) static inline redisReply *ask_node(int i, const char *format, va_list ap) {
+__attribute__((format(printf, 2, 0))) static inline redisReply *ask_node(int i, const char *format,
+                                                                         va_list ap) {
     redisContext *c = lw_test_redis_connect(node[i]);
     if (!c) fail_msg("node %d cannot be asked", i);
     redisReply *r = redisvCommand(c, format, ap);
@@ -29,7 +31,8 @@ __attribute__((format(printf, 2, 0))) static inline redisReply *ask_node(int i, 
 }
 
 /* Sends a command to node i as an administrator, and returns the answer as text. */
-__attribute__((format(printf, 2, 3))) static inline const char *say(int i, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static inline const char *say(int i, const char *format,
+                                                                    ...) {
     static _Thread_local char text[8192];
     va_list ap;
     va_start(ap, format);
@@ -92,14 +95,18 @@ static inline bool start_masters(bool replicas, const char *const *more) {
     int n = replicas ? NODES : MASTERS;
     for (int i = 0; i < n; i++)
         if (!start_cluster_node(i, more)) return false;
-    for (int i = 0; i < MASTERS; i++) say(i, "CLUSTER ADDSLOTSRANGE %d %d", i * LW_SLOTS / MASTERS, (i + 1) * LW_SLOTS / MASTERS - 1);
+    for (int i = 0; i < MASTERS; i++)
+        say(i, "CLUSTER ADDSLOTSRANGE %d %d", i * LW_SLOTS / MASTERS,
+            (i + 1) * LW_SLOTS / MASTERS - 1);
     for (int i = 1; i < n; i++) say(0, "CLUSTER MEET 127.0.0.1 %d %d", port[i], bus[i]);
     wait_ok(n);
     for (int i = MASTERS; i < n; i++)
-        for (int64_t until = lw_boot_ms() + LIMIT_MS; strcmp(say(i, "CLUSTER REPLICATE %s", id[i - MASTERS]), "OK"); lw_sleep_ms(20))
+        for (int64_t until = lw_boot_ms() + LIMIT_MS;
+             strcmp(say(i, "CLUSTER REPLICATE %s", id[i - MASTERS]), "OK"); lw_sleep_ms(20))
             assert_true(lw_boot_ms() < until);
     for (int i = MASTERS; i < n; i++)
-        for (int64_t until = lw_boot_ms() + LIMIT_MS; !strstr(say(i, "INFO replication"), "master_link_status:up"); lw_sleep_ms(20))
+        for (int64_t until = lw_boot_ms() + LIMIT_MS;
+             !strstr(say(i, "INFO replication"), "master_link_status:up"); lw_sleep_ms(20))
             assert_true(lw_boot_ms() < until);
     wait_ok(n);
     return true;
@@ -150,8 +157,8 @@ static inline int move_keys(int slot, int from, int to) {
         redisReply *keys = redisCommand(c, "CLUSTER GETKEYSINSLOT %d 1", slot);
         assert_true(keys && keys->type == REDIS_REPLY_ARRAY);
         if (keys->elements) {
-            redisReply *r =
-                redisCommand(c, "MIGRATE 127.0.0.1 %d %b 0 5000", port[to], keys->element[0]->str, (size_t)keys->element[0]->len);
+            redisReply *r = redisCommand(c, "MIGRATE 127.0.0.1 %d %b 0 5000", port[to],
+                                         keys->element[0]->str, (size_t)keys->element[0]->len);
             assert_true(r && r->type == REDIS_REPLY_STATUS);
             freeReplyObject(r);
             moved++;
@@ -172,7 +179,8 @@ static inline void end_move(int slot, int from, int to) {
 }
 
 static inline struct latchwork_client *open_cluster(const struct latchwork_client_options *more) {
-    struct latchwork_client_options o = more ? *more : (struct latchwork_client_options){LATCHWORK_CLIENT_INIT};
+    struct latchwork_client_options o =
+        more ? *more : (struct latchwork_client_options){LATCHWORK_CLIENT_INIT};
     o.cluster = addresses;
     o.n_cluster = 2;
     struct latchwork_client *c = latchwork_client_open(NULL, &o, &error);

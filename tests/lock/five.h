@@ -19,7 +19,8 @@ static redisContext *node_admin[NODES];
 static char urls[NODES][256], clock_file[NODES][256];
 static const char *all_urls[NODES];
 
-/* Sets how far the wall clock of server i is ahead of the true time, in a file that tests/preload/jumping_clock.c reads. */
+/* Sets how far the wall clock of server i is ahead of the true time, in a file that
+ * tests/preload/jumping_clock.c reads. */
 static inline void jump_clock(int i, int64_t ahead_s) {
     FILE *f = fopen(clock_file[i], "r+");
     assert_non_null(f);
@@ -35,7 +36,8 @@ static inline void with_clock(int i) {
 
 static inline bool start_node(int i) {
     int64_t zero = 0;
-    snprintf(clock_file[i], sizeof clock_file[i], "%s/lw-clock-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    snprintf(clock_file[i], sizeof clock_file[i], "%s/lw-clock-XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     int fd = mkstemp(clock_file[i]);
     if (fd < 0 || write(fd, &zero, sizeof zero) != sizeof zero || close(fd)) return false;
     with_clock(i);
@@ -96,9 +98,12 @@ static inline int setup(void **state) {
     return 0;
 }
 
-/* node_ms is long enough for a busy machine. A test that needs a slow server freezes a server instead. */
-#define QUICK LATCHWORK_REDLOCK_INIT, .node_ms = 300, .retry_min_ms = 5, .retry_max_ms = 30, .restart_ms = -1
-static inline struct latchwork_redlock *open_urls(const char *const *which, size_t n, int64_t restart_ms) {
+/* node_ms is long enough for a busy machine. A test that needs a slow server freezes a server
+ * instead. */
+#define QUICK \
+    LATCHWORK_REDLOCK_INIT, .node_ms = 300, .retry_min_ms = 5, .retry_max_ms = 30, .restart_ms = -1
+static inline struct latchwork_redlock *open_urls(const char *const *which, size_t n,
+                                                  int64_t restart_ms) {
     struct latchwork_redlock_options o = {QUICK};
     o.restart_ms = restart_ms;
     struct latchwork_redlock *r = latchwork_redlock_open(which, n, &o, &error);
@@ -106,7 +111,8 @@ static inline struct latchwork_redlock *open_urls(const char *const *which, size
     return r;
 }
 static inline struct latchwork_redlock *open_all(void) { return open_urls(all_urls, NODES, -1); }
-static inline struct latchwork_lock *open_red(struct latchwork_redlock *r, int64_t ttl_ms, unsigned flags) {
+static inline struct latchwork_lock *open_red(struct latchwork_redlock *r, int64_t ttl_ms,
+                                              unsigned flags) {
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = ttl_ms, .flags = flags};
     struct latchwork_lock *l = latchwork_redlock_lock_open(r, "a", &o, &error);
     if (!l) fail_msg("lock: %s", error.text);
@@ -131,8 +137,8 @@ static inline int keys_anywhere(void) {
         if (lw_test_redis_pid(node[i]) > 0) n += (int)number_on(i, "EXISTS " KEY);
     return n;
 }
-/* Waits until `wanted` servers have the key. A call of the library returns when a majority has answered, so the other servers may execute
- * the call later. */
+/* Waits until `wanted` servers have the key. A call of the library returns when a majority has
+ * answered, so the other servers may execute the call later. */
 static inline void wait_for_keys(int wanted) {
     int64_t until = lw_boot_ms() + COMES_MS;
     while (keys_anywhere() != wanted && lw_boot_ms() < until) lw_sleep_ms(2);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This proxy in front of Redis cuts a connection instead of passing on a reply: the command has run, and its answer is lost.
+/* This proxy in front of Redis cuts a connection instead of passing on a reply: the command has
+ * run, and its answer is lost.
  *
- * One thread relays whole reads between unix sockets. After lw_proxy_lose(n) the n-th reply from then on is lost; with n = 1 the next reply
- * is lost. */
+ * One thread relays whole reads between unix sockets. After lw_proxy_lose(n) the n-th reply from
+ * then on is lost; with n = 1 the next reply is lost. */
 #ifndef LW_TEST_LOCK_PROXY_H
 #define LW_TEST_LOCK_PROXY_H
 
@@ -23,7 +24,8 @@ struct lw_proxy {
     int listen_fd;
     pthread_t thread;
     atomic_bool stop;
-    atomic_int lose; /* number of the reply that is lost, counted from the next one; 0: no reply is lost */
+    /* number of the reply that is lost, counted from the next one; 0: no reply is lost */
+    atomic_int lose;
     int n, client[LW_PROXY_MAX], server[LW_PROXY_MAX];
 };
 
@@ -31,8 +33,8 @@ static inline int lw_proxy_socket(const char *path, bool listening) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 ||
-        (listening ? bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 16) : connect(fd, (struct sockaddr *)&a, sizeof a))) {
+    if (fd < 0 || (listening ? bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 16)
+                             : connect(fd, (struct sockaddr *)&a, sizeof a))) {
         perror("proxy");
         if (fd >= 0) close(fd);
         return -1;
@@ -70,11 +72,13 @@ static inline void *lw_proxy_run(void *arg) {
         for (int i = n - 1; i >= 0; i--) {
             bool good = true;
             if (fd[1 + 2 * i].revents) good = lw_proxy_relay(p, p->client[i], p->server[i], false);
-            if (good && fd[2 + 2 * i].revents) good = lw_proxy_relay(p, p->server[i], p->client[i], true);
+            if (good && fd[2 + 2 * i].revents)
+                good = lw_proxy_relay(p, p->server[i], p->client[i], true);
             if (!good) lw_proxy_close_pair(p, i);
         }
         if (!fd[0].revents || p->n == LW_PROXY_MAX) continue;
-        int client = accept(p->listen_fd, NULL, NULL), redis = client < 0 ? -1 : lw_proxy_socket(p->target, false);
+        int client = accept(p->listen_fd, NULL, NULL),
+            redis = client < 0 ? -1 : lw_proxy_socket(p->target, false);
         if (redis >= 0) {
             p->client[p->n] = client;
             p->server[p->n++] = redis;

@@ -43,10 +43,12 @@ static void mutex_excludes_and_names_its_holder(void **state) {
     latchwork_lock_close(l);
 }
 
-/* A hold whose lock was broken, expired or wiped is lost. Calls with such a hold do not change the new holder's lock. */
+/* A hold whose lock was broken, expired or wiped is lost. Calls with such a hold do not change the
+ * new holder's lock. */
 static void every_kind_knows_when_it_is_not_its_own(void **state) {
     (void)state;
-    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
+    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE;
+         kind++) {
         struct latchwork_lock *l = open_kind(client, "a", kind, 10000);
         for (int how = 0; how < 3; how++) {
             struct latchwork_hold *h = take(l, 0);
@@ -79,7 +81,8 @@ static void every_kind_knows_when_it_is_not_its_own(void **state) {
 
 static void an_expired_hold_is_lost_and_the_lock_free(void **state) {
     (void)state;
-    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
+    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE;
+         kind++) {
         struct latchwork_lock *l = open_kind(client, "a", kind, 20);
         struct latchwork_hold *h = take(l, 0);
         lw_sleep_ms(40);
@@ -101,12 +104,14 @@ static void fences_grow_over_everything(void **state) {
     for (int i = 0; i < 40; i++) {
         if (i % 4 == 1) lw_test_redis_flush(server);
         if (i % 4 == 2) redis_says("SCRIPT FLUSH");
-        if (i % 4 == 3) { /* the counter of fences is far ahead of the clock, as after the clock jumped back */
+        if (i % 4 == 3) {
+            /* the counter of fences is far ahead of the clock, as after the clock jumped back */
             redis_says("SET lwl:{a}:fence %llu", (unsigned long long)last + 1000000000);
         }
         struct latchwork_hold *h = take(l, 0);
         if (latchwork_hold_fence(h) <= last)
-            fail_msg("fence %llu after %llu", (unsigned long long)latchwork_hold_fence(h), (unsigned long long)last);
+            fail_msg("fence %llu after %llu", (unsigned long long)latchwork_hold_fence(h),
+                     (unsigned long long)last);
         last = latchwork_hold_fence(h);
         assert_ok(latchwork_hold_release(h, &error));
     }
@@ -140,7 +145,8 @@ static void reentrant_is_counted_and_lost_as_a_whole(void **state) {
 
 static void readers_share_and_writers_do_not(void **state) {
     (void)state;
-    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 10000), *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 10000);
+    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 10000),
+                          *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 10000);
     struct latchwork_hold *one = take(r, 0), *two = take(r, 0);
     assert_taken(w);
     assert_ok(latchwork_hold_release(one, &error));
@@ -172,7 +178,8 @@ static void a_semaphore_has_n_permits(void **state) {
 static void plain_is_what_other_clients_write(void **state) {
     (void)state;
     for (int no_scripts = 0; no_scripts < 2; no_scripts++) {
-        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = no_scripts ? LATCHWORK_FLAG_NO_SCRIPTS : 0};
+        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT,
+                                              .flags = no_scripts ? LATCHWORK_FLAG_NO_SCRIPTS : 0};
         struct latchwork_client *c = open_client(&co);
         struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN};
         struct latchwork_lock *l = open_lock(c, "shop:lock", &o);
@@ -186,7 +193,8 @@ static void plain_is_what_other_clients_write(void **state) {
         assert_ok(latchwork_hold_release(h, &error));
         assert_string_equal(redis_says("SET shop:lock foreign NX PX 60"), "OK");
         assert_taken(l);
-        h = take(l, 5000); /* nobody announces the release, so the waiter must look at the lock by itself */
+        /* nobody announces the release, so the waiter must look at the lock by itself */
+        h = take(l, 5000);
         assert_ok(latchwork_hold_renew(h, 20000, &error));
         assert_true(redis_number("PTTL shop:lock") > 15000);
         redis_says("SET shop:lock foreign PX 1000");
@@ -198,15 +206,20 @@ static void plain_is_what_other_clients_write(void **state) {
     }
 }
 
-static struct latchwork_name name_of(const char *s) { return (struct latchwork_name){s, strlen(s)}; }
+static struct latchwork_name name_of(const char *s) {
+    return (struct latchwork_name){s, strlen(s)};
+}
 
 static void custom_names_and_the_hint(void **state) {
     (void)state;
     for (int no_scripts = 0; no_scripts < 2; no_scripts++) {
-        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = no_scripts ? LATCHWORK_FLAG_NO_SCRIPTS : 0};
+        struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT,
+                                              .flags = no_scripts ? LATCHWORK_FLAG_NO_SCRIPTS : 0};
         struct latchwork_client *c = open_client(&co);
-        struct latchwork_lock_names n = {LATCHWORK_NAMES_INIT, .lock = name_of("lw:{o.0}:lock:k"), .fence = name_of("lw:{o.0}:fence")};
-        n.hint_if = name_of("lw:{o.0}:lanes"), n.hint_to = name_of("lw:{o.0}:ready"), n.hint = name_of("k");
+        struct latchwork_lock_names n = {LATCHWORK_NAMES_INIT, .lock = name_of("lw:{o.0}:lock:k"),
+                                         .fence = name_of("lw:{o.0}:fence")};
+        n.hint_if = name_of("lw:{o.0}:lanes"), n.hint_to = name_of("lw:{o.0}:ready"),
+        n.hint = name_of("k");
         struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .names = &n};
         struct latchwork_lock *l = open_lock(c, "k", &o);
         redis_says("SET lw:{o.0}:fence 9000000000000000");
@@ -221,7 +234,8 @@ static void custom_names_and_the_hint(void **state) {
         assert_ok(latchwork_hold_release(take(l, 0), &error));
         assert_string_equal(redis_says("LRANGE lw:{o.0}:ready 0 -1"), "");
         assert_string_equal(redis_says("LPOP lw:{o.0}:ready"), "k");
-        assert_string_equal(redis_says("DBSIZE"), "2"); /* two keys are left in Redis: the fence and the zset of lanes */
+        /* two keys are left in Redis: the fence and the zset of lanes */
+        assert_string_equal(redis_says("DBSIZE"), "2");
         latchwork_lock_close(l);
         latchwork_client_close(c);
         lw_test_redis_flush(server);
@@ -251,10 +265,12 @@ static void a_lock_without_ttl_is_told_and_given_one(void **state) {
 
 static void without_scripts(void **state) {
     (void)state;
-    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_NO_SCRIPTS};
+    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT,
+                                          .flags = LATCHWORK_FLAG_NO_SCRIPTS};
     struct latchwork_client *c = open_client(&co);
     redis_says("CONFIG RESETSTAT");
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = 1000};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW,
+                                       .ttl_ms = 1000};
     struct latchwork_lock *l = open_lock(c, "a", &o);
     struct latchwork_hold *h = take(l, 0), *other;
     assert_string_equal(redis_says("GET lwl:{a}:lock"), latchwork_hold_token(h));
@@ -276,30 +292,34 @@ static void without_scripts(void **state) {
     latchwork_client_close(c);
 }
 
-/* Automatic renewals of 200 ms come before, during and after each renewal by hand. No automatic renewal may shorten the lease of 8 s that
- * the renewal by hand gave. */
+/* Automatic renewals of 200 ms come before, during and after each renewal by hand. No automatic
+ * renewal may shorten the lease of 8 s that the renewal by hand gave. */
 static void a_lease_extended_by_hand_is_not_shortened(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = 600};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW,
+                                       .ttl_ms = 600};
     struct latchwork_lock *l = open_lock(c, "a", &o);
     int stalled = 0;
     for (int i = 0; i < 200; i++) {
         int64_t taken_ms = lw_boot_ms();
         struct latchwork_hold *h = take(l, 0);
-        if (i % 2) lw_sleep_ms(195 + i % 10); /* the first automatic renewal is under way at this moment */
+        /* the first automatic renewal is under way at this moment */
+        if (i % 2) lw_sleep_ms(195 + i % 10);
         int64_t before_ms = lw_boot_ms();
         enum latchwork_result result = latchwork_hold_renew(h, 8000, &error);
         int64_t spent_ms = lw_boot_ms() - before_ms;
-        if (result == LATCHWORK_LOCK_LOST &&
-            lw_boot_ms() - taken_ms > 600) { /* a process without CPU for that long cannot keep its lease */
+        if (result == LATCHWORK_LOCK_LOST && lw_boot_ms() - taken_ms > 600) {
+            /* a process without CPU for that long cannot keep its lease */
             stalled++;
             latchwork_hold_release(h, &error);
             continue;
         }
         assert_result(LATCHWORK_LOCK_OK, result);
         assert_true(latchwork_hold_left_ms(h) > 7000 - spent_ms);
-        if (i == 0) { /* automatic renewals are due after a third of the lease, and then at shorter intervals */
+        if (i == 0) {
+            /* automatic renewals are due after a third of the lease, and then at shorter
+             * intervals */
             lw_sleep_ms(4200);
             assert_true(latchwork_hold_left_ms(h) > 8000 - (lw_boot_ms() - before_ms) - 500);
             assert_true(redis_number("PTTL lwl:{a}:lock") > 600);
@@ -318,8 +338,9 @@ struct counted {
 static int count(void *ctx, const struct latchwork_lock_info *i) {
     struct counted *c = ctx;
     c->n++;
-    snprintf(c->last, sizeof c->last, "%d %.*s %.*s %d", (int)i->kind, (int)i->name_len, i->name, (int)i->label_len,
-             i->label ? i->label : "", i->left_ms > 0 && i->fence > 0 && i->since_ms > 1700000000000);
+    snprintf(c->last, sizeof c->last, "%d %.*s %.*s %d", (int)i->kind, (int)i->name_len, i->name,
+             (int)i->label_len, i->label ? i->label : "",
+             i->left_ms > 0 && i->fence > 0 && i->since_ms > 1700000000000);
     return 0;
 }
 
@@ -327,7 +348,8 @@ static void listing_and_breaking(void **state) {
     (void)state;
     struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .label = "me-1"};
     struct latchwork_client *c = open_client(&co);
-    struct latchwork_lock *m = open_lock(c, "a}b", NULL), *s = open_kind(c, "s", LATCHWORK_KIND_SEMAPHORE, 10000),
+    struct latchwork_lock *m = open_lock(c, "a}b", NULL),
+                          *s = open_kind(c, "s", LATCHWORK_KIND_SEMAPHORE, 10000),
                           *r = open_kind(c, "rw", LATCHWORK_KIND_READ, 10000);
     struct latchwork_hold *h[4] = {take(m, 0), take(s, 0), take(s, 0), take(r, 0)};
     struct counted seen = {0};
@@ -368,7 +390,8 @@ static void wrong_calls_say_so(void **state) {
     assert_null(latchwork_lock_open(client, "a", &o, &error));
     o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_SEMAPHORE};
     assert_null(latchwork_lock_open(client, "a", &o, &error));
-    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR, .flags = LATCHWORK_FLAG_PLAIN};
+    o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR,
+                                        .flags = LATCHWORK_FLAG_PLAIN};
     assert_null(latchwork_lock_open(client, "a", &o, &error));
     o = (struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_REDLOCK};
     assert_null(latchwork_lock_open(client, "a", &o, &error));
@@ -403,10 +426,13 @@ static void error_replies_have_a_meaning(void **state) {
         int code;
     } cases[] = {
         {"-NOAUTH Authentication required.\r\n", "give user and password", LATCHWORK_E_DENIED},
-        {"-READONLY You can't write against a read only replica.\r\n", "name the master", LATCHWORK_E_READONLY},
-        {"-ERR Error running script f_0: @user_script:3: OOM command not allowed\r\n", "raise maxmemory", LATCHWORK_E_FULL},
+        {"-READONLY You can't write against a read only replica.\r\n", "name the master",
+         LATCHWORK_E_READONLY},
+        {"-ERR Error running script f_0: @user_script:3: OOM command not allowed\r\n",
+         "raise maxmemory", LATCHWORK_E_FULL},
         {"-ERR unknown command 'EVALSHA'\r\n", "LATCHWORK_FLAG_NO_SCRIPTS", LATCHWORK_E_NO_SCRIPTS},
-        {"-ERR Could not find scripting engine 'lua'\r\n", "load the server's Lua module", LATCHWORK_E_NO_SCRIPTS},
+        {"-ERR Could not find scripting engine 'lua'\r\n", "load the server's Lua module",
+         LATCHWORK_E_NO_SCRIPTS},
         {"-ERR something else\r\n", "something else", LATCHWORK_E_REPLY},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -421,10 +447,12 @@ static void error_replies_have_a_meaning(void **state) {
     }
 }
 
-/* In Valkey from version 9.1 on, Lua is a module that can be unloaded. On any other server Lua stays, and the lock is taken. */
+/* In Valkey from version 9.1 on, Lua is a module that can be unloaded. On any other server Lua
+ * stays, and the lock is taken. */
 static void a_server_without_lua(void **state) {
     (void)state;
-    struct lw_test_redis *own = lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
+    struct lw_test_redis *own =
+        lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
     assert_non_null(own);
     redisContext *ctx = lw_test_redis_connect(own);
     redisReply *reply = redisCommand(ctx, "MODULE UNLOAD lua");
@@ -456,8 +484,10 @@ static void a_forked_child_is_refused(void **state) {
     pid_t pid = fork();
     if (pid == 0) {
         struct latchwork_hold *other;
-        int bad = latchwork_lock_try(l, &other, &error) != LATCHWORK_LOCK_ERROR || error.code != LATCHWORK_E_FORK;
-        bad |= latchwork_hold_release(h, &error) != LATCHWORK_LOCK_ERROR || error.code != LATCHWORK_E_FORK;
+        int bad = latchwork_lock_try(l, &other, &error) != LATCHWORK_LOCK_ERROR ||
+                  error.code != LATCHWORK_E_FORK;
+        bad |= latchwork_hold_release(h, &error) != LATCHWORK_LOCK_ERROR ||
+               error.code != LATCHWORK_E_FORK;
         latchwork_client_close(client);
         struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .label = "twin"};
         client = latchwork_client_open(url, &o, &error);
@@ -505,8 +535,9 @@ static void an_interrupted_client_waits_no_more(void **state) {
     latchwork_client_close(c);
 }
 
-/* Calls every public function several times, each time with another of its pointers NULL: the function returns an error that says so, or
- * does nothing, and never crashes. Functions that only ask about a hold treat NULL as a lost hold. */
+/* Calls every public function several times, each time with another of its pointers NULL: the
+ * function returns an error that says so, or does nothing, and never crashes. Functions that only
+ * ask about a hold treat NULL as a lost hold. */
 static int seen_none(void *ctx, const struct latchwork_lock_info *info) {
     (void)ctx, (void)info;
     return 0;
@@ -556,7 +587,8 @@ static void null_openers(void **state) {
 static void null_locks_and_holds(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
-    struct latchwork_lock *mutex = open_lock(c, "n", NULL), *again = open_kind(c, "r", LATCHWORK_KIND_REENTRANT, 1000);
+    struct latchwork_lock *mutex = open_lock(c, "n", NULL),
+                          *again = open_kind(c, "r", LATCHWORK_KIND_REENTRANT, 1000);
     struct latchwork_hold *h = NULL;
     assert_wrong(latchwork_lock_try(NULL, &h, &error));
     assert_wrong(latchwork_lock_try(mutex, NULL, &error));
@@ -584,7 +616,8 @@ static void null_locks_and_holds(void **state) {
     latchwork_lock_close(mutex), latchwork_lock_close(again), latchwork_client_close(c);
 }
 
-/* A key under a lock's name has another type: the list skips this key, and goes on with the locks behind it. */
+/* A key under a lock's name has another type: the list skips this key, and goes on with the locks
+ * behind it. */
 static int count_seen(void *ctx, const struct latchwork_lock_info *info) {
     (void)info;
     ++*(int *)ctx;
@@ -603,7 +636,8 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
         h[i] = take(l[i], 0);
     }
     for (size_t i = 0; i < 4; i++) redis_says("LPUSH lwl:{foreign}:%s x", foreign[i]);
-    redis_says("LPUSH lwl:{mine0}:wait x"); /* the key of the waiters is a list instead of a zset, so the waiters cannot be counted */
+    /* the key of the waiters is a list instead of a zset, so the waiters cannot be counted */
+    redis_says("LPUSH lwl:{mine0}:wait x");
     int n = 0;
     assert_ok(latchwork_lock_list(c, NULL, 0, count_seen, &n, &error));
     assert_true(n >= 7);
@@ -615,13 +649,14 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
     latchwork_client_close(c);
 }
 
-/* In the last millisecond of a lease, PTTL is 0. The waiter must then try again at once, and not after the long wait for a lock that has no
- * TTL. */
+/* In the last millisecond of a lease, PTTL is 0. The waiter must then try again at once, and not
+ * after the long wait for a lock that has no TTL. */
 static void a_lease_in_its_last_millisecond(void **state) {
     (void)state;
-    struct latchwork_client *scriptless =
-        open_client(&(struct latchwork_client_options){LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_NO_SCRIPTS});
-    struct latchwork_lock *locks[] = {open_kind(client, "a", LATCHWORK_KIND_MUTEX, 10000), open_lock(scriptless, "a", NULL)};
+    struct latchwork_client *scriptless = open_client(&(struct latchwork_client_options){
+        LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_NO_SCRIPTS});
+    struct latchwork_lock *locks[] = {open_kind(client, "a", LATCHWORK_KIND_MUTEX, 10000),
+                                      open_lock(scriptless, "a", NULL)};
     for (int i = 0; i < 400; i++) {
         redis_says("SET lwl:{a}:lock x PX 1");
         assert_ok(latchwork_hold_release(take(locks[i % 2], 2000), &error));
@@ -630,7 +665,7 @@ static void a_lease_in_its_last_millisecond(void **state) {
     latchwork_client_close(scriptless);
 }
 
-/* --- one hold, many threads --------------------------------------------------------------------------------------------------------- */
+/* --- one hold, many threads ------------------------------------------------------------------- */
 
 enum { ROUNDS = 150, RENEWERS = 4 };
 struct shared_hold {
@@ -648,7 +683,8 @@ static void *renew_in_rounds(void *arg) {
     struct renewer *r = arg;
     for (int i = 0; i < ROUNDS; i++) {
         pthread_barrier_wait(&r->shared->begin);
-        if (latchwork_hold_renew(r->shared->hold, r->ttl_ms, NULL)) atomic_fetch_add(&r->shared->failures, 1);
+        if (latchwork_hold_renew(r->shared->hold, r->ttl_ms, NULL))
+            atomic_fetch_add(&r->shared->failures, 1);
         pthread_barrier_wait(&r->shared->end);
     }
     return NULL;
@@ -657,14 +693,16 @@ static void *look_always(void *arg) {
     struct shared_hold *s = arg;
     uint64_t fence = latchwork_hold_fence(s->hold);
     while (!atomic_load(&s->over)) {
-        bool fine = latchwork_hold_fence(s->hold) == fence && !latchwork_hold_lost(s->hold) && latchwork_hold_left_ms(s->hold) > 0 &&
+        bool fine = latchwork_hold_fence(s->hold) == fence && !latchwork_hold_lost(s->hold) &&
+                    latchwork_hold_left_ms(s->hold) > 0 &&
                     latchwork_hold_deadline_ms(s->hold) > 0 && latchwork_hold_token(s->hold)[0];
         if (!fine || latchwork_hold_check(s->hold, NULL)) atomic_fetch_add(&s->failures, 1);
     }
     return NULL;
 }
 
-/* If renewals of 60 s and of 20 s overlap, the hold's deadline is never later than the lease in Redis, whichever renewal came last. */
+/* If renewals of 60 s and of 20 s overlap, the hold's deadline is never later than the lease in
+ * Redis, whichever renewal came last. */
 static void one_hold_in_many_threads(void **state) {
     (void)state;
     struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_KIND_MUTEX, 20000);
@@ -683,7 +721,8 @@ static void one_hold_in_many_threads(void **state) {
         pthread_barrier_wait(&s.end);
         int64_t ends_ms = redis_number("PTTL lwl:{a}:lock") + lw_boot_ms();
         if (latchwork_hold_deadline_ms(s.hold) > ends_ms + 1)
-            fail_msg("round %d: the hold ends %lld ms later than the lease", i, (long long)(latchwork_hold_deadline_ms(s.hold) - ends_ms));
+            fail_msg("round %d: the hold ends %lld ms later than the lease", i,
+                     (long long)(latchwork_hold_deadline_ms(s.hold) - ends_ms));
     }
     atomic_store(&s.over, true);
     for (int i = 0; i < RENEWERS; i++) pthread_join(renewers[i], NULL);
@@ -700,13 +739,15 @@ static void versions_and_names(void **state) {
     assert_string_equal(latchwork_version(), LATCHWORK_VERSION);
     assert_int_equal(latchwork_version_number(), LATCHWORK_VERSION_NUMBER);
     char text[32];
-    snprintf(text, sizeof text, "%d.%d.%d", LATCHWORK_VERSION_MAJOR, LATCHWORK_VERSION_MINOR, LATCHWORK_VERSION_PATCH);
+    snprintf(text, sizeof text, "%d.%d.%d", LATCHWORK_VERSION_MAJOR, LATCHWORK_VERSION_MINOR,
+             LATCHWORK_VERSION_PATCH);
     assert_string_equal(text, LATCHWORK_VERSION);
     assert_string_equal(latchwork_code_name(LATCHWORK_E_NONE), "none");
     assert_string_equal(latchwork_code_name(LATCHWORK_E_SYSTEM), "system");
     assert_string_equal(latchwork_code_name(-1), "other");
     assert_string_equal(latchwork_code_name(LATCHWORK_E_SYSTEM + 1), "other");
-    for (int code = 0; code <= LATCHWORK_E_SYSTEM; code++) assert_non_null(latchwork_code_name(code));
+    for (int code = 0; code <= LATCHWORK_E_SYSTEM; code++)
+        assert_non_null(latchwork_code_name(code));
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what happens if memory runs out: the n-th allocation fails, for every n, during the life of a client, of each kind of lock, of
- * Redlock, and of clients of a cluster and of Sentinels.
+/* Tests what happens if memory runs out: the n-th allocation fails, for every n, during the life of
+ * a client, of each kind of lock, of Redlock, and of clients of a cluster and of Sentinels.
  *
- * For each n there are two runs: in one run only the n-th allocation fails, in the other run all later allocations fail, too. No run may
- * crash, leak a block, or end in an error other than MEMORY. The program is linked with a static hiredis and --wrap, so that hiredis'
- * allocations fail as well.
- */
+ * For each n there are two runs: in one run only the n-th allocation fails, in the other run all
+ * later allocations fail, too. No run may crash, leak a block, or end in an error other than
+ * MEMORY. The program is linked with a static hiredis and --wrap, so that hiredis' allocations fail
+ * as well. */
 #include "fixture.h"
 #include "tests/support/server_process.h"
 
@@ -26,7 +26,8 @@ char *__wrap_strndup(const char *s, size_t n);
 void __wrap_free(void *p);
 
 static atomic_bool armed;
-/* numbers of allocations since the run began: of all, of those that failed, and of those not freed yet */
+/* numbers of allocations since the run began: of all, of those that failed, and of those not freed
+ * yet */
 static atomic_long asked, failed, blocks;
 static long first, last; /* numbers of the first and the last allocation that fail */
 
@@ -43,7 +44,9 @@ static void *counted(void *p) {
 }
 
 void *__wrap_malloc(size_t n) { return fails() ? NULL : counted(__real_malloc(n)); }
-void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : counted(__real_calloc(n, size)); }
+void *__wrap_calloc(size_t n, size_t size) {
+    return fails() ? NULL : counted(__real_calloc(n, size));
+}
 void *__wrap_realloc(void *p, size_t n) {
     if (fails()) return NULL;
     return p ? __real_realloc(p, n) : counted(__real_realloc(p, n));
@@ -62,20 +65,24 @@ char *__wrap_strndup(const char *s, size_t n) {
 }
 char *__wrap_strdup(const char *s) { return __wrap_strndup(s, strlen(s)); }
 
-/* --- what a call may say ---------------------------------------------------------------------------------------------------------- */
+/* --- what a call may say ---------------------------------------------------------------------- */
 
-static char wrong[1024]; /* the first thing that went wrong, which is printed when allocations work again */
+/* the first thing that went wrong, which is printed when allocations work again */
+static char wrong[1024];
 
 static void complain(const char *what, int code, const char *text) {
     if (!wrong[0])
-        snprintf(wrong, sizeof wrong, "%s: code %s: %s (allocations %ld to %ld failed)", what, latchwork_code_name(code), text, first,
-                 last);
+        snprintf(wrong, sizeof wrong, "%s: code %s: %s (allocations %ld to %ld failed)", what,
+                 latchwork_code_name(code), text, first, last);
 }
 
-/* Checks a result: it must be OK, or MEMORY if an allocation has failed. Returns true if the result is OK. */
-static bool is_good(const char *what, enum latchwork_result result, const struct latchwork_error *e) {
+/* Checks a result: it must be OK, or MEMORY if an allocation has failed. Returns true if the result
+ * is OK. */
+static bool is_good(const char *what, enum latchwork_result result,
+                    const struct latchwork_error *e) {
     if (result == LATCHWORK_LOCK_OK) return true;
-    bool memory = atomic_load(&failed) && result == LATCHWORK_LOCK_ERROR && e->code == LATCHWORK_E_MEMORY;
+    bool memory =
+        atomic_load(&failed) && result == LATCHWORK_LOCK_ERROR && e->code == LATCHWORK_E_MEMORY;
     if (!memory) complain(what, e->code, e->text);
     return false;
 }
@@ -83,10 +90,12 @@ static void *opened(const char *what, void *object, const struct latchwork_error
     is_good(what, object ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_ERROR, e);
     return object;
 }
-/* Checks the result of a release. If an allocation has failed, the result may be UNKNOWN, because a release that is sent twice may find
- * nothing the second time. */
-static void is_gone(const char *what, enum latchwork_result result, const struct latchwork_error *e) {
-    if (!atomic_load(&failed) || result == LATCHWORK_LOCK_ERROR || e->code != LATCHWORK_E_UNKNOWN) is_good(what, result, e);
+/* Checks the result of a release. If an allocation has failed, the result may be UNKNOWN, because a
+ * release that is sent twice may find nothing the second time. */
+static void is_gone(const char *what, enum latchwork_result result,
+                    const struct latchwork_error *e) {
+    if (!atomic_load(&failed) || result == LATCHWORK_LOCK_ERROR || e->code != LATCHWORK_E_UNKNOWN)
+        is_good(what, result, e);
 }
 
 static int see(void *ctx, const struct latchwork_lock_info *info) {
@@ -95,7 +104,7 @@ static int see(void *ctx, const struct latchwork_lock_info *info) {
     return 0;
 }
 
-/* --- lives ------------------------------------------------------------------------------------------------------------------------ */
+/* --- lives ------------------------------------------------------------------------------------ */
 
 static void use_hold(struct latchwork_hold *hold) {
     struct latchwork_error e = {0};
@@ -103,7 +112,8 @@ static void use_hold(struct latchwork_hold *hold) {
     is_good("check", latchwork_hold_check(hold, &e), &e);
 }
 
-/* Acquires the lock. A first attempt that failed may have taken the lock all the same, so the second attempt may find the lock held. */
+/* Acquires the lock. A first attempt that failed may have taken the lock all the same, so the
+ * second attempt may find the lock held. */
 static struct latchwork_hold *acquire(struct latchwork_lock *lock) {
     struct latchwork_error e = {0};
     struct latchwork_hold *hold = NULL;
@@ -111,7 +121,8 @@ static struct latchwork_hold *acquire(struct latchwork_lock *lock) {
         enum latchwork_result result = latchwork_lock_try(lock, &hold, &e);
         if (i && result == LATCHWORK_LOCK_BUSY) break;
         is_good("try", result, &e);
-        if ((result == LATCHWORK_LOCK_OK) != (hold != NULL)) complain("try and its hold differ", e.code, e.text);
+        if ((result == LATCHWORK_LOCK_OK) != (hold != NULL))
+            complain("try and its hold differ", e.code, e.text);
     }
     return hold;
 }
@@ -156,12 +167,15 @@ static void live_with_a_lock(void) {
     struct latchwork_error e = {0};
     struct latchwork_client *client = client_with(kind->client_flags);
     if (!client) return;
-    struct latchwork_lock_names names = {LATCHWORK_NAMES_INIT, .lock = {"n", 1}, .fence = {"f", 1}, .wait = {"w", 1}};
+    struct latchwork_lock_names names = {LATCHWORK_NAMES_INIT, .lock = {"n", 1}, .fence = {"f", 1},
+                                         .wait = {"w", 1}};
     names.hint_if = names.hint_to = names.hint = (struct latchwork_name){"h", 1};
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind->kind, .flags = kind->flags};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind->kind,
+                                       .flags = kind->flags};
     o.permits = kind->kind == LATCHWORK_KIND_SEMAPHORE ? 2 : 0;
     o.names = kind->custom ? &names : NULL;
-    struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, kind->name, &o, &e), &e);
+    struct latchwork_lock *lock =
+        opened("lock", latchwork_lock_open(client, kind->name, &o, &e), &e);
     if (lock) hold_it(lock, true);
     latchwork_lock_close(lock);
     latchwork_client_close(client);
@@ -184,14 +198,15 @@ static void hold_forty(void) {
     for (int i = 0; i < 40; i++) redis_says("SET lwl:{%d}:lock me/00:%d PX 60000", i, i + 1);
 }
 
-/* Uses a row lock whose middle row another client holds for a while. Meanwhile the acquire waits for that row and renews the rows that it
- * has already. */
+/* Uses a row lock whose middle row another client holds for a while. Meanwhile the acquire waits
+ * for that row and renews the rows that it has already. */
 static void live_with_rows(void) {
     struct latchwork_error e = {0};
     const struct latchwork_row rows[] = {{"t", "1"}, {"t", "2"}, {"t", "3"}};
     struct latchwork_client *client = client_with(0);
     if (!client) return;
-    struct latchwork_lock *lock = opened("rows", latchwork_rows_open(client, NULL, rows, 3, NULL, &e), &e);
+    struct latchwork_lock *lock =
+        opened("rows", latchwork_rows_open(client, NULL, rows, 3, NULL, &e), &e);
     struct latchwork_hold *hold = NULL;
     if (lock) {
         enum latchwork_result result = latchwork_lock_acquire(lock, 3000, &hold, &e);
@@ -217,13 +232,14 @@ static struct latchwork_hold *wait_and_renew(struct latchwork_lock *lock) {
     return hold;
 }
 
-/* Releases a hold after the time in which its renewal should begin. The lease may be lost, because it was not renewed, if an allocation
- * failed, or if this process got no CPU for the whole TTL. */
+/* Releases a hold after the time in which its renewal should begin. The lease may be lost, because
+ * it was not renewed, if an allocation failed, or if this process got no CPU for the whole TTL. */
 static void release_late(struct latchwork_hold *hold) {
     struct latchwork_error e = {0};
     enum latchwork_result result = latchwork_hold_release(hold, &e);
     bool stalled = lw_boot_ms() - acquired_ms >= RENEWED_MS;
-    if (result != LATCHWORK_LOCK_LOST || (!atomic_load(&failed) && !stalled)) is_gone("release", result, &e);
+    if (result != LATCHWORK_LOCK_LOST || (!atomic_load(&failed) && !stalled))
+        is_gone("release", result, &e);
 }
 
 /* Waits for a lock that nobody releases, until its TTL ends. */
@@ -231,8 +247,8 @@ static void live_by_waiting(void) {
     struct latchwork_error e = {0};
     struct latchwork_client *client = client_with(0);
     if (!client) return;
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR, .flags = LATCHWORK_FLAG_RENEW,
-                                       .ttl_ms = RENEWED_MS};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR,
+                                       .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = RENEWED_MS};
     struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, "waited", &o, &e), &e);
     struct latchwork_hold *hold = lock ? wait_and_renew(lock) : NULL;
     if (hold) release_late(hold);
@@ -250,16 +266,20 @@ static void live_with_redlock(void) {
         snprintf(at[i], sizeof at[i], "unix://%s?db=%d", lw_test_redis_path(server), i + 1);
         urls[i] = at[i];
     }
-    struct latchwork_redlock_options o = {LATCHWORK_REDLOCK_INIT, .node_ms = 2000, .restart_ms = -1};
-    struct latchwork_redlock *redlock = opened("redlock", latchwork_redlock_open(urls, 3, &o, &e), &e);
+    struct latchwork_redlock_options o = {LATCHWORK_REDLOCK_INIT, .node_ms = 2000,
+                                          .restart_ms = -1};
+    struct latchwork_redlock *redlock =
+        opened("redlock", latchwork_redlock_open(urls, 3, &o, &e), &e);
     if (!redlock) return;
-    struct latchwork_lock *lock = opened("redlock lock", latchwork_redlock_lock_open(redlock, "r", NULL, &e), &e);
+    struct latchwork_lock *lock =
+        opened("redlock lock", latchwork_redlock_lock_open(redlock, "r", NULL, &e), &e);
     if (lock) hold_it(lock, false);
     latchwork_lock_close(lock);
     latchwork_redlock_close(redlock);
 }
 
-/* This cluster has one node, which has all slots. A second client holds the lock for a while, so that the client under test has to wait. */
+/* This cluster has one node, which has all slots. A second client holds the lock for a while, so
+ * that the client under test has to wait. */
 static struct lw_test_redis *cluster;
 static int cluster_port;
 
@@ -268,11 +288,14 @@ static void live_with_a_cluster(void) {
     char address[32];
     const char *const addresses[] = {address};
     snprintf(address, sizeof address, "127.0.0.1:%d", cluster_port);
-    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .cluster = addresses, .n_cluster = 1};
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .cluster = addresses,
+                                         .n_cluster = 1};
     struct latchwork_client *client = opened("client", latchwork_client_open(NULL, &o, &e), &e);
     if (!client) return;
-    struct latchwork_lock_options with = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = RENEWED_MS};
-    struct latchwork_lock *lock = opened("lock", latchwork_lock_open(client, "waited", &with, &e), &e);
+    struct latchwork_lock_options with = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW,
+                                          .ttl_ms = RENEWED_MS};
+    struct latchwork_lock *lock =
+        opened("lock", latchwork_lock_open(client, "waited", &with, &e), &e);
     int n = 0;
     is_good("ping", latchwork_client_ping(client, &e), &e);
     struct latchwork_hold *hold = lock ? wait_and_renew(lock) : NULL;
@@ -292,16 +315,24 @@ static void hold_in_the_cluster(void) {
 static void live_behind_sentinels(void) {
     struct latchwork_error e = {0};
     const char *const addresses[] = {"127.0.0.1:1"};
-    struct latchwork_sentinels sentinels = {LATCHWORK_SENTINELS_INIT, .addresses = addresses, .n_addresses = 1, .master = "m", .user = "u",
-                                            .password = "p",          .tls_ca = "ca.pem"};
-    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .sentinels = &sentinels, .user = "u", .password = "p", .db = 2};
+    struct latchwork_sentinels sentinels = {LATCHWORK_SENTINELS_INIT,
+                                            .addresses = addresses,
+                                            .n_addresses = 1,
+                                            .master = "m",
+                                            .user = "u",
+                                            .password = "p",
+                                            .tls_ca = "ca.pem"};
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .sentinels = &sentinels,
+                                         .user = "u", .password = "p", .db = 2};
     struct latchwork_client *client = opened("client", latchwork_client_open(NULL, &o, &e), &e);
-    if (client && latchwork_client_ping(client, &e) == LATCHWORK_LOCK_OK) complain("a Sentinel answers on port 1", 0, "");
-    if (client && e.code != LATCHWORK_E_CONNECT && !atomic_load(&failed)) complain("ping", e.code, e.text);
+    if (client && latchwork_client_ping(client, &e) == LATCHWORK_LOCK_OK)
+        complain("a Sentinel answers on port 1", 0, "");
+    if (client && e.code != LATCHWORK_E_CONNECT && !atomic_load(&failed))
+        complain("ping", e.code, e.text);
     latchwork_client_close(client);
 }
 
-/* --- every n ---------------------------------------------------------------------------------------------------------------------- */
+/* --- every n ---------------------------------------------------------------------------------- */
 
 struct life {
     void (*before)(void); /* prepares Redis for the test; may be NULL */
@@ -323,7 +354,9 @@ static void run(const struct life *l, long from, long to) {
     memcpy(what, wrong, sizeof what);
     wrong[0] = '\0';
     if (what[0]) fail_msg("%s", what);
-    if (atomic_load(&blocks)) fail_msg("%ld blocks are left (allocations %ld to %ld failed)", atomic_load(&blocks), from, to);
+    if (atomic_load(&blocks))
+        fail_msg("%ld blocks are left (allocations %ld to %ld failed)", atomic_load(&blocks), from,
+                 to);
 }
 
 static void live_under_failures(const struct life *l, const char *name) {
@@ -369,8 +402,9 @@ static void clusters(void **state) {
     char number[12], bus[12];
     snprintf(number, sizeof number, "%d", cluster_port = lw_test_free_port());
     snprintf(bus, sizeof bus, "%d", lw_test_free_port());
-    cluster = lw_test_redis_start(
-        (const char *[]){"--bind", "127.0.0.1", "--port", number, "--cluster-enabled", "yes", "--cluster-port", bus, NULL});
+    cluster = lw_test_redis_start((const char *[]){"--bind", "127.0.0.1", "--port", number,
+                                                   "--cluster-enabled", "yes", "--cluster-port",
+                                                   bus, NULL});
     assert_non_null(cluster);
     redisContext *c = lw_test_redis_connect(cluster);
     freeReplyObject(redisCommand(c, "CLUSTER ADDSLOTSRANGE 0 16383"));
@@ -392,8 +426,12 @@ static void sentinels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_lock),  cmocka_unit_test(lists),   cmocka_unit_test(rows),
-        cmocka_unit_test(waiting_and_renewal), cmocka_unit_test(redlock), cmocka_unit_test(clusters),
+        cmocka_unit_test(every_kind_of_lock),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(rows),
+        cmocka_unit_test(waiting_and_renewal),
+        cmocka_unit_test(redlock),
+        cmocka_unit_test(clusters),
         cmocka_unit_test(sentinels),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);

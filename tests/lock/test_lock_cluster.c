@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests locks on a real cluster: three masters with a replica each, slots that move, and a master that is killed. */
+/* Tests locks on a real cluster: three masters with a replica each, slots that move, and a master
+ * that is killed. */
 #include "cluster.h"
 
 #include <pthread.h>
@@ -16,14 +17,14 @@ static int stop(void **state) {
 }
 static int clean(void **state) {
     (void)state;
+    /* only a master accepts this command; a replica deletes its data when its master does */
     for (int i = 0; i < NODES; i++)
-        if (alive(i) && owner_of(0) >= 0)
-            say(i, "FLUSHALL"); /* only a master accepts this command; a replica deletes its data when its master does */
+        if (alive(i) && owner_of(0) >= 0) say(i, "FLUSHALL");
     return 0;
 }
 
-/* Moves the slot of a lock to the next running master. Pauses for first_ms before the keys move, and for last_ms before the new
- * master becomes the owner. */
+/* Moves the slot of a lock to the next running master. Pauses for first_ms before the keys move,
+ * and for last_ms before the new master becomes the owner. */
 static void move_slowly(int slot, int first_ms, int last_ms) {
     int from = owner_of(slot), to = (from + 1) % MASTERS;
     assert_true(from >= 0);
@@ -35,7 +36,7 @@ static void move_slowly(int slot, int first_ms, int last_ms) {
     assert_int_equal(owner_of(slot), to);
 }
 
-/* --- without faults ------------------------------------------------------------------------------------------------------------------- */
+/* --- without faults --------------------------------------------------------------------------- */
 
 static int count(void *ctx, const struct latchwork_lock_info *info) {
     (void)info;
@@ -46,8 +47,9 @@ static int count(void *ctx, const struct latchwork_lock_info *info) {
 static void every_kind_on_every_node(void **state) {
     (void)state;
     struct latchwork_client *c = open_cluster(NULL);
-    const enum latchwork_kind kinds[] = {LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_REENTRANT, LATCHWORK_KIND_FAIR,
-                                         LATCHWORK_KIND_READ,  LATCHWORK_KIND_WRITE,     LATCHWORK_KIND_SEMAPHORE};
+    const enum latchwork_kind kinds[] = {LATCHWORK_KIND_MUTEX, LATCHWORK_KIND_REENTRANT,
+                                         LATCHWORK_KIND_FAIR,  LATCHWORK_KIND_READ,
+                                         LATCHWORK_KIND_WRITE, LATCHWORK_KIND_SEMAPHORE};
     assert_ok(latchwork_client_ping(c, &error));
     int on[MASTERS] = {0};
     for (int i = 0; i < 30; i++) {
@@ -138,7 +140,8 @@ static void names_must_be_in_one_slot(void **state) {
 static void wrong_options(void **state) {
     (void)state;
     const char *const one[] = {"127.0.0.1:1"}, *const bad[] = {"redis://127.0.0.1:1"};
-    const struct latchwork_sentinels sentinels = {LATCHWORK_SENTINELS_INIT, .addresses = one, .n_addresses = 1, .master = "m"};
+    const struct latchwork_sentinels sentinels = {LATCHWORK_SENTINELS_INIT, .addresses = one,
+                                                  .n_addresses = 1, .master = "m"};
     struct latchwork_sentinels nameless = sentinels, empty = sentinels, lost = sentinels;
     nameless.master = NULL;
     empty.n_addresses = 0;
@@ -148,15 +151,31 @@ static void wrong_options(void **state) {
         struct latchwork_client_options o;
     } cases[] = {
         {NULL, "url: none given", {LATCHWORK_CLIENT_INIT}},
-        {NULL, "either cluster or sentinels", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1, .sentinels = &sentinels}},
-        {"redis://h", "url must be NULL if there are sentinels", {LATCHWORK_CLIENT_INIT, .sentinels = &sentinels}},
-        {NULL, "cluster has 1 to 64 addresses", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 65}},
+        {NULL,
+         "either cluster or sentinels",
+         {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1, .sentinels = &sentinels}},
+        {"redis://h",
+         "url must be NULL if there are sentinels",
+         {LATCHWORK_CLIENT_INIT, .sentinels = &sentinels}},
+        {NULL,
+         "cluster has 1 to 64 addresses",
+         {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 65}},
         {NULL, "cluster has 1 to 64 addresses", {LATCHWORK_CLIENT_INIT, .n_cluster = 1}},
-        {NULL, "must be a host and a port", {LATCHWORK_CLIENT_INIT, .cluster = bad, .n_cluster = 1}},
-        {"redis://h/3", "no database but 0", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1}},
-        {"unix:///run/s", "a node of a cluster has a host", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1}},
-        {NULL, "db goes with sentinels", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1, .db = 1}},
-        {NULL, "options.user needs a password", {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1, .user = "u"}},
+        {NULL,
+         "must be a host and a port",
+         {LATCHWORK_CLIENT_INIT, .cluster = bad, .n_cluster = 1}},
+        {"redis://h/3",
+         "no database but 0",
+         {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1}},
+        {"unix:///run/s",
+         "a node of a cluster has a host",
+         {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1}},
+        {NULL,
+         "db goes with sentinels",
+         {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1, .db = 1}},
+        {NULL,
+         "options.user needs a password",
+         {LATCHWORK_CLIENT_INIT, .cluster = one, .n_cluster = 1, .user = "u"}},
         {NULL, "master is missing", {LATCHWORK_CLIENT_INIT, .sentinels = &nameless}},
         {NULL, "1 to 64 addresses are needed", {LATCHWORK_CLIENT_INIT, .sentinels = &empty}},
         {NULL, "must be a host and a port", {LATCHWORK_CLIENT_INIT, .sentinels = &lost}},
@@ -168,7 +187,7 @@ static void wrong_options(void **state) {
     }
 }
 
-/* --- contention ----------------------------------------------------------------------------------------------------------------------- */
+/* --- contention ------------------------------------------------------------------------------- */
 
 enum { THREADS = 6, ROUNDS = 25 };
 struct crowd {
@@ -191,7 +210,8 @@ static void *take_turns(void *arg) {
         if (latchwork_hold_fence(h) <= crowd->last) atomic_fetch_add(&crowd->wrong, 1);
         crowd->last = latchwork_hold_fence(h);
         atomic_fetch_sub(&crowd->inside, 1);
-        if (latchwork_hold_release(h, NULL) != LATCHWORK_LOCK_OK) atomic_fetch_add(&crowd->wrong, 1);
+        if (latchwork_hold_release(h, NULL) != LATCHWORK_LOCK_OK)
+            atomic_fetch_add(&crowd->wrong, 1);
     }
     latchwork_lock_close(l);
     return NULL;
@@ -201,13 +221,14 @@ static void a_crowd(void **state) {
     (void)state;
     struct crowd crowd = {.client = open_cluster(NULL)};
     pthread_t thread[THREADS];
-    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&thread[i], NULL, take_turns, &crowd), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, take_turns, &crowd), 0);
     for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
     assert_int_equal(atomic_load(&crowd.wrong), 0);
     latchwork_client_close(crowd.client);
 }
 
-/* --- waiting -------------------------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 /* Describes a thread that waits for a lock, with a client of its own. */
 struct waiter {
@@ -229,7 +250,8 @@ static void *wait_for_it(void *arg) {
     return NULL;
 }
 
-static void begin_waiting(struct waiter *w, const char *name, enum latchwork_kind kind, const struct latchwork_client_options *o) {
+static void begin_waiting(struct waiter *w, const char *name, enum latchwork_kind kind,
+                          const struct latchwork_client_options *o) {
     *w = (struct waiter){.client = open_cluster(o)};
     w->lock = open_kind(w->client, name, kind, 20000);
     assert_int_equal(pthread_create(&w->thread, NULL, wait_for_it, w), 0);
@@ -252,15 +274,19 @@ static bool has_channel(int i) {
 }
 
 static void wait_for_channel(int i, bool wanted) {
-    for (int64_t until = lw_boot_ms() + LIMIT_MS; has_channel(i) != wanted; lw_sleep_ms(5)) assert_true(lw_boot_ms() < until);
-    lw_sleep_ms(wanted ? 100 : 0); /* the waiter attempts once more; by this attempt, Redis learns whom to tell of the release */
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; has_channel(i) != wanted; lw_sleep_ms(5))
+        assert_true(lw_boot_ms() < until);
+    /* the waiter attempts once more; by this attempt, Redis learns whom to tell of the release */
+    lw_sleep_ms(wanted ? 100 : 0);
 }
 
-/* Each of these limits is shorter than the time after which a waiter looks at the lock by itself. */
+/* Each of these limits is shorter than the time after which a waiter looks at the lock by
+ * itself. */
 enum { SOON_MS = 2500, SOON_QUEUE_MS = 700 };
 
 /* Checks that the release of a lock wakes the waiter by a message in the lock's slot. */
-static void wakes(enum latchwork_kind kind, const char *name, const struct latchwork_client_options *o) {
+static void wakes(enum latchwork_kind kind, const char *name,
+                  const struct latchwork_client_options *o) {
     struct latchwork_client *c = open_cluster(o);
     struct latchwork_lock *l = open_kind(c, name, kind, 20000);
     struct latchwork_hold *h = take(l, 0);
@@ -284,7 +310,8 @@ static void a_release_wakes(void **state) {
     wakes(LATCHWORK_KIND_FAIR, "f1", NULL);
     wakes(LATCHWORK_KIND_WRITE, "rw1", NULL);
     wakes(LATCHWORK_KIND_MUTEX, "{odd}name", NULL);
-    struct latchwork_client_options scriptless = {LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_NO_SCRIPTS};
+    struct latchwork_client_options scriptless = {LATCHWORK_CLIENT_INIT,
+                                                  .flags = LATCHWORK_FLAG_NO_SCRIPTS};
     wakes(LATCHWORK_KIND_MUTEX, "m2", &scriptless);
 }
 
@@ -300,18 +327,21 @@ static void a_subscription_ends_with_its_line(void **state) {
     latchwork_client_close(c);
 }
 
-/* A user has no right to sharded channels. Its waiter is woken through a plain channel, whose messages go to all nodes of the cluster. */
+/* A user has no right to sharded channels. Its waiter is woken through a plain channel, whose
+ * messages go to all nodes of the cluster. */
 static void a_user_without_sharded_channels(void **state) {
     (void)state;
     for (int i = 0; i < NODES; i++) say(i, "ACL SETUSER plain on >secret ~* &* +@all -ssubscribe");
-    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .user = "plain", .password = "secret"};
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .user = "plain",
+                                         .password = "secret"};
     struct latchwork_client *c = open_cluster(NULL);
     struct latchwork_lock *l = open_kind(c, "unsharded", LATCHWORK_KIND_MUTEX, 20000);
     struct latchwork_hold *h = take(l, 0);
     struct waiter w;
     int owner = owner_of(slot_of("unsharded"));
     begin_waiting(&w, "unsharded", LATCHWORK_KIND_MUTEX, &o);
-    for (int64_t until = lw_boot_ms() + LIMIT_MS; !strstr(say(owner, "CLIENT LIST TYPE pubsub"), "user=plain"); lw_sleep_ms(5))
+    for (int64_t until = lw_boot_ms() + LIMIT_MS;
+         !strstr(say(owner, "CLIENT LIST TYPE pubsub"), "user=plain"); lw_sleep_ms(5))
         assert_true(lw_boot_ms() < until);
     lw_sleep_ms(300);
     int64_t released_ms = lw_boot_ms();
@@ -323,14 +353,17 @@ static void a_user_without_sharded_channels(void **state) {
     latchwork_client_close(c);
 }
 
-/* --- slots that move ------------------------------------------------------------------------------------------------------------------ */
+/* --- slots that move -------------------------------------------------------------------------- */
 
-static struct latchwork_lock *renewed(struct latchwork_client *c, const char *name, int64_t ttl_ms) {
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = ttl_ms};
+static struct latchwork_lock *renewed(struct latchwork_client *c, const char *name,
+                                      int64_t ttl_ms) {
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW,
+                                       .ttl_ms = ttl_ms};
     return open_lock(c, name, &o);
 }
 
-/* A hold survives three moves of its slot, although each move takes longer than the time for which a hold may go without renewal. */
+/* A hold survives three moves of its slot, although each move takes longer than the time for which
+ * a hold may go without renewal. */
 static void held_while_its_slot_moves(void **state) {
     (void)state;
     struct latchwork_client *c = open_cluster(NULL);
@@ -347,7 +380,8 @@ static void held_while_its_slot_moves(void **state) {
     latchwork_client_close(c);
 }
 
-/* While a client waits for a lock, the slot of the lock moves to another node. The release at the new node wakes the waiter. */
+/* While a client waits for a lock, the slot of the lock moves to another node. The release at the
+ * new node wakes the waiter. */
 static void waited_for_while_its_slot_moves(void **state) {
     (void)state;
     const char *name = "moved";
@@ -378,7 +412,8 @@ static void waited_for_while_its_slot_moves(void **state) {
     latchwork_client_close(c);
 }
 
-/* If a release comes in the middle of a move, the client repeats the release until the move is over. */
+/* If a release comes in the middle of a move, the client repeats the release until the move is
+ * over. */
 struct move {
     int slot, from, to;
 };
@@ -410,7 +445,7 @@ static void released_while_its_slot_moves(void **state) {
     latchwork_client_close(c);
 }
 
-/* --- a master that is killed ---------------------------------------------------------------------------------------------------------- */
+/* --- a master that is killed ------------------------------------------------------------------ */
 
 enum { CONTENDERS = 3, LOG_MAX = 4096 };
 struct grant {
@@ -432,7 +467,8 @@ static void *contend(void *arg) {
         struct latchwork_hold *h = NULL;
         if (latchwork_lock_acquire(l, 500, &h, NULL) != LATCHWORK_LOCK_OK) continue;
         pthread_mutex_lock(&t->mutex);
-        if (!latchwork_hold_lost(h) && t->n < LOG_MAX) t->grant[t->n++] = (struct grant){latchwork_hold_fence(h), lw_boot_ms()};
+        if (!latchwork_hold_lost(h) && t->n < LOG_MAX)
+            t->grant[t->n++] = (struct grant){latchwork_hold_fence(h), lw_boot_ms()};
         pthread_mutex_unlock(&t->mutex);
         lw_sleep_ms(5);
         latchwork_hold_release(h, NULL);
@@ -450,11 +486,13 @@ static int grants(struct contest *t) {
 }
 
 static void wait_for_grants(struct contest *t, int n) {
-    for (int64_t until = lw_boot_ms() + LIMIT_MS; grants(t) < n; lw_sleep_ms(10)) assert_true(lw_boot_ms() < until);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; grants(t) < n; lw_sleep_ms(10))
+        assert_true(lw_boot_ms() < until);
 }
 
-/* The lock's master is killed while three clients contend, and its replica takes over. The fences still grow, and each client goes on. A
- * hold whose lock is on another node is renewed all the time. */
+/* The lock's master is killed while three clients contend, and its replica takes over. The fences
+ * still grow, and each client goes on. A hold whose lock is on another node is renewed all the
+ * time. */
 static void its_master_is_killed(void **state) {
     (void)state;
     static struct contest t = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -465,17 +503,20 @@ static void its_master_is_killed(void **state) {
         snprintf(name, sizeof name, "other%d", i);
         if (owner_of(slot_of(name)) == owner) name[0] = '\0';
     }
-    struct latchwork_lock *other = renewed(c, name, 2000), *same = renewed(c, "contest2{contest}", 2000);
+    struct latchwork_lock *other = renewed(c, name, 2000),
+                          *same = renewed(c, "contest2{contest}", 2000);
     struct latchwork_hold *kept = take(other, 0), *struck = take(same, 0);
     uint64_t struck_fence = latchwork_hold_fence(struck);
     pthread_t thread[CONTENDERS];
-    for (int i = 0; i < CONTENDERS; i++) assert_int_equal(pthread_create(&thread[i], NULL, contend, &t), 0);
+    for (int i = 0; i < CONTENDERS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, contend, &t), 0);
     wait_for_grants(&t, 20);
     for (int i = 0; i < NODES; i++)
         if (alive(i)) say(i, "CONFIG SET cluster-require-full-coverage no");
     int64_t killed_ms = lw_boot_ms();
     lw_test_redis_kill(node[owner]);
-    for (int64_t until = lw_boot_ms() + LIMIT_MS; owner_of(slot_of("contest")) < 0; lw_sleep_ms(20)) assert_true(lw_boot_ms() < until);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; owner_of(slot_of("contest")) < 0; lw_sleep_ms(20))
+        assert_true(lw_boot_ms() < until);
     int before = grants(&t);
     wait_for_grants(&t, before + 20);
     print_message("after %lld ms the lock is taken again\n", (long long)(lw_boot_ms() - killed_ms));
@@ -483,11 +524,13 @@ static void its_master_is_killed(void **state) {
     for (int i = 0; i < CONTENDERS; i++) pthread_join(thread[i], NULL);
     for (int i = 1; i < t.n; i++)
         if (t.grant[i].fence <= t.grant[i - 1].fence)
-            fail_msg("grant %d: fence %llu after %llu", i, (unsigned long long)t.grant[i].fence, (unsigned long long)t.grant[i - 1].fence);
+            fail_msg("grant %d: fence %llu after %llu", i, (unsigned long long)t.grant[i].fence,
+                     (unsigned long long)t.grant[i - 1].fence);
     assert_false(latchwork_hold_lost(kept));
     assert_ok(latchwork_hold_check(kept, &error));
     assert_ok(latchwork_hold_release(kept, &error));
-    latchwork_hold_release(struck, &error); /* this hold may have been lost or not, but the next hold has a larger fence */
+    /* this hold may have been lost or not, but the next hold has a larger fence */
+    latchwork_hold_release(struck, &error);
     struck = take(same, 5000);
     assert_true(latchwork_hold_fence(struck) > struck_fence);
     assert_ok(latchwork_hold_release(struck, &error));

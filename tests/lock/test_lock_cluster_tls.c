@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests locks on a real cluster whose nodes use only TLS, also between each other. The client uses the TLS settings and the login that it
- * was given for all nodes, even for those that it finds out by itself. */
+/* Tests locks on a real cluster whose nodes use only TLS, also between each other. The client uses
+ * the TLS settings and the login that it was given for all nodes, even for those that it finds out
+ * by itself. */
 #include "cluster.h"
 
 static char folder[] = "/tmp/lw-tls-XXXXXX";
@@ -48,11 +49,14 @@ static int stop(void **state) {
 }
 
 static struct latchwork_client_options secured(void) {
-    return (struct latchwork_client_options){LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_TLS, .user = "u",          .password = "secret",
-                                             .tls_ca = ca,          .tls_cert = client_cert,     .tls_key = client_key};
+    return (struct latchwork_client_options){LATCHWORK_CLIENT_INIT, .flags = LATCHWORK_FLAG_TLS,
+                                             .user = "u",           .password = "secret",
+                                             .tls_ca = ca,          .tls_cert = client_cert,
+                                             .tls_key = client_key};
 }
 
-/* The client is given the address of one node, and takes locks on all three nodes. The slot of one lock moves. */
+/* The client is given the address of one node, and takes locks on all three nodes. The slot of one
+ * lock moves. */
 static void learned_nodes_speak_tls(void **state) {
     (void)state;
     struct latchwork_client_options o = secured();

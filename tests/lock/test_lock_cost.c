@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts exactly what a lock costs Redis: commands that clients send, and commands that scripts execute. Each command sent is a round trip.
- * Each command of a script takes about a microsecond of the one thread that all clients share. */
+/* Counts exactly what a lock costs Redis: commands that clients send, and commands that scripts
+ * execute. Each command sent is a round trip. Each command of a script takes about a microsecond of
+ * the one thread that all clients share. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
 
 struct cost {
-    int64_t evalsha, eval, publish, other; /* other: all commands that scripts execute, except PUBLISH */
+    /* other: all commands that scripts execute, except PUBLISH */
+    int64_t evalsha, eval, publish, other;
 };
 
 static struct cost cost(void) {
@@ -25,7 +27,8 @@ static struct cost cost(void) {
             c.eval += n;
         else if (!strncmp(name, "publish:", 8))
             c.publish += n;
-        else if (strncmp(name, "info", 4) && strncmp(name, "config", 6) && strncmp(name, "subscribe", 9) && strncmp(name, "pubsub", 6))
+        else if (strncmp(name, "info", 4) && strncmp(name, "config", 6) &&
+                 strncmp(name, "subscribe", 9) && strncmp(name, "pubsub", 6))
             c.other += n;
     }
     freeReplyObject(r);
@@ -33,14 +36,15 @@ static struct cost cost(void) {
     return c;
 }
 
-#define assert_cost(what, c, want_evalsha, want_other)                                                               \
-    do {                                                                                                             \
-        struct cost c_ = (c);                                                                                        \
-        print_message("%s: %lld EVALSHA, %lld commands inside\n", what, (long long)c_.evalsha, (long long)c_.other); \
-        assert_int_equal(c_.evalsha, want_evalsha);                                                                  \
-        assert_int_equal(c_.other, want_other);                                                                      \
-        assert_int_equal(c_.eval, 0);                                                                                \
-        assert_int_equal(c_.publish, 0);                                                                             \
+#define assert_cost(what, c, want_evalsha, want_other)                                         \
+    do {                                                                                       \
+        struct cost c_ = (c);                                                                  \
+        print_message("%s: %lld EVALSHA, %lld commands inside\n", what, (long long)c_.evalsha, \
+                      (long long)c_.other);                                                    \
+        assert_int_equal(c_.evalsha, want_evalsha);                                            \
+        assert_int_equal(c_.other, want_other);                                                \
+        assert_int_equal(c_.eval, 0);                                                          \
+        assert_int_equal(c_.publish, 0);                                                       \
     } while (0)
 
 static void an_uncontended_pair(void **state) {
@@ -50,17 +54,22 @@ static void an_uncontended_pair(void **state) {
         const char *name;
         int inside; /* number of commands that the scripts of acquire and release execute */
     } kinds[] = {
-        {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},         /* acquire runs TIME GET SET SET; release runs GET DEL ZPOPMIN */
-        {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3}, /* the commands are the same as for a mutex */
-        {LATCHWORK_KIND_FAIR, "fair", 6 + 3},           /* acquire runs GET ZRANGE GET TIME SET SET; release runs GET DEL ZRANGE */
-        {LATCHWORK_KIND_READ, "read", 9 + 8},           {LATCHWORK_KIND_WRITE, "write", 9 + 7},
+        /* acquire runs TIME GET SET SET; release runs GET DEL ZPOPMIN */
+        {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},
+        /* the commands are the same as for a mutex */
+        {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3},
+        /* acquire runs GET ZRANGE GET TIME SET SET; release runs GET DEL ZRANGE */
+        {LATCHWORK_KIND_FAIR, "fair", 6 + 3},
+        {LATCHWORK_KIND_READ, "read", 9 + 8},
+        {LATCHWORK_KIND_WRITE, "write", 9 + 7},
         {LATCHWORK_KIND_SEMAPHORE, "semaphore", 9 + 4},
     };
     struct latchwork_client *c = open_client(NULL);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         lw_test_redis_flush(server);
         struct latchwork_lock *l = open_kind(c, "a", kinds[i].kind, 10000);
-        assert_ok(latchwork_hold_release(take(l, 0), &error)); /* this acquire and release load the scripts */
+        /* this acquire and release load the scripts */
+        assert_ok(latchwork_hold_release(take(l, 0), &error));
         cost();
         for (int n = 0; n < 100; n++) assert_ok(latchwork_hold_release(take(l, 1000), &error));
         assert_cost(kinds[i].name, cost(), 200, 100 * kinds[i].inside);
@@ -88,7 +97,8 @@ static void renewals_and_nesting(void **state) {
     latchwork_client_close(c);
 }
 
-/* After SCRIPT FLUSH, the next call of each script costs one EVALSHA that fails and one EVAL. Nothing else is lost. */
+/* After SCRIPT FLUSH, the next call of each script costs one EVALSHA that fails and one EVAL.
+ * Nothing else is lost. */
 static void scripts_flushed(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
@@ -104,7 +114,7 @@ static void scripts_flushed(void **state) {
     latchwork_client_close(c);
 }
 
-/* --- hand-over: two clients pass one lock to and fro ---------------------------------------------------------------------------------- */
+/* --- hand-over: two clients pass one lock to and fro ------------------------------------------ */
 
 enum { THREADS = 12, TURNS = 40 };
 static pthread_barrier_t start;
@@ -125,11 +135,13 @@ static void *turns(void *arg) {
     return NULL;
 }
 
-/* However many waiters there are, a hand-over costs a release, a PUBLISH and an attempt; if two waiters try at once, it also costs a second
- * attempt, which fails. The TTL is long, and waiters seldom look by themselves, so a lost wake-up would show as a wait of seconds. */
+/* However many waiters there are, a hand-over costs a release, a PUBLISH and an attempt; if two
+ * waiters try at once, it also costs a second attempt, which fails. The TTL is long, and waiters
+ * seldom look by themselves, so a lost wake-up would show as a wait of seconds. */
 static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     struct latchwork_client *c[2] = {open_client(NULL), open_client(NULL)};
-    struct latchwork_lock *l[2] = {open_kind(c[0], "a", kind, 60000), open_kind(c[1], "a", kind, 60000)};
+    struct latchwork_lock *l[2] = {open_kind(c[0], "a", kind, 60000),
+                                   open_kind(c[1], "a", kind, 60000)};
     struct latchwork_hold *h = take(l[0], 0);
     pthread_t t[THREADS];
     pthread_barrier_init(&start, NULL, THREADS + 1);
@@ -142,8 +154,8 @@ static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     struct cost seen = cost();
     pthread_barrier_destroy(&start);
     int64_t n = THREADS * TURNS;
-    print_message("kind %d: a hand-over takes %.2f EVALSHA (a release is one), %.2f PUBLISH\n", (int)kind, (double)seen.evalsha / (double)n,
-                  (double)seen.publish / (double)n);
+    print_message("kind %d: a hand-over takes %.2f EVALSHA (a release is one), %.2f PUBLISH\n",
+                  (int)kind, (double)seen.evalsha / (double)n, (double)seen.publish / (double)n);
     assert_int_equal(fails, 0);
     assert_true(seen.evalsha >= 2 * n);
     assert_true(seen.evalsha <= evalsha_at_most * n);
@@ -185,9 +197,11 @@ static void sleepers_send_nothing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(an_uncontended_pair, flush),       cmocka_unit_test_setup(renewals_and_nesting, flush),
-        cmocka_unit_test_setup(scripts_flushed, flush),           cmocka_unit_test_setup(hand_overs_of_a_mutex, flush),
-        cmocka_unit_test_setup(hand_overs_of_a_fair_lock, flush), cmocka_unit_test_setup(sleepers_send_nothing, flush)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(an_uncontended_pair, flush),
+                                       cmocka_unit_test_setup(renewals_and_nesting, flush),
+                                       cmocka_unit_test_setup(scripts_flushed, flush),
+                                       cmocka_unit_test_setup(hand_overs_of_a_mutex, flush),
+                                       cmocka_unit_test_setup(hand_overs_of_a_fair_lock, flush),
+                                       cmocka_unit_test_setup(sleepers_send_nothing, flush)};
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

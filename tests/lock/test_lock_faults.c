@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the lock library when things break: lost answers, a wiped, restarted or frozen Redis, a holder frozen past its lease. */
+/* Tests the lock library when things break: lost answers, a wiped, restarted or frozen Redis, a
+ * holder frozen past its lease. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"
 
@@ -7,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-/* --- a reply lost after the script ran ------------------------------------------------------------------------------------------------ */
+/* --- a reply lost after the script ran -------------------------------------------------------- */
 
 static int64_t leases_in_redis(enum latchwork_kind kind) {
     if (kind == LATCHWORK_KIND_READ) return redis_number("ZCARD lwl:{a}:read");
@@ -15,7 +16,8 @@ static int64_t leases_in_redis(enum latchwork_kind kind) {
     return redis_number("EXISTS lwl:{a}:%s", kind == LATCHWORK_KIND_WRITE ? "write" : "lock");
 }
 
-static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned client_flags, int lost) {
+static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned client_flags,
+                         int lost) {
     struct lw_proxy proxy;
     assert_true(lw_proxy_start(&proxy, lw_test_redis_path(server)));
     char through[256];
@@ -25,7 +27,8 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags,
                                        .permits = kind == LATCHWORK_KIND_SEMAPHORE ? 3 : 0};
     struct latchwork_lock *l = open_lock(c, "a", &o);
-    /* this acquire and release load the scripts, so that from now on only the tested answer can be lost */
+    /* this acquire and release load the scripts, so that from now on only the tested answer can be
+     * lost */
     assert_ok(latchwork_hold_release(take(l, 0), &error));
     struct latchwork_hold *h;
 
@@ -40,7 +43,8 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     assert_int_equal(proxy.lose, 0);
 
     lw_proxy_lose(&proxy, lost);
-    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error)); /* nobody can know which of the two attempts freed the lock */
+    /* nobody can know which of the two attempts freed the lock */
+    assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     assert_int_equal(error.code, LATCHWORK_E_UNKNOWN);
     assert_int_equal(leases_in_redis(kind), 0);
     assert_ok(latchwork_hold_release(take(l, 0), &error));
@@ -50,7 +54,8 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
 }
 
 static void a_lost_reply_changes_nothing(void **state) {
-    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
+    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE;
+         kind++) {
         flush(state);
         lost_replies(kind, 0, 0, 1);
     }
@@ -58,10 +63,11 @@ static void a_lost_reply_changes_nothing(void **state) {
 }
 static void nor_does_one_without_scripts(void **state) {
     (void)state;
-    lost_replies(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, 2); /* the answer to EXEC is lost */
+    /* the answer to EXEC is lost */
+    lost_replies(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, 2);
 }
 
-/* --- losing a lease ------------------------------------------------------------------------------------------------------------------- */
+/* --- losing a lease --------------------------------------------------------------------------- */
 
 struct told {
     atomic_int times, why, in_time;
@@ -72,9 +78,10 @@ static void on_lost(void *ctx, struct latchwork_hold *h, enum latchwork_loss why
     t->in_time = lw_boot_ms() < latchwork_hold_deadline_ms(h);
     t->times++;
 }
-static struct latchwork_lock *open_renewed(struct latchwork_client *c, const char *name, int64_t ttl_ms, int64_t max_hold_ms,
-                                           struct told *told) {
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = ttl_ms, .max_hold_ms = max_hold_ms};
+static struct latchwork_lock *open_renewed(struct latchwork_client *c, const char *name,
+                                           int64_t ttl_ms, int64_t max_hold_ms, struct told *told) {
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW,
+                                       .ttl_ms = ttl_ms, .max_hold_ms = max_hold_ms};
     o.lost = on_lost;
     o.lost_ctx = told;
     return open_lock(c, name, &o);
@@ -85,7 +92,8 @@ static void wait_until_told(struct told *t) {
     assert_int_equal(t->times, 1);
 }
 
-/* A lease is given up if its renewal is late by a third of the TTL, so these TTLs must be long enough for a busy machine. */
+/* A lease is given up if its renewal is late by a third of the TTL, so these TTLs must be long
+ * enough for a busy machine. */
 enum { RENEWED_TTL_MS = 1500, FROZEN_TTL_MS = 4500 };
 
 static void renewal_keeps_it_and_never_takes_it_again(void **state) {
@@ -94,11 +102,13 @@ static void renewal_keeps_it_and_never_takes_it_again(void **state) {
     struct latchwork_client *c = open_client(NULL);
     struct latchwork_lock *l = open_renewed(c, "a", RENEWED_TTL_MS, 0, &told);
     struct latchwork_hold *h = take(l, 0), *other;
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2 * RENEWED_TTL_MS, &other, &error));
+    assert_result(LATCHWORK_LOCK_BUSY,
+                  latchwork_lock_acquire(l, 2 * RENEWED_TTL_MS, &other, &error));
     assert_false(latchwork_hold_lost(h));
     assert_int_equal(told.times, 0);
     redis_says("SCRIPT FLUSH");
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2 * RENEWED_TTL_MS, &other, &error));
+    assert_result(LATCHWORK_LOCK_BUSY,
+                  latchwork_lock_acquire(l, 2 * RENEWED_TTL_MS, &other, &error));
     assert_int_equal(told.times, 0);
     lw_test_redis_flush(server);
     wait_until_told(&told);
@@ -132,7 +142,8 @@ static void the_longest_hold(void **state) {
 static void a_frozen_server(void **state) {
     (void)state;
     struct told told = {0};
-    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .connect_ms = 200, .command_ms = 200};
+    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .connect_ms = 200,
+                                          .command_ms = 200};
     struct latchwork_client *c = open_client(&co);
     struct latchwork_lock *l = open_renewed(c, "a", FROZEN_TTL_MS, 0, &told);
     struct latchwork_hold *h = take(l, 0), *other;
@@ -142,7 +153,8 @@ static void a_frozen_server(void **state) {
     wait_until_told(&told);
     kill(lw_test_redis_pid(server), SIGCONT);
     assert_int_equal(told.why, LATCHWORK_LOSS_UNCONFIRMED);
-    assert_true(told.in_time); /* the callback was called while the lease still had a third of its TTL */
+    /* the callback was called while the lease still had a third of its TTL */
+    assert_true(told.in_time);
     latchwork_hold_forget(h);
     h = take(l, 10000);
     assert_ok(latchwork_hold_release(h, &error));
@@ -159,7 +171,8 @@ static void *take_and_release(void *arg) {
     return (void *)(intptr_t)r;
 }
 
-static void *take_soon(void *arg) { /* the limit is less than 4 s, after which a waiter looks at the lock by itself */
+static void *take_soon(void *arg) {
+    /* the limit is less than 4 s, after which a waiter looks at the lock by itself */
     struct latchwork_hold *h;
     struct latchwork_error why = {0};
     enum latchwork_result r = latchwork_lock_acquire(arg, 2500, &h, &why);
@@ -169,9 +182,11 @@ static void *take_soon(void *arg) { /* the limit is less than 4 s, after which a
 
 static void waiters_outlive_a_restart(void **state) {
     (void)state;
-    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .connect_ms = 500, .command_ms = 500};
+    struct latchwork_client_options co = {LATCHWORK_CLIENT_INIT, .connect_ms = 500,
+                                          .command_ms = 500};
     struct latchwork_client *c = open_client(&co);
-    struct latchwork_lock *l[3] = {open_kind(c, "a", LATCHWORK_KIND_MUTEX, 60000), open_kind(c, "b", LATCHWORK_KIND_FAIR, 60000),
+    struct latchwork_lock *l[3] = {open_kind(c, "a", LATCHWORK_KIND_MUTEX, 60000),
+                                   open_kind(c, "b", LATCHWORK_KIND_FAIR, 60000),
                                    open_kind(c, "c", LATCHWORK_KIND_WRITE, 60000)};
     struct latchwork_hold *h[3];
     pthread_t t[6];
@@ -197,13 +212,15 @@ static void waiters_outlive_a_restart(void **state) {
     latchwork_client_close(c);
 }
 
-/* The connection on which the client hears of releases is cut again and again. Meanwhile the client's waiters look at the lock by
- * themselves. */
+/* The connection on which the client hears of releases is cut again and again. Meanwhile the
+ * client's waiters look at the lock by themselves. */
 static void wakings_are_cut(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL), *other = open_client(NULL);
-    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE; kind++) {
-        struct latchwork_lock *mine = open_kind(other, "a", kind == LATCHWORK_KIND_READ ? LATCHWORK_KIND_WRITE : kind, 60000);
+    for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE;
+         kind++) {
+        struct latchwork_lock *mine =
+            open_kind(other, "a", kind == LATCHWORK_KIND_READ ? LATCHWORK_KIND_WRITE : kind, 60000);
         struct latchwork_lock *l = open_kind(c, "a", kind, 60000);
         struct latchwork_hold *h[3];
         int n = kind == LATCHWORK_KIND_SEMAPHORE ? 3 : 1;
@@ -214,7 +231,9 @@ static void wakings_are_cut(void **state) {
             lw_sleep_ms(20);
             redis_says("CLIENT KILL TYPE pubsub");
         }
-        lw_sleep_ms(200); /* the client has subscribed again by now; one more cut keeps its waiters from hearing of the release */
+        /* the client has subscribed again by now; one more cut keeps its waiters from hearing of
+         * the release */
+        lw_sleep_ms(200);
         redis_says("CLIENT KILL TYPE pubsub");
         for (int i = 0; i < n; i++) assert_ok(latchwork_hold_release(h[i], &error));
         for (int i = 0; i < 4; i++) {
@@ -228,7 +247,7 @@ static void wakings_are_cut(void **state) {
     latchwork_client_close(c), latchwork_client_close(other);
 }
 
-/* --- a holder frozen past its lease --------------------------------------------------------------------------------------------------- */
+/* --- a holder frozen past its lease ----------------------------------------------------------- */
 
 struct store { /* this store refuses fences smaller than the largest fence that it has seen */
     _Atomic uint64_t fence;
@@ -250,7 +269,9 @@ static int frozen_holder(struct store *s) {
     struct told told = {0};
     struct latchwork_lock *l = open_renewed(c, "a", 300, 0, &told);
     struct latchwork_hold *h;
-    if (latchwork_lock_try(l, &h, &error) != LATCHWORK_LOCK_OK || !write_to(s, latchwork_hold_fence(h))) return 1;
+    if (latchwork_lock_try(l, &h, &error) != LATCHWORK_LOCK_OK ||
+        !write_to(s, latchwork_hold_fence(h)))
+        return 1;
     s->stage = 1;
     while (s->stage != 2) lw_sleep_ms(1); /* the parent freezes this process here */
     int bad = 0;
@@ -266,7 +287,8 @@ static int frozen_holder(struct store *s) {
 
 static void a_holder_frozen_past_its_lease_is_fenced(void **state) {
     (void)state;
-    struct store *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct store *s =
+        mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(s != MAP_FAILED);
     pid_t pid = fork();
     if (pid == 0) _exit(frozen_holder(s));
@@ -283,7 +305,8 @@ static void a_holder_frozen_past_its_lease_is_fenced(void **state) {
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_int_equal(s->refused, 1);
     assert_int_equal(s->writes, 2);
-    assert_ok(latchwork_hold_release(h, &error)); /* the release of the frozen holder changed nothing */
+    /* the release of the frozen holder changed nothing */
+    assert_ok(latchwork_hold_release(h, &error));
     latchwork_lock_close(l);
     latchwork_client_close(c);
     munmap(s, sizeof *s);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many threads of several processes use a few locks. A file shows whether two threads had the same lock at once. */
+/* Many threads of several processes use a few locks. A file shows whether two threads had the same
+ * lock at once. */
 #include "tests/lock/fixture.h"
 
 #include <fcntl.h>
@@ -19,7 +20,9 @@ struct shared {
     _Atomic int order[THREADS * PROCESSES], done;
 };
 static struct shared *shared;
-static int witness; /* descriptor of the file that shows whether two threads had a lock at once; it has one number per name */
+/* descriptor of the file that shows whether two threads had a lock at once; it has one number per
+ * name */
+static int witness;
 
 static int setup(void **state) {
     memset(shared, 0, sizeof *shared);
@@ -34,10 +37,12 @@ struct job {
     unsigned flags;
 };
 
-static struct latchwork_lock *open_name(struct latchwork_client *c, enum latchwork_kind kind, int name, unsigned flags) {
+static struct latchwork_lock *open_name(struct latchwork_client *c, enum latchwork_kind kind,
+                                        int name, unsigned flags) {
     char text[16];
     snprintf(text, sizeof text, "n%d", name);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags, .ttl_ms = 30000};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags,
+                                       .ttl_ms = 30000};
     o.permits = kind == LATCHWORK_KIND_SEMAPHORE ? PERMITS : 0;
     return latchwork_lock_open(c, text, &o, &error);
 }
@@ -95,7 +100,8 @@ static void *work(void *arg) {
 }
 
 static int one_process(enum latchwork_kind kind, unsigned flags, unsigned client_flags) {
-    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .connections = 3, .flags = client_flags};
+    struct latchwork_client_options o = {LATCHWORK_CLIENT_INIT, .connections = 3,
+                                         .flags = client_flags};
     struct latchwork_client *c = latchwork_client_open(url, &o, &error);
     struct job job[THREADS];
     pthread_t t[THREADS];
@@ -127,26 +133,35 @@ static void everybody(enum latchwork_kind kind, unsigned flags, unsigned client_
     long count[NAMES], sum = 0;
     assert_int_equal(pread(witness, count, sizeof count, 0), sizeof count);
     for (int i = 0; i < NAMES; i++) sum += count[i];
-    int per_process = kind == LATCHWORK_KIND_READ ? THREADS / 3 : kind == LATCHWORK_KIND_SEMAPHORE ? 0 : THREADS;
+    int per_process = kind == LATCHWORK_KIND_READ        ? THREADS / 3
+                      : kind == LATCHWORK_KIND_SEMAPHORE ? 0
+                                                         : THREADS;
     assert_int_equal(sum, per_process * PROCESSES * TURNS);
 }
 
 static void mutex(void **state) { (void)state, everybody(LATCHWORK_KIND_MUTEX, 0, 0); }
-static void renewed_mutex(void **state) { (void)state, everybody(LATCHWORK_KIND_MUTEX, LATCHWORK_FLAG_RENEW, 0); }
-static void plain_mutex(void **state) { (void)state, everybody(LATCHWORK_KIND_MUTEX, LATCHWORK_FLAG_PLAIN, 0); }
-static void mutex_without_scripts(void **state) { (void)state, everybody(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS); }
+static void renewed_mutex(void **state) {
+    (void)state, everybody(LATCHWORK_KIND_MUTEX, LATCHWORK_FLAG_RENEW, 0);
+}
+static void plain_mutex(void **state) {
+    (void)state, everybody(LATCHWORK_KIND_MUTEX, LATCHWORK_FLAG_PLAIN, 0);
+}
+static void mutex_without_scripts(void **state) {
+    (void)state, everybody(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS);
+}
 static void reentrant(void **state) { (void)state, everybody(LATCHWORK_KIND_REENTRANT, 0, 0); }
 static void fair(void **state) { (void)state, everybody(LATCHWORK_KIND_FAIR, 0, 0); }
 static void read_write(void **state) { (void)state, everybody(LATCHWORK_KIND_READ, 0, 0); }
 static void semaphore(void **state) { (void)state, everybody(LATCHWORK_KIND_SEMAPHORE, 0, 0); }
 
-/* --- kill -9 of holders --------------------------------------------------------------------------------------------------------------- */
+/* --- kill -9 of holders ----------------------------------------------------------------------- */
 
-/* Takes the lock over and over until this process is killed. inside[0] is the pid of the holder; if the holder dies, inside[0] keeps this
- * pid until there is another holder. */
+/* Takes the lock over and over until this process is killed. inside[0] is the pid of the holder; if
+ * the holder dies, inside[0] keeps this pid until there is another holder. */
 static void victim(enum latchwork_kind kind) {
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = 300, .flags = LATCHWORK_FLAG_RENEW};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = 300,
+                                       .flags = LATCHWORK_FLAG_RENEW};
     struct latchwork_lock *l = latchwork_lock_open(c, "n0", &o, &error);
     for (;;) {
         struct latchwork_hold *h;
@@ -189,10 +204,14 @@ static void holders_killed(enum latchwork_kind kind) {
     assert_int_equal(shared->overlaps, 0);
     assert_true(held > 0);
 }
-static void killed_holders_of_a_mutex(void **state) { (void)state, holders_killed(LATCHWORK_KIND_MUTEX); }
-static void killed_holders_of_a_fair_lock(void **state) { (void)state, holders_killed(LATCHWORK_KIND_FAIR); }
+static void killed_holders_of_a_mutex(void **state) {
+    (void)state, holders_killed(LATCHWORK_KIND_MUTEX);
+}
+static void killed_holders_of_a_fair_lock(void **state) {
+    (void)state, holders_killed(LATCHWORK_KIND_FAIR);
+}
 
-/* --- fairness ------------------------------------------------------------------------------------------------------------------------- */
+/* --- fairness --------------------------------------------------------------------------------- */
 
 static struct latchwork_lock *fair_lock[PROCESSES];
 
@@ -215,8 +234,8 @@ static void wait_for_queue(int n) {
     assert_int_equal(redis_number("ZCARD lwl:{n0}:queue"), n);
 }
 
-/* Locks are granted in the order of their requests: ten waiters of two clients get the lock in order, although one process died while it
- * waited and another is frozen. */
+/* Locks are granted in the order of their requests: ten waiters of two clients get the lock in
+ * order, although one process died while it waited and another is frozen. */
 static void fair_is_first_come_first_served(void **state) {
     (void)state;
     enum { WAITERS = 10, DEAD_AT = 3, FROZEN_AT = 6 };
@@ -224,8 +243,10 @@ static void fair_is_first_come_first_served(void **state) {
     for (int i = 0; i < 2; i++)
         if ((gone[i] = fork()) == 0) {
             struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
-            struct latchwork_lock *l =
-                latchwork_lock_open(c, "n0", &(struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR}, &error);
+            struct latchwork_lock *l = latchwork_lock_open(
+                c, "n0",
+                &(struct latchwork_lock_options){LATCHWORK_LOCK_INIT, .kind = LATCHWORK_KIND_FAIR},
+                &error);
             struct latchwork_hold *h;
             while (shared->arrivals <= i) lw_sleep_ms(1);
             latchwork_lock_acquire(l, -1, &h, &error);

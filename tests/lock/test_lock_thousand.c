@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thousand waiters in eight processes want one lock. The test counts what a hand-over costs Redis, and checks that each waiter gets the
- * lock. */
+/* A thousand waiters in eight processes want one lock. The test counts what a hand-over costs
+ * Redis, and checks that each waiter gets the lock. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 enum { PROCESSES = 8, THREADS = 125, WAITERS = PROCESSES * THREADS, STACK = 256 * 1024 };
-/* These limits are per hand-over. A release, a PUBLISH and an attempt to acquire are necessary. If too many waiters were woken, many of
- * them would try in vain, and there would be needless PUBLISH commands. */
+/* These limits are per hand-over. A release, a PUBLISH and an attempt to acquire are necessary. If
+ * too many waiters were woken, many of them would try in vain, and there would be needless PUBLISH
+ * commands. */
 enum { EVALSHA_MOST = 4, PUBLISH_MOST = 2 };
 
 struct shared {
@@ -28,7 +29,8 @@ struct waiter {
     bool once;
 };
 
-/* Takes the lock again and again, each time behind the threads that wait, until every thread has had the lock. */
+/* Takes the lock again and again, each time behind the threads that wait, until every thread has
+ * had the lock. */
 static void *wait_and_wait(void *arg) {
     const struct waiter *w = arg;
     struct latchwork_error why;
@@ -92,18 +94,21 @@ static int64_t calls_of(const char *command) {
     return at ? strtoll(at + strlen(field), NULL, 10) : 0;
 }
 
-/* Waits until all threads are about to wait and Redis knows that each process waits. By then, most threads sleep. The test does not need
- * this, but its figures vary less if most threads sleep. */
+/* Waits until all threads are about to wait and Redis knows that each process waits. By then, most
+ * threads sleep. The test does not need this, but its figures vary less if most threads sleep. */
 static void wait_until_all_wait(void) {
     int64_t until = lw_boot_ms() + 120000;
-    while ((shared->waiting < WAITERS || redis_number("ZCARD lwl:{a}:wait") < PROCESSES) && lw_boot_ms() < until) lw_sleep_ms(5);
+    while ((shared->waiting < WAITERS || redis_number("ZCARD lwl:{a}:wait") < PROCESSES) &&
+           lw_boot_ms() < until)
+        lw_sleep_ms(5);
     assert_int_equal(shared->waiting, WAITERS);
     assert_int_equal(redis_number("ZCARD lwl:{a}:wait"), PROCESSES);
     lw_sleep_ms(500);
     redis_says("CONFIG RESETSTAT");
 }
 
-static struct latchwork_hold *take_first(struct latchwork_client **c, struct latchwork_lock **l, int64_t ttl_ms) {
+static struct latchwork_hold *take_first(struct latchwork_client **c, struct latchwork_lock **l,
+                                         int64_t ttl_ms) {
     *c = open_client(NULL);
     *l = open_kind(*c, "a", LATCHWORK_KIND_MUTEX, ttl_ms);
     return take(*l, 0);
@@ -120,21 +125,25 @@ static void nobody_storms_and_nobody_starves(void **state) {
     assert_ok(latchwork_hold_release(h, &error));
     wait_for_all(pid);
     /* The last round counts as well: in it each waiter gets the lock once more, and then leaves. */
-    int64_t n = shared->hand_overs + WAITERS, evalsha = calls_of("evalsha"), publish = calls_of("publish");
+    int64_t n = shared->hand_overs + WAITERS, evalsha = calls_of("evalsha"),
+            publish = calls_of("publish");
     int most = 0;
     for (int i = 0; i < WAITERS; i++) most = shared->turns[i] > most ? shared->turns[i] : most;
-    print_message("%d waiters: all had it after %d hand-overs, nobody more than %d times; %.2f EVALSHA and %.2f PUBLISH each\n", WAITERS,
-                  shared->hand_overs, most, (double)evalsha / (double)n, (double)publish / (double)n);
+    print_message("%d waiters: all had it after %d hand-overs, nobody more than %d times; %.2f "
+                  "EVALSHA and %.2f PUBLISH each\n",
+                  WAITERS, shared->hand_overs, most, (double)evalsha / (double)n,
+                  (double)publish / (double)n);
     assert_int_equal(shared->served, WAITERS);
-    assert_true(shared->hand_overs <= 2 * WAITERS); /* no order is promised, but no waiter is passed over round after round */
+    /* no order is promised, but no waiter is passed over round after round */
+    assert_true(shared->hand_overs <= 2 * WAITERS);
     assert_true(evalsha <= EVALSHA_MOST * n);
     assert_true(publish <= PUBLISH_MOST * n);
     latchwork_lock_close(l);
     latchwork_client_close(c);
 }
 
-/* The holder dies, so no waiter is told of a release. Only one waiter of each process attempts now and then, and again at the time when the
- * lease must have ended. */
+/* The holder dies, so no waiter is told of a release. Only one waiter of each process attempts now
+ * and then, and again at the time when the lease must have ended. */
 static void a_lease_that_ends_wakes_few(void **state) {
     (void)state;
     pid_t pid[PROCESSES];
@@ -144,7 +153,8 @@ static void a_lease_that_ends_wakes_few(void **state) {
     start_all(pid, true);
     wait_until_all_wait();
     latchwork_hold_forget(h);
-    redis_says("PEXPIRE lwl:{a}:lock 7000"); /* each waiter looks at the lock every five seconds, so it finds out this TTL */
+    /* each waiter looks at the lock every five seconds, so it finds out this TTL */
+    redis_says("PEXPIRE lwl:{a}:lock 7000");
     int64_t until = lw_boot_ms() + 120000;
     while (!shared->inside && lw_boot_ms() < until) lw_sleep_ms(2);
     assert_int_equal(shared->inside, 1);
@@ -166,7 +176,8 @@ static int setup(void **state) {
 int main(void) {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(nobody_storms_and_nobody_starves, setup),
-                                       cmocka_unit_test_setup(a_lease_that_ends_wakes_few, setup)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(nobody_storms_and_nobody_starves, setup),
+        cmocka_unit_test_setup(a_lease_that_ends_wakes_few, setup)};
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests who is told of a release, and who may go first. One of the waiters is a ghost: a client that Redis knows and that never acts. */
+/* Tests who is told of a release, and who may go first. One of the waiters is a ghost: a client
+ * that Redis knows and that never acts. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
 
-/* A waiter looks at the lock by itself after 4 s. This limit is shorter, so only a waiter that was told of the release is in time. */
+/* A waiter looks at the lock by itself after 4 s. This limit is shorter, so only a waiter that was
+ * told of the release is in time. */
 enum { BEFORE_LOOKING_MS = 2500 };
 
 static struct latchwork_client *client;
@@ -26,7 +28,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* subscribes as the ghost: the connection works but never answers, like the connection of a frozen process */
+/* subscribes as the ghost: the connection works but never answers, like the connection of a frozen
+ * process */
 static void ghost_listens(void) {
     ghost_ears = lw_test_redis_connect(server);
     freeReplyObject(redisCommand(ghost_ears, "SUBSCRIBE lwl:wake:ghost"));
@@ -45,7 +48,8 @@ static void *wait_for_it(void *arg) {
     if (r == LATCHWORK_LOCK_OK) r = latchwork_hold_release(h, &why);
     return (void *)(intptr_t)r;
 }
-static void start_waiter(struct waiter *w, struct latchwork_lock *l, int64_t wait_ms, const char *registered) {
+static void start_waiter(struct waiter *w, struct latchwork_lock *l, int64_t wait_ms,
+                         const char *registered) {
     int64_t before = redis_number("ZCARD %s", registered), until = lw_boot_ms() + 10000;
     *w = (struct waiter){.lock = l, .wait_ms = wait_ms};
     pthread_create(&w->thread, NULL, wait_for_it, w);
@@ -93,8 +97,8 @@ static void who_leaves_passes_it_on(void **state) {
     int64_t before = redis_number("ZCARD lwl:{a}:wait"), until = lw_boot_ms() + 10000;
     pthread_create(&t, NULL, wait_for_it, &leaver);
     while (redis_number("ZCARD lwl:{a}:wait") <= before && lw_boot_ms() < until) lw_sleep_ms(1);
-    /* this makes the state after a release of which only the leaving client was told: the lock is free, and that client is no longer in the
-     * list of waiters */
+    /* this makes the state after a release of which only the leaving client was told: the lock is
+     * free, and that client is no longer in the list of waiters */
     redisReply *r = redisCommand(admin, "ZRANGE lwl:{a}:wait -1 -1");
     redis_says("ZREM lwl:{a}:wait %s", r->element[0]->str);
     freeReplyObject(r);
@@ -111,7 +115,9 @@ static void assert_try(enum latchwork_result expected, struct latchwork_lock *l)
     assert_result(expected, latchwork_lock_try(l, &h, &error));
     if (h) assert_ok(latchwork_hold_release(h, &error));
 }
-static void ghost_lives_for(int64_t ms) { redis_says("ZADD lwl:{a}:alive %lld ghost", (long long)(lw_wall_ms() + ms)); }
+static void ghost_lives_for(int64_t ms) {
+    redis_says("ZADD lwl:{a}:alive %lld ghost", (long long)(lw_wall_ms() + ms));
+}
 
 static void a_fair_lock_waits_for_the_first_in_line_if_it_lives(void **state) {
     (void)state;
@@ -128,7 +134,8 @@ static void a_fair_lock_waits_for_the_first_in_line_if_it_lives(void **state) {
 
 static void readers_and_writers_go_in_the_order_they_came(void **state) {
     (void)state;
-    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 60000), *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 60000);
+    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 60000),
+                          *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 60000);
     ghost_listens();
     ghost_lives_for(60000);
     struct latchwork_hold *h = take(r, 0);
@@ -139,7 +146,8 @@ static void readers_and_writers_go_in_the_order_they_came(void **state) {
     assert_try(LATCHWORK_LOCK_BUSY, r);
     assert_try(LATCHWORK_LOCK_BUSY, w);
     redis_says("ZREM lwl:{a}:queue ghost:1");
-    redis_says("ZADD lwl:{a}:read-queue 1 ghost:1"); /* while a reader waits, a writer that comes later lets the reader go first */
+    /* while a reader waits, a writer that comes later lets the reader go first */
+    redis_says("ZADD lwl:{a}:read-queue 1 ghost:1");
     assert_try(LATCHWORK_LOCK_BUSY, w);
     assert_try(LATCHWORK_LOCK_OK, r);
     ghost_lives_for(-1);
@@ -150,7 +158,8 @@ static void readers_and_writers_go_in_the_order_they_came(void **state) {
 /* When a writer releases the lock, all waiting readers are woken together. */
 static void readers_come_in_together(void **state) {
     (void)state;
-    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 60000), *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 60000);
+    struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 60000),
+                          *w = open_kind(client, "a", LATCHWORK_KIND_WRITE, 60000);
     struct latchwork_hold *h = take(w, 0);
     struct waiter waiter[5];
     for (int i = 0; i < 5; i++) start_waiter(&waiter[i], r, 60000, "lwl:{a}:read-queue");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests Redlock on five servers: votes, dead and slow servers, lost answers, extension, and wrong calls. */
+/* Tests Redlock on five servers: votes, dead and slow servers, lost answers, extension, and wrong
+ * calls. */
 #include "tests/lock/five.h"
 #include "tests/lock/proxy.h"
 
@@ -10,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* --- the algorithm ------------------------------------------------------------------------------------------------------------------- */
+/* --- the algorithm ---------------------------------------------------------------------------- */
 
 static void one_value_on_all(void **state) {
     (void)state;
@@ -21,14 +22,18 @@ static void one_value_on_all(void **state) {
     for (int i = 0; i < 3; i++) {
         int64_t before = lw_boot_ms();
         struct latchwork_hold *h = take(l, 0);
-        wait_for_keys(NODES); /* acquire returns when a majority has granted the lock; the other servers grant it soon after */
+        /* acquire returns when a majority has granted the lock; the other servers grant it soon
+         * after */
+        wait_for_keys(NODES);
         assert_int_equal(holding(latchwork_hold_token(h)), NODES);
-        /* The validity of a lock is the TTL minus the time that the acquire took and minus the drift of 1 % and 2 ms. */
+        /* The validity of a lock is the TTL minus the time that the acquire took and minus the
+         * drift of 1 % and 2 ms. */
         int64_t deadline = latchwork_hold_deadline_ms(h);
         assert_in_range(deadline, before + 20000 - 202, lw_boot_ms() + 20000 - 202);
         assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l2, &h2, &error));
         assert_int_equal(error.code, LATCHWORK_E_BUSY);
-        assert_int_equal(holding(latchwork_hold_token(h)), NODES); /* the attempt that failed changed nothing on any server */
+        /* the attempt that failed changed nothing on any server */
+        assert_int_equal(holding(latchwork_hold_token(h)), NODES);
         assert_true(latchwork_hold_fence(h) > last);
         last = latchwork_hold_fence(h);
         assert_ok(latchwork_hold_check(h, &error));
@@ -44,7 +49,8 @@ static void one_value_on_all(void **state) {
     latchwork_redlock_close(other);
 }
 
-/* Each server counts fences by itself. A number that only one server knows must not be lost when the majority changes. */
+/* Each server counts fences by itself. A number that only one server knows must not be lost when
+ * the majority changes. */
 static void fences_grow_over_changing_majorities(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all();
@@ -57,7 +63,8 @@ static void fences_grow_over_changing_majorities(void **state) {
     last = latchwork_hold_fence(h);
     assert_ok(latchwork_hold_release(h, &error));
     thaw(3), thaw(4);
-    for (int i = 0; i < NODES; i++) { /* each round freezes two other servers and uses a new client, which has seen no fence */
+    for (int i = 0; i < NODES; i++) {
+        /* each round freezes two other servers and uses a new client, which has seen no fence */
         struct latchwork_redlock *anew = open_all();
         struct latchwork_lock *l2 = open_red(anew, 20000, 0);
         freeze(i), freeze((i + 1) % NODES);
@@ -97,7 +104,7 @@ static void plain_and_reentrant(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* --- servers that are missing --------------------------------------------------------------------------------------------------------- */
+/* --- servers that are missing ----------------------------------------------------------------- */
 
 static void a_minority_may_be_down(void **state) {
     (void)state;
@@ -105,7 +112,8 @@ static void a_minority_may_be_down(void **state) {
     struct latchwork_lock *l = open_red(r, 20000, 0);
     assert_ok(latchwork_hold_release(take(l, 0), &error));
     kill_node(1), kill_node(3);
-    struct latchwork_hold *h = take(l, 0); /* the client still has connections to the two dead servers */
+    /* the client still has connections to the two dead servers */
+    struct latchwork_hold *h = take(l, 0);
     assert_int_equal(holding(latchwork_hold_token(h)), 3);
     assert_ok(latchwork_hold_renew(h, 0, &error));
     assert_ok(latchwork_hold_check(h, &error));
@@ -127,7 +135,8 @@ static void a_majority_may_not(void **state) {
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(l, 100, &h, &error));
     wait_for_keys(0);
     restart_node(2);
-    assert_ok(latchwork_hold_release(take(l, 20000), &error)); /* the client connects to the servers again by itself */
+    /* the client connects to the servers again by itself */
+    assert_ok(latchwork_hold_release(take(l, 20000), &error));
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
 }
@@ -148,7 +157,8 @@ static void slow_servers(void **state) {
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
     for (int i = 0; i < 3; i++) thaw(i);
-    wait_for_keys(0); /* each server gets the lock and then its release, in this order, so no server keeps the lock */
+    /* each server gets the lock and then its release, in this order, so no server keeps the lock */
+    wait_for_keys(0);
     h = take(l, 20000);
     wait_for_keys(NODES);
     assert_ok(latchwork_hold_release(h, &error));
@@ -156,7 +166,8 @@ static void slow_servers(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* A client with a majority does not wait for the other servers. In this test node_ms is so large that a wait would show. */
+/* A client with a majority does not wait for the other servers. In this test node_ms is so large
+ * that a wait would show. */
 static void a_slow_server_costs_little(void **state) {
     (void)state;
     struct latchwork_redlock_options o = {QUICK};
@@ -169,7 +180,9 @@ static void a_slow_server_costs_little(void **state) {
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
     latchwork_hold_forget(h);
-    int have = 0; /* number of servers that have the lock; the frozen server is left out, because it would not answer */
+    /* number of servers that have the lock; the frozen server is left out, because it would not
+     * answer */
+    int have = 0;
     for (int i = 0; i < 4; i++) have += (int)number_on(i, "EXISTS " KEY);
     assert_true(have >= MAJORITY);
     thaw(4);
@@ -178,7 +191,8 @@ static void a_slow_server_costs_little(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* A release goes to all servers: also to a server whose answer to the acquire was lost, and to a server that answered with an error. */
+/* A release goes to all servers: also to a server whose answer to the acquire was lost, and to a
+ * server that answered with an error. */
 static void released_everywhere(void **state) {
     (void)state;
     struct lw_proxy proxy;
@@ -189,7 +203,8 @@ static void released_everywhere(void **state) {
     struct latchwork_redlock *r = open_urls(which, NODES, -1);
     struct latchwork_lock *l = open_red(r, 60000, 0);
     on_node(1, "CONFIG SET maxmemory 1");
-    lw_proxy_lose(&proxy, 2); /* the second reply is lost, which is the reply to the acquire; the acquire is not sent again */
+    /* the second reply is lost, which is the reply to the acquire; the acquire is not sent again */
+    lw_proxy_lose(&proxy, 2);
     struct latchwork_hold *h = take(l, 0);
     wait_for_keys(4);
     assert_int_equal(number_on(1, "EXISTS " KEY), 0);
@@ -197,11 +212,14 @@ static void released_everywhere(void **state) {
     assert_ok(latchwork_hold_release(h, &error));
     wait_for_keys(0);
     int64_t until = lw_boot_ms() + COMES_MS;
-    while (!strstr(on_node(1, "INFO commandstats"), "cmdstat_eval") && lw_boot_ms() < until) lw_sleep_ms(2);
-    assert_non_null(strstr(on_node(1, "INFO commandstats"), "cmdstat_eval")); /* the server that refused the lock was asked to release it */
+    while (!strstr(on_node(1, "INFO commandstats"), "cmdstat_eval") && lw_boot_ms() < until)
+        lw_sleep_ms(2);
+    /* the server that refused the lock was asked to release it */
+    assert_non_null(strstr(on_node(1, "INFO commandstats"), "cmdstat_eval"));
 
     on_node(2, "CONFIG SET maxmemory 1");
-    on_node(3, "CONFIG SET maxmemory 1"); /* three servers refuse the lock, so there is no majority, however long the wait */
+    /* three servers refuse the lock, so there is no majority, however long the wait */
+    on_node(3, "CONFIG SET maxmemory 1");
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
     wait_for_keys(0);
@@ -210,7 +228,7 @@ static void released_everywhere(void **state) {
     lw_proxy_stop(&proxy);
 }
 
-/* --- losing it ------------------------------------------------------------------------------------------------------------------------ */
+/* --- losing it -------------------------------------------------------------------------------- */
 
 struct told {
     atomic_int times, why;
@@ -226,8 +244,10 @@ static void wait_until_told(struct told *t, enum latchwork_loss why) {
     assert_int_equal(t->times, 1);
     assert_int_equal(t->why, why);
 }
-static struct latchwork_lock *open_renewed(struct latchwork_redlock *r, int64_t ttl_ms, int64_t max_hold_ms, struct told *t) {
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = ttl_ms, .max_hold_ms = max_hold_ms, .flags = LATCHWORK_FLAG_RENEW};
+static struct latchwork_lock *open_renewed(struct latchwork_redlock *r, int64_t ttl_ms,
+                                           int64_t max_hold_ms, struct told *t) {
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = ttl_ms,
+                                       .max_hold_ms = max_hold_ms, .flags = LATCHWORK_FLAG_RENEW};
     o.lost = on_lost;
     o.lost_ctx = t;
     struct latchwork_lock *l = latchwork_redlock_lock_open(r, "a", &o, &error);
@@ -280,12 +300,15 @@ static void the_longest_hold(void **state) {
 
 static void a_killed_holder_is_followed(void **state) {
     (void)state;
-    _Atomic uint64_t *fence = mmap(NULL, sizeof *fence, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic uint64_t *fence =
+        mmap(NULL, sizeof *fence, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pid = fork();
     if (pid == 0) {
         struct latchwork_redlock *mine = open_all();
         struct latchwork_hold *h;
-        if (latchwork_lock_acquire(open_red(mine, 700, LATCHWORK_FLAG_RENEW), 20000, &h, &error) != LATCHWORK_LOCK_OK) _exit(1);
+        if (latchwork_lock_acquire(open_red(mine, 700, LATCHWORK_FLAG_RENEW), 20000, &h, &error) !=
+            LATCHWORK_LOCK_OK)
+            _exit(1);
         atomic_store(fence, latchwork_hold_fence(h));
         for (;;) pause();
     }
@@ -305,8 +328,7 @@ static void a_killed_holder_is_followed(void **state) {
     munmap(fence, sizeof *fence);
 }
 
-/* --- the rest
- * ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- the rest --------------------------------------------------------------------------------- */
 
 static void *wait_for_it(void *arg) {
     struct latchwork_hold *h;
@@ -326,7 +348,8 @@ static void waiters_can_be_interrupted(void **state) {
     latchwork_redlock_interrupt(r);
     pthread_join(t, &code);
     assert_int_equal((intptr_t)code, LATCHWORK_E_CLOSED);
-    assert_ok(latchwork_hold_release(h, &error)); /* releases work even after latchwork_redlock_interrupt() */
+    /* releases work even after latchwork_redlock_interrupt() */
+    assert_ok(latchwork_hold_release(h, &error));
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
 }
@@ -334,8 +357,10 @@ static void waiters_can_be_interrupted(void **state) {
 static void a_lock_without_ttl(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all();
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN, .give_ttl_ms = 50};
-    struct latchwork_lock *l = open_red(r, 20000, LATCHWORK_FLAG_PLAIN), *gives = latchwork_redlock_lock_open(r, "a", &o, &error);
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN,
+                                       .give_ttl_ms = 50};
+    struct latchwork_lock *l = open_red(r, 20000, LATCHWORK_FLAG_PLAIN),
+                          *gives = latchwork_redlock_lock_open(r, "a", &o, &error);
     struct latchwork_hold *h;
     for (int i = 0; i < 3; i++) on_node(i, "SETNX a 1");
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
@@ -353,7 +378,9 @@ static void wrong_calls(void **state) {
     assert_null(latchwork_redlock_open(twice, 2, NULL, &error));
     assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     assert_null(latchwork_redlock_open(bad, 1, NULL, &error));
-    struct latchwork_redlock_options unset = {0}, backwards = {LATCHWORK_REDLOCK_INIT, .retry_min_ms = 9, .retry_max_ms = 8};
+    struct latchwork_redlock_options unset = {0},
+                                     backwards = {LATCHWORK_REDLOCK_INIT, .retry_min_ms = 9,
+                                                  .retry_max_ms = 8};
     assert_null(latchwork_redlock_open(all_urls, NODES, &unset, &error));
     assert_null(latchwork_redlock_open(all_urls, NODES, &backwards, &error));
     struct latchwork_redlock *r = open_all();
@@ -365,7 +392,11 @@ static void wrong_calls(void **state) {
     assert_int_equal(error.code, LATCHWORK_E_UNSUPPORTED);
     struct latchwork_hold *h = take(l, 0);
     pid_t pid = fork();
-    if (pid == 0) _exit(latchwork_hold_release(h, &error) == LATCHWORK_LOCK_ERROR && error.code == LATCHWORK_E_FORK ? 0 : 1);
+    if (pid == 0)
+        _exit(latchwork_hold_release(h, &error) == LATCHWORK_LOCK_ERROR &&
+                      error.code == LATCHWORK_E_FORK
+                  ? 0
+                  : 1);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);

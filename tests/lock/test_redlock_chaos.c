@@ -11,7 +11,7 @@
 
 enum { PROCESSES = 4, THREADS = 2, TURNS = 15 };
 
-/* --- clocks, and servers without memory ----------------------------------------------------------------------------------------------- */
+/* --- clocks, and servers without memory ------------------------------------------------------- */
 
 static void a_minority_of_clocks_may_jump(void **state) {
     (void)state;
@@ -21,7 +21,8 @@ static void a_minority_of_clocks_may_jump(void **state) {
     wait_for_keys(NODES);
     jump_clock(0, 3600);
     jump_clock(1, 3600);
-    wait_for_keys(3); /* two servers have lost the lock, because it expired when their clocks jumped */
+    /* two servers have lost the lock, because it expired when their clocks jumped */
+    wait_for_keys(3);
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l2, 300, &h2, &error));
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
@@ -32,8 +33,8 @@ static void a_minority_of_clocks_may_jump(void **state) {
     latchwork_redlock_close(other);
 }
 
-/* The clocks of a majority jump, and two clients hold the lock. No Redlock can prevent this, as the header says. The fence tells the store
- * which hold is the later one. */
+/* The clocks of a majority jump, and two clients hold the lock. No Redlock can prevent this, as the
+ * header says. The fence tells the store which hold is the later one. */
 static void where_most_jump_the_fence_decides(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all(), *other = open_all();
@@ -42,7 +43,8 @@ static void where_most_jump_the_fence_decides(void **state) {
     wait_for_keys(NODES);
     for (int i = 0; i < 3; i++) jump_clock(i, 3600);
     struct latchwork_hold *h2 = take(l2, 20000);
-    assert_false(latchwork_hold_lost(h)); /* the holder cannot know that another client has the lock */
+    /* the holder cannot know that another client has the lock */
+    assert_false(latchwork_hold_lost(h));
     assert_true(latchwork_hold_fence(h2) > latchwork_hold_fence(h));
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_check(h, &error));
     for (int i = 0; i < 3; i++) jump_clock(i, 0); /* the clocks go back, but fences still grow */
@@ -68,19 +70,23 @@ static void wait_for_age(int i, int64_t seconds) {
     }
 }
 
-/* Client a holds the lock on servers 0, 1 and 2, and cannot reach the others. Server 2 is restarted and loses the lock, so that servers 2,
- * 3 and 4 would be a majority for another client. */
+/* Client a holds the lock on servers 0, 1 and 2, and cannot reach the others. Server 2 is restarted
+ * and loses the lock, so that servers 2, 3 and 4 would be a majority for another client. */
 static void a_restarted_server_is_kept_out(void **state) {
     (void)state;
     enum { TTL = 6000 };
-    const char *partitioned[NODES] = {urls[0], urls[1], urls[2], "unix:///nowhere/3", "unix:///nowhere/4"};
+    const char *partitioned[NODES] = {urls[0], urls[1], urls[2], "unix:///nowhere/3",
+                                      "unix:///nowhere/4"};
     for (int i = 0; i < NODES; i++) wait_for_age(i, TTL / 1000 + 1);
-    struct latchwork_redlock *a = open_urls(partitioned, NODES, 0), *b = open_urls(all_urls, NODES, 0), *c, *careless;
+    struct latchwork_redlock *a = open_urls(partitioned, NODES, 0),
+                             *b = open_urls(all_urls, NODES, 0), *c, *careless;
     struct latchwork_lock *la = open_red(a, TTL, LATCHWORK_FLAG_RENEW), *lb = open_red(b, TTL, 0);
-    assert_ok(latchwork_hold_release(take(lb, 0), &error)); /* client b connects to the servers before the restart */
+    /* client b connects to the servers before the restart */
+    assert_ok(latchwork_hold_release(take(lb, 0), &error));
     struct latchwork_hold *ha = take(la, 0), *h;
     restart_node(2);
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lb, &h, &error)); /* client b recognizes the restart by the new run_id */
+    /* client b recognizes the restart by the new run_id */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lb, &h, &error));
     c = open_urls(all_urls, NODES, 0);
     struct latchwork_lock *lc = open_red(c, TTL, 0);
     /* client c, which has not seen the servers before, recognizes the restart by the uptime */
@@ -92,7 +98,9 @@ static void a_restarted_server_is_kept_out(void **state) {
     assert_ok(latchwork_hold_release(h, &error));
 
     latchwork_hold_forget(ha);
-    kill_node(0), kill_node(1); /* after a TTL server 2 counts again; with servers 0 and 1 dead, there is no majority without server 2 */
+    /* after a TTL server 2 counts again; with servers 0 and 1 dead, there is no majority without
+     * server 2 */
+    kill_node(0), kill_node(1);
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(lb, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
     assert_ok(latchwork_hold_release(take(lb, 60000), &error));
@@ -102,7 +110,7 @@ static void a_restarted_server_is_kept_out(void **state) {
     for (int i = 0; i < 4; i++) latchwork_redlock_close(red[i]);
 }
 
-/* --- many ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- many ------------------------------------------------------------------------------------- */
 
 struct shared {
     _Atomic int inside, overlaps, failures;
@@ -119,7 +127,8 @@ static void *work(void *arg) {
         enum latchwork_result r = latchwork_lock_acquire(l, 200000, &h, &why);
         if (r == LATCHWORK_LOCK_OK) {
             if (atomic_fetch_add(&shared->inside, 1)) shared->overlaps++;
-            if (atomic_exchange(&shared->fence, latchwork_hold_fence(h)) >= latchwork_hold_fence(h)) shared->overlaps++;
+            if (atomic_exchange(&shared->fence, latchwork_hold_fence(h)) >= latchwork_hold_fence(h))
+                shared->overlaps++;
             long count = shared->count;
             lw_sleep_ms(1);
             shared->count = count + 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests row locks: either all rows are locked or none, in one order, with one fence. The tests also cover dead holders, lost rows, rows
- * without a TTL, and many processes on a few rows. */
+/* Tests row locks: either all rows are locked or none, in one order, with one fence. The tests also
+ * cover dead holders, lost rows, rows without a TTL, and many processes on a few rows. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"
 
@@ -27,7 +27,8 @@ static int teardown(void **state) {
 }
 
 #define ROW(t, i) ((struct latchwork_row){.table = (t), .id = (i)})
-static struct latchwork_lock *open_rows(const struct latchwork_row *rows, size_t n, const struct latchwork_lock_options *o) {
+static struct latchwork_lock *open_rows(const struct latchwork_row *rows, size_t n,
+                                        const struct latchwork_lock_options *o) {
     struct latchwork_lock *l = latchwork_rows_open(client, NULL, rows, n, o, &error);
     if (!l) fail_msg("rows: %s", error.text);
     return l;
@@ -49,7 +50,8 @@ static void a_row_is_a_mutex_of_its_name(void **state) {
     struct latchwork_hold *h = take(row, 0), *other;
     assert_string_equal(redis_says("EXISTS lwl:{row:t:1}:lock"), "1");
     assert_true(redis_number("PTTL lwl:{row:t:1}:lock") <= 5000);
-    assert_true(strncmp(redis_says("GET lwl:{row:t:1}:lock"), latchwork_hold_token(h), strlen(latchwork_hold_token(h))) == 0);
+    assert_true(strncmp(redis_says("GET lwl:{row:t:1}:lock"), latchwork_hold_token(h),
+                        strlen(latchwork_hold_token(h))) == 0);
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(mutex, &other, &error));
     assert_ok(latchwork_hold_check(h, &error));
     uint64_t fence = latchwork_hold_fence(h);
@@ -65,30 +67,35 @@ static void a_row_is_a_mutex_of_its_name(void **state) {
 
 static void all_or_none(void **state) {
     (void)state;
-    const struct latchwork_row rows[] = {ROW("t", "3"), ROW("t", "1"), ROW("t", "2"), ROW("t", "1")};
+    const struct latchwork_row rows[] = {ROW("t", "3"), ROW("t", "1"), ROW("t", "2"),
+                                         ROW("t", "1")};
     struct latchwork_lock *l = open_rows(rows, 4, NULL), *two = open_row("2", 5000);
     struct latchwork_hold *h = take(two, 0), *other;
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &other, &error));
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 50, &other, &error));
     assert_null(other);
-    assert_string_equal(redis_says("EXISTS lwl:{row:t:1}:lock lwl:{row:t:2}:lock lwl:{row:t:3}:lock"), "1");
+    assert_string_equal(
+        redis_says("EXISTS lwl:{row:t:1}:lock lwl:{row:t:2}:lock lwl:{row:t:3}:lock"), "1");
     assert_ok(latchwork_hold_release(h, &error));
     h = take(l, 0);
-    assert_string_equal(redis_says("EXISTS lwl:{row:t:1}:lock lwl:{row:t:2}:lock lwl:{row:t:3}:lock"), "3");
-    for (size_t i = 0; i < 4; i++) assert_true(latchwork_hold_fence_at(h, i) == latchwork_hold_fence(h));
+    assert_string_equal(
+        redis_says("EXISTS lwl:{row:t:1}:lock lwl:{row:t:2}:lock lwl:{row:t:3}:lock"), "3");
+    for (size_t i = 0; i < 4; i++)
+        assert_true(latchwork_hold_fence_at(h, i) == latchwork_hold_fence(h));
     assert_ok(latchwork_hold_release(h, &error));
     assert_string_equal(redis_says("KEYS *:lock"), "");
     latchwork_lock_close(l);
     latchwork_lock_close(two);
 }
 
-/* The counter of one row may be ahead of the other counters and of the clock. Then the fence of the hold is larger than all counters, and
- * the next fence of each row is larger than this fence. */
+/* The counter of one row may be ahead of the other counters and of the clock. Then the fence of the
+ * hold is larger than all counters, and the next fence of each row is larger than this fence. */
 static void one_fence_for_all(void **state) {
     (void)state;
     redis_says("SET lwl:{row:t:2}:fence 4000000000000000");
     const struct latchwork_row rows[] = {ROW("t", "1"), ROW("t", "2")};
-    struct latchwork_lock *both = open_rows(rows, 2, NULL), *one = open_row("1", 5000), *two = open_row("2", 5000);
+    struct latchwork_lock *both = open_rows(rows, 2, NULL), *one = open_row("1", 5000),
+                          *two = open_row("2", 5000);
     struct latchwork_hold *h = take(one, 0);
     uint64_t fence = latchwork_hold_fence(h);
     assert_true(fence < 4000000000000000);
@@ -105,28 +112,33 @@ static void one_fence_for_all(void **state) {
     latchwork_lock_close(two);
 }
 
-/* A renewal of MANY rows takes many round trips, each of which may be slow on a machine that does other work. */
+/* A renewal of MANY rows takes many round trips, each of which may be slow on a machine that does
+ * other work. */
 enum { MANY_TTL_MS = 4500 };
 
 static void the_most_rows(unsigned flags, size_t n) {
     static struct latchwork_row rows[MANY];
     static char ids[MANY][8];
     open_many(rows, ids, n);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = MANY_TTL_MS, .flags = LATCHWORK_FLAG_RENEW | flags};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = MANY_TTL_MS,
+                                       .flags = LATCHWORK_FLAG_RENEW | flags};
     struct latchwork_lock *l = open_rows(rows, n, &o);
     struct latchwork_hold *h = take(l, 10000), *other;
     uint64_t fence = latchwork_hold_fence(h);
     assert_true(fence > 0);
-    for (size_t i = 0; i < n; i += 51) { /* every row, even one taken early, stores the fence of the hold */
+    for (size_t i = 0; i < n; i += 51) {
+        /* every row, even one taken early, stores the fence of the hold */
         assert_int_equal(redis_number("GET lwl:{row:many:%s}:fence", ids[i]), (int64_t)fence);
     }
     /* the lease was renewed while the other client waited */
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, MANY_TTL_MS + 2000, &other, &error));
+    assert_result(LATCHWORK_LOCK_BUSY,
+                  latchwork_lock_acquire(l, MANY_TTL_MS + 2000, &other, &error));
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 3 * MANY_TTL_MS, &error));
     assert_true(latchwork_hold_left_ms(h) > MANY_TTL_MS);
     assert_ok(latchwork_hold_release(h, &error));
-    assert_string_equal(redis_says(flags ? "EXISTS row:many:1" : "EXISTS lwl:{row:many:1}:lock"), "0");
+    assert_string_equal(redis_says(flags ? "EXISTS row:many:1" : "EXISTS lwl:{row:many:1}:lock"),
+                        "0");
     latchwork_lock_close(l);
 }
 static void many_rows(void **state) { (void)state, the_most_rows(0, MANY); }
@@ -148,7 +160,7 @@ static void nothing_is_released_or_renewed_that_is_lost(void **state) {
     latchwork_lock_close(l);
 }
 
-/* --- waiting ------------------------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 struct waiter {
     struct latchwork_lock *lock;
@@ -167,7 +179,8 @@ static void wait_until_there(const char *key) {
     assert_int_equal(redis_number("EXISTS %s", key), 1);
 }
 
-/* The client keeps the first row while it waits for the second, even if that takes longer than the TTL. */
+/* The client keeps the first row while it waits for the second, even if that takes longer than the
+ * TTL. */
 static void rows_are_kept_while_one_is_waited_for(void **state) {
     (void)state;
     const struct latchwork_row rows[] = {ROW("t", "2"), ROW("t", "1"), ROW("t", "3")};
@@ -203,7 +216,8 @@ static void who_waits_can_be_interrupted(void **state) {
     (void)state;
     const struct latchwork_row rows[] = {ROW("t", "1"), ROW("t", "2")};
     struct latchwork_client *other = open_client(NULL);
-    struct latchwork_lock *both = open_rows(rows, 2, NULL), *two = open_lock(other, "row:t:2", NULL);
+    struct latchwork_lock *both = open_rows(rows, 2, NULL),
+                          *two = open_lock(other, "row:t:2", NULL);
     struct latchwork_hold *h = take(two, 0);
     struct waiter w = {.lock = both};
     pthread_t t;
@@ -220,13 +234,15 @@ static void who_waits_can_be_interrupted(void **state) {
     latchwork_client_close(other);
 }
 
-/* --- dead holders, rows without TTL --------------------------------------------------------------------------------------------------- */
+/* --- dead holders, rows without TTL ----------------------------------------------------------- */
 
-static pid_t hold_and_die(const struct latchwork_row *rows, size_t n, uint64_t *fence, bool *ready) {
+static pid_t hold_and_die(const struct latchwork_row *rows, size_t n, uint64_t *fence,
+                          bool *ready) {
     pid_t pid = fork();
     if (pid) return pid;
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
-    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 1500, .flags = LATCHWORK_FLAG_RENEW};
+    struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .ttl_ms = 1500,
+                                       .flags = LATCHWORK_FLAG_RENEW};
     struct latchwork_lock *l = latchwork_rows_open(c, NULL, rows, n, &o, &error);
     struct latchwork_hold *h;
     if (latchwork_lock_acquire(l, 10000, &h, &error) != LATCHWORK_LOCK_OK) _exit(1);
@@ -240,14 +256,16 @@ static void a_dead_holder_is_followed(void **state) {
     struct {
         uint64_t fence;
         bool ready;
-    } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    } *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     const struct latchwork_row rows[] = {ROW("t", "1"), ROW("t", "2"), ROW("t", "3")};
     pid_t pid = hold_and_die(rows, 3, &shared->fence, &shared->ready);
     int64_t until = lw_boot_ms() + 20000;
     while (!*(volatile bool *)&shared->ready && lw_boot_ms() < until) lw_sleep_ms(1);
     struct latchwork_lock *l = open_rows(rows + 1, 2, NULL);
     struct latchwork_hold *h = NULL;
-    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 3500, &h, &error)); /* the holder is alive and renews its lease */
+    /* the holder is alive and renews its lease */
+    assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 3500, &h, &error));
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     h = take(l, 20000);
@@ -293,7 +311,7 @@ static void rows_without_ttl(void **state) {
     latchwork_lock_close(l);
 }
 
-/* --- looking and breaking ------------------------------------------------------------------------------------------------------------- */
+/* --- looking and breaking --------------------------------------------------------------------- */
 
 static int count_seen(void *ctx, const struct latchwork_lock_info *info) {
     int *n = ctx;
@@ -350,14 +368,16 @@ static void wrong_calls(void **state) {
     char longest[400];
     memset(longest, 'x', sizeof longest);
     longest[257] = '\0';
-    const struct latchwork_row bad[] = {ROW("", "1"), ROW("a:b", "1"), ROW("t", ""), ROW(NULL, "1"), ROW("t", NULL), ROW("t", longest)};
+    const struct latchwork_row bad[] = {ROW("", "1"),   ROW("a:b", "1"), ROW("t", ""),
+                                        ROW(NULL, "1"), ROW("t", NULL),  ROW("t", longest)};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_null(latchwork_rows_open(client, NULL, &bad[i], 1, NULL, &error));
         assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     }
     assert_null(latchwork_rows_open(client, NULL, NULL, 0, NULL, &error));
     /* the name of this row is too long */
-    assert_null(latchwork_rows_open(client, longest, &ROW(longest + 130, longest + 2), 1, NULL, &error));
+    assert_null(
+        latchwork_rows_open(client, longest, &ROW(longest + 130, longest + 2), 1, NULL, &error));
     assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     struct latchwork_lock_options unset = {0};
     assert_null(latchwork_rows_open(client, NULL, &ROW("t", "1"), 1, &unset, &error));
@@ -368,17 +388,19 @@ static void wrong_calls(void **state) {
     latchwork_client_close(c);
 }
 
-/* --- many processes ------------------------------------------------------------------------------------------------------------------- */
+/* --- many processes --------------------------------------------------------------------------- */
 
 struct shared {
     _Atomic int inside[ROWS], overlaps, failures;
     _Atomic uint64_t fence[ROWS];
-    long count[ROWS]; /* these counts are not atomic, so an update is lost if two processes hold a row at once */
+    /* these counts are not atomic, so an update is lost if two processes hold a row at once */
+    long count[ROWS];
     _Atomic long entered;
 };
 static struct shared *shared;
 
-/* Chooses a few rows in a random order. If locks were taken in this order, the test would soon end in a deadlock. */
+/* Chooses a few rows in a random order. If locks were taken in this order, the test would soon end
+ * in a deadlock. */
 static size_t choose(struct latchwork_row *rows, int *which, unsigned *seed) {
     static const char *const ids[ROWS] = {"0", "1", "2", "3", "4", "5"};
     size_t n = 1 + (size_t)rand_r(seed) % 4;
@@ -465,7 +487,8 @@ static void many_processes_in_any_order(void **state) {
     munmap(shared, sizeof *shared);
 }
 
-/* Four processes, one after the other, are killed while they hold rows. The next process gets the rows when the lease has ended. */
+/* Four processes, one after the other, are killed while they hold rows. The next process gets the
+ * rows when the lease has ended. */
 static void killed_holders(void **state) {
     (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -487,7 +510,8 @@ static void killed_holders(void **state) {
         while (!atomic_load(&shared->fence[0]) && lw_boot_ms() < until) lw_sleep_ms(1);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        assert_true(atomic_load(&shared->fence[0]) > last); /* the next process got the rows that the killed process never released */
+        /* the next process got the rows that the killed process never released */
+        assert_true(atomic_load(&shared->fence[0]) > last);
         last = atomic_load(&shared->fence[0]);
     }
     munmap(shared, sizeof *shared);

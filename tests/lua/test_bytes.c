@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that no call to a script keeps Redis busy for long, whatever waits: 64 lanes with messages of half a megabyte, partitions with
- * thousands of segments, and more. The simulation bounds exactly what a call reads and hands over (tests/sim/world/bytes.c); here a real
- * Redis shows how long a call takes. Other programs share the machine, so of several runs only the shortest counts, and of each run only
- * the smaller of two times: the time that Redis measured, and the CPU time of the server. */
+/* Tests that no call to a script keeps Redis busy for long, whatever waits: 64 lanes with messages
+ * of half a megabyte, partitions with thousands of segments, and more. The simulation bounds
+ * exactly what a call reads and hands over (tests/sim/world/bytes.c); here a real Redis shows how
+ * long a call takes. Other programs share the machine, so of several runs only the shortest counts,
+ * and of each run only the smaller of two times: the time that Redis measured, and the CPU time of
+ * the server. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -27,7 +29,8 @@ static void eval(struct lt *l, const char *script) {
     freeReplyObject(r);
 }
 
-/* Fills lists as if gate had parked the messages: message m of lane k has the identity orders/1 with offset 8k + m. */
+/* Fills lists as if gate had parked the messages: message m of lane k has the identity orders/1
+ * with offset 8k + m. */
 static void fill(struct lt *l) {
     eval(l, "local body = string.rep('x', 500000)\n"
             "for k = 0, 63 do\n"
@@ -38,9 +41,16 @@ static void fill(struct lt *l) {
             "  redis.call('ZADD', '" LT_TAG "lanes', 1, 100 + k)\n"
             "end");
 }
-static void all_wait(struct lt *l) { eval(l, "redis.call('SET', '" LT_TAG "state:orders:1:0', string.rep('\\85', 128))"); }
-static void lock_all(struct lt *l) { eval(l, "for k = 100, 163 do redis.call('SET', '" LT_TAG "lock:' .. k, 't1:1', 'PX', 600000) end"); }
-static void free_all(struct lt *l) { eval(l, "for k = 100, 163 do redis.call('DEL', '" LT_TAG "lock:' .. k) end"); }
+static void all_wait(struct lt *l) {
+    eval(l, "redis.call('SET', '" LT_TAG "state:orders:1:0', string.rep('\\85', 128))");
+}
+static void lock_all(struct lt *l) {
+    eval(l,
+         "for k = 100, 163 do redis.call('SET', '" LT_TAG "lock:' .. k, 't1:1', 'PX', 600000) end");
+}
+static void free_all(struct lt *l) {
+    eval(l, "for k = 100, 163 do redis.call('DEL', '" LT_TAG "lock:' .. k) end");
+}
 
 static struct lt_msg of_lane(int k, int m) {
     static char names[LANES][8];
@@ -50,7 +60,7 @@ static struct lt_msg of_lane(int k, int m) {
     return msg;
 }
 
-/* --- measuring ------------------------------------------------------------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------------------------- */
 
 static int64_t spent_us(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "INFO commandstats");
@@ -62,7 +72,8 @@ static int64_t spent_us(struct lt *l) {
     return n;
 }
 
-/* Returns the CPU time of all threads of the server, which is never less than the CPU time of the calls. */
+/* Returns the CPU time of all threads of the server, which is never less than the CPU time of the
+ * calls. */
 static int64_t cpu_us(struct lt *l) {
     clockid_t clock;
     struct timespec t;
@@ -93,11 +104,12 @@ static void is_short(struct lt *l, const char *name, step_fn *prepare, step_fn *
         bytes = bytes_of(l->reply);
     }
     print_message("%-28s %6" PRId64 " us, %zu bytes\n", name, least, bytes);
-    if (least > MOST_US) fail_msg("%s keeps Redis for %" PRId64 " us, more than %d", name, least, MOST_US);
+    if (least > MOST_US)
+        fail_msg("%s keeps Redis for %" PRId64 " us, more than %d", name, least, MOST_US);
     assert_true(bytes <= CALL_BYTES + SIZE + 100000);
 }
 
-/* --- workers' calls -------------------------------------------------------------------------------------------------------------- */
+/* --- workers' calls --------------------------------------------------------------------------- */
 
 static void claim_all(struct lt *l) {
     struct lt_msg m[LANES];
@@ -105,13 +117,16 @@ static void claim_all(struct lt *l) {
     l->want = 64, l->reserve = 64;
     lt_claim(l, m, LANES);
     assert_non_null(strchr(l->answers, 'N'));
-    assert_non_null(strchr(l->answers, 'B')); /* the lanes that do not fit into the call get a new hint */
+    /* the lanes that do not fit into the call get a new hint */
+    assert_non_null(strchr(l->answers, 'B'));
     assert_true(lt_int(l, "LLEN " LT_TAG "ready") > 0);
 }
 static void none_due(struct lt *l) {
     free_all(l);
-    eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n" /* all messages become due one minute from now */
-            "for o = 0, 511 do redis.call('HSET', '" LT_TAG "tries:orders:1:0', o, '1 1 ' .. due) end");
+    /* all messages become due one minute from now */
+    eval(l, "local due = redis.call('TIME')[1] + 60 .. '000'\n"
+            "for o = 0, 511 do redis.call('HSET', '" LT_TAG
+            "tries:orders:1:0', o, '1 1 ' .. due) end");
 }
 static void claim_undue(struct lt *l) {
     struct lt_msg m[LANES];
@@ -135,7 +150,8 @@ static void settle_all(struct lt *l, const char *outcome, char mode, int n) {
     struct lt_item items[LANES];
     for (int k = 0; k < n; k++) {
         m[k] = lt_with(of_lane(k, 0), outcome, "next");
-        items[k] = (struct lt_item){.done = &m[k], .n_done = 1, .mode = mode, .want = 64, .before = 1, .value = "t1:1"};
+        items[k] = (struct lt_item){
+            .done = &m[k], .n_done = 1, .mode = mode, .want = 64, .before = 1, .value = "t1:1"};
     }
     l->reserve = 64;
     lt_settle_items(l, items, (size_t)n);
@@ -163,7 +179,8 @@ static void settles(void **state) {
 static void gate_some(struct lt *l) {
     static int64_t offset = 10000;
     struct lt_msg m[CALL_BYTES / SIZE + 1];
-    for (int k = 0; k <= CALL_BYTES / SIZE; k++) m[k] = of_lane(k, 0), m[k].offset = offset++, m[k].token = "t2";
+    for (int k = 0; k <= CALL_BYTES / SIZE; k++)
+        m[k] = of_lane(k, 0), m[k].offset = offset++, m[k].token = "t2";
     lt_gate(l, m, CALL_BYTES / SIZE + 1);
     assert_non_null(strchr(l->answers, 'W'));
 }
@@ -174,11 +191,14 @@ static void gates(void **state) {
 }
 
 static void many_due(struct lt *l) {
-    eval(l, "for k = 1, 10000 do redis.call('ZADD', '" LT_TAG "lanes', 1, k) redis.call('LPUSH', '" LT_TAG "wait:' .. k, 'x') end "
+    eval(l, "for k = 1, 10000 do redis.call('ZADD', '" LT_TAG
+            "lanes', 1, k) redis.call('LPUSH', '" LT_TAG "wait:' .. k, 'x') end "
             "redis.call('DEL', '" LT_TAG "ready')");
 }
 static void tend(struct lt *l) { l->most = 256, lt_tend(l); }
-static void many_hints(struct lt *l) { eval(l, "for k = 1, 1000 do redis.call('LPUSH', '" LT_TAG "ready', k) end"); }
+static void many_hints(struct lt *l) {
+    eval(l, "for k = 1, 1000 do redis.call('LPUSH', '" LT_TAG "ready', k) end");
+}
 static void hint(struct lt *l) { l->most = 64, lt_hints(l); }
 static void tends_and_hints(void **state) {
     struct lt *l = *state;
@@ -187,12 +207,17 @@ static void tends_and_hints(void **state) {
 }
 
 static void far_ahead(struct lt *l) {
-    eval(l,
-         "for k = 1, 20000 do redis.call('ZADD', '" LT_TAG "lanes', 1e15, k) end redis.call('HSET', '" LT_TAG "epoch', 'life', 'other')");
+    eval(l, "for k = 1, 20000 do redis.call('ZADD', '" LT_TAG
+            "lanes', 1e15, k) end redis.call('HSET', '" LT_TAG "epoch', 'life', 'other')");
 }
 static void enter(struct lt *l) {
     struct lt_entered e;
-    struct lt_enter ask = {.candidate = "candidate", .life = "life", .host = "host", .ttl_ms = LT_TTL_MS, .field = "version", .value = "1"};
+    struct lt_enter ask = {.candidate = "candidate",
+                           .life = "life",
+                           .host = "host",
+                           .ttl_ms = LT_TTL_MS,
+                           .field = "version",
+                           .value = "1"};
     assert_string_equal(lt_enter(l, &ask, &e), "OK");
 }
 static void enters(void **state) { is_short(*state, "enter", far_ahead, enter); }
@@ -204,7 +229,8 @@ static void watch(struct lt *l) {
 }
 static void segments(struct lt *l) {
     eval(l, "for p = 1, 3 do for s = 0, 4095 do local n = 'orders:' .. p .. ':' .. s "
-            "redis.call('SETRANGE', '" LT_TAG "state:' .. n, 4095, 'x') redis.call('HSET', '" LT_TAG "tries:' .. n, 1, 1, 2, 2) end end "
+            "redis.call('SETRANGE', '" LT_TAG "state:' .. n, 4095, 'x') redis.call('HSET', '" LT_TAG
+            "tries:' .. n, 1, 1, 2, 2) end end "
             "redis.call('DEL', '" LT_TAG "floor', '" LT_TAG "sweep')");
 }
 static void floors(struct lt *l) {
@@ -212,20 +238,25 @@ static void floors(struct lt *l) {
     key(l, "epoch"), key(l, "floor");
     arg(l, l->epoch);
     for (int p = 1; p <= 3; p++) lt_addf(&l->args, "orders:%d", p), arg(l, "67108864"), arg(l, "0");
-    assert_string_equal(lt_run(l), "1"); /* only the first of the three partitions is complete after this call */
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"), 0);
+    /* only the first of the three partitions is complete after this call */
+    assert_string_equal(lt_run(l), "1");
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:1:4095 " LT_TAG "state:orders:1:0"),
+                     0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:2:4095"), 1);
-    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0"); /* the next call continues with this segment */
+    /* the next call continues with this segment */
+    assert_string_equal(lt_text(l, "HGET " LT_TAG "sweep orders:2"), "0");
 }
 static void quarantine(struct lt *l) {
-    eval(l, "for s = 0, 63 do redis.call('SETRANGE', '" LT_TAG "state:orders:1:' .. s, 4095, '\\0') end");
+    eval(l, "for s = 0, 63 do redis.call('SETRANGE', '" LT_TAG
+            "state:orders:1:' .. s, 4095, '\\0') end");
     lt_int(l, "HSET " LT_TAG "epoch not_before 99999999999999");
 }
-/* Calls repair with as much as one call may carry: 1,024 ranges with 4,096 offsets in all, where each range lies in another page (64
- * bytes). */
+/* Calls repair with as much as one call may carry: 1,024 ranges with 4,096 offsets in all, where
+ * each range lies in another page (64 bytes). */
 static void repair(struct lt *l) {
     struct lt_range ranges[1024];
-    for (int i = 0; i < 1024; i++) ranges[i] = (struct lt_range){"orders:1", i * 1024, i * 1024 + 4};
+    for (int i = 0; i < 1024; i++)
+        ranges[i] = (struct lt_range){"orders:1", i * 1024, i * 1024 + 4};
     assert_string_equal(lt_repair(l, "orders:1", 0, 0, ranges, 1024), "OK");
 }
 static void segments_of_partitions(void **state) {
@@ -235,7 +266,7 @@ static void segments_of_partitions(void **state) {
     is_short(l, "repair", quarantine, repair);
 }
 
-/* --- operators' calls -------------------------------------------------------------------------------------------------------------- */
+/* --- operators' calls ------------------------------------------------------------------------- */
 
 static void drop(struct lt *l) {
     lt_begin(l, &lw_op_drop);
@@ -254,7 +285,8 @@ static void page(struct lt *l) {
     key(l, "epoch"), key(l, "lanes"), key(l, "floor"), key(l, "wait:160");
     arg(l, "0"), arg(l, "32");
     lt_run(l);
-    /* with the third message the reply exceeds 1 MiB, so this message is the last one in the reply */
+    /* with the third message the reply exceeds 1 MiB, so this message is the last one in the
+     * reply */
     assert_int_equal(l->reply->elements, 1 + 4 * 3);
 }
 static void look(struct lt *l) {
@@ -263,7 +295,9 @@ static void look(struct lt *l) {
     for (int k = 20; k < 36; k++) lt_addf(&l->args, "%d", 100 + k);
     lt_run(l);
 }
-static void all_done(struct lt *l) { eval(l, "redis.call('SET', '" LT_TAG "state:orders:1:0', string.rep('\\170', 128))"); }
+static void all_done(struct lt *l) {
+    eval(l, "redis.call('SET', '" LT_TAG "state:orders:1:0', string.rep('\\170', 128))");
+}
 static void put(struct lt *l) {
     static int64_t offset = 20000;
     lt_begin(l, &lw_op_put);
@@ -294,7 +328,8 @@ static void operators(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {LT(claims),   LT(settles), LT(gates), LT(tends_and_hints), LT(enters), LT(segments_of_partitions),
+    const struct CMUnitTest tests[] = {LT(claims),          LT(settles), LT(gates),
+                                       LT(tends_and_hints), LT(enters),  LT(segments_of_partitions),
                                        LT(operators)};
     return LT_RUN(tests, LT_PLAIN);
 }

@@ -85,7 +85,8 @@ static void my_own_claim_is_handed_over_again(void **state) {
     assert_string_equal(lt_waiting(l, message(1)), "0/1");
 }
 
-/* If all messages of a lane are finished already, and the caller itself holds the lane, claim frees the lane. */
+/* If all messages of a lane are finished already, and the caller itself holds the lane, claim frees
+ * the lane. */
 static void my_own_empty_lane_is_let_go(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -102,7 +103,8 @@ static void an_empty_lane_is_no_more(void **state) {
     assert_string_equal(claim1(l, "k", "t1"), "E");
     assert_false(in_lanes(l));
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "fence"), 0); /* this call has not used up a fence */
+    /* this call has not used up a fence */
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "fence"), 0);
 }
 
 static void finished_heads_are_dropped(void **state) {
@@ -132,7 +134,8 @@ static void waiting_duplicates_are_dropped_and_counted(void **state) {
     park(l, a);
     park(l, b);
     park(l, c);
-    lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2"); /* message b has recorded the id itself, so b is not a duplicate */
+    /* message b has recorded the id itself, so b is not a duplicate */
+    lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:2");
     struct lt_msg claims[] = {message(0), c};
     assert_string_equal(lt_claim(l, claims, 2), "NE");
     assert_string_equal(lt_heads(l, 0), "0/2");
@@ -190,8 +193,9 @@ static void skip_with_none_due_waits_for_the_earliest(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/1");
 }
 
-/* A due time may lie too far ahead, because Redis' clock went back after the time was set. Such a due time is ignored. The stored length of
- * the backoff shows whether a due time is too far ahead. */
+/* A due time may lie too far ahead, because Redis' clock went back after the time was set. Such a
+ * due time is ignored. The stored length of the backoff shows whether a due time is too far
+ * ahead. */
 static void skip_knows_how_long_a_message_was_to_wait(void **state) {
     struct lt *l = *state;
     l->skip = true;
@@ -217,12 +221,14 @@ static void dropping_has_a_bound(void **state) {
     struct lw_buf e = {0};
     lt_encode(&m, &e);
     lt_text(l, "EVAL %s 0 %b",
-            "local t = {} for i = 1, 1024 do t[i] = ARGV[1] end for _ = 1, 5 do redis.call('LPUSH', '" LT_TAG "wait:k', unpack(t)) end",
+            "local t = {} for i = 1, 1024 do t[i] = ARGV[1] end for _ = 1, 5 do "
+            "redis.call('LPUSH', '" LT_TAG "wait:k', unpack(t)) end",
             e.p, e.n);
     lw_buf_free(&e);
     lt_floor(l, "orders:0", 6, 0);
     assert_string_equal(claim1(l, "k", "t1"), "B");
-    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024); /* one call removes only some of the finished heads */
+    /* one call removes only some of the finished heads */
+    assert_in_range(lt_int(l, "LLEN " LT_TAG "wait:k"), 1024 - 64, 1024);
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     assert_true(in_lanes(l));
@@ -267,12 +273,15 @@ static void a_full_batch(void **state) {
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(head, sizeof head, "%d/%d", m[i].partition, (int)m[i].offset);
         assert_string_equal(lt_heads(l, i), want[i] == 'N' ? head : "");
-        assert_string_equal(lt_lock(l, m[i]), want[i] == 'N' ? "t1" : want[i] == 'B' ? "other" : "(nil)");
+        assert_string_equal(lt_lock(l, m[i]), want[i] == 'N'   ? "t1"
+                                              : want[i] == 'B' ? "other"
+                                                               : "(nil)");
     }
 }
 
-/* A worker never names a lane twice in a call. If a call names a lane twice all the same, claim finds the caller's own lock the second
- * time, and grants the same head again, as after a lost reply. */
+/* A worker never names a lane twice in a call. If a call names a lane twice all the same, claim
+ * finds the caller's own lock the second time, and grants the same head again, as after a lost
+ * reply. */
 static void a_doubled_hint_is_harmless(void **state) {
     struct lt *l = *state;
     park(l, message(1));
@@ -286,7 +295,8 @@ static void a_doubled_hint_is_harmless(void **state) {
 
 static void a_broken_name_is_busy_for_that_lane_only(void **state) {
     struct lt *l = *state;
-    struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t1"), lt_msg(0, 3, "c", "t1"), lt_msg(0, 4, "d", "t1")};
+    struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t1"), lt_msg(0, 3, "c", "t1"),
+                         lt_msg(0, 4, "d", "t1")};
     park(l, m[0]);
     park(l, m[1]);
     park(l, m[3]);
@@ -346,8 +356,8 @@ int main(void) {
         LT(a_broken_name_is_busy_for_that_lane_only),
         LT(is_refused_as_a_whole),
     };
-    /* A repeated call continues at the point where a limit stopped the first call, and removes other hints. Removing other hints is
-     * harmless, because tend makes lost hints again. */
+    /* A repeated call continues at the point where a limit stopped the first call, and removes
+     * other hints. Removing other hints is harmless, because tend makes lost hints again. */
     const struct CMUnitTest once[] = {LT(dropping_has_a_bound), LT(hints_leave_claimed)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

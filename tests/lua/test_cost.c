@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what the scripts cost Redis: the commands that they execute per message. Each command takes about a microsecond of the single
- * thread that all lanes share. */
+/* Tests what the scripts cost Redis: the commands that they execute per message. Each command takes
+ * about a microsecond of the single thread that all lanes share. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -11,7 +11,8 @@
 #include <cmocka.h>
 
 enum { BATCH = 64, PARTITIONS = 4, EACH = 8, LANES = BATCH / EACH };
-/* Each limit is the most commands that a call may execute: a fixed cost, plus a number per message or per lane. */
+/* Each limit is the most commands that a call may execute: a fixed cost, plus a number per message
+ * or per lane. */
 enum {
     CALL_MOST = 20,
     GATE_MOST = BATCH + CALL_MOST,
@@ -22,20 +23,23 @@ enum {
     LAST_MOST = 5 * LANES + CALL_MOST,
 };
 
-/* Returns how often a command was called since CONFIG RESETSTAT, from a line of INFO commandstats: cmdstat_NAME:calls=N,… */
+/* Returns how often a command was called since CONFIG RESETSTAT, from a line of INFO commandstats:
+ * cmdstat_NAME:calls=N,… */
 static int64_t calls_of(const char *line) {
     const char *calls = strstr(line, ":calls=");
     return calls ? atoll(calls + 7) : 0;
 }
-/* Returns true for commands that tests and workers send themselves; all other commands were called by scripts. */
+/* Returns true for commands that tests and workers send themselves; all other commands were called
+ * by scripts. */
 static bool from_outside(const char *line) {
-    static const char *const names[] = {"evalsha", "script|load", "script|flush", "config|", "info", "time"};
+    static const char *const names[] = {"evalsha", "script|load", "script|flush",
+                                        "config|", "info",        "time"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(line + strlen("cmdstat_"), names[i], strlen(names[i])) == 0) return true;
     return false;
 }
-/* Returns how many commands scripts executed. TIME is not counted, because the tests call it as well; instead 1 is added, because each
- * script that is counted here calls TIME once. */
+/* Returns how many commands scripts executed. TIME is not counted, because the tests call it as
+ * well; instead 1 is added, because each script that is counted here calls TIME once. */
 static int64_t commands_in_script(struct lt *l) {
     redisReply *r = redisCommand(l->admin, "INFO commandstats");
     assert_non_null(r);
@@ -48,26 +52,32 @@ static int64_t commands_in_script(struct lt *l) {
     return n;
 }
 
-/* Makes `each` messages for each of `n` lanes. The messages of a lane are neighbours in `m` and come from one partition. */
+/* Makes `each` messages for each of `n` lanes. The messages of a lane are neighbours in `m` and
+ * come from one partition. */
 static void make_batch(struct lt_msg *m, char (*lanes)[24], int n, int each, int64_t first_offset) {
     for (int i = 0; i < n; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        for (int k = 0; k < each; k++) m[i * each + k] = lt_msg(i % PARTITIONS, first_offset + i / PARTITIONS * each + k, lanes[i], "t1");
+        for (int k = 0; k < each; k++)
+            m[i * each + k] =
+                lt_msg(i % PARTITIONS, first_offset + i / PARTITIONS * each + k, lanes[i], "t1");
     }
 }
 
 static void assert_at_most(const char *what, int64_t n, int n_messages, int64_t most) {
-    print_message("%s: %" PRId64 " commands for %d messages, %.2f a message\n", what, n, n_messages, (double)n / n_messages);
+    print_message("%s: %" PRId64 " commands for %d messages, %.2f a message\n", what, n, n_messages,
+                  (double)n / n_messages);
     if (n > most) fail_msg("%s: %" PRId64 " commands, more than %" PRId64, what, n, most);
 }
-static int64_t counted(struct lt *l) { return commands_in_script(l) - 1; } /* subtracts 1, because the test support reads the fence */
+/* subtracts 1, because the test support reads the fence */
+static int64_t counted(struct lt *l) { return commands_in_script(l) - 1; }
 
 static void answered(const struct lt *l, const char *cycle, int n) {
     for (int i = 0; i < n; i++) assert_int_equal(l->answers[i], cycle[i % (int)strlen(cycle)]);
     assert_int_equal(l->answers[n], 0);
 }
 
-/* With one message per lane and no waiters, each message costs one SET and a share of the call's fixed cost. */
+/* With one message per lane and no waiters, each message costs one SET and a share of the call's
+ * fixed cost. */
 static void gate_and_settle_without_waiters(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[BATCH];
@@ -97,7 +107,9 @@ static void several_messages_of_a_lane(void **state) {
     lt_gate(l, m, BATCH);
     int64_t gate = counted(l);
     answered(l, "RAAAAAAA", BATCH);
-    for (int i = 0; i < LANES; i++) items[i] = (struct lt_item){.done = m + i * EACH, .n_done = EACH, .mode = 'n', .want = EACH};
+    for (int i = 0; i < LANES; i++)
+        items[i] =
+            (struct lt_item){.done = m + i * EACH, .n_done = EACH, .mode = 'n', .want = EACH};
     lt_settle_items(l, items, LANES);
     int64_t settle = commands_in_script(l);
     answered(l, "L", LANES);
@@ -128,7 +140,8 @@ static void parked_and_drained(void **state) {
     answered(l, "N", LANES);
     for (int i = 0; i < 2 * BATCH; i++) m[i].token = "t2";
     for (int i = 0; i < LANES; i++)
-        items[i] = (struct lt_item){.done = m + 2 * i * EACH, .n_done = EACH, .mode = 'n', .want = EACH, .before = EACH};
+        items[i] = (struct lt_item){
+            .done = m + 2 * i * EACH, .n_done = EACH, .mode = 'n', .want = EACH, .before = EACH};
     lt_settle_items(l, items, LANES);
     int64_t next = counted(l);
     answered(l, "N", LANES);
@@ -145,10 +158,12 @@ static void parked_and_drained(void **state) {
     assert_at_most("claim", claim, BATCH, CLAIM_MOST);
     assert_at_most("settle and hand over", next, BATCH, NEXT_MOST);
     assert_at_most("settle the last", last, BATCH, LAST_MOST);
-    assert_at_most("parked and drained", parked + claim + next + last, 2 * BATCH, 2 * BATCH * 17 / 10);
+    assert_at_most("parked and drained", parked + claim + next + last, 2 * BATCH,
+                   2 * BATCH * 17 / 10);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {LT(gate_and_settle_without_waiters), LT(several_messages_of_a_lane), LT(parked_and_drained)};
+    const struct CMUnitTest tests[] = {LT(gate_and_settle_without_waiters),
+                                       LT(several_messages_of_a_lane), LT(parked_and_drained)};
     return LT_RUN(tests, LT_PLAIN);
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* If the user lacks a right, the script ends with an error. The script never takes the error for a key of the wrong type or for a missing
- * message.
- * Once the right is granted, the same call does its work. */
+/* If the user lacks a right, the script ends with an error. The script never takes the error for a
+ * key of the wrong type or for a missing message. Once the right is granted, the same call does its
+ * work. */
 #include "tests/support/lanes.h"
 
 #include <string.h>
 
 #include <cmocka.h>
 
-static void take(struct lt *l, const char *right) { assert_string_equal(lt_text(l, "ACL SETUSER lane %s", right), "OK"); }
+static void take(struct lt *l, const char *right) {
+    assert_string_equal(lt_text(l, "ACL SETUSER lane %s", right), "OK");
+}
 
 /* Makes the call without the right, which must fail, and then with the right. */
 #define DENIED(l, command, call, answer)      \
@@ -27,7 +29,8 @@ static void gate_may_not_lock(void **state) {
 
 static void gate_may_not_read_the_lock(void **state) {
     struct lt *l = *state;
-    const struct lt_msg first = lt_msg(0, 0, "a", "t1"), second = lt_msg(0, 1, "a", "t2"), third = lt_msg(0, 2, "a", "t3");
+    const struct lt_msg first = lt_msg(0, 0, "a", "t1"), second = lt_msg(0, 1, "a", "t2"),
+                        third = lt_msg(0, 2, "a", "t3");
     lt_gate(l, &first, 1);
     lt_gate(l, &second, 1);
     DENIED(l, "get", lt_gate(l, &third, 1), "W");

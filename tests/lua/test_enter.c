@@ -11,8 +11,13 @@
 enum { GRACE_MS = 700, FAR_MS = LT_TTL_MS };
 
 static struct lt_enter caller(const char *candidate) {
-    return (struct lt_enter){
-        .candidate = candidate, .life = "life", .host = "h1", .ttl_ms = LT_TTL_MS, .grace_ms = GRACE_MS, .field = "shards", .value = "1"};
+    return (struct lt_enter){.candidate = candidate,
+                             .life = "life",
+                             .host = "h1",
+                             .ttl_ms = LT_TTL_MS,
+                             .grace_ms = GRACE_MS,
+                             .field = "shards",
+                             .value = "1"};
 }
 
 static struct lt_entered entered(struct lt *l, struct lt_enter e) {
@@ -53,7 +58,8 @@ static void joins_an_epoch(void **state) {
     assert_true(b.first);
 }
 
-/* Makes a caller whose node got the slot from another node; `from` is the life of the data on that other node. */
+/* Makes a caller whose node got the slot from another node; `from` is the life of the data on that
+ * other node. */
 static struct lt_enter mover(const char *candidate, const char *life, const char *from) {
     struct lt_enter e = caller(candidate);
     e.life = life;
@@ -71,7 +77,8 @@ static void moved_whole_keeps_the_epoch(void **state) {
     assert_int_equal(b.not_before_ms, 5);
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch life"), "there");
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch history"), "b/7");
-    assert_string_equal(entered(l, mover("c", "there", "")).id, "a"); /* callers that come later need not know of the move */
+    /* callers that come later need not know of the move */
+    assert_string_equal(entered(l, mover("c", "there", "")).id, "a");
 }
 
 static void moved_whole_by_the_history(void **state) {
@@ -111,20 +118,22 @@ static void the_patient_change_nothing(void **state) {
     e.patient = true;
     assert_string_equal(lt_enter(l, &e, &out), "UNVOUCHED");
     lt_assert_unchanged(l, before, true);
-    e.life = "life"; /* this life is one that the data has had before, so the caller joins the epoch */
+    /* this life is one that the data has had before, so the caller joins the epoch */
+    e.life = "life";
     assert_string_equal(entered(l, e).id, "a");
     lt_text(l, "FLUSHALL"); /* the server has no data, so the caller starts an epoch */
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* The clock of the node that had the slot before may have been behind. So a quarantine that began at that node must end later by the clock
- * of the new node. */
+/* The clock of the node that had the slot before may have been behind. So a quarantine that began
+ * at that node must end later by the clock of the new node. */
 static void a_quarantine_moves_along(void **state) {
     struct lt *l = *state;
     struct lt_entered a = fresh(l), b = entered(l, mover("b", "there", "life"));
     assert_string_equal(b.id, "a");
+    /* leaves room for a test that sends the call twice */
     assert_true(b.not_before_ms > a.not_before_ms &&
-                b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4)); /* leaves room for a test that sends the call twice */
+                b.not_before_ms <= a.not_before_ms + 2 * (LT_TTL_MS / 4));
 }
 
 static void another_life_is_another_epoch(void **state) {
@@ -143,8 +152,8 @@ static void another_life_is_another_epoch(void **state) {
     assert_string_equal(entered(l, e).id, "b");
 }
 
-/* A replica was attached to the same process, which was never a replica itself. The life of the data goes on, and the new name of this life
- * (its replication id) is stored. */
+/* A replica was attached to the same process, which was never a replica itself. The life of the
+ * data goes on, and the new name of this life (its replication id) is stored. */
 static void another_name_of_the_same_life_is_joined(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -158,7 +167,8 @@ static void another_name_of_the_same_life_is_joined(void **state) {
     e.history = ""; /* older versions, and servers that hide their history, report no history */
     assert_string_equal(entered(l, e).id, "a");
     e.life = "other";
-    assert_string_equal(entered(l, e).id, "b"); /* an unknown history does not count as the same history */
+    /* an unknown history does not count as the same history */
+    assert_string_equal(entered(l, e).id, "b");
     e = caller("c");
     e.life = "other", e.history = "run/0";
     assert_string_equal(entered(l, e).id, "b");
@@ -196,7 +206,8 @@ static void a_moved_clock_is_another_epoch(void **state) {
     struct lt_entered c = entered(l, e);
     assert_string_equal(c.id, "c");
     assert_quarantine(&c, LT_TTL_MS);
-    /* host h2 measured its difference to the clock of Redis before the jump, so this difference is deleted */
+    /* host h2 measured its difference to the clock of Redis before the jump, so this difference is
+     * deleted */
     assert_string_equal(lt_text(l, "HGET " LT_TAG "epoch offset:h2"), "(nil)");
     assert_string_equal(entered(l, caller("d")).id, "d"); /* the clock has jumped back */
     e.candidate = "x";
@@ -213,7 +224,8 @@ static void a_far_new_host_is_another_epoch_once(void **state) {
     assert_string_equal(entered(l, e).id, "b");
     e.candidate = "c";
     assert_string_equal(entered(l, e).id, "b");
-    assert_string_equal(entered(l, caller("d")).id, "b"); /* by the clock of host h1, the clock of Redis has not jumped */
+    /* by the clock of host h1, the clock of Redis has not jumped */
+    assert_string_equal(entered(l, caller("d")).id, "b");
 }
 
 static void assert_refused(struct lt *l, struct lt_enter e, const char *field, const char *theirs) {
@@ -264,11 +276,12 @@ static void a_quarantine_too_long_is_cut(void **state) {
     lt_int(l, "HSET " LT_TAG "epoch not_before %lld", (long long)a.not_before_ms + 3600000);
     struct lt_entered b = entered(l, caller("b"));
     assert_string_equal(b.id, "a");
-    assert_true(b.not_before_ms >= a.not_before_ms && b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS + GRACE_MS);
+    assert_true(b.not_before_ms >= a.not_before_ms &&
+                b.not_before_ms <= lt_now_ms(l) + LT_TTL_MS + GRACE_MS);
 }
 
-/* A wiped Redis has forgotten longer leases of which a caller still knows. The quarantine that this caller begins lasts as long as those
- * leases, but later quarantines do not. */
+/* A wiped Redis has forgotten longer leases of which a caller still knows. The quarantine that this
+ * caller begins lasts as long as those leases, but later quarantines do not. */
 static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -277,7 +290,8 @@ static void leases_of_earlier_epochs_count_once(void **state) {
     struct lt_entered a = entered(l, e);
     assert_quarantine(&a, 5 * LT_TTL_MS);
     assert_int_equal(a.ttl_ms, LT_TTL_MS);
-    assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms); /* joining an epoch never shortens its quarantine */
+    /* joining an epoch never shortens its quarantine */
+    assert_int_equal(entered(l, caller("b")).not_before_ms, a.not_before_ms);
     lt_text(l, "FLUSHALL");
     struct lt_entered c = entered(l, caller("c"));
     assert_quarantine(&c, LT_TTL_MS);
@@ -288,18 +302,21 @@ static void a_quarantine_under_way_grows(void **state) {
     struct lt_entered a = fresh(l);
     struct lt_enter e = caller("b");
     e.old_ms = LT_TTL_MS;
-    assert_int_equal(entered(l, e).not_before_ms, a.not_before_ms); /* both quarantines end at the same time */
+    /* both quarantines end at the same time */
+    assert_int_equal(entered(l, e).not_before_ms, a.not_before_ms);
     e.old_ms = 3 * LT_TTL_MS;
     struct lt_entered b = entered(l, e);
     assert_string_equal(b.id, "a");
     assert_int_equal(b.not_before_ms, a.not_before_ms + 2 * LT_TTL_MS);
     assert_int_equal(entered(l, e).not_before_ms, b.not_before_ms);
-    lt_int(l, "HSET " LT_TAG "epoch not_before 5"); /* the quarantine is over, and leases can be granted */
+    /* the quarantine is over, and leases can be granted */
+    lt_int(l, "HSET " LT_TAG "epoch not_before 5");
     e.old_ms = 9 * LT_TTL_MS;
     assert_int_equal(entered(l, e).not_before_ms, 5);
 }
 
-/* Redis restarts during a long quarantine, and the first caller knows of no earlier leases. The rest of the old quarantine still counts. */
+/* Redis restarts during a long quarantine, and the first caller knows of no earlier leases. The
+ * rest of the old quarantine still counts. */
 static void the_rest_of_a_quarantine_counts_in_the_next(void **state) {
     struct lt *l = *state;
     lt_text(l, "FLUSHALL");
@@ -340,7 +357,8 @@ static void the_fence_only_rises(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), "500");
 }
 
-/* Fences grow even if Redis' clock is behind all fences handed out so far. lt_gate() checks that each fence is above all earlier fences. */
+/* Fences grow even if Redis' clock is behind all fences handed out so far. lt_gate() checks that
+ * each fence is above all earlier fences. */
 static void fences_rise_over_a_wipe(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "fence 8000000000000000");
@@ -354,7 +372,8 @@ static void fences_rise_over_a_wipe(void **state) {
     snprintf(l->epoch, sizeof l->epoch, "b");
     assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE");
     lt_int(l, "HSET " LT_TAG "epoch not_before 0");
-    assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE"); /* nobody has reported a commit of the group */
+    /* nobody has reported a commit of the group */
+    assert_string_equal(lt_gate(l, &m, 1), "QUARANTINE");
     lt_int(l, "HDEL " LT_TAG "epoch first");
     assert_string_equal(lt_gate(l, &m, 1), "R");
 }

@@ -12,7 +12,9 @@
 static const int64_t far_offset = INT64_C(1) << 40;
 
 static const char *gate1(struct lt *l, struct lt_msg m) { return lt_gate(l, &m, 1); }
-static bool in_lanes(struct lt *l, const char *lane) { return strcmp(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane), "(nil)") != 0; }
+static bool in_lanes(struct lt *l, const char *lane) {
+    return strcmp(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane), "(nil)") != 0;
+}
 
 static void a_free_lane_runs(void **state) {
     struct lt *l = *state;
@@ -38,7 +40,8 @@ static void the_fence_is_the_time_in_us_at_least(void **state) {
     l->reserve = 5;
     gate1(l, lt_msg(0, 2, "j", "t2"));
     assert_true(l->fence == UINT64_C(8000000000000000) + (l->variant == LT_TWICE ? 6 : 1));
-    assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), l->variant == LT_TWICE ? "8000000000000010" : "8000000000000005");
+    assert_string_equal(lt_text(l, "GET " LT_TAG "fence"),
+                        l->variant == LT_TWICE ? "8000000000000010" : "8000000000000005");
 }
 
 static void a_locked_lane_parks(void **state) {
@@ -50,7 +53,8 @@ static void a_locked_lane_parks(void **state) {
     assert_int_equal(lt_state(l, m), 1);
     assert_string_equal(lt_lock(l, m), "t1");
     int64_t due = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")), now = lt_now_ms(l);
-    assert_true(due > now && due <= now + LT_TTL_MS); /* tend will look at the lane when the lease has ended */
+    /* tend will look at the lane when the lease has ended */
+    assert_true(due > now && due <= now + LT_TTL_MS);
     assert_string_equal(gate1(l, lt_msg(1, 7, "k", "t3")), "W");
     assert_string_equal(lt_waiting(l, m), "0/2 1/7");
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) == due);
@@ -58,7 +62,8 @@ static void a_locked_lane_parks(void **state) {
 
 static void a_lane_with_waiters_parks(void **state) {
     struct lt *l = *state;
-    struct lt_msg first = lt_msg(0, 1, "k", "t1"), second = lt_msg(0, 2, "k", "t2"), third = lt_msg(0, 3, "k", "t3");
+    struct lt_msg first = lt_msg(0, 1, "k", "t1"), second = lt_msg(0, 2, "k", "t2"),
+                  third = lt_msg(0, 3, "k", "t3");
     gate1(l, first);
     gate1(l, second);
     lt_free_lock(l, first);
@@ -74,7 +79,9 @@ static void a_paused_lane_parks(void **state) {
     assert_string_equal(gate1(l, m), "W");
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_true(in_lanes(l, "k"));
-    l->drop = true; /* with on_busy `drop`, messages of a busy lane are dropped, and messages of a paused lane are parked */
+    /* with on_busy `drop`, messages of a busy lane are dropped, and messages of a paused lane are
+     * parked */
+    l->drop = true;
     assert_string_equal(gate1(l, lt_msg(0, 2, "k", "t2")), "W");
     assert_string_equal(gate1(l, lt_msg(0, 3, "j", "t3")), "R");
 }
@@ -97,23 +104,27 @@ static void my_own_lock_runs_again(void **state) {
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 100000");
     assert_string_equal(gate1(l, m), "R");
     assert_true(lt_int(l, "PTTL " LT_TAG "lock:k") > 100000);
-    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W"); /* the caller's token t1 is only a prefix of the holder's token */
+    /* the caller's token t1 is only a prefix of the holder's token */
+    assert_string_equal(gate1(l, lt_msg(0, 1, "k", "t1")), "W");
     assert_string_equal(lt_lock(l, m), "t12");
 }
 
 static void finished_is_finished(void **state) {
     struct lt *l = *state;
-    const struct lt_msg m[] = {lt_msg(0, 4, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 6, "c", "t1"), lt_msg(0, 7, "d", "t1")};
+    const struct lt_msg m[] = {lt_msg(0, 4, "a", "t1"), lt_msg(0, 5, "b", "t1"),
+                               lt_msg(0, 6, "c", "t1"), lt_msg(0, 7, "d", "t1")};
     lt_set_state(l, m[0], 2);
     lt_set_state(l, m[1], 3);
     lt_set_state(l, m[2], 1);
     lt_int(l, "LPUSH " LT_TAG "wait:c x");
     assert_string_equal(lt_gate(l, m, 4), "DDWR");
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
-    assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:c"), 1); /* a message that is marked as waiting is not parked again */
+    /* a message that is marked as waiting is not parked again */
+    assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:c"), 1);
 }
 
-/* The message's mark says that the message waits, but somebody has deleted the waiting list, or Redis has evicted it. */
+/* The message's mark says that the message waits, but somebody has deleted the waiting list, or
+ * Redis has evicted it. */
 static void what_lost_its_list_is_new(void **state) {
     struct lt *l = *state;
     const struct lt_msg m = lt_msg(0, 6, "c", "t1");
@@ -122,7 +133,8 @@ static void what_lost_its_list_is_new(void **state) {
     assert_true(lt_int(l, "XLEN " LT_TAG "vanished") >= 1);
 }
 
-/* The caller believed that the lane has waiting messages, but this message is alone in the list, so gate reports that the list vanished. */
+/* The caller believed that the lane has waiting messages, but this message is alone in the list, so
+ * gate reports that the list vanished. */
 static void a_list_made_anew_is_told(void **state) {
     struct lt *l = *state;
     gate1(l, lt_msg(0, 1, "c", "t1"));
@@ -138,9 +150,11 @@ static void a_list_made_anew_is_told(void **state) {
 static void below_the_floor_is_finished(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "floor orders:0 1000 orders:1 %" PRId64, far_offset);
-    const struct lt_msg m[] = {lt_msg(0, 999, "a", "t1"), lt_msg(0, 1000, "b", "t1"), lt_msg(1, far_offset - 1, "c", "t1"),
+    const struct lt_msg m[] = {lt_msg(0, 999, "a", "t1"), lt_msg(0, 1000, "b", "t1"),
+                               lt_msg(1, far_offset - 1, "c", "t1"),
                                lt_msg(1, far_offset, "d", "t1"), lt_msg(2, 0, "e", "t1")};
-    gate1(l, lt_msg(3, 1, "a", "x1")); /* a message below the floor is not parked even while its lane is busy */
+    /* a message below the floor is not parked even while its lane is busy */
+    gate1(l, lt_msg(3, 1, "a", "x1"));
     assert_string_equal(lt_gate(l, m, 5), "DRDRR");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }
@@ -148,7 +162,8 @@ static void below_the_floor_is_finished(void **state) {
 static void attempts_are_told(void **state) {
     struct lt *l = *state;
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 5 %s", "3 1000 0");
-    const struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"), lt_msg(0, 6, "b", "t1"), lt_msg(1, 5, "c", "t1")};
+    const struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"), lt_msg(0, 6, "b", "t1"),
+                               lt_msg(1, 5, "c", "t1")};
     assert_string_equal(lt_gate(l, m, 3), "RRR");
     assert_int_equal(lt_attempts(l, 0), 3);
     assert_int_equal(lt_attempts(l, 1), 0);
@@ -158,9 +173,12 @@ static void attempts_are_told(void **state) {
 static void a_recorded_business_id_is_a_duplicate(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:0:5");
-    lt_int(l, "LPUSH " LT_TAG "dedup:broken x"); /* a key of another Redis type counts as if no message had recorded the id */
-    struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 8, "d", "t1")};
-    m[0].dedup = m[1].dedup = "id-1"; /* message m[1] has recorded the business id itself, so it is no duplicate */
+    /* a key of another Redis type counts as if no message had recorded the id */
+    lt_int(l, "LPUSH " LT_TAG "dedup:broken x");
+    struct lt_msg m[] = {lt_msg(0, 6, "a", "t1"), lt_msg(0, 5, "b", "t1"), lt_msg(0, 7, "c", "t1"),
+                         lt_msg(0, 8, "d", "t1")};
+    /* message m[1] has recorded the business id itself, so it is no duplicate */
+    m[0].dedup = m[1].dedup = "id-1";
     m[2].dedup = "id-2";
     m[3].dedup = "broken";
     assert_string_equal(lt_gate(l, m, 4), "URRR");
@@ -189,18 +207,20 @@ static void segments_meet_at_their_borders(void **state) {
     assert_string_equal(lt_waiting(l, m[7]), "0/1099511644159");
 }
 
-/* The states of a batch are read at once, from its lowest to its highest offset, in whatever order the messages come. */
+/* The states of a batch are read at once, from its lowest to its highest offset, in whatever order
+ * the messages come. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
-    const struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 501, "d", "t1")};
+    const struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"),
+                               lt_msg(0, 7, "c", "t1"), lt_msg(0, 501, "d", "t1")};
     lt_set_state(l, m[0], 2);
     lt_set_state(l, m[1], 3);
     lt_set_state(l, m[2], 2);
     assert_string_equal(lt_gate(l, m, 4), "DDDR");
 }
 
-/* Calls gate with the largest batch: 256 messages of 8 partitions with two segments each. Every third lane is busy, and some messages are
- * finished. */
+/* Calls gate with the largest batch: 256 messages of 8 partitions with two segments each. Every
+ * third lane is busy, and some messages are finished. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[LT_BATCH_MAX];
@@ -213,8 +233,12 @@ static void a_full_batch(void **state) {
     }
     assert_string_equal(lt_gate(l, m, LT_BATCH_MAX), want);
     for (int i = 0; i < LT_BATCH_MAX; i++) {
-        assert_int_equal(lt_state(l, m[i]), want[i] == 'D' ? (i % 32 == 5 ? 2 : 3) : want[i] == 'W' ? 1 : 0);
-        assert_string_equal(lt_lock(l, m[i]), i % 3 == 0 ? "other" : want[i] == 'D' ? "(nil)" : "t1");
+        assert_int_equal(lt_state(l, m[i]), want[i] == 'D'   ? (i % 32 == 5 ? 2 : 3)
+                                            : want[i] == 'W' ? 1
+                                                             : 0);
+        assert_string_equal(lt_lock(l, m[i]), i % 3 == 0       ? "other"
+                                              : want[i] == 'D' ? "(nil)"
+                                                               : "t1");
     }
 }
 
@@ -222,8 +246,9 @@ static void keys_are_any_bytes(void **state) {
     struct lt *l = *state;
     static char kilo[512];
     memset(kilo, 'x', sizeof kilo);
-    const struct lw_bytes lanes[] = {lw_bytes("", 0),           lw_bytes("a\0b", 3),     lw_bytes("a\0c", 3),
-                                     lw_bytes_of("{t.1}:x"),    lw_bytes_of("}:lock:{"), lw_bytes_of("\xc3\xa4\xff\xe2\x82"),
+    const struct lw_bytes lanes[] = {lw_bytes("", 0),           lw_bytes("a\0b", 3),
+                                     lw_bytes("a\0c", 3),       lw_bytes_of("{t.1}:x"),
+                                     lw_bytes_of("}:lock:{"),   lw_bytes_of("\xc3\xa4\xff\xe2\x82"),
                                      lw_bytes_of("a b\r\n*%$"), lw_bytes(kilo, 512)};
     struct lt_msg m[8], again[8];
     for (int i = 0; i < 8; i++) {
@@ -237,7 +262,8 @@ static void keys_are_any_bytes(void **state) {
         snprintf(want, sizeof want, "1/%d", i);
         assert_string_equal(lt_waiting(l, m[i]), want);
         assert_string_equal(lt_lock(l, m[i]), "t1");
-        assert_string_not_equal(lt_text(l, "ZSCORE " LT_TAG "lanes %b", lanes[i].p, lanes[i].n), "(nil)");
+        assert_string_not_equal(lt_text(l, "ZSCORE " LT_TAG "lanes %b", lanes[i].p, lanes[i].n),
+                                "(nil)");
     }
     assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), 8);
 }
@@ -247,7 +273,8 @@ static void a_broken_name_is_bad_for_that_message_only(void **state) {
     lt_int(l, "LPUSH " LT_TAG "lock:b x");
     lt_text(l, "SET " LT_TAG "wait:c x");
     lt_text(l, "SET " LT_TAG "lock:c other:1");
-    const struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t1"), lt_msg(0, 3, "c", "t1"), lt_msg(0, 4, "d", "t1")};
+    const struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t1"),
+                               lt_msg(0, 3, "c", "t1"), lt_msg(0, 4, "d", "t1")};
     assert_string_equal(lt_gate(l, m, 4), "RBBR");
     assert_int_equal(lt_state(l, m[1]), 0);
     assert_int_equal(lt_state(l, m[2]), 0);
@@ -326,7 +353,8 @@ int main(void) {
         LT(the_quarantine_admits_nothing),
         LT(maxmemory_refuses_all_of_it),
     };
-    const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)}; /* a repeated call would report the list once more */
-    return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE) +
-           LT_RUN(once, LT_PLAIN | LT_FLUSHED); /* at maxmemory gate is refused, which only the last test expects */
+    /* a repeated call would report the list once more */
+    const struct CMUnitTest once[] = {LT(what_lost_its_list_is_new)};
+    /* at maxmemory gate is refused, which only the last test expects */
+    return LT_RUN(tests, LT_PLAIN | LT_FLUSHED | LT_TWICE) + LT_RUN(once, LT_PLAIN | LT_FLUSHED);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests gate with several messages of a lane in one call. The first unfinished message decides for all messages, which keep their order. */
+/* Tests gate with several messages of a lane in one call. The first unfinished message decides for
+ * all messages, which keep their order. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -10,15 +11,21 @@
 #include <cmocka.h>
 
 static struct lt_msg message(int64_t offset) { return lt_msg(0, offset, "k", "t1"); }
-static void busy(struct lt *l, const char *lane) { lt_text(l, "SET " LT_TAG "lock:%s other:1 PX %d", lane, LT_TTL_MS); }
-static bool in_lanes(struct lt *l, const char *lane) { return strcmp(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane), "(nil)") != 0; }
+static void busy(struct lt *l, const char *lane) {
+    lt_text(l, "SET " LT_TAG "lock:%s other:1 PX %d", lane, LT_TTL_MS);
+}
+static bool in_lanes(struct lt *l, const char *lane) {
+    return strcmp(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane), "(nil)") != 0;
+}
 
 static void a_free_lane_runs_all_of_them(void **state) {
     struct lt *l = *state;
-    const struct lt_msg m[] = {message(1), message(2), message(3), lt_msg(0, 4, "j", "t1"), lt_msg(1, 9, "j", "t1")};
+    const struct lt_msg m[] = {message(1), message(2), message(3), lt_msg(0, 4, "j", "t1"),
+                               lt_msg(1, 9, "j", "t1")};
     assert_string_equal(lt_gate(l, m, 5), "RAARA");
     /* in each lane, the fences count up from the first fence that the call reserved */
-    for (int i = 0; i < 5; i++) assert_true(lt_fence(l, i) == l->fence + (uint64_t)(i < 3 ? i : i - 3));
+    for (int i = 0; i < 5; i++)
+        assert_true(lt_fence(l, i) == l->fence + (uint64_t)(i < 3 ? i : i - 3));
     char value[64];
     snprintf(value, sizeof value, "t1:%" PRIu64, l->fence);
     assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), value);
@@ -105,7 +112,8 @@ static void one_that_waits_sends_the_rest_behind_it(void **state) {
     busy(l, "k");
     const struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "W");
-    lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "lanes"); /* the lane looks free now, but message 1 still waits */
+    /* the lane looks free now, but message 1 still waits */
+    lt_int(l, "DEL " LT_TAG "lock:k " LT_TAG "lanes");
     assert_string_equal(lt_gate(l, m, 3), "WWW");
     assert_string_equal(lt_waiting(l, m[0]), "0/1 0/2 0/3");
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
@@ -126,8 +134,10 @@ static void without_envelopes_the_first_asks_for_them(void **state) {
     assert_string_equal(lt_gate(l, m, 3), "DED");
     assert_int_equal(lt_state(l, m[1]), 0);
     assert_false(in_lanes(l, "k"));
-    const struct lt_msg mixed[] = {bare(message(2)), bare(message(6)), lt_msg(0, 4, "j", "t1"), lt_msg(0, 5, "j", "t1")};
-    assert_string_equal(lt_gate(l, mixed, 4), "EGRA"); /* in one call, one lane comes with envelopes and the other without */
+    const struct lt_msg mixed[] = {bare(message(2)), bare(message(6)), lt_msg(0, 4, "j", "t1"),
+                                   lt_msg(0, 5, "j", "t1")};
+    /* in one call, one lane comes with envelopes and the other without */
+    assert_string_equal(lt_gate(l, mixed, 4), "EGRA");
     const struct lt_msg again[] = {message(2), message(6)};
     assert_string_equal(lt_gate(l, again, 2), "WW");
     assert_string_equal(lt_waiting(l, again[0]), "0/2 0/6");
@@ -146,7 +156,8 @@ static void one_each_without_envelopes(void **state) {
 static void a_bare_one_that_waits_is_told_and_those_behind_it_ask(void **state) {
     struct lt *l = *state;
     busy(l, "k");
-    const struct lt_msg m[] = {message(1)}, bares[] = {bare(message(1)), bare(message(2)), bare(message(3))};
+    const struct lt_msg m[] = {message(1)},
+                        bares[] = {bare(message(1)), bare(message(2)), bare(message(3))};
     lt_gate(l, m, 1);
     assert_string_equal(lt_gate(l, bares, 3), "WEG");
     assert_string_equal(lt_waiting(l, m[0]), "0/1");
@@ -168,7 +179,8 @@ static void a_busy_lane_drops_all_where_configured(void **state) {
     struct lt *l = *state;
     busy(l, "k");
     l->drop = true;
-    const struct lt_msg m[] = {bare(message(1)), bare(message(2)), lt_msg(0, 3, "j", "t1"), lt_msg(0, 4, "j", "t1")};
+    const struct lt_msg m[] = {bare(message(1)), bare(message(2)), lt_msg(0, 3, "j", "t1"),
+                               lt_msg(0, 4, "j", "t1")};
     assert_string_equal(lt_gate(l, m, 4), "XXRX");
     assert_int_equal(lt_state(l, m[0]), 2);
     assert_int_equal(lt_state(l, m[1]), 2);
@@ -183,16 +195,20 @@ static void what_was_granted_before_is_not_dropped(void **state) {
     lt_free_lock(l, m[0]); /* the lock of message 1 is gone, as after the death of its worker */
     struct lt_msg again[] = {lt_msg(0, 7, "k", "t2"), message(1), message(8)};
     again[1].token = again[2].token = "t2";
-    assert_string_equal(lt_gate(l, again, 3), "RGX"); /* message 1 stays with its worker, behind message 7, which is running */
+    /* message 1 stays with its worker, behind message 7, which is running */
+    assert_string_equal(lt_gate(l, again, 3), "RGX");
     again[1].token = again[2].token = "t3";
-    assert_string_equal(lt_gate(l, again + 1, 2), "WD"); /* in a call without message 7, message 1 is parked */
+    /* in a call without message 7, message 1 is parked */
+    assert_string_equal(lt_gate(l, again + 1, 2), "WD");
     assert_string_equal(lt_waiting(l, m[0]), "0/1");
     assert_int_equal(lt_state(l, m[0]), 1);
-    assert_string_equal(lt_gate(l, m + 1, 2), "XX"); /* the messages behind message 1 in the same call are dropped */
+    /* the messages behind message 1 in the same call are dropped */
+    assert_string_equal(lt_gate(l, m + 1, 2), "XX");
 }
 
-/* Messages older than the epoch may have been granted in an earlier epoch, so they are not dropped. When a call has told Redis from which
- * offset on all messages are new, later calls need not repeat this offset. */
+/* Messages older than the epoch may have been granted in an earlier epoch, so they are not dropped.
+ * When a call has told Redis from which offset on all messages are new, later calls need not repeat
+ * this offset. */
 static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     struct lt *l = *state;
     busy(l, "k");
@@ -209,15 +225,16 @@ static void what_may_be_older_than_the_epoch_is_not_dropped(void **state) {
     assert_string_equal(lt_gate(l, (struct lt_msg[]){message(7)}, 1), "W");
 }
 
-/* The caller already runs a message of the lane, so the call neither takes the lane nor parks messages. The caller keeps the messages that
- * are not dropped. */
+/* The caller already runs a message of the lane, so the call neither takes the lane nor parks
+ * messages. The caller keeps the messages that are not dropped. */
 static void behind_a_run_only_drops_are_asked_for(void **state) {
     struct lt *l = *state;
     l->drop = true;
     struct lt_msg m[] = {message(1), message(2), message(3)};
     assert_string_equal(lt_gate(l, m, 1), "R");
     lt_free_lock(l, m[0]);
-    assert_string_equal(lt_gate(l, m + 1, 1), "R"); /* message 2 runs now, because message 1 was granted before */
+    /* message 2 runs now, because message 1 was granted before */
+    assert_string_equal(lt_gate(l, m + 1, 1), "R");
     struct lt_msg ask[] = {bare(message(1)), bare(message(3)), bare(message(4))};
     for (int i = 0; i < 3; i++) ask[i].token = "t9", ask[i].behind = true;
     assert_string_equal(lt_gate(l, ask, 2), "GX");
@@ -227,8 +244,8 @@ static void behind_a_run_only_drops_are_asked_for(void **state) {
     assert_string_equal(lt_waiting(l, m[0]), "");
 }
 
-/* The first call took the lane, but its answer was lost, and other workers parked messages in the meantime. When the call is sent again,
- * its messages are granted again. */
+/* The first call took the lane, but its answer was lost, and other workers parked messages in the
+ * meantime. When the call is sent again, its messages are granted again. */
 static void my_own_lane_with_waiters_runs_again(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2)}, other[] = {message(7), message(8)};
@@ -249,8 +266,8 @@ static void my_own_lane_with_waiters_runs_again(void **state) {
     assert_string_equal(lt_waiting(l, m[0]), "0/7 0/8");
 }
 
-/* A new owner of the partition parked the second message before the first call was sent again. The repeated call still grants that message,
- * in its place. */
+/* A new owner of the partition parked the second message before the first call was sent again. The
+ * repeated call still grants that message, in its place. */
 static void mine_is_granted_though_another_parked_it(void **state) {
     struct lt *l = *state;
     struct lt_msg m[] = {message(1), message(2), message(3)}, parked = message(2);
@@ -259,7 +276,8 @@ static void mine_is_granted_though_another_parked_it(void **state) {
     assert_string_equal(lt_gate(l, &parked, 1), "W");
     assert_string_equal(lt_gate(l, m, 3), "RAA");
     const struct lt_item item = {.done = m, .n_done = 3, .mode = 'n', .want = 1};
-    assert_string_equal(lt_settle_items(l, &item, 1), "L"); /* when the message is settled, its copy in the list is removed, too */
+    /* when the message is settled, its copy in the list is removed, too */
+    assert_string_equal(lt_settle_items(l, &item, 1), "L");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k"), 0);
     assert_string_equal(lt_lock(l, m[0]), "(nil)");
 }
@@ -276,12 +294,17 @@ static void a_token_that_mine_begins_with_is_not_mine(void **state) {
     }
 }
 
-/* The second message may be a duplicate of the first, but this is known only when the first message is done, so the two messages run one at
- * a time. */
+/* The second message may be a duplicate of the first, but this is known only when the first message
+ * is done, so the two messages run one at a time. */
 static void with_business_ids_one_runs_at_a_time(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "dedup:id-1 orders:5:5");
-    struct lt_msg m[] = {message(1), message(2), message(3), message(4), lt_msg(0, 5, "j", "t1"), lt_msg(0, 6, "j", "t1")};
+    struct lt_msg m[] = {message(1),
+                         message(2),
+                         message(3),
+                         message(4),
+                         lt_msg(0, 5, "j", "t1"),
+                         lt_msg(0, 6, "j", "t1")};
     for (int i = 0; i < 6; i++) m[i].dedup = "id-2";
     m[0].dedup = "id-1";
     m[4].dedup = m[5].dedup = "";
@@ -307,18 +330,21 @@ static void a_broken_name_is_bad_for_that_lane_only(void **state) {
     lt_int(l, "LPUSH " LT_TAG "lock:b x");
     lt_text(l, "SET " LT_TAG "wait:c x");
     busy(l, "c");
-    const struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "a", "t1"), lt_msg(0, 3, "b", "t1"), lt_msg(0, 4, "b", "t1"),
-                               lt_msg(0, 5, "c", "t1"), lt_msg(0, 6, "c", "t1"), lt_msg(0, 7, "d", "t1")};
+    const struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "a", "t1"),
+                               lt_msg(0, 3, "b", "t1"), lt_msg(0, 4, "b", "t1"),
+                               lt_msg(0, 5, "c", "t1"), lt_msg(0, 6, "c", "t1"),
+                               lt_msg(0, 7, "d", "t1")};
     assert_string_equal(lt_gate(l, m, 7), "RABGBBR");
     for (int i = 0; i < 7; i++) assert_int_equal(lt_state(l, m[i]), 0);
     assert_false(in_lanes(l, "c"));
-    /* gate has other code for a lane that stands in `lanes`, so this test also uses such a lane, b */
+    /* gate has other code for a lane that stands in `lanes`, so this test also uses such a lane,
+     * b */
     lt_int(l, "ZADD " LT_TAG "lanes 5 b");
     assert_string_equal(lt_gate(l, m + 2, 2), "BG");
 }
 
-/* Calls gate with the largest batch, in which every lane has several messages. Envelopes and ids of one lane must not be taken for
- * envelopes and ids of the next lane. */
+/* Calls gate with the largest batch, in which every lane has several messages. Envelopes and ids of
+ * one lane must not be taken for envelopes and ids of the next lane. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 4, N = LT_BATCH_MAX * EACH };
@@ -334,7 +360,8 @@ static void a_full_batch(void **state) {
     assert_string_equal(lt_gate(l, m, N), want);
     for (int i = 0; i < LT_BATCH_MAX; i += 6) {
         int64_t first = m[i * EACH].offset;
-        snprintf(waits, sizeof waits, "%d/%" PRId64 " %d/%" PRId64 " %d/%" PRId64, i / 32, first, i / 32, first + 2, i / 32, first + 3);
+        snprintf(waits, sizeof waits, "%d/%" PRId64 " %d/%" PRId64 " %d/%" PRId64, i / 32, first,
+                 i / 32, first + 2, i / 32, first + 3);
         assert_string_equal(lt_waiting(l, m[i * EACH]), waits);
     }
 }
@@ -358,11 +385,13 @@ static void many_messages_of_a_lane(void **state) {
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 127);
 }
 
-/* Fences grow whether a lock is released or expires. The test support checks that no two calls get the same fence. */
+/* Fences grow whether a lock is released or expires. The test support checks that no two calls get
+ * the same fence. */
 static void fences_grow_over_release_and_expiry(void **state) {
     struct lt *l = *state;
     const struct lt_msg m[] = {message(1), message(2), message(3)};
-    const struct lt_item back = {.done = (struct lt_msg[]){lt_with(message(1), "back", "drop")}, .n_done = 1, .mode = '-'};
+    const struct lt_item back = {
+        .done = (struct lt_msg[]){lt_with(message(1), "back", "drop")}, .n_done = 1, .mode = '-'};
     static const int reserves[] = {1, 61, 2, 255};
     for (int i = 0; i < 4; i++) {
         l->reserve = reserves[i];
@@ -386,7 +415,8 @@ static void a_wiped_server_goes_on_above(void **state) {
     for (int i = 0; i < 3; i++) {
         lt_text(l, "FLUSHALL");
         lt_int(l, "HSET " LT_TAG "epoch id %s not_before 0", l->epoch);
-        assert_string_equal(lt_gate(l, &m, 1), "R"); /* lt_gate() checks that the fence is above all earlier fences */
+        /* lt_gate() checks that the fence is above all earlier fences */
+        assert_string_equal(lt_gate(l, &m, 1), "R");
     }
 }
 

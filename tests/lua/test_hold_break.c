@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the scripts hold and break: how a command takes a lane's lock, and how an operator ends a lock (`latchwork lock exec -c`, `lock
- * break -c`). */
+/* Tests the scripts hold and break: how a command takes a lane's lock, and how an operator ends a
+ * lock (`latchwork lock exec -c`, `lock break -c`). */
 #include "tests/support/lanes_build.h"
 
 #include <inttypes.h>
@@ -14,12 +14,12 @@
 #define FENCE_FAR 8000000000000000
 enum { MOST_FENCES = 64 };
 
-/* --- the calls --------------------------------------------------------------------------------------------------------------------- */
+/* --- the calls -------------------------------------------------------------------------------- */
 
 static bool paused_too;
 
-/* Calls hold. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. With H, checks that the fence is above all fences that were reserved
- * before. */
+/* Calls hold. Returns "H", "B", "Q", "P", "LOST", "JUMP" or an error. With H, checks that the fence
+ * is above all fences that were reserved before. */
 static const char *hold(struct lt *l, struct lt_msg m) {
     lt_begin(l, &lw_script_hold);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "fence");
@@ -36,7 +36,8 @@ static const char *hold(struct lt *l, struct lt_msg m) {
     snprintf(l->answers, sizeof l->answers, "%s", l->reply->element[0]->str);
     if (strcmp(l->answers, "H") != 0) return l->answers;
     l->fence = strtoull(l->reply->element[1]->str, NULL, 10);
-    if (l->fence <= l->fence_seen) fail_msg("hold: fence %" PRIu64 " after %" PRIu64, l->fence, l->fence_seen);
+    if (l->fence <= l->fence_seen)
+        fail_msg("hold: fence %" PRIu64 " after %" PRIu64, l->fence, l->fence_seen);
     l->fence_seen = strtoull(lt_text(l, "GET " LT_TAG "fence"), NULL, 10);
     if (l->variant != LT_TWICE) assert_int_equal(l->fence_seen, l->fence);
     return l->answers;
@@ -50,7 +51,8 @@ static int64_t number_in(const struct lt *l) {
 static const char *break_lock(struct lt *l, const char *lane, const char *by) {
     static const char *const names[] = {"epoch", "lanes", "fence", "ready", "audit"};
     lt_begin(l, &lw_script_break);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) lt_addf(&l->keys, LT_TAG "%s", names[i]);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        lt_addf(&l->keys, LT_TAG "%s", names[i]);
     lt_add_lane(l, "lock:", lw_bytes_of(lane));
     lt_addf(&l->args, "%d", LT_HANDOFF_MS);
     lt_add_text(&l->args, by);
@@ -59,13 +61,16 @@ static const char *break_lock(struct lt *l, const char *lane, const char *by) {
     if (l->reply->elements == 0) return "";
     assert_int_equal(l->reply->elements, 2);
     uint64_t fence = strtoull(l->reply->element[0]->str, NULL, 10);
-    if (fence <= l->fence_seen) fail_msg("break: fence %" PRIu64 " after %" PRIu64, fence, l->fence_seen);
+    if (fence <= l->fence_seen)
+        fail_msg("break: fence %" PRIu64 " after %" PRIu64, fence, l->fence_seen);
     l->fence = l->fence_seen = fence;
     assert_string_equal(lt_text(l, "GET " LT_TAG "fence"), l->reply->element[0]->str);
     return l->reply->element[1]->str;
 }
 
-static int64_t left(struct lt *l, struct lt_msg m) { return lt_int(l, "PTTL " LT_TAG "lock:%b", m.lane.p, m.lane.n); }
+static int64_t left(struct lt *l, struct lt_msg m) {
+    return lt_int(l, "PTTL " LT_TAG "lock:%b", m.lane.p, m.lane.n);
+}
 static void assert_holds(struct lt *l, struct lt_msg m) {
     assert_string_equal(lt_lock(l, m), m.token);
     assert_true(left(l, m) > 1000 && left(l, m) <= LT_TTL_MS);
@@ -77,7 +82,7 @@ static int setup(void **state) {
 }
 #define T(f) cmocka_unit_test_setup(f, setup)
 
-/* --- hold -------------------------------------------------------------------------------------------------------------------------- */
+/* --- hold ------------------------------------------------------------------------------------- */
 
 static void a_free_lane_is_held(void **state) {
     struct lt *l = *state;
@@ -90,20 +95,23 @@ static void a_free_lane_is_held(void **state) {
     m = lt_msg_bytes(0, 1, lw_bytes("\0}\xff", 3), "me");
     assert_string_equal(hold(l, m), "H");
     assert_holds(l, m);
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0); /* no message waits for the lane, so the lane is not in `lanes` */
+    /* no message waits for the lane, so the lane is not in `lanes` */
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
 }
 
 static void its_fence_is_above_all_that_a_call_reserved(void **state) {
     struct lt *l = *state;
     l->reserve = MOST_FENCES;
     lt_text(l, "SET " LT_TAG "fence %" PRId64, (int64_t)FENCE_FAR);
-    struct lt_msg a = lt_msg(0, 1, "a", "worker"), b = lt_msg(0, 2, "b", "me"), c = lt_msg(0, 3, "c", "worker2");
+    struct lt_msg a = lt_msg(0, 1, "a", "worker"), b = lt_msg(0, 2, "b", "me"),
+                  c = lt_msg(0, 3, "c", "worker2");
     assert_string_equal(lt_gate(l, &a, 1), "R");
     uint64_t reserved = l->fence + MOST_FENCES - 1;
     assert_string_equal(hold(l, b), "H");
     assert_int_equal(l->fence, reserved + 1);
     uint64_t mine = l->fence;
-    assert_string_equal(lt_gate(l, &c, 1), "R"); /* the worker's next fences are above the fence of the command */
+    /* the worker's next fences are above the fence of the command */
+    assert_string_equal(lt_gate(l, &c, 1), "R");
     assert_true(lt_fence(l, 0) > mine);
 }
 
@@ -115,7 +123,8 @@ static void a_held_lane_is_busy(void **state) {
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) > 1000 && number_in(l) <= LT_TTL_MS);
     lt_assert_unchanged(l, before, true);
-    lt_text(l, "SET " LT_TAG "lock:k backoff PX 60000"); /* a message waits for its retry, and nobody holds the lane until then */
+    /* a message waits for its retry, and nobody holds the lane until then */
+    lt_text(l, "SET " LT_TAG "lock:k backoff PX 60000");
     assert_string_equal(hold(l, me), "B");
     assert_true(number_in(l) <= 60000);
     lt_text(l, "SET " LT_TAG "lock:k left-behind");
@@ -144,11 +153,13 @@ static void mine_already_is_held_anew(void **state) {
     assert_string_equal(hold(l, m), "H");
     uint64_t first = l->fence;
     lt_int(l, "PEXPIRE " LT_TAG "lock:k 500");
-    lt_int(l, "SADD " LT_TAG "paused k"); /* the first answer was lost, and the lane is paused before the call is sent again */
+    /* the first answer was lost, and the lane is paused before the call is sent again */
+    lt_int(l, "SADD " LT_TAG "paused k");
     assert_string_equal(hold(l, m), "H");
     assert_true(l->fence > first);
     assert_holds(l, m);
-    assert_string_equal(hold(l, like_mine), "B"); /* the caller's token is only a prefix of the holder's token */
+    /* the caller's token is only a prefix of the holder's token */
+    assert_string_equal(hold(l, like_mine), "B");
 }
 
 static void another_epoch_is_lost(void **state) {
@@ -217,7 +228,7 @@ static void what_cannot_be_taken_changes_nothing(void **state) {
     lt_assert_unchanged(l, before, true);
 }
 
-/* --- break ------------------------------------------------------------------------------------------------------------------------- */
+/* --- break ------------------------------------------------------------------------------------ */
 
 static void nobody_held_it(void **state) {
     struct lt *l = *state;
@@ -237,7 +248,8 @@ static void the_holder_is_stale_from_then_on(void **state) {
     char value[96];
     lt_value(l, "worker", value, sizeof value);
     assert_string_equal(break_lock(l, "k", "anna"), value);
-    assert_int_equal(l->fence, reserved + 1); /* the new fence is above all fences that the worker may use under its lease */
+    /* the new fence is above all fences that the worker may use under its lease */
+    assert_int_equal(l->fence, reserved + 1);
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_lock(l, other), "worker");
     assert_string_equal(lt_renew(l, &m, 1), "0");
@@ -291,7 +303,8 @@ static void a_backoff_ends(void **state) {
     assert_string_equal(lt_lock(l, m), "(nil)");
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
     m.token = "worker2";
-    assert_string_equal(lt_claim(l, &m, 1), "N"); /* the next claim gets the message at once, and its attempt is counted */
+    /* the next claim gets the message at once, and its attempt is counted */
+    assert_string_equal(lt_claim(l, &m, 1), "N");
     assert_int_equal(lt_attempts(l, 0), 1);
 }
 
@@ -315,7 +328,8 @@ static void the_audit_says_who_and_what(void **state) {
     const redisReply *f = r->element[0]->element[1];
     char fence[24];
     snprintf(fence, sizeof fence, "%" PRIu64, l->fence);
-    const char *const want[] = {"did", "lock break", "key", "k", "by", "anna@example", "was", "worker:17", "fence", fence};
+    const char *const want[] = {"did",          "lock break", "key",       "k",     "by",
+                                "anna@example", "was",        "worker:17", "fence", fence};
     assert_int_equal(f->elements, sizeof want / sizeof *want);
     for (size_t i = 0; i < f->elements; i++) assert_string_equal(f->element[i]->str, want[i]);
     freeReplyObject(r);
@@ -323,7 +337,8 @@ static void the_audit_says_who_and_what(void **state) {
 
 static void the_audit_is_bounded_and_never_in_the_way(void **state) {
     struct lt *l = *state;
-    lt_text(l, "EVAL %s 1 " LT_TAG "audit", "for i = 1, 10500 do redis.call('XADD', KEYS[1], '*', 'did', 'x') end return 'OK'");
+    lt_text(l, "EVAL %s 1 " LT_TAG "audit",
+            "for i = 1, 10500 do redis.call('XADD', KEYS[1], '*', 'did', 'x') end return 'OK'");
     lt_text(l, "SET " LT_TAG "lock:k worker:17");
     break_lock(l, "k", "anna");
     assert_true(lt_int(l, "XLEN " LT_TAG "audit") < 10200);
@@ -358,6 +373,7 @@ int main(void) {
         T(the_audit_says_who_and_what),
         T(the_audit_is_bounded_and_never_in_the_way),
     };
-    int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE); /* at maxmemory hold is refused, which another test checks */
+    /* at maxmemory hold is refused, which another test checks */
+    int failed = LT_RUN(of_hold, LT_PLAIN | LT_FLUSHED | LT_TWICE);
     return failed + LT_RUN(of_break, LT_ALL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lift, which ends the quarantine of a first run. The tests also show that gate and tend do nothing in a first run until a commit of
- * the group is known. */
+/* Tests lift, which ends the quarantine of a first run. The tests also show that gate and tend do
+ * nothing in a first run until a commit of the group is known. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 
@@ -17,7 +17,8 @@ static const char *lift(struct lt *l, const char *committed, const char *empty) 
     return lt_run(l);
 }
 
-static void assert_lift(struct lt *l, const char *committed, const char *empty, bool quiet, bool first) {
+static void assert_lift(struct lt *l, const char *committed, const char *empty, bool quiet,
+                        bool first) {
     lift(l, committed, empty);
     assert_int_equal(l->reply->type, REDIS_REPLY_ARRAY);
     assert_int_equal(l->reply->elements, 2);
@@ -26,7 +27,9 @@ static void assert_lift(struct lt *l, const char *committed, const char *empty, 
     assert_int_equal(l->reply->element[1]->integer, first);
 }
 
-static void begin_first_run(struct lt *l) { lt_int(l, "HSET " LT_TAG "epoch first 1 not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS); }
+static void begin_first_run(struct lt *l) {
+    lt_int(l, "HSET " LT_TAG "epoch first 1 not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
+}
 
 static const char *gate_one(struct lt *l) {
     struct lt_msg m = lt_msg(0, 5, "a", "t1");

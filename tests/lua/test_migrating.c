@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the scripts on two nodes of a real cluster, while a slot migrates from one to the other key by key. A script that runs at the
- * source during that time either gives the answer that it would give with all keys in place, or fails. It never takes a key that has moved
- * for one that never existed. When all keys are together again, a repetition of the call has the effect that the call would have had
- * without the move, whatever the first attempt has written.
+/* Tests the scripts on two nodes of a real cluster, while a slot migrates from one to the other key
+ * by key. A script that runs at the source during that time either gives the answer that it would
+ * give with all keys in place, or fails. It never takes a key that has moved for one that never
+ * existed. When all keys are together again, a repetition of the call has the effect that the call
+ * would have had without the move, whatever the first attempt has written.
  *
- * Each scene is tried with each of its keys moved alone, with all keys but one moved, and with random sets of keys moved (LW_SEED).
- */
+ * Each scene is tried with each of its keys moved alone, with all keys but one moved, and with
+ * random sets of keys moved (LW_SEED). */
 #include "tests/support/lanes_build.h"
 #include "tests/support/server_process.h"
 
@@ -36,14 +37,25 @@ struct scene {
     const char *(*call)(struct lt *l);
 };
 
-/* --- two nodes ----------------------------------------------------------------------------------------------------------------- */
+/* --- two nodes -------------------------------------------------------------------------------- */
 
 static struct lw_test_redis *start_node(int port, int bus) {
     char text[2][12];
     snprintf(text[0], sizeof text[0], "%d", port);
     snprintf(text[1], sizeof text[1], "%d", bus);
-    const char *args[] = {"--port", text[0],  "--bind", "127.0.0.1",          "--cluster-enabled", "yes", "--cluster-port",
-                          text[1],  "--save", "",       "--maxmemory-policy", "noeviction",        NULL};
+    const char *args[] = {"--port",
+                          text[0],
+                          "--bind",
+                          "127.0.0.1",
+                          "--cluster-enabled",
+                          "yes",
+                          "--cluster-port",
+                          text[1],
+                          "--save",
+                          "",
+                          "--maxmemory-policy",
+                          "noeviction",
+                          NULL};
     return lw_test_redis_start(args);
 }
 
@@ -71,7 +83,8 @@ static bool says(redisContext *c, const char *what, const char *text) {
 }
 
 static void wait_for(redisContext *c, const char *what, const char *text) {
-    for (int i = 0; i < OK_TRIES && !says(c, what, text); i++) nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    for (int i = 0; i < OK_TRIES && !says(c, what, text); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     assert_true(says(c, what, text));
 }
 
@@ -111,10 +124,13 @@ static int stop(void **state) {
     return 0;
 }
 
-static void move(struct nodes *n, redisContext *from, int port, const redisReply *keys, uint64_t which) {
+static void move(struct nodes *n, redisContext *from, int port, const redisReply *keys,
+                 uint64_t which) {
     (void)n;
     for (size_t i = 0; i < keys->elements; i++)
-        if (which >> i & 1) TELL(from, "MIGRATE 127.0.0.1 %d %b 0 5000", port, keys->element[i]->str, keys->element[i]->len);
+        if (which >> i & 1)
+            TELL(from, "MIGRATE 127.0.0.1 %d %b 0 5000", port, keys->element[i]->str,
+                 keys->element[i]->len);
 }
 
 static redisReply *keys_of(const struct nodes *n, redisContext *c) {
@@ -123,7 +139,7 @@ static redisReply *keys_of(const struct nodes *n, redisContext *c) {
     return r;
 }
 
-/* --- a scene ------------------------------------------------------------------------------------------------------------------- */
+/* --- a scene ---------------------------------------------------------------------------------- */
 
 static void set_up(struct nodes *n, const struct scene *s) {
     TELL(n->l->admin, "CLUSTER SETSLOT %d STABLE", n->slot);
@@ -149,7 +165,8 @@ static char *stored(struct nodes *n) {
 
 static char *copy(const char *text) { return lw_memdup(text, strlen(text) + 1); }
 
-/* Calls the script with all keys in place and returns its answer. Sets *after to what the nodes store after the call. */
+/* Calls the script with all keys in place and returns its answer. Sets *after to what the nodes
+ * store after the call. */
 static char *expected(struct nodes *n, const struct scene *s, char **after, size_t *n_keys) {
     set_up(n, s);
     redisReply *keys = keys_of(n, n->l->admin);
@@ -162,12 +179,15 @@ static char *expected(struct nodes *n, const struct scene *s, char **after, size
 }
 
 static bool is_of_the_cluster(const char *text) {
-    return !strncmp(text, "TRYAGAIN ", 9) || !strncmp(text, "ASK ", 4) || strstr(text, "access a non local key") ||
-           strstr(text, "undeclared keys were accessed during rehashing of the slot"); /* this is Valkey's text of the error */
+    /* this is Valkey's text of the error */
+    return !strncmp(text, "TRYAGAIN ", 9) || !strncmp(text, "ASK ", 4) ||
+           strstr(text, "access a non local key") ||
+           strstr(text, "undeclared keys were accessed during rehashing of the slot");
 }
 
 /* Moves the keys in `which`, and then calls the script. */
-static void try_one(struct nodes *n, const struct scene *s, uint64_t which, const char *want, const char *after) {
+static void try_one(struct nodes *n, const struct scene *s, uint64_t which, const char *want,
+                    const char *after) {
     struct lt *l = n->l;
     set_up(n, s);
     redisReply *keys = keys_of(n, l->admin);
@@ -176,8 +196,10 @@ static void try_one(struct nodes *n, const struct scene *s, uint64_t which, cons
     freeReplyObject(keys);
     const char *answer = s->call(l);
     bool failed = answer[0] == '-';
-    if (!failed && strcmp(answer, want) != 0) fail_msg("%s, keys %" PRIx64 ": %s, not %s", s->name, which, answer, want);
-    if (failed && !is_of_the_cluster(l->reply->str)) fail_msg("%s, keys %" PRIx64 ": %s", s->name, which, l->reply->str);
+    if (!failed && strcmp(answer, want) != 0)
+        fail_msg("%s, keys %" PRIx64 ": %s, not %s", s->name, which, answer, want);
+    if (failed && !is_of_the_cluster(l->reply->str))
+        fail_msg("%s, keys %" PRIx64 ": %s", s->name, which, l->reply->str);
     TELL(l->admin, "CLUSTER SETSLOT %d STABLE", n->slot);
     keys = keys_of(n, n->to);
     move(n, n->to, n->source_port, keys, ~UINT64_C(0));
@@ -185,9 +207,11 @@ static void try_one(struct nodes *n, const struct scene *s, uint64_t which, cons
     n->failed += failed, n->answered += !failed;
     if (!failed) return;
     lt_call_again(l);
-    if (l->answers[0] == '-') fail_msg("%s, keys %" PRIx64 ", together again: %s", s->name, which, l->reply->str);
+    if (l->answers[0] == '-')
+        fail_msg("%s, keys %" PRIx64 ", together again: %s", s->name, which, l->reply->str);
     char *now = stored(n);
-    if (strcmp(now, after) != 0) fail_msg("%s, keys %" PRIx64 ": stored is\n%s\nnot\n%s", s->name, which, now, after);
+    if (strcmp(now, after) != 0)
+        fail_msg("%s, keys %" PRIx64 ": stored is\n%s\nnot\n%s", s->name, which, now, after);
     free(now);
 }
 
@@ -208,10 +232,14 @@ static void try_all(struct nodes *n, const struct scene *s) {
     free(want), free(after);
 }
 
-/* --- the scenes ---------------------------------------------------------------------------------------------------------------- */
+/* --- the scenes ------------------------------------------------------------------------------- */
 
-static struct lt_msg of_a(int64_t offset, const char *token) { return lt_msg(0, offset, "a", token); }
-static struct lt_msg of_b(int64_t offset, const char *token) { return lt_msg(0, offset, "b", token); }
+static struct lt_msg of_a(int64_t offset, const char *token) {
+    return lt_msg(0, offset, "a", token);
+}
+static struct lt_msg of_b(int64_t offset, const char *token) {
+    return lt_msg(0, offset, "b", token);
+}
 
 static void gate_one(struct lt *l, struct lt_msg m) { lt_gate(l, &m, 1); }
 static void settle_one(struct lt *l, struct lt_msg m, const char *outcome) {
@@ -219,9 +247,10 @@ static void settle_one(struct lt *l, struct lt_msg m, const char *outcome) {
     lt_settle(l, &it, 1);
 }
 
-/* Lane a is held, one of its messages is done and two wait. Lane b is free, two messages wait in it, and its hint was popped. Lane c has a
- * message that was tried once. The scene also has keys that seldom exist, because a script that asks for a missing key fails, and so would
- * never do what the scene is about. */
+/* Lane a is held, one of its messages is done and two wait. Lane b is free, two messages wait in
+ * it, and its hint was popped. Lane c has a message that was tried once. The scene also has keys
+ * that seldom exist, because a script that asks for a missing key fails, and so would never do what
+ * the scene is about. */
 static void busy(struct lt *l) {
     const struct lt_msg c = lt_msg(1, 9, "c", "t3"), c_again = lt_with(c, "retry", "next");
     gate_one(l, of_a(0, "t1")), settle_one(l, of_a(0, "t1"), "done");
@@ -249,7 +278,8 @@ static const char *gate_of_one_that_waits(struct lt *l) { return gate(l, of_b(5,
 static const char *gate_again(struct lt *l) { return gate(l, of_a(1, "t2")); }
 static const char *gate_of_a_tried_one(struct lt *l) { return gate(l, lt_msg(1, 9, "c", "t5")); }
 static const char *gate_of_many(struct lt *l) {
-    const struct lt_msg m[] = {of_a(0, "t5"), of_a(8, "t5"), of_b(9, "t5"), of_b(10, "t5"), lt_msg(1, 9, "c", "t5")};
+    const struct lt_msg m[] = {of_a(0, "t5"), of_a(8, "t5"), of_b(9, "t5"), of_b(10, "t5"),
+                               lt_msg(1, 9, "c", "t5")};
     return lt_gate(l, m, 5);
 }
 static const char *settle(struct lt *l, const char *outcome, const char *mode) {
@@ -294,7 +324,8 @@ static const char *watch_all(struct lt *l) {
     size_t n = (size_t)snprintf(out, sizeof out, ".%s", floors);
     for (int i = 0; i < 2; i++)
         for (size_t k = 0; k < lt_states(l, i).n; k++)
-            n += (size_t)snprintf(out + n, sizeof out - n, " %02x", (unsigned char)lt_states(l, i).p[k]);
+            n += (size_t)snprintf(out + n, sizeof out - n, " %02x",
+                                  (unsigned char)lt_states(l, i).p[k]);
     return out;
 }
 static const char *raise_floor(struct lt *l) { return lt_floor(l, "orders:0", 20000, 0); }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests edit, hold, job, look, page and wake, which are scripts of operators: every answer, and what each script leaves in Redis.
- * test_ops_move.c tests put and drop. */
+/* Tests edit, hold, job, look, page and wake, which are scripts of operators: every answer, and
+ * what each script leaves in Redis. test_ops_move.c tests put and drop. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -38,16 +38,18 @@ static const char *joined(struct lt *l) {
     for (size_t i = 0; i < l->reply->elements; i++) {
         const redisReply *e = l->reply->element[i];
         if (e->type == REDIS_REPLY_INTEGER)
-            n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%lld", i ? "|" : "", e->integer);
+            n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%lld", i ? "|" : "",
+                                  e->integer);
         else
             n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%s", i ? "|" : "", e->str);
     }
     return l->text;
 }
 
-/* --- edit ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- edit ------------------------------------------------------------------------------------- */
 
-static const char *edit(struct lt *l, const char *id, const char *was, const char *is, const char *who, const char *at) {
+static const char *edit(struct lt *l, const char *id, const char *was, const char *is,
+                        const char *who, const char *at) {
     lt_begin(l, &lw_op_edit);
     key(l, "epoch"), key(l, "dead");
     arg(l, id), arg(l, was), arg(l, is), arg(l, who), arg(l, at);
@@ -60,7 +62,8 @@ static const char *letter(struct lt *l) {
     const redisReply *f = r->element[0]->element[1];
     size_t n = 0;
     for (size_t i = 0; i < f->elements; i++)
-        n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%s", i ? " " : "", f->element[i]->str);
+        n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%s", i ? " " : "",
+                              f->element[i]->str);
     freeReplyObject(r);
     return l->text;
 }
@@ -68,12 +71,15 @@ static const char *letter(struct lt *l) {
 static void an_edit_keeps_what_was(void **state) {
     struct lt *l = *state;
     char first[64], second[64];
-    snprintf(first, sizeof first, "%s", lt_text(l, "XADD " LT_TAG "dead * envelope e1 reason r attempts 3"));
+    snprintf(first, sizeof first, "%s",
+             lt_text(l, "XADD " LT_TAG "dead * envelope e1 reason r attempts 3"));
     snprintf(second, sizeof second, "%s", edit(l, first, "e1", "e2", "me", "11"));
     assert_string_not_equal(first, second);
-    assert_string_equal(letter(l), "envelope e2 original e1 edited_by me edited_ms 11 reason r attempts 3");
+    assert_string_equal(letter(l),
+                        "envelope e2 original e1 edited_by me edited_ms 11 reason r attempts 3");
     edit(l, second, "e2", "e3", "you", "12");
-    assert_string_equal(letter(l), "envelope e3 original e1 edited_by you edited_ms 12 reason r attempts 3");
+    assert_string_equal(letter(l),
+                        "envelope e3 original e1 edited_by you edited_ms 12 reason r attempts 3");
 }
 
 static void an_edit_of_what_is_no_more(void **state) {
@@ -87,7 +93,7 @@ static void an_edit_of_what_is_no_more(void **state) {
     lt_assert_unchanged(l, before, true);
 }
 
-/* --- job ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- job -------------------------------------------------------------------------------------- */
 
 static void job_call(struct lt *l, const char *what, const char *token, const char *number) {
     lt_begin(l, &lw_op_job);
@@ -111,7 +117,8 @@ static const char *go_on(struct lt *l, const char *what, const char *token, cons
 static void jobs_are_numbered_and_run_alone(void **state) {
     struct lt *l = *state;
     assert_string_equal(begin(l, "a", "1", ""), "1");
-    assert_string_equal(begin(l, "a", "1", ""), "1"); /* the same call is sent again, as after a lost answer */
+    /* the same call is sent again, as after a lost answer */
+    assert_string_equal(begin(l, "a", "1", ""), "1");
     assert_string_equal(begin(l, "b", "1", ""), "BUSY|1");
     assert_string_equal(go_on(l, "renew", "a", "1"), "1");
     assert_string_equal(go_on(l, "renew", "b", "1"), "0");
@@ -121,16 +128,19 @@ static void jobs_are_numbered_and_run_alone(void **state) {
     assert_string_equal(lt_text(l, "HGET " LT_TAG "job:1 state"), "end");
     assert_string_equal(begin(l, "b", "1", ""), "2");
     go_on(l, "end", "b", "2");
-    assert_string_equal(begin(l, "c", "9", ""), "9"); /* another shard knows of higher job numbers */
+    /* another shard knows of higher job numbers */
+    assert_string_equal(begin(l, "c", "9", ""), "9");
     assert_string_equal(lt_text(l, "GET " LT_TAG "replays"), "9");
-    assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6); /* the audit has six entries, because jobs began four times and ended twice */
+    /* the audit has six entries, because jobs began four times and ended twice */
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "audit"), 6);
 }
 
 static void a_job_goes_on(void **state) {
     struct lt *l = *state;
     assert_string_equal(begin(l, "a", "1", ""), "1");
     assert_string_equal(begin(l, "b", "1", "1"), "BUSY|1");
-    lt_int(l, "DEL " LT_TAG "job"); /* the process that ran the job was killed, and the lease of the job expired */
+    /* the process that ran the job was killed, and the lease of the job expired */
+    lt_int(l, "DEL " LT_TAG "job");
     assert_string_equal(begin(l, "b", "1", "1"), "1");
     assert_string_equal(lt_text(l, "GET " LT_TAG "job"), "1 b");
     go_on(l, "end", "b", "1");
@@ -153,8 +163,8 @@ static void a_job_that_was_silent(void **state) {
     assert_true(left > 20000 && left <= 30000);
 }
 
-/* The record of a job must expire before the marks of its replays. If the job could be resumed without these marks, it would put the
- * messages once more. */
+/* The record of a job must expire before the marks of its replays. If the job could be resumed
+ * without these marks, it would put the messages once more. */
 static void a_record_goes_before_the_marks(void **state) {
     struct lt *l = *state;
     enum { MARKS_S = 604800 };
@@ -165,10 +175,11 @@ static void a_record_goes_before_the_marks(void **state) {
     go_on(l, "renew", "a", "1");
     go_on(l, "end", "a", "1");
     begin(l, "a", "1", "1");
-    assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100); /* the TTL counts from the beginning of the job */
+    /* the TTL counts from the beginning of the job */
+    assert_true(lt_int(l, "TTL " LT_TAG "job:1") <= 100);
 }
 
-/* --- look, page ----------------------------------------------------------------------------------------------------------------------- */
+/* --- look, page ------------------------------------------------------------------------------- */
 
 static const char *look(struct lt *l, int n, const char *const *lanes) {
     lt_begin(l, &lw_op_look);
@@ -184,7 +195,8 @@ static void look_tells_of_lanes(void **state) {
     assert_string_equal(look(l, 2, (const char *const[]){"k", "x"}), "0|||0||0|0|0|||0||0|0");
     park(l, 1, 3);
     assert_string_equal(look_at_k(l), "3|1 orders 0 1 0 5 5 1 0 0 2||0||0|0");
-    lt_set_state(l, message(1), 2); /* a finished message that is still in the list counts as an element */
+    /* a finished message that is still in the list counts as an element */
+    lt_set_state(l, message(1), 2);
     lt_text(l, "SET " LT_TAG "lock:k w.1:5");
     lt_int(l, "SADD " LT_TAG "paused k");
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "4 5 77");
@@ -232,7 +244,9 @@ static void page_tells_of_elements(void **state) {
     park(l, 1, 3);
     lt_set_state(l, message(1), 3);
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "4 5 77");
-    assert_string_equal(page(l, "0", "3"), "4|?|0|0|torn|f|0|0|1 orders 0 1 0 5 5 1 0 0 2/k{}|w|4|77|1 orders 0 2 0 5 5 1 0 0 2/k{}");
+    assert_string_equal(
+        page(l, "0", "3"),
+        "4|?|0|0|torn|f|0|0|1 orders 0 1 0 5 5 1 0 0 2/k{}|w|4|77|1 orders 0 2 0 5 5 1 0 0 2/k{}");
     assert_string_equal(page(l, "3", "3"), "4|w|0|0|1 orders 0 3 0 5 5 1 0 0 2/k{}");
     assert_string_equal(page(l, "4", "3"), "4");
     assert_string_equal(page(l, "9", "3"), "4");
@@ -241,7 +255,7 @@ static void page_tells_of_elements(void **state) {
     assert_string_equal(page(l, "0", "5"), "-1");
 }
 
-/* --- wake ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- wake ------------------------------------------------------------------------------------- */
 
 static const char *wake(struct lt *l) {
     static const char *const names[] = {"epoch", "lanes", "ready", "paused", "lock:k", "lock:x"};
@@ -263,7 +277,8 @@ static void wake_hints_where_something_may_run(void **state) {
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > 5);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "paused"), 0);
     lt_int(l, "SADD " LT_TAG "paused k");
-    lt_text(l, "SET " LT_TAG "lock:k w.1:5"); /* the holder goes on by itself, so the script makes no hint */
+    /* the holder goes on by itself, so the script makes no hint */
+    lt_text(l, "SET " LT_TAG "lock:k w.1:5");
     assert_string_equal(wake(l), "RN");
     assert_int_equal(hints(l), 1);
 }

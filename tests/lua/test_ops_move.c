@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests put and drop, which are scripts of operators that move messages: every answer, and what each script leaves in Redis. */
+/* Tests put and drop, which are scripts of operators that move messages: every answer, and what
+ * each script leaves in Redis. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -15,24 +16,28 @@ struct put {
     const char *lane;
     int64_t offset, replay;
     const char *original, *entry; /* NULL stands for an empty argument of the script */
-    const char *text;             /* text that is sent instead of an envelope; NULL: an envelope is sent */
+    /* text that is sent instead of an envelope; NULL: an envelope is sent */
+    const char *text;
 };
 
 static const char *envelope(int64_t offset, int64_t replay) {
     static char text[4][128];
     static int at;
     char *p = text[at++ % 4];
-    snprintf(p, sizeof text[0], "1 orders 0 %" PRId64 " %" PRId64 " 5 5 1 0 0 2\nk{}", offset, replay);
+    snprintf(p, sizeof text[0], "1 orders 0 %" PRId64 " %" PRId64 " 5 5 1 0 0 2\nk{}", offset,
+             replay);
     return p;
 }
 static void key(struct lt *l, const char *name) { lt_addf(&l->keys, LT_TAG "%s", name); }
 
-static const char *put(struct lt *l, const struct put *m, size_t n, const char *which, const char *dry) {
+static const char *put(struct lt *l, const struct put *m, size_t n, const char *which,
+                       const char *dry) {
     static const char *const names[] = {"epoch", "lanes", "floor", "ready", "dead"};
     lt_begin(l, &lw_op_put);
     for (size_t i = 0; i < 5; i++) key(l, names[i]);
     for (size_t i = 0; i < n; i++) lt_addf(&l->keys, LT_TAG "lock:%s", m[i].lane);
-    lt_addf(&l->args, "%d", LT_HANDOFF_MS), lt_add_text(&l->args, which), lt_add_text(&l->args, dry);
+    lt_addf(&l->args, "%d", LT_HANDOFF_MS), lt_add_text(&l->args, which),
+        lt_add_text(&l->args, dry);
     for (size_t i = 0; i < n; i++) {
         lt_add_text(&l->args, m[i].text ? m[i].text : envelope(m[i].offset, m[i].replay));
         lt_add_text(&l->args, m[i].original ? m[i].original : "");
@@ -44,7 +49,8 @@ static const char *put1(struct lt *l, int64_t offset, int64_t replay) {
     return put(l, &(struct put){.lane = "k", .offset = offset, .replay = replay}, 1, "undone", "");
 }
 static const char *again(struct lt *l, int64_t offset, const char *which) {
-    return put(l, &(struct put){.lane = "k", .offset = offset, .replay = 7, .original = "orders:0"}, 1, which, "");
+    return put(l, &(struct put){.lane = "k", .offset = offset, .replay = 7, .original = "orders:0"},
+               1, which, "");
 }
 
 struct drop {
@@ -77,47 +83,55 @@ static void park(struct lt *l, int first, int last) {
     }
     lt_int(l, "ZADD " LT_TAG "lanes 5 k");
 }
-static void hold(struct lt *l, const char *value) { lt_text(l, "SET " LT_TAG "lock:k %s PX 50000", value); }
+static void hold(struct lt *l, const char *value) {
+    lt_text(l, "SET " LT_TAG "lock:k %s PX 50000", value);
+}
 static int64_t hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
 static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")); }
 static int replay_state(struct lt *l, int64_t offset, int64_t replay) {
-    char *bytes = lt_dump(l, true); /* the dump has a line that names the mark and says that it expires */
+    /* the dump has a line that names the mark and says that it expires */
+    char *bytes = lt_dump(l, true);
     char name[80];
-    snprintf(name, sizeof name, "state:orders:0#%" PRId64 ":%" PRId64 " string expires ", replay, offset / 16384);
+    snprintf(name, sizeof name, "state:orders:0#%" PRId64 ":%" PRId64 " string expires ", replay,
+             offset / 16384);
     bool there = strstr(bytes, name) != NULL;
     free(bytes);
     if (!there) return -1;
-    redisReply *r = redisCommand(l->admin, "BITFIELD " LT_TAG "state:orders:0#%d:%d GET u2 #%d", (int)replay, (int)(offset / 16384),
-                                 (int)(offset % 16384));
+    redisReply *r = redisCommand(l->admin, "BITFIELD " LT_TAG "state:orders:0#%d:%d GET u2 #%d",
+                                 (int)replay, (int)(offset / 16384), (int)(offset % 16384));
     int state = (int)r->element[0]->integer;
     freeReplyObject(r);
     return state;
 }
 
-/* --- put ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- put -------------------------------------------------------------------------------------- */
 
 static void put_into_a_free_lane_hints(void **state) {
     struct lt *l = *state;
     int64_t from = lt_now_ms(l);
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(lt_waiting(l, message(0)), "0/3");
-    assert_int_equal(replay_state(l, 3, 7), 1); /* the replay waits, and the mark of a replay expires */
+    /* the replay waits, and the mark of a replay expires */
+    assert_int_equal(replay_state(l, 3, 7), 1);
     assert_int_equal(lt_state(l, message(3)), 0);
     assert_int_equal(hints(l), 1);
     assert_true(score(l) >= from + LT_HANDOFF_MS && score(l) <= lt_now_ms(l) + LT_HANDOFF_MS);
     char *before = lt_dump(l, true);
-    assert_string_equal(lt_call_again(l), "A"); /* the same call is sent again, as after a lost answer or when a job is resumed */
+    /* the same call is sent again, as after a lost answer or when a job is resumed */
+    assert_string_equal(lt_call_again(l), "A");
     lt_assert_unchanged(l, before, true);
 }
 
 static void put_stands_behind_those_that_wait(void **state) {
     struct lt *l = *state;
     park(l, 1, 2);
-    const struct put m[] = {
-        {.lane = "k", .offset = 9, .replay = 7}, {.lane = "k", .offset = 8, .replay = 7}, {.lane = "other", .offset = 20000}};
+    const struct put m[] = {{.lane = "k", .offset = 9, .replay = 7},
+                            {.lane = "k", .offset = 8, .replay = 7},
+                            {.lane = "other", .offset = 20000}};
     assert_string_equal(put(l, m, 3, "any", ""), "PPP");
     assert_string_equal(lt_waiting(l, message(0)), "0/1 0/2 0/9 0/8");
-    assert_int_equal(score(l), 5); /* the time at which tend will look at the lane has not changed */
+    /* the time at which tend will look at the lane has not changed */
+    assert_int_equal(score(l), 5);
     assert_int_equal(hints(l), 1); /* the only hint is the hint of the other lane */
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "other");
     assert_int_equal(lt_state(l, message(20000)), 1);
@@ -151,12 +165,14 @@ static void put_leaves_out_what_is_known(void **state) {
     struct lt *l = *state;
     for (int s = 1; s <= 3; s++) {
         lt_set_state(l, message(s), s);
-        assert_string_equal(put1(l, s, 0), "A"); /* put leaves out an import that waits already or is finished */
+        /* put leaves out an import that waits already or is finished */
+        assert_string_equal(put1(l, s, 0), "A");
     }
     lt_int(l, "HSET " LT_TAG "floor orders:0 100");
     assert_string_equal(put1(l, 99, 0), "A");
     assert_string_equal(put1(l, 100, 0), "P");
-    assert_string_equal(put1(l, 99, 7), "P"); /* a floor of the original partition does not apply to replays */
+    /* a floor of the original partition does not apply to replays */
+    assert_string_equal(put1(l, 99, 7), "P");
 }
 
 static void put_of_what_is_read_again_looks_at_the_original(void **state) {
@@ -200,19 +216,22 @@ static void put_takes_its_dead_letter_along(void **state) {
 static void put_refuses_what_does_not_fit(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "wait:k x");
-    const struct put m[] = {
-        {.lane = "k", .offset = 3, .replay = 7}, {.lane = "a", .text = "2 orders"}, {.lane = "a", .offset = 4, .replay = 7}};
+    const struct put m[] = {{.lane = "k", .offset = 3, .replay = 7},
+                            {.lane = "a", .text = "2 orders"},
+                            {.lane = "a", .offset = 4, .replay = 7}};
     assert_string_equal(put(l, m, 3, "any", ""), "BBP");
     assert_int_equal(replay_state(l, 4, 7), 1);
     char *before = lt_dump(l, true);
-    assert_string_equal(put(l, m, 3, "any", ""), "BBA"); /* a message that was not put gets no mark */
+    /* a message that was not put gets no mark */
+    assert_string_equal(put(l, m, 3, "any", ""), "BBA");
     lt_assert_unchanged(l, before, true);
 }
 
 static void a_dry_run_of_put_changes_nothing(void **state) {
     struct lt *l = *state;
     char *before = lt_dump(l, true);
-    assert_string_equal(put(l, &(struct put){.lane = "k", .offset = 3, .replay = 7}, 1, "any", "dry"), "P");
+    assert_string_equal(
+        put(l, &(struct put){.lane = "k", .offset = 3, .replay = 7}, 1, "any", "dry"), "P");
     lt_assert_unchanged(l, before, true);
 }
 
@@ -230,7 +249,7 @@ static void what_is_put_runs_once(void **state) {
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "wait:k"), 0);
 }
 
-/* --- drop ----------------------------------------------------------------------------------------------------------------------------- */
+/* --- drop ------------------------------------------------------------------------------------- */
 
 static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
     struct lt *l = *state;
@@ -243,7 +262,8 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
     char *before = lt_dump(l, true);
     assert_string_equal(drop_range(l, 1, 3, 64, ""), "DDD");
     lt_assert_unchanged(l, before, true);
-    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X"); /* the message stays in the list, and a later claim or settle passes over it */
+    /* the message stays in the list, and a later claim or settle passes over it */
+    assert_string_equal(drop_range(l, 5, 5, 64, ""), "X");
     assert_string_equal(lt_waiting(l, message(0)), "0/4 0/5 0/6");
     assert_string_equal(drop_range(l, 4, 6, 64, ""), "XDX");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lanes"), 0);
@@ -252,7 +272,8 @@ static void drop_from_a_free_lane_takes_what_is_at_its_end(void **state) {
 static void drop_leaves_what_the_holder_may_have(void **state) {
     struct lt *l = *state;
     park(l, 1, 6);
-    lt_set_state(l, message(2), 2); /* a finished message does not count as one that the holder may have */
+    /* a finished message does not count as one that the holder may have */
+    lt_set_state(l, message(2), 2);
     hold(l, "w.1:5");
     assert_string_equal(drop_range(l, 1, 5, 2, ""), "HDHXX");
     /* the heads that the holder has keep their places in the list */
@@ -265,7 +286,9 @@ static void drop_leaves_what_the_holder_may_have(void **state) {
 static void one_that_stands_twice_is_one(void **state) {
     struct lt *l = *state;
     park(l, 1, 1);
-    park(l, 1, 3); /* the message is in the list twice, because one owner put it back and the next owner parked it */
+    /* the message is in the list twice, because one owner put it back and the next owner parked
+     * it */
+    park(l, 1, 3);
     hold(l, "w.1:5");
     assert_string_equal(drop_range(l, 1, 3, 2, ""), "HHX");
 }
@@ -306,7 +329,8 @@ static void drop_of_replays(void **state) {
     struct lt *l = *state;
     assert_string_equal(put1(l, 3, 7), "P");
     assert_string_equal(put1(l, 4, 7), "P");
-    lt_int(l, "DEL " LT_TAG "state:orders:0#7:0"); /* the replay has waited for longer than the lifetime of its mark */
+    /* the replay has waited for longer than the lifetime of its mark */
+    lt_int(l, "DEL " LT_TAG "state:orders:0#7:0");
     const struct drop m[] = {{"k", "orders:0#7", 4}};
     assert_string_equal(drop(l, m, 1, 64, ""), "X");
     assert_int_equal(replay_state(l, 4, 7), 2);
@@ -329,7 +353,8 @@ static void drop_beside_names_of_another_type(void **state) {
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
 }
 
-/* A holder settles its heads while messages behind them are dropped: only the heads that it finished are removed from the list. */
+/* A holder settles its heads while messages behind them are dropped: only the heads that it
+ * finished are removed from the list. */
 static void drop_under_a_holder_that_settles(void **state) {
     struct lt *l = *state;
     struct lt_msg k = message(0), done[3] = {message(1), message(2), message(3)};
@@ -338,7 +363,13 @@ static void drop_under_a_holder_that_settles(void **state) {
     assert_string_equal(lt_claim(l, &k, 1), "N");
     assert_string_equal(lt_heads(l, 0), "0/1 0/2 0/3");
     assert_string_equal(drop_range(l, 1, 6, 3, ""), "HHHXXX");
-    struct lt_item one = {.done = done, .n_done = 1, .mode = 'h', .named = &done[2], .n_named = 1, .want = 2, .before = 3};
+    struct lt_item one = {.done = done,
+                          .n_done = 1,
+                          .mode = 'h',
+                          .named = &done[2],
+                          .n_named = 1,
+                          .want = 2,
+                          .before = 3};
     assert_string_equal(lt_settle_items(l, &one, 1), "K");
     assert_string_equal(lt_waiting(l, k), "0/2 0/3 0/4 0/5 0/6 0/7 0/8 0/9");
     struct lt_item rest = {.done = done + 1, .n_done = 2, .mode = 'n', .want = 3, .before = 2};
@@ -347,7 +378,7 @@ static void drop_under_a_holder_that_settles(void **state) {
     assert_string_equal(lt_waiting(l, k), "0/7 0/8 0/9");
 }
 
-/* --- all ------------------------------------------------------------------------------------------------------------------------------ */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static void both_are_refused_without_an_epoch(void **state) {
     struct lt *l = *state;
@@ -364,7 +395,8 @@ static void at_maxmemory(void **state) {
     struct lt *l = *state;
     park(l, 1, 2);
     lt_text(l, "CONFIG SET maxmemory 1");
-    assert_string_equal(put1(l, 3, 7), "-OOM"); /* at maxmemory Redis refuses put, as it refuses gate */
+    /* at maxmemory Redis refuses put, as it refuses gate */
+    assert_string_equal(put1(l, 3, 7), "-OOM");
     assert_string_equal(drop_range(l, 1, 1, 64, ""), "X");
     lt_text(l, "CONFIG SET maxmemory 0");
     assert_string_equal(lt_waiting(l, message(0)), "0/2");

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes random calls of gate, settle, claim and floor, lets leases expire, pauses lanes and wipes servers, and compares the results with a
- * small model of a lane: its list, its lock and the states of its messages. After each call the answers, lists, locks and states must equal
- * those of the model. Three promises must hold whatever the model says: a state never goes down, a waiting message is in its lane's list,
- * and no finished message is granted.
+/* Makes random calls of gate, settle, claim and floor, lets leases expire, pauses lanes and wipes
+ * servers, and compares the results with a small model of a lane: its list, its lock and the states
+ * of its messages. After each call the answers, lists, locks and states must equal those of the
+ * model. Three promises must hold whatever the model says: a state never goes down, a waiting
+ * message is in its lane's list, and no finished message is granted.
  *
  * LW_SEED: the only seed to run; a failed run prints its seed. */
 #include "queue/codes.h"
@@ -27,7 +28,8 @@ enum {
     STEPS = 250,
     SEEDS = 6
 };
-/* Returns an offset for message o. The offsets are so far apart that one read of a segment does not cover them all. */
+/* Returns an offset for message o. The offsets are so far apart that one read of a segment does not
+ * cover them all. */
 static int64_t offset_of(int o) { return o < 30 ? FIRST + o : 16384 + (int64_t)(o - 30) * 120; }
 
 struct id {
@@ -51,8 +53,11 @@ struct world {
     uint64_t seed;
     struct lane lane[LANES];
     /* floor: all messages of the partition below this number are finished */
-    int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS], floor[PARTS];
-    int recorded[OFFSETS]; /* per business id: number of the message that recorded the id (part * OFFSETS + o); -1: no message has */
+    int state[PARTS][OFFSETS], tries[PARTS][OFFSETS], noted[PARTS][OFFSETS], was[PARTS][OFFSETS],
+        floor[PARTS];
+    /* per business id: number of the message that recorded the id (part * OFFSETS + o); -1: no
+     * message has */
+    int recorded[OFFSETS];
     int duplicates, tokens, step;
     bool dedup;
     char did[200];
@@ -64,13 +69,15 @@ static int pick(struct world *w, int n) {
 }
 static bool chance(struct world *w, int percent) { return pick(w, 100) < percent; }
 
-static char token_names[STEPS + 2][16], lane_names[LANES][3] = {"k0", "k1", "k2"}, dedup_names[OFFSETS][16];
+static char token_names[STEPS + 2][16], lane_names[LANES][3] = {"k0", "k1", "k2"},
+                                        dedup_names[OFFSETS][16];
 static const char *token_name(int token) {
     snprintf(token_names[token], sizeof token_names[token], "t%d", token);
     return token_names[token];
 }
 static int lane_of(struct id m) { return (m.o + m.part) % LANES; }
-/* A message shares its business id with one message of the other partition, which is in the same lane, and with no other message. */
+/* A message shares its business id with one message of the other partition, which is in the same
+ * lane, and with no other message. */
 static int dedup_of(struct id m) { return m.part == 0 ? m.o : (m.o + 1) % OFFSETS; }
 static struct lt_msg message(struct world *w, struct id m, int token) {
     struct lt_msg out = lt_msg(m.part, offset_of(m.o), lane_names[lane_of(m)], token_name(token));
@@ -81,10 +88,12 @@ static struct lt_msg message(struct world *w, struct id m, int token) {
     return out;
 }
 
-/* --- the model ---------------------------------------------------------------------------------------------------------------- */
+/* --- the model -------------------------------------------------------------------------------- */
 
 static bool same(struct id a, struct id b) { return a.part == b.part && a.o == b.o; }
-static bool finished(const struct world *w, struct id m) { return m.o < w->floor[m.part] || w->state[m.part][m.o] >= 2; }
+static bool finished(const struct world *w, struct id m) {
+    return m.o < w->floor[m.part] || w->state[m.part][m.o] >= 2;
+}
 static void set_state(struct world *w, struct id m, int state) {
     if (m.o >= w->floor[m.part] && w->state[m.part][m.o] < 2) w->state[m.part][m.o] = state;
 }
@@ -97,8 +106,10 @@ static void drop_first(struct lane *k, int n) {
     k->n -= n;
 }
 
-/* Predicts the heads that heads.lua finds. Returns their number; -1 if the lane has no heads and has ended. */
-static int take_heads(struct world *w, struct lane *k, int want, int before, const struct id *after, struct id *out) {
+/* Predicts the heads that heads.lua finds. Returns their number; -1 if the lane has no heads and
+ * has ended. */
+static int take_heads(struct world *w, struct lane *k, int want, int before, const struct id *after,
+                      struct id *out) {
     for (int size = before + want;; size = 16) {
         int n = 0, drop = 0, looked = k->n < size ? k->n : size;
         bool any = false, behind = after == NULL, full = size > k->n;
@@ -136,10 +147,14 @@ static int take_heads(struct world *w, struct lane *k, int want, int before, con
     }
 }
 
-/* Returns true if drop may discard the message. A message that was granted before is never dropped. */
-static bool may_drop(const struct world *w, struct id m) { return w->state[m.part][m.o] == 0 && !w->noted[m.part][m.o]; }
+/* Returns true if drop may discard the message. A message that was granted before is never
+ * dropped. */
+static bool may_drop(const struct world *w, struct id m) {
+    return w->state[m.part][m.o] == 0 && !w->noted[m.part][m.o];
+}
 
-static void expect_gate(struct world *w, struct lane *k, const struct id *m, int n, int token, bool bare, bool drop_busy, char *out) {
+static void expect_gate(struct world *w, struct lane *k, const struct id *m, int n, int token,
+                        bool bare, bool drop_busy, char *out) {
     enum { UNKNOWN, MINE, TAKEN } whose = UNKNOWN;
     bool stop = false, park = false;
     for (int i = 0; i < n; i++) {
@@ -159,7 +174,10 @@ static void expect_gate(struct world *w, struct lane *k, const struct id *m, int
         } else if (whose == MINE) {
             out[i] = 'A';
         } else {
-            if (whose == UNKNOWN) whose = k->holder == token || (k->holder == NOBODY && !k->paused && !k->listed) ? MINE : TAKEN;
+            if (whose == UNKNOWN)
+                whose = k->holder == token || (k->holder == NOBODY && !k->paused && !k->listed)
+                            ? MINE
+                            : TAKEN;
             if (whose == MINE) {
                 k->holder = token;
                 out[i] = 'R';
@@ -227,11 +245,13 @@ static void record_done(struct world *w, struct settle *s, bool held) {
         struct id m = s->done[i];
         set_state(w, m, 2);
         w->tries[m.part][m.o] = w->noted[m.part][m.o] = 0;
-        if (w->dedup && w->recorded[dedup_of(m)] < 0) w->recorded[dedup_of(m)] = m.part * OFFSETS + m.o;
+        if (w->dedup && w->recorded[dedup_of(m)] < 0)
+            w->recorded[dedup_of(m)] = m.part * OFFSETS + m.o;
     }
 }
 
-/* Predicts how settle goes on with a lane that the caller holds, and whose last message was not put back. */
+/* Predicts how settle goes on with a lane that the caller holds, and whose last message was not put
+ * back. */
 static void expect_next(struct world *w, struct lane *k, struct settle *s, int token) {
     bool stop = k->paused && s->mode != '-';
     int heads = -1;
@@ -239,11 +259,14 @@ static void expect_next(struct world *w, struct lane *k, struct settle *s, int t
         if (s->mode == 'h' && !s->want)
             heads = take_heads(w, k, 1, 0, NULL, s->heads) >= 0 ? 0 : -1;
         else if (s->mode == 'h')
-            heads = take_heads(w, k, s->want, s->before, s->n_named ? &s->named[0] : NULL, s->heads);
+            heads =
+                take_heads(w, k, s->want, s->before, s->n_named ? &s->named[0] : NULL, s->heads);
         else
-            heads = take_heads(w, k, s->mode == 'n' ? s->want : 1, s->mode == 'n' ? s->before : 0, NULL, s->heads);
+            heads = take_heads(w, k, s->mode == 'n' ? s->want : 1, s->mode == 'n' ? s->before : 0,
+                               NULL, s->heads);
     }
-    if (s->mode == 'h' || s->mode == 'm' || (s->mode == 'k' && !stop) || (s->mode == 'K' && heads < 0 && !stop)) {
+    if (s->mode == 'h' || s->mode == 'm' || (s->mode == 'k' && !stop) ||
+        (s->mode == 'K' && heads < 0 && !stop)) {
         s->answer = 'K';
         if (s->mode == 'h') s->n_heads = heads > 0 && !stop ? heads : 0;
         if (s->mode != 'h' && !stop) expect_named(w, s);
@@ -276,7 +299,7 @@ static void expect_settle(struct world *w, struct lane *k, struct settle *s, int
         expect_next(w, k, s, token);
 }
 
-/* --- what Redis has ----------------------------------------------------------------------------------------------------------- */
+/* --- what Redis has --------------------------------------------------------------------------- */
 
 #define CHECK(w, ok, ...)                            \
     do {                                             \
@@ -295,10 +318,15 @@ static void check_lane(struct world *w, int i) {
     size_t n = 0;
     want[0] = '\0';
     for (int j = 0; j < k->n; j++)
-        n += (size_t)snprintf(want + n, sizeof want - n, "%s%d/%" PRId64, j ? " " : "", k->list[j].part, offset_of(k->list[j].o));
-    CHECK(w, strcmp(lt_waiting(w->l, any), want) == 0, "%s waits in %s, not %.200s", w->l->text, lane_names[i], want);
-    const char *holder = k->holder == NOBODY ? "(nil)" : k->holder == BACKOFF ? "backoff" : token_name(k->holder);
-    CHECK(w, strcmp(lt_lock(w->l, any), holder) == 0, "%s is locked by %s, not %s", lane_names[i], w->l->text, holder);
+        n += (size_t)snprintf(want + n, sizeof want - n, "%s%d/%" PRId64, j ? " " : "",
+                              k->list[j].part, offset_of(k->list[j].o));
+    CHECK(w, strcmp(lt_waiting(w->l, any), want) == 0, "%s waits in %s, not %.200s", w->l->text,
+          lane_names[i], want);
+    const char *holder = k->holder == NOBODY    ? "(nil)"
+                         : k->holder == BACKOFF ? "backoff"
+                                                : token_name(k->holder);
+    CHECK(w, strcmp(lt_lock(w->l, any), holder) == 0, "%s is locked by %s, not %s", lane_names[i],
+          w->l->text, holder);
     bool listed = strcmp(lt_text(w->l, "ZSCORE " LT_TAG "lanes %s", lane_names[i]), "(nil)") != 0;
     CHECK(w, listed == k->listed, "%s %s in lanes", lane_names[i], listed ? "is" : "is not");
 }
@@ -325,8 +353,10 @@ static void check_states(struct world *w) {
         for (int o = w->floor[p]; o < OFFSETS; o++) {
             struct id m = {p, o};
             int state = states[o];
-            CHECK(w, state == w->state[p][o], "%d/%" PRId64 " is %d, not %d", p, offset_of(o), state, w->state[p][o]);
-            CHECK(w, state >= w->was[p][o], "%d/%" PRId64 " went down from %d to %d", p, offset_of(o), w->was[p][o], state);
+            CHECK(w, state == w->state[p][o], "%d/%" PRId64 " is %d, not %d", p, offset_of(o),
+                  state, w->state[p][o]);
+            CHECK(w, state >= w->was[p][o], "%d/%" PRId64 " went down from %d to %d", p,
+                  offset_of(o), w->was[p][o], state);
             w->was[p][o] = state;
             bool waits = false;
             const struct lane *k = &w->lane[lane_of(m)];
@@ -342,12 +372,13 @@ static void check(struct world *w) {
 }
 
 static void check_attempts(struct world *w, struct id m, int attempts) {
-    CHECK(w, !finished(w, m), "%d/%" PRId64 " was granted though it is finished", m.part, offset_of(m.o));
-    CHECK(w, attempts == w->tries[m.part][m.o], "%d/%" PRId64 " has %d attempts, not %d", m.part, offset_of(m.o), attempts,
-          w->tries[m.part][m.o]);
+    CHECK(w, !finished(w, m), "%d/%" PRId64 " was granted though it is finished", m.part,
+          offset_of(m.o));
+    CHECK(w, attempts == w->tries[m.part][m.o], "%d/%" PRId64 " has %d attempts, not %d", m.part,
+          offset_of(m.o), attempts, w->tries[m.part][m.o]);
 }
 
-/* --- calls -------------------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static void forget_hold(struct lane *k) {
     if (!k->hold.n) return;
@@ -358,8 +389,9 @@ static void take_hold(struct world *w, struct lane *k, int token, bool of_heads)
     forget_hold(k); /* the former hold is forgotten, because its lease has ended */
     k->hold.token = token;
     k->hold.of_heads = of_heads;
+    /* if the call was sent twice, it has used up a second set of fences */
     snprintf(k->hold.value, sizeof k->hold.value, "%s:%" PRIu64, token_name(token),
-             w->l->fence - (w->l->variant == LT_TWICE ? 3 : 0)); /* if the call was sent twice, it has used up a second set of fences */
+             w->l->fence - (w->l->variant == LT_TWICE ? 3 : 0));
 }
 static void hold_add(struct hold *h, struct id m) {
     assert_true(h->n < 256);
@@ -368,7 +400,8 @@ static void hold_add(struct hold *h, struct id m) {
 
 static struct id some_message(struct world *w, int lane) {
     struct id m;
-    do m = (struct id){pick(w, PARTS), w->step * (OFFSETS - 24) / STEPS + pick(w, 24)}; /* offsets come roughly in ascending order */
+    /* offsets come roughly in ascending order */
+    do m = (struct id){pick(w, PARTS), w->step * (OFFSETS - 24) / STEPS + pick(w, 24)};
     while (lane_of(m) != lane);
     return m;
 }
@@ -379,7 +412,8 @@ static int distinct_messages(struct world *w, int lane, int most, struct id *out
         struct id m = some_message(w, lane);
         bool again = false;
         for (int j = 0; j < n; j++) again |= same(out[j], m);
-        for (int j = 0; j < w->lane[lane].hold.n; j++) again |= same(w->lane[lane].hold.msg[j], m) && w->lane[lane].holder <= 0;
+        for (int j = 0; j < w->lane[lane].hold.n; j++)
+            again |= same(w->lane[lane].hold.msg[j], m) && w->lane[lane].holder <= 0;
         if (!again) out[n++] = m;
     }
     return n;
@@ -421,7 +455,8 @@ static void check_heads(struct world *w, int item, int first_grant, const struct
     size_t at = 0;
     want[0] = '\0';
     for (int i = 0; i < n; i++) {
-        at += (size_t)snprintf(want + at, sizeof want - at, "%s%d/%" PRId64, i ? " " : "", heads[i].part, offset_of(heads[i].o));
+        at += (size_t)snprintf(want + at, sizeof want - at, "%s%d/%" PRId64, i ? " " : "",
+                               heads[i].part, offset_of(heads[i].o));
         check_attempts(w, heads[i], lt_attempts_of(w->l, item, first_grant + i));
     }
     CHECK(w, strcmp(lt_heads(w->l, item), want) == 0, "heads %s, not %.200s", w->l->text, want);
@@ -438,7 +473,8 @@ static void claim(struct world *w) {
         if (chance(w, 30)) continue;
         struct lane *k = &w->lane[i];
         lane[n] = i;
-        given[n] = k->holder != NOBODY || k->paused ? -2 : take_heads(w, k, w->l->want, 0, NULL, heads[n]);
+        given[n] =
+            k->holder != NOBODY || k->paused ? -2 : take_heads(w, k, w->l->want, 0, NULL, heads[n]);
         if (given[n] >= 0) k->holder = token;
         want[n] = given[n] == -2 ? 'B' : given[n] < 0 ? 'E' : 'N';
         msgs[n++] = lt_msg(0, 0, lane_names[i], token_name(token));
@@ -488,7 +524,8 @@ static bool make_settle(struct world *w, int lane, struct hold *h, struct settle
     return true;
 }
 
-static void after_settle(struct world *w, struct lane *k, struct hold *h, const struct settle *s, int item) {
+static void after_settle(struct world *w, struct lane *k, struct hold *h, const struct settle *s,
+                         int item) {
     int n_named = 0;
     if (s->answer == 'S') {
         if (h == &k->hold)
@@ -508,7 +545,8 @@ static void after_settle(struct world *w, struct lane *k, struct hold *h, const 
     check_heads(w, item, 0, s->heads, s->n_heads);
     if (s->answer == 'N') h->of_heads = true;
     for (int i = 0; i < s->n_heads; i++) hold_add(h, s->heads[i]);
-    if (s->answer == 'K' && !h->n) { /* no message of the hold runs, so a worker would give the lane back */
+    if (s->answer == 'K' && !h->n) {
+        /* no message of the hold runs, so a worker would give the lane back */
         lt_free_lock(w->l, lt_msg(0, 0, lane_names[k - w->lane], ""));
         k->holder = NOBODY;
     }
@@ -536,18 +574,23 @@ static void settle(struct world *w) {
             done[n][x->n_done - 1].outcome = lw_outcome_word((enum lw_outcome)x->outcome);
             done[n][x->n_done - 1].backoff_ms = x->backoff_ms;
         }
-        items[n] = (struct lt_item){done[n], (size_t)x->n_done, x->mode, named[n], (size_t)x->n_named, x->want, x->before, h[n]->value};
+        items[n] =
+            (struct lt_item){done[n], (size_t)x->n_done, x->mode,    named[n], (size_t)x->n_named,
+                             x->want, x->before,         h[n]->value};
         want[n] = x->answer;
         strcat(want_named, x->named_answer);
-        at += (size_t)snprintf(w->did + at, sizeof w->did - at, " %s: %d %c%c %d named, want %d before %d → %c %s;", lane_names[i],
-                               x->n_done, x->outcome, x->mode, x->n_named, x->want, x->before, x->answer, x->named_answer);
+        at += (size_t)snprintf(w->did + at, sizeof w->did - at,
+                               " %s: %d %c%c %d named, want %d before %d → %c %s;", lane_names[i],
+                               x->n_done, x->outcome, x->mode, x->n_named, x->want, x->before,
+                               x->answer, x->named_answer);
         if (at >= sizeof w->did) at = sizeof w->did - 1;
         lane[n++] = i;
     }
     if (!n) return;
     CHECK(w, strcmp(lt_settle_items(w->l, items, (size_t)n), want) == 0, "%s", w->l->answers);
     CHECK(w, strcmp(w->l->named, want_named) == 0, "named %s", w->l->named);
-    CHECK(w, lt_duplicates(w->l) == w->duplicates, "%d duplicates, not %d", (int)lt_duplicates(w->l), w->duplicates);
+    CHECK(w, lt_duplicates(w->l) == w->duplicates, "%d duplicates, not %d",
+          (int)lt_duplicates(w->l), w->duplicates);
     for (int i = 0; i < n; i++) after_settle(w, &w->lane[lane[i]], h[i], &s[i], i);
 }
 

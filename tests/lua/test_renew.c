@@ -9,13 +9,17 @@
 
 #include <cmocka.h>
 
-static int64_t left(struct lt *l, struct lt_msg m) { return lt_int(l, "PTTL " LT_TAG "lock:%b", m.lane.p, m.lane.n); }
-static void shorten(struct lt *l, struct lt_msg m) { lt_int(l, "PEXPIRE " LT_TAG "lock:%b 1000", m.lane.p, m.lane.n); }
+static int64_t left(struct lt *l, struct lt_msg m) {
+    return lt_int(l, "PTTL " LT_TAG "lock:%b", m.lane.p, m.lane.n);
+}
+static void shorten(struct lt *l, struct lt_msg m) {
+    lt_int(l, "PEXPIRE " LT_TAG "lock:%b 1000", m.lane.p, m.lane.n);
+}
 
 static void only_what_is_mine(void **state) {
     struct lt *l = *state;
-    struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t1"), lt_msg(0, 3, "c", "t1"), lt_msg(0, 4, "d", "t1"),
-                         lt_msg(0, 5, "e", "t1")};
+    struct lt_msg m[] = {lt_msg(0, 1, "a", "t1"), lt_msg(0, 2, "b", "t1"), lt_msg(0, 3, "c", "t1"),
+                         lt_msg(0, 4, "d", "t1"), lt_msg(0, 5, "e", "t1")};
     assert_string_equal(lt_gate(l, m, 5), "RRRRR");
     for (size_t i = 0; i < 5; i++) shorten(l, m[i]);
     lt_free_lock(l, m[1]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests repair and floor. repair writes back what is known to be done; floor raises floors to committed offsets and deletes the segments
- * below them. */
+/* Tests repair and floor. repair writes back what is known to be done; floor raises floors to
+ * committed offsets and deletes the segments below them. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -13,9 +13,15 @@
 static const char tp[] = "orders:3";
 static const int64_t far_offset = INT64_C(1) << 40; /* the first offset of a segment */
 
-static void quarantine(struct lt *l) { lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS); }
-static int state_at(struct lt *l, int64_t offset) { return lt_state(l, lt_msg(3, offset, "k", "t")); }
-static void set_state(struct lt *l, int64_t offset, int state) { lt_set_state(l, lt_msg(3, offset, "k", "t"), state); }
+static void quarantine(struct lt *l) {
+    lt_int(l, "HSET " LT_TAG "epoch not_before %" PRId64, lt_now_ms(l) + LT_TTL_MS);
+}
+static int state_at(struct lt *l, int64_t offset) {
+    return lt_state(l, lt_msg(3, offset, "k", "t"));
+}
+static void set_state(struct lt *l, int64_t offset, int state) {
+    lt_set_state(l, lt_msg(3, offset, "k", "t"), state);
+}
 static const char *floor_now(struct lt *l) { return lt_text(l, "HGET " LT_TAG "floor %s", tp); }
 static bool has_segment(struct lt *l, const char *kind, int64_t segment) {
     return lt_int(l, "EXISTS " LT_TAG "%s:%s:%" PRId64, kind, tp, segment) == 1;
@@ -31,7 +37,8 @@ static void repair_writes_ranges_in_the_quarantine(void **state) {
     const struct lt_range ranges[] = {{tp, 16380, 16388}, {tp, far_offset - 1, far_offset + 1}};
     assert_string_equal(lt_repair(l, tp, 16370, 0, ranges, 2), "OK");
     assert_string_equal(floor_now(l), "16370");
-    for (int64_t o = 16370; o < 16400; o++) assert_int_equal(state_at(l, o), o >= 16380 && o < 16388 ? 2 : 0);
+    for (int64_t o = 16370; o < 16400; o++)
+        assert_int_equal(state_at(l, o), o >= 16380 && o < 16388 ? 2 : 0);
     for (int64_t o = far_offset - 3; o < far_offset + 3; o++)
         assert_int_equal(state_at(l, o), o == far_offset - 1 || o == far_offset ? 2 : 0);
 }
@@ -64,7 +71,8 @@ static void repair_writes_nothing_below_the_floor(void **state) {
     quarantine(l);
     const struct lt_range range = {tp, 95, 105};
     assert_string_equal(lt_repair(l, tp, 100, 0, &range, 1), "OK");
-    for (int64_t o = 90; o < 110; o++) assert_int_equal(state_at(l, o), o >= 100 && o < 105 ? 2 : 0);
+    for (int64_t o = 90; o < 110; o++)
+        assert_int_equal(state_at(l, o), o >= 100 && o < 105 ? 2 : 0);
     assert_string_equal(lt_repair(l, tp, 50, 0, &range, 1), "OK");
     assert_string_equal(floor_now(l), "100");
     assert_int_equal(state_at(l, 99), 0);
@@ -171,7 +179,8 @@ static void repairs_of_a_log_that_begins_late(void **state) {
     assert_false(has_segment(l, "state", first));
 }
 
-/* Checks that all segments below a floor are deleted, however far the floor rises, and that each call deletes only a bounded number. */
+/* Checks that all segments below a floor are deleted, however far the floor rises, and that each
+ * call deletes only a bounded number. */
 static void floors_that_leap(bool by_repair, struct lt *l) {
     static const int64_t some[] = {0, 1, 4095, 4096, 8191, 8192, 9998};
     lt_floor(l, tp, 1, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests settle: what becomes of a message that is done, retried, given back or dead. test_settle_next.c tests how the message's lane goes
- * on. */
+/* Tests settle: what becomes of a message that is done, retried, given back or dead.
+ * test_settle_next.c tests how the message's lane goes on. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -17,10 +17,15 @@ static const char *settle1(struct lt *l, struct lt_msg m) { return lt_settle(l, 
 static void run1(struct lt *l, struct lt_msg m) { assert_string_equal(gate1(l, m), "R"); }
 static int64_t n_dead(struct lt *l) { return lt_int(l, "XLEN " LT_TAG "dead"); }
 static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
-static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
-/* Checks that lane k has left no lock, no waiting list and no tries, and that no lane stands in `lanes`. */
+static const char *tries(struct lt *l, int64_t offset) {
+    return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset);
+}
+/* Checks that lane k has left no lock, no waiting list and no tries, and that no lane stands in
+ * `lanes`. */
 static void assert_idle(struct lt *l) {
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k " LT_TAG "wait:k " LT_TAG "lanes " LT_TAG "tries:orders:0:0"), 0);
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lock:k " LT_TAG "wait:k " LT_TAG "lanes " LT_TAG
+                               "tries:orders:0:0"),
+                     0);
 }
 
 static void done_is_done(void **state) {
@@ -68,20 +73,23 @@ static void a_stale_lease_does_nothing_else(void **state) {
 
 static void done_forgets_the_tries(void **state) {
     struct lt *l = *state;
-    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "retry", "next"), again = lt_msg(0, 1, "k", "t2");
+    struct lt_msg m = lt_with(lt_msg(0, 1, "k", "t1"), "retry", "next"),
+                  again = lt_msg(0, 1, "k", "t2");
     run1(l, m);
     settle1(l, m);
     assert_string_not_equal(tries(l, 1), "(nil)");
     lt_claim(l, &again, 1);
     assert_string_equal(settle1(l, again), "L");
     assert_idle(l);
-    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next"); /* the lost lease makes no difference to the answer */
+    /* the lost lease makes no difference to the answer */
+    struct lt_msg late = lt_with(lt_msg(0, 2, "k", "t3"), "retry", "next");
     run1(l, late);
     settle1(l, late);
     lt_free_lock(l, late);
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
-    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0"); /* these tries remain because another worker finished the message */
+    /* these tries remain because another worker finished the message */
+    lt_int(l, "HSET " LT_TAG "tries:orders:0:0 2 %s", "1 5 0");
     assert_string_equal(settle1(l, lt_with(late, "done", "next")), "S");
     assert_string_equal(tries(l, 2), "(nil)");
 }
@@ -162,8 +170,8 @@ static void back_counts_no_try(void **state) {
     assert_int_equal(n_hints(l), 1);
 }
 
-/* If a handler gives its message back under a live lease, the lane rests. The lane rests even with retry.order skip, which lets later
- * messages pass only if a message has failed. */
+/* If a handler gives its message back under a live lease, the lane rests. The lane rests even with
+ * retry.order skip, which lets later messages pass only if a message has failed. */
 static void back_may_wait(void **state) {
     struct lt *l = *state;
     for (int skip = 0; skip < 2; skip++) {
@@ -181,7 +189,8 @@ static void back_may_wait(void **state) {
     }
 }
 
-static void assert_dead_letter(struct lt *l, const struct lt_msg *m, const char *reason, const char *attempts) {
+static void assert_dead_letter(struct lt *l, const struct lt_msg *m, const char *reason,
+                               const char *attempts) {
     redisReply *r = redisCommand(l->admin, "XRANGE " LT_TAG "dead - +");
     assert_int_equal(r->elements, 1);
     const redisReply *f = r->element[0]->element[1];
@@ -190,11 +199,13 @@ static void assert_dead_letter(struct lt *l, const struct lt_msg *m, const char 
     for (size_t i = 0; i < 5; i++) assert_string_equal(f->element[2 * i]->str, names[i]);
     struct lw_buf envelope = {0};
     lt_encode(m, &envelope);
-    assert_true(lw_bytes_eq(lw_bytes(f->element[1]->str, f->element[1]->len), lw_bytes(envelope.p, envelope.n)));
+    assert_true(lw_bytes_eq(lw_bytes(f->element[1]->str, f->element[1]->len),
+                            lw_bytes(envelope.p, envelope.n)));
     lw_buf_free(&envelope);
     assert_string_equal(f->element[3]->str, reason);
     assert_string_equal(f->element[5]->str, attempts);
-    assert_true(atoll(f->element[7]->str) > 0 && atoll(f->element[7]->str) <= atoll(f->element[9]->str));
+    assert_true(atoll(f->element[7]->str) > 0 &&
+                atoll(f->element[7]->str) <= atoll(f->element[9]->str));
     assert_true(atoll(f->element[9]->str) <= lt_now_ms(l));
     freeReplyObject(r);
 }
@@ -232,7 +243,8 @@ static void sent_is_dead_elsewhere(void **state) {
     assert_idle(l);
 }
 
-/* Checks that a done message stays done, whatever a later settle reports of this message, because a state never goes down. */
+/* Checks that a done message stays done, whatever a later settle reports of this message, because a
+ * state never goes down. */
 static void assert_counts_as_done(struct lt *l, const char *outcome, int as, int want) {
     struct lt_msg m = lt_with(lt_msg(0, 50, "k", "t1"), outcome, "next");
     m.backoff_ms = 1000;
@@ -261,7 +273,8 @@ static void finished_stays_finished(void **state) {
 static void done_records_the_business_id(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
-    struct lt_msg m = lt_msg(0, 1, "k", "t1"), copy = lt_msg(0, 2, "k", "t2"), other = lt_msg(0, 3, "k", "t3");
+    struct lt_msg m = lt_msg(0, 1, "k", "t1"), copy = lt_msg(0, 2, "k", "t2"),
+                  other = lt_msg(0, 3, "k", "t3");
     m.dedup = copy.dedup = "id-1";
     run1(l, m);
     settle1(l, m);
@@ -302,10 +315,12 @@ static void the_first_id_stays(void **state) {
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:id-1"), "orders:0:2");
 }
 
-/* The states of a batch are read at once, from its lowest to its highest offset, in whatever order the messages come. */
+/* The states of a batch are read at once, from its lowest to its highest offset, in whatever order
+ * the messages come. */
 static void offsets_come_in_any_order(void **state) {
     struct lt *l = *state;
-    struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"), lt_msg(0, 7, "c", "t1"), lt_msg(0, 501, "d", "t1")};
+    struct lt_msg m[] = {lt_msg(0, 500, "a", "t1"), lt_msg(0, 16000, "b", "t1"),
+                         lt_msg(0, 7, "c", "t1"), lt_msg(0, 501, "d", "t1")};
     assert_string_equal(lt_gate(l, m, 4), "RRRR");
     for (size_t i = 0; i < 4; i++) {
         m[i].outcome = "dead";
@@ -316,7 +331,8 @@ static void offsets_come_in_any_order(void **state) {
     assert_int_equal(n_dead(l), 1);
 }
 
-/* Calls settle with the largest batch: 256 lanes of 8 partitions, with two segments each, and with every outcome. */
+/* Calls settle with the largest batch: 256 lanes of 8 partitions, with two segments each, and with
+ * every outcome. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     static const char *const outcomes[] = {"done", "retry", "back", "dead", "sent"};
@@ -326,7 +342,8 @@ static void a_full_batch(void **state) {
     char want[LT_BATCH_MAX + 1] = "";
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        m[i] = lt_with(lt_msg(i / 32, far_offset - 16 + i % 32, lanes[i], "t1"), outcomes[i % 5], "next");
+        m[i] = lt_with(lt_msg(i / 32, far_offset - 16 + i % 32, lanes[i], "t1"), outcomes[i % 5],
+                       "next");
         want[i] = 'L';
     }
     lt_gate(l, m, LT_BATCH_MAX);
@@ -342,8 +359,8 @@ static void keys_are_any_bytes(void **state) {
     struct lt *l = *state;
     static char half_kilo[512];
     memset(half_kilo, '}', sizeof half_kilo);
-    const struct lw_bytes lanes[] = {lw_bytes("", 0), lw_bytes("a\0b", 3), lw_bytes("a\0c", 3), lw_bytes_of("{t.1}:\xc3\xa4\xff"),
-                                     lw_bytes(half_kilo, 512)};
+    const struct lw_bytes lanes[] = {lw_bytes("", 0), lw_bytes("a\0b", 3), lw_bytes("a\0c", 3),
+                                     lw_bytes_of("{t.1}:\xc3\xa4\xff"), lw_bytes(half_kilo, 512)};
     struct lt_msg m[5], behind[5];
     for (int i = 0; i < 5; i++) {
         m[i] = lt_msg_bytes(0, i, lanes[i], "t1");

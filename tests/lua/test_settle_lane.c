@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests settle with several messages of a lane in one call, with messages named behind them, and with several heads at once. */
+/* Tests settle with several messages of a lane in one call, with messages named behind them, and
+ * with several heads at once. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -14,10 +15,13 @@ static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready");
 static int64_t lease_left(struct lt *l) { return lt_int(l, "PTTL " LT_TAG "lock:k"); }
 static bool in_lanes(struct lt *l) { return lt_int(l, "ZCARD " LT_TAG "lanes") > 0; }
 static int64_t score(struct lt *l) { return atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")); }
-static const char *tries(struct lt *l, int64_t offset) { return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset); }
+static const char *tries(struct lt *l, int64_t offset) {
+    return lt_text(l, "HGET " LT_TAG "tries:orders:0:0 %" PRId64, offset);
+}
 
 enum { MOST = 80 };
-/* run_of() makes messages of n offsets, beginning at `first`, in an array that the next call with the same `slot` overwrites. */
+/* run_of() makes messages of n offsets, beginning at `first`, in an array that the next call with
+ * the same `slot` overwrites. */
 enum { DONE, NAMED, CALLED };
 static struct lt_msg runs[3][MOST];
 static struct lt_msg *run_of(int slot, int64_t first, int n) {
@@ -30,7 +34,8 @@ static void gate_run(struct lt *l, int64_t first, int n) {
     lt_gate(l, m, (size_t)n);
     assert_int_equal(l->answers[0], 'R');
     assert_int_equal(strspn(l->answers, "RA"), n);
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* the TTL is short, so that an extension can be seen */
+    /* the TTL is short, so that an extension can be seen */
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
 }
 static void park_run(struct lt *l, int64_t first, int n) {
     struct lt_msg *m = run_of(CALLED, first, n);
@@ -41,10 +46,14 @@ static void park_run(struct lt *l, int64_t first, int n) {
     assert_int_equal(strspn(l->answers, "W"), n);
     if (was_free) lt_free_lock(l, *m);
 }
-static const char *settle(struct lt *l, struct lt_item item) { return lt_settle_items(l, &item, 1); }
-/* Makes an item that reports n messages from offset `first`, of which the last has the given outcome. */
+static const char *settle(struct lt *l, struct lt_item item) {
+    return lt_settle_items(l, &item, 1);
+}
+/* Makes an item that reports n messages from offset `first`, of which the last has the given
+ * outcome. */
 static struct lt_item item(int64_t first, int n, const char *outcome, char mode) {
-    struct lt_item it = {.done = run_of(DONE, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};
+    struct lt_item it = {
+        .done = run_of(DONE, first, n), .n_done = (size_t)n, .mode = mode, .want = 1};
     if (n) run_of(DONE, first, n)[n - 1].outcome = outcome;
     return it;
 }
@@ -59,7 +68,7 @@ static struct lt_item wanting(struct lt_item it, int want, int before) {
     return it;
 }
 
-/* --- several finished --------------------------------------------------------------------------------------------------------- */
+/* --- several finished ------------------------------------------------------------------------- */
 
 static void all_done(void **state) {
     struct lt *l = *state;
@@ -76,7 +85,8 @@ static void the_last_one_fails(void **state) {
         const char *outcome;
         int state;
         const char *waits, *tries;
-    } cases[] = {{"retry", 1, "0/3", "1"}, {"back", 1, "0/3", ""}, {"dead", 3, "", ""}, {"sent", 3, "", ""}};
+    } cases[] = {
+        {"retry", 1, "0/3", "1"}, {"back", 1, "0/3", ""}, {"dead", 3, "", ""}, {"sent", 3, "", ""}};
     for (size_t i = 0; i < 4; i++) {
         lt_setup(state);
         gate_run(l, 1, 3);
@@ -101,7 +111,8 @@ static void the_last_of_the_heads_fails(void **state) {
     struct lt_item it = item(1, 2, "retry", 'n');
     runs[DONE][1].backoff_ms = 100000;
     assert_string_equal(settle(l, it), "L");
-    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4"); /* the message was put back once, and at its old place */
+    /* the message was put back once, and at its old place */
+    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3 0/4");
     assert_string_equal(lt_lock(l, message(1)), "backoff");
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_int_equal(lt_state(l, message(3)), 1);
@@ -116,15 +127,16 @@ static void the_last_one_is_finished_already(void **state) {
         lt_set_state(l, message(2), 2);
         lt_set_state(l, message(1), 3);
         assert_string_equal(settle(l, item(1, 2, outcomes[i], 'n')), "L");
-        assert_int_equal(lt_state(l, message(1)), 3); /* a state neither goes down nor changes from dead to done */
+        /* a state neither goes down nor changes from dead to done */
+        assert_int_equal(lt_state(l, message(1)), 3);
         assert_int_equal(lt_state(l, message(2)), 2);
         assert_string_equal(lt_waiting(l, message(1)), "");
         assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead " LT_TAG "tries:orders:0:0"), 0);
     }
 }
 
-/* If the lease is lost, only the first message is recorded as done. The present holder runs the other messages again, in order, because an
- * older effect must not be the last effect of a key. */
+/* If the lease is lost, only the first message is recorded as done. The present holder runs the
+ * other messages again, in order, because an older effect must not be the last effect of a key. */
 static void without_the_lease_only_the_first_is_recorded(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -146,21 +158,23 @@ static void without_the_lease_only_the_first_is_recorded(void **state) {
     lt_setup(state);
     assert_string_equal(settle(l, item(1, 1, "dead", 'n')), "S");
     assert_int_equal(lt_state(l, message(1)), 0);
-    assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S"); /* the first message was done, so it is recorded */
+    /* the first message was done, so it is recorded */
+    assert_string_equal(settle(l, item(1, 2, "dead", 'n')), "S");
     assert_int_equal(lt_state(l, message(1)), 2);
     assert_int_equal(lt_state(l, message(2)), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "dead"), 0);
 }
 
-/* A lock whose value differs only in its fence belongs to the same hold, whose gate was sent twice. A lock with any other value belongs to
- * another hold. */
+/* A lock whose value differs only in its fence belongs to the same hold, whose gate was sent twice.
+ * A lock with any other value belongs to another hold. */
 static void the_value_of_the_lock_decides(void **state) {
     struct lt *l = *state;
     static const struct {
         const char *lock, *value, *answer;
-    } cases[] = {{"t1:5", "t1:5", "L"},  {"t1:9", "t1:5", "L"},    {"t12:5", "t1:5", "S"},      {"t1", "t1:5", "S"},
-                 {"t:15", "t1:5", "S"},  {"backoff", "t1:5", "S"}, {"a:b:7:5", "a:b:7:6", "L"}, {"a:b:8:5", "a:b:7:5", "S"},
-                 {"t1:5x", "t1:5", "L"}, {"1", "1:5", "S"},        {"%d+:5", "%d+:6", "L"}};
+    } cases[] = {{"t1:5", "t1:5", "L"},       {"t1:9", "t1:5", "L"},       {"t12:5", "t1:5", "S"},
+                 {"t1", "t1:5", "S"},         {"t:15", "t1:5", "S"},       {"backoff", "t1:5", "S"},
+                 {"a:b:7:5", "a:b:7:6", "L"}, {"a:b:8:5", "a:b:7:5", "S"}, {"t1:5x", "t1:5", "L"},
+                 {"1", "1:5", "S"},           {"%d+:5", "%d+:6", "L"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lt_setup(state);
         lt_text(l, "SET " LT_TAG "lock:k %s", cases[i].lock);
@@ -171,14 +185,17 @@ static void the_value_of_the_lock_decides(void **state) {
         it.value = cases[i].value;
         lt_text(l, "SET " LT_TAG "lock:k %s", cases[i].lock);
         assert_string_equal(settle(l, it), *cases[i].answer == 'L' ? "K" : "S");
-        assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock); /* settle has not changed the value of the lock */
+        /* settle has not changed the value of the lock */
+        assert_string_equal(lt_text(l, "GET " LT_TAG "lock:k"), cases[i].lock);
     }
 }
 
 static void items_have_values_of_their_own(void **state) {
     struct lt *l = *state;
     static struct lt_msg m[6];
-    static const char *const lanes[] = {"a", "b", "c", "d", "e", "f"}, *const tokens[] = {"t1", "t2", "t1", "t3", "t2", "t1"};
+    static const char *const lanes[] = {"a", "b", "c", "d", "e", "f"}, *const tokens[] = {
+                                                                           "t1", "t2", "t1",
+                                                                           "t3", "t2", "t1"};
     struct lt_item items[6];
     for (int i = 0; i < 6; i++) {
         m[i] = lt_msg(i % 2, 10 + i, lanes[i], tokens[i]);
@@ -190,7 +207,7 @@ static void items_have_values_of_their_own(void **state) {
     assert_string_equal(lt_lock(l, m[3]), "t3");
 }
 
-/* --- what is named ------------------------------------------------------------------------------------------------------------ */
+/* --- what is named ---------------------------------------------------------------------------- */
 
 static void several_named_run_behind_each_other(void **state) {
     struct lt *l = *state;
@@ -240,7 +257,8 @@ static void keep_alone_gives_way(void **state) {
     assert_string_equal(l->named, "GG");
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
     assert_int_equal(n_hints(l), 1);
-    assert_true(score(l) > lt_now_ms(l) + LT_HANDOFF_MS - 60000 && score(l) <= lt_now_ms(l) + LT_HANDOFF_MS);
+    assert_true(score(l) > lt_now_ms(l) + LT_HANDOFF_MS - 60000 &&
+                score(l) <= lt_now_ms(l) + LT_HANDOFF_MS);
     assert_string_equal(lt_waiting(l, message(1)), "0/7 0/8");
     assert_int_equal(lt_state(l, message(2)), 0);
 }
@@ -266,21 +284,25 @@ static void nothing_named_is_granted_where_the_lane_is_let_go(void **state) {
         assert_string_equal(lt_waiting(l, message(1)), "0/1");
     }
     for (int waiters = 0; waiters < 2; waiters++)
-        for (int i = 0; i < 2; i++) { /* the answer to a settle in mode keep was lost, so the settle is sent again in mode drop */
+        for (int i = 0; i < 2; i++) {
+            /* the answer to a settle in mode keep was lost, so the settle is sent again in mode
+             * drop */
             lt_setup(state);
             gate_run(l, 1, 1);
             if (waiters) park_run(l, 9, 1);
             struct lt_msg other = lt_msg(0, 30, "j", "t1");
             assert_string_equal(lt_gate(l, &other, 1), "R");
-            const struct lt_item items[] = {naming(item(1, 1, "done", "-n"[i]), 2, 2), {.done = &other, .n_done = 1, .mode = 'n'}};
+            const struct lt_item items[] = {naming(item(1, 1, "done", "-n"[i]), 2, 2),
+                                            {.done = &other, .n_done = 1, .mode = 'n'}};
             assert_string_equal(lt_settle_items(l, items, 2), waiters && i ? "NL" : "LL");
             assert_string_equal(l->named, "GG");
             assert_int_equal(lt_state(l, message(2)), 0);
-            assert_int_equal(lt_state(l, other), 2); /* the places of the next item are still read correctly */
+            /* the places of the next item are still read correctly */
+            assert_int_equal(lt_state(l, other), 2);
         }
 }
 
-/* --- while something runs ----------------------------------------------------------------------------------------------------- */
+/* --- while something runs --------------------------------------------------------------------- */
 
 static void more_never_releases(void **state) {
     struct lt *l = *state;
@@ -302,7 +324,8 @@ static void more_never_releases(void **state) {
         }
 }
 
-/* Although no message has finished, settle is called, to ask for more messages behind the one that runs. */
+/* Although no message has finished, settle is called, to ask for more messages behind the one that
+ * runs. */
 static void more_without_any_finished(void **state) {
     struct lt *l = *state;
     gate_run(l, 1, 1);
@@ -327,7 +350,8 @@ static void more_heads_come_behind_the_last(void **state) {
     struct lt *l = *state;
     claim_heads(l, 8, 3);
     lt_int(l, "HSET " LT_TAG "tries:orders:0:0 5 %s", "4 5 0");
-    assert_string_equal(settle(l, wanting(naming(item(1, 2, "done", 'h'), 3, 1), 3, 3)), "K"); /* message 3 of this hold runs */
+    /* message 3 of this hold runs */
+    assert_string_equal(settle(l, wanting(naming(item(1, 2, "done", 'h'), 3, 1), 3, 3)), "K");
     assert_string_equal(lt_heads(l, 0), "0/4 0/5 0/6");
     assert_string_equal(l->named, "G");
     assert_int_equal(lt_attempts_of(l, 0, 0), 0);
@@ -346,8 +370,8 @@ static void more_heads_come_behind_the_last(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "wait:k " LT_TAG "lock:k"), 0);
 }
 
-/* A repeated call, or a call of a worker that stops, asks for no heads. Such a call gets no heads, and its lease is extended for the
- * messages that run. */
+/* A repeated call, or a call of a worker that stops, asks for no heads. Such a call gets no heads,
+ * and its lease is extended for the messages that run. */
 static void no_heads_where_none_is_wanted(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -377,7 +401,8 @@ static void no_heads_where_the_last_is_not_in_its_place(void **state) {
     assert_string_equal(lt_heads(l, 0), "");
 }
 
-/* Another worker has finished the named message, so the message behind it in the list may not be the next one. */
+/* Another worker has finished the named message, so the message behind it in the list may not be
+ * the next one. */
 static void no_heads_where_the_last_is_finished(void **state) {
     struct lt *l = *state;
     claim_heads(l, 6, 2);
@@ -404,7 +429,7 @@ static void heads_without_the_lease(void **state) {
     assert_string_equal(lt_heads(l, 0), "");
 }
 
-/* --- heads -------------------------------------------------------------------------------------------------------------------- */
+/* --- heads ------------------------------------------------------------------------------------ */
 
 static void next_hands_many_heads_over(void **state) {
     struct lt *l = *state;
@@ -420,8 +445,8 @@ static void next_hands_many_heads_over(void **state) {
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
 }
 
-/* The caller guesses how many finished messages stand at the front of the list. If the guess is too low, the caller gets fewer heads, but
- * never wrong heads, and at least one if there is any. */
+/* The caller guesses how many finished messages stand at the front of the list. If the guess is too
+ * low, the caller gets fewer heads, but never wrong heads, and at least one if there is any. */
 static void how_many_stand_before_is_a_guess(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -438,8 +463,8 @@ static void how_many_stand_before_is_a_guess(void **state) {
     assert_string_equal(lt_heads(l, 0), "0/41");
 }
 
-/* A message may stand in the list several times, because one owner of its partition put the message back and the next owner parked it. Such
- * a message is handed over only once. */
+/* A message may stand in the list several times, because one owner of its partition put the message
+ * back and the next owner parked it. Such a message is handed over only once. */
 static void a_head_that_stands_twice_is_handed_over_once(void **state) {
     struct lt *l = *state;
     l->reserve = 64;
@@ -515,7 +540,7 @@ static void more_finished_than_the_bound(void **state) {
     }
 }
 
-/* --- business ids ------------------------------------------------------------------------------------------------------------- */
+/* --- business ids ----------------------------------------------------------------------------- */
 
 static void ids_of_all_that_is_done_are_recorded(void **state) {
     struct lt *l = *state;
@@ -527,7 +552,8 @@ static void ids_of_all_that_is_done_are_recorded(void **state) {
     done[2].reason = "why";
     named[0].dedup = "a", named[1].dedup = "c";
     assert_string_equal(settle(l, it), "K");
-    assert_string_equal(l->named, "PAA"); /* a dead message leaves no business id, and an empty id does not count as an id */
+    /* a dead message leaves no business id, and an empty id does not count as an id */
+    assert_string_equal(l->named, "PAA");
     assert_int_equal(lt_duplicates(l), 1);
     assert_int_equal(lt_state(l, message(4)), 2);
     assert_string_equal(lt_text(l, "GET " LT_TAG "dedup:a"), "orders:0:1");
@@ -549,10 +575,10 @@ static void a_waiting_duplicate_of_what_was_just_done(void **state) {
     assert_int_equal(lt_state(l, message(7)), 2);
 }
 
-/* --- many of everything ------------------------------------------------------------------------------------------------------- */
+/* --- many of everything ----------------------------------------------------------------------- */
 
-/* Calls settle with the largest batch: 256 lanes whose items use everything an item can have. Arguments and places of one item must not be
- * taken for arguments and places of the next item. */
+/* Calls settle with the largest batch: 256 lanes whose items use everything an item can have.
+ * Arguments and places of one item must not be taken for arguments and places of the next item. */
 static void a_full_batch(void **state) {
     struct lt *l = *state;
     enum { EACH = 3 };
@@ -569,7 +595,8 @@ static void a_full_batch(void **state) {
         m[i * EACH + EACH - 1].outcome = outcomes[i % 5];
         m[i * EACH + EACH - 1].reason = "reason";
         waiter[i] = lt_msg(9, i, lane, "x1");
-        for (int k = 0; k < 2; k++) named[2 * i + k] = lt_msg(i / 32, 40000 + i % 32 * 2 + k, lane, "t1");
+        for (int k = 0; k < 2; k++)
+            named[2 * i + k] = lt_msg(i / 32, 40000 + i % 32 * 2 + k, lane, "t1");
     }
     lt_gate(l, m, LT_BATCH_MAX * EACH);
     assert_int_equal(strspn(l->answers, "RA"), LT_BATCH_MAX * EACH);
@@ -577,7 +604,8 @@ static void a_full_batch(void **state) {
         bool waits = i % 2, put_back = i % 5 == 1 || i % 5 == 2;
         if (waits) assert_string_equal(lt_gate(l, &waiter[i], 1), "W");
         char mode = "nkK-"[i % 4];
-        items[i] = (struct lt_item){.done = &m[i * EACH], .n_done = EACH, .mode = mode, .want = 2, .before = i % 3};
+        items[i] = (struct lt_item){
+            .done = &m[i * EACH], .n_done = EACH, .mode = mode, .want = 2, .before = i % 3};
         if (strchr("kK", mode)) items[i].named = &named[2 * i], items[i].n_named = 2;
         bool kept = !put_back && (mode == 'k' || (mode == 'K' && !waits));
         want[i] = put_back ? 'L' : kept ? 'K' : mode == 'n' && waits ? 'N' : 'L';

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how a lane goes on when settle records a message: the lane is kept, handed over, or released. */
+/* Tests how a lane goes on when settle records a message: the lane is kept, handed over, or
+ * released. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -19,11 +20,15 @@ static int64_t lease_left(struct lt *l) { return lt_int(l, "PTTL " LT_TAG "lock:
 /* Message 1 runs under the token t1. The other messages wait behind it, in the given order. */
 static void run_with_waiters(struct lt *l, const int64_t *offsets, size_t n) {
     assert_string_equal(gate1(l, message(1)), "R");
-    for (size_t i = 0; i < n; i++) assert_string_equal(gate1(l, lt_msg(0, offsets[i], "k", "x1")), "W");
-    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000"); /* the times are short, so that later changes can be seen */
+    for (size_t i = 0; i < n; i++)
+        assert_string_equal(gate1(l, lt_msg(0, offsets[i], "k", "x1")), "W");
+    /* the times are short, so that later changes can be seen */
+    lt_int(l, "PEXPIRE " LT_TAG "lock:k 60000");
     lt_int(l, "ZADD " LT_TAG "lanes XX 5 k");
 }
-#define WAITERS(l, ...) run_with_waiters(l, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define WAITERS(l, ...)                                 \
+    run_with_waiters(l, (const int64_t[]){__VA_ARGS__}, \
+                     sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
 static void assert_released(struct lt *l, int64_t hints) {
     assert_string_equal(lt_lock(l, message(1)), "(nil)");
@@ -36,7 +41,8 @@ static void next_hands_the_head_over(void **state) {
     assert_string_equal(settle1(l, message(1)), "N");
     assert_string_equal(lt_heads(l, 0), "0/2");
     assert_int_equal(lt_attempts(l, 0), 0);
-    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3"); /* a head stays in the list until it is settled */
+    /* a head stays in the list until it is settled */
+    assert_string_equal(lt_waiting(l, message(1)), "0/2 0/3");
     assert_string_equal(lt_lock(l, message(1)), "t1");
     assert_true(lease_left(l) > 60000);
     assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
@@ -69,7 +75,8 @@ static void drop_releases_and_hints(void **state) {
     assert_string_equal(lt_text(l, "LINDEX " LT_TAG "ready 0"), "k");
 }
 
-/* The reply of a settle was lost. So the settle is sent again in mode drop, and the head that the first settle handed over gets a hint. */
+/* The reply of a settle was lost. So the settle is sent again in mode drop, and the head that the
+ * first settle handed over gets a hint. */
 static void a_lost_next_is_dropped(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2);
@@ -104,7 +111,8 @@ static void a_head_of_another_version_is_put_aside(void **state) {
     assert_int_equal(lt_int(l, "XLEN " LT_TAG "dead"), 1);
 }
 
-/* The business id stands behind the envelope's first line, and may contain any bytes, even line feeds. */
+/* The business id stands behind the envelope's first line, and may contain any bytes, even line
+ * feeds. */
 static void a_waiting_duplicate_is_dropped(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
@@ -140,7 +148,8 @@ static struct lt_msg keep(struct lt_msg m, const struct lt_msg *next) {
     m.next = next;
     return m;
 }
-/* Settles m in mode keep and names `next`. Checks that the lane is kept, and that `named` is the answer for the named message. */
+/* Settles m in mode keep and names `next`. Checks that the lane is kept, and that `named` is the
+ * answer for the named message. */
 static void kept(struct lt *l, struct lt_msg m, const struct lt_msg *next, const char *named) {
     assert_string_equal(settle1(l, keep(m, next)), "K");
     assert_string_equal(l->named, named);
@@ -231,7 +240,8 @@ static void a_paused_lane_stops(void **state) {
         assert_int_equal(lt_state(l, m), 2);
         assert_released(l, 0); /* settle makes no hint, because the command resume makes one */
         assert_string_equal(lt_waiting(l, m), "0/9");
-        assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) > lt_now_ms(l) + LT_TTL_MS - 60000);
+        assert_true(atoll(lt_text(l, "ZSCORE " LT_TAG "lanes k")) >
+                    lt_now_ms(l) + LT_TTL_MS - 60000);
     }
     lt_setup(state); /* even if no message waits, settle releases a paused lane */
     gate1(l, message(1));
@@ -241,7 +251,7 @@ static void a_paused_lane_stops(void **state) {
     assert_false(in_lanes(l));
 }
 
-/* --- retry.order skip --------------------------------------------------------------------------------------------------------- */
+/* --- retry.order skip ------------------------------------------------------------------------- */
 
 static void due_at(struct lt *l, int64_t offset, int64_t ms) {
     char value[64];
@@ -261,7 +271,9 @@ static void skip_sends_the_failed_one_to_the_tail(void **state) {
     assert_released(l, 1);
     int n;
     int64_t first, due;
-    assert_int_equal(sscanf(lt_text(l, "HGET " LT_TAG "tries:orders:0:0 1"), "%d %" SCNd64 " %" SCNd64, &n, &first, &due), 3);
+    assert_int_equal(sscanf(lt_text(l, "HGET " LT_TAG "tries:orders:0:0 1"),
+                            "%d %" SCNd64 " %" SCNd64, &n, &first, &due),
+                     3);
     assert_int_equal(n, 1);
     assert_true(due >= from + 200000 && due <= lt_now_ms(l) + 200000);
     struct lt_msg claim = message(2); /* message 2 runs and fails as well, and then message 3 */
@@ -311,7 +323,8 @@ static void all_undue_waits_for_the_earliest(void **state) {
     assert_int_equal(n_hints(l), 0);
 }
 
-/* With retry.order block, due times are ignored. If a lane is kept for a named message, its waiters stay in their order. */
+/* With retry.order block, due times are ignored. If a lane is kept for a named message, its waiters
+ * stay in their order. */
 static void due_times_count_in_skip_only(void **state) {
     struct lt *l = *state;
     WAITERS(l, 2, 3);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the states of messages as gate, settle and claim read and write them: two bits per offset, four states per byte, 16,384 offsets per
- * segment. A call reads the bytes that the caller names, and more if a waiting list contains other offsets. */
+/* Tests the states of messages as gate, settle and claim read and write them: two bits per offset,
+ * four states per byte, 16,384 offsets per segment. A call reads the bytes that the caller names,
+ * and more if a waiting list contains other offsets. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -19,8 +20,9 @@ static void park(struct lt *l, struct lt_msg m) {
     lt_free_lock(l, m);
 }
 
-/* Reads and writes in one call the states at both ends of segments and of pages (64 bytes), both for small and for very large offsets. The
- * result must not depend on which bytes of a segment the script reads at once. */
+/* Reads and writes in one call the states at both ends of segments and of pages (64 bytes), both
+ * for small and for very large offsets. The result must not depend on which bytes of a segment the
+ * script reads at once. */
 static void both_ends_of_a_segment(void **state) {
     struct lt *l = *state;
     const int64_t at[] = {0,
@@ -64,7 +66,8 @@ static void both_ends_of_a_segment(void **state) {
             want[i] = 'D';
         }
         static const int64_t segments[] = {0, 1, 67108862, 67108863, 67108864, 67108865};
-        for (size_t i = 0; i < 6; i++) ones -= lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:%" PRId64, segments[i]);
+        for (size_t i = 0; i < 6; i++)
+            ones -= lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:%" PRId64, segments[i]);
         assert_int_equal(ones, 0); /* the call has written no other bit */
         assert_string_equal(lt_gate(l, m, N), want);
     }
@@ -89,14 +92,17 @@ static void neighbours_in_a_byte_stay(void **state) {
                     m.outcome = way == 1 ? "done" : "dead";
                     assert_string_equal(lt_settle(l, &m, 1), "L");
                 }
-                for (int i = -1; i < 5; i++) assert_int_equal(lt_state(l, lt_msg(0, 400 + i, "", "")), i == mine ? way + 1 : others);
+                for (int i = -1; i < 5; i++)
+                    assert_int_equal(lt_state(l, lt_msg(0, 400 + i, "", "")),
+                                     i == mine ? way + 1 : others);
             }
 }
 
 static void several_in_a_byte_at_once(void **state) {
     struct lt *l = *state;
     lt_text(l, "SET " LT_TAG "lock:b other:1");
-    struct lt_msg m[] = {lt_msg(0, 400, "a", "t1"), lt_msg(0, 401, "b", "t1"), lt_msg(0, 402, "c", "t1"), lt_msg(0, 403, "d", "t1")};
+    struct lt_msg m[] = {lt_msg(0, 400, "a", "t1"), lt_msg(0, 401, "b", "t1"),
+                         lt_msg(0, 402, "c", "t1"), lt_msg(0, 403, "d", "t1")};
     assert_string_equal(lt_gate(l, m, 4), "RWRR");
     m[1] = m[2], m[2] = m[3];
     m[1].outcome = "dead";
@@ -125,8 +131,9 @@ static void a_state_only_rises(void **state) {
 
 static void topics_and_partitions_do_not_meet(void **state) {
     struct lt *l = *state;
-    struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"), lt_msg(1, 5, "b", "t1"),  lt_msg(0, 5, "c", "t1"),
-                         lt_msg(1, 5, "d", "t1"), lt_msg(10, 5, "e", "t1"), lt_msg(1, 5 + 16384, "f", "t1")};
+    struct lt_msg m[] = {lt_msg(0, 5, "a", "t1"),  lt_msg(1, 5, "b", "t1"),
+                         lt_msg(0, 5, "c", "t1"),  lt_msg(1, 5, "d", "t1"),
+                         lt_msg(10, 5, "e", "t1"), lt_msg(1, 5 + 16384, "f", "t1")};
     m[2].topic = m[3].topic = "bills.eu-1_x";
     assert_string_equal(lt_gate(l, m, 6), "RRRRRR");
     m[1].outcome = m[2].outcome = "dead";
@@ -141,7 +148,8 @@ static void topics_and_partitions_do_not_meet(void **state) {
     assert_string_equal(lt_gate(l, m, 6), "RDRRRR");
 }
 
-/* A lane's list has messages of two topics, both in segments that the call names and in other segments. */
+/* A lane's list has messages of two topics, both in segments that the call names and in other
+ * segments. */
 static void heads_of_any_segment_and_topic(void **state) {
     struct lt *l = *state;
     struct lt_msg w[8];
@@ -165,13 +173,15 @@ static void heads_of_any_segment_and_topic(void **state) {
     assert_int_equal(lt_state(l, k), 2);
 }
 
-/* The call writes to a segment, reads more of the segment, and writes again: no write is lost or undone. */
+/* The call writes to a segment, reads more of the segment, and writes again: no write is lost or
+ * undone. */
 static void a_window_is_widened_after_it_was_written(void **state) {
     struct lt *l = *state;
     l->window_s = 1000;
     lt_text(l, "SET " LT_TAG "dedup:id orders:5:5");
     struct lt_msg w[3];
-    const int64_t at[] = {16383, 8000, 0}; /* these offsets lie in pages of their own, in the same segment as offset 4000 */
+    /* these offsets lie in pages of their own, in the same segment as offset 4000 */
+    const int64_t at[] = {16383, 8000, 0};
     for (int i = 0; i < 3; i++) {
         w[i] = lt_msg(0, at[i], "k", "x1");
         park(l, w[i]);
@@ -187,7 +197,8 @@ static void a_window_is_widened_after_it_was_written(void **state) {
     for (int64_t o = 0; o < 16000; o += 1000) lt_set_state(l, lt_msg(0, o + 500, "", ""), 3);
     lt_text(l, "SET " LT_TAG "lock:k t1:1");
     lt_text(l, "SET " LT_TAG "lock:j t1:1");
-    struct lt_msg m[] = {lt_msg(0, 4000, "j", "t1"), lt_msg(0, 4001, "k", "t1"), lt_msg(0, 4002, "i", "t1")};
+    struct lt_msg m[] = {lt_msg(0, 4000, "j", "t1"), lt_msg(0, 4001, "k", "t1"),
+                         lt_msg(0, 4002, "i", "t1")};
     lt_text(l, "SET " LT_TAG "lock:i t1:1");
     m[2].outcome = "dead";
     l->narrow = 2;
@@ -219,18 +230,23 @@ static void claim_looks_at_its_heads_wherever_they_are(void **state) {
     }
 }
 
-/* Every message below the floor is finished, and no state is written below the floor, because the segments there get deleted. */
+/* Every message below the floor is finished, and no state is written below the floor, because the
+ * segments there get deleted. */
 static void nothing_is_written_below_the_floor(void **state) {
     struct lt *l = *state;
-    struct lt_msg m[] = {lt_msg(0, 16383, "a", "t1"), lt_msg(0, 16384, "b", "t1"), lt_msg(0, 20000, "c", "t1"), lt_msg(0, 20001, "d", "t1"),
+    struct lt_msg m[] = {lt_msg(0, 16383, "a", "t1"), lt_msg(0, 16384, "b", "t1"),
+                         lt_msg(0, 20000, "c", "t1"), lt_msg(0, 20001, "d", "t1"),
                          lt_msg(0, 100, "e", "t1")};
     assert_string_equal(lt_gate(l, m, 5), "RRRRR");
     lt_floor(l, "orders:0", 20001, 0);
     m[1].outcome = "dead", m[2].outcome = "retry", m[4].outcome = "sent";
     assert_string_equal(lt_settle(l, m, 5), "LLLLL");
-    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0 " LT_TAG "dead " LT_TAG "tries:orders:0:1"), 0);
+    assert_int_equal(
+        lt_int(l, "EXISTS " LT_TAG "state:orders:0:0 " LT_TAG "dead " LT_TAG "tries:orders:0:1"),
+        0);
     assert_int_equal(lt_int(l, "BITCOUNT " LT_TAG "state:orders:0:1"), 1);
-    struct lt_msg late = lt_msg(0, 100, "a", "t7"); /* the lease is missing, which makes no difference */
+    /* the lease is missing, which makes no difference */
+    struct lt_msg late = lt_msg(0, 100, "a", "t7");
     assert_string_equal(lt_settle(l, &late, 1), "S");
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "state:orders:0:0"), 0);
 }

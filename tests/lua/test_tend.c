@@ -10,13 +10,19 @@
 #include <cmocka.h>
 
 static int64_t n_hints(struct lt *l) { return lt_int(l, "LLEN " LT_TAG "ready"); }
-static const char *hint_at(struct lt *l, int i) { return lt_text(l, "LINDEX " LT_TAG "ready %d", i); }
-static void score(struct lt *l, const char *lane, int64_t ms) { lt_int(l, "ZADD " LT_TAG "lanes %" PRId64 " %s", ms, lane); }
-/* Checks that tend will look at the lane again wait_ms after some moment between from_ms and now. */
+static const char *hint_at(struct lt *l, int i) {
+    return lt_text(l, "LINDEX " LT_TAG "ready %d", i);
+}
+static void score(struct lt *l, const char *lane, int64_t ms) {
+    lt_int(l, "ZADD " LT_TAG "lanes %" PRId64 " %s", ms, lane);
+}
+/* Checks that tend will look at the lane again wait_ms after some moment between from_ms and
+ * now. */
 static void assert_again_in(struct lt *l, const char *lane, int64_t from_ms, int64_t wait_ms) {
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes %s", lane));
     if (at < from_ms + wait_ms || at > lt_now_ms(l) + wait_ms)
-        fail_msg("%s: look again at %" PRId64 ", from %" PRId64 " in %" PRId64, lane, at, from_ms, wait_ms);
+        fail_msg("%s: look again at %" PRId64 ", from %" PRId64 " in %" PRId64, lane, at, from_ms,
+                 wait_ms);
 }
 static void waiter(struct lt *l, const char *lane) { lt_int(l, "LPUSH " LT_TAG "wait:%s x", lane); }
 
@@ -57,14 +63,16 @@ static void a_locked_lane_is_looked_at_when_the_lease_ends(void **state) {
     int64_t from = lt_now_ms(l);
     assert_string_equal(lt_tend(l), "3");
     assert_int_equal(n_hints(l), 0);
-    int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes a")), left = lt_int(l, "PTTL " LT_TAG "lock:a");
+    int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes a")),
+            left = lt_int(l, "PTTL " LT_TAG "lock:a");
     assert_true(at >= from + left && at <= from + 200000);
-    assert_again_in(l, "b", from, LT_TTL_MS); /* no lease is longer than the TTL, so tend looks again after a TTL */
+    /* no lease is longer than the TTL, so tend looks again after a TTL */
+    assert_again_in(l, "b", from, LT_TTL_MS);
     assert_again_in(l, "c", from, LT_TTL_MS);
 }
 
-/* If Redis' clock went back, a lock may have more time left than the time for which it was set. Then tend shortens the time that is left.
- */
+/* If Redis' clock went back, a lock may have more time left than the time for which it was set.
+ * Then tend shortens the time that is left. */
 static void a_lock_that_lasts_too_long_is_cut(void **state) {
     struct lt *l = *state;
     static const struct {
@@ -73,7 +81,8 @@ static void a_lock_that_lasts_too_long_is_cut(void **state) {
     } cases[] = {{"a", "t.1:1", LT_TTL_MS},
                  {"b", "backoff:70000", 70000},
                  {"c", "backoff:90000000", 90000000}, /* this backoff is long on purpose */
-                 {"d", "backoff", 90000000},          /* an older version sets the lock of a backoff without its length */
+                 /* an older version sets the lock of a backoff without its length */
+                 {"d", "backoff", 90000000},
                  {"e", "backoff-host.1:5", LT_TTL_MS}};
     enum { CASES = sizeof cases / sizeof cases[0] };
     for (size_t i = 0; i < CASES; i++) {
@@ -85,7 +94,8 @@ static void a_lock_that_lasts_too_long_is_cut(void **state) {
     assert_string_equal(lt_tend(l), "5");
     for (size_t i = 0; i < CASES; i++) {
         int64_t left = lt_int(l, "PTTL " LT_TAG "lock:%s", cases[i].lane);
-        if (left > cases[i].left_ms || left < cases[i].left_ms - 60000) fail_msg("%s: %" PRId64 " ms left", cases[i].lane, left);
+        if (left > cases[i].left_ms || left < cases[i].left_ms - 60000)
+            fail_msg("%s: %" PRId64 " ms left", cases[i].lane, left);
     }
     int64_t at = atoll(lt_text(l, "ZSCORE " LT_TAG "lanes b"));
     assert_true(at <= lt_now_ms(l) + 70000 && at >= from + 10000);
@@ -99,7 +109,8 @@ static void a_lane_without_waiters_is_removed(void **state) {
     assert_string_equal(lt_tend(l), "1");
     assert_int_equal(n_hints(l), 0);
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes"), 0);
-    assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1); /* somebody deleted the lane's list, or Redis evicted it */
+    /* somebody deleted the lane's list, or Redis evicted it */
+    assert_int_equal(lt_int(l, "XLEN " LT_TAG "vanished"), 1);
 }
 
 static void a_held_lane_whose_list_vanished_is_told(void **state) {
@@ -145,7 +156,8 @@ static void a_call_has_a_bound(void **state) {
     assert_string_equal(lt_tend(l), "10");
     assert_string_equal(hint_at(l, -1), "l24");
     assert_string_equal(lt_tend(l), "10");
-    assert_string_equal(lt_tend(l), "5"); /* the call handles fewer lanes than the 10 of a full call, because no other lane is left */
+    /* the call handles fewer lanes than the 10 of a full call, because no other lane is left */
+    assert_string_equal(lt_tend(l), "5");
     assert_int_equal(n_hints(l), 25);
     assert_string_equal(lt_tend(l), "0");
 }
@@ -158,7 +170,8 @@ static void hints_have_a_bound(void **state) {
         waiter(l, lane);
         score(l, lane, 5 + i);
     }
-    assert_string_equal(lt_tend(l), "0"); /* the list of hints is full, so tend answers as if no lane were left */
+    /* the list of hints is full, so tend answers as if no lane were left */
+    assert_string_equal(lt_tend(l), "0");
     assert_int_equal(n_hints(l), 1024);
     assert_string_equal(hint_at(l, 0), "b");
     assert_string_equal(lt_text(l, "ZSCORE " LT_TAG "lanes c"), "7");
@@ -195,7 +208,8 @@ static void broken_names_do_not_stop_it(void **state) {
 static void lanes_are_any_bytes(void **state) {
     struct lt *l = *state;
     static const char odd[] = "\0}{\xff";
-    struct lt_msg a = lt_msg_bytes(0, 1, lw_bytes(odd, 4), "t1"), b = lt_msg_bytes(0, 2, a.lane, "t2");
+    struct lt_msg a = lt_msg_bytes(0, 1, lw_bytes(odd, 4), "t1"),
+                  b = lt_msg_bytes(0, 2, a.lane, "t2");
     lt_gate(l, &a, 1);
     lt_gate(l, &b, 1);
     lt_free_lock(l, a);
@@ -234,6 +248,7 @@ int main(void) {
         LT(lanes_are_any_bytes),
         LT(is_refused_as_a_whole),
     };
-    const struct CMUnitTest once[] = {LT(a_call_has_a_bound)}; /* a repeated call would take the next lanes */
+    /* a repeated call would take the next lanes */
+    const struct CMUnitTest once[] = {LT(a_call_has_a_bound)};
     return LT_RUN(tests, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE);
 }

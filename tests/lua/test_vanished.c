@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests waiting lists that vanish: which scripts add an entry to the stream `vanished`, and which scripts do not. Also tests the script
- * unpark. */
+/* Tests waiting lists that vanish: which scripts add an entry to the stream `vanished`, and which
+ * scripts do not. Also tests the script unpark. */
 #include "tests/support/lanes.h"
 #include "tests/support/lanes_build.h"
 #include "ops/script.h"
@@ -25,7 +25,9 @@ static void assert_one_sign(struct lt *l) {
     int64_t left = lt_int(l, "PTTL " LT_TAG "vanished");
     assert_true(left > 0 && left <= 100 * (int64_t)LT_TTL_MS);
 }
-static void assert_lane_is_gone(struct lt *l) { assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes " LT_TAG "wait:k"), 0); }
+static void assert_lane_is_gone(struct lt *l) {
+    assert_int_equal(lt_int(l, "EXISTS " LT_TAG "lanes " LT_TAG "wait:k"), 0);
+}
 
 /* Parks messages 1 to n in lane k, and leaves the lane without a holder. */
 static void park(struct lt *l, int n) {
@@ -42,16 +44,18 @@ static void claim(struct lt *l, int n, int want) {
     l->want = want;
     assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
 }
-/* Settles the first n heads: the last head with this outcome, all other heads as done. The lane goes on as `mode` says. */
+/* Settles the first n heads: the last head with this outcome, all other heads as done. The lane
+ * goes on as `mode` says. */
 static const char *settle(struct lt *l, int n, char mode, int want, const char *outcome) {
     static struct lt_msg m[16];
     for (int i = 0; i < n; i++) m[i] = message(i + 1);
     m[n - 1].outcome = outcome;
-    const struct lt_item it = {.done = m, .n_done = (size_t)n, .mode = mode, .want = want, .before = n};
+    const struct lt_item it = {
+        .done = m, .n_done = (size_t)n, .mode = mode, .want = want, .before = n};
     return lt_settle_items(l, &it, 1);
 }
 
-/* --- signs -------------------------------------------------------------------------------------------------------------------- */
+/* --- signs ------------------------------------------------------------------------------------ */
 
 static void claim_of_a_deleted_list_is_told(void **state) {
     struct lt *l = *state;
@@ -72,16 +76,23 @@ static void settle_whose_list_was_deleted_is_told(void **state) {
         char mode;
         int want;
         const char *answer;
-    } cases[] = {{"done", 'n', 1, "L"}, {"done", '-', 0, "L"}, {"dead", 'n', 1, "L"}, {"retry", 'n', 1, "L"}, {"back", 'n', 1, "L"}};
+    } cases[] = {{"done", 'n', 1, "L"},
+                 {"done", '-', 0, "L"},
+                 {"dead", 'n', 1, "L"},
+                 {"retry", 'n', 1, "L"},
+                 {"back", 'n', 1, "L"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lt_setup(state);
         claim(l, 4, 2);
         delete_list(l);
-        assert_string_equal(settle(l, 2, cases[i].mode, cases[i].want, cases[i].outcome), cases[i].answer);
+        assert_string_equal(settle(l, 2, cases[i].mode, cases[i].want, cases[i].outcome),
+                            cases[i].answer);
         assert_one_sign(l);
         assert_int_equal(lt_state(l, message(1)), 2);
-        assert_int_equal(lt_state(l, message(3)), 1); /* the mark stays as it is until the owner of the partition reads the stream */
-        bool again = strcmp(cases[i].outcome, "retry") == 0 || strcmp(cases[i].outcome, "back") == 0;
+        /* the mark stays as it is until the owner of the partition reads the stream */
+        assert_int_equal(lt_state(l, message(3)), 1);
+        bool again =
+            strcmp(cases[i].outcome, "retry") == 0 || strcmp(cases[i].outcome, "back") == 0;
         assert_string_equal(lt_waiting(l, message(1)), again ? "0/2" : "");
         assert_int_equal(lt_int(l, "ZCARD " LT_TAG "lanes"), again);
     }
@@ -92,7 +103,13 @@ static void a_running_hold_whose_list_was_deleted_is_told(void **state) {
     claim(l, 4, 2);
     delete_list(l);
     struct lt_msg first = message(1), last = message(2);
-    const struct lt_item it = {.done = &first, .n_done = 1, .mode = 'h', .named = &last, .n_named = 1, .want = 2, .before = 2};
+    const struct lt_item it = {.done = &first,
+                               .n_done = 1,
+                               .mode = 'h',
+                               .named = &last,
+                               .n_named = 1,
+                               .want = 2,
+                               .before = 2};
     assert_string_equal(lt_settle_items(l, &it, 1), "K");
     assert_string_equal(lt_heads(l, 0), "");
     assert_one_sign(l);
@@ -123,10 +140,11 @@ static void put_beside_a_deleted_list_is_told(void **state) {
     assert_int_equal(signs(l), 1);
 }
 
-/* --- no signs ----------------------------------------------------------------------------------------------------------------- */
+/* --- no signs --------------------------------------------------------------------------------- */
 
-/* In each round two jobs put messages into a lane, and all of these messages are done before the next round. So the lane's list is deleted
- * and made again, which must not be reported as a list that vanished. */
+/* In each round two jobs put messages into a lane, and all of these messages are done before the
+ * next round. So the lane's list is deleted and made again, which must not be reported as a list
+ * that vanished. */
 static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
     struct lt *l = *state;
     for (int round = 1; round <= 3; round++) {
@@ -134,7 +152,8 @@ static void puts_into_a_lane_that_is_drained_are_not_told(void **state) {
         assert_string_equal(put(l, 1, 2 * round + 1), "P");
         l->want = 2;
         assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "N");
-        lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round); /* offset 1 of the replay is done */
+        /* offset 1 of the replay is done */
+        lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round);
         lt_int(l, "SETBIT " LT_TAG "state:orders:0#%d:0 2 1", 2 * round + 1);
         lt_free_lock(l, message(0));
         assert_string_equal(lt_claim(l, (struct lt_msg[]){message(0)}, 1), "E");
@@ -149,7 +168,11 @@ static void lanes_that_are_drained_are_not_told(void **state) {
         const char *bounds, *outcome;
         char mode;
         int want;
-    } cases[] = {{"", "done", 'n', 1}, {"", "done", '-', 0}, {"", "dead", 'n', 1}, {"", "sent", 'n', 1}, {"1 1 0", "done", 'n', 1}};
+    } cases[] = {{"", "done", 'n', 1},
+                 {"", "done", '-', 0},
+                 {"", "dead", 'n', 1},
+                 {"", "sent", 'n', 1},
+                 {"1 1 0", "done", 'n', 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lt_setup(state);
         claim(l, 3, 3);
@@ -162,7 +185,8 @@ static void lanes_that_are_drained_are_not_told(void **state) {
     }
 }
 
-/* The reply of a settle was lost, so the settle is sent again. The heads that the settle reports are no longer in the list. */
+/* The reply of a settle was lost, so the settle is sent again. The heads that the settle reports
+ * are no longer in the list. */
 static void a_settle_sent_again_is_not_told(void **state) {
     struct lt *l = *state;
     claim(l, 2, 2);
@@ -172,7 +196,7 @@ static void a_settle_sent_again_is_not_told(void **state) {
     assert_int_equal(lt_int(l, "EXISTS " LT_TAG "vanished"), 0);
 }
 
-/* --- unpark ------------------------------------------------------------------------------------------------------------------- */
+/* --- unpark ----------------------------------------------------------------------------------- */
 
 static const char *unpark(struct lt *l, const char *tp, const int64_t *offsets, size_t n) {
     lt_begin(l, &lw_script_unpark);
@@ -197,10 +221,12 @@ static void only_what_waits_is_unparked(void **state) {
     assert_string_equal(unpark(l, "orders:0", offsets, 7), "3");
     static const int64_t of[] = {5, 6, 7, 8, 9, 10, 16383, 16384};
     static const int want[] = {1, 0, 2, 3, 0, 1, 0, 0};
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++) assert_int_equal(lt_state(l, message(of[i])), want[i]);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        assert_int_equal(lt_state(l, message(of[i])), want[i]);
     assert_int_equal(lt_state(l, lt_msg(1, 6, "k", "t1")), 1);
     char *before = lt_dump(l, true);
-    assert_string_equal(lt_call_again(l), "0"); /* the same call is sent again, as after a lost answer */
+    /* the same call is sent again, as after a lost answer */
+    assert_string_equal(lt_call_again(l), "0");
     lt_assert_unchanged(l, before, true);
 }
 
@@ -254,5 +280,6 @@ int main(void) {
         LT(put_beside_a_deleted_list_is_told),
         LT(puts_into_a_lane_that_is_drained_are_not_told),
     };
-    return LT_RUN(of_workers, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE) + LT_RUN(of_operators, LT_PLAIN | LT_FLUSHED);
+    return LT_RUN(of_workers, LT_ALL) + LT_RUN(once, LT_ALL & ~LT_TWICE) +
+           LT_RUN(of_operators, LT_PLAIN | LT_FLUSHED);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests watch, which reads what became of parked messages, and hints, which pops several hints from the list `ready` at once, also at
- * maxmemory, when Redis refuses BRPOPLPUSH. */
+/* Tests watch, which reads what became of parked messages, and hints, which pops several hints from
+ * the list `ready` at once, also at maxmemory, when Redis refuses BRPOPLPUSH. */
 #include "tests/support/lanes.h"
 
 #include <inttypes.h>
@@ -41,7 +41,8 @@ static void watch_reads_floors_and_ranges(void **state) {
 
 static void watch_sees_what_gate_and_settle_wrote(void **state) {
     struct lt *l = *state;
-    const struct lt_msg m[] = {lt_msg(0, 16380, "a", "t1"), lt_msg(0, 16381, "b", "t1"), lt_msg(0, 16382, "c", "t1")};
+    const struct lt_msg m[] = {lt_msg(0, 16380, "a", "t1"), lt_msg(0, 16381, "b", "t1"),
+                               lt_msg(0, 16382, "c", "t1")};
     lt_gate(l, m, 3);
     const struct lt_msg parked = lt_msg(0, 16383, "a", "t4");
     lt_gate(l, &parked, 1);
@@ -78,7 +79,8 @@ static void hints_are_popped_oldest_first(void **state) {
     assert_string_equal(lt_hints(l), "a b c");
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "ready"), 2);
     assert_int_equal(lt_int(l, "LLEN " LT_TAG "claimed:w"), 3);
-    assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w -1"), "a"); /* claim removes hints at this end of the list */
+    /* claim removes hints at this end of the list */
+    assert_string_equal(lt_text(l, "LINDEX " LT_TAG "claimed:w -1"), "a");
     int64_t left = lt_int(l, "PTTL " LT_TAG "claimed:w");
     assert_true(left > LT_TTL_MS && left <= 4 * (int64_t)LT_TTL_MS);
     assert_string_equal(lt_hints(l), "d e");
@@ -121,9 +123,10 @@ static void hints_of_another_epoch_are_lost(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        LT(watch_reads_floors_and_ranges),  LT(watch_sees_what_gate_and_settle_wrote), LT(watch_goes_on_in_the_quarantine),
-        LT(watch_of_another_epoch_is_lost), LT(hints_are_popped_oldest_first),         LT(hints_and_claim_belong_together),
-        LT(no_hints_leave_nothing),         LT(hints_of_another_epoch_are_lost),
+        LT(watch_reads_floors_and_ranges),   LT(watch_sees_what_gate_and_settle_wrote),
+        LT(watch_goes_on_in_the_quarantine), LT(watch_of_another_epoch_is_lost),
+        LT(hints_are_popped_oldest_first),   LT(hints_and_claim_belong_together),
+        LT(no_hints_leave_nothing),          LT(hints_of_another_epoch_are_lost),
     };
     return LT_RUN(tests, LT_ALL);
 }

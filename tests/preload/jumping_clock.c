@@ -26,7 +26,8 @@ __attribute__((constructor)) static void open_file(void) {
 
 VISIBLE int clock_gettime(clockid_t id, struct timespec *t) {
     int r = (int)syscall(SYS_clock_gettime, id, t);
-    if (r == 0 && ahead && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) t->tv_sec += *ahead;
+    if (r == 0 && ahead && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
+        t->tv_sec += *ahead;
     return r;
 }
 VISIBLE int gettimeofday(struct timeval *restrict t, void *restrict zone) {

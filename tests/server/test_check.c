@@ -26,11 +26,11 @@ enum { WAIT_MS = 2000 };
 static struct lw_config *config(const char *servers, const char *redis, const char *dead) {
     struct lw_buf text = {0};
     struct lw_problems p = {0};
-    lw_buf_addf(
-        &text,
-        "{\"name\":\"t\",\"kafka\":{\"topics\":[\"orders\"],\"properties\":{\"bootstrap.servers\":\"%s\"}},\"dead\":{\"to\":\"%s\"},"
-        "\"redis\":{\"url\":\"%s\",\"shards\":2},\"handler\":{\"type\":\"exec\"}}",
-        servers, dead, redis);
+    lw_buf_addf(&text,
+                "{\"name\":\"t\",\"kafka\":{\"topics\":[\"orders\"],\"properties\":{\"bootstrap."
+                "servers\":\"%s\"}},\"dead\":{\"to\":\"%s\"},"
+                "\"redis\":{\"url\":\"%s\",\"shards\":2},\"handler\":{\"type\":\"exec\"}}",
+                servers, dead, redis);
     struct lw_config *c = lw_config_parse("t", text.p, text.n, NULL, 0, &p);
     if (!c) fail_msg("%.*s", (int)p.errors.n, p.errors.p);
     lw_buf_free(&text);
@@ -49,7 +49,7 @@ static void report_free(struct lw_check_report *r) {
     lw_buf_free(&r->notes);
 }
 
-/* ---- Redis ---- */
+/* --- Redis ------------------------------------------------------------------------------------ */
 
 static struct lw_test_redis *redis;
 static char socket_url[256];
@@ -77,7 +77,8 @@ static void say(const char *command) {
     redisFree(ctx);
 }
 
-/* Checks the Redis at `url`. `want` is a part of the text of the only problem that is expected; NULL: no problem is expected. */
+/* Checks the Redis at `url`. `want` is a part of the text of the only problem that is expected;
+ * NULL: no problem is expected. */
 static void expect_problems(const char *url, const char *want, size_t n) {
     struct lw_config *c = config("127.0.0.1:1", url, "redis");
     struct lw_check_report r = {.wait_ms = WAIT_MS};
@@ -86,12 +87,16 @@ static void expect_problems(const char *url, const char *want, size_t n) {
     if (!want && r.problems.n_errors) fail_msg("unexpected: %s", problems);
     if (want && !strstr(problems, want)) fail_msg("want %s, got %s", want, problems);
     assert_null(strstr(problems, "hunter2"));
-    if (!want) assert_true(strstr(text_of(&r.notes), ": Redis ") || strstr(text_of(&r.notes), ": Valkey "));
+    if (!want)
+        assert_true(strstr(text_of(&r.notes), ": Redis ") ||
+                    strstr(text_of(&r.notes), ": Valkey "));
     assert_int_equal(r.problems.n_errors, n);
     report_free(&r);
     lw_config_free(c);
 }
-static void expect_redis(const char *url, const char *want) { expect_problems(url, want, want ? 1 : 0); }
+static void expect_redis(const char *url, const char *want) {
+    expect_problems(url, want, want ? 1 : 0);
+}
 
 static void test_redis_fine(void **state) {
     (void)state;
@@ -101,7 +106,8 @@ static void test_redis_fine(void **state) {
 /* Only Valkey from version 9.1 on can lack Lua, because there Lua is a module. */
 static void test_redis_without_lua(void **state) {
     (void)state;
-    struct lw_test_redis *own = lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
+    struct lw_test_redis *own =
+        lw_test_redis_start((const char *[]){"--enable-module-command", "local", NULL});
     assert_non_null(own);
     redisContext *ctx = lw_test_redis_connect(own);
     redisReply *reply = redisCommand(ctx, "MODULE UNLOAD lua");
@@ -111,13 +117,16 @@ static void test_redis_without_lua(void **state) {
     redisFree(ctx);
     char url[256];
     snprintf(url, sizeof url, "unix://%s", lw_test_redis_path(own));
-    expect_redis(url, without ? "this server runs without its Lua module, and Latchwork needs Lua scripts" : NULL);
+    expect_redis(
+        url, without ? "this server runs without its Lua module, and Latchwork needs Lua scripts"
+                     : NULL);
     lw_test_redis_stop(own);
 }
 
 static void test_redis_down(void **state) {
     (void)state;
-    expect_redis("unix:///nonexistent/redis.sock", "redis unix:///nonexistent/redis.sock: No such file or directory");
+    expect_redis("unix:///nonexistent/redis.sock",
+                 "redis unix:///nonexistent/redis.sock: No such file or directory");
 }
 
 static void test_redis_evicts(void **state) {
@@ -145,23 +154,29 @@ static void test_redis_rights(void **state) {
     say("ACL SETUSER good on >hunter2 ~lw:* +@all");
     expect_redis(with_user(url, sizeof url, "good"), NULL);
     say("ACL SETUSER few on >hunter2 ~lw:* +@all -zadd -brpoplpush -zscan");
-    expect_problems(with_user(url, sizeof url, "few"), "may not run ZADD on names like lw:{t.0}:lock:check, as workers and operators do",
-                    3);
-    expect_problems(url, "may not run BRPOPLPUSH on names like lw:{t.0}:lock:check, as a worker does", 3);
-    expect_problems(url, "may not run ZSCAN on names like lw:{t.0}:lock:check, as operators' commands do", 3);
-    say("ACL SETUSER reader on >hunter2 ~lw:* +@all -pttl -sismember -xadd"); /* `latchwork lock -c` needs these commands for holding and
-                                                                                 breaking a lock */
+    expect_problems(
+        with_user(url, sizeof url, "few"),
+        "may not run ZADD on names like lw:{t.0}:lock:check, as workers and operators do", 3);
+    expect_problems(
+        url, "may not run BRPOPLPUSH on names like lw:{t.0}:lock:check, as a worker does", 3);
+    expect_problems(
+        url, "may not run ZSCAN on names like lw:{t.0}:lock:check, as operators' commands do", 3);
+    /* `latchwork lock -c` needs these commands for holding and breaking a lock */
+    say("ACL SETUSER reader on >hunter2 ~lw:* +@all -pttl -sismember -xadd");
     expect_redis(with_user(url, sizeof url, "reader"), "may not run");
     expect_redis(url, "XADD");
     expect_redis(url, "PTTL");
     expect_redis(url, "SISMEMBER");
     say("ACL SETUSER elsewhere on >hunter2 ~other:* +@all");
-    expect_redis(with_user(url, sizeof url, "elsewhere"),
-                 "lw:{t.0}:workers; give it the key pattern: ACL SETUSER elsewhere ~lw:{t.[0-9]*}:*");
+    expect_redis(
+        with_user(url, sizeof url, "elsewhere"),
+        "lw:{t.0}:workers; give it the key pattern: ACL SETUSER elsewhere ~lw:{t.[0-9]*}:*");
     say("ACL SETUSER some on >hunter2 ~lw:{t.*}:[^d]* %%R~lw:{t.*}:d* +@all");
-    expect_redis(with_user(url, sizeof url, "some"), "may not read and write lw:{t.0}:dead, lw:{t.0}:dedup:check; give");
+    expect_redis(with_user(url, sizeof url, "some"),
+                 "may not read and write lw:{t.0}:dead, lw:{t.0}:dedup:check; give");
     say("ACL SETUSER noload on >hunter2 ~lw:* +@all -script");
-    expect_problems(with_user(url, sizeof url, "noload"), "has no permissions to run the 'script|load' command", 2);
+    expect_problems(with_user(url, sizeof url, "noload"),
+                    "has no permissions to run the 'script|load' command", 2);
     expect_redis(with_user(url, sizeof url, "nobody"), "it refuses the user or password");
 }
 
@@ -175,7 +190,7 @@ static void test_redis_leaves_nothing(void **state) {
     redisFree(ctx);
 }
 
-/* ---- Kafka ---- */
+/* --- Kafka ------------------------------------------------------------------------------------ */
 
 static void test_kafka(void **state) {
     (void)state;
@@ -186,19 +201,22 @@ static void test_kafka(void **state) {
     rd_kafka_mock_cluster_t *mock = rd_kafka_mock_cluster_new(rk, 1);
     assert_non_null(mock);
     rd_kafka_mock_topic_create(mock, "orders", 3, 1);
-    struct lw_config *c = config(rd_kafka_mock_cluster_bootstraps(mock), "unix:///r", "topic:orders.dead");
+    struct lw_config *c =
+        config(rd_kafka_mock_cluster_bootstraps(mock), "unix:///r", "topic:orders.dead");
     struct lw_check_report r = {.wait_ms = WAIT_MS};
     lw_check_kafka(c, &r);
-    assert_string_equal(text_of(&r.notes), "kafka: 1 broker\nkafka: topic orders has 3 partitions\n");
+    assert_string_equal(text_of(&r.notes),
+                        "kafka: 1 broker\nkafka: topic orders has 3 partitions\n");
     assert_string_equal(text_of(&r.problems.errors),
-                        "dead.to: the brokers know no topic orders.dead: create it, or allow user \"ANONYMOUS\" to DESCRIBE it\n");
+                        "dead.to: the brokers know no topic orders.dead: create it, or allow user "
+                        "\"ANONYMOUS\" to DESCRIBE it\n");
     report_free(&r);
     lw_config_free(c);
     rd_kafka_mock_cluster_destroy(mock);
     rd_kafka_destroy(rk);
 }
 
-/* ---- another fleet in the group ---- */
+/* --- another fleet in the group --------------------------------------------------------------- */
 
 #define OURS "018bcfe568000001"
 #define THEIRS "018bcfe568000002"
@@ -216,7 +234,8 @@ static struct group group_open(void) {
     g.mock = rd_kafka_mock_cluster_new(g.rk, 1);
     rd_kafka_mock_topic_create(g.mock, "orders", 3, 1);
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    rd_kafka_conf_set(conf, "bootstrap.servers", rd_kafka_mock_cluster_bootstraps(g.mock), why, sizeof why);
+    rd_kafka_conf_set(conf, "bootstrap.servers", rd_kafka_mock_cluster_bootstraps(g.mock), why,
+                      sizeof why);
     rd_kafka_conf_set(conf, "group.id", "t", why, sizeof why);
     g.member = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
     assert_non_null(g.member);
@@ -246,12 +265,13 @@ static rd_kafka_resp_err_t commit_as(struct group *g, int64_t offset, const char
 
 static void *goes_on(void *arg) {
     struct group *g = arg;
-    for (int64_t offset = 8; !atomic_load(&g->stop); offset++) commit_as(g, offset, THEIRS), usleep(50000);
+    for (int64_t offset = 8; !atomic_load(&g->stop); offset++)
+        commit_as(g, offset, THEIRS), usleep(50000);
     return NULL;
 }
 
-/* Makes the check with a Redis that belongs to the fleet `ours`, and returns the report. If `ours` is "", Redis belongs to no fleet; if it
- * is NULL, Redis is not asked. */
+/* Makes the check with a Redis that belongs to the fleet `ours`, and returns the report. If `ours`
+ * is "", Redis belongs to no fleet; if it is NULL, Redis is not asked. */
 static struct lw_check_report check_fleet(struct group *g, const char *ours) {
     struct lw_config *c = config(rd_kafka_mock_cluster_bootstraps(g->mock), "unix:///r", "redis");
     struct lw_check_report r = {.wait_ms = 10000, .fleet_known = ours};
@@ -268,12 +288,13 @@ static void test_another_fleet_was_here(void **state) {
     const char *const ours[] = {OURS, "", THEIRS, NULL};
     for (size_t i = 0; i < 4; i++) {
         struct lw_check_report r = check_fleet(&g, ours[i]);
-        assert_int_equal(r.problems.n_errors, 0); /* an old epoch in a commit is no proof of another fleet */
+        /* an old epoch in a commit is no proof of another fleet */
+        assert_int_equal(r.problems.n_errors, 0);
         assert_int_equal(r.problems.n_warnings, i < 2 ? 1 : 0);
         if (i < 2) {
             const char *said = text_of(&r.problems.warnings);
-            assert_non_null(
-                strstr(said, "group t: the commits of 1 partitions (orders:1 at offset 7) are by another fleet (" THEIRS "), "));
+            assert_non_null(strstr(said, "group t: the commits of 1 partitions (orders:1 at offset "
+                                         "7) are by another fleet (" THEIRS "), "));
             assert_non_null(strstr(said, i ? "knows no fleet of this name" : "knows fleet " OURS));
             assert_non_null(strstr(said, "If it was wiped or replaced since, this is expected"));
         }
@@ -292,8 +313,9 @@ static void test_another_fleet_is_at_work(void **state) {
     atomic_store(&g.stop, true);
     pthread_join(thread, NULL);
     assert_int_equal(r.problems.n_errors, 1);
-    assert_non_null(
-        strstr(text_of(&r.problems.errors), "another fleet (" THEIRS ") is at work with another Redis: its commit of orders:1"));
+    assert_non_null(strstr(text_of(&r.problems.errors),
+                           "another fleet (" THEIRS
+                           ") is at work with another Redis: its commit of orders:1"));
     report_free(&r);
     group_close(&g);
 }

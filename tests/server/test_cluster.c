@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a real cluster of two masters: connections find the owner of a slot, and go to the new owner when the slot moves. */
+/* Tests a real cluster of two masters: connections find the owner of a slot, and go to the new
+ * owner when the slot moves. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/connection.h"
@@ -25,7 +26,8 @@ enum { LIMIT_MS = 20000, FIND_MS = 6000, NODES = 2 };
 
 static struct lw_test_redis *node[NODES], *single;
 static int port[NODES], single_port;
-static char id[NODES][64], key[NODES][80]; /* per node i: its id, and a key of shard i, whose slot node i has at first */
+/* per node i: its id, and a key of shard i, whose slot node i has at first */
+static char id[NODES][64], key[NODES][80];
 static int slot[NODES];
 
 static void pause_ms(int ms) { nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL); }
@@ -74,7 +76,8 @@ static struct lw_test_redis *start_node(int p) {
 static void wait_ok(void) {
     for (int64_t until = lw_boot_ms() + LIMIT_MS;; pause_ms(20)) {
         int ok = 0;
-        for (int i = 0; i < NODES; i++) ok += strstr(say(i, "CLUSTER INFO"), "cluster_state:ok") != NULL;
+        for (int i = 0; i < NODES; i++)
+            ok += strstr(say(i, "CLUSTER INFO"), "cluster_state:ok") != NULL;
         if (ok == NODES) return;
         assert_true(lw_boot_ms() < until);
     }
@@ -97,8 +100,9 @@ static int start(void **state) {
     wait_ok();
     char at[12];
     snprintf(at, sizeof at, "%d", single_port = lw_test_free_port());
-    single = lw_test_redis_start(
-        (const char *[]){"--port", at, "--bind", "127.0.0.1", "--user", "u", "on", ">" PASSWORD, "~*", "&*", "+@all", NULL});
+    single =
+        lw_test_redis_start((const char *[]){"--port", at, "--bind", "127.0.0.1", "--user", "u",
+                                             "on", ">" PASSWORD, "~*", "&*", "+@all", NULL});
     return single ? 0 : -1;
 }
 
@@ -115,8 +119,11 @@ static struct lw_redis_servers cluster_of(const int *ports, size_t n, const char
     s.slot = lw_alloc(NODES * sizeof *s.slot);
     memcpy(s.slot, slot, sizeof slot);
     for (size_t i = 0; i < n; i++)
-        s.at[i] = (struct lw_redis_url){
-            .host = lw_strdup("127.0.0.1"), .port = ports[i], .user = lw_strdup("u"), .password = lw_strdup(password), .via = LW_VIA_FOUND};
+        s.at[i] = (struct lw_redis_url){.host = lw_strdup("127.0.0.1"),
+                                        .port = ports[i],
+                                        .user = lw_strdup("u"),
+                                        .password = lw_strdup(password),
+                                        .via = LW_VIA_FOUND};
     s.cluster = lw_cluster_open(s.at, n, NULL);
     assert_non_null(s.cluster);
     return s;
@@ -142,7 +149,7 @@ static void refuse(int p, const char *password, const char *why) {
     lw_redis_servers_free(&s);
 }
 
-/* --- searches ------------------------------------------------------------------------------------------------------------------- */
+/* --- searches --------------------------------------------------------------------------------- */
 
 static void any_node_names_the_owner(void **state) {
     (void)state;
@@ -173,7 +180,8 @@ static void a_dead_node_before_a_live_one(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* The only configured node is down. While it was up, it named the other node, which also knows the owners of the slots. */
+/* The only configured node is down. While it was up, it named the other node, which also knows the
+ * owners of the slots. */
 static void a_node_that_was_learned(void **state) {
     (void)state;
     struct lw_redis_servers s = cluster_of(&port[0], 1, PASSWORD);
@@ -185,7 +193,7 @@ static void a_node_that_was_learned(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* --- wires ---------------------------------------------------------------------------------------------------------------------- */
+/* --- wires ------------------------------------------------------------------------------------ */
 
 struct seen {
     struct lw_finder *finder;
@@ -216,13 +224,20 @@ static void turn(struct seen *s) {
 
 #define UNTIL(s, condition)                                               \
     for (int64_t until_ = lw_boot_ms() + LIMIT_MS; !(condition); turn(s)) \
-        if (lw_boot_ms() > until_) fail_msg("never: %s (%s)", #condition, lw_wire_trouble((s)->wire) ? lw_wire_trouble((s)->wire) : "")
+        if (lw_boot_ms() > until_)                                        \
+    fail_msg("never: %s (%s)", #condition,                                \
+             lw_wire_trouble((s)->wire) ? lw_wire_trouble((s)->wire) : "")
 
 static void open_wire(struct seen *s) {
     struct lw_redis_servers servers = cluster_of(port, NODES, PASSWORD);
     *s = (struct seen){.finder = lw_finder_open(&servers, NULL)};
-    struct lw_wire_setup setup = {
-        .finder = s->finder, .name = "test", .backoff_max_ms = 100, .up = on_up, .reply = on_reply, .down = on_down, .ctx = s};
+    struct lw_wire_setup setup = {.finder = s->finder,
+                                  .name = "test",
+                                  .backoff_max_ms = 100,
+                                  .up = on_up,
+                                  .reply = on_reply,
+                                  .down = on_down,
+                                  .ctx = s};
     s->wire = lw_wire_open(&setup);
     UNTIL(s, s->ups == 1);
 }
@@ -245,8 +260,8 @@ static void set_slot(const char *how, int owner) {
     for (int i = 0; i < NODES; i++) say(i, "CLUSTER SETSLOT %d %s %s", slot[0], how, id[owner]);
 }
 
-/* When the slot has moved, the wire passes on no reply to the refused commands, and nothing is written. The wire's next connection goes to
- * the new owner. */
+/* When the slot has moved, the wire passes on no reply to the refused commands, and nothing is
+ * written. The wire's next connection goes to the new owner. */
 static void a_slot_that_moved(void **state) {
     (void)state;
     struct seen s;
@@ -280,7 +295,8 @@ static void drops(const char *const *words, const char *why) {
     close_wire(&s);
 }
 
-/* While a slot migrates, its owner refuses keys that it does not have, with an error that depends on the command. */
+/* While a slot migrates, its owner refuses keys that it does not have, with an error that depends
+ * on the command. */
 static void a_slot_on_its_way(void **state) {
     (void)state;
     char other[100];
@@ -290,7 +306,8 @@ static void a_slot_on_its_way(void **state) {
     say(0, "CLUSTER SETSLOT %d MIGRATING %s", slot[0], id[1]);
     drops((const char *[]){"GET", other, NULL}, "is being moved to another node (ASK ");
     drops((const char *[]){"MGET", "K", other, NULL}, "is being moved to another node (TRYAGAIN");
-    drops((const char *[]){"EVAL", "return redis.call('GET', KEYS[1] .. '2')", "1", "K", NULL}, "is being moved to another node (");
+    drops((const char *[]){"EVAL", "return redis.call('GET', KEYS[1] .. '2')", "1", "K", NULL},
+          "is being moved to another node (");
     for (int i = 0; i < NODES; i++) say(i, "CLUSTER SETSLOT %d STABLE", slot[0]);
     say(0, "DEL %s", key[0]);
 }
@@ -301,7 +318,8 @@ static void a_cluster_that_is_down(void **state) {
     struct seen s;
     open_wire(&s);
     lw_test_redis_kill(node[1]);
-    for (int64_t until = lw_boot_ms() + LIMIT_MS; strstr(say(0, "CLUSTER INFO"), "cluster_state:ok"); pause_ms(20))
+    for (int64_t until = lw_boot_ms() + LIMIT_MS;
+         strstr(say(0, "CLUSTER INFO"), "cluster_state:ok"); pause_ms(20))
         assert_true(lw_boot_ms() < until);
     SEND(&s, "SET", "K", "1");
     UNTIL(&s, s.downs == 1);

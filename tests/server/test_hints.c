@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests hints against a private redis-server: hints arrive, are recovered after a lost connection, and arrive at maxmemory as well. */
+/* Tests hints against a private redis-server: hints arrive, are recovered after a lost connection,
+ * and arrive at maxmemory as well. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/hints.h"
@@ -49,7 +50,12 @@ static void begin(struct seen *s, const char *const *args) {
     struct lw_redis_servers servers = {.at = lw_alloc(sizeof *servers.at), .n = 1};
     assert_int_equal(lw_redis_url_parse(text, servers.at, NULL), 0);
     s->finder = lw_finder_open(&servers, NULL);
-    struct lw_hints_setup setup = {.finder = s->finder, .ttl_ms = 10000, .prefix = "lw:{t.0}:", .hint = on_hint, .epoch = epoch, .ctx = s};
+    struct lw_hints_setup setup = {.finder = s->finder,
+                                   .ttl_ms = 10000,
+                                   .prefix = "lw:{t.0}:",
+                                   .hint = on_hint,
+                                   .epoch = epoch,
+                                   .ctx = s};
     s->hints = lw_hints_open(&setup);
 }
 
@@ -101,7 +107,8 @@ static void told_while_wanted(void **state) {
     struct seen s;
     begin(&s, NULL);
     turn_for(&s, 50);
-    assert_int_equal(lw_hints_poll(s.hints).fd, -1); /* no hints are wanted, so there is no connection */
+    /* no hints are wanted, so there is no connection */
+    assert_int_equal(lw_hints_poll(s.hints).fd, -1);
     lw_hints_want(s.hints, READY, CLAIMED, true);
     until_popping(&s);
     ask(&s, "LPUSH " READY " a b");
@@ -110,7 +117,8 @@ static void told_while_wanted(void **state) {
     assert_string_equal(s.text[1], "b");
     assert_int_equal(ask(&s, "LLEN " CLAIMED), 2);
     until_popping(&s);
-    assert_true(ask(&s, "PTTL " CLAIMED) > 0); /* the list has a TTL, because if the worker died now, nobody would remove the list */
+    /* the list has a TTL, because if the worker died now, nobody would remove the list */
+    assert_true(ask(&s, "PTTL " CLAIMED) > 0);
     lw_hints_want(s.hints, READY, CLAIMED, false);
     ask(&s, "LPUSH " READY " c d");
     until(&s, 3); /* the pop that was under way returns one more hint */
@@ -190,8 +198,10 @@ static void a_refusal_is_no_spin(void **state) {
 int main(void) {
     lw_log_setup(LW_LOG_OFF, false, "test");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(told_while_wanted),          cmocka_unit_test(a_broken_pop_loses_nothing),
-        cmocka_unit_test(at_maxmemory_a_script_pops), cmocka_unit_test(blmove_where_brpoplpush_is_gone),
+        cmocka_unit_test(told_while_wanted),
+        cmocka_unit_test(a_broken_pop_loses_nothing),
+        cmocka_unit_test(at_maxmemory_a_script_pops),
+        cmocka_unit_test(blmove_where_brpoplpush_is_gone),
         cmocka_unit_test(a_refusal_is_no_spin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the insert handler with a real PostgreSQL: the tests that every kind of store passes, and the tests for PostgreSQL alone. */
+/* Tests the insert handler with a real PostgreSQL: the tests that every kind of store passes, and
+ * the tests for PostgreSQL alone. */
 #include "tests/support/insert_cases.h"
 
 #include "handlers/insert/postgres/postgres.h"
@@ -9,14 +10,16 @@
 
 static const struct words words = {
     .too_big = "value \"99999999999999999999\" is out of range for type bigint",
-    .not_null = "null value in column \"amount\" of relation \"orders\" violates not-null constraint",
+    .not_null =
+        "null value in column \"amount\" of relation \"orders\" violates not-null constraint",
     .failed_check = "violates check constraint \"orders_amount_check\"",
-    .strict = "DROP TABLE orders; CREATE TABLE orders(id bigint PRIMARY KEY, amount integer NOT NULL CHECK(amount > 0), extra jsonb)",
+    .strict = "DROP TABLE orders; CREATE TABLE orders(id bigint PRIMARY KEY, amount integer NOT "
+              "NULL CHECK(amount > 0), extra jsonb)",
     .many = 12000,
     .replays = "SELECT group_concat(replay) FROM latchwork_seen WHERE replay > 0",
 };
 
-/* --- the database: a server for all tests, emptied for each ------------------------------------------------------------------------ */
+/* --- the database: a server for all tests, emptied for each ----------------------------------- */
 
 static struct lw_test_pg *server;
 static bool through_bouncer;
@@ -29,7 +32,8 @@ static PGconn *connect_to(void) {
 
 static void execute(PGconn *conn, const char *sql) {
     PGresult *r = PQexec(conn, sql);
-    if (PQresultStatus(r) != PGRES_TUPLES_OK && PQresultStatus(r) != PGRES_COMMAND_OK) fail_msg("%s: %s", sql, PQerrorMessage(conn));
+    if (PQresultStatus(r) != PGRES_TUPLES_OK && PQresultStatus(r) != PGRES_COMMAND_OK)
+        fail_msg("%s: %s", sql, PQerrorMessage(conn));
     PQclear(r);
 }
 
@@ -55,8 +59,10 @@ static const char *ask(const struct fx *x, const char *sql) {
 static const char *seen(const struct fx *x, const char *where) {
     char sql[600];
     snprintf(sql, sizeof sql,
-             "WITH s AS (SELECT \"offset\" AS o, row_number() OVER (ORDER BY app, topic, partition, \"offset\") AS n"
-             " FROM (SELECT * FROM latchwork_seen WHERE replay = 0) AS first %s) SELECT count(*) || ':' || coalesce(string_agg(CASE WHEN n "
+             "WITH s AS (SELECT \"offset\" AS o, row_number() OVER (ORDER BY app, topic, "
+             "partition, \"offset\") AS n"
+             " FROM (SELECT * FROM latchwork_seen WHERE replay = 0) AS first %s) SELECT count(*) "
+             "|| ':' || coalesce(string_agg(CASE WHEN n "
              "<= 4 THEN ' ' || o END, '' ORDER BY n), '') FROM s",
              where);
     return ask(x, sql);
@@ -65,7 +71,8 @@ static const char *seen(const struct fx *x, const char *where) {
 static void add_seen(const struct fx *x) {
     char sql[400];
     snprintf(sql, sizeof sql,
-             "INSERT INTO latchwork_seen SELECT app, 't', p, i, 0, %lld FROM generate_series(0, %lld) AS i,"
+             "INSERT INTO latchwork_seen SELECT app, 't', p, i, 0, %lld FROM generate_series(0, "
+             "%lld) AS i,"
              " (VALUES ('app', 0), ('app', 1), ('other', 0)) AS a(app, p)",
              (long long)lw_wall_ms() * 1000, (long long)words.many - 1);
     run_sql(x, sql);
@@ -73,8 +80,10 @@ static void add_seen(const struct fx *x) {
 
 static void add_replays(const struct fx *x) {
     char sql[200];
-    snprintf(sql, sizeof sql, "INSERT INTO latchwork_seen VALUES ('app', 't', 0, 3, 1, %lld), ('app', 't', 0, 3, 2, 1)",
-             (long long)lw_wall_ms() * 1000);
+    snprintf(
+        sql, sizeof sql,
+        "INSERT INTO latchwork_seen VALUES ('app', 't', 0, 3, 1, %lld), ('app', 't', 0, 3, 2, 1)",
+        (long long)lw_wall_ms() * 1000);
     run_sql(x, sql);
 }
 
@@ -86,7 +95,8 @@ static void expect_sound(const struct fx *x) {
 static void new_database(struct fx *x) {
     *x = (struct fx){.folder = NULL};
     snprintf(x->store, sizeof x->store, "%s", lw_test_pg_url(server, through_bouncer));
-    /* the script defines group_concat, which is SQLite's name for string_agg, because the shared tests use this name */
+    /* the script defines group_concat, which is SQLite's name for string_agg, because the shared
+     * tests use this name */
     run_sql(x, "SET client_min_messages = error; DROP SCHEMA public CASCADE; CREATE SCHEMA public;"
                "CREATE FUNCTION join_step(text, anyelement) RETURNS text IMMUTABLE LANGUAGE sql AS"
                " 'SELECT CASE WHEN $1 IS NULL THEN $2::text ELSE $1 || '','' || $2::text END';"
@@ -95,15 +105,18 @@ static void new_database(struct fx *x) {
 
 static void drop_database(struct fx *x) { (void)x; }
 
-static void make_orders(struct fx *x) { run_sql(x, "CREATE TABLE orders(id bigint PRIMARY KEY, amount numeric, extra jsonb)"); }
+static void make_orders(struct fx *x) {
+    run_sql(x, "CREATE TABLE orders(id bigint PRIMARY KEY, amount numeric, extra jsonb)");
+}
 
-/* --- the table -------------------------------------------------------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------------------- */
 
 static void open_columns(struct fx *x, const char *table, const char *columns_of) {
     new_database(x);
     run_sql(x, table);
-    x->c = fx_config("{\"type\":\"insert\",\"store\":\"%s\",\"table\":\"things\",\"columns\":{%s},\"primary_key\":[\"id\"]}", x->store,
-                     columns_of);
+    x->c = fx_config("{\"type\":\"insert\",\"store\":\"%s\",\"table\":\"things\",\"columns\":{%s},"
+                     "\"primary_key\":[\"id\"]}",
+                     x->store, columns_of);
     struct lw_err err = {0};
     x->h = lw_handler_insert.open(x->c, 0, &err);
     if (!x->h) fail_msg("%s", err.text);
@@ -115,22 +128,30 @@ static void test_values_get_the_types_of_columns(void **state) {
     (void)state;
     struct fx x;
     struct fx_job j;
-    open_columns(
-        &x, "CREATE TABLE things(id uuid PRIMARY KEY, n numeric, b boolean, t text, v varchar(5), at timestamptz, doc jsonb, tags text[])",
-        "\"id\":\"/id\",\"n\":\"/n\",\"b\":\"/b\",\"t\":\"/t\",\"v\":\"/v\",\"at\":\"/at\",\"doc\":\"/doc\",\"tags\":\"/tags\"");
-    assert_int_equal(
-        put(&x, &j, 1, "a",
-            "{\"id\":\"00000000-0000-0000-0000-000000000001\",\"n\":123456789012345678901234567890.125,\"b\":true,"
-            "\"t\":\"a\\\"b\\\\c{},\\u00e4\\n\",\"v\":\"12345\",\"at\":\"2026-01-02T03:04:05Z\",\"doc\":{\"k\":[1,\"\\u0061\"]},"
-            "\"tags\":\"{x,y}\"}"),
-        LW_DONE);
-    assert_string_equal(ask(&x,
-                            "SELECT n || '|' || b || '|' || t || '|' || v || '|' || (at AT TIME ZONE 'UTC') || '|' || doc || '|' || tags[2]"
-                            " FROM things"),
-                        "123456789012345678901234567890.125|true|a\"b\\c{},ä\n|12345|2026-01-02 03:04:05|{\"k\": [1, \"a\"]}|y");
-    assert_int_equal(put(&x, &j, 2, "b", "{\"id\":\"00000000-0000-0000-0000-000000000002\",\"t\":\"\",\"doc\":\"s\\u0022\",\"v\":null}"),
+    open_columns(&x,
+                 "CREATE TABLE things(id uuid PRIMARY KEY, n numeric, b boolean, t text, v "
+                 "varchar(5), at timestamptz, doc jsonb, tags text[])",
+                 "\"id\":\"/id\",\"n\":\"/n\",\"b\":\"/b\",\"t\":\"/t\",\"v\":\"/v\",\"at\":\"/"
+                 "at\",\"doc\":\"/doc\",\"tags\":\"/tags\"");
+    assert_int_equal(put(&x, &j, 1, "a",
+                         "{\"id\":\"00000000-0000-0000-0000-000000000001\",\"n\":"
+                         "123456789012345678901234567890.125,\"b\":true,"
+                         "\"t\":\"a\\\"b\\\\c{},\\u00e4\\n\",\"v\":\"12345\",\"at\":\"2026-01-"
+                         "02T03:04:05Z\",\"doc\":{\"k\":[1,\"\\u0061\"]},"
+                         "\"tags\":\"{x,y}\"}"),
                      LW_DONE);
-    assert_string_equal(ask(&x, "SELECT (n IS NULL) || '|' || (t = '') || '|' || doc FROM things WHERE t = ''"), "true|true|\"s\\\"\"");
+    assert_string_equal(ask(&x, "SELECT n || '|' || b || '|' || t || '|' || v || '|' || (at AT "
+                                "TIME ZONE 'UTC') || '|' || doc || '|' || tags[2]"
+                                " FROM things"),
+                        "123456789012345678901234567890.125|true|a\"b\\c{},ä\n|12345|2026-01-02 "
+                        "03:04:05|{\"k\": [1, \"a\"]}|y");
+    assert_int_equal(put(&x, &j, 2, "b",
+                         "{\"id\":\"00000000-0000-0000-0000-000000000002\",\"t\":\"\",\"doc\":"
+                         "\"s\\u0022\",\"v\":null}"),
+                     LW_DONE);
+    assert_string_equal(
+        ask(&x, "SELECT (n IS NULL) || '|' || (t = '') || '|' || doc FROM things WHERE t = ''"),
+        "true|true|\"s\\\"\"");
     static const char *const bad[][2] = {
         {"\"v\":\"123456\"", "value too long for type character varying(5)"},
         {"\"n\":\"x\"", "invalid input syntax for type numeric: \"x\""},
@@ -140,7 +161,8 @@ static void test_values_get_the_types_of_columns(void **state) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char payload[200];
-        snprintf(payload, sizeof payload, "{\"id\":\"00000000-0000-0000-0000-000000000003\",%s}", bad[i][0]);
+        snprintf(payload, sizeof payload, "{\"id\":\"00000000-0000-0000-0000-000000000003\",%s}",
+                 bad[i][0]);
         assert_int_equal(put(&x, &j, 10 + (int64_t)i, "c", payload), LW_DEAD);
         assert_contains(j.job.reason, bad[i][1]);
     }
@@ -154,8 +176,10 @@ static void test_created_table_has_texts(void **state) {
     struct fx_job j;
     new_database(&x);
     open_at(&x, "");
-    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":7,\"amount\":1.50,\"a/b\":[0,{\"x\":[1]}]}"), LW_DONE);
-    assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders"), "7|1.50|{\"x\":[1]}");
+    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":7,\"amount\":1.50,\"a/b\":[0,{\"x\":[1]}]}"),
+                     LW_DONE);
+    assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders"),
+                        "7|1.50|{\"x\":[1]}");
     close_fx(&x);
 }
 
@@ -169,21 +193,26 @@ static void test_bad_rows_of_a_large_batch(void **state) {
     for (int i = 0; i < LW_INSERT_BATCH; i++) {
         char key[16];
         snprintf(key, sizeof key, "k%d", i);
-        snprintf(payloads[i], sizeof payloads[i], i % 100 == 50 ? "{\"id\":%d,\"amount\":\"x\"}" : "{\"id\":%d,\"amount\":1}", i);
+        snprintf(payloads[i], sizeof payloads[i],
+                 i % 100 == 50 ? "{\"id\":%d,\"amount\":\"x\"}" : "{\"id\":%d,\"amount\":1}", i);
         jobs[i] = live_job(&j[i], i, key, payloads[i]);
     }
     lw_handler_insert.run(x.h, x.s, jobs, LW_INSERT_BATCH);
-    for (int i = 0; i < LW_INSERT_BATCH; i++) assert_int_equal(jobs[i]->outcome, i % 100 == 50 ? LW_DEAD : LW_DONE);
-    assert_contains(jobs[50]->reason, "the table refuses the row: invalid input syntax for type numeric: \"x\" (SQLSTATE 22P02)");
+    for (int i = 0; i < LW_INSERT_BATCH; i++)
+        assert_int_equal(jobs[i]->outcome, i % 100 == 50 ? LW_DEAD : LW_DONE);
+    assert_contains(
+        jobs[50]->reason,
+        "the table refuses the row: invalid input syntax for type numeric: \"x\" (SQLSTATE 22P02)");
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "253");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_seen"), "253");
     assert_string_equal(ask(&x, "SELECT count(*) FROM latchwork_fences"), "253");
-    assert_string_equal(ask(&x, "SELECT sum(n) FROM latchwork_count WHERE name = 'inserted'"), "253");
+    assert_string_equal(ask(&x, "SELECT sum(n) FROM latchwork_count WHERE name = 'inserted'"),
+                        "253");
     close_fx(&x);
 }
 
-/* A message that is done already stays done, and a message with an outdated fence is given back, even if PostgreSQL cannot read the payload
- * as a row. */
+/* A message that is done already stays done, and a message with an outdated fence is given back,
+ * even if PostgreSQL cannot read the payload as a row. */
 static void test_bad_row_of_a_known_or_stale_message(void **state) {
     (void)state;
     struct fx x;
@@ -200,14 +229,16 @@ static void test_one_row_by_several_messages(void **state) {
     struct fx x;
     open_fx(&x, ",\"on_conflict\":\"update\"");
     struct fx_job j[4];
-    static const char *const payloads[] = {"{\"id\":1,\"amount\":1}", "{\"id\":2,\"amount\":2}", "{\"id\":1,\"amount\":3}",
-                                           "{\"id\":1,\"amount\":4}"},
+    static const char *const payloads[] = {"{\"id\":1,\"amount\":1}", "{\"id\":2,\"amount\":2}",
+                                           "{\"id\":1,\"amount\":3}", "{\"id\":1,\"amount\":4}"},
                              *const keys[] = {"a", "b", "c", "d"};
     struct lw_job *jobs[4];
     for (int i = 0; i < 4; i++) jobs[i] = live_job(&j[i], i, keys[i], payloads[i]);
     lw_handler_insert.run(x.h, x.s, jobs, 4);
     for (int i = 0; i < 4; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
-    assert_string_equal(ask(&x, "SELECT group_concat(id || '=' || amount) FROM (SELECT * FROM orders ORDER BY id) AS o"), "1=4,2=2");
+    assert_string_equal(ask(&x, "SELECT group_concat(id || '=' || amount) FROM (SELECT * FROM "
+                                "orders ORDER BY id) AS o"),
+                        "1=4,2=2");
     assert_string_equal(ask(&x, "SELECT sum(n) FROM latchwork_count WHERE name = 'updated'"), "4");
     close_handler(&x);
     open_at(&x, ",\"on_conflict\":\"dead\"");
@@ -220,15 +251,16 @@ static void test_one_row_by_several_messages(void **state) {
     close_fx(&x);
 }
 
-/* Jobs of one key go into several statements, in their order; jobs of the same message share one answer. */
+/* Jobs of one key go into several statements, in their order; jobs of the same message share one
+ * answer. */
 static void test_one_key_several_times(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, ",\"on_conflict\":\"update\"");
     struct fx_job j[4];
     struct lw_job *jobs[4];
-    static const char *const payloads[] = {"{\"id\":1,\"amount\":1}", "{\"id\":1,\"amount\":2}", "{\"id\":1,\"amount\":2}",
-                                           "{\"id\":1,\"amount\":3}"};
+    static const char *const payloads[] = {"{\"id\":1,\"amount\":1}", "{\"id\":1,\"amount\":2}",
+                                           "{\"id\":1,\"amount\":2}", "{\"id\":1,\"amount\":3}"};
     static const int offsets[] = {1, 2, 2, 3};
     for (int i = 0; i < 4; i++) jobs[i] = live_job(&j[i], offsets[i], "a", payloads[i]);
     lw_handler_insert.run(x.h, x.s, jobs, 4);
@@ -244,7 +276,8 @@ static void test_large_rows(void **state) {
     (void)state;
     struct fx x;
     enum { N = 4, SIZE = 3 << 20 };
-    open_columns(&x, "CREATE TABLE things(id bigint PRIMARY KEY, t text)", "\"id\":\"/id\",\"t\":\"/t\"");
+    open_columns(&x, "CREATE TABLE things(id bigint PRIMARY KEY, t text)",
+                 "\"id\":\"/id\",\"t\":\"/t\"");
     struct fx_job j[N];
     struct lw_job *jobs[N];
     char *payloads[N];
@@ -262,13 +295,15 @@ static void test_large_rows(void **state) {
         assert_int_equal(jobs[i]->outcome, LW_DONE);
         free(payloads[i]);
     }
-    assert_string_equal(ask(&x, "SELECT count(*) || ' ' || min(length(t)) || ' ' || count(DISTINCT left(t, 1)) FROM things"),
+    assert_string_equal(ask(&x, "SELECT count(*) || ' ' || min(length(t)) || ' ' || count(DISTINCT "
+                                "left(t, 1)) FROM things"),
                         "4 3145728 4");
-    assert_string_equal(ask(&x, "SELECT count(DISTINCT xmin::text) FROM things"), "2"); /* each statement had a transaction of its own */
+    /* each statement had a transaction of its own */
+    assert_string_equal(ask(&x, "SELECT count(DISTINCT xmin::text) FROM things"), "2");
     close_fx(&x);
 }
 
-/* --- others at the same time ------------------------------------------------------------------------------------------------------ */
+/* --- others at the same time ------------------------------------------------------------------ */
 
 struct racer {
     struct fx *x;
@@ -287,15 +322,18 @@ static void *race(void *arg) {
 static void wait_blocked(const struct fx *x, int n) {
     char want[8];
     snprintf(want, sizeof want, "%d", n);
-    wait_for(strcmp(ask(x, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"), want) == 0);
+    wait_for(strcmp(ask(x, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
+                    want) == 0);
 }
 
-/* The same message is delivered twice at the same time: the second transaction waits for the first one at the row with the key's fence.
- * Then the second transaction finds the identity, although its snapshot does not contain the identity. A third delivery has an older fence,
- * and is given back. */
+/* The same message is delivered twice at the same time: the second transaction waits for the first
+ * one at the row with the key's fence. Then the second transaction finds the identity, although its
+ * snapshot does not contain the identity. A third delivery has an older fence, and is given
+ * back. */
 static void test_two_deliveries_at_the_same_time(void **state) {
     (void)state;
-    static const char *const modes[] = {"", ",\"on_conflict\":\"update\"", ",\"on_conflict\":\"dead\""};
+    static const char *const modes[] = {"", ",\"on_conflict\":\"update\"",
+                                        ",\"on_conflict\":\"dead\""};
     for (int m = 0; m < 3; m++) {
         struct fx x, y[2];
         open_fx(&x, modes[m]);
@@ -307,10 +345,13 @@ static void test_two_deliveries_at_the_same_time(void **state) {
         /* this message makes the row with the fence of the key */
         assert_int_equal(put(&x, &j[0], 1, "a", "{\"id\":7,\"amount\":1}"), LW_DONE);
         PGconn *other = connect_to();
-        execute(other, "BEGIN; INSERT INTO orders VALUES (1, 0, NULL)"); /* the insert of row 1 waits until this transaction ends */
-        struct lw_job *jobs[3] = {live_job(&j[0], 5, "a", "{\"id\":1,\"amount\":5}"), live_job(&j[1], 5, "a", "{\"id\":1,\"amount\":5}"),
+        /* the insert of row 1 waits until this transaction ends */
+        execute(other, "BEGIN; INSERT INTO orders VALUES (1, 0, NULL)");
+        struct lw_job *jobs[3] = {live_job(&j[0], 5, "a", "{\"id\":1,\"amount\":5}"),
+                                  live_job(&j[1], 5, "a", "{\"id\":1,\"amount\":5}"),
                                   live_job(&j[2], 4, "a", "{\"id\":2,\"amount\":4}")};
-        struct racer r[3] = {{.x = &x, &jobs[0], 1}, {.x = &y[0], &jobs[1], 1}, {.x = &y[1], &jobs[2], 1}};
+        struct racer r[3] = {
+            {.x = &x, &jobs[0], 1}, {.x = &y[0], &jobs[1], 1}, {.x = &y[1], &jobs[2], 1}};
         jobs[1]->fence = recent(6000);
         for (int i = 0; i < 3; i++) {
             pthread_create(&r[i].thread, NULL, race, &r[i]);
@@ -329,16 +370,20 @@ static void test_two_deliveries_at_the_same_time(void **state) {
     }
 }
 
-/* Another client locks two rows in the opposite order. PostgreSQL ends the transaction of the handler, and the handler repeats it. */
+/* Another client locks two rows in the opposite order. PostgreSQL ends the transaction of the
+ * handler, and the handler repeats it. */
 static void test_deadlock_is_repeated(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, ",\"on_conflict\":\"update\"");
     run_sql(&x, "INSERT INTO orders VALUES (1, 0, NULL), (2, 0, NULL)");
     PGconn *other = connect_to();
-    execute(other, "BEGIN; SET LOCAL deadlock_timeout = '20s'; UPDATE orders SET amount = -1 WHERE id = 2");
+    execute(
+        other,
+        "BEGIN; SET LOCAL deadlock_timeout = '20s'; UPDATE orders SET amount = -1 WHERE id = 2");
     struct fx_job j[2];
-    struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1,\"amount\":5}"), live_job(&j[1], 2, "b", "{\"id\":2,\"amount\":6}")};
+    struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1,\"amount\":5}"),
+                              live_job(&j[1], 2, "b", "{\"id\":2,\"amount\":6}")};
     struct racer r = {.x = &x, .jobs = jobs, .n = 2};
     pthread_create(&r.thread, NULL, race, &r);
     wait_blocked(&x, 1);
@@ -348,12 +393,15 @@ static void test_deadlock_is_repeated(void **state) {
     PQfinish(other);
     pthread_join(r.thread, NULL);
     for (int i = 0; i < 2; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
-    assert_string_equal(ask(&x, "SELECT group_concat(amount) FROM (SELECT amount FROM orders ORDER BY id) AS o"), "5,6");
-    wait_for(strcmp(ask(&x, "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'"), "1") == 0);
+    assert_string_equal(
+        ask(&x, "SELECT group_concat(amount) FROM (SELECT amount FROM orders ORDER BY id) AS o"),
+        "5,6");
+    wait_for(strcmp(ask(&x, "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'"),
+                    "1") == 0);
     close_fx(&x);
 }
 
-/* --- failures ------------------------------------------------------------------------------------------------------------------- */
+/* --- failures --------------------------------------------------------------------------------- */
 
 static void test_killed_backend_is_replaced(void **state) {
     (void)state;
@@ -361,7 +409,8 @@ static void test_killed_backend_is_replaced(void **state) {
     struct fx_job j;
     open_fx(&x, "");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
-    run_sql(&x, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'");
+    run_sql(&x, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> "
+                "pg_backend_pid() AND backend_type = 'client backend'");
     assert_int_equal(put(&x, &j, 2, "a", "{\"id\":2}"), LW_DONE);
     assert_int_equal(lw_handler_insert.health(x.h, NULL, 0), LW_WELL);
     close_fx(&x);
@@ -388,8 +437,8 @@ static void test_outage_gives_back(void **state) {
     close_fx(&x);
 }
 
-/* While another session has locked the table of fences, PostgreSQL does not answer. The handler waits until the lease ends, and not for
- * longer. */
+/* While another session has locked the table of fences, PostgreSQL does not answer. The handler
+ * waits until the lease ends, and not for longer. */
 static void test_silence_is_bounded_by_the_lease(void **state) {
     (void)state;
     struct fx x;
@@ -414,23 +463,29 @@ static void test_silence_is_bounded_by_the_lease(void **state) {
     close_fx(&x);
 }
 
-/* Sends a signal to the processes whose ids `pids` lists, separated by commas. Returns the number of processes. */
+/* Sends a signal to the processes whose ids `pids` lists, separated by commas. Returns the number
+ * of processes. */
 static int signal_all(const char *pids, int sig) {
     int n = 0;
-    for (const char *p = pids; *p; p += strcspn(p, ","), p += *p == ',', n++) assert_int_equal(kill((pid_t)atoi(p), sig), 0);
+    for (const char *p = pids; *p; p += strcspn(p, ","), p += *p == ',', n++)
+        assert_int_equal(kill((pid_t)atoi(p), sig), 0);
     return n;
 }
 
-/* The whole server is stopped, so it answers no request. The handler gives the message back when the lease ends. */
+/* The whole server is stopped, so it answers no request. The handler gives the message back when
+ * the lease ends. */
 static void test_silent_server_is_left(void **state) {
     (void)state;
     struct fx x;
     struct fx_job j;
     open_fx(&x, "");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1}"), LW_DONE);
-    char backends[256]; /* process ids of the backends that serve the slot and perhaps the cleaner */
-    snprintf(backends, sizeof backends, "%s",
-             ask(&x, "SELECT group_concat(pid) FROM pg_stat_activity WHERE application_name = 'latchwork'"));
+    /* process ids of the backends that serve the slot and perhaps the cleaner */
+    char backends[256];
+    snprintf(
+        backends, sizeof backends, "%s",
+        ask(&x,
+            "SELECT group_concat(pid) FROM pg_stat_activity WHERE application_name = 'latchwork'"));
     kill(lw_test_pg_pid(server), SIGSTOP);
     assert_true(signal_all(backends, SIGSTOP) > 0);
     struct lw_job *job = live_job(&j, 2, "a", "{\"id\":2}");
@@ -464,11 +519,13 @@ static void test_trigger_may_refuse(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, "");
-    run_sql(&x, "CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 9 THEN RAISE 'no nines'; ELSIF NEW.id = 8"
+    run_sql(&x, "CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.id = 9 "
+                "THEN RAISE 'no nines'; ELSIF NEW.id = 8"
                 " THEN PERFORM * FROM no_such_table; END IF; RETURN NEW; END $$;"
                 "CREATE TRIGGER stop BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION stop()");
     struct fx_job j[3];
-    static const char *const payloads[] = {"{\"id\":9}", "{\"id\":8}", "{\"id\":1}"}, *const keys[] = {"a", "b", "c"};
+    static const char *const payloads[] = {"{\"id\":9}", "{\"id\":8}", "{\"id\":1}"},
+                             *const keys[] = {"a", "b", "c"};
     struct lw_job *jobs[3];
     live_jobs(jobs, j, 3, keys, payloads);
     lw_handler_insert.run(x.h, x.s, jobs, 3);
@@ -479,7 +536,7 @@ static void test_trigger_may_refuse(void **state) {
     close_fx(&x);
 }
 
-/* --- configuration -------------------------------------------------------------------------------------------------------------- */
+/* --- configuration ---------------------------------------------------------------------------- */
 
 static void test_urls(void **state) {
     (void)state;
@@ -494,7 +551,9 @@ static void test_urls(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char section[400];
         snprintf(section, sizeof section,
-                 "{\"type\":\"insert\",\"store\":\"%s\",\"table\":\"t\",\"columns\":{\"a\":\"\"},\"primary_key\":[\"a\"]}", cases[i][0]);
+                 "{\"type\":\"insert\",\"store\":\"%s\",\"table\":\"t\",\"columns\":{\"a\":\"\"},"
+                 "\"primary_key\":[\"a\"]}",
+                 cases[i][0]);
         char *text = fx_check(&lw_handler_insert, section);
         if (cases[i][1][0])
             assert_contains(text, cases[i][1]);
@@ -513,26 +572,36 @@ static void test_open_errors(void **state) {
     struct fx x;
     new_database(&x);
     char section[600];
-    run_sql(&x, "CREATE TABLE orders(id bigint PRIMARY KEY, amount numeric, gone bigint GENERATED ALWAYS AS (id) STORED);"
-                "CREATE TABLE nokey(id bigint, amount numeric); CREATE INDEX ON nokey(id); CREATE SCHEMA s; CREATE TABLE "
+    run_sql(&x, "CREATE TABLE orders(id bigint PRIMARY KEY, amount numeric, gone bigint GENERATED "
+                "ALWAYS AS (id) STORED);"
+                "CREATE TABLE nokey(id bigint, amount numeric); CREATE INDEX ON nokey(id); CREATE "
+                "SCHEMA s; CREATE TABLE "
                 "s.\"Or\"\"ders\"(id bigint PRIMARY KEY)");
     static const char *const cases[][3] = {
-        {"nope", "\"id\":\"/id\"", "there is no table \"nope\"; create it, or set handler.create to true"},
-        {"orders", "\"id\":\"/id\",\"zz\":\"/zz\"", "does not fit handler.columns: it has no column \"zz\""},
-        {"orders", "\"id\":\"/id\",\"gone\":\"/zz\"", "cannot insert a non-DEFAULT value into column \"gone\""},
-        {"nokey", "\"id\":\"/id\"", "has no primary key and no unique index on just the columns {\"id\"}"},
+        {"nope", "\"id\":\"/id\"",
+         "there is no table \"nope\"; create it, or set handler.create to true"},
+        {"orders", "\"id\":\"/id\",\"zz\":\"/zz\"",
+         "does not fit handler.columns: it has no column \"zz\""},
+        {"orders", "\"id\":\"/id\",\"gone\":\"/zz\"",
+         "cannot insert a non-DEFAULT value into column \"gone\""},
+        {"nokey", "\"id\":\"/id\"",
+         "has no primary key and no unique index on just the columns {\"id\"}"},
         {"s.nope", "\"id\":\"/id\"", "there is no table \"s\".\"nope\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        snprintf(section, sizeof section, "{\"store\":\"%s\",\"table\":\"%s\",\"columns\":{%s},\"primary_key\":[\"id\"]}", x.store,
-                 cases[i][0], cases[i][1]);
+        snprintf(section, sizeof section,
+                 "{\"store\":\"%s\",\"table\":\"%s\",\"columns\":{%s},\"primary_key\":[\"id\"]}",
+                 x.store, cases[i][0], cases[i][1]);
         expect_open_fails(section, cases[i][2]);
     }
     snprintf(section, sizeof section,
-             "{\"store\":\"postgres://nobody@/postgres?host=/no/such\",\"table\":\"orders\",\"columns\":{\"id\":\"/"
+             "{\"store\":\"postgres://nobody@/postgres?host=/no/"
+             "such\",\"table\":\"orders\",\"columns\":{\"id\":\"/"
              "id\"},\"primary_key\":[\"id\"]}");
     expect_open_fails(section, "cannot connect: ");
-    snprintf(section, sizeof section, "{\"store\":\"%s\",\"table\":\"s.Or\\\"ders\",\"columns\":{\"id\":\"/id\"},\"primary_key\":[\"id\"]}",
+    snprintf(section, sizeof section,
+             "{\"store\":\"%s\",\"table\":\"s.Or\\\"ders\",\"columns\":{\"id\":\"/"
+             "id\"},\"primary_key\":[\"id\"]}",
              x.store);
     expect_opens(section);
     run_sql(&x, "DROP SCHEMA s CASCADE");
@@ -542,22 +611,28 @@ static void test_rights(void **state) {
     (void)state;
     struct fx x;
     new_database(&x);
-    run_sql(&x, "SET client_min_messages = error; DROP ROLE IF EXISTS clerk; CREATE ROLE clerk LOGIN;"
-                "CREATE TABLE orders(id bigint PRIMARY KEY, amount numeric, extra text); GRANT USAGE ON SCHEMA public TO clerk");
+    run_sql(&x,
+            "SET client_min_messages = error; DROP ROLE IF EXISTS clerk; CREATE ROLE clerk LOGIN;"
+            "CREATE TABLE orders(id bigint PRIMARY KEY, amount numeric, extra text); GRANT USAGE "
+            "ON SCHEMA public TO clerk");
     char section[600], url[300];
     const char *host = strstr(lw_test_pg_url(server, false), "@");
     snprintf(url, sizeof url, "postgres://clerk%s", host);
-    snprintf(section, sizeof section, "{\"store\":\"%s\",\"table\":\"orders\",\"columns\":{\"id\":\"/id\"},\"primary_key\":[\"id\"]}", url);
+    snprintf(section, sizeof section,
+             "{\"store\":\"%s\",\"table\":\"orders\",\"columns\":{\"id\":\"/"
+             "id\"},\"primary_key\":[\"id\"]}",
+             url);
     expect_open_fails(section, "cannot create the tables: permission denied for schema public");
     open_at(&x, ""); /* the owner of the database makes the handler's tables */
     close_handler(&x);
-    run_sql(&x, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchwork_seen, latchwork_fences, latchwork_count TO clerk");
+    run_sql(&x, "GRANT SELECT, INSERT, UPDATE, DELETE ON latchwork_seen, latchwork_fences, "
+                "latchwork_count TO clerk");
     expect_open_fails(section, "cannot write to the tables: permission denied for table orders");
     run_sql(&x, "GRANT INSERT ON orders TO clerk");
     expect_opens(section);
 }
 
-/* --- all of them ---------------------------------------------------------------------------------------------------------------- */
+/* --- all of them ------------------------------------------------------------------------------ */
 
 static int start_server(void **state) {
     (void)state;
@@ -601,9 +676,13 @@ int main(void) {
         cmocka_unit_test(test_rights),
     };
     int failed = cmocka_run_group_tests_name("PostgreSQL", tests, start_server, NULL);
-    const struct CMUnitTest again[] = {SHARED_CASES, cmocka_unit_test(test_values_get_the_types_of_columns),
-                                       cmocka_unit_test(test_bad_rows_of_a_large_batch), cmocka_unit_test(test_killed_backend_is_replaced)};
-    if (!failed) failed = cmocka_run_group_tests_name("PgBouncer in transaction mode", again, use_bouncer, NULL);
+    const struct CMUnitTest again[] = {SHARED_CASES,
+                                       cmocka_unit_test(test_values_get_the_types_of_columns),
+                                       cmocka_unit_test(test_bad_rows_of_a_large_batch),
+                                       cmocka_unit_test(test_killed_backend_is_replaced)};
+    if (!failed)
+        failed =
+            cmocka_run_group_tests_name("PgBouncer in transaction mode", again, use_bouncer, NULL);
     stop_server(NULL);
     return failed;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what a real redis-server says about itself when replicas come and go, when it is promoted, and when it starts again. */
+/* Tests what a real redis-server says about itself when replicas come and go, when it is promoted,
+ * and when it starts again. */
 #include "base/clock.h"
 #include "queue/life.h"
 #include "tests/support/redis_server.h"
@@ -24,8 +25,15 @@ struct node {
 
 static void start(struct node *n) {
     snprintf(n->port, sizeof n->port, "%d", lw_test_free_port());
-    const char *const args[] = {"--port", n->port, "--bind", "127.0.0.1", "--repl-backlog-ttl", "1", "--repl-diskless-sync-delay",
-                                "0",      NULL};
+    const char *const args[] = {"--port",
+                                n->port,
+                                "--bind",
+                                "127.0.0.1",
+                                "--repl-backlog-ttl",
+                                "1",
+                                "--repl-diskless-sync-delay",
+                                "0",
+                                NULL};
     n->server = lw_test_redis_start(args);
     assert_non_null(n->server);
     n->c = lw_test_redis_connect(n->server);
@@ -75,7 +83,8 @@ static void test_replicas_and_promotions(void **state) {
     assert_true(lw_life_same(&a0, &a0));
     assert_false(lw_life_same(&a0, &b0));
 
-    follow(&b, "127.0.0.1", a.port); /* node a gets its first replica, and the life of node a goes on */
+    /* node a gets its first replica, and the life of node a goes on */
+    follow(&b, "127.0.0.1", a.port);
     now = renamed(&a, &a0);
     assert_true(lw_life_same(&a0, &now));
     struct lw_life replica = life_of(&b);
@@ -90,15 +99,18 @@ static void test_replicas_and_promotions(void **state) {
     now = renamed(&a, &now);
     assert_true(lw_life_same(&a0, &now));
 
-    follow(&a, "127.0.0.1", b.port); /* node a follows b, and the life of b goes on although b was promoted */
+    /* node a follows b, and the life of b goes on although b was promoted */
+    follow(&a, "127.0.0.1", b.port);
     now = life_of(&a);
     assert_false(lw_life_same(&a0, &now));
     now = life_of(&b);
     assert_true(lw_life_same(&b1, &now));
-    follow(&a, "NO", "ONE"); /* node a is a master again with the data of b, under the same run_id */
+    /* node a is a master again with the data of b, under the same run_id */
+    follow(&a, "NO", "ONE");
     struct lw_life a1 = life_of(&a);
     assert_false(lw_life_same(&a0, &a1));
-    follow(&b, "127.0.0.1", a.port); /* node a now looks as if it had never been a replica, except for the bytes that it read */
+    /* node a now looks as if it had never been a replica, except for the bytes that it read */
+    follow(&b, "127.0.0.1", a.port);
     now = life_of(&a);
     assert_true(lw_life_same(&a1, &now));
     assert_false(lw_life_same(&a0, &now));
@@ -112,7 +124,8 @@ static void test_replicas_and_promotions(void **state) {
     lw_test_redis_stop(a.server), lw_test_redis_stop(b.server);
 }
 
-/* CONFIG RESETSTAT resets the number of bytes, but a promoted server still knows the id of its old master. */
+/* CONFIG RESETSTAT resets the number of bytes, but a promoted server still knows the id of its old
+ * master. */
 static void test_a_server_that_was_never_a_replica(void **state) {
     (void)state;
     static const struct {
@@ -126,21 +139,25 @@ static void test_a_server_that_was_never_a_replica(void **state) {
         char info[400];
         struct lw_life life;
         snprintf(info, sizeof info,
-                 "\nrun_id:r\r\nrole:master\r\nmaster_replid:x\r\nmaster_replid2:%s\r\ntotal_net_repl_input_bytes:%s\r\n", cases[i].replid2,
-                 cases[i].bytes);
+                 "\nrun_id:r\r\nrole:master\r\nmaster_replid:x\r\nmaster_replid2:%s\r\ntotal_net_"
+                 "repl_input_bytes:%s\r\n",
+                 cases[i].replid2, cases[i].bytes);
         lw_life_read(&life, info);
         assert_int_equal(life.never_replica, cases[i].never);
     }
 }
 
-/* Some servers do not count the bytes that they read as a replica. Two answers of such a server are compared by the replication id
- * alone. */
+/* Some servers do not count the bytes that they read as a replica. Two answers of such a server are
+ * compared by the replication id alone. */
 static void test_a_server_that_says_less(void **state) {
     (void)state;
     struct lw_life a, b, c;
     lw_life_read(&a, "# Server\r\nrun_id:r\r\n# Replication\r\nrole:master\r\nmaster_replid:x\r\n");
     lw_life_read(&b, "# Server\r\nrun_id:r\r\n# Replication\r\nrole:master\r\nmaster_replid:y\r\n");
-    lw_life_read(&c, "# Server\r\nrun_id:r\r\nrole:slave\r\nmaster_replid:z\r\ntotal_net_repl_input_bytes:0\r\n");
+    lw_life_read(
+        &c,
+        "# "
+        "Server\r\nrun_id:r\r\nrole:slave\r\nmaster_replid:z\r\ntotal_net_repl_input_bytes:0\r\n");
     assert_true(lw_life_same(&a, &a));
     assert_false(lw_life_same(&a, &b));
     assert_string_equal(c.history, "");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the renewer against a private redis-server: the renewer keeps leases, and reports leases that are lost. */
+/* Tests the renewer against a private redis-server: the renewer keeps leases, and reports leases
+ * that are lost. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/renewer.h"
@@ -13,8 +14,9 @@
 /* cmocka.h must be included after the four headers above */
 #include <cmocka.h>
 
-/* A lease is renewed after a third of its TTL and cancelled after two thirds, so on a busy machine the renewer may be late by TTL_MS / 3.
- * The tests wait for renewals, and never for a fixed time. */
+/* A lease is renewed after a third of its TTL and cancelled after two thirds, so on a busy machine
+ * the renewer may be late by TTL_MS / 3. The tests wait for renewals, and never for a fixed
+ * time. */
 enum { LIMIT_MS = 60000, TTL_MS = 3600, MANY = 300 };
 
 struct seen {
@@ -97,14 +99,18 @@ static void end(struct seen *s) {
     lw_test_redis_stop(s->redis);
 }
 
-static bool cancelled(const struct seen *s, int i) { return atomic_load(&s->lease[i].held.cancelled); }
+static bool cancelled(const struct seen *s, int i) {
+    return atomic_load(&s->lease[i].held.cancelled);
+}
 
 static void until_cancelled(struct seen *s, int i) {
     for (int64_t limit = lw_boot_ms() + LIMIT_MS; !cancelled(s, i); lw_sleep_ms(2))
         if (lw_boot_ms() > limit) fail_msg("lease %d is never cancelled", i);
 }
 
-static int64_t deadline(const struct seen *s, int i) { return atomic_load(&s->lease[i].held.deadline_ms); }
+static int64_t deadline(const struct seen *s, int i) {
+    return atomic_load(&s->lease[i].held.deadline_ms);
+}
 
 /* Waits until each of the leases `from` to `to` - 1 is renewed once more. */
 static void until_renewed(const struct seen *s, int from, int to) {
@@ -134,7 +140,8 @@ static bool is_held(struct seen *s, int i) {
     return held;
 }
 
-/* Keeps more leases than a batch holds, for longer than a TTL. Meanwhile the scripts are flushed. */
+/* Keeps more leases than a batch holds, for longer than a TTL. Meanwhile the scripts are
+ * flushed. */
 static void leases_are_kept(void **state) {
     (void)state;
     static struct seen s;
@@ -158,7 +165,8 @@ static void a_lock_that_is_gone_or_anothers(void **state) {
     begin(&s);
     for (int i = 0; i < 3; i++) take(&s, i);
     DO(&s, "DEL lw:{t.0}:lock:k0");
-    DO(&s, "SET lw:{t.0}:lock:k1 w.22:101 PX 100000"); /* "w.2" is the beginning of this token, but not the whole token */
+    /* "w.2" is the beginning of this token, but not the whole token */
+    DO(&s, "SET lw:{t.0}:lock:k1 w.22:101 PX 100000");
     until_cancelled(&s, 0);
     until_cancelled(&s, 1);
     until_renewed(&s, 2, 3); /* the third lease is still renewed */
@@ -200,7 +208,8 @@ static void another_epoch_cancels(void **state) {
     take(&s, 0);
     DO(&s, "HSET lw:{t.0}:epoch id F");
     until_cancelled(&s, 0);
-    /* the lease was cancelled by the answer LOST, but this number counts only leases that the self-fence cancelled */
+    /* the lease was cancelled by the answer LOST, but this number counts only leases that the
+     * self-fence cancelled */
     assert_int_equal(lost(&s), 0);
     lw_leases_remove(s.leases, &s.lease[0]);
     end(&s);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests connections to servers that Sentinels name, with real Sentinels, masters and replicas on the loopback interface. */
+/* Tests connections to servers that Sentinels name, with real Sentinels, masters and replicas on
+ * the loopback interface. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/redis/connection.h"
@@ -30,20 +31,24 @@ enum { LIMIT_MS = 30000, FIND_MS = 10000, HURRIED_MS = 1500 };
 
 static char folder[] = "/tmp/lw-servers-XXXXXX";
 static int server_port[2], sentinel_port;
-static struct lw_test_redis *server[2]; /* when a test begins, the Sentinel monitors the first server under the name "m" */
+/* when a test begins, the Sentinel monitors the first server under the name "m" */
+static struct lw_test_redis *server[2];
 static pid_t sentinel_pid;
 
-/* --- servers -------------------------------------------------------------------------------------------------------------------- */
+/* --- servers ---------------------------------------------------------------------------------- */
 
 static struct lw_test_redis *start_server(int port) {
     char number[12];
     snprintf(number, sizeof number, "%d", port);
-    struct lw_test_redis *r = lw_test_redis_start((const char *[]){"--port", number, "--bind", "127.0.0.1", NULL});
+    struct lw_test_redis *r =
+        lw_test_redis_start((const char *[]){"--port", number, "--bind", "127.0.0.1", NULL});
     assert_non_null(r);
     return r;
 }
 
-static struct lw_redis_url place(int port) { return (struct lw_redis_url){.host = (char *)(uintptr_t) "127.0.0.1", .port = port}; }
+static struct lw_redis_url place(int port) {
+    return (struct lw_redis_url){.host = (char *)(uintptr_t) "127.0.0.1", .port = port};
+}
 
 /* Sends one command, given as words, to the server at a port, and expects no error. */
 static void say(int port, const char *const *words) {
@@ -75,21 +80,24 @@ static bool listens(int port) {
     return up;
 }
 
-/* Starts a Sentinel with further lines of configuration. The Sentinel monitors the first server as "m". */
+/* Starts a Sentinel with further lines of configuration. The Sentinel monitors the first server as
+ * "m". */
 static pid_t start_sentinel(int port, const char *more) {
     char file[100];
     snprintf(file, sizeof file, "%s/%d.conf", folder, port);
     FILE *f = fopen(file, "w");
     assert_non_null(f);
     fprintf(f,
-            "bind 127.0.0.1\ndir %s\nlogfile %s/%d.log\n%s\nsentinel monitor m 127.0.0.1 %d 1\nsentinel down-after-milliseconds m 300\n"
+            "bind 127.0.0.1\ndir %s\nlogfile %s/%d.log\n%s\nsentinel monitor m 127.0.0.1 %d "
+            "1\nsentinel down-after-milliseconds m 300\n"
             "sentinel failover-timeout m 3000\n",
             folder, folder, port, more, server_port[0]);
     assert_int_equal(fclose(f), 0);
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) run_sentinel(file, parent);
     assert_true(pid > 0);
-    for (int64_t until = lw_boot_ms() + LIMIT_MS; !listens(port); pause_ms(5)) assert_true(lw_boot_ms() < until);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; !listens(port); pause_ms(5))
+        assert_true(lw_boot_ms() < until);
     return pid;
 }
 
@@ -129,7 +137,8 @@ static void name_master(int i) {
     SAY(sentinel_port, "SENTINEL", "MONITOR", "m", "127.0.0.1", port, "1");
 }
 
-/* Makes the old master a replica of the new one, as after a failover, but without closing the clients' connections. */
+/* Makes the old master a replica of the new one, as after a failover, but without closing the
+ * clients' connections. */
 static void demote(int i) {
     char port[12];
     snprintf(port, sizeof port, "%d", server_port[!i]);
@@ -143,16 +152,22 @@ static int begin(void **state) {
     return 0;
 }
 
-/* --- asking --------------------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static struct lw_redis_servers sentinels(const char *master, const int *ports, size_t n) {
-    struct lw_redis_servers s = {.kind = LW_REDIS_SENTINEL, .n = n, .at = lw_alloc(n * sizeof *s.at), .master = lw_strdup(master)};
+    struct lw_redis_servers s = {.kind = LW_REDIS_SENTINEL,
+                                 .n = n,
+                                 .at = lw_alloc(n * sizeof *s.at),
+                                 .master = lw_strdup(master)};
     for (size_t i = 0; i < n; i++)
-        s.at[i] = (struct lw_redis_url){.host = lw_strdup("127.0.0.1"), .port = ports[i], .via = LW_VIA_SENTINEL};
+        s.at[i] = (struct lw_redis_url){
+            .host = lw_strdup("127.0.0.1"), .port = ports[i], .via = LW_VIA_SENTINEL};
     return s;
 }
 
-static struct lw_redis_servers one_sentinel(void) { return sentinels("m", (int[]){sentinel_port}, 1); }
+static struct lw_redis_servers one_sentinel(void) {
+    return sentinels("m", (int[]){sentinel_port}, 1);
+}
 
 static void find(struct lw_redis_servers *s, int port) {
     struct lw_redis_url at;
@@ -176,7 +191,8 @@ static void the_login_goes_to_the_master(void **state) {
     (void)state;
     struct lw_redis_servers s = one_sentinel();
     struct lw_redis_url at;
-    s.login = (struct lw_redis_url){.user = lw_strdup("u"), .password = lw_strdup("p"), .db = 3, .tls.on = true};
+    s.login = (struct lw_redis_url){
+        .user = lw_strdup("u"), .password = lw_strdup("p"), .db = 3, .tls.on = true};
     assert_int_equal(lw_redis_servers_find(&s, 5, FIND_MS, &at, NULL), 0);
     assert_string_equal(at.user, "u");
     assert_string_equal(at.password, "p");
@@ -195,13 +211,14 @@ static void a_name_that_is_unknown(void **state) {
     lw_redis_servers_free(&s);
 }
 
-/* One Sentinel refuses connections, another accepts connections and stays silent. Neither of the two may use up the time of the search, and
- * later searches ask both of them last. */
+/* One Sentinel refuses connections, another accepts connections and stays silent. Neither of the
+ * two may use up the time of the search, and later searches ask both of them last. */
 static void dead_sentinels_before_a_live_one(void **state) {
     (void)state;
     int silent_port, silent = lw_test_bound(&silent_port);
     assert_int_equal(listen(silent, 8), 0);
-    struct lw_redis_servers s = sentinels("m", (int[]){lw_test_free_port(), silent_port, sentinel_port}, 3);
+    struct lw_redis_servers s =
+        sentinels("m", (int[]){lw_test_free_port(), silent_port, sentinel_port}, 3);
     struct lw_redis_url at;
     assert_int_equal(lw_redis_servers_find(&s, 0, HURRIED_MS, &at, NULL), 0);
     lw_redis_url_free(&at);
@@ -239,7 +256,8 @@ static void a_sentinel_with_a_password(void **state) {
     s.at[0].password = lw_strdup("secret");
     find(&s, server_port[0]);
     s.at[0].port = sentinel_port; /* the Sentinel at this port has no password */
-    refuse(&s, "its default user has no password; name another user, or leave the password out: redis.sentinel.username and");
+    refuse(&s, "its default user has no password; name another user, or leave the password out: "
+               "redis.sentinel.username and");
     lw_redis_servers_free(&s);
     end_sentinel(pid);
 }
@@ -250,26 +268,28 @@ static void a_sentinel_with_tls(void **state) {
     int port = lw_test_free_port();
     snprintf(command, sizeof command, "tests/support/certs.sh %s", folder);
     assert_int_equal(system(command), 0);
-    snprintf(
-        more, sizeof more,
-        "port 0\ntls-port %d\ntls-ca-cert-file %s/ca.pem\ntls-cert-file %s/server.pem\ntls-key-file %s/server.key\ntls-auth-clients no",
-        port, folder, folder, folder);
+    snprintf(more, sizeof more,
+             "port 0\ntls-port %d\ntls-ca-cert-file %s/ca.pem\ntls-cert-file "
+             "%s/server.pem\ntls-key-file %s/server.key\ntls-auth-clients no",
+             port, folder, folder, folder);
     pid_t pid = start_sentinel(port, more);
     struct lw_redis_servers s = sentinels("m", &port, 1);
     refuse(&s, "set redis.sentinel.tls");
     snprintf(command, sizeof command, "%s/ca.pem", folder);
-    s.at[0].tls = (struct lw_tls){.on = true, .ca_file = lw_strdup(command), .server_name = lw_strdup("localhost")};
+    s.at[0].tls = (struct lw_tls){
+        .on = true, .ca_file = lw_strdup(command), .server_name = lw_strdup("localhost")};
     find(&s, server_port[0]);
     lw_redis_servers_free(&s);
     end_sentinel(pid);
 }
 
-/* If the caller gives an address beside the host's name, the name is not resolved, because resolving might block. The name is still used
- * for the certificate and in errors. */
+/* If the caller gives an address beside the host's name, the name is not resolved, because
+ * resolving might block. The name is still used for the certificate and in errors. */
 static void an_address_needs_no_resolver(void **state) {
     (void)state;
     struct lw_stream s;
-    struct lw_redis_url at = {.host = (char *)(uintptr_t) "nowhere.invalid", .port = server_port[0]};
+    struct lw_redis_url at = {.host = (char *)(uintptr_t) "nowhere.invalid",
+                              .port = server_port[0]};
     assert_int_equal(lw_stream_open(&s, &at, LIMIT_MS, NULL), -1);
     at.address = (char *)(uintptr_t) "127.0.0.1";
     assert_int_equal(lw_stream_open(&s, &at, LIMIT_MS, NULL), 0);
@@ -281,7 +301,8 @@ static struct lw_redis_url ask_finder(struct lw_redis_servers servers, struct lw
     struct lw_finder *finder = lw_finder_open(&servers, NULL);
     struct lw_finding *q = lw_finding_open(finder, 0);
     lw_finding_ask(q);
-    for (int64_t until = lw_boot_ms() + LIMIT_MS; lw_finding_take(q, &at, err) == 0; pause_ms(2)) assert_true(lw_boot_ms() < until);
+    for (int64_t until = lw_boot_ms() + LIMIT_MS; lw_finding_take(q, &at, err) == 0; pause_ms(2))
+        assert_true(lw_boot_ms() < until);
     lw_finding_close(q);
     lw_finder_close(finder);
     return at;
@@ -292,7 +313,8 @@ static void the_finder_resolves_names(void **state) {
     (void)state;
     char more[128], port_text[12];
     int port = lw_test_free_port();
-    snprintf(more, sizeof more, "port %d\nsentinel resolve-hostnames yes\nsentinel announce-hostnames yes", port);
+    snprintf(more, sizeof more,
+             "port %d\nsentinel resolve-hostnames yes\nsentinel announce-hostnames yes", port);
     pid_t pid = start_sentinel(port, more);
     snprintf(port_text, sizeof port_text, "%d", server_port[0]);
     SAY(port, "SENTINEL", "MONITOR", "named", "localhost", port_text, "1");
@@ -305,7 +327,7 @@ static void the_finder_resolves_names(void **state) {
     end_sentinel(pid);
 }
 
-/* --- wires ---------------------------------------------------------------------------------------------------------------------- */
+/* --- wires ------------------------------------------------------------------------------------ */
 
 struct seen {
     struct lw_finder *finder;
@@ -331,8 +353,13 @@ static void open_wire(struct seen *s, struct lw_redis_servers servers) {
     *s = (struct seen){.finder = lw_finder_open(&servers, NULL)};
     assert_non_null(s->finder);
     assert_null(servers.at);
-    struct lw_wire_setup setup = {
-        .finder = s->finder, .name = "test", .backoff_max_ms = 100, .up = on_up, .reply = on_reply, .down = on_down, .ctx = s};
+    struct lw_wire_setup setup = {.finder = s->finder,
+                                  .name = "test",
+                                  .backoff_max_ms = 100,
+                                  .up = on_up,
+                                  .reply = on_reply,
+                                  .down = on_down,
+                                  .ctx = s};
     s->wire = lw_wire_open(&setup);
 }
 
@@ -372,8 +399,8 @@ static void expect_on(int i, const char *value) {
     lw_redis_close(c);
 }
 
-/* The old master became a replica while the wire was up. It refuses the write; the wire does not pass on the refusal as a reply, and the
- * write goes to the new master. */
+/* The old master became a replica while the wire was up. It refuses the write; the wire does not
+ * pass on the refusal as a reply, and the write goes to the new master. */
 static void a_master_that_was_demoted(void **state) {
     (void)state;
     struct seen s;
@@ -396,7 +423,8 @@ static void a_master_that_was_demoted(void **state) {
     close_wire(&s);
 }
 
-/* A Sentinel that has not heard of the failover yet names a replica, and the search refuses that replica. */
+/* A Sentinel that has not heard of the failover yet names a replica, and the search refuses that
+ * replica. */
 static void a_replica_is_no_master(void **state) {
     (void)state;
     struct seen s;
@@ -453,7 +481,9 @@ static void a_master_that_is_killed(void **state) {
     demote(1);
     for (int64_t until = lw_boot_ms() + LIMIT_MS; !knows_the_replica(); pause_ms(300)) {
         assert_true(lw_boot_ms() < until);
-        name_master(0); /* saves time: Sentinel asks a newly named master for its replicas at once, any other only every ten seconds */
+        /* saves time: Sentinel asks a newly named master for its replicas at once, any other only
+         * every ten seconds */
+        name_master(0);
     }
     SAY(sentinel_port, "SENTINEL", "SET", "m", "down-after-milliseconds", "300");
     open_wire(&s, one_sentinel());
@@ -468,7 +498,7 @@ static void a_master_that_is_killed(void **state) {
     assert_true(lw_test_redis_restart(server[0]));
 }
 
-/* --- the lock library ----------------------------------------------------------------------------------------------------------- */
+/* --- the lock library ------------------------------------------------------------------------- */
 
 static bool sets(struct latchwork_client *c, struct latchwork_error *error) {
     struct lw_call call;
@@ -501,8 +531,10 @@ static struct latchwork_client *open_by_sentinels(const struct latchwork_sentine
     struct latchwork_error error;
     char at[2][32];
     const char *const addresses[] = {at[0], at[1]};
-    struct latchwork_sentinels s = more ? *more : (struct latchwork_sentinels){LATCHWORK_SENTINELS_INIT};
-    snprintf(at[0], sizeof at[0], "127.0.0.1:%d", lw_test_free_port()); /* nobody listens on this port */
+    struct latchwork_sentinels s =
+        more ? *more : (struct latchwork_sentinels){LATCHWORK_SENTINELS_INIT};
+    /* nobody listens on this port */
+    snprintf(at[0], sizeof at[0], "127.0.0.1:%d", lw_test_free_port());
     snprintf(at[1], sizeof at[1], "127.0.0.1:%d", sentinel_port);
     s.addresses = addresses;
     s.n_addresses = 2;
@@ -516,7 +548,8 @@ static struct latchwork_client *open_by_sentinels(const struct latchwork_sentine
 static void a_sentinel_that_knows_no_such_master(void **state) {
     (void)state;
     struct latchwork_error error;
-    struct latchwork_client *c = open_by_sentinels(&(struct latchwork_sentinels){LATCHWORK_SENTINELS_INIT, .master = "other"});
+    struct latchwork_client *c = open_by_sentinels(
+        &(struct latchwork_sentinels){LATCHWORK_SENTINELS_INIT, .master = "other"});
     assert_int_equal(latchwork_client_ping(c, &error), LATCHWORK_LOCK_ERROR);
     assert_int_equal(error.code, LATCHWORK_E_CONNECT);
     assert_non_null(strstr(error.text, "it knows no master of this name"));
@@ -532,7 +565,8 @@ static enum latchwork_result check(struct latchwork_hold *hold, struct latchwork
     }
 }
 
-/* The master of a held lock is killed. The lock may be kept or lost, but the next holder gets a larger fence. */
+/* The master of a held lock is killed. The lock may be kept or lost, but the next holder gets a
+ * larger fence. */
 static void a_lock_whose_master_is_killed(void **state) {
     (void)state;
     struct latchwork_error error = {0};
@@ -543,7 +577,8 @@ static void a_lock_whose_master_is_killed(void **state) {
     }
     SAY(sentinel_port, "SENTINEL", "SET", "m", "down-after-milliseconds", "300");
     struct latchwork_client *c = open_by_sentinels(NULL);
-    const struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW, .ttl_ms = LIMIT_MS};
+    const struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_RENEW,
+                                             .ttl_ms = LIMIT_MS};
     struct latchwork_lock *lock = latchwork_lock_open(c, "l", &o, &error);
     assert_non_null(lock);
     struct latchwork_hold *hold;

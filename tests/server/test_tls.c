@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests TLS to a real redis-server: which connections are accepted, and that each refusal names its cause. */
+/* Tests TLS to a real redis-server: which connections are accepted, and that each refusal names its
+ * cause. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,9 +44,10 @@ static int start(void **state) {
     if (system(command)) return -1;
     port = lw_test_free_port();
     snprintf(number, sizeof number, "%d", port);
-    server = lw_test_redis_start((const char *[]){"--tls-port", number, "--tls-ca-cert-file", in_folder("ca.pem", ca), "--tls-cert-file",
-                                                  in_folder("server.pem", cert), "--tls-key-file", in_folder("server.key", key),
-                                                  "--tls-auth-clients", "optional", NULL});
+    server = lw_test_redis_start(
+        (const char *[]){"--tls-port", number, "--tls-ca-cert-file", in_folder("ca.pem", ca),
+                         "--tls-cert-file", in_folder("server.pem", cert), "--tls-key-file",
+                         in_folder("server.key", key), "--tls-auth-clients", "optional", NULL});
     return server ? 0 : -1;
 }
 
@@ -77,7 +79,8 @@ static void present(const char *name) {
     redisFree(c);
 }
 
-/* Holds the settings with which a client connects. Files are given by their names in the test's folder. */
+/* Holds the settings with which a client connects. Files are given by their names in the test's
+ * folder. */
 struct way {
     const char *host; /* name of the host; NULL stands for localhost */
     const char *ca, *cert, *key, *name;
@@ -93,7 +96,8 @@ static char *full(const char *name) {
 static struct lw_redis_url place(const struct way *w) {
     struct lw_redis_url at;
     char url[128];
-    snprintf(url, sizeof url, "%s://%s:%d", w->plain ? "redis" : "rediss", w->host ? w->host : "localhost", port);
+    snprintf(url, sizeof url, "%s://%s:%d", w->plain ? "redis" : "rediss",
+             w->host ? w->host : "localhost", port);
     assert_int_equal(lw_redis_url_parse(url, &at, NULL), 0);
     at.tls.ca_file = full(w->ca), at.tls.cert_file = full(w->cert), at.tls.key_file = full(w->key);
     at.tls.server_name = w->name ? strdup(w->name) : NULL;
@@ -101,11 +105,13 @@ static struct lw_redis_url place(const struct way *w) {
     return at;
 }
 
-/* Tries to connect. `want` is a part of the text of the expected error; NULL: the connection must work. */
+/* Tries to connect. `want` is a part of the text of the expected error; NULL: the connection must
+ * work. */
 static void try(const struct way *w, const char *want) {
     struct lw_redis_url at = place(w);
     struct lw_err why = {0};
-    struct lw_redis *c = lw_redis_open(&at, "test", w->wait_ms ? w->wait_ms : WAIT_MS, WAIT_MS, &why);
+    struct lw_redis *c =
+        lw_redis_open(&at, "test", w->wait_ms ? w->wait_ms : WAIT_MS, WAIT_MS, &why);
     if (c && want) fail_msg("connected, want %s", want);
     if (!c && !want) fail_msg("%s", why.text);
     if (want && !strstr(why.text, want)) fail_msg("want %s, got %s", want, why.text);
@@ -118,7 +124,7 @@ static void try(const struct way *w, const char *want) {
     lw_redis_url_free(&at);
 }
 
-/* --- a caller that waits ------------------------------------------------------------------------------------------------------------ */
+/* --- a caller that waits ---------------------------------------------------------------------- */
 
 static void test_verified(void **state) {
     (void)state;
@@ -160,14 +166,16 @@ static void test_client_certificate(void **state) {
     configure("tls-auth-clients", "yes");
     try(&(struct way){.ca = "ca.pem", .cert = "client.pem", .key = "client.key"}, NULL);
     try(&(struct way){.ca = "ca.pem"}, "client certificate");
-    try(&(struct way){.ca = "ca.pem", .cert = "stranger.pem", .key = "stranger.key"}, "does not trust the CA of redis.tls.cert_file");
-    try(&(struct way){.ca = "ca.pem", .cert = "client.pem", .key = "server.key"}, "server.key can't be used");
+    try(&(struct way){.ca = "ca.pem", .cert = "stranger.pem", .key = "stranger.key"},
+        "does not trust the CA of redis.tls.cert_file");
+    try(&(struct way){.ca = "ca.pem", .cert = "client.pem", .key = "server.key"},
+        "server.key can't be used");
     try(&(struct way){.ca = "ca.pem", .cert = "client.pem"}, "client.pem can't be used");
     configure("tls-auth-clients", "optional");
 }
 
-/* Tries TLS on a port without TLS, where some servers answer with an error and others say nothing. Then tries a plain connection on a port
- * with TLS. */
+/* Tries TLS on a port without TLS, where some servers answer with an error and others say nothing.
+ * Then tries a plain connection on a port with TLS. */
 static void test_not_tls(void **state) {
     (void)state;
     char number[12];
@@ -181,7 +189,7 @@ static void test_not_tls(void **state) {
     try(&(struct way){.plain = true}, "if this port speaks TLS, write rediss://");
 }
 
-/* --- many bytes, and a connection that breaks --------------------------------------------------------------------------------------- */
+/* --- many bytes, and a connection that breaks ------------------------------------------------- */
 
 struct story {
     struct lw_wire *wire;
@@ -227,7 +235,13 @@ static void test_wire(void **state) {
     struct way way = {.ca = "ca.pem"};
     struct lw_redis_url at = place(&way);
     struct story s = {0};
-    struct lw_wire_setup setup = {.url = &at, .name = "test", .owner = "me", .up = on_up, .reply = on_reply, .down = on_down, .ctx = &s};
+    struct lw_wire_setup setup = {.url = &at,
+                                  .name = "test",
+                                  .owner = "me",
+                                  .up = on_up,
+                                  .reply = on_reply,
+                                  .down = on_down,
+                                  .ctx = &s};
     char *big = malloc(BIG);
     memset(big, 'x', BIG);
     s.wire = lw_wire_open(&setup);
@@ -257,7 +271,8 @@ static void test_wire(void **state) {
     lw_redis_url_free(&at);
 }
 
-/* The certificates are replaced while a wire is up. The wire stays up, and its next connection uses the new certificates. */
+/* The certificates are replaced while a wire is up. The wire stays up, and its next connection uses
+ * the new certificates. */
 static void test_replaced(void **state) {
     (void)state;
     struct way way = {.ca = "trusted.pem", .name = "redis.internal"};
@@ -270,7 +285,8 @@ static void test_replaced(void **state) {
     present("named");
     struct lw_redis_url at = place(&way);
     struct story s = {0};
-    struct lw_wire_setup setup = {.url = &at, .name = "test", .up = on_up, .reply = on_reply, .down = on_down, .ctx = &s};
+    struct lw_wire_setup setup = {
+        .url = &at, .name = "test", .up = on_up, .reply = on_reply, .down = on_down, .ctx = &s};
     s.wire = lw_wire_open(&setup);
     serve_until(&s, &s.ups, 1);
     snprintf(command, sizeof command, "cp %s/other-ca.pem %s/trusted.pem", folder, folder);
@@ -290,7 +306,8 @@ static void test_replaced(void **state) {
     present("server");
 }
 
-/* A server that accepts the connection and stays silent delays no caller for longer than the limit. */
+/* A server that accepts the connection and stays silent delays no caller for longer than the
+ * limit. */
 static void test_silent(void **state) {
     (void)state;
     int tls = port, fd = lw_test_bound(&port);
@@ -306,11 +323,18 @@ static void test_silent(void **state) {
 }
 
 int main(void) {
-    signal(SIGPIPE, SIG_DFL); /* from here on a SIGPIPE ends the test, because no code may raise one */
+    /* from here on a SIGPIPE ends the test, because no code may raise one */
+    signal(SIGPIPE, SIG_DFL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verified), cmocka_unit_test(test_wrong_ca),           cmocka_unit_test(test_wrong_name),
-        cmocka_unit_test(test_expired),  cmocka_unit_test(test_client_certificate), cmocka_unit_test(test_not_tls),
-        cmocka_unit_test(test_wire),     cmocka_unit_test(test_replaced),           cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_verified),
+        cmocka_unit_test(test_wrong_ca),
+        cmocka_unit_test(test_wrong_name),
+        cmocka_unit_test(test_expired),
+        cmocka_unit_test(test_client_certificate),
+        cmocka_unit_test(test_not_tls),
+        cmocka_unit_test(test_wire),
+        cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_silent),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

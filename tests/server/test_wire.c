@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the wire against a private redis-server: long pipelines; servers that die, freeze and come back; and logins. */
+/* Tests the wire against a private redis-server: long pipelines; servers that die, freeze and come
+ * back; and logins. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/redis/wire.h"
@@ -38,8 +39,12 @@ static void on_down(void *ctx, const char *why) {
 static void on_reply(void *ctx, const redisReply *r) {
     struct seen *s = ctx;
     s->errors += r->type == REDIS_REPLY_ERROR;
-    if (s->big_size) s->wrong |= r->type != REDIS_REPLY_STRING || r->len != s->big_size || strtoull(r->str, NULL, 10) != s->n;
-    if (s->n < KEEP) snprintf(s->text[s->n], TEXT, "%.*s", r->str ? (int)(r->len < TEXT ? r->len : TEXT - 1) : 0, r->str ? r->str : "");
+    if (s->big_size)
+        s->wrong |= r->type != REDIS_REPLY_STRING || r->len != s->big_size ||
+                    strtoull(r->str, NULL, 10) != s->n;
+    if (s->n < KEEP)
+        snprintf(s->text[s->n], TEXT, "%.*s", r->str ? (int)(r->len < TEXT ? r->len : TEXT - 1) : 0,
+                 r->str ? r->str : "");
     s->n++;
 }
 
@@ -58,7 +63,8 @@ static void open_wire(struct seen *s, const char *text, int64_t answer_ms) {
     s->wire = lw_wire_open(&setup);
 }
 
-static void open_to(struct seen *s, const struct lw_test_redis *r, const char *login, const char *query, int64_t answer_ms) {
+static void open_to(struct seen *s, const struct lw_test_redis *r, const char *login,
+                    const char *query, int64_t answer_ms) {
     char text[300];
     snprintf(text, sizeof text, "unix://%s%s%s", login, lw_test_redis_path(r), query);
     open_wire(s, text, answer_ms);
@@ -76,20 +82,23 @@ static void turn(struct seen *s) {
     lw_wire_serve(s->wire, p.revents);
 }
 
-#define UNTIL(s, condition)                                                                                                           \
-    do {                                                                                                                              \
-        int64_t until_ = lw_boot_ms() + LIMIT_MS;                                                                                     \
-        while (!(condition)) {                                                                                                        \
-            if (lw_boot_ms() > until_) fail_msg("never: %s (ups %d downs %d replies %zu)", #condition, (s)->ups, (s)->downs, (s)->n); \
-            turn(s);                                                                                                                  \
-        }                                                                                                                             \
+#define UNTIL(s, condition)                                                               \
+    do {                                                                                  \
+        int64_t until_ = lw_boot_ms() + LIMIT_MS;                                         \
+        while (!(condition)) {                                                            \
+            if (lw_boot_ms() > until_)                                                    \
+                fail_msg("never: %s (ups %d downs %d replies %zu)", #condition, (s)->ups, \
+                         (s)->downs, (s)->n);                                             \
+            turn(s);                                                                      \
+        }                                                                                 \
     } while (0)
 
 static void turn_for(struct seen *s, int64_t ms) {
     for (int64_t until = lw_boot_ms() + ms; lw_boot_ms() < until;) turn(s);
 }
 
-/* Sends commands. They are given as a list of words, in which "" ends each command, and NULL ends the list. */
+/* Sends commands. They are given as a list of words, in which "" ends each command, and NULL ends
+ * the list. */
 static void send_words(struct seen *s, const char *const *words) {
     struct lw_commands c = {0};
     bool first = true;
@@ -132,7 +141,8 @@ static void send_echoes(struct seen *s, size_t n, size_t size) {
         p[lw_decimal((int64_t)i, p)] = ' ';
     }
     lw_wire_send(s->wire, &c);
-    lw_commands_free(&c); /* the commands can be freed, because the wire has its own copy of the bytes */
+    /* the commands can be freed, because the wire has its own copy of the bytes */
+    lw_commands_free(&c);
 }
 
 static void long_pipelines_come_back_in_order(void **state) {
@@ -170,7 +180,8 @@ static void a_server_killed_in_the_middle(void **state) {
     UNTIL(&s, s.downs == 1);
     assert_int_equal(s.n, 1);
     assert_string_equal(s.text[0], "one");
-    turn_for(&s, 300); /* while the server is down, attempts to connect fail without a call of `down` */
+    /* while the server is down, attempts to connect fail without a call of `down` */
+    turn_for(&s, 300);
     assert_int_equal(s.downs, 1);
     assert_int_equal(s.ups, 1);
     assert_true(lw_test_redis_restart(r));
@@ -211,13 +222,16 @@ static void a_frozen_server_in_the_middle_of_a_long_pipeline(void **state) {
     open_to(&s, r, "", "", QUICK_MS);
     UNTIL(&s, s.ups == 1);
     kill(lw_test_redis_pid(r), SIGSTOP);
-    /* this pipeline has 700 kB: more than the socket takes, but not so much that the wire frees its buffer afterwards */
+    /* this pipeline has 700 kB: more than the socket takes, but not so much that the wire frees its
+     * buffer afterwards */
     send_echoes(&s, 7, 100 * 1000);
     assert_true(lw_wire_poll(s.wire).events & POLLOUT);
     UNTIL(&s, s.downs == 1);
     kill(lw_test_redis_pid(r), SIGCONT);
     UNTIL(&s, s.ups == 2);
-    SEND(&s, "ECHO", "whole"); /* the first bytes on the new connection are this command, and not the rest of the pipeline that was cut */
+    /* the first bytes on the new connection are this command, and not the rest of the pipeline that
+     * was cut */
+    SEND(&s, "ECHO", "whole");
     UNTIL(&s, s.n == 1);
     assert_string_equal(s.text[0], "whole");
     close_wire(&s);
@@ -244,7 +258,8 @@ static void logs_in_before_anything_else(void **state) {
     close_wire(&s);
     open_to(&s, r, "bob:p@ss/word@", "", 0);
     UNTIL(&s, s.ups == 1);
-    SEND(&s, "GET", "here", "", "ACL", "WHOAMI"); /* MOVE has brought the key from database 3 to database 0 */
+    /* MOVE has brought the key from database 3 to database 0 */
+    SEND(&s, "GET", "here", "", "ACL", "WHOAMI");
     UNTIL(&s, s.n == 2);
     assert_string_equal(s.text[0], "1");
     assert_string_equal(s.text[1], "bob");
@@ -262,7 +277,8 @@ static void a_wrong_password_is_never_up(void **state) {
     assert_int_equal(s.ups, 0);
     assert_int_equal(s.downs, 0);
     close_wire(&s);
-    open_to(&s, r, "", "", 0); /* without a login the wire is up, but the first command is refused */
+    /* without a login the wire is up, but the first command is refused */
+    open_to(&s, r, "", "", 0);
     UNTIL(&s, s.ups == 1);
     SEND(&s, "PING");
     UNTIL(&s, s.errors == 1);
@@ -313,10 +329,14 @@ static void what_is_not_redis_is_dropped(void **state) {
 int main(void) {
     lw_log_setup(LW_LOG_OFF, false, "test");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_pipelines_come_back_in_order), cmocka_unit_test(a_server_killed_in_the_middle),
-        cmocka_unit_test(a_frozen_server_is_given_up),       cmocka_unit_test(a_frozen_server_in_the_middle_of_a_long_pipeline),
-        cmocka_unit_test(logs_in_before_anything_else),      cmocka_unit_test(a_wrong_password_is_never_up),
-        cmocka_unit_test(connecting_anew_forgets_the_old),   cmocka_unit_test(what_is_not_redis_is_dropped),
+        cmocka_unit_test(long_pipelines_come_back_in_order),
+        cmocka_unit_test(a_server_killed_in_the_middle),
+        cmocka_unit_test(a_frozen_server_is_given_up),
+        cmocka_unit_test(a_frozen_server_in_the_middle_of_a_long_pipeline),
+        cmocka_unit_test(logs_in_before_anything_else),
+        cmocka_unit_test(a_wrong_password_is_never_up),
+        cmocka_unit_test(connecting_anew_forgets_the_old),
+        cmocka_unit_test(what_is_not_redis_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,21 +32,23 @@ static struct scene {
     int64_t committed, asked; /* asked: the offset of the commit under way; -1: none */
     uint32_t asked_gen;
     int64_t sought; /* the offset from which partition 0 is read again; -1: it was not asked for */
-    int premature;  /* number of commits that changed the offset of a partition while the partition was held back */
+    /* number of commits that changed the offset of a partition while the partition was held back */
+    int premature;
     /* can_look: Kafka can list the group's commits; looking: the worker waits for this list;
      * no_commits: Kafka leaves commits unanswered */
     bool can_look, looking, no_commits;
     int run_ahead, repair_batch, ttl_ms;
     int repairs; /* number of repair calls */
     bool held;
-    int stopped;                 /* the status with which the worker asked to end */
-    const char *ready, *claimed; /* names of the lists of hints; ready is NULL while the worker wants no hints */
+    int stopped; /* the status with which the worker asked to end */
+    /* names of the lists of hints; ready is NULL while the worker wants no hints */
+    const char *ready, *claimed;
     char meta[META_TEXT], asked_meta[META_TEXT];
     int64_t effect[EFFECTS];
     int n_effects;
 } s;
 
-/* --- the worker's outside ---------------------------------------------------------------------------------------------------------- */
+/* --- the worker's outside --------------------------------------------------------------------- */
 
 static int64_t boot_ms(void *ctx) { return (void)ctx, s.now_ms; }
 static int64_t wall_ms(void *ctx) { return (void)ctx, s.now_ms + 100000000; }
@@ -66,7 +68,8 @@ static void connect_shard(void *ctx, int shard) {
 
 static bool is_repair_of_ranges(const struct lw_commands *k, int i) {
     const char *const *a = k->argv + k->cmd[i].first;
-    return !strcmp(a[0], "EVALSHA") && !strncmp(a[1], script_sha(&lw_script_repair), 40) && k->cmd[i].argc > 7 &&
+    return !strcmp(a[0], "EVALSHA") && !strncmp(a[1], script_sha(&lw_script_repair), 40) &&
+           k->cmd[i].argc > 7 &&
            *a[6] == '0'; /* the call has no floors, so it carries finished offsets */
 }
 
@@ -90,7 +93,8 @@ static void send_pipeline(void *ctx, int shard, const struct lw_commands *k) {
     store_set_time_us(s.store, (s.now_ms + 100000000) * 1000);
     s.repairs += count_repairs(k);
     for (int i = 0; i < k->n; i++)
-        s.reply[s.n_reply++] = store_call(s.store, k->cmd[i].argc, k->argv + k->cmd[i].first, k->len + k->cmd[i].first);
+        s.reply[s.n_reply++] = store_call(s.store, k->cmd[i].argc, k->argv + k->cmd[i].first,
+                                          k->len + k->cmd[i].first);
 }
 
 static void hints(void *ctx, int shard, const char *ready, const char *claimed, bool want) {
@@ -109,7 +113,9 @@ static void run_jobs(void *ctx, struct lw_job **jobs, size_t n) {
     (void)ctx;
     for (size_t i = 0; i < n; i++) s.job[s.n_job++] = jobs[i];
 }
-static int letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *err) { return (void)ctx, (void)l, lw_fail(err, "no topic"); }
+static int letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *err) {
+    return (void)ctx, (void)l, lw_fail(err, "no topic");
+}
 static void hold(void *ctx, uint32_t gen, bool held) {
     (void)ctx, (void)gen;
     s.held = held;
@@ -128,7 +134,8 @@ static int commit(void *ctx, const struct lw_commit *k, size_t n, struct lw_err 
     return 0;
 }
 static bool commit_busy(void *ctx) { return (void)ctx, s.asked >= 0; }
-static int commit_sync(void *ctx, const struct lw_commit *k, size_t n, bool *ok, struct lw_err *err) {
+static int commit_sync(void *ctx, const struct lw_commit *k, size_t n, bool *ok,
+                       struct lw_err *err) {
     (void)ctx, (void)err;
     for (size_t i = 0; i < n; i++) {
         if (ok) ok[i] = true;
@@ -139,7 +146,8 @@ static int commit_sync(void *ctx, const struct lw_commit *k, size_t n, bool *ok,
     }
     return 0;
 }
-static int committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
+static int committed(void *ctx, const char *topic, int32_t partition, int64_t *offset,
+                     struct lw_err *err) {
     (void)ctx, (void)topic, (void)partition, (void)err;
     *offset = s.committed;
     return 0;
@@ -172,7 +180,7 @@ static const struct lw_io io = {.boot_ms = boot_ms,
                                 .passed = passed,
                                 .stop = stop};
 
-/* --- time passes ------------------------------------------------------------------------------------------------------------------- */
+/* --- time passes ------------------------------------------------------------------------------ */
 
 static void take_answers(void) {
     redisReply *r[REPLIES];
@@ -266,8 +274,13 @@ static void begin_worker(const char *id) {
     s.n_job = 0;
     s.asked = -1;
     s.frozen = s.cut = s.looking = false;
-    s.lw = lw_worker_open(&(struct lw_worker_setup){
-        .config = config_of(), .counts = &s.counts, .id = id, .host = "h", .cluster_id = "", .io = &io, .repair_batch = s.repair_batch});
+    s.lw = lw_worker_open(&(struct lw_worker_setup){.config = config_of(),
+                                                    .counts = &s.counts,
+                                                    .id = id,
+                                                    .host = "h",
+                                                    .cluster_id = "",
+                                                    .io = &io,
+                                                    .repair_batch = s.repair_batch});
     rounds(20);
 }
 static void end_worker(void) {
@@ -288,7 +301,9 @@ static void assign(uint32_t gen) {
 static void arrive_one(uint32_t gen, int64_t offset, const char *key) {
     lw_worker_arrived(
         s.lw, gen,
-        &(struct lw_arrival){.record = {.key = lw_bytes_of(key), .payload = lw_bytes_of("{}")}, .offset = offset, .timestamp_ms = 1});
+        &(struct lw_arrival){.record = {.key = lw_bytes_of(key), .payload = lw_bytes_of("{}")},
+                             .offset = offset,
+                             .timestamp_ms = 1});
 }
 static void arrive(uint32_t gen, int from, int to) {
     for (int i = from; i < to; i++) arrive_one(gen, i, keys[i]);
@@ -309,11 +324,12 @@ static bool last_of_k(int64_t wanted) {
     int64_t last = -1;
     for (int i = 0; i < s.n_effects; i++)
         if (*keys[s.effect[i]] == 'K') last = s.effect[i];
-    if (last != wanted) printf("the last effect of key K is that of %d, not %d\n", (int)last, (int)wanted);
+    if (last != wanted)
+        printf("the last effect of key K is that of %d, not %d\n", (int)last, (int)wanted);
     return last == wanted;
 }
 
-/* --- the cases --------------------------------------------------------------------------------------------------------------------- */
+/* --- the cases -------------------------------------------------------------------------------- */
 
 /* The next owner of the partition writes the commit metadata back in two calls. If `cut` is set,
  * the first call is lost with its connection. */
@@ -363,7 +379,10 @@ static bool a_repair_that_is_late(void) {
     store_flushall(s.store);
     s.n_reply = 0;
     begin_worker("b-2");
-    lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .partition = 1, .gen = OTHER, .committed = 2, .begin = 2, .log_end = 2});
+    lw_worker_assign(
+        s.lw,
+        &(struct lw_assigned){
+            .topic = "t", .partition = 1, .gen = OTHER, .committed = 2, .begin = 2, .log_end = 2});
     rounds(QUARANTINE);
     end_worker();
     int64_t now = s.now_ms;
@@ -417,11 +436,13 @@ static bool metadata_that_is_outdated(void) {
 static bool a_repair_whose_place_moves(void) {
     s.repair_batch = 1;
     begin_worker("a-1");
-    lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .partition = 1, .gen = OTHER, .log_end = 2});
+    lw_worker_assign(
+        s.lw, &(struct lw_assigned){.topic = "t", .partition = 1, .gen = OTHER, .log_end = 2});
     assign(1);
     rounds(QUARANTINE);
     arrive(1, 0, 5);
-    arrive_one(OTHER, 0, "X"); /* this record waits behind record 1 of partition 0, which has the same key */
+    /* this record waits behind record 1 of partition 0, which has the same key */
+    arrive_one(OTHER, 0, "X");
     arrive_one(OTHER, 1, "Z");
     rounds(400);
     store_flushall(s.store);
@@ -456,7 +477,8 @@ static void exchange(struct scene *other) {
 }
 
 static void set_lock_of_k(bool taken) {
-    const char *set[] = {"SET", "lw:{t.0}:lock:K", "1:1", "PX", "10000"}, *del[] = {"DEL", "lw:{t.0}:lock:K"};
+    const char *set[] = {"SET", "lw:{t.0}:lock:K", "1:1", "PX", "10000"},
+               *del[] = {"DEL", "lw:{t.0}:lock:K"};
     redisReply *r = taken ? store_call(s.store, 5, set, NULL) : store_call(s.store, 2, del, NULL);
     freeReplyObject(r);
 }
@@ -491,8 +513,14 @@ static bool dones_of_an_ended_lease(void) {
     rounds(100);
     set_lock_of_k(false);
     for (int i = 0; i < 2 * QUARANTINE && !has_k(); i++) round_of_all();
-    bool both = finish_k() && s.n_effects >= 2 && s.effect[s.n_effects - 2] == 2 && s.effect[s.n_effects - 1] == 4;
-    struct scene b = {.k_lingers = true, .x_lingers = true, .committed = -1, .asked = -1, .run_ahead = 1, .ttl_ms = 10000};
+    bool both = finish_k() && s.n_effects >= 2 && s.effect[s.n_effects - 2] == 2 &&
+                s.effect[s.n_effects - 1] == 4;
+    struct scene b = {.k_lingers = true,
+                      .x_lingers = true,
+                      .committed = -1,
+                      .asked = -1,
+                      .run_ahead = 1,
+                      .ttl_ms = 10000};
     exchange(&b); /* b is now the first worker, which is cut off */
     begin_worker("b-2");
     for (int i = 0; i < 2 * QUARANTINE && !has_k(); i++) round_of_all();
@@ -514,7 +542,12 @@ static bool dones_of_an_ended_lease(void) {
  * has a TTL of 10 s, but learned of the longer TTL before the wipe, so its quarantine must be as
  * long as the lease of the first worker. */
 static bool a_wipe_with_two_ttls(void) {
-    struct scene b = {.x_lingers = true, .k_lingers = true, .committed = -1, .asked = -1, .run_ahead = 64, .ttl_ms = s.ttl_ms};
+    struct scene b = {.x_lingers = true,
+                      .k_lingers = true,
+                      .committed = -1,
+                      .asked = -1,
+                      .run_ahead = 64,
+                      .ttl_ms = s.ttl_ms};
     s.k_lingers = true;
     s.ttl_ms = 60000;
     begin_worker("a-1");
@@ -538,14 +571,16 @@ static bool a_wipe_with_two_ttls(void) {
     arrive(2, 1, 3);
     for (int i = 0; i < 7 * QUARANTINE && !has_k(); i++) round_of_all();
     bool good = runs && has_k() && s.now_ms >= lease_ms;
-    if (!good) printf("key K ran %d ms before another's lease of it ended\n", (int)(lease_ms - s.now_ms));
+    if (!good)
+        printf("key K ran %d ms before another's lease of it ended\n", (int)(lease_ms - s.now_ms));
     end_worker();
     exchange(&b);
     end_worker();
     return good;
 }
 
-/* Redis knows a floor, and the group has no commit. The worker must not commit before it has read the states in Redis. */
+/* Redis knows a floor, and the group has no commit. The worker must not commit before it has read
+ * the states in Redis. */
 static bool commits_before_the_states(void) {
     first_life();
     end_worker();
@@ -567,7 +602,9 @@ static void look(const char *fleet, int64_t offset) {
     lw_worker_looked(s.lw, &(struct lw_group_offset){"t", 2, offset, meta, strlen(meta)});
 }
 
-enum { LOOK = 1000 }; /* number of rounds from one look at the group's commits to the next; a rival is reported after 2.5 times as many */
+/* number of rounds from one look at the group's commits to the next; a rival is reported after 2.5
+ * times as many */
+enum { LOOK = 1000 };
 #define YOUNGER "ffffffffffffffff"
 #define OLDER "0000000000000001"
 
@@ -630,7 +667,8 @@ static bool an_older_fleet(void) {
     return good;
 }
 
-/* Returns true if key K is with a handler of a new worker long before a quarantine could be over. */
+/* Returns true if key K is with a handler of a new worker long before a quarantine could be
+ * over. */
 static bool runs_at_once(const char *id, uint32_t gen) {
     begin_worker(id);
     rounds(100);
@@ -687,15 +725,18 @@ static void command(const char *name, const char *key, const char *value) {
     freeReplyObject(store_call(s.store, value ? 3 : 2, words, NULL));
 }
 
-/* Keys P and Q are paused, so their records wait in Redis. The list of Q is deleted, and the partition is read from Kafka again. While
- * that has come only as far as record 0, the list of P is deleted, and a record of another partition begins a new one. Records 1 and 2
- * of P waited in the deleted list, so they must be read again, although they lie beyond what has been read since. */
+/* Keys P and Q are paused, so their records wait in Redis. The list of Q is deleted, and the
+ * partition is read from Kafka again. While that has come only as far as record 0, the list of P is
+ * deleted, and a record of another partition begins a new one. Records 1 and 2 of P waited in the
+ * deleted list, so they must be read again, although they lie beyond what has been read since. */
 static bool a_list_vanishes_while_records_are_read_again(void) {
     begin_worker("a-1");
     command("SADD", "lw:{t.0}:paused", "P");
     command("SADD", "lw:{t.0}:paused", "Q");
-    lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .gen = 1, .committed = -1}); /* the log is still empty */
-    lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .partition = 1, .gen = OTHER, .committed = -1});
+    /* the log is still empty */
+    lw_worker_assign(s.lw, &(struct lw_assigned){.topic = "t", .gen = 1, .committed = -1});
+    lw_worker_assign(
+        s.lw, &(struct lw_assigned){.topic = "t", .partition = 1, .gen = OTHER, .committed = -1});
     rounds(QUARANTINE);
     arrive_one(1, 0, "Q"), arrive_one(1, 1, "P"), arrive_one(1, 2, "P");
     rounds(LOOK);
@@ -711,7 +752,9 @@ static bool a_list_vanishes_while_records_are_read_again(void) {
     arrive_one(1, 1, "P"), arrive_one(1, 2, "P");
     rounds(QUARANTINE);
     bool good = built && s.sought == 0;
-    if (!good) printf("%s\n", built ? "records 1 and 2 were not read again" : "the situation was not built");
+    if (!good)
+        printf("%s\n",
+               built ? "records 1 and 2 were not read again" : "the situation was not built");
     end_worker();
     return good;
 }
@@ -722,7 +765,12 @@ static bool a_list_vanishes_while_records_are_read_again(void) {
 static bool a_wipe_after_the_first_commit(void) {
     s.k_lingers = true;
     first_life();
-    struct scene a = {.x_lingers = true, .k_lingers = true, .can_look = true, .asked = -1, .run_ahead = 64, .ttl_ms = s.ttl_ms};
+    struct scene a = {.x_lingers = true,
+                      .k_lingers = true,
+                      .can_look = true,
+                      .asked = -1,
+                      .run_ahead = 64,
+                      .ttl_ms = s.ttl_ms};
     a.committed = s.committed;
     bool runs = has_k();
     exchange(&a); /* a is now the first worker */
@@ -741,7 +789,12 @@ static bool a_wipe_before_the_first_commit(void) {
     bool early = runs_at_once("a-1", 1);
     rounds(2 * QUARANTINE);
     bool late = has_k();
-    struct scene a = {.x_lingers = true, .k_lingers = true, .can_look = true, .committed = -1, .asked = -1, .run_ahead = 64};
+    struct scene a = {.x_lingers = true,
+                      .k_lingers = true,
+                      .can_look = true,
+                      .committed = -1,
+                      .asked = -1,
+                      .run_ahead = 64};
     a.ttl_ms = s.ttl_ms;
     exchange(&a);
     store_flushall(s.store);
@@ -756,7 +809,8 @@ static void arrive_k(int from, int to) {
     for (int i = from; i < to; i++) arrive_one(1, i, "K");
 }
 
-/* Ends the first job of K in its thread, which goes on with the next job of the chain. Returns the job, which is not reported yet. */
+/* Ends the first job of K in its thread, which goes on with the next job of the chain. Returns the
+ * job, which is not reported yet. */
 static struct lw_job *end_one_of_k(void) {
     struct lw_job *job = s.job[0];
     job->outcome = LW_DONE;
@@ -767,13 +821,15 @@ static struct lw_job *end_one_of_k(void) {
 
 static int chain_of_k(void) {
     int n = 0;
-    for (struct lw_job *job = s.n_job == 1 ? s.job[0] : NULL; job; job = atomic_load(&job->then)) n++;
+    for (struct lw_job *job = s.n_job == 1 ? s.job[0] : NULL; job; job = atomic_load(&job->then))
+        n++;
     return n;
 }
 
-/* Four messages of K are granted when the thread has ended the message before them, but has not reported it. So they cannot be linked
- * behind that message. When the first of them starts, the others must be linked behind it; otherwise a hot key would run one message per
- * turn for as long as messages come. */
+/* Four messages of K are granted when the thread has ended the message before them, but has not
+ * reported it. So they cannot be linked behind that message. When the first of them starts, the
+ * others must be linked behind it; otherwise a hot key would run one message per turn for as long
+ * as messages come. */
 static bool a_chain_that_was_cut_is_linked_again(void) {
     s.k_lingers = true;
     begin_worker("a-1");
@@ -794,15 +850,18 @@ static bool a_chain_that_was_cut_is_linked_again(void) {
     if (over) lw_worker_finished(s.lw, last);
     round_of_all();
     int n = chain_of_k();
-    if (n != 4) printf("%d of 4 messages are in the chain%s\n", n, over ? "" : ", and the situation was not built");
+    if (n != 4)
+        printf("%d of 4 messages are in the chain%s\n", n,
+               over ? "" : ", and the situation was not built");
     s.k_lingers = s.x_lingers = false;
     rounds(20);
     end_worker();
     return over && n == 4;
 }
 
-/* Twenty messages of K end within one turn. They had one place of the window in turn, so the window must stay at its least, twice the
- * number of handlers. A wider one would take locks of other keys, and K would wait behind their messages. */
+/* Twenty messages of K end within one turn. They had one place of the window in turn, so the window
+ * must stay at its least, twice the number of handlers. A wider one would take locks of other keys,
+ * and K would wait behind their messages. */
 static bool a_long_chain_leaves_the_window_as_it_is(void) {
     s.k_lingers = true;
     begin_worker("a-1");
@@ -817,7 +876,9 @@ static bool a_long_chain_leaves_the_window_as_it_is(void) {
         round_of_all();
         if (s.lw->window > widest) widest = s.lw->window;
     }
-    if (!built || widest != 8) printf("the window grew to %zu%s\n", widest, built ? "" : ", and the situation was not built");
+    if (!built || widest != 8)
+        printf("the window grew to %zu%s\n", widest,
+               built ? "" : ", and the situation was not built");
     end_worker();
     return built && widest == 8;
 }
@@ -825,31 +886,37 @@ static bool a_long_chain_leaves_the_window_as_it_is(void) {
 static const struct {
     const char *name;
     bool (*run)(void);
-} cases[] = {{"a_list_vanishes_while_records_are_read_again", a_list_vanishes_while_records_are_read_again},
-             {"an_unreadable_stream_of_vanished_lists", an_unreadable_stream_of_vanished_lists},
-             {"a_younger_fleet_seen_once", a_younger_fleet_seen_once},
-             {"no_younger_fleet", no_younger_fleet},
-             {"an_older_fleet", an_older_fleet},
-             {"a_repair_that_is_cut", a_repair_that_is_cut},
-             {"a_repair_that_arrives", a_repair_that_arrives},
-             {"a_gap_of_the_key", a_gap_of_the_key},
-             {"a_repair_that_is_late", a_repair_that_is_late},
-             {"metadata_that_is_outdated", metadata_that_is_outdated},
-             {"a_repair_whose_place_moves", a_repair_whose_place_moves},
-             {"dones_of_an_ended_lease", dones_of_an_ended_lease},
-             {"a_wipe_with_two_ttls", a_wipe_with_two_ttls},
-             {"commits_before_the_states", commits_before_the_states},
-             {"a_first_run", a_first_run},
-             {"a_first_run_on_a_promoted_replica", a_first_run_on_a_promoted_replica},
-             {"a_wipe_after_the_first_commit", a_wipe_after_the_first_commit},
-             {"a_wipe_before_the_first_commit", a_wipe_before_the_first_commit},
-             {"a_chain_that_was_cut_is_linked_again", a_chain_that_was_cut_is_linked_again},
-             {"a_long_chain_leaves_the_window_as_it_is", a_long_chain_leaves_the_window_as_it_is}};
+} cases[] = {
+    {"a_list_vanishes_while_records_are_read_again", a_list_vanishes_while_records_are_read_again},
+    {"an_unreadable_stream_of_vanished_lists", an_unreadable_stream_of_vanished_lists},
+    {"a_younger_fleet_seen_once", a_younger_fleet_seen_once},
+    {"no_younger_fleet", no_younger_fleet},
+    {"an_older_fleet", an_older_fleet},
+    {"a_repair_that_is_cut", a_repair_that_is_cut},
+    {"a_repair_that_arrives", a_repair_that_arrives},
+    {"a_gap_of_the_key", a_gap_of_the_key},
+    {"a_repair_that_is_late", a_repair_that_is_late},
+    {"metadata_that_is_outdated", metadata_that_is_outdated},
+    {"a_repair_whose_place_moves", a_repair_whose_place_moves},
+    {"dones_of_an_ended_lease", dones_of_an_ended_lease},
+    {"a_wipe_with_two_ttls", a_wipe_with_two_ttls},
+    {"commits_before_the_states", commits_before_the_states},
+    {"a_first_run", a_first_run},
+    {"a_first_run_on_a_promoted_replica", a_first_run_on_a_promoted_replica},
+    {"a_wipe_after_the_first_commit", a_wipe_after_the_first_commit},
+    {"a_wipe_before_the_first_commit", a_wipe_before_the_first_commit},
+    {"a_chain_that_was_cut_is_linked_again", a_chain_that_was_cut_is_linked_again},
+    {"a_long_chain_leaves_the_window_as_it_is", a_long_chain_leaves_the_window_as_it_is}};
 enum { CASES = sizeof cases / sizeof cases[0] };
 
 static bool run_case(int i) {
-    s = (struct scene){
-        .store = store_open(1), .now_ms = 1000000, .x_lingers = true, .committed = -1, .asked = -1, .run_ahead = 64, .ttl_ms = 10000};
+    s = (struct scene){.store = store_open(1),
+                       .now_ms = 1000000,
+                       .x_lingers = true,
+                       .committed = -1,
+                       .asked = -1,
+                       .run_ahead = 64,
+                       .ttl_ms = 10000};
     bool good = cases[i].run();
     store_close(s.store);
     printf("[  %s ] %s\n", good ? "     OK" : "FAILED ", cases[i].name);

@@ -28,7 +28,9 @@ static unsigned passed, failed;
 
 /* --- replies ---------------------------------------------------------------------------------- */
 
-static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static char *canonical(const redisReply *r, enum diff_mode mode);
 
@@ -74,7 +76,9 @@ static char *canonical(const redisReply *r, enum diff_mode mode) {
     FILE *out = open_memstream(&text, &size);
     if (!out) abort();
     switch (r->type) {
-    case REDIS_REPLY_INTEGER: mode == DIFF_SHAPE ? fputs(":int", out) : fprintf(out, ":%lld", r->integer); break;
+    case REDIS_REPLY_INTEGER:
+        mode == DIFF_SHAPE ? fputs(":int", out) : fprintf(out, ":%lld", r->integer);
+        break;
     case REDIS_REPLY_NIL: fputs("nil", out); break;
     case REDIS_REPLY_ERROR:
         fputc('-', out);
@@ -90,19 +94,23 @@ static char *canonical(const redisReply *r, enum diff_mode mode) {
 }
 
 static bool near_in_time(const redisReply *a, const redisReply *b) {
-    if (a->type != REDIS_REPLY_INTEGER || b->type != REDIS_REPLY_INTEGER || a->integer < 0 || b->integer < 0) return false;
+    if (a->type != REDIS_REPLY_INTEGER || b->type != REDIS_REPLY_INTEGER || a->integer < 0 ||
+        b->integer < 0)
+        return false;
     double x = (double)a->integer, y = (double)b->integer;
     return fabs(x - y) <= fmin(fmax(x, y) / 100, 20000);
 }
 
-static bool same(struct pair *p, const redisReply *real, const redisReply *fake, enum diff_mode mode) {
+static bool same(struct pair *p, const redisReply *real, const redisReply *fake,
+                 enum diff_mode mode) {
     if (mode == DIFF_TIME && near_in_time(real, fake)) return true;
     char *a = canonical(real, mode), *b = canonical(fake, mode);
     bool equal = strcmp(a, b) == 0;
     if (!equal) {
         snprintf(p->why, sizeof p->why, "real %.100s, fake %.100s", a, b);
         const redisReply *error = real->type == REDIS_REPLY_ERROR ? real : fake;
-        if (error->type == REDIS_REPLY_ERROR) printf("  error of the %s one: %s\n", error == real ? "real" : "fake", error->str);
+        if (error->type == REDIS_REPLY_ERROR)
+            printf("  error of the %s one: %s\n", error == real ? "real" : "fake", error->str);
     }
     free(a);
     free(b);
@@ -128,7 +136,9 @@ static void lost(const struct pair *p) {
 }
 
 static void send_step(struct pair *p, const struct diff_step *step) {
-    if (redisAppendCommandArgv(p->real, step->argc, (const char **)(uintptr_t)step->argv, step->len) != REDIS_OK) lost(p);
+    if (redisAppendCommandArgv(p->real, step->argc, (const char **)(uintptr_t)step->argv,
+                               step->len) != REDIS_OK)
+        lost(p);
 }
 
 static redisReply *receive(struct pair *p) {
@@ -154,7 +164,8 @@ static bool both(struct pair *p, const struct diff_step *step) {
     return check_step(p, step);
 }
 
-static bool both_words(struct pair *p, enum diff_mode mode, const char *key, size_t key_len, const char *const *words) {
+static bool both_words(struct pair *p, enum diff_mode mode, const char *key, size_t key_len,
+                       const char *const *words) {
     struct diff_step *step = calloc(1, sizeof *step);
     if (!step) abort();
     for (; *words; words++) {
@@ -169,7 +180,8 @@ static bool both_words(struct pair *p, enum diff_mode mode, const char *key, siz
     return ok;
 }
 
-#define BOTH(p, mode, key, key_len, ...) both_words(p, mode, key, key_len, (const char *const[]){__VA_ARGS__, NULL})
+#define BOTH(p, mode, key, key_len, ...) \
+    both_words(p, mode, key, key_len, (const char *const[]){__VA_ARGS__, NULL})
 
 /* Sends `count` steps as one pipeline to both servers and compares the replies. Returns false at
  * the first difference. */
@@ -201,22 +213,29 @@ static bool run_steps(struct pair *p, const struct diff_step *steps, int count) 
 
 /* --- the data --------------------------------------------------------------------------------- */
 
-static bool peeks_agree(const struct store *s, const char *key, size_t n, const redisReply *content) {
+static bool peeks_agree(const struct store *s, const char *key, size_t n,
+                        const redisReply *content) {
     const char *v = "";
     size_t len = 0;
     double score;
     switch (store_type(s, key, n)) {
-    case STORE_STRING: return store_peek_string(s, key, n, &v, &len) && len == content->len && memcmp(v, content->str, len) == 0;
+    case STORE_STRING:
+        return store_peek_string(s, key, n, &v, &len) && len == content->len &&
+               memcmp(v, content->str, len) == 0;
     case STORE_LIST:
-        return store_length(s, key, n) == content->elements && store_peek_list(s, key, n, content->elements - 1, &v, &len) &&
+        return store_length(s, key, n) == content->elements &&
+               store_peek_list(s, key, n, content->elements - 1, &v, &len) &&
                len == content->element[content->elements - 1]->len;
     case STORE_HASH:
         return store_length(s, key, n) * 2 == content->elements &&
-               store_peek_hash(s, key, n, content->element[0]->str, content->element[0]->len, &v, &len) && len == content->element[1]->len;
+               store_peek_hash(s, key, n, content->element[0]->str, content->element[0]->len, &v,
+                               &len) &&
+               len == content->element[1]->len;
     case STORE_SET: return store_length(s, key, n) == content->elements;
     case STORE_ZSET:
-        return store_length(s, key, n) * 2 == content->elements && store_peek_zset(s, key, n, 0, &v, &len, &score) &&
-               len == content->element[0]->len && store_peek_score(s, key, n, v, len, &score);
+        return store_length(s, key, n) * 2 == content->elements &&
+               store_peek_zset(s, key, n, 0, &v, &len, &score) && len == content->element[0]->len &&
+               store_peek_score(s, key, n, v, len, &score);
     case STORE_STREAM: return store_length(s, key, n) == content->elements;
     case STORE_NONE: break;
     }
@@ -234,7 +253,9 @@ static bool check_peeks(struct pair *p, const char *key, size_t n, const char *c
     redisReply *content = store_call(p->fake, argc, argv, len);
     bool ok = peeks_agree(p->fake, key, n, content);
     freeReplyObject(content);
-    if (!ok) printf("seed %llu: a look at %s shows something else than its command\n", (unsigned long long)p->seed, key);
+    if (!ok)
+        printf("seed %llu: a look at %s shows something else than its command\n",
+               (unsigned long long)p->seed, key);
     return ok;
 }
 
@@ -249,14 +270,18 @@ static bool check_content(struct pair *p, const char *key, size_t n) {
         [STORE_STREAM] = {"XRANGE", "-", "+"},
     };
     enum store_type type = store_type(p->fake, key, n);
-    enum diff_mode mode = type == STORE_HASH ? DIFF_PAIRS : type == STORE_SET ? DIFF_UNORDERED : DIFF_EXACT;
-    return BOTH(p, DIFF_EXACT, key, n, "TYPE") && BOTH(p, DIFF_TIME, key, n, "PTTL") && both_words(p, mode, key, n, how[type]) &&
-           check_peeks(p, key, n, how[type]);
+    enum diff_mode mode = type == STORE_HASH  ? DIFF_PAIRS
+                          : type == STORE_SET ? DIFF_UNORDERED
+                                              : DIFF_EXACT;
+    return BOTH(p, DIFF_EXACT, key, n, "TYPE") && BOTH(p, DIFF_TIME, key, n, "PTTL") &&
+           both_words(p, mode, key, n, how[type]) && check_peeks(p, key, n, how[type]);
 }
 
 static bool check_data(struct pair *p) {
     static const char *const all[] = {"SCAN", "0", "COUNT", "10000"};
-    if (!BOTH(p, DIFF_EXACT, NULL, 0, "DBSIZE") || !BOTH(p, DIFF_UNORDERED, NULL, 0, "SCAN", "0", "COUNT", "10000")) return false;
+    if (!BOTH(p, DIFF_EXACT, NULL, 0, "DBSIZE") ||
+        !BOTH(p, DIFF_UNORDERED, NULL, 0, "SCAN", "0", "COUNT", "10000"))
+        return false;
     redisReply *keys = store_call(p->fake, 4, all, NULL);
     bool ok = keys->element[1]->elements == store_dbsize(p->fake);
     for (size_t i = 0; ok && i < keys->element[1]->elements; i++) {
@@ -332,10 +357,12 @@ static void check_table(struct pair *p) {
         if (known && has_flag(row->element[2], "write")) flags |= STORE_WRITE;
         if (known && has_flag(row->element[2], "denyoom")) flags |= STORE_DENYOOM;
         if (known && has_flag(row->element[2], "noscript")) flags |= STORE_NOSCRIPT;
-        if (strcmp(c->name, "script") == 0) flags |= STORE_NOSCRIPT; /* Redis flags only the subcommands of SCRIPT */
+        /* Redis flags only the subcommands of SCRIPT */
+        if (strcmp(c->name, "script") == 0) flags |= STORE_NOSCRIPT;
         bool ok = known && row->element[1]->integer == c->arity && flags == c->flags;
         if (!ok && known)
-            printf("%s: real arity %lld flags %u, fake %d %u\n", c->name, row->element[1]->integer, flags, c->arity, c->flags);
+            printf("%s: real arity %lld flags %u, fake %d %u\n", c->name, row->element[1]->integer,
+                   flags, c->arity, c->flags);
         count(ok);
         freeReplyObject(r);
     }
@@ -372,7 +399,8 @@ static void wrap(const char *script, const struct diff_step *inner, struct diff_
     }
 }
 
-static bool refused_alike(struct pair *p, uint64_t *random, const char *command, struct diff_step *steps) {
+static bool refused_alike(struct pair *p, uint64_t *random, const char *command,
+                          struct diff_step *steps) {
     static const char *const scripts[] = {
         "return redis.call(unpack(ARGV))",
         "return redis.pcall(unpack(ARGV))",
@@ -413,12 +441,14 @@ static bool check_oom(struct pair *p, struct diff_step *steps) {
     return true;
 }
 
-/* --- the program's scripts: both servers compile them, and answer the same without arguments -- */
+/* --- the program's scripts: both servers compile them, and answer the same without arguments
+ * --- */
 
 static void check_scripts(struct pair *p) {
     for (size_t i = 0; i < LW_SCRIPTS; i++) {
         const char *text = lw_scripts[i]->text;
-        bool ok = BOTH(p, DIFF_EXACT, NULL, 0, "SCRIPT", "LOAD", text) && BOTH(p, DIFF_SHAPE, NULL, 0, "EVAL", text, "0");
+        bool ok = BOTH(p, DIFF_EXACT, NULL, 0, "SCRIPT", "LOAD", text) &&
+                  BOTH(p, DIFF_SHAPE, NULL, 0, "EVAL", text, "0");
         count(ok);
         if (!ok) printf("the script %s\n", lw_scripts[i]->name);
     }
@@ -426,8 +456,12 @@ static void check_scripts(struct pair *p) {
 
 /* --- what only the fake has ------------------------------------------------------------------- */
 
-static redisReply *fake_words(struct store *s, int argc, const char *const *argv) { return store_call(s, argc, argv, NULL); }
-#define FAKE(s, ...) fake_words(s, (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)), (const char *const[]){__VA_ARGS__})
+static redisReply *fake_words(struct store *s, int argc, const char *const *argv) {
+    return store_call(s, argc, argv, NULL);
+}
+#define FAKE(s, ...)                                                                  \
+    fake_words(s, (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)), \
+               (const char *const[]){__VA_ARGS__})
 
 static bool is_int(redisReply *r, long long v) {
     bool ok = r->type == REDIS_REPLY_INTEGER && r->integer == v;
@@ -457,10 +491,12 @@ static bool virtual_time(void) {
     store_set_time_us(s, 5100000);
     ok = ok && is_int(FAKE(s, "EXISTS", "k"), 1);
     store_set_time_us(s, 5101000);
-    ok = ok && store_dbsize(s) == 0 && store_type(s, "k", 1) == STORE_NONE && is_int(FAKE(s, "PTTL", "k"), -2);
+    ok = ok && store_dbsize(s) == 0 && store_type(s, "k", 1) == STORE_NONE &&
+         is_int(FAKE(s, "PTTL", "k"), -2);
     ok = ok && is_text(FAKE(s, "XADD", "x", "*", "f", "v"), REDIS_REPLY_STRING, "5101-0");
     ok = ok && is_text(FAKE(s, "XADD", "x", "*", "f", "v"), REDIS_REPLY_STRING, "5101-1");
-    ok = ok && is_text(FAKE(s, "EVAL", "return redis.call('TIME')[2]", "0"), REDIS_REPLY_STRING, "101000");
+    ok = ok && is_text(FAKE(s, "EVAL", "return redis.call('TIME')[2]", "0"), REDIS_REPLY_STRING,
+                       "101000");
     store_close(s);
     return ok;
 }
@@ -474,19 +510,22 @@ static bool lives(void) {
     info_line(s, "server", "run_id:", id[0]);
     c = store_copy(s);
     store_restart(c, true);
-    bool ok = store_dbsize(c) == 1 && is_text(FAKE(c, "EVALSHA", sha, "0"), REDIS_REPLY_ERROR, "NOSCRIPT");
+    bool ok = store_dbsize(c) == 1 &&
+              is_text(FAKE(c, "EVALSHA", sha, "0"), REDIS_REPLY_ERROR, "NOSCRIPT");
     ok = ok && is_int(FAKE(s, "EVALSHA", sha, "0"), 1);
     info_line(c, "server", "run_id:", id[1]);
     store_flushall(s);
     info_line(s, "server", "run_id:", id[2]);
-    ok = ok && store_dbsize(s) == 0 && is_int(FAKE(s, "EVALSHA", sha, "0"), 1) && strcmp(id[0], id[2]) == 0 && strlen(id[0]) == 47;
+    ok = ok && store_dbsize(s) == 0 && is_int(FAKE(s, "EVALSHA", sha, "0"), 1) &&
+         strcmp(id[0], id[2]) == 0 && strlen(id[0]) == 47;
     store_restart(s, false);
     info_line(s, "server", "run_id:", id[3]);
     ok = ok && strcmp(id[0], id[1]) != 0 && strcmp(id[1], id[3]) != 0 && strcmp(id[0], id[3]) != 0;
     info_line(s, "replication", "master_replid:", id[0]);
     info_line(s, "replication", "role:", id[1]);
     info_line(s, "memory", "maxmemory_policy:", id[2]);
-    ok = ok && strlen(id[0]) == 54 && strcmp(id[1], "role:master") == 0 && strcmp(id[2], "maxmemory_policy:noeviction") == 0;
+    ok = ok && strlen(id[0]) == 54 && strcmp(id[1], "role:master") == 0 &&
+         strcmp(id[2], "maxmemory_policy:noeviction") == 0;
     store_close(s);
     store_close(c);
     return ok;
@@ -502,7 +541,9 @@ int main(int argc, char **argv) {
     unsigned many = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : SEQUENCES;
     uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     struct lw_test_redis *server = lw_test_redis_start(args);
-    struct pair p = {.real = server ? lw_test_redis_connect(server) : NULL, .fake = store_open(1), .seed = first};
+    struct pair p = {.real = server ? lw_test_redis_connect(server) : NULL,
+                     .fake = store_open(1),
+                     .seed = first};
     struct diff_step *steps = calloc(STEPS, sizeof *steps);
     if (!p.real || !steps) return 1;
     report("virtual time", virtual_time());

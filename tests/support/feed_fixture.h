@@ -45,7 +45,10 @@ static UNUSED void start_handler(struct fx *x, const struct lw_handler_type *typ
     x->c->retry.max_attempts = 5;
     x->h = type->open(x->c, 0, &err);
     if (!x->h || type->start(x->h, x->c->handler.threads, &err)) fail_msg("%s", err.text);
-    x->feed = lw_feed_open(&(struct lw_feed_setup){.notify_fd = -1, .http = &x->counts, .timeout_ms = x->c->handler.timeout_ms}, &err);
+    x->feed = lw_feed_open(&(struct lw_feed_setup){.notify_fd = -1,
+                                                   .http = &x->counts,
+                                                   .timeout_ms = x->c->handler.timeout_ms},
+                           &err);
     assert_non_null(x->feed);
     assert_int_equal(pthread_create(&x->thread, NULL, fx_serve, x), 0);
 }

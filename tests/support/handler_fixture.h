@@ -22,7 +22,8 @@
 
 #define UNUSED __attribute__((unused))
 
-static UNUSED struct lw_config *fx_config(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static UNUSED struct lw_config *fx_config(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
 static UNUSED struct lw_config *fx_config(const char *format, ...) {
     struct lw_buf text = {0};
     va_list ap;
@@ -78,7 +79,8 @@ struct fx_job {
 };
 
 /* Makes a job of topic t, partition 0, with a live lease. The job borrows the payload. */
-static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char *key, const char *payload) {
+static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char *key,
+                                    const char *payload) {
     memset(j, 0, sizeof *j);
     snprintf(j->key, sizeof j->key, "%s", key);
     snprintf(j->job.identity, sizeof j->job.identity, "t/0/%lld", (long long)offset);
@@ -98,7 +100,8 @@ static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char
 
 /* Runs one job and returns its outcome. If the handler type has serve(), that function gets the
  * job; otherwise the job runs on slot s. */
-static UNUSED enum lw_outcome fx_run(const struct lw_handler_type *t, struct lw_handler *h, struct lw_slot *s, struct lw_job *job) {
+static UNUSED enum lw_outcome fx_run(const struct lw_handler_type *t, struct lw_handler *h,
+                                     struct lw_slot *s, struct lw_job *job) {
     struct lw_err err = {0};
     if (!t->serve)
         t->run(h, s, &job, 1);
@@ -132,7 +135,8 @@ static UNUSED char *fx_read(const char *path) {
     struct lw_buf b = {0};
     char chunk[4096];
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    for (ssize_t n; fd >= 0 && (n = read(fd, chunk, sizeof chunk)) > 0;) lw_buf_add(&b, chunk, (size_t)n);
+    for (ssize_t n; fd >= 0 && (n = read(fd, chunk, sizeof chunk)) > 0;)
+        lw_buf_add(&b, chunk, (size_t)n);
     if (fd >= 0) close(fd);
     char *text = lw_memdup(b.p, b.n);
     lw_buf_free(&b);

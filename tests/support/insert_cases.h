@@ -21,17 +21,22 @@ struct fx {
     struct lw_slot *s;
 };
 
-/* --- what the program defines --------------------------------------------------------------------------------------------------- */
+/* --- what the program defines ----------------------------------------------------------------- */
 
 /* Texts that differ between the stores. A reason is what the handler reports when the store
  * refuses a row. `strict` is a table whose columns have constraints. */
 struct words {
-    const char *too_big;      /* part of the reason for which a table refuses the id 99999999999999999999 */
-    const char *not_null;     /* part of the reason for which the table `strict` refuses a missing amount */
-    const char *failed_check; /* part of the reason for which the table `strict` refuses a negative amount */
-    const char *strict;       /* SQL that makes a table whose amount is a positive integer */
-    int64_t many;             /* number of offsets that add_seen() adds: more than the cleaner deletes in one transaction */
-    const char *replays;      /* SQL that asks for the numbers of all recorded replays, separated by commas */
+    /* part of the reason for which a table refuses the id 99999999999999999999 */
+    const char *too_big;
+    /* part of the reason for which the table `strict` refuses a missing amount */
+    const char *not_null;
+    /* part of the reason for which the table `strict` refuses a negative amount */
+    const char *failed_check;
+    const char *strict; /* SQL that makes a table whose amount is a positive integer */
+    /* number of offsets that add_seen() adds: more than the cleaner deletes in one transaction */
+    int64_t many;
+    /* SQL that asks for the numbers of all recorded replays, separated by commas */
+    const char *replays;
 };
 static const struct words words;
 
@@ -47,8 +52,9 @@ static void run_sql(const struct fx *x, const char *sql);
 /* Returns how many identities latchwork_seen has, and the offsets of the first few, as "2: 0 7".
  * `where` limits the rows. */
 static const char *seen(const struct fx *x, const char *where);
-/* Adds the offsets from 0 to words.many - 1 to the identities in latchwork_seen: to those of partitions 0 and 1 of topic t of the
- * application "app", and to those of partition 0 of the application "other". */
+/* Adds the offsets from 0 to words.many - 1 to the identities in latchwork_seen: to those of
+ * partitions 0 and 1 of topic t of the application "app", and to those of partition 0 of the
+ * application "other". */
 static void add_seen(const struct fx *x);
 /* Adds two replays of message t/0/3 to the recorded identities: replay 1 with the present time,
  * and replay 2 with a time long ago. */
@@ -56,27 +62,32 @@ static void add_replays(const struct fx *x);
 /* Fails the test unless the database and Latchwork's tables are consistent. */
 static void expect_sound(const struct fx *x);
 
-/* --- a handler ------------------------------------------------------------------------------------------------------------------ */
+/* --- a handler -------------------------------------------------------------------------------- */
 
 /* Every second the cleaner deletes fences that are more than a day old. A fence is the time in
  * µs. So the tests use fences of this minute, which the cleaner leaves however long a test
  * takes. */
 static uint64_t first_fence;
 static uint64_t recent(uint64_t n) { return first_fence + n; }
-static struct lw_job *live_job(struct fx_job *j, int64_t offset, const char *key, const char *payload) {
+static struct lw_job *live_job(struct fx_job *j, int64_t offset, const char *key,
+                               const char *payload) {
     struct lw_job *job = fx_job(j, offset, key, payload);
     job->fence = recent(job->fence);
     return job;
 }
 
-static void live_jobs(struct lw_job **jobs, struct fx_job *j, int n, const char *const *keys, const char *const *payloads) {
+static void live_jobs(struct lw_job **jobs, struct fx_job *j, int n, const char *const *keys,
+                      const char *const *payloads) {
     for (int i = 0; i < n; i++) jobs[i] = live_job(&j[i], i, keys[i], payloads[i]);
 }
 
-static const char columns[] = "\"columns\":{\"id\":\"/id\",\"amount\":\"/amount\",\"extra\":\"/a~1b/1\"},\"primary_key\":[\"id\"]";
+static const char columns[] = "\"columns\":{\"id\":\"/id\",\"amount\":\"/amount\",\"extra\":\"/"
+                              "a~1b/1\"},\"primary_key\":[\"id\"]";
 
 static void open_at(struct fx *x, const char *more) {
-    x->c = fx_config("{\"type\":\"insert\",\"store\":\"%s\",\"table\":\"orders\",%s,\"create\":true%s}", x->store, columns, more);
+    x->c = fx_config(
+        "{\"type\":\"insert\",\"store\":\"%s\",\"table\":\"orders\",%s,\"create\":true%s}",
+        x->store, columns, more);
     struct lw_err err = {0};
     x->h = lw_handler_insert.open(x->c, 0, &err);
     if (!x->h) fail_msg("%s", err.text);
@@ -101,19 +112,21 @@ static void close_fx(struct fx *x) {
     drop_database(x);
 }
 
-static enum lw_outcome put(struct fx *x, struct fx_job *j, int64_t offset, const char *key, const char *payload) {
+static enum lw_outcome put(struct fx *x, struct fx_job *j, int64_t offset, const char *key,
+                           const char *payload) {
     return fx_run(&lw_handler_insert, x->h, x->s, live_job(j, offset, key, payload));
 }
 
-/* --- rows ----------------------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static void test_bad_rows_are_dead_alone(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, ",\"on_conflict\":\"dead\"");
-    static const char *const payloads[] = {"{\"id\":1}",    "{\"id\":",   "{\"amount\":1}",
-                                           "{\"id\":null}", "{\"id\":1}", NULL,
-                                           "\xff",          "{\"id\":2}", "{\"id\":99999999999999999999}"};
+    static const char *const payloads[] = {
+        "{\"id\":1}",    "{\"id\":",   "{\"amount\":1}",
+        "{\"id\":null}", "{\"id\":1}", NULL,
+        "\xff",          "{\"id\":2}", "{\"id\":99999999999999999999}"};
     const char *const reasons[] = {"",
                                    "malformed JSON at byte 6",
                                    "primary key column \"id\": nothing at /id",
@@ -176,7 +189,7 @@ static void test_conflicts(void **state) {
     close_fx(&x);
 }
 
-/* --- identity and fence --------------------------------------------------------------------------------------------------------- */
+/* --- identity and fence ----------------------------------------------------------------------- */
 
 static void test_known_identity_comes_first(void **state) {
     (void)state;
@@ -185,7 +198,8 @@ static void test_known_identity_comes_first(void **state) {
     open_fx(&x, ",\"on_conflict\":\"update\"");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
     assert_int_equal(put(&x, &j, 9, "a", "{\"id\":1,\"amount\":9}"), LW_DONE);
-    struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}"); /* the same message under an outdated fence must still be done */
+    /* the same message under an outdated fence must still be done */
+    struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}");
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     job->payload = lw_bytes_of("not JSON any more");
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
@@ -206,11 +220,14 @@ static void test_stale_fence_writes_nothing(void **state) {
     assert_int_equal(put(&x, &j, 5, "a", "{\"id\":1,\"amount\":5}"), LW_DONE);
     assert_int_equal(put(&x, &j, 4, "a", "{\"id\":1,\"amount\":4}"), LW_BACK);
     assert_string_equal(j.job.reason, "");
-    assert_int_equal(put(&x, &j, 3, "a", "broken"), LW_BACK);                  /* only the lane's holder may decide that a payload is bad */
-    assert_int_equal(put(&x, &j, 4, "b", "{\"id\":2,\"amount\":4}"), LW_DONE); /* each key has fences of its own */
+    /* only the lane's holder may decide that a payload is bad */
+    assert_int_equal(put(&x, &j, 3, "a", "broken"), LW_BACK);
+    /* each key has fences of its own */
+    assert_int_equal(put(&x, &j, 4, "b", "{\"id\":2,\"amount\":4}"), LW_DONE);
     assert_int_equal(put(&x, &j, 6, "", "{\"id\":3,\"amount\":4}"), LW_DONE);
     assert_int_equal(put(&x, &j, 2, "", "{\"id\":3,\"amount\":4}"), LW_BACK);
-    assert_string_equal(ask(&x, "SELECT group_concat(id || '=' || amount) FROM orders"), "1=5,2=4,3=4");
+    assert_string_equal(ask(&x, "SELECT group_concat(id || '=' || amount) FROM orders"),
+                        "1=5,2=4,3=4");
     close_fx(&x);
 }
 
@@ -220,7 +237,8 @@ static void test_ended_leases_are_left_out(void **state) {
     open_fx(&x, "");
     struct fx_job j[3];
     struct lw_job *jobs[3];
-    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"}, *const keys[] = {"a", "b", "c"};
+    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"},
+                             *const keys[] = {"a", "b", "c"};
     live_jobs(jobs, j, 3, keys, payloads);
     jobs[0]->lease->cancelled = true;
     jobs[2]->lease->deadline_ms = lw_boot_ms() - 1;
@@ -257,7 +275,8 @@ static void test_fences_of_others_are_seen(void **state) {
         job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
         job->fence = recent((uint64_t)(999 + i));
         assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
-        for (int k = 0; k < 7; k++) { /* older fences must be refused for every key, in both tables */
+        for (int k = 0; k < 7; k++) {
+            /* older fences must be refused for every key, in both tables */
             snprintf(key, sizeof key, "k%d", k);
             job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
             job->fence = recent((uint64_t)(1000 + i - 7));
@@ -270,13 +289,14 @@ static void test_fences_of_others_are_seen(void **state) {
     close_handler(&y);
     close_handler(&x);
     open_at(&x, "");
-    struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}"); /* a new process must read the fences of all keys */
+    /* a new process must read the fences of all keys */
+    struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}");
     job->fence = recent(1390);
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
     close_fx(&x);
 }
 
-/* --- processes ------------------------------------------------------------------------------------------------------------------ */
+/* --- processes -------------------------------------------------------------------------------- */
 
 enum { ROWS = 2000, BATCH = 50 };
 
@@ -311,12 +331,12 @@ static pid_t insert_in_child(struct fx *x) {
 }
 
 static void expect_exact(const struct fx *x) {
-    assert_string_equal(ask(x, "SELECT count(*) || ' ' || min(id) || ' ' || max(id) FROM orders"), "1000 0 999");
+    assert_string_equal(ask(x, "SELECT count(*) || ' ' || min(id) || ' ' || max(id) FROM orders"),
+                        "1000 0 999");
     assert_string_equal(seen(x, ""), "2000: 0 1 2 3");
-    assert_string_equal(
-        ask(x,
-            "SELECT group_concat(name || '=' || n) FROM (SELECT name, sum(n) AS n FROM latchwork_count GROUP BY name ORDER BY name) AS c"),
-        "ignored=1000,inserted=1000");
+    assert_string_equal(ask(x, "SELECT group_concat(name || '=' || n) FROM (SELECT name, sum(n) AS "
+                               "n FROM latchwork_count GROUP BY name ORDER BY name) AS c"),
+                        "ignored=1000,inserted=1000");
     expect_sound(x);
 }
 
@@ -353,7 +373,7 @@ static void test_kill_9_in_the_middle(void **state) {
     drop_database(&x);
 }
 
-/* --- clean-up and configuration ------------------------------------------------------------------------------------------------- */
+/* --- clean-up and configuration --------------------------------------------------------------- */
 
 /* When everything in a partition is done and committed, `insert` deletes the identities of the
  * partition's messages. So the messages of a topic that is created again are not taken for
@@ -373,8 +393,8 @@ static void test_passed_to_the_end_leaves_nothing(void **state) {
 
 /* Writes what seen() returns for n offsets that begin with `first`. */
 static void seen_from(char out[100], int64_t n, int64_t first) {
-    snprintf(out, 100, "%lld: %lld %lld %lld %lld", (long long)n, (long long)first, (long long)first + 1, (long long)first + 2,
-             (long long)first + 3);
+    snprintf(out, 100, "%lld: %lld %lld %lld %lld", (long long)n, (long long)first,
+             (long long)first + 1, (long long)first + 2, (long long)first + 3);
 }
 
 static void test_passed_identities_are_cleaned(void **state) {
@@ -411,7 +431,8 @@ static void test_old_fences_are_cleaned(void **state) {
     long long now = (long long)lw_wall_ms() * 1000, hour = 3600LL * 1000000;
     snprintf(sql, sizeof sql,
              "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)"
-             "INSERT INTO latchwork_fences SELECT (i - 750) * 12345678901, %lld - (i %% 2) * %lld FROM n",
+             "INSERT INTO latchwork_fences SELECT (i - 750) * 12345678901, %lld - (i %% 2) * %lld "
+             "FROM n",
              now - 23 * hour, 2 * hour);
     run_sql(&x, sql);
     wait_for(strcmp(ask(&x, "SELECT count(*) FROM latchwork_fences"), "750") == 0);
@@ -435,13 +456,18 @@ static void expect_open_fails(const char *section, const char *why) {
     fx_config_free(c);
 }
 
-#define SHARED_CASES                                                                                          \
-    cmocka_unit_test(test_bad_rows_are_dead_alone), cmocka_unit_test(test_user_constraint_is_dead_alone),     \
-        cmocka_unit_test(test_conflicts), cmocka_unit_test(test_known_identity_comes_first),                  \
-        cmocka_unit_test(test_stale_fence_writes_nothing), cmocka_unit_test(test_ended_leases_are_left_out),  \
-        cmocka_unit_test(test_fences_of_others_are_seen), cmocka_unit_test(test_two_processes_one_database),  \
-        cmocka_unit_test(test_kill_9_in_the_middle), cmocka_unit_test(test_passed_to_the_end_leaves_nothing), \
-        cmocka_unit_test(test_passed_identities_are_cleaned), cmocka_unit_test(test_old_fences_are_cleaned)
+#define SHARED_CASES                                                                            \
+    cmocka_unit_test(test_bad_rows_are_dead_alone),                                             \
+        cmocka_unit_test(test_user_constraint_is_dead_alone), cmocka_unit_test(test_conflicts), \
+        cmocka_unit_test(test_known_identity_comes_first),                                      \
+        cmocka_unit_test(test_stale_fence_writes_nothing),                                      \
+        cmocka_unit_test(test_ended_leases_are_left_out),                                       \
+        cmocka_unit_test(test_fences_of_others_are_seen),                                       \
+        cmocka_unit_test(test_two_processes_one_database),                                      \
+        cmocka_unit_test(test_kill_9_in_the_middle),                                            \
+        cmocka_unit_test(test_passed_to_the_end_leaves_nothing),                                \
+        cmocka_unit_test(test_passed_identities_are_cleaned),                                   \
+        cmocka_unit_test(test_old_fences_are_cleaned)
 
 static UNUSED void begin_insert_cases(void) {
     first_fence = (uint64_t)lw_wall_ms() * 1000;

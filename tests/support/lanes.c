@@ -10,7 +10,7 @@
 
 static const char *const life_epoch = "e1";
 
-/* --- building a call ---------------------------------------------------------------------------------------------------------- */
+/* --- building a call -------------------------------------------------------------------------- */
 
 void lt_add(struct lt_args *a, const void *p, size_t n) {
     assert_true(a->n < LT_ARGS_MAX);
@@ -48,7 +48,7 @@ void lt_add_lane(struct lt *l, const char *kind, struct lw_bytes lane) {
     lw_buf_free(&b);
 }
 
-/* --- sending it --------------------------------------------------------------------------------------------------------------- */
+/* --- sending it ------------------------------------------------------------------------------- */
 
 static redisReply *reply_of(redisContext *c, void *r) {
     if (!r) fail_msg("redis: %s", c->errstr);
@@ -57,7 +57,8 @@ static redisReply *reply_of(redisContext *c, void *r) {
 
 static void load(struct lt *l, const struct lw_script *s, char sha[41]) {
     redisReply *r = reply_of(l->user, redisCommand(l->user, "SCRIPT LOAD %s", s->text));
-    if (r->type != REDIS_REPLY_STRING || r->len != 40) fail_msg("SCRIPT LOAD %s: %s", s->name, r->str ? r->str : "?");
+    if (r->type != REDIS_REPLY_STRING || r->len != 40)
+        fail_msg("SCRIPT LOAD %s: %s", s->name, r->str ? r->str : "?");
     memcpy(sha, r->str, 41);
     freeReplyObject(r);
 }
@@ -76,7 +77,9 @@ static redisReply *evalsha(struct lt *l, const char *sha) {
     return reply_of(l->user, redisCommandArgv(l->user, 3 + l->keys.n + l->args.n, argv, size));
 }
 
-static void config_maxmemory(struct lt *l, const char *bytes) { lt_text(l, "CONFIG SET maxmemory %s", bytes); }
+static void config_maxmemory(struct lt *l, const char *bytes) {
+    lt_text(l, "CONFIG SET maxmemory %s", bytes);
+}
 
 /* Sends the call once. In the variant with a full memory, gate alone gets enough memory, because
  * otherwise Redis would refuse the call of gate; test_gate tests the refusal. */
@@ -98,17 +101,25 @@ static redisReply *send_once(struct lt *l) {
     return r;
 }
 
-static void take_text(struct lt *l, const char *s) { snprintf(l->answers, sizeof l->answers, "%.*s", (int)strcspn(s, " "), s); }
+static void take_text(struct lt *l, const char *s) {
+    snprintf(l->answers, sizeof l->answers, "%.*s", (int)strcspn(s, " "), s);
+}
 
-/* --- answers of letters ------------------------------------------------------------------------------------------------------- */
+/* --- answers of letters ----------------------------------------------------------------------- */
 
 static bool is_gate(const struct lt *l) { return l->script == &lw_script_gate; }
 static bool is_settle(const struct lt *l) { return l->script == &lw_script_settle; }
 static bool is_claim(const struct lt *l) { return l->script == &lw_script_claim; }
 static bool of_letters(const struct lt *l) { return is_gate(l) || is_settle(l) || is_claim(l); }
-static const redisReply *tries_in(const struct lt *l, const redisReply *r) { return r->element[is_gate(l) ? 2 : is_settle(l) ? 4 : 3]; }
-static const redisReply *heads_in(const struct lt *l, const redisReply *r) { return r->element[is_settle(l) ? 5 : 4]; }
-static const redisReply *each_in(const struct lt *l, const redisReply *r) { return r->element[is_settle(l) ? 6 : 5]; }
+static const redisReply *tries_in(const struct lt *l, const redisReply *r) {
+    return r->element[is_gate(l) ? 2 : is_settle(l) ? 4 : 3];
+}
+static const redisReply *heads_in(const struct lt *l, const redisReply *r) {
+    return r->element[is_settle(l) ? 5 : 4];
+}
+static const redisReply *each_in(const struct lt *l, const redisReply *r) {
+    return r->element[is_settle(l) ? 6 : 5];
+}
 
 static void copy_letters(const redisReply *r, char *out, int want) {
     assert_int_equal(r->type, REDIS_REPLY_STRING);
@@ -166,16 +177,19 @@ static void check_tries(const redisReply *tries, int n_grants) {
 
 static void check_fences(struct lt *l, int n_grants, int most) {
     l->fence = strtoull(l->reply->element[0]->str, NULL, 10);
-    if (most > l->reserve) fail_msg("%s: a lane was given %d with %d fences", l->script->name, most, l->reserve);
+    if (most > l->reserve)
+        fail_msg("%s: a lane was given %d with %d fences", l->script->name, most, l->reserve);
     if (!n_grants && !is_gate(l)) {
         assert_int_equal(l->fence, 0);
         return;
     }
     if (l->fence <= l->fence_seen)
-        fail_msg("%s: fence %" PRIu64 " after %" PRIu64 " was reserved", l->script->name, l->fence, l->fence_seen);
+        fail_msg("%s: fence %" PRIu64 " after %" PRIu64 " was reserved", l->script->name, l->fence,
+                 l->fence_seen);
     l->fence_seen = l->fence + (uint64_t)l->reserve - 1;
     if (strtoull(lt_text(l, "GET " LT_TAG "fence"), NULL, 10) != l->fence_seen)
-        fail_msg("%s: took fences up to %" PRIu64 ", stored %s", l->script->name, l->fence_seen, l->text);
+        fail_msg("%s: took fences up to %" PRIu64 ", stored %s", l->script->name, l->fence_seen,
+                 l->text);
 }
 
 static void remember_value(struct lt *l, const char *token) {
@@ -198,7 +212,9 @@ void lt_value(const struct lt *l, const char *token, char *out, size_t size) {
     snprintf(out, size, "%s:%" PRIu64, token, fence);
 }
 
-static int number_grants(struct lt *l, int *most) { return is_gate(l) ? grants_of_gate(l, most) : grants_of_heads(l, most); }
+static int number_grants(struct lt *l, int *most) {
+    return is_gate(l) ? grants_of_gate(l, most) : grants_of_heads(l, most);
+}
 
 static void take_letters(struct lt *l) {
     int n_named = 0, most = 0;
@@ -219,7 +235,8 @@ static void send_and_take(struct lt *l) {
     memset(l->named, 0, sizeof l->named);
     if (l->reply->type == REDIS_REPLY_ERROR) {
         l->answers[0] = '-';
-        snprintf(l->answers + 1, sizeof l->answers - 1, "%.*s", (int)strcspn(l->reply->str, " "), l->reply->str);
+        snprintf(l->answers + 1, sizeof l->answers - 1, "%.*s", (int)strcspn(l->reply->str, " "),
+                 l->reply->str);
     } else if (l->reply->type == REDIS_REPLY_ARRAY && of_letters(l)) {
         take_letters(l);
     } else if (l->reply->type == REDIS_REPLY_INTEGER) {
@@ -245,7 +262,8 @@ static void assert_same_heads(const struct lt *l, const redisReply *first) {
     for (int i = 0; i < l->n_items; i++) {
         int n = (unsigned char)each_in(l, first)->str[i];
         for (int k = 0; k < n && k < l->item[i].n_heads; k++) {
-            const redisReply *a = was->element[at + k], *b = now->element[l->item[i].first_head + k];
+            const redisReply *a = was->element[at + k],
+                             *b = now->element[l->item[i].first_head + k];
             assert_int_equal(a->len, b->len);
             assert_memory_equal(a->str, b->str, a->len);
         }
@@ -267,7 +285,8 @@ static void twice(struct lt *l) {
     bool letters = of_letters(l) && first_reply->type == REDIS_REPLY_ARRAY;
     for (size_t i = 0; letters && first[i]; i++) {
         if (l->answers[i] == answer_again(l, first[i])) continue;
-        fail_msg("%s, message %zu: %c, and when sent again %c", l->script->name, i, first[i], l->answers[i]);
+        fail_msg("%s, message %zu: %c, and when sent again %c", l->script->name, i, first[i],
+                 l->answers[i]);
     }
     if (l->script != &lw_script_tend && !letters) assert_string_equal(first, l->answers);
     if (letters) assert_string_equal(named, l->named);
@@ -281,8 +300,8 @@ static void twice(struct lt *l) {
 
 const char *lt_run(struct lt *l) {
     send_and_take(l);
-    bool more = l->script == &lw_script_floor &&
-                !strcmp(l->answers, "0"); /* floor answers 0 when it has more to do; then the second call continues */
+    /* floor answers 0 when it has more to do; then the second call continues */
+    bool more = l->script == &lw_script_floor && !strcmp(l->answers, "0");
     /* The script hints pops hints, so a second call would pop more. */
     if (l->variant == LT_TWICE && l->script != &lw_script_hints && !more) twice(l);
     return l->answers;
@@ -293,13 +312,15 @@ const char *lt_call_again(struct lt *l) {
     return l->answers;
 }
 
-/* --- answers, seen by a test -------------------------------------------------------------------------------------------------- */
+/* --- answers, seen by a test ------------------------------------------------------------------ */
 
 struct lw_bytes lt_states(const struct lt *l, int i) {
     const redisReply *r = l->reply->element[2 * i + 1];
     return lw_bytes(r->str, r->len);
 }
-uint64_t lt_fence(const struct lt *l, int i) { return l->fence + (is_gate(l) ? (uint64_t)l->granted[i].in_lane : 0); }
+uint64_t lt_fence(const struct lt *l, int i) {
+    return l->fence + (is_gate(l) ? (uint64_t)l->granted[i].in_lane : 0);
+}
 int lt_attempts_of(const struct lt *l, int i, int k) {
     int grant = is_gate(l) ? l->granted[i].grant : l->item[i].first_grant + k;
     const redisReply *tries = tries_in(l, l->reply);
@@ -319,7 +340,7 @@ struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k) {
     return lw_bytes(r->str, r->len);
 }
 
-/* --- running ------------------------------------------------------------------------------------------------------------------ */
+/* --- running ---------------------------------------------------------------------------------- */
 
 static unsigned variant_now = LT_PLAIN;
 

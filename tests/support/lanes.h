@@ -36,7 +36,14 @@
 
 enum { LT_PLAIN = 1, LT_FLUSHED = 2, LT_FULL = 4, LT_TWICE = 8, LT_ALL = 15 };
 /* All times are so long that nothing expires while a test runs. */
-enum { LT_TTL_MS = 600000, LT_HANDOFF_MS = 300000, LT_BATCH_MAX = 256, LT_ANSWERS_MAX = 2048, LT_ARGS_MAX = 6000, LT_TOKENS_MAX = 64 };
+enum {
+    LT_TTL_MS = 600000,
+    LT_HANDOFF_MS = 300000,
+    LT_BATCH_MAX = 256,
+    LT_ANSWERS_MAX = 2048,
+    LT_ARGS_MAX = 6000,
+    LT_TOKENS_MAX = 64
+};
 
 struct lt_args {
     char *p[LT_ARGS_MAX];
@@ -53,14 +60,18 @@ struct lt {
     char epoch[64];
     int64_t off_ms; /* added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
-    bool skip, drop;  /* settings retry.order: skip, queue.on_busy: drop */
-    int64_t new_from; /* with queue.on_busy drop: first offset of every partition that is new in this epoch; -1: unknown */
-    int taken;        /* number of hints to remove from claimed:w */
-    int most;         /* maximum number of lanes per call of tend, or of hints per call of hints */
-    int reserve;      /* number of fences that a lane may need */
-    int want;         /* for claim: maximum number of heads per lane */
-    char bounds[64];  /* for claim and settle: bounds in bytes, "LANE CALL MET" as in claim.lua */
-    int narrow;       /* which bytes of a segment are read at once: 0 those of all its messages, 1 that of the first message, 2 none */
+    bool skip, drop; /* settings retry.order: skip, queue.on_busy: drop */
+    /* with queue.on_busy drop: first offset of every partition that is new in this epoch; -1:
+     * unknown */
+    int64_t new_from;
+    int taken;       /* number of hints to remove from claimed:w */
+    int most;        /* maximum number of lanes per call of tend, or of hints per call of hints */
+    int reserve;     /* number of fences that a lane may need */
+    int want;        /* for claim: maximum number of heads per lane */
+    char bounds[64]; /* for claim and settle: bounds in bytes, "LANE CALL MET" as in claim.lua */
+    /* which bytes of a segment are read at once: 0 those of all its messages, 1 that of the first
+     * message, 2 none */
+    int narrow;
 
     /* The following members describe the last call and its answer. */
     const struct lw_script *script;
@@ -68,19 +79,25 @@ struct lt {
     char token[64]; /* token of the last gate or claim */
     redisReply *reply;
     char answers[LT_ANSWERS_MAX + 1], named[LT_ANSWERS_MAX + 1], text[70000];
-    uint64_t fence, fence_seen; /* first fence that the last call took; last fence that any call took */
-    int n_items, n_messages;    /* number of items and of messages of the call */
+    /* first fence that the last call took; last fence that any call took */
+    uint64_t fence, fence_seen;
+    int n_items, n_messages; /* number of items and of messages of the call */
     struct {
         int n_messages, n_named, first_head, n_heads;
-        int first_grant; /* number of the item's first grant, counted from 1 over all items; named messages and heads count, too */
+        /* number of the item's first grant, counted from 1 over all items; named messages and heads
+         * count, too */
+        int first_grant;
     } item[LT_BATCH_MAX];
     struct {
-        int grant, in_lane; /* number of the grant, counted from 1 over all lanes (0: not granted), and from 0 within its lane */
+        /* number of the grant, counted from 1 over all lanes (0: not granted), and from 0 within
+         * its lane */
+        int grant, in_lane;
     } granted[LT_ANSWERS_MAX];
     struct {
         char token[64];
         uint64_t fence;
-    } values[LT_TOKENS_MAX]; /* for each token, the value that gate or claim last wrote into locks */
+    } values
+        [LT_TOKENS_MAX]; /* for each token, the value that gate or claim last wrote into locks */
     int n_values;
 };
 
@@ -92,10 +109,12 @@ struct lt_msg {
     const char *token, *dedup;
     bool bare;   /* true if gate gets no envelope of this message */
     size_t size; /* size of the payload; 0: a short payload */
-    bool behind; /* for gate with queue.on_busy drop: the caller already runs a message of the lane */
+    /* for gate with queue.on_busy drop: the caller already runs a message of the lane */
+    bool behind;
     /* Only settle uses the members below. */
-    const char *outcome, *mode, *reason; /* mode: a value of enum lw_go as a word: next, drop, keep, Keep (keep alone), more or heads */
-    const struct lt_msg *next;           /* the single message that the item names */
+    /* mode: a value of enum lw_go as a word: next, drop, keep, Keep (keep alone), more or heads */
+    const char *outcome, *mode, *reason;
+    const struct lt_msg *next; /* the single message that the item names */
     int64_t backoff_ms;
 };
 
@@ -114,7 +133,8 @@ struct lt_item {
 
 /* Makes a message of topic orders with outcome done and mode next. */
 struct lt_msg lt_msg(int32_t partition, int64_t offset, const char *lane, const char *token);
-struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes lane, const char *token);
+struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes lane,
+                           const char *token);
 /* Returns the same message with another outcome and mode. */
 struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode);
 
@@ -132,8 +152,10 @@ const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n)
 /* Claims the lane of each message, with the token of the first message. */
 const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
-const char *lt_tend(struct lt *l);  /* calls tend; returns its answer, the number of lanes, as text */
-const char *lt_hints(struct lt *l); /* calls hints; returns the lanes that hints name, joined by spaces */
+/* calls tend; returns its answer, the number of lanes, as text */
+const char *lt_tend(struct lt *l);
+/* calls hints; returns the lanes that hints name, joined by spaces */
+const char *lt_hints(struct lt *l);
 /* lt_floor() and lt_repair() pass on what the scripts expect: topic:partition, the offsets
  * `committed` and `from`, and for repair the ranges of offsets from lo to hi. */
 const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t from);
@@ -141,7 +163,8 @@ struct lt_range {
     const char *tp;
     int64_t lo, hi;
 };
-const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from, const struct lt_range *ranges, size_t n);
+const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from,
+                      const struct lt_range *ranges, size_t n);
 
 /* Names the bytes from `first` to `last` of a segment. Each byte holds four states. */
 struct lt_look {
@@ -149,9 +172,10 @@ struct lt_look {
     int64_t segment;
     int first, last;
 };
-const char *lt_watch(struct lt *l, const struct lt_look *looks,
-                     size_t n);                       /* returns the floors, joined by spaces, with '-' for none; or "LOST" */
-struct lw_bytes lt_states(const struct lt *l, int i); /* returns the bytes that lt_watch() read for looks[i] */
+/* returns the floors, joined by spaces, with '-' for none; or "LOST" */
+const char *lt_watch(struct lt *l, const struct lt_look *looks, size_t n);
+/* returns the bytes that lt_watch() read for looks[i] */
+struct lw_bytes lt_states(const struct lt *l, int i);
 
 struct lt_enter {
     const char *candidate, *life, *history, *jumped, *host;
@@ -179,21 +203,26 @@ int lt_attempts_of(const struct lt *l, int i, int k); /* attempts of grant k (fr
  * was given none. */
 const char *lt_heads(struct lt *l, int i);
 struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k);
-int64_t lt_duplicates(const struct lt *l); /* returns how many duplicates the last settle or claim dropped */
+/* returns how many duplicates the last settle or claim dropped */
+int64_t lt_duplicates(const struct lt *l);
 
 /* The following functions read Redis as the administrator. If a command fails, the test fails. */
 int64_t lt_int(struct lt *l, const char *fmt, ...);
 const char *lt_text(struct lt *l, const char *fmt, ...); /* returns "(nil)" if Redis has no value */
 int lt_state(struct lt *l, struct lt_msg m);
 void lt_set_state(struct lt *l, struct lt_msg m, int state);
-const char *lt_waiting(struct lt *l, struct lt_msg m); /* returns PARTITION/OFFSET of the messages in its lane's list, oldest first */
-const char *lt_lock(struct lt *l, struct lt_msg m);    /* returns the token of its lane's lock; "(nil)" if the lane is free */
-void lt_free_lock(struct lt *l, struct lt_msg m);      /* removes the lock, as if the lease had ended */
+/* returns PARTITION/OFFSET of the messages in its lane's list, oldest first */
+const char *lt_waiting(struct lt *l, struct lt_msg m);
+/* returns the token of its lane's lock; "(nil)" if the lane is free */
+const char *lt_lock(struct lt *l, struct lt_msg m);
+/* removes the lock, as if the lease had ended */
+void lt_free_lock(struct lt *l, struct lt_msg m);
 int64_t lt_now_ms(struct lt *l);
 /* Returns all keys and values as text, which the caller frees. exact: also includes fences,
  * scores and stream ids, which change when a call is repeated. */
 char *lt_dump(struct lt *l, bool exact);
-void lt_assert_unchanged(struct lt *l, char *before, bool exact); /* compares the data with a dump, and frees the dump */
+/* compares the data with a dump, and frees the dump */
+void lt_assert_unchanged(struct lt *l, char *before, bool exact);
 void lt_encode(const struct lt_msg *m, struct lw_buf *out);
 /* Sends the last call again, exactly as it was built. */
 const char *lt_call_again(struct lt *l);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- messages ----------------------------------------------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
 void lt_encode(const struct lt_msg *m, struct lw_buf *out) {
     struct lw_envelope e = {.topic = lw_bytes_of(m->topic),
@@ -28,7 +28,8 @@ void lt_encode(const struct lt_msg *m, struct lw_buf *out) {
     free(large);
 }
 
-struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes lane, const char *token) {
+struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes lane,
+                           const char *token) {
     return (struct lt_msg){.topic = "orders",
                            .partition = partition,
                            .offset = offset,
@@ -52,11 +53,12 @@ void lt_full_batch(struct lt_msg *m, int each) {
     static char lanes[LT_BATCH_MAX][24];
     for (int i = 0; i < LT_BATCH_MAX; i++) {
         snprintf(lanes[i], sizeof lanes[i], "lane %d", i);
-        for (int k = 0; k < each; k++) *m++ = lt_msg(i / 32, LW_SEGMENT + (i % 32 - 16) * each + k, lanes[i], "t1");
+        for (int k = 0; k < each; k++)
+            *m++ = lt_msg(i / 32, LW_SEGMENT + (i % 32 - 16) * each + k, lanes[i], "t1");
     }
 }
 
-/* --- gate, settle, claim: queue/calls.h makes their arguments ----------------------------------------------------------------------- */
+/* --- gate, settle, claim: queue/calls.h makes their arguments --------------------------------- */
 
 static struct lw_commands commands;
 static struct lw_places places;
@@ -91,7 +93,8 @@ static const char *run_call(struct lt *l) {
     char count[16];
     snprintf(count, sizeof count, "%.*s", (int)commands.len[2], commands.argv[2]);
     int first_arg = 3 + atoi(count);
-    for (int i = 3; i < commands.cmd[0].argc; i++) lt_add(i < first_arg ? &l->keys : &l->args, commands.argv[i], commands.len[i]);
+    for (int i = 3; i < commands.cmd[0].argc; i++)
+        lt_add(i < first_arg ? &l->keys : &l->args, commands.argv[i], commands.len[i]);
     return lt_run(l);
 }
 
@@ -106,7 +109,8 @@ static const char *partition_of(const struct lt_msg *m) {
 }
 
 static void add_place(const struct lt *l, const struct lt_msg *m) {
-    lw_places_add(&places, partition_of(m), m->offset)->new_from = l->new_from < 0 ? INT64_MAX : l->new_from;
+    lw_places_add(&places, partition_of(m), m->offset)->new_from =
+        l->new_from < 0 ? INT64_MAX : l->new_from;
 }
 
 /* Sets which bytes of a segment the script reads at once, as the test chose in l->narrow. */
@@ -115,7 +119,8 @@ static void choose_bytes(const struct lt *l) {
         const unsigned char *first = places.bytes;
         while (*first != g + 1) first += 3;
         if (l->narrow) places.group[g].lo = places.group[g].hi = (first[1] * 256 + first[2]) / 4;
-        places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT; /* tells the script whether the segment is full or empty */
+        /* tells the script whether the segment is full or empty */
+        places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT;
     }
 }
 
@@ -150,7 +155,8 @@ static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned 
     size_t k;
     for (size_t i = 0; i < n; i += k) {
         for (k = 1; i + k < n && lw_bytes_eq(m[i].lane, m[i + k].lane); k++) assert_true(k < 127);
-        counts[l->n_items] = (unsigned char)(k | (m[i].bare ? 0 : LW_GATE_ENVELOPES) | (m[i].behind ? LW_GATE_BEHIND : 0));
+        counts[l->n_items] = (unsigned char)(k | (m[i].bare ? 0 : LW_GATE_ENVELOPES) |
+                                             (m[i].behind ? LW_GATE_BEHIND : 0));
         any |= counts[l->n_items] != 1;
         begin_item(l, (int)k, 0);
     }
@@ -171,9 +177,13 @@ const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n) {
     l->n_messages = (int)n;
     lw_gate_begin(&c, &places, l->n_items);
     size_t at = 0;
-    for (int i = 0; i < l->n_items; at += (size_t)l->item[i++].n_messages) lw_call_lane(&c, m[at].lane);
+    for (int i = 0; i < l->n_items; at += (size_t)l->item[i++].n_messages)
+        lw_call_lane(&c, m[at].lane);
     struct lw_bytes token = token_of(l, m[0].token);
-    lw_gate_args(&c, &places, &(struct lw_gate_call){l->drop, dedup, token, lw_bytes((char *)counts, counted ? (size_t)l->n_items : 0)});
+    lw_gate_args(
+        &c, &places,
+        &(struct lw_gate_call){l->drop, dedup, token,
+                               lw_bytes((char *)counts, counted ? (size_t)l->n_items : 0)});
     at = 0;
     for (int i = 0; i < l->n_items; i++) {
         for (int k = 0; k < l->item[i].n_messages; k++, at++) {
@@ -188,7 +198,8 @@ struct values {
     char text[255][96];
     int n;
 };
-static unsigned char value_of(struct values *v, const struct lt *l, const struct lt_item *it, const struct lt_msg *first) {
+static unsigned char value_of(struct values *v, const struct lt *l, const struct lt_item *it,
+                              const struct lt_msg *first) {
     char text[96];
     if (it->value)
         snprintf(text, sizeof text, "%s", it->value);
@@ -229,7 +240,9 @@ static void settle_places(struct lt *l, const struct lt_item *items, size_t n) {
     choose_bytes(l);
 }
 
-static const struct lt_msg *first_of(const struct lt_item *it) { return it->n_done ? it->done : it->named; }
+static const struct lt_msg *first_of(const struct lt_item *it) {
+    return it->n_done ? it->done : it->named;
+}
 
 const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n) {
     static struct values values;
@@ -239,15 +252,17 @@ const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n)
     settle_places(l, items, n);
     for (size_t i = 0; i < n; i++) {
         const struct lt_item *it = &items[i];
-        lw_settle_item(&(struct lw_settle_item){value_of(&values, l, it, first_of(it)), (int)it->n_done, outcome_of(it),
-                                                (enum lw_go)it->mode, (int)it->n_named, it->want, it->before},
+        lw_settle_item(&(struct lw_settle_item){value_of(&values, l, it, first_of(it)),
+                                                (int)it->n_done, outcome_of(it),
+                                                (enum lw_go)it->mode, (int)it->n_named, it->want,
+                                                it->before},
                        bytes + LW_ITEM_BYTES * i);
     }
     lw_settle_begin(&c, &places, (int)n);
     for (size_t i = 0; i < n; i++) lw_call_lane(&c, first_of(&items[i])->lane);
-    lw_settle_args(
-        &c, &places,
-        &(struct lw_settle_call){l->window_s != 0, l->window_s, bounds_of(l), lw_bytes((char *)bytes, LW_ITEM_BYTES * n), values.n});
+    lw_settle_args(&c, &places,
+                   &(struct lw_settle_call){l->window_s != 0, l->window_s, bounds_of(l),
+                                            lw_bytes((char *)bytes, LW_ITEM_BYTES * n), values.n});
     for (int i = 0; i < values.n; i++) lw_call_value(&c, lw_bytes_of(values.text[i]));
     for (size_t i = 0; i < n; i++) settle_needs(l, &c, &items[i]);
     return run_call(l);
@@ -257,7 +272,10 @@ const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n) {
     struct lt_item items[LT_BATCH_MAX];
     assert_true(n <= LT_BATCH_MAX);
     for (size_t i = 0; i < n; i++) {
-        items[i] = (struct lt_item){.done = &m[i], .n_done = 1, .mode = m[i].mode[0] == 'd' ? '-' : m[i].mode[0], .want = 1};
+        items[i] = (struct lt_item){.done = &m[i],
+                                    .n_done = 1,
+                                    .mode = m[i].mode[0] == 'd' ? '-' : m[i].mode[0],
+                                    .want = 1};
         if (!strchr("kKmh", items[i].mode)) continue;
         items[i].named = m[i].next;
         items[i].n_named = m[i].next != NULL;
@@ -273,11 +291,12 @@ const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n) {
         begin_item(l, 0, 0);
         lw_call_lane(&c, m[i].lane);
     }
-    lw_claim_args(&c, &(struct lw_claim_call){l->taken, token_of(l, n ? m[0].token : "t"), l->want, bounds_of(l)});
+    lw_claim_args(&c, &(struct lw_claim_call){l->taken, token_of(l, n ? m[0].token : "t"), l->want,
+                                              bounds_of(l)});
     return run_call(l);
 }
 
-/* --- the other scripts ---------------------------------------------------------------------------------------------------------------- */
+/* --- the other scripts ------------------------------------------------------------------------ */
 
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n) {
     lt_begin(l, &lw_script_renew);
@@ -293,7 +312,8 @@ const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n) {
 
 const char *lt_tend(struct lt *l) {
     lt_begin(l, &lw_script_tend);
-    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "lanes"), lt_add_text(&l->keys, LT_TAG "ready");
+    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "lanes"),
+        lt_add_text(&l->keys, LT_TAG "ready");
     lt_add_text(&l->args, l->epoch);
     lt_addf(&l->args, "%d", l->most);
     lt_addf(&l->args, "%" PRId64, l->ttl_ms);
@@ -303,7 +323,8 @@ const char *lt_tend(struct lt *l) {
 
 const char *lt_hints(struct lt *l) {
     lt_begin(l, &lw_script_hints);
-    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "ready"), lt_add_text(&l->keys, LT_TAG "claimed:w");
+    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "ready"),
+        lt_add_text(&l->keys, LT_TAG "claimed:w");
     lt_add_text(&l->args, l->epoch);
     lt_addf(&l->args, "%d", l->most);
     lt_addf(&l->args, "%" PRId64, l->ttl_ms);
@@ -312,7 +333,8 @@ const char *lt_hints(struct lt *l) {
     size_t n = 0;
     l->text[0] = '\0';
     for (size_t i = 0; i < l->reply->elements; i++)
-        n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%s", i ? " " : "", l->reply->element[i]->str);
+        n += (size_t)snprintf(l->text + n, sizeof l->text - n, "%s%s", i ? " " : "",
+                              l->reply->element[i]->str);
     return l->text;
 }
 
@@ -332,7 +354,8 @@ const char *lt_watch(struct lt *l, const struct lt_look *looks, size_t n) {
     l->text[0] = '\0';
     for (size_t i = 0; i < l->reply->elements; i += 2) {
         const redisReply *f = l->reply->element[i];
-        at += (size_t)snprintf(l->text + at, sizeof l->text - at, "%s%s", i ? " " : "", f->len ? f->str : "-");
+        at += (size_t)snprintf(l->text + at, sizeof l->text - at, "%s%s", i ? " " : "",
+                               f->len ? f->str : "-");
     }
     return l->text;
 }
@@ -346,7 +369,8 @@ const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t fr
     return lt_run(l);
 }
 
-const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from, const struct lt_range *ranges, size_t n) {
+const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from,
+                      const struct lt_range *ranges, size_t n) {
     lt_begin(l, &lw_script_repair);
     lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "floor");
     lt_add_text(&l->args, l->epoch), lt_add_text(&l->args, "1"), lt_add_text(&l->args, tp);
@@ -378,7 +402,8 @@ static void entered_of(const redisReply *r, struct lt_entered *out) {
 
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out) {
     lt_begin(l, &lw_script_enter);
-    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "fence"), lt_add_text(&l->keys, LT_TAG "lanes");
+    lt_add_text(&l->keys, LT_TAG "epoch"), lt_add_text(&l->keys, LT_TAG "fence"),
+        lt_add_text(&l->keys, LT_TAG "lanes");
     lt_add_text(&l->args, e->candidate), lt_add_text(&l->args, e->life);
     lt_addf(&l->args, "%" PRId64, e->ttl_ms);
     lt_addf(&l->args, "%" PRId64, e->grace_ms);
@@ -387,7 +412,8 @@ const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *
     lt_addf(&l->args, "%" PRIu64, e->fence);
     lt_add_text(&l->args, e->history ? e->history : "");
     lt_addf(&l->args, "%" PRId64, e->old_ms);
-    lt_add_text(&l->args, e->from ? e->from : ""), lt_add_text(&l->args, e->from_history ? e->from_history : "");
+    lt_add_text(&l->args, e->from ? e->from : ""),
+        lt_add_text(&l->args, e->from_history ? e->from_history : "");
     lt_add_text(&l->args, e->patient ? "1" : "");
     if (e->field) lt_add_text(&l->args, e->field), lt_add_text(&l->args, e->value);
     lt_run(l);

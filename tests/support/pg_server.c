@@ -24,7 +24,8 @@ struct lw_test_pg {
     char dir[LW_TEST_DIR];
     char bin[256]; /* folder of PostgreSQL's programs */
     char url[256], bouncer_url[256];
-    uid_t uid; /* another user than root if the test runs as root, because PostgreSQL refuses to run as root */
+    /* another user than root if the test runs as root, because PostgreSQL refuses to run as root */
+    uid_t uid;
     gid_t gid;
     char user[64];
     pid_t pid, bouncer;
@@ -54,7 +55,8 @@ static pid_t start(const struct lw_test_pg *pg, const char *log, char *const *ar
 static void find_programs(struct lw_test_pg *pg) {
     glob_t g;
     if (glob("/usr/lib/postgresql/*/bin/postgres", 0, NULL, &g) == 0 && g.gl_pathc)
-        snprintf(pg->bin, sizeof pg->bin, "%.*s", (int)(strlen(g.gl_pathv[g.gl_pathc - 1]) - strlen("postgres")),
+        snprintf(pg->bin, sizeof pg->bin, "%.*s",
+                 (int)(strlen(g.gl_pathv[g.gl_pathc - 1]) - strlen("postgres")),
                  g.gl_pathv[g.gl_pathc - 1]);
     globfree(&g);
 }
@@ -72,7 +74,8 @@ static bool make_dir(struct lw_test_pg *pg) {
     if (!lw_test_dir_make(pg->dir, "pg")) return false;
     if (geteuid() == 0 && chown(pg->dir, pg->uid, pg->gid)) return fail(pg->dir, strerror(errno));
     snprintf(pg->url, sizeof pg->url, "postgres://%s@/postgres?host=%s", pg->user, pg->dir);
-    snprintf(pg->bouncer_url, sizeof pg->bouncer_url, "postgres://%s@/postgres?host=%s&port=6432", pg->user, pg->dir);
+    snprintf(pg->bouncer_url, sizeof pg->bouncer_url, "postgres://%s@/postgres?host=%s&port=6432",
+             pg->user, pg->dir);
     return true;
 }
 
@@ -80,8 +83,9 @@ static bool run_initdb(const struct lw_test_pg *pg) {
     char program[300], data[LW_TEST_DIR + 8];
     snprintf(program, sizeof program, "%sinitdb", pg->bin);
     snprintf(data, sizeof data, "%s/data", pg->dir);
-    char *argv[] = {program,         (char *)"-D", data,           (char *)"-N",         (char *)"-A",
-                    (char *)"trust", (char *)"-E", (char *)"UTF8", (char *)"--locale=C", NULL};
+    char *argv[] = {
+        program,         (char *)"-D", data,           (char *)"-N",         (char *)"-A",
+        (char *)"trust", (char *)"-E", (char *)"UTF8", (char *)"--locale=C", NULL};
     pid_t pid = start(pg, "initdb.log", argv);
     int status = -1;
     if (pid > 0) waitpid(pid, &status, 0);
@@ -155,7 +159,9 @@ void lw_test_pg_stop(struct lw_test_pg *pg) {
     free(pg);
 }
 
-const char *lw_test_pg_url(const struct lw_test_pg *pg, bool bouncer) { return bouncer ? pg->bouncer_url : pg->url; }
+const char *lw_test_pg_url(const struct lw_test_pg *pg, bool bouncer) {
+    return bouncer ? pg->bouncer_url : pg->url;
+}
 pid_t lw_test_pg_pid(const struct lw_test_pg *pg) { return pg->pid; }
 
 bool lw_test_pg_bouncer(struct lw_test_pg *pg) {
@@ -164,11 +170,11 @@ bool lw_test_pg_bouncer(struct lw_test_pg *pg) {
     FILE *f = fopen(ini, "w");
     if (!f) return fail(ini, strerror(errno));
     /* With auth_type any, PgBouncer takes the user from the configuration line of the database. */
-    fprintf(
-        f,
-        "[databases]\npostgres = host=%s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\nlisten_port = 6432\nauth_type = any\n"
-        "pool_mode = transaction\ndefault_pool_size = 2\n",
-        pg->dir, pg->user, pg->dir);
+    fprintf(f,
+            "[databases]\npostgres = host=%s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir "
+            "= %s\nlisten_port = 6432\nauth_type = any\n"
+            "pool_mode = transaction\ndefault_pool_size = 2\n",
+            pg->dir, pg->user, pg->dir);
     fclose(f);
     if (chmod(ini, 0644)) return fail(ini, strerror(errno));
     char *argv[] = {(char *)"/usr/sbin/pgbouncer", ini, NULL};

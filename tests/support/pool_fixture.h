@@ -11,7 +11,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-/* --- a handler that does what the payload says ------------------------------------------------------------------------------------ */
+/* --- a handler that does what the payload says ------------------------------------------------ */
 
 struct lw_handler {
     size_t batch_max;
@@ -21,8 +21,10 @@ struct lw_handler {
     atomic_int waiting;
     bool seen_alone[64], seen_busy[64];
     struct lw_board_worker *board;
-    void (*saw)(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n); /* called first in each run, unless it is NULL */
-    void *ctx;                                                                   /* context for saw() */
+    /* called first in each run, unless it is NULL */
+    void (*saw)(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n);
+    /* context for saw() */
+    void *ctx;
 };
 struct lw_slot {
     int index;
@@ -48,7 +50,8 @@ static UNUSED enum lw_batch_of batch_of(const struct lw_handler *h) { return h->
 /* Returns true if the seat names the identity. Other threads may change their own seats
  * meanwhile. But only the calling thread's own seats can match, and these do not change during
  * the call. */
-__attribute__((noinline, no_sanitize("thread"))) static UNUSED bool names(const struct lw_seat *s, const char *identity) {
+__attribute__((noinline, no_sanitize("thread"))) static UNUSED bool names(const struct lw_seat *s,
+                                                                          const char *identity) {
     size_t i = 0;
     while (s->identity[i] && s->identity[i] == identity[i]) i++;
     return s->identity[i] == identity[i];
@@ -94,8 +97,12 @@ static UNUSED const struct lw_handler_type type = {.name = "test",
                                                    .batch_of = batch_of,
                                                    .run = run,
                                                    .slot_close = slot_close};
-static UNUSED const struct lw_handler_type blameless = {
-    .name = "test", .slot_open = slot_open, .batch_max = batch_max, .batch_of = batch_of, .run = run, .slot_close = slot_close};
+static UNUSED const struct lw_handler_type blameless = {.name = "test",
+                                                        .slot_open = slot_open,
+                                                        .batch_max = batch_max,
+                                                        .batch_of = batch_of,
+                                                        .run = run,
+                                                        .slot_close = slot_close};
 
 struct fx {
     struct lw_handler h;
@@ -103,8 +110,8 @@ struct fx {
     int fd;
 };
 
-static UNUSED void open_fx_of(struct fx *x, const struct lw_handler_type *t, int threads, size_t batch, enum lw_batch_of of,
-                              struct lw_board_worker *board) {
+static UNUSED void open_fx_of(struct fx *x, const struct lw_handler_type *t, int threads,
+                              size_t batch, enum lw_batch_of of, struct lw_board_worker *board) {
     memset(x, 0, sizeof *x);
     x->h.batch_max = batch;
     x->h.batch_of = of;
@@ -115,7 +122,8 @@ static UNUSED void open_fx_of(struct fx *x, const struct lw_handler_type *t, int
     if (!x->p) fail_msg("%s", err.text);
 }
 
-static UNUSED void open_fx(struct fx *x, const struct lw_handler_type *t, int threads, size_t batch, struct lw_board_worker *board) {
+static UNUSED void open_fx(struct fx *x, const struct lw_handler_type *t, int threads, size_t batch,
+                           struct lw_board_worker *board) {
     open_fx_of(x, t, threads, batch, LW_BATCH_KEYS, board);
 }
 
@@ -146,7 +154,8 @@ struct many {
 };
 
 static UNUSED struct many make_many(size_t n, const char *payload) {
-    struct many m = {lw_alloc(n * sizeof *m.j), lw_alloc(n * sizeof *m.jobs), lw_alloc(n * sizeof *m.out)};
+    struct many m = {lw_alloc(n * sizeof *m.j), lw_alloc(n * sizeof *m.jobs),
+                     lw_alloc(n * sizeof *m.out)};
     for (size_t i = 0; i < n; i++) m.jobs[i] = fx_job(&m.j[i], (int64_t)i, "k", payload);
     return m;
 }

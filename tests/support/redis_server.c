@@ -16,7 +16,8 @@ enum { FIXED_ARGS = 14, EXTRA_ARGS_MAX = 60, READY_TRIES = 2000, READY_PAUSE_MS 
 
 struct lw_test_redis {
     char dir[LW_TEST_DIR];
-    char path[LW_TEST_DIR + 8]; /* short enough for the address of a unix socket, which has 108 bytes */
+    /* short enough for the address of a unix socket, which has 108 bytes */
+    char path[LW_TEST_DIR + 8];
     char *extra[EXTRA_ARGS_MAX + 1];
     pid_t pid;
 };
@@ -43,7 +44,8 @@ static bool answers(const char *path) {
     bool ok = false;
     if (c && !c->err && redisSetTimeout(c, wait) == REDIS_OK) {
         redisReply *reply = redisCommand(c, "PING");
-        ok = reply && reply->type == REDIS_REPLY_STATUS; /* LOADING is an error reply; after it the loop continues to wait */
+        /* LOADING is an error reply; after it the loop continues to wait */
+        ok = reply && reply->type == REDIS_REPLY_STATUS;
         if (reply) freeReplyObject(reply);
     }
     if (c) redisFree(c);
@@ -56,7 +58,8 @@ static bool wait_ready(struct lw_test_redis *r) {
         if (answers(r->path)) return true;
         int status;
         if (waitpid(r->pid, &status, WNOHANG) == r->pid) {
-            fprintf(stderr, "redis-server: ended at its start (wait status 0x%x)\n", (unsigned)status);
+            fprintf(stderr, "redis-server: ended at its start (wait status 0x%x)\n",
+                    (unsigned)status);
             r->pid = -1;
             return false;
         }
@@ -116,7 +119,8 @@ redisContext *lw_test_redis_connect(const struct lw_test_redis *r) {
     struct timeval wait = {.tv_sec = 10};
     redisContext *c = redisConnectUnixWithTimeout(r->path, wait);
     if (c && !c->err && redisSetTimeout(c, wait) == REDIS_OK) return c;
-    fprintf(stderr, "redis-server: connecting to %s: %s\n", r->path, c ? c->errstr : "out of memory");
+    fprintf(stderr, "redis-server: connecting to %s: %s\n", r->path,
+            c ? c->errstr : "out of memory");
     if (c) redisFree(c);
     return NULL;
 }
@@ -126,7 +130,9 @@ bool lw_test_redis_flush(struct lw_test_redis *r) {
     if (!c) return false;
     redisReply *reply = redisCommand(c, "FLUSHALL");
     bool ok = reply && reply->type == REDIS_REPLY_STATUS;
-    if (!ok) fprintf(stderr, "redis-server: FLUSHALL: %s\n", reply && reply->str ? reply->str : c->errstr);
+    if (!ok)
+        fprintf(stderr, "redis-server: FLUSHALL: %s\n",
+                reply && reply->str ? reply->str : c->errstr);
     if (reply) freeReplyObject(reply);
     redisFree(c);
     return ok;

@@ -19,7 +19,8 @@ bool lw_test_dir_make(char dir[LW_TEST_DIR], const char *name) {
     int n = snprintf(dir, LW_TEST_DIR, "%s/lw-%s-XXXXXX", tmp && *tmp ? tmp : "/tmp", name);
     bool fits = n > 0 && n <= LW_TEST_DIR - LW_TEST_SOCKET_NAME;
     if (fits && mkdtemp(dir)) return true;
-    fprintf(stderr, "%s: %s\n", dir, fits ? strerror(errno) : "TMPDIR is too long for a socket's path; set a shorter one");
+    fprintf(stderr, "%s: %s\n", dir,
+            fits ? strerror(errno) : "TMPDIR is too long for a socket's path; set a shorter one");
     dir[0] = '\0';
     return false;
 }
@@ -30,7 +31,8 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 }
 
 void lw_test_dir_remove(const char *dir) {
-    if (dir[0] && nftw(dir, remove_one, OPEN_MAX, FTW_DEPTH | FTW_PHYS)) fprintf(stderr, "%s is left: %s\n", dir, strerror(errno));
+    if (dir[0] && nftw(dir, remove_one, OPEN_MAX, FTW_DEPTH | FTW_PHYS))
+        fprintf(stderr, "%s is left: %s\n", dir, strerror(errno));
 }
 
 void lw_test_log_show(const char *dir, const char *log) {
@@ -59,7 +61,8 @@ int lw_test_bound(int *port) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) || getsockname(fd, (struct sockaddr *)&a, &n)) {
+    if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) ||
+        getsockname(fd, (struct sockaddr *)&a, &n)) {
         perror("no free port of 127.0.0.1");
         abort();
     }

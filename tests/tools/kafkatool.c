@@ -20,27 +20,39 @@ static const char usage_text[] =
     "  delete TOPIC\n"
     "  allow PRINCIPAL read|write|describe group|topic NAME\n"
     "                                        adds an ACL\n"
-    "  produce TOPIC [options]               lines of standard input: partition|key|payload. An empty partition is chosen by the\n"
+    "  produce TOPIC [options]               lines of standard input: partition|key|payload. An "
+    "empty partition is chosen by the\n"
     "                                        partitioner; \\N as key or payload is null\n"
     "  generate TOPIC --messages N --keys K [options]\n"
-    "                                        keys k-0 ... k-(K-1); payload {\"id\":KEY,\"seq\":n,\"amount\":0..9999};\n"
+    "                                        keys k-0 ... k-(K-1); payload "
+    "{\"id\":KEY,\"seq\":n,\"amount\":0..9999};\n"
     "                                        n counts the messages of this call from --first\n"
-    "     --partitioner key|random|roundrobin   key (default): a key always goes to the same partition\n"
-    "     --zipf S        some keys are hot: key r is drawn with weight 1/(r+1)^S (default 0: all alike)\n"
-    "     --seed N        of keys, partitions and amounts (default 1); the same arguments make the same messages\n"
+    "     --partitioner key|random|roundrobin   key (default): a key always goes to the same "
+    "partition\n"
+    "     --zipf S        some keys are hot: key r is drawn with weight 1/(r+1)^S (default 0: all "
+    "alike)\n"
+    "     --seed N        of keys, partitions and amounts (default 1); the same arguments make the "
+    "same messages\n"
     "     --size BYTES    payloads are filled up to this size\n"
     "     --first N       the first n (default 0)\n"
-    "     --hot SHARE     this share (0..1) of the messages has the key PREFIXhot instead (default 0)\n"
+    "     --hot SHARE     this share (0..1) of the messages has the key PREFIXhot instead (default "
+    "0)\n"
     "     --prefix TEXT   of keys (default k-)\n"
-    "     --repeat SHARE  this share of the messages has key, seq and amount of one of the 1,000 before (default 0)\n"
-    "     --produced FILE lines: partition offset µs, CLOCK_MONOTONIC when the message was due (--rate) or sent\n"
+    "     --repeat SHARE  this share of the messages has key, seq and amount of one of the 1,000 "
+    "before (default 0)\n"
+    "     --produced FILE lines: partition offset µs, CLOCK_MONOTONIC when the message was due "
+    "(--rate) or sent\n"
     "     --linger-ms N   how long messages are collected for a request (default 5)\n"
     "     --rate N        messages a second (default 0: as fast as it goes)\n"
-    "     --hex           produce: keys and payloads are given in hex, so that they may hold anything\n"
-    "     --header N=V    produce: each message has the header N with the value V; may be given eight times\n"
+    "     --hex           produce: keys and payloads are given in hex, so that they may hold "
+    "anything\n"
+    "     --header N=V    produce: each message has the header N with the value V; may be given "
+    "eight times\n"
     "  ends TOPIC...                         lines: topic partition begin end\n"
-    "  committed GROUP TOPIC...              lines: topic partition offset metadata; offset -1: none\n"
-    "  dump TOPIC                            each record from the beginning to the end of now, a JSON object a line\n"
+    "  committed GROUP TOPIC...              lines: topic partition offset metadata; offset -1: "
+    "none\n"
+    "  dump TOPIC                            each record from the beginning to the end of now, a "
+    "JSON object a line\n"
     "  delete-records TOPIC PARTITION OFFSET the log begins at OFFSET afterwards\n"
     "  set-offsets GROUP TOPIC PARTITION OFFSET [METADATA]\n"
     "                                        commits for a group without members\n"
@@ -93,13 +105,15 @@ static void check(rd_kafka_resp_err_t code, const char *what) {
     if (code) die("%s: %s", what, rd_kafka_err2str(code));
 }
 
-/* --- clients ---------------------------------------------------------------------------------------------------------------- */
+/* --- clients ---------------------------------------------------------------------------------- */
 
 static void on_report(rd_kafka_t *rk, const rd_kafka_message_t *m, void *opaque) {
     (void)rk;
     (void)opaque;
     if (!m->err) {
-        if (produced_log) fprintf(produced_log, "%d %" PRId64 " %" PRIdPTR "\n", (int)m->partition, m->offset, (intptr_t)m->_private);
+        if (produced_log)
+            fprintf(produced_log, "%d %" PRId64 " %" PRIdPTR "\n", (int)m->partition, m->offset,
+                    (intptr_t)m->_private);
         return;
     }
     if (!refused++) fprintf(stderr, "kafkatool: not taken: %s\n", rd_kafka_err2str(m->err));
@@ -118,14 +132,28 @@ static rd_kafka_t *client(rd_kafka_type_t type, const char *const *settings) {
 }
 
 static rd_kafka_t *producer(const struct options *o) {
-    const char *const settings[] = {
-        "enable.idempotence",           "true",   "allow.auto.create.topics", "false",    "linger.ms", o->linger_ms,
-        "queue.buffering.max.messages", "500000", "message.max.bytes",        "10000000", NULL};
+    const char *const settings[] = {"enable.idempotence",
+                                    "true",
+                                    "allow.auto.create.topics",
+                                    "false",
+                                    "linger.ms",
+                                    o->linger_ms,
+                                    "queue.buffering.max.messages",
+                                    "500000",
+                                    "message.max.bytes",
+                                    "10000000",
+                                    NULL};
     return client(RD_KAFKA_PRODUCER, settings);
 }
 
 static rd_kafka_t *reader(const char *group) {
-    const char *const settings[] = {"enable.auto.commit", "false", "enable.partition.eof", "true", group ? "group.id" : NULL, group, NULL};
+    const char *const settings[] = {"enable.auto.commit",
+                                    "false",
+                                    "enable.partition.eof",
+                                    "true",
+                                    group ? "group.id" : NULL,
+                                    group,
+                                    NULL};
     return client(RD_KAFKA_CONSUMER, settings);
 }
 
@@ -141,7 +169,7 @@ static int count_partitions(rd_kafka_t *rk, const char *topic) {
     return n;
 }
 
-/* --- administration --------------------------------------------------------------------------------------------------------- */
+/* --- administration --------------------------------------------------------------------------- */
 
 static rd_kafka_event_t *answer(rd_kafka_queue_t *queue, const char *what) {
     rd_kafka_event_t *event = rd_kafka_queue_poll(queue, ASK_MS);
@@ -150,8 +178,10 @@ static rd_kafka_event_t *answer(rd_kafka_queue_t *queue, const char *what) {
     return event;
 }
 
-static void check_topic(const rd_kafka_topic_result_t *const *results, size_t n, const char *topic) {
-    if (n && rd_kafka_topic_result_error(results[0])) die("%s: %s", topic, rd_kafka_topic_result_error_string(results[0]));
+static void check_topic(const rd_kafka_topic_result_t *const *results, size_t n,
+                        const char *topic) {
+    if (n && rd_kafka_topic_result_error(results[0]))
+        die("%s: %s", topic, rd_kafka_topic_result_error_string(results[0]));
 }
 
 static void set_topic_config(rd_kafka_NewTopic_t *new, const char *setting) {
@@ -172,7 +202,8 @@ static void create_topic(const char *topic, int partitions, char **settings, int
     rd_kafka_CreateTopics(rk, &new, 1, NULL, queue);
     rd_kafka_event_t *event = answer(queue, topic);
     size_t n;
-    const rd_kafka_topic_result_t **results = rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n);
+    const rd_kafka_topic_result_t **results =
+        rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event), &n);
     check_topic(results, n, topic);
     rd_kafka_event_destroy(event);
     rd_kafka_NewTopic_destroy(new);
@@ -187,7 +218,8 @@ static void delete_topic(const char *topic) {
     rd_kafka_DeleteTopics(rk, &old, 1, NULL, queue);
     rd_kafka_event_t *event = answer(queue, topic);
     size_t n;
-    const rd_kafka_topic_result_t **results = rd_kafka_DeleteTopics_result_topics(rd_kafka_event_DeleteTopics_result(event), &n);
+    const rd_kafka_topic_result_t **results =
+        rd_kafka_DeleteTopics_result_topics(rd_kafka_event_DeleteTopics_result(event), &n);
     check_topic(results, n, topic);
     rd_kafka_event_destroy(event);
     rd_kafka_DeleteTopic_destroy(old);
@@ -199,22 +231,26 @@ static void allow(char **words) {
     static const struct {
         const char *word;
         rd_kafka_AclOperation_t operation;
-    } operations[] = {
-        {"read", RD_KAFKA_ACL_OPERATION_READ}, {"write", RD_KAFKA_ACL_OPERATION_WRITE}, {"describe", RD_KAFKA_ACL_OPERATION_DESCRIBE}};
+    } operations[] = {{"read", RD_KAFKA_ACL_OPERATION_READ},
+                      {"write", RD_KAFKA_ACL_OPERATION_WRITE},
+                      {"describe", RD_KAFKA_ACL_OPERATION_DESCRIBE}};
     rd_kafka_AclOperation_t operation = RD_KAFKA_ACL_OPERATION_UNKNOWN;
-    rd_kafka_ResourceType_t type = !strcmp(words[2], "group") ? RD_KAFKA_RESOURCE_GROUP : RD_KAFKA_RESOURCE_TOPIC;
+    rd_kafka_ResourceType_t type =
+        !strcmp(words[2], "group") ? RD_KAFKA_RESOURCE_GROUP : RD_KAFKA_RESOURCE_TOPIC;
     char why[512];
     size_t n;
     for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
         if (!strcmp(operations[i].word, words[1])) operation = operations[i].operation;
-    rd_kafka_AclBinding_t *acl = rd_kafka_AclBinding_new(type, words[3], RD_KAFKA_RESOURCE_PATTERN_LITERAL, words[0], "*", operation,
-                                                         RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, why, sizeof why);
+    rd_kafka_AclBinding_t *acl =
+        rd_kafka_AclBinding_new(type, words[3], RD_KAFKA_RESOURCE_PATTERN_LITERAL, words[0], "*",
+                                operation, RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW, why, sizeof why);
     if (!acl) die("%s: %s", words[3], why);
     rd_kafka_t *rk = reader(NULL);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
     rd_kafka_CreateAcls(rk, &acl, 1, NULL, queue);
     rd_kafka_event_t *event = answer(queue, words[3]);
-    const rd_kafka_acl_result_t **results = rd_kafka_CreateAcls_result_acls(rd_kafka_event_CreateAcls_result(event), &n);
+    const rd_kafka_acl_result_t **results =
+        rd_kafka_CreateAcls_result_acls(rd_kafka_event_CreateAcls_result(event), &n);
     const rd_kafka_error_t *error = n ? rd_kafka_acl_result_error(results[0]) : NULL;
     if (error) die("%s: %s", words[3], rd_kafka_error_string(error));
     rd_kafka_event_destroy(event);
@@ -231,7 +267,10 @@ static void delete_records(const char *topic, int32_t partition, int64_t offset)
     rd_kafka_DeleteRecords_t *request = rd_kafka_DeleteRecords_new(list);
     rd_kafka_DeleteRecords(rk, &request, 1, NULL, queue);
     rd_kafka_event_t *event = answer(queue, topic);
-    check(rd_kafka_DeleteRecords_result_offsets(rd_kafka_event_DeleteRecords_result(event))->elems[0].err, topic);
+    check(rd_kafka_DeleteRecords_result_offsets(rd_kafka_event_DeleteRecords_result(event))
+              ->elems[0]
+              .err,
+          topic);
     rd_kafka_event_destroy(event);
     rd_kafka_DeleteRecords_destroy(request);
     rd_kafka_topic_partition_list_destroy(list);
@@ -239,7 +278,8 @@ static void delete_records(const char *topic, int32_t partition, int64_t offset)
     rd_kafka_destroy(rk);
 }
 
-static void set_offsets(const char *group, const char *topic, int32_t partition, int64_t offset, const char *metadata) {
+static void set_offsets(const char *group, const char *topic, int32_t partition, int64_t offset,
+                        const char *metadata) {
     rd_kafka_t *rk = reader(group);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_t *tp = rd_kafka_topic_partition_list_add(list, topic, partition);
@@ -254,7 +294,7 @@ static void set_offsets(const char *group, const char *topic, int32_t partition,
     rd_kafka_destroy(rk);
 }
 
-/* --- asking ----------------------------------------------------------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static void ends(char **topics, int n) {
     rd_kafka_t *rk = reader(NULL);
@@ -262,7 +302,8 @@ static void ends(char **topics, int n) {
         int partitions = count_partitions(rk, topics[t]);
         for (int p = 0; p < partitions; p++) {
             int64_t low, high;
-            check(rd_kafka_query_watermark_offsets(rk, topics[t], p, &low, &high, ASK_MS), topics[t]);
+            check(rd_kafka_query_watermark_offsets(rk, topics[t], p, &low, &high, ASK_MS),
+                  topics[t]);
             printf("%s %d %" PRId64 " %" PRId64 "\n", topics[t], p, low, high);
         }
     }
@@ -272,12 +313,15 @@ static void ends(char **topics, int n) {
 static void committed(const char *group, char **topics, int n) {
     rd_kafka_t *rk = reader(group);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(16);
-    for (int t = 0; t < n; t++) rd_kafka_topic_partition_list_add_range(list, topics[t], 0, count_partitions(rk, topics[t]) - 1);
+    for (int t = 0; t < n; t++)
+        rd_kafka_topic_partition_list_add_range(list, topics[t], 0,
+                                                count_partitions(rk, topics[t]) - 1);
     check(rd_kafka_committed(rk, list, ASK_MS), group);
     for (int i = 0; i < list->cnt; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
         check(tp->err, tp->topic);
-        printf("%s %d %" PRId64 " %.*s\n", tp->topic, (int)tp->partition, tp->offset < 0 ? (int64_t)-1 : tp->offset, (int)tp->metadata_size,
+        printf("%s %d %" PRId64 " %.*s\n", tp->topic, (int)tp->partition,
+               tp->offset < 0 ? (int64_t)-1 : tp->offset, (int)tp->metadata_size,
                tp->metadata ? (const char *)tp->metadata : "");
     }
     rd_kafka_topic_partition_list_destroy(list);
@@ -306,9 +350,11 @@ static void dump_record(rd_kafka_message_t *m) {
         for (size_t i = 0; !rd_kafka_header_get_all(all, i, &name, &value, &size); i++)
             json_array_append_new(headers, json_pack("[s,o]", name, as_json(value, size)));
     }
-    json_t *line = json_pack("{s:i,s:I,s:I,s:o,s:o,s:o}", "partition", (int)m->partition, "offset", (json_int_t)m->offset, "timestamp_ms",
-                             (json_int_t)rd_kafka_message_timestamp(m, NULL), "key", as_json(m->key, m->key_len), "headers", headers,
-                             "payload", as_json(m->payload, m->len));
+    json_t *line = json_pack("{s:i,s:I,s:I,s:o,s:o,s:o}", "partition", (int)m->partition, "offset",
+                             (json_int_t)m->offset, "timestamp_ms",
+                             (json_int_t)rd_kafka_message_timestamp(m, NULL), "key",
+                             as_json(m->key, m->key_len), "headers", headers, "payload",
+                             as_json(m->payload, m->len));
     json_dumpf(line, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
     putchar('\n');
     json_decref(line);
@@ -319,7 +365,8 @@ static void dump(const char *topic) {
     rd_kafka_poll_set_consumer(rk);
     int left = count_partitions(rk, topic);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(left);
-    for (int p = 0; p < left; p++) rd_kafka_topic_partition_list_add(list, topic, p)->offset = RD_KAFKA_OFFSET_BEGINNING;
+    for (int p = 0; p < left; p++)
+        rd_kafka_topic_partition_list_add(list, topic, p)->offset = RD_KAFKA_OFFSET_BEGINNING;
     check(rd_kafka_assign(rk, list), topic);
     rd_kafka_topic_partition_list_destroy(list);
     while (left > 0) {
@@ -337,7 +384,7 @@ static void dump(const char *topic) {
     rd_kafka_destroy(rk);
 }
 
-/* --- producing -------------------------------------------------------------------------------------------------------------- */
+/* --- producing -------------------------------------------------------------------------------- */
 
 struct stream {
     rd_kafka_t *rk;
@@ -379,7 +426,8 @@ static int64_t monotonic_us(void) {
 static int64_t keep_rate(struct stream *s) {
     if (!s->o->rate) return monotonic_us();
     int64_t due_us = s->start_us + s->sent * 1000000 / s->o->rate, ahead_us;
-    while ((ahead_us = due_us - monotonic_us()) >= 1000) rd_kafka_poll(s->rk, (int)(ahead_us / 1000));
+    while ((ahead_us = due_us - monotonic_us()) >= 1000)
+        rd_kafka_poll(s->rk, (int)(ahead_us / 1000));
     if (ahead_us <= 0) return due_us;
     struct timespec left = {.tv_nsec = (long)ahead_us * 1000};
     clock_nanosleep(CLOCK_MONOTONIC, 0, &left, NULL);
@@ -399,15 +447,19 @@ static rd_kafka_headers_t *headers_of(const struct options *o) {
     return all;
 }
 
-static void send_one(struct stream *s, int32_t partition, const char *key, size_t key_n, const char *payload, size_t n) {
+static void send_one(struct stream *s, int32_t partition, const char *key, size_t key_n,
+                     const char *payload, size_t n) {
     if (partition >= s->partitions) die("no partition %d", (int)partition);
-    void *due_us = (void *)(intptr_t)keep_rate(s); /* the time at which the message is due; the delivery report returns it */
+    /* the time at which the message is due; the delivery report returns it */
+    void *due_us = (void *)(intptr_t)keep_rate(s);
     rd_kafka_headers_t *headers = headers_of(s->o);
     rd_kafka_resp_err_t error;
-    while ((error = rd_kafka_producev(s->rk, RD_KAFKA_V_RKT(s->topic), RD_KAFKA_V_PARTITION(partition),
-                                      RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE((void *)(uintptr_t)payload, n),
-                                      RD_KAFKA_V_KEY((void *)(uintptr_t)key, key_n), RD_KAFKA_V_OPAQUE(due_us), RD_KAFKA_V_HEADERS(headers),
-                                      RD_KAFKA_V_END))) {
+    while ((error = rd_kafka_producev(
+                s->rk, RD_KAFKA_V_RKT(s->topic), RD_KAFKA_V_PARTITION(partition),
+                RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+                RD_KAFKA_V_VALUE((void *)(uintptr_t)payload, n),
+                RD_KAFKA_V_KEY((void *)(uintptr_t)key, key_n), RD_KAFKA_V_OPAQUE(due_us),
+                RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END))) {
         if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce: %s", rd_kafka_err2str(error));
         rd_kafka_poll(s->rk, 10);
     }
@@ -415,7 +467,8 @@ static void send_one(struct stream *s, int32_t partition, const char *key, size_
 }
 
 static struct stream open_stream(const char *topic, const struct options *o) {
-    if (o->produced && !(produced_log = fopen(o->produced, "we"))) die("%s: %s", o->produced, strerror(errno));
+    if (o->produced && !(produced_log = fopen(o->produced, "we")))
+        die("%s: %s", o->produced, strerror(errno));
     struct stream s = {.rk = producer(o), .o = o, .state = o->seed, .start_us = monotonic_us()};
     s.partitions = count_partitions(s.rk, topic);
     s.topic = rd_kafka_topic_new(s.rk, topic, NULL);
@@ -439,7 +492,8 @@ static int nibble(char c) {
 /* Decodes hex digits in place, and returns the number of bytes. */
 static size_t from_hex(char *text, size_t n) {
     if (n % 2) die("an odd number of hex digits");
-    for (size_t i = 0; i < n; i += 2) text[i / 2] = (char)(nibble(text[i]) << 4 | nibble(text[i + 1]));
+    for (size_t i = 0; i < n; i += 2)
+        text[i / 2] = (char)(nibble(text[i]) << 4 | nibble(text[i + 1]));
     return n / 2;
 }
 
@@ -458,7 +512,8 @@ static void produce(const char *topic, const struct options *o) {
         size_t key_n = key ? strlen(key) : 0, payload_n = (size_t)(line + n - payload);
         if (!strcmp(payload, "\\N")) payload = NULL, payload_n = 0;
         if (o->hex) key_n = from_hex(key, key_n), payload_n = from_hex(payload, payload_n);
-        send_one(&s, *line ? (int32_t)number(line) : choose(&s, key, key_n), key, key_n, payload, payload_n);
+        send_one(&s, *line ? (int32_t)number(line) : choose(&s, key, key_n), key, key_n, payload,
+                 payload_n);
     }
     free(line);
     close_stream(&s);
@@ -498,10 +553,12 @@ static double chance(struct stream *s) { return (double)(draw(s) >> 11) / 900719
 
 /* Chooses the content of the next message. Draws random numbers only for options that are given.
  * So a new option does not change the messages that a seed produces. */
-static struct content next_content(struct stream *s, const double *sum, struct content *recent, int64_t i) {
+static struct content next_content(struct stream *s, const double *sum, struct content *recent,
+                                   int64_t i) {
     const struct options *o = s->o;
     struct content c = {.seq = o->first + i};
-    if (o->repeat > 0 && i > 0 && chance(s) < o->repeat) return recent[draw(s) % (uint64_t)(i < RECENT ? i : RECENT)];
+    if (o->repeat > 0 && i > 0 && chance(s) < o->repeat)
+        return recent[draw(s) % (uint64_t)(i < RECENT ? i : RECENT)];
     if (o->hot > 0 && chance(s) < o->hot)
         c.key_n = snprintf(c.key, sizeof c.key, "%shot", o->prefix);
     else
@@ -519,11 +576,13 @@ static void generate(const char *topic, const struct options *o) {
     for (int64_t i = 0; i < o->messages; i++) {
         struct content c = recent[i % RECENT] = next_content(&s, sum, recent, i);
         payload.n = 0;
-        lw_buf_addf(&payload, "{\"id\":\"%s\",\"seq\":%" PRId64 ",\"amount\":%d", c.key, c.seq, c.amount);
+        lw_buf_addf(&payload, "{\"id\":\"%s\",\"seq\":%" PRId64 ",\"amount\":%d", c.key, c.seq,
+                    c.amount);
         int64_t pad = o->size - (int64_t)payload.n - (int64_t)strlen(",\"pad\":\"\"}");
         if (pad > 0) lw_buf_addf(&payload, ",\"pad\":\"%0*d\"", (int)pad, 0);
         lw_buf_add(&payload, "}", 1);
-        send_one(&s, choose(&s, c.key, (size_t)c.key_n), c.key, (size_t)c.key_n, payload.p, payload.n);
+        send_one(&s, choose(&s, c.key, (size_t)c.key_n), c.key, (size_t)c.key_n, payload.p,
+                 payload.n);
     }
     lw_buf_free(&payload);
     free(sum);
@@ -531,14 +590,18 @@ static void generate(const char *topic, const struct options *o) {
     close_stream(&s);
 }
 
-/* --- the command line ------------------------------------------------------------------------------------------------------- */
+/* --- the command line ------------------------------------------------------------------------- */
 
 static struct options parse_options(int *argc, char ***argv) {
     static const struct option known[] = {
-        {"partitioner", 1, NULL, 'p'}, {"messages", 1, NULL, 'm'},  {"keys", 1, NULL, 'k'},   {"zipf", 1, NULL, 'z'},
-        {"seed", 1, NULL, 's'},        {"size", 1, NULL, 'b'},      {"first", 1, NULL, 'f'},  {"rate", 1, NULL, 'r'},
-        {"hex", 0, NULL, 'x'},         {"hot", 1, NULL, 'h'},       {"prefix", 1, NULL, 'P'}, {"repeat", 1, NULL, 'R'},
-        {"produced", 1, NULL, 'o'},    {"linger-ms", 1, NULL, 'l'}, {"header", 1, NULL, 'H'}, {0},
+        {"partitioner", 1, NULL, 'p'}, {"messages", 1, NULL, 'm'},
+        {"keys", 1, NULL, 'k'},        {"zipf", 1, NULL, 'z'},
+        {"seed", 1, NULL, 's'},        {"size", 1, NULL, 'b'},
+        {"first", 1, NULL, 'f'},       {"rate", 1, NULL, 'r'},
+        {"hex", 0, NULL, 'x'},         {"hot", 1, NULL, 'h'},
+        {"prefix", 1, NULL, 'P'},      {"repeat", 1, NULL, 'R'},
+        {"produced", 1, NULL, 'o'},    {"linger-ms", 1, NULL, 'l'},
+        {"header", 1, NULL, 'H'},      {0},
     };
     struct options o = {.partitioner = "key", .prefix = "k-", .linger_ms = "5", .seed = 1};
     int c;
@@ -565,7 +628,9 @@ static struct options parse_options(int *argc, char ***argv) {
         default: usage();
         }
     }
-    if (strcmp(o.partitioner, "key") != 0 && strcmp(o.partitioner, "random") != 0 && strcmp(o.partitioner, "roundrobin") != 0) usage();
+    if (strcmp(o.partitioner, "key") != 0 && strcmp(o.partitioner, "random") != 0 &&
+        strcmp(o.partitioner, "roundrobin") != 0)
+        usage();
     *argc -= optind;
     *argv += optind;
     return o;

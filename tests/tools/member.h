@@ -26,7 +26,7 @@ enum { PARTS = 4, GENS = 64, GIVE_UP_MS = 60000, OFFSETS = 400000 };
 static const char *brokers, *kafka_dir, *tools_dir;
 static int passed, failed, problems;
 
-/* --- checking --------------------------------------------------------------------------------------------------------------- */
+/* --- checking --------------------------------------------------------------------------------- */
 
 static void problem(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void problem(const char *fmt, ...) {
@@ -44,7 +44,7 @@ static void problem(const char *fmt, ...) {
         if (!(what)) problem("line %d: %s", __LINE__, #what); \
     } while (0)
 
-/* --- running tools ---------------------------------------------------------------------------------------------------------- */
+/* --- running tools ---------------------------------------------------------------------------- */
 
 static char line[1024]; /* the command that was started last */
 
@@ -78,9 +78,10 @@ static pid_t start(const char *fmt, ...) {
 }
 
 #define TOOL(fmt, ...) finish(start("%s/kafkatool %s " fmt, tools_dir, brokers, __VA_ARGS__))
-#define RIG(command) finish(start("tests/live/kafka/kafka.sh %s %s > /dev/null", command, kafka_dir))
+#define RIG(command) \
+    finish(start("tests/live/kafka/kafka.sh %s %s > /dev/null", command, kafka_dir))
 
-/* --- members of a group ----------------------------------------------------------------------------------------------------- */
+/* --- members of a group ----------------------------------------------------------------------- */
 
 struct owned {
     uint32_t gen;
@@ -103,7 +104,8 @@ struct member {
     /* seek_every is the number of records between seeks in the record callback (0: no seeks);
      * seeks counts the seeks so far. */
     int64_t seek_every, seeks;
-    bool bare; /* the member neither checks nor commits anything, because the test case does so itself */
+    /* the member neither checks nor commits anything, because the test case does so itself */
+    bool bare;
     char fatal[1024];
     char topic[64], group[64], reset[16];
 };
@@ -136,11 +138,16 @@ static void on_assign(void *ctx, const struct lw_assigned *a) {
     CHECK(!strcmp(a->topic, m->topic));
     for (int i = 0; i < m->n_owned; i++) CHECK(m->owned[i].gen < a->gen);
     struct owned *o = &m->owned[m->n_owned++];
-    *o =
-        (struct owned){.gen = a->gen, .partition = a->partition, .next = a->begin, .committed = a->committed, .begin = a->begin, .end = -1};
+    *o = (struct owned){.gen = a->gen,
+                        .partition = a->partition,
+                        .next = a->begin,
+                        .committed = a->committed,
+                        .begin = a->begin,
+                        .end = -1};
     o->log_begin = a->log_begin;
     o->log_end = a->log_end;
-    if (a->metadata) snprintf(o->metadata, sizeof o->metadata, "%.*s", (int)a->metadata_len, a->metadata);
+    if (a->metadata)
+        snprintf(o->metadata, sizeof o->metadata, "%.*s", (int)a->metadata_len, a->metadata);
 }
 
 static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
@@ -157,7 +164,8 @@ static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
         all[i] = (struct lw_commit){o->gen, o->next, ""};
     }
     struct lw_err err = {0};
-    if (!lost && lw_source_commit_sync(m->s, all, n, NULL, 10000, &err)) problem("commit at revoke: %s", err.text);
+    if (!lost && lw_source_commit_sync(m->s, all, n, NULL, 10000, &err))
+        problem("commit at revoke: %s", err.text);
     for (size_t i = 0; i < n; i++) owned_by(m, gens[i])->gone = true;
 }
 
@@ -174,9 +182,11 @@ static void on_record(void *ctx, uint32_t gen, rd_kafka_message_t *r) {
     struct member *m = ctx;
     struct owned *o = owned_by(m, gen);
     if (!o || o->gone || o->held)
-        problem("record of partition %d, which is %s", (int)r->partition, o && o->held ? "held" : "not ours");
+        problem("record of partition %d, which is %s", (int)r->partition,
+                o && o->held ? "held" : "not ours");
     else if (r->partition != o->partition || r->offset != o->next)
-        problem("%d: offset %" PRId64 " came, expected %" PRId64, (int)r->partition, r->offset, o->next);
+        problem("%d: offset %" PRId64 " came, expected %" PRId64, (int)r->partition, r->offset,
+                o->next);
     m->records++;
     if (r->offset < OFFSETS && seen[r->partition][r->offset] < 255) seen[r->partition][r->offset]++;
     if (o) {
@@ -210,13 +220,15 @@ static void on_fatal(void *ctx, const char *reason) {
     snprintf(m->fatal, sizeof m->fatal, "%s", reason);
 }
 
-static const struct lw_source_events events = {on_assign, on_revoke, on_record, on_end, on_committed, NULL, NULL, NULL, on_fatal};
+static const struct lw_source_events events = {
+    on_assign, on_revoke, on_record, on_end, on_committed, NULL, NULL, NULL, on_fatal};
 
 static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};
     snprintf(m->topic, sizeof m->topic, "%s", topic);
     snprintf(m->group, sizeof m->group, "%s", group);
-    static char *topics[8]; /* one element per live member, at most eight; the last texts are not freed */
+    /* one element per live member, at most eight; the last texts are not freed */
+    static char *topics[8];
     static int used;
     char **slot = &topics[used++ % 8];
     free(*slot);
@@ -228,12 +240,14 @@ static void setup(struct member *m, const char *topic, const char *group) {
 }
 
 static void property(struct member *m, const char *name, const char *value) {
-    m->properties[m->c.kafka.n_properties++] = (struct lw_property){.name = (char *)(uintptr_t)name, .value = (char *)(uintptr_t)value};
+    m->properties[m->c.kafka.n_properties++] =
+        (struct lw_property){.name = (char *)(uintptr_t)name, .value = (char *)(uintptr_t)value};
 }
 
 static void join_with(struct member *m, const struct lw_source_events *ev) {
     property(m, "bootstrap.servers", brokers);
-    property(m, "fetch.wait.max.ms", "20"); /* short, because a seek waits until the fetch in flight is answered */
+    /* short, because a seek waits until the fetch in flight is answered */
+    property(m, "fetch.wait.max.ms", "20");
     property(m, "auto.offset.reset", m->c.kafka.reset_latest ? "latest" : "earliest");
     struct lw_err err = {0};
     m->s = lw_source_open(&m->c, m->member_id, ev, m, &err);
@@ -254,7 +268,8 @@ static void leave(struct member *m) {
 /* Waits for an event of any member, then polls each member once. */
 static void turn(struct member **all, int n) {
     struct pollfd fds[4];
-    for (int i = 0; i < n; i++) fds[i] = (struct pollfd){.fd = lw_source_fd(all[i]->s), .events = POLLIN};
+    for (int i = 0; i < n; i++)
+        fds[i] = (struct pollfd){.fd = lw_source_fd(all[i]->s), .events = POLLIN};
     poll(fds, (nfds_t)n, 100);
     for (int i = 0; i < n; i++) {
         uint64_t count;
@@ -263,19 +278,21 @@ static void turn(struct member **all, int n) {
     }
 }
 
-#define UNTIL(condition, ...)                                                                             \
-    do {                                                                                                  \
-        struct member *these[] = {__VA_ARGS__};                                                           \
-        int64_t until_ms = lw_boot_ms() + GIVE_UP_MS;                                                     \
-        while (!(condition) && lw_boot_ms() < until_ms) turn(these, (int)(sizeof these / sizeof *these)); \
-        if (!(condition)) problem("line %d: waited in vain for %s", __LINE__, #condition);                \
+#define UNTIL(condition, ...)                                                              \
+    do {                                                                                   \
+        struct member *these[] = {__VA_ARGS__};                                            \
+        int64_t until_ms = lw_boot_ms() + GIVE_UP_MS;                                      \
+        while (!(condition) && lw_boot_ms() < until_ms)                                    \
+            turn(these, (int)(sizeof these / sizeof *these));                              \
+        if (!(condition)) problem("line %d: waited in vain for %s", __LINE__, #condition); \
     } while (0)
 
 /* Polls the members for this time, whatever happens meanwhile. */
-#define DURING(ms, ...)                                                                                                          \
-    do {                                                                                                                         \
-        struct member *these[] = {__VA_ARGS__};                                                                                  \
-        for (int64_t until_ms = lw_boot_ms() + (ms); lw_boot_ms() < until_ms;) turn(these, (int)(sizeof these / sizeof *these)); \
+#define DURING(ms, ...)                                                        \
+    do {                                                                       \
+        struct member *these[] = {__VA_ARGS__};                                \
+        for (int64_t until_ms = lw_boot_ms() + (ms); lw_boot_ms() < until_ms;) \
+            turn(these, (int)(sizeof these / sizeof *these));                  \
     } while (0)
 
 static int64_t distinct(void) {
@@ -292,7 +309,9 @@ static int64_t doubled(void) {
     return n;
 }
 
-static void fill(const char *topic, int64_t n) { TOOL("generate %s --messages %" PRId64 " --keys 500 --partitioner roundrobin", topic, n); }
+static void fill(const char *topic, int64_t n) {
+    TOOL("generate %s --messages %" PRId64 " --keys 500 --partitioner roundrobin", topic, n);
+}
 
 static void make_topic(const char *topic, int64_t n) {
     TOOL("create %s %d", topic, PARTS);
@@ -301,7 +320,8 @@ static void make_topic(const char *topic, int64_t n) {
 
 static bool all_at_end(struct member *m, int64_t each) {
     int n = 0;
-    for (int i = 0; i < m->n_owned; i++) n += !m->owned[i].gone && m->owned[i].next == each && m->owned[i].end == each;
+    for (int i = 0; i < m->n_owned; i++)
+        n += !m->owned[i].gone && m->owned[i].next == each && m->owned[i].end == each;
     return n == PARTS;
 }
 
@@ -310,9 +330,11 @@ static void commit_all(struct member *m, const char *metadata) {
     struct lw_commit all[PARTS];
     size_t n = 0;
     for (int i = 0; i < m->n_owned; i++)
-        if (!m->owned[i].gone) all[n++] = (struct lw_commit){m->owned[i].gen, m->owned[i].next, metadata};
+        if (!m->owned[i].gone)
+            all[n++] = (struct lw_commit){m->owned[i].gen, m->owned[i].next, metadata};
     struct lw_err err = {0};
-    if (n && !lw_source_commit_busy(m->s) && lw_source_commit(m->s, all, n, &err)) problem("commit: %s", err.text);
+    if (n && !lw_source_commit_busy(m->s) && lw_source_commit(m->s, all, n, &err))
+        problem("commit: %s", err.text);
 }
 
 #endif

@@ -2,9 +2,10 @@
 /* Tests the source, which is the code in kafka/, with a real Kafka. tests/live/test_source.sh
  * runs this program.
  *
- *   source_test BROKERS KAFKA_DIR            all cases; KAFKA_DIR is the folder in which kafka.sh runs Kafka (which
- *                                            is restarted and killed)
- *   source_test BROKERS KAFKA_DIR measure    speed of lw_source_poll(), which gives one record per call
+ *   source_test BROKERS KAFKA_DIR            all cases; KAFKA_DIR is the folder in which kafka.sh
+ *                                            runs Kafka (which is restarted and killed)
+ *   source_test BROKERS KAFKA_DIR measure    speed of lw_source_poll(), which gives one record per
+ *                                            call
  *   source_test BROKERS KAFKA_DIR CASE       one case by name
  *
  * All members of the consumer group are in one thread, which polls them in turn. */
@@ -14,7 +15,7 @@
 
 enum { LIMIT_S = 180 }; /* time limit of one case */
 
-/* --- cases ------------------------------------------------------------------------------------------------------------------ */
+/* --- cases ------------------------------------------------------------------------------------ */
 
 /* Members join and leave while messages are produced. Every record must come once, and the
  * records of each assignment must be contiguous. */
@@ -26,7 +27,8 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
     property(&a, "heartbeat.interval.ms", "200");
     if (strategy) property(&a, "partition.assignment.strategy", strategy);
     join(&a);
-    pid_t producing = start("%s/kafkatool %s generate %s --messages %" PRId64 " --keys 500 --partitioner roundrobin --rate 12000",
+    pid_t producing = start("%s/kafkatool %s generate %s --messages %" PRId64
+                            " --keys 500 --partitioner roundrobin --rate 12000",
                             tools_dir, brokers, topic, messages);
     UNTIL(a.records > messages / 20, &a);
     int shared = 0;
@@ -38,7 +40,8 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
         UNTIL(n_current(&a) == PARTS / 2 && n_current(&b) == PARTS / 2, &a, &b);
         int64_t before = b.records;
         UNTIL(b.records > before + 1000 || distinct() == messages, &a, &b);
-        CHECK(b.records > 1000 && distinct() < messages); /* the second member got records before all records had been read */
+        /* the second member got records before all records had been read */
+        CHECK(b.records > 1000 && distinct() < messages);
         shared++;
         commit_all(&a, "half");
         commit_all(&b, "half");
@@ -51,17 +54,19 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
     finish(producing);
     UNTIL(all_at_end(&a, messages / PARTS), &a);
     CHECK(distinct() == messages);
-    CHECK(doubled() == 0); /* no record came twice, because all records were committed at each revoke */
+    /* no record came twice, because all records were committed at each revoke */
+    CHECK(doubled() == 0);
     CHECK(shared == 3 && !*a.fatal && a.commits_bad == 0);
-    if (!strategy) CHECK(a.revokes == 6 && a.revoked_parts == 3 * (PARTS + PARTS / 2) && a.losts == 0);
+    if (!strategy)
+        CHECK(a.revokes == 6 && a.revoked_parts == 3 * (PARTS + PARTS / 2) && a.losts == 0);
     leave(&a);
 }
 
 static void case_rebalances(void) { rebalances("rebalances", NULL, 200000); }
 static void case_cooperative(void) { rebalances("cooperative", "cooperative-sticky", 280000); }
 
-/* Seeks both inside and outside the record callback, and on partitions that are held back as well as on
- * others. The next record must be the one at the offset of the seek. */
+/* Seeks both inside and outside the record callback, and on partitions that are held back as well
+ * as on others. The next record must be the one at the offset of the seek. */
 static void case_seek(void) {
     static struct member m;
     make_topic("seek", 40000);
@@ -90,7 +95,8 @@ static void case_seek(void) {
     }
     UNTIL(all_at_end(&m, 10000), &m);
     struct lw_err err = {0};
-    CHECK(lw_source_seek(m.s, 4000000000u, 0, &err) == -1 && strstr(err.text, "no longer assigned"));
+    CHECK(lw_source_seek(m.s, 4000000000u, 0, &err) == -1 &&
+          strstr(err.text, "no longer assigned"));
     leave(&m);
 }
 
@@ -104,11 +110,14 @@ static void case_hold(void) {
     lw_source_hold(m.s, o->gen, true);
     o->held = true;
     int64_t at = o->next;
-    UNTIL(current(&m, 0)->next == 10000 && current(&m, 1)->next == 10000 && current(&m, 3)->next == 10000, &m);
+    UNTIL(current(&m, 0)->next == 10000 && current(&m, 1)->next == 10000 &&
+              current(&m, 3)->next == 10000,
+          &m);
     CHECK(o->next == at && at < 10000);
     lw_source_hold(m.s, o->gen, false);
     o->held = false;
-    UNTIL(all_at_end(&m, 10000), &m); /* on_record() checks that the partition continues at the same offset */
+    /* on_record() checks that the partition continues at the same offset */
+    UNTIL(all_at_end(&m, 10000), &m);
     leave(&m);
 }
 
@@ -120,7 +129,9 @@ static void case_metadata(void) {
     setup(&m, "metadata", "metadata");
     join(&m);
     UNTIL(all_at_end(&m, 100), &m);
-    struct lw_commit some[] = {{current(&m, 0)->gen, 40, big}, {current(&m, 3)->gen, 70, "v1:abc"}, {current(&m, 1)->gen, 5, ""}};
+    struct lw_commit some[] = {{current(&m, 0)->gen, 40, big},
+                               {current(&m, 3)->gen, 70, "v1:abc"},
+                               {current(&m, 1)->gen, 5, ""}};
     struct lw_err err = {0};
     CHECK(!lw_source_commit(m.s, some, 3, &err));
     CHECK(lw_source_commit_busy(m.s));
@@ -133,13 +144,15 @@ static void case_metadata(void) {
     CHECK(ok[0] && ok[1] && m.commits_ok == 5);
     struct lw_commit wrong = {4000000000u, 1, ""};
     struct lw_err wrong_err = {0};
-    CHECK(lw_source_commit(m.s, &wrong, 1, &wrong_err) == -1 && strstr(wrong_err.text, "no longer assigned"));
+    CHECK(lw_source_commit(m.s, &wrong, 1, &wrong_err) == -1 &&
+          strstr(wrong_err.text, "no longer assigned"));
     static char too_big[10000];
     memset(too_big, 'y', sizeof too_big - 1);
     struct lw_commit large = {current(&m, 2)->gen, 34, too_big};
     struct lw_err large_err = {0};
     ok[0] = true;
-    CHECK(lw_source_commit_sync(m.s, &large, 1, ok, 10000, &large_err) == -1 && !ok[0] && m.commits_bad == 1);
+    CHECK(lw_source_commit_sync(m.s, &large, 1, ok, 10000, &large_err) == -1 && !ok[0] &&
+          m.commits_bad == 1);
     m.bare = true; /* this member leaves without committing */
     leave(&m);
     static struct member other;
@@ -149,7 +162,8 @@ static void case_metadata(void) {
     CHECK(current(&other, 0)->committed == 40 && !strcmp(current(&other, 0)->metadata, big));
     CHECK(current(&other, 1)->committed == 6 && !*current(&other, 1)->metadata);
     CHECK(current(&other, 2)->committed == 33 && !strcmp(current(&other, 2)->metadata, "sync"));
-    CHECK(current(&other, 3)->committed == 70 && current(&other, 3)->begin == 70 && !strcmp(current(&other, 3)->metadata, "v1:abc"));
+    CHECK(current(&other, 3)->committed == 70 && current(&other, 3)->begin == 70 &&
+          !strcmp(current(&other, 3)->metadata, "v1:abc"));
     UNTIL(all_at_end(&other, 100), &other);
     leave(&other);
 }
@@ -161,7 +175,8 @@ static void case_reset(void) {
     setup(&m, "reset", "reset-earliest");
     join(&m);
     UNTIL(all_at_end(&m, 100), &m);
-    CHECK(current(&m, 0)->committed == -1 && current(&m, 0)->begin == 0 && current(&m, 0)->log_end == 100);
+    CHECK(current(&m, 0)->committed == -1 && current(&m, 0)->begin == 0 &&
+          current(&m, 0)->log_end == 100);
     CHECK(current(&m, 1)->begin == 30 && current(&m, 1)->log_begin == 30);
     leave(&m);
     setup(&m, "reset", "reset-latest");
@@ -190,9 +205,11 @@ static void case_fatal(void) {
     make_topic("fatal", 400);
     TOOL("set-offsets %s 2 50", "fatal-deleted fatal");
     TOOL("delete-records %s 2 80", "fatal");
-    expect_fatal("fatal", "fatal-deleted", "fatal/2: the committed offset 50 is no longer in the log, which begins at 80");
+    expect_fatal("fatal", "fatal-deleted",
+                 "fatal/2: the committed offset 50 is no longer in the log, which begins at 80");
     TOOL("set-offsets %s 0 101", "fatal-beyond fatal");
-    expect_fatal("fatal", "fatal-beyond", "fatal/0: the committed offset 101 is behind the end of the log, which is 100");
+    expect_fatal("fatal", "fatal-beyond",
+                 "fatal/0: the committed offset 101 is behind the end of the log, which is 100");
     static struct member m;
     setup(&m, "fatal", "fatal-later");
     join(&m);
@@ -218,11 +235,13 @@ static void case_max_poll(void) {
     property(&m, "max.poll.interval.ms", "1500");
     join(&m);
     UNTIL(m.records > 100, &m);
-    for (int p = 0; p < PARTS; p++) lw_source_hold(m.s, current(&m, p)->gen, true), current(&m, p)->held = true;
+    for (int p = 0; p < PARTS; p++)
+        lw_source_hold(m.s, current(&m, p)->gen, true), current(&m, p)->held = true;
     int64_t records = m.records;
     DURING(4000, &m);
     CHECK(m.revokes == 0 && m.records == records && n_current(&m) == PARTS);
-    for (int p = 0; p < PARTS; p++) lw_source_hold(m.s, current(&m, p)->gen, false), current(&m, p)->held = false;
+    for (int p = 0; p < PARTS; p++)
+        lw_source_hold(m.s, current(&m, p)->gen, false), current(&m, p)->held = false;
     UNTIL(all_at_end(&m, 10000), &m);
     uint32_t gen = current(&m, 0)->gen;
     lw_sleep_ms(3500);
@@ -231,13 +250,14 @@ static void case_max_poll(void) {
     struct lw_commit late = {gen, 10000, ""};
     struct lw_err err = {0};
     CHECK(lw_source_commit_sync(m.s, &late, 1, NULL, 1000, &err) == -1);
-    UNTIL(n_current(&m) == PARTS, &m); /* the member joins again and reads from the beginning, because nothing was committed */
+    /* the member joins again and reads from the beginning, because nothing was committed */
+    UNTIL(n_current(&m) == PARTS, &m);
     CHECK(current(&m, 0)->gen > gen && current(&m, 0)->begin == 0);
     UNTIL(all_at_end(&m, 10000), &m);
     leave(&m);
 }
 
-/* --- the broker goes away --------------------------------------------------------------------------------------------------- */
+/* --- the broker goes away --------------------------------------------------------------------- */
 
 /* The broker stops and comes back within the session. The member must stay in the group and read
  * on, and its next commit must be accepted at once. After a restart that takes longer than the
@@ -286,7 +306,9 @@ static void case_declined(void) {
     for (int closing = 0; closing < 2; closing++) {
         setup(&a, "declined", "declined");
         join(&a);
-        lw_sleep_ms(4000); /* by now the group has assigned partitions; the assignment waits in a queue that nobody polls */
+        /* by now the group has assigned partitions; the assignment waits in a queue that nobody
+         * polls */
+        lw_sleep_ms(4000);
         if (!closing) {
             lw_source_decline(a.s);
             DURING(1500, &a);
@@ -296,7 +318,8 @@ static void case_declined(void) {
         CHECK(a.assigns == 0 && !*a.fatal);
         CHECK(lw_boot_ms() - since_ms < 3000);
     }
-    setup(&b, "declined", "declined"); /* another member can join, which shows that the group still works */
+    /* another member can join, which shows that the group still works */
+    setup(&b, "declined", "declined");
     join(&b);
     UNTIL(n_current(&b) == PARTS, &b);
     leave(&b);
@@ -318,7 +341,9 @@ static void case_static(void) {
     join(&b);
     UNTIL(n_current(&a) == PARTS / 2 && n_current(&b) == PARTS / 2, &a, &b);
     int revokes = b.revokes;
-    for (int i = 0; i < ROUNDS; i++) { /* many rounds, because a fault that made a close hang showed in only one of seventy rounds */
+    for (int i = 0; i < ROUNDS; i++) {
+        /* many rounds, because a fault that made a close hang showed in only one of seventy
+         * rounds */
         int32_t mine = current(&a, 0) ? 0 : PARTS - 1;
         lw_source_keep_place(a.s);
         leave(&a);
@@ -332,7 +357,8 @@ static void case_static(void) {
     leave(&a);
     UNTIL(n_current(&b) == PARTS, &b);
     CHECK(lw_boot_ms() - since_ms < 10000); /* less than session.timeout.ms, which is 15 s */
-    setup(&c, "static", "static");          /* a second member with the same id takes the place of the first */
+    /* a second member with the same id takes the place of the first */
+    setup(&c, "static", "static");
     c.member_id = "b";
     join(&c);
     UNTIL(n_current(&c) == PARTS && *b.fatal, &b, &c);
@@ -343,7 +369,7 @@ static void case_static(void) {
     leave(&c);
 }
 
-/* --- asking, and the sink --------------------------------------------------------------------------------------------------- */
+/* --- asking, and the sink --------------------------------------------------------------------- */
 
 static int64_t end_sum;
 static void on_ends(void *ctx, const char *topic, int32_t partition, int64_t end) {
@@ -360,12 +386,14 @@ static void case_admin(void) {
     struct lw_err err = {0};
     CHECK(!lw_source_ends(&m.c, 10000, on_ends, NULL, &err) && end_sum == 400);
     char id[64];
-    CHECK(!lw_source_cluster_id(&m.c, 10000, id, sizeof id, &err) && !strcmp(id, "MkU3OEVBNTcwNTJENDM2Qg"));
+    CHECK(!lw_source_cluster_id(&m.c, 10000, id, sizeof id, &err) &&
+          !strcmp(id, "MkU3OEVBNTcwNTJENDM2Qg"));
     CHECK(lw_source_cluster_id(&m.c, 10000, id, 5, &err) == -1);
     setup(&m, "no-such-topic", "ends");
     property(&m, "bootstrap.servers", brokers);
     struct lw_err missing = {0};
-    CHECK(lw_source_ends(&m.c, 10000, on_ends, NULL, &missing) == -1 && strstr(missing.text, "no-such-topic"));
+    CHECK(lw_source_ends(&m.c, 10000, on_ends, NULL, &missing) == -1 &&
+          strstr(missing.text, "no-such-topic"));
     setup(&m, "ends", "ends");
     property(&m, "bootstrap.servers", "127.0.0.1:1");
     struct lw_err nobody = {0};
@@ -373,7 +401,8 @@ static void case_admin(void) {
     setup(&m, "ends", "ends");
     property(&m, "no.such.property", "1");
     struct lw_err unknown = {0};
-    CHECK(!lw_source_open(&m.c, NULL, &events, &m, &unknown) && strstr(unknown.text, "no.such.property"));
+    CHECK(!lw_source_open(&m.c, NULL, &events, &m, &unknown) &&
+          strstr(unknown.text, "no.such.property"));
 }
 
 static int sink_ok, sink_bad, sink_never;
@@ -395,10 +424,12 @@ static void check_letter(void *ctx, uint32_t gen, rd_kafka_message_t *r) {
     size_t size;
     letters_seen++;
     if (!rd_kafka_message_headers(r, &headers)) {
-        CHECK(r->key_len == 3 && !memcmp(r->key, "k\0y", 3) && r->len == 5 && !memcmp(r->payload, "hello", 5));
-        CHECK(!rd_kafka_header_get_all(headers, 0, &name, &value, &size) && !strcmp(name, "reason") && size == 3 &&
-              !memcmp(value, "bad", 3));
-        CHECK(!rd_kafka_header_get_all(headers, 1, &name, &value, &size) && !strcmp(name, "none") && !value);
+        CHECK(r->key_len == 3 && !memcmp(r->key, "k\0y", 3) && r->len == 5 &&
+              !memcmp(r->payload, "hello", 5));
+        CHECK(!rd_kafka_header_get_all(headers, 0, &name, &value, &size) &&
+              !strcmp(name, "reason") && size == 3 && !memcmp(value, "bad", 3));
+        CHECK(!rd_kafka_header_get_all(headers, 1, &name, &value, &size) && !strcmp(name, "none") &&
+              !value);
     } else {
         CHECK(!r->key && !r->payload);
     }
@@ -410,19 +441,26 @@ static void case_sink(void) {
     make_topic("letters", 0);
     setup(&m, "letters", "letters");
     property(&m, "bootstrap.servers", brokers);
-    property(&m, "fetch.min.bytes", "1"); /* a property only for consumers, which the producer must leave out */
+    /* a property only for consumers, which the producer must leave out */
+    property(&m, "fetch.min.bytes", "1");
     struct lw_err err = {0};
     struct lw_sink *k = lw_sink_open(&m.c, &err);
     CHECK(k);
     if (!k) return;
-    struct lw_header headers[] = {{lw_bytes_of("reason"), lw_bytes_of("bad")}, {lw_bytes_of("none"), {NULL, 0}}};
+    struct lw_header headers[] = {{lw_bytes_of("reason"), lw_bytes_of("bad")},
+                                  {lw_bytes_of("none"), {NULL, 0}}};
     struct lw_bytes none = {NULL, 0};
-    CHECK(!lw_sink_send(k, "no-such-topic", none, lw_bytes_of("x"), NULL, 0, on_done, &sink_ok, &err));
-    CHECK(!lw_sink_send(k, "letters", lw_bytes("k\0y", 3), lw_bytes_of("hello"), headers, 2, on_done, &sink_ok, &err));
+    CHECK(!lw_sink_send(k, "no-such-topic", none, lw_bytes_of("x"), NULL, 0, on_done, &sink_ok,
+                        &err));
+    CHECK(!lw_sink_send(k, "letters", lw_bytes("k\0y", 3), lw_bytes_of("hello"), headers, 2,
+                        on_done, &sink_ok, &err));
     CHECK(!lw_sink_send(k, "letters", none, none, NULL, 0, on_done, &sink_ok, &err));
-    for (int64_t until = lw_boot_ms() + GIVE_UP_MS; sink_ok + sink_bad < 3 && lw_boot_ms() < until; lw_sleep_ms(20)) lw_sink_poll(k);
+    for (int64_t until = lw_boot_ms() + GIVE_UP_MS; sink_ok + sink_bad < 3 && lw_boot_ms() < until;
+         lw_sleep_ms(20))
+        lw_sink_poll(k);
     CHECK(sink_ok == 2 && sink_bad == 1 && !sink_never);
-    CHECK(!lw_sink_send(k, "nor-this-one", none, lw_bytes_of("x"), NULL, 0, on_done, &sink_ok, &err));
+    CHECK(
+        !lw_sink_send(k, "nor-this-one", none, lw_bytes_of("x"), NULL, 0, on_done, &sink_ok, &err));
     lw_sink_close(k, 300);
     CHECK(sink_bad == 2); /* the record was reported as failed at the close */
     struct lw_source_events read_letters = events;
@@ -457,7 +495,7 @@ static void case_measure(void) {
     leave(&m);
 }
 
-/* --- all -------------------------------------------------------------------------------------------------------------------- */
+/* --- all -------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -465,7 +503,8 @@ static const struct {
     bool on_demand;
 } cases[] = {
     {"rebalances", case_rebalances, false},
-    {"cooperative", case_cooperative, true}, /* left out of a normal run, because faults of librdkafka make this case fail */
+    /* left out of a normal run, because faults of librdkafka make this case fail */
+    {"cooperative", case_cooperative, true},
     {"seek", case_seek, false},
     {"hold", case_hold, false},
     {"metadata", case_metadata, false},
@@ -486,7 +525,9 @@ static const struct {
 static void hangs(int sig) {
     (void)sig;
     static const char text[] = "      no end in time; the command started last: ";
-    if (write(STDOUT_FILENO, text, sizeof text - 1) > 0 && write(STDOUT_FILENO, line, sizeof line) > 0) _exit(1);
+    if (write(STDOUT_FILENO, text, sizeof text - 1) > 0 &&
+        write(STDOUT_FILENO, line, sizeof line) > 0)
+        _exit(1);
     _exit(2);
 }
 
@@ -508,7 +549,8 @@ int main(int argc, char **argv) {
         alarm(LIMIT_S);
         int64_t since_ms = lw_boot_ms();
         cases[i].run();
-        printf("%s source %s (%lld ms)\n", problems ? "FAIL" : "ok  ", cases[i].name, (long long)(lw_boot_ms() - since_ms));
+        printf("%s source %s (%lld ms)\n", problems ? "FAIL" : "ok  ", cases[i].name,
+               (long long)(lw_boot_ms() - since_ms));
         if (problems)
             failed++;
         else

@@ -3,9 +3,10 @@
  *
  *     spantool CONFIG.json SPANS SECONDS
  *
- * Ends jobs of two workers and lets lw_tracing_run() send their spans: SPANS of each worker, in all shapes that a span can have. After
- * SECONDS, or sooner if nothing is left, the process gets SIGTERM. Prints a line of JSON: how many spans were made, sent, lost for which
- * reason, and left in the rings. Retries wait for 100 ms at first, and spans are given up after 3 s. */
+ * Ends jobs of two workers and lets lw_tracing_run() send their spans: SPANS of each worker, in all
+ * shapes that a span can have. After SECONDS, or sooner if nothing is left, the process gets
+ * SIGTERM. Prints a line of JSON: how many spans were made, sent, lost for which reason, and left
+ * in the rings. Retries wait for 100 ms at first, and spans are given up after 3 s. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/tracer.h"
@@ -21,7 +22,9 @@
 
 enum { WORKERS = 2, SHAPES = 8 };
 
-static struct lw_header header(const char *name, const char *value) { return (struct lw_header){lw_bytes_of(name), lw_bytes_of(value)}; }
+static struct lw_header header(const char *name, const char *value) {
+    return (struct lw_header){lw_bytes_of(name), lw_bytes_of(value)};
+}
 
 static void set_outcome(struct lw_job *j, int shape) {
     static const enum lw_outcome outcomes[] = {LW_DONE, LW_RETRY, LW_DEAD, LW_BACK};
@@ -32,12 +35,17 @@ static void set_outcome(struct lw_job *j, int shape) {
 
 /* Makes and ends job number i. Its shape decides about parent, key, payload and outcome. */
 static void one(struct lw_tracer *t, int64_t i) {
-    struct lw_header headers[] = {header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
-                                  header("tracestate", "vendor=1,other=t61rcWkgMzE")};
+    struct lw_header headers[] = {
+        header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+        header("tracestate", "vendor=1,other=t61rcWkgMzE")};
     struct lw_job_lease lease = {0};
     int shape = (int)(i % SHAPES);
-    struct lw_job j = {
-        .topic = "orders", .partition = 7, .offset = i, .timestamp_ms = 1763671234567, .attempt = 2, .fence = UINT64_C(1) << 53};
+    struct lw_job j = {.topic = "orders",
+                       .partition = 7,
+                       .offset = i,
+                       .timestamp_ms = 1763671234567,
+                       .attempt = 2,
+                       .fence = UINT64_C(1) << 53};
     snprintf(j.identity, sizeof j.identity, "orders/7/%" PRId64, i);
     j.headers = headers, j.n_headers = shape < 4 ? 2 : 0;
     j.key = shape == 5 ? lw_bytes("\xff\x00", 2) : lw_bytes_of("c-17");
@@ -51,10 +59,13 @@ static void one(struct lw_tracer *t, int64_t i) {
     free(j.span);
 }
 
-static size_t left(const struct lw_board *b) { return lw_span_count(&b->spans[0]) + lw_span_count(&b->spans[1]); }
+static size_t left(const struct lw_board *b) {
+    return lw_span_count(&b->spans[0]) + lw_span_count(&b->spans[1]);
+}
 
 static int send_all(const struct lw_config *c, struct lw_board *b, int64_t until_ms) {
-    static const struct lw_tracing_times times = {.linger_ms = 50, .backoff_ms = 100, .backoff_max_ms = 400, .give_up_ms = 3000};
+    static const struct lw_tracing_times times = {
+        .linger_ms = 50, .backoff_ms = 100, .backoff_max_ms = 400, .give_up_ms = 3000};
     int status;
     sigset_t term;
     sigemptyset(&term);
@@ -69,11 +80,14 @@ static int send_all(const struct lw_config *c, struct lw_board *b, int64_t until
 }
 
 static void print(const struct lw_board *b, int64_t made) {
-    uint64_t full = atomic_load(&b->workers[0].counts.spans_dropped) + atomic_load(&b->workers[1].counts.spans_dropped);
-    printf("{\"made\":%" PRId64 ",\"sent\":%" PRIu64 ",\"full\":%" PRIu64 ",\"unreachable\":%" PRIu64 ",\"refused\":%" PRIu64
-           ",\"rejected\":%" PRIu64 ",\"left\":%zu}\n",
-           made, atomic_load(&b->spans_sent), full, atomic_load(&b->spans_lost[LW_SPAN_UNREACHABLE]),
-           atomic_load(&b->spans_lost[LW_SPAN_REFUSED]), atomic_load(&b->spans_lost[LW_SPAN_REJECTED]), left(b));
+    uint64_t full = atomic_load(&b->workers[0].counts.spans_dropped) +
+                    atomic_load(&b->workers[1].counts.spans_dropped);
+    printf(
+        "{\"made\":%" PRId64 ",\"sent\":%" PRIu64 ",\"full\":%" PRIu64 ",\"unreachable\":%" PRIu64
+        ",\"refused\":%" PRIu64 ",\"rejected\":%" PRIu64 ",\"left\":%zu}\n",
+        made, atomic_load(&b->spans_sent), full, atomic_load(&b->spans_lost[LW_SPAN_UNREACHABLE]),
+        atomic_load(&b->spans_lost[LW_SPAN_REFUSED]), atomic_load(&b->spans_lost[LW_SPAN_REJECTED]),
+        left(b));
 }
 
 int main(int argc, char **argv) {

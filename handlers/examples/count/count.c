@@ -12,10 +12,13 @@ enum { SLOTS = 1 << 18 };
 struct count {
     const struct latchwork_host *host;
     atomic_ullong messages;
-    atomic_uint per_slot[SLOTS]; /* number of messages; keys that share a slot count as one, so the number of keys is a lower bound */
+    /* number of messages; keys that share a slot count as one, so the number of keys is a lower
+     * bound */
+    atomic_uint per_slot[SLOTS];
 };
 
-static int init(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size) {
+static int init(const struct latchwork_host *host, const char *config, void **self, char *error,
+                size_t error_size) {
     (void)config, (void)error, (void)error_size;
     struct count *c = calloc(1, sizeof *c);
     if (!c) return -1;
@@ -46,10 +49,10 @@ static void finish(void *self) {
         keys += n > 0;
         if (n > most) most = n;
     }
-    c->host->log(LATCHWORK_LOG_INFO, "count: %llu messages of at least %u keys; the busiest had %u", (unsigned long long)c->messages, keys,
-                 most);
+    c->host->log(LATCHWORK_LOG_INFO, "count: %llu messages of at least %u keys; the busiest had %u",
+                 (unsigned long long)c->messages, keys, most);
     free(c);
 }
 
-LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .init = init, .handle = handle,
-                                                                     .close = finish};
+LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {
+    LATCHWORK_HANDLER_INIT, .init = init, .handle = handle, .close = finish};

@@ -5,8 +5,9 @@
  *     line  <identity> <payload, without control characters>
  *     end   <boot ms> <pid> <identity> <fence> <attempt>
  *
- * each by one write(2), so that many workers can share the file. config: {"file": "out.log", "sleep_ms": 0}. sleep_ms is the time between
- * `start` and `end`, which shows how messages of one key wait for each other. */
+ * each by one write(2), so that many workers can share the file. config: {"file": "out.log",
+ * "sleep_ms": 0}. sleep_ms is the time between `start` and `end`, which shows how messages of one
+ * key wait for each other. */
 #include <latchwork/handler.h>
 
 #include <errno.h>
@@ -24,7 +25,8 @@ struct tail {
     long sleep_ms;
 };
 
-static int init(const struct latchwork_host *host, const char *config, void **self, char *error, size_t error_size) {
+static int init(const struct latchwork_host *host, const char *config, void **self, char *error,
+                size_t error_size) {
     (void)config;
     const char *file = host->setting(host, "/file"), *sleep_ms = host->setting(host, "/sleep_ms");
     if (!file) {
@@ -46,12 +48,14 @@ static int init(const struct latchwork_host *host, const char *config, void **se
 }
 
 /* Appends a line. Returns false if the file did not take all of it. */
-static int append(const struct tail *t, const char *line, size_t n) { return write(t->fd, line, n) == (ssize_t)n; }
+static int append(const struct tail *t, const char *line, size_t n) {
+    return write(t->fd, line, n) == (ssize_t)n;
+}
 
 static int mark(const struct tail *t, const char *what, const struct latchwork_message *m) {
     char line[600];
-    int n = snprintf(line, sizeof line, "%s %" PRId64 " %d %s %" PRIu64 " %d\n", what, t->host->now_ms(), (int)getpid(), m->identity,
-                     m->lease->fence, m->attempt);
+    int n = snprintf(line, sizeof line, "%s %" PRId64 " %d %s %" PRIu64 " %d\n", what,
+                     t->host->now_ms(), (int)getpid(), m->identity, m->lease->fence, m->attempt);
     return append(t, line, (size_t)n);
 }
 
@@ -68,7 +72,8 @@ static int write_payload(const struct tail *t, const struct latchwork_message *m
     return ok;
 }
 
-/* Sleeps in short steps, because a handler that works for long must check whether it should stop. */
+/* Sleeps in short steps, because a handler that works for long must check whether it should
+ * stop. */
 static int sleep_unless_cancelled(const struct tail *t, const struct latchwork_message *m) {
     for (int64_t until = t->host->now_ms() + t->sleep_ms; t->host->now_ms() < until;) {
         if (latchwork_cancelled(m)) return 0;
@@ -95,5 +100,5 @@ static void finish(void *self) {
     free(t);
 }
 
-LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .init = init, .handle = handle,
-                                                                     .close = finish};
+LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {
+    LATCHWORK_HANDLER_INIT, .init = init, .handle = handle, .close = finish};

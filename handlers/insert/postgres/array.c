@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values as the text of an array, which PostgreSQL reads: {"a","b\"c",NULL}. Numbers are passed on as they are written in the payload, so
- * that none loses a digit. */
+/* Values as the text of an array, which PostgreSQL reads: {"a","b\"c",NULL}. Numbers are passed on
+ * as they are written in the payload, so that none loses a digit. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include <inttypes.h>
@@ -58,7 +58,8 @@ static void add_json_string(struct lw_buf *a, struct lw_bytes raw) {
     lw_buf_add(a, "\\\"\"", 3);
 }
 
-void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json_value *v, struct lw_buf *scratch) {
+void lw_array_value(struct lw_buf *a, enum lw_pg_form form, const struct lw_json_value *v,
+                    struct lw_buf *scratch) {
     switch (v->kind) {
     case LW_JSON_NOTHING:
     case LW_JSON_NULL: lw_array_null(a); break;

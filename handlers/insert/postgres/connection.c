@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connecting, and running a statement within a time limit. libpq waits nowhere by itself: this file waits for the socket, in short
- * slices, and closes the connection when the time is over. */
+/* Connecting, and running a statement within a time limit. libpq waits nowhere by itself: this file
+ * waits for the socket, in short slices, and closes the connection when the time is over. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 enum { VERSION_MIN = 120000 };
 
-/* --- errors --------------------------------------------------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 /* Copies the first line of a text, without space at its end. */
 static void copy_line(char *out, size_t size, const char *text) {
@@ -26,7 +26,8 @@ static void fail_away(struct lw_pg *pg, struct lw_pg_error *error, const char *w
     char line[300];
     copy_line(line, sizeof line, pg->conn ? PQerrorMessage(pg->conn) : "out of memory");
     *error = (struct lw_pg_error){.class = LW_PG_AWAY};
-    snprintf(error->text, sizeof error->text, "%s: %s", what, line[0] ? line : "closed by the server");
+    snprintf(error->text, sizeof error->text, "%s: %s", what,
+             line[0] ? line : "closed by the server");
     lw_pg_close(pg);
 }
 
@@ -37,7 +38,8 @@ static void fail_late(struct lw_pg *pg, struct lw_pg_error *error, bool over, co
 }
 
 static void fail_result(struct lw_pg *pg, const PGresult *result, struct lw_pg_error *error) {
-    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE), *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE),
+               *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     const char *context = PQresultErrorField(result, PG_DIAG_CONTEXT);
     if (!state) { /* the error is libpq's own, such as a broken connection */
         fail_away(pg, error, "connection lost");
@@ -45,15 +47,17 @@ static void fail_result(struct lw_pg *pg, const PGresult *result, struct lw_pg_e
     }
     char line[360];
     copy_line(line, sizeof line, message ? message : "no message");
-    *error = (struct lw_pg_error){.class = lw_pg_class_of(state, context && strstr(context, "function"))};
+    *error = (struct lw_pg_error){
+        .class = lw_pg_class_of(state, context && strstr(context, "function"))};
     snprintf(error->state, sizeof error->state, "%.5s", state);
     snprintf(error->text, sizeof error->text, "%s (SQLSTATE %s)", line, error->state);
 }
 
-/* --- waiting -------------------------------------------------------------------------------------------------------------------- */
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 /* Waits for events of the socket. Returns false with an error if the time is over. */
-static bool wait_socket(struct lw_pg *pg, short events, const struct lw_pg_wait *wait, struct lw_pg_error *error, const char *what) {
+static bool wait_socket(struct lw_pg *pg, short events, const struct lw_pg_wait *wait,
+                        struct lw_pg_error *error, const char *what) {
     for (;;) {
         bool over = wait->over && wait->over(wait->ctx);
         int64_t left = wait->until_ms - lw_boot_ms();
@@ -70,16 +74,18 @@ static bool wait_socket(struct lw_pg *pg, short events, const struct lw_pg_wait 
     }
 }
 
-/* --- connecting ----------------------------------------------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
 static PGconn *begin(const char *url) {
     /* a keyword that stands behind dbname overrides the same one in the URL */
-    static const char *const names[] = {"fallback_application_name", "dbname", "client_encoding", NULL};
+    static const char *const names[] = {"fallback_application_name", "dbname", "client_encoding",
+                                        NULL};
     const char *values[] = {"latchwork", url, "UTF8", NULL};
     return PQconnectStartParams(names, values, 1);
 }
 
-/* Logs a notice of the server, for example that a table exists already. libpq would otherwise write it to stderr. */
+/* Logs a notice of the server, for example that a table exists already. libpq would otherwise write
+ * it to stderr. */
 static void on_notice(void *ctx, const PGresult *result) {
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     const struct lw_pg *pg = ctx;
@@ -90,7 +96,8 @@ static int check_version(struct lw_pg *pg, struct lw_pg_error *error) {
     int version = PQserverVersion(pg->conn);
     if (version >= VERSION_MIN) return 0;
     *error = (struct lw_pg_error){.class = LW_PG_AWAY};
-    snprintf(error->text, sizeof error->text, "the server is PostgreSQL %d; 12 or later is needed", version / 10000);
+    snprintf(error->text, sizeof error->text, "the server is PostgreSQL %d; 12 or later is needed",
+             version / 10000);
     lw_pg_close(pg);
     return -1;
 }
@@ -106,7 +113,9 @@ int lw_pg_connect(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_
     PQsetNoticeReceiver(pg->conn, on_notice, pg);
     PostgresPollingStatusType next = PGRES_POLLING_WRITING;
     while (next != PGRES_POLLING_OK) {
-        if (!wait_socket(pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, wait, error, "cannot connect")) return -1;
+        if (!wait_socket(pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, wait, error,
+                         "cannot connect"))
+            return -1;
         next = PQconnectPoll(pg->conn);
         if (next == PGRES_POLLING_FAILED) {
             fail_away(pg, error, "cannot connect");
@@ -122,9 +131,10 @@ void lw_pg_close(struct lw_pg *pg) {
     pg->conn = NULL;
 }
 
-/* --- statements ----------------------------------------------------------------------------------------------------------------- */
+/* --- statements ------------------------------------------------------------------------------- */
 
-/* Sends the bytes that libpq has not sent yet. Reads meanwhile, because a server whose answers are not read may stop reading, too. */
+/* Sends the bytes that libpq has not sent yet. Reads meanwhile, because a server whose answers are
+ * not read may stop reading, too. */
 static bool flush(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_error *error) {
     int left;
     while ((left = PQflush(pg->conn)) > 0) {
@@ -136,19 +146,24 @@ static bool flush(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_
     return false;
 }
 
-/* Waits for all results of the statement. Returns the first one that is an error, otherwise the last one. */
-static PGresult *collect(struct lw_pg *pg, const struct lw_pg_wait *wait, struct lw_pg_error *error) {
+/* Waits for all results of the statement. Returns the first one that is an error, otherwise the
+ * last one. */
+static PGresult *collect(struct lw_pg *pg, const struct lw_pg_wait *wait,
+                         struct lw_pg_error *error) {
     PGresult *kept = NULL;
     for (;;) {
         while (PQisBusy(pg->conn)) {
-            if (wait_socket(pg, POLLIN, wait, error, "running a statement") && PQconsumeInput(pg->conn)) continue;
+            if (wait_socket(pg, POLLIN, wait, error, "running a statement") &&
+                PQconsumeInput(pg->conn))
+                continue;
             if (pg->conn) fail_away(pg, error, "connection lost");
             PQclear(kept);
             return NULL;
         }
         PGresult *result = PQgetResult(pg->conn);
         if (!result) return kept;
-        if (kept && PQresultStatus(kept) != PGRES_TUPLES_OK && PQresultStatus(kept) != PGRES_COMMAND_OK) {
+        if (kept && PQresultStatus(kept) != PGRES_TUPLES_OK &&
+            PQresultStatus(kept) != PGRES_COMMAND_OK) {
             PQclear(result);
             continue;
         }
@@ -157,8 +172,10 @@ static PGresult *collect(struct lw_pg *pg, const struct lw_pg_wait *wait, struct
     }
 }
 
-/* Sends the rest of a statement, and returns its result. `sent` is false if libpq has refused the statement. */
-static PGresult *finish(struct lw_pg *pg, int sent, const struct lw_pg_wait *wait, struct lw_pg_error *error) {
+/* Sends the rest of a statement, and returns its result. `sent` is false if libpq has refused the
+ * statement. */
+static PGresult *finish(struct lw_pg *pg, int sent, const struct lw_pg_wait *wait,
+                        struct lw_pg_error *error) {
     if (!sent) {
         fail_away(pg, error, "connection lost");
         return NULL;
@@ -175,22 +192,25 @@ static PGresult *finish(struct lw_pg *pg, int sent, const struct lw_pg_wait *wai
     }
     fail_result(pg, result, error);
     PQclear(result);
-    if (pg->conn && (PQstatus(pg->conn) != CONNECTION_OK || error->class == LW_PG_AWAY)) lw_pg_close(pg);
+    if (pg->conn && (PQstatus(pg->conn) != CONNECTION_OK || error->class == LW_PG_AWAY))
+        lw_pg_close(pg);
     return NULL;
 }
 
-PGresult *lw_pg_query(struct lw_pg *pg, const char *sql, int n, const char *const *values, const struct lw_pg_wait *wait,
-                      struct lw_pg_error *error) {
-    return finish(pg, PQsendQueryParams(pg->conn, sql, n, NULL, values, NULL, NULL, 0), wait, error);
+PGresult *lw_pg_query(struct lw_pg *pg, const char *sql, int n, const char *const *values,
+                      const struct lw_pg_wait *wait, struct lw_pg_error *error) {
+    return finish(pg, PQsendQueryParams(pg->conn, sql, n, NULL, values, NULL, NULL, 0), wait,
+                  error);
 }
 
-int lw_pg_script(struct lw_pg *pg, const char *sql, const struct lw_pg_wait *wait, struct lw_pg_error *error) {
+int lw_pg_script(struct lw_pg *pg, const char *sql, const struct lw_pg_wait *wait,
+                 struct lw_pg_error *error) {
     PGresult *result = finish(pg, PQsendQuery(pg->conn, sql), wait, error);
     PQclear(result);
     return result ? 0 : -1;
 }
 
-/* --- the URL -------------------------------------------------------------------------------------------------------------------- */
+/* --- the URL ---------------------------------------------------------------------------------- */
 
 static const char *option(const PQconninfoOption *all, const char *name) {
     for (const PQconninfoOption *o = all; o && o->keyword; o++)
@@ -200,23 +220,32 @@ static const char *option(const PQconninfoOption *all, const char *name) {
 
 /* Reports options that the URL must not have. */
 static void check_options(const char *url, struct lw_problems *problems) {
-    static const char *const secrets[] = {"?password=", "&password=", "?sslpassword=", "&sslpassword="};
+    static const char *const secrets[] = {
+        "?password=", "&password=", "?sslpassword=", "&sslpassword="};
     for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++)
         if (strstr(url, secrets[i]))
-            lw_problem(problems, "handler.store: write the password as postgres://USER:${file:PATH}@HOST/…, or put it into PGPASSFILE; as "
-                                 "an option of the URL it would be shown");
+            lw_problem(problems,
+                       "handler.store: write the password as postgres://USER:${file:PATH}@HOST/…, "
+                       "or put it into PGPASSFILE; as "
+                       "an option of the URL it would be shown");
     if (strstr(url, "?options=") || strstr(url, "&options="))
-        lw_problem(problems, "handler.store: options= sets up a session, which a transaction pooler gives to others; use ALTER ROLE … SET");
+        lw_problem(problems, "handler.store: options= sets up a session, which a transaction "
+                             "pooler gives to others; use ALTER ROLE … SET");
 }
 
 void lw_pg_check_url(const char *url, struct lw_problems *problems) {
-    static const char form[] = "postgres://[USER[:PASSWORD]@][HOST][:PORT][/DATABASE][?sslmode=verify-full&…]";
-    char *why = NULL; /* libpq's reason, shown only if it names an option, because any other may quote the password */
+    static const char form[] =
+        "postgres://[USER[:PASSWORD]@][HOST][:PORT][/DATABASE][?sslmode=verify-full&…]";
+    /* libpq's reason, shown only if it names an option, because any other may quote the password */
+    char *why = NULL;
     PQconninfoOption *all = PQconninfoParse(url, &why);
     if (!all && why && strstr(why, "URI query parameter"))
         lw_problem(problems, "handler.store: %.*s", (int)strcspn(why, "\n"), why);
     else if (!all)
-        lw_problem(problems, "handler.store: not a URL of PostgreSQL (not shown: it may hold a password): must be %s", form);
+        lw_problem(problems,
+                   "handler.store: not a URL of PostgreSQL (not shown: it may hold a password): "
+                   "must be %s",
+                   form);
     else
         check_options(url, problems);
     PQfreemem(why);
@@ -225,8 +254,10 @@ void lw_pg_check_url(const char *url, struct lw_problems *problems) {
 
 void lw_pg_name(const char *url, char *out, size_t size) {
     PQconninfoOption *all = PQconninfoParse(url, NULL);
-    const char *user = option(all, "user"), *host = option(all, "host"), *port = option(all, "port"), *database = option(all, "dbname");
-    snprintf(out, size, "%s%s%s%s%s/%s", user ? user : "", user ? "@" : "", host ? host : "local", port ? ":" : "", port ? port : "",
+    const char *user = option(all, "user"), *host = option(all, "host"),
+               *port = option(all, "port"), *database = option(all, "dbname");
+    snprintf(out, size, "%s%s%s%s%s/%s", user ? user : "", user ? "@" : "", host ? host : "local",
+             port ? ":" : "", port ? port : "",
              database ? database
              : user   ? user
                       : "");

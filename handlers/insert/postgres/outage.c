@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Remembers whether the server can be used. If it cannot, the handler gets no messages for a pause that doubles up to PAUSE_MAX_MS, and
- * then one at a time until a statement succeeds. */
+/* Remembers whether the server can be used. If it cannot, the handler gets no messages for a pause
+ * that doubles up to PAUSE_MAX_MS, and then one at a time until a statement succeeds. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"
@@ -24,10 +24,14 @@ void lw_outage_begin(struct lw_outage *o, const char *why) {
     snprintf(o->why, sizeof o->why, "%s", why);
     if (!o->away || now >= o->until_ms) { /* slots that fail during the pause do not extend it */
         if (!o->away) o->since_ms = now;
-        o->pause_ms = !o->away ? PAUSE_MS : 2 * o->pause_ms < PAUSE_MAX_MS ? 2 * o->pause_ms : PAUSE_MAX_MS;
+        o->pause_ms = !o->away                         ? PAUSE_MS
+                      : 2 * o->pause_ms < PAUSE_MAX_MS ? 2 * o->pause_ms
+                                                       : PAUSE_MAX_MS;
         o->until_ms = now + o->pause_ms;
         o->away = true;
-        lw_warn("insert: %s: %s; pausing for %" PRId64 " ms, then one message tests it; no attempt is counted", o->name, why, o->pause_ms);
+        lw_warn("insert: %s: %s; pausing for %" PRId64
+                " ms, then one message tests it; no attempt is counted",
+                o->name, why, o->pause_ms);
     }
     pthread_mutex_unlock(&o->lock);
 }
@@ -35,12 +39,16 @@ void lw_outage_begin(struct lw_outage *o, const char *why) {
 void lw_outage_end(struct lw_outage *o) {
     if (!atomic_load(&o->away)) return;
     pthread_mutex_lock(&o->lock);
-    if (o->away) lw_info("insert: %s: it answers again after %" PRId64 " ms; resuming", o->name, lw_boot_ms() - o->since_ms);
+    if (o->away)
+        lw_info("insert: %s: it answers again after %" PRId64 " ms; resuming", o->name,
+                lw_boot_ms() - o->since_ms);
     o->away = false;
     pthread_mutex_unlock(&o->lock);
 }
 
-bool lw_outage_pauses(struct lw_outage *o, int64_t now_ms) { return atomic_load(&o->away) && now_ms < atomic_load(&o->until_ms); }
+bool lw_outage_pauses(struct lw_outage *o, int64_t now_ms) {
+    return atomic_load(&o->away) && now_ms < atomic_load(&o->until_ms);
+}
 
 enum lw_health lw_outage_health(struct lw_outage *o, char *why, size_t size) {
     if (!atomic_load(&o->away)) return LW_WELL;

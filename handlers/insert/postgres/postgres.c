@@ -32,7 +32,9 @@ static struct lw_store *open_store(const struct lw_insert *in, struct lw_err *er
     return NULL;
 }
 
-static enum lw_health health(struct lw_store *store, char *why, size_t size) { return lw_outage_health(&store->outage, why, size); }
+static enum lw_health health(struct lw_store *store, char *why, size_t size) {
+    return lw_outage_health(&store->outage, why, size);
+}
 
 static const char *const schemes[] = {"postgres://", "postgresql://", NULL};
 

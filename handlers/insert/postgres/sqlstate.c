@@ -28,12 +28,15 @@ static const struct meaning meanings[] = {
     {"28", LW_PG_AWAY},     /* the password is wrong, or the role is gone */
     {"3D", LW_PG_AWAY},     /* the database is gone */
     {"3F", LW_PG_AWAY},     /* the schema is gone */
-    {"42", LW_PG_AWAY},     /* a table or column is gone, or a right was revoked: no message is at fault */
+    /* a table or column is gone, or a right was revoked: no message is at fault */
+    {"42", LW_PG_AWAY},
 };
 
 enum lw_pg_class lw_pg_class_of(const char *state, bool in_function) {
-    if (in_function && strncmp(state, "42", 2) == 0) return LW_PG_ROW; /* the error is a trigger's, and other rows may not cause it */
+    /* the error is a trigger's, and other rows may not cause it */
+    if (in_function && strncmp(state, "42", 2) == 0) return LW_PG_ROW;
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-        if (strncmp(state, meanings[i].prefix, strlen(meanings[i].prefix)) == 0) return meanings[i].class;
+        if (strncmp(state, meanings[i].prefix, strlen(meanings[i].prefix)) == 0)
+            return meanings[i].class;
     return LW_PG_UNKNOWN;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of the statement, which is made once. For a table orders(id, amount) and on_conflict "ignore" it is:
+/* The text of the statement, which is made once. For a table orders(id, amount) and on_conflict
+ * "ignore" it is:
  *
- *     WITH t AS MATERIALIZED (SELECT set_config('lock_timeout', $2, true)),  -- for this transaction only
+ *     WITH t AS MATERIALIZED (SELECT set_config('lock_timeout', $2, true)),  -- for this
+ *         transaction only
  *     j AS (the messages, and whether each is known or stale, as far as this snapshot shows),
  *     w AS (j, and whether each may be written: `open`),
  *     f AS (INSERT INTO latchwork_fences … RETURNING the keys whose fence was accepted),
@@ -11,14 +13,17 @@
  *     c AS (INSERT INTO latchwork_count …)
  *     SELECT one letter per message, number of rows written
  *
- * Subqueries with a single row ask whether a message is known. PostgreSQL runs them once per message by the index. If they were a join, a
- * planner with old statistics might read the whole table. */
+ * Subqueries with a single row ask whether a message is known. PostgreSQL runs them once per
+ * message by the index. If they were a join, a planner with old statistics might read the whole
+ * table. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include <stdio.h>
 
-/* Appends the quoted names of the columns, or only of those in the primary key, each with `before` in front of it. */
-static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool primary_only, const char *before) {
+/* Appends the quoted names of the columns, or only of those in the primary key, each with `before`
+ * in front of it. */
+static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool primary_only,
+                      const char *before) {
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
         if (primary_only && !in->columns[i].primary) continue;
@@ -28,8 +33,10 @@ static void add_names(struct lw_buf *sql, const struct lw_insert *in, bool prima
     }
 }
 
-/* Appends the values of the columns, or only of those in the primary key: c0, c1, … with the casts that the columns need. */
-static void add_values(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t, bool primary_only) {
+/* Appends the values of the columns, or only of those in the primary key: c0, c1, … with the casts
+ * that the columns need. */
+static void add_values(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t,
+                       bool primary_only) {
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
         if (primary_only && !in->columns[i].primary) continue;
@@ -39,14 +46,19 @@ static void add_values(struct lw_buf *sql, const struct lw_insert *in, const str
     }
 }
 
-static void add_messages(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
-    static const char *const types[] = {"bigint", "bigint", "text", "integer", "bigint", "bigint", "boolean"};
+static void add_messages(struct lw_buf *sql, const struct lw_insert *in,
+                         const struct lw_pg_table *t) {
+    static const char *const types[] = {"bigint", "bigint", "text",   "integer",
+                                        "bigint", "bigint", "boolean"};
     lw_buf_addf(sql, " FROM t, ROWS FROM (");
     for (int i = LW_PG_P_KEYS; i < LW_PG_P_COLUMNS; i++)
-        lw_buf_addf(sql, "%sunnest($%d::%s[])", i > LW_PG_P_KEYS ? ", " : "", i + 1, types[i - LW_PG_P_KEYS]);
+        lw_buf_addf(sql, "%sunnest($%d::%s[])", i > LW_PG_P_KEYS ? ", " : "", i + 1,
+                    types[i - LW_PG_P_KEYS]);
     for (size_t i = 0; i < in->n_columns; i++)
-        lw_buf_addf(sql, ", unnest($%zu::%s[])", LW_PG_P_COLUMNS + i + 1, t->columns[i].form == LW_PG_TEXT ? "text" : t->columns[i].type);
-    lw_buf_addf(sql, ") WITH ORDINALITY AS u(key, fence, topic, partition, \"offset\", replay, bad");
+        lw_buf_addf(sql, ", unnest($%zu::%s[])", LW_PG_P_COLUMNS + i + 1,
+                    t->columns[i].form == LW_PG_TEXT ? "text" : t->columns[i].type);
+    lw_buf_addf(sql,
+                ") WITH ORDINALITY AS u(key, fence, topic, partition, \"offset\", replay, bad");
     for (size_t i = 0; i < in->n_columns; i++) lw_buf_addf(sql, ", c%zu", i);
     lw_buf_addf(sql, ", n)");
 }
@@ -60,36 +72,48 @@ static void add_there(struct lw_buf *sql, const struct lw_insert *in, const stru
     lw_buf_addf(sql, ") LIMIT 1), false) AS there");
 }
 
-/* Appends the queries j and w (see the top of this file). Only on_conflict "dead" asks whether the primary key is there: in the table, or
- * earlier among these messages. */
-static void add_questions(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
+/* Appends the queries j and w (see the top of this file). Only on_conflict "dead" asks whether the
+ * primary key is there: in the table, or earlier among these messages. */
+static void add_questions(struct lw_buf *sql, const struct lw_insert *in,
+                          const struct lw_pg_table *t) {
     lw_buf_addf(sql,
-                "WITH t AS MATERIALIZED (SELECT set_config('lock_timeout', $%d, true)), j AS MATERIALIZED (SELECT u.*"
-                ", coalesce((SELECT true FROM latchwork_seen AS o WHERE o.app = $1 AND o.topic = u.topic AND o.partition = u.partition"
+                "WITH t AS MATERIALIZED (SELECT set_config('lock_timeout', $%d, true)), j AS "
+                "MATERIALIZED (SELECT u.*"
+                ", coalesce((SELECT true FROM latchwork_seen AS o WHERE o.app = $1 AND o.topic = "
+                "u.topic AND o.partition = u.partition"
                 " AND o.\"offset\" = u.\"offset\" AND o.replay = u.replay), false) AS known"
-                ", coalesce((SELECT o.fence > u.fence FROM latchwork_fences AS o WHERE o.key = u.key), false) AS stale",
+                ", coalesce((SELECT o.fence > u.fence FROM latchwork_fences AS o WHERE o.key = "
+                "u.key), false) AS stale",
                 LW_PG_P_LOCK_MS + 1);
     if (in->on_conflict == LW_CONFLICT_DEAD) add_there(sql, in, t);
     add_messages(sql, in, t);
     if (in->on_conflict == LW_CONFLICT_DEAD) {
-        lw_buf_addf(sql, "), v AS MATERIALIZED (SELECT *, there OR n > min(n) FILTER (WHERE NOT (known OR stale OR bad OR there))"
+        lw_buf_addf(sql, "), v AS MATERIALIZED (SELECT *, there OR n > min(n) FILTER (WHERE NOT "
+                         "(known OR stale OR bad OR there))"
                          " OVER (PARTITION BY ");
         add_values(sql, in, t, true);
-        lw_buf_addf(
-            sql, ") AS twice FROM j), w AS MATERIALIZED (SELECT *, NOT (known OR stale OR bad OR coalesce(twice, true)) AS open FROM v)");
+        lw_buf_addf(sql, ") AS twice FROM j), w AS MATERIALIZED (SELECT *, NOT (known OR stale OR "
+                         "bad OR coalesce(twice, true)) AS open FROM v)");
     } else {
-        lw_buf_addf(sql, "), w AS MATERIALIZED (SELECT *, false AS twice, NOT (known OR stale OR bad) AS open FROM j)");
+        lw_buf_addf(sql, "), w AS MATERIALIZED (SELECT *, false AS twice, NOT (known OR stale OR "
+                         "bad) AS open FROM j)");
     }
 }
 
-/* Appends f, s and d: the queries that write fences and identities, and those messages whose rows are to be written. */
+/* Appends f, s and d: the queries that write fences and identities, and those messages whose rows
+ * are to be written. */
 static void add_marks(struct lw_buf *sql) {
-    lw_buf_addf(sql, ", f AS (INSERT INTO latchwork_fences AS o (key, fence) SELECT key, fence FROM w WHERE open ORDER BY key"
-                     " ON CONFLICT (key) DO UPDATE SET fence = excluded.fence WHERE o.fence <= excluded.fence RETURNING o.key)"
-                     ", s AS (INSERT INTO latchwork_seen (app, topic, partition, \"offset\", replay, fence)"
-                     " SELECT $1, topic, partition, \"offset\", replay, fence FROM w JOIN f USING (key) ORDER BY 2, 3, 4, 5"
-                     " ON CONFLICT DO NOTHING RETURNING topic, partition, \"offset\", replay)"
-                     ", d AS MATERIALIZED (SELECT w.* FROM w JOIN s USING (topic, partition, \"offset\", replay))");
+    lw_buf_addf(
+        sql, ", f AS (INSERT INTO latchwork_fences AS o (key, fence) SELECT key, fence FROM w "
+             "WHERE open ORDER BY key"
+             " ON CONFLICT (key) DO UPDATE SET fence = excluded.fence WHERE o.fence <= "
+             "excluded.fence RETURNING o.key)"
+             ", s AS (INSERT INTO latchwork_seen (app, topic, partition, \"offset\", replay, fence)"
+             " SELECT $1, topic, partition, \"offset\", replay, fence FROM w JOIN f USING (key) "
+             "ORDER BY 2, 3, 4, 5"
+             " ON CONFLICT DO NOTHING RETURNING topic, partition, \"offset\", replay)"
+             ", d AS MATERIALIZED (SELECT w.* FROM w JOIN s USING (topic, partition, \"offset\", "
+             "replay))");
 }
 
 static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
@@ -103,7 +127,8 @@ static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
     }
     lw_buf_addf(sql, " ON CONFLICT (");
     add_names(sql, in, true, "");
-    lw_buf_addf(sql, ")%s", at == in->n_columns ? " DO NOTHING" : ""); /* all columns are key columns, so there is none to update */
+    /* all columns are key columns, so there is none to update */
+    lw_buf_addf(sql, ")%s", at == in->n_columns ? " DO NOTHING" : "");
     for (; at < in->n_columns; at++) {
         if (in->columns[at].primary) continue;
         lw_buf_addf(sql, "%s", before);
@@ -114,8 +139,8 @@ static void add_conflict(struct lw_buf *sql, const struct lw_insert *in) {
     }
 }
 
-/* Appends r, the query that writes the rows. With on_conflict "update", one statement cannot change a row twice, so it writes only the last
- * message of each row. */
+/* Appends r, the query that writes the rows. With on_conflict "update", one statement cannot change
+ * a row twice, so it writes only the last message of each row. */
 static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struct lw_pg_table *t) {
     bool update = in->on_conflict == LW_CONFLICT_UPDATE;
     lw_buf_addf(sql, ", r AS (INSERT INTO %s (", t->name);
@@ -134,16 +159,20 @@ static void add_rows(struct lw_buf *sql, const struct lw_insert *in, const struc
     lw_buf_addf(sql, " RETURNING 1)");
 }
 
-/* Appends c, the query that adds to the counts. With on_conflict "update", each message counts, even if a later message of the same
- * statement replaces its row. */
+/* Appends c, the query that adds to the counts. With on_conflict "update", each message counts,
+ * even if a later message of the same statement replaces its row. */
 static void add_counts(struct lw_buf *sql, const struct lw_insert *in) {
-    static const char written[] = "(SELECT count(*) FROM r)", messages[] = "(SELECT count(*) FROM d)";
-    lw_buf_addf(sql, ", c AS (INSERT INTO latchwork_count AS o (app, name, part, n) SELECT $1, x.name, $%d::integer, x.n FROM (",
+    static const char written[] = "(SELECT count(*) FROM r)",
+                      messages[] = "(SELECT count(*) FROM d)";
+    lw_buf_addf(sql,
+                ", c AS (INSERT INTO latchwork_count AS o (app, name, part, n) SELECT $1, x.name, "
+                "$%d::integer, x.n FROM (",
                 LW_PG_P_PART + 1);
     if (in->on_conflict == LW_CONFLICT_UPDATE)
         lw_buf_addf(sql, "SELECT 'updated', %s", messages);
     else
-        lw_buf_addf(sql, "SELECT 'ignored', %s - %s UNION ALL SELECT 'inserted', %s", messages, written, written);
+        lw_buf_addf(sql, "SELECT 'ignored', %s - %s UNION ALL SELECT 'inserted', %s", messages,
+                    written, written);
     lw_buf_addf(sql, ") AS x(name, n) WHERE x.n > 0 ORDER BY x.name"
                      " ON CONFLICT (app, name, part) DO UPDATE SET n = o.n + excluded.n)");
 }
@@ -154,9 +183,13 @@ char *lw_pg_statement(const struct lw_insert *in, const struct lw_pg_table *t) {
     add_marks(&sql);
     add_rows(&sql, in, t);
     add_counts(&sql, in);
-    lw_buf_addf(&sql, " SELECT string_agg(CASE WHEN w.known THEN 'k' WHEN w.stale THEN 's' WHEN w.bad THEN 'b' WHEN NOT w.open THEN 'd'"
-                      " WHEN d.n IS NOT NULL THEN 'w' WHEN f.key IS NOT NULL THEN 'k' ELSE 's' END, '' ORDER BY w.n),"
-                      " (SELECT count(*) FROM r) FROM w LEFT JOIN f ON f.key = w.key LEFT JOIN d ON d.n = w.n");
+    lw_buf_addf(
+        &sql,
+        " SELECT string_agg(CASE WHEN w.known THEN 'k' WHEN w.stale THEN 's' WHEN w.bad THEN 'b' "
+        "WHEN NOT w.open THEN 'd'"
+        " WHEN d.n IS NOT NULL THEN 'w' WHEN f.key IS NOT NULL THEN 'k' ELSE 's' END, '' ORDER BY "
+        "w.n),"
+        " (SELECT count(*) FROM r) FROM w LEFT JOIN f ON f.key = w.key LEFT JOIN d ON d.n = w.n");
     char *text = lw_memdup(sql.p, sql.n);
     lw_buf_free(&sql);
     return text;

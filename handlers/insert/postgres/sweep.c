@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner's work in PostgreSQL. The cleaner has a connection of its own, which it makes when there is something to clean. The cleaner
- * skips rows that others have locked, so it keeps nobody waiting and cannot deadlock. */
+/* The cleaner's work in PostgreSQL. The cleaner has a connection of its own, which it makes when
+ * there is something to clean. The cleaner skips rows that others have locked, so it keeps nobody
+ * waiting and cannot deadlock. */
 #include "handlers/insert/postgres/postgres.h"
 
 #include "base/clock.h"
@@ -22,7 +23,8 @@ enum {
 struct lw_sweeper {
     struct lw_store *store;
     struct lw_pg pg;
-    /* The partition whose identities are being deleted. All those below `from` are deleted already; `from` is -1: no partition. */
+    /* The partition whose identities are being deleted. All those below `from` are deleted already;
+     * `from` is -1: no partition. */
     char topic[256];
     int32_t partition;
     int64_t from;
@@ -42,12 +44,15 @@ void lw_pg_sweeper_close(struct lw_sweeper *w) {
 }
 
 /* Runs a statement. Returns NULL if it must be tried again later. */
-static PGresult *ask(struct lw_sweeper *w, const char *sql, int n, const char *const *values, int64_t wait_ms) {
+static PGresult *ask(struct lw_sweeper *w, const char *sql, int n, const char *const *values,
+                     int64_t wait_ms) {
     struct lw_pg_error error;
     struct lw_pg_wait wait = {.until_ms = lw_boot_ms() + wait_ms};
     /* The cleaner waits during a pause; the slots find out when the pause may end. */
     if (lw_outage_pauses(&w->store->outage, lw_boot_ms())) return NULL;
-    PGresult *result = lw_pg_connect(&w->pg, &wait, &error) ? NULL : lw_pg_query(&w->pg, sql, n, values, &wait, &error);
+    PGresult *result = lw_pg_connect(&w->pg, &wait, &error)
+                           ? NULL
+                           : lw_pg_query(&w->pg, sql, n, values, &wait, &error);
     if (!result) lw_debug("insert: %s: clean-up comes later: %s", w->store->name, error.text);
     return result;
 }
@@ -57,13 +62,16 @@ static int64_t number_at(const PGresult *result, int column) {
 }
 
 enum lw_swept lw_pg_sweep_seen(struct lw_sweeper *w, const struct lw_sweep *what) {
-    static const char sql[] =
-        "WITH old AS MATERIALIZED (SELECT ctid FROM latchwork_seen WHERE app = $1 AND topic = $2 AND partition = $3"
-        " AND \"offset\" >= $4 AND \"offset\" < $5 AND replay = 0 ORDER BY \"offset\" LIMIT $6 FOR UPDATE SKIP LOCKED),"
-        " gone AS (DELETE FROM latchwork_seen WHERE ctid = ANY(ARRAY(SELECT ctid FROM old)) RETURNING \"offset\")"
-        " SELECT count(*), max(\"offset\") FROM gone";
+    static const char sql[] = "WITH old AS MATERIALIZED (SELECT ctid FROM latchwork_seen WHERE app "
+                              "= $1 AND topic = $2 AND partition = $3"
+                              " AND \"offset\" >= $4 AND \"offset\" < $5 AND replay = 0 ORDER BY "
+                              "\"offset\" LIMIT $6 FOR UPDATE SKIP LOCKED),"
+                              " gone AS (DELETE FROM latchwork_seen WHERE ctid = ANY(ARRAY(SELECT "
+                              "ctid FROM old)) RETURNING \"offset\")"
+                              " SELECT count(*), max(\"offset\") FROM gone";
     char partition[16], from[32], watermark[32], slice[16];
-    bool goes_on = w->from >= 0 && w->partition == what->partition && strcmp(w->topic, what->topic) == 0;
+    bool goes_on =
+        w->from >= 0 && w->partition == what->partition && strcmp(w->topic, what->topic) == 0;
     int64_t begin = goes_on ? w->from : what->cleaned < 0 ? 0 : what->cleaned;
     snprintf(partition, sizeof partition, "%d", (int)what->partition);
     snprintf(from, sizeof from, "%" PRId64, begin);
@@ -74,19 +82,22 @@ enum lw_swept lw_pg_sweep_seen(struct lw_sweeper *w, const struct lw_sweep *what
     bool more = result && number_at(result, 0) == SLICE;
     snprintf(w->topic, sizeof w->topic, "%s", what->topic);
     w->partition = what->partition;
-    w->from = more ? number_at(result, 1) + 1 : -1; /* the next slice begins here, so that it skips the index entries of deleted rows */
+    /* the next slice begins here, so that it skips the index entries of deleted rows */
+    w->from = more ? number_at(result, 1) + 1 : -1;
     PQclear(result);
     return more ? LW_SWEPT_SLICE : result ? LW_SWEPT_ALL : LW_SWEPT_LATER;
 }
 
 /* Reads the next slice of an endless walk over the fences, and deletes the old ones among them. */
 static void sweep_fences(struct lw_sweeper *w) {
-    static const char sql[] =
-        "WITH slice AS MATERIALIZED (SELECT key, fence FROM latchwork_fences WHERE key >= $1 ORDER BY key LIMIT $3),"
-        " old AS MATERIALIZED (SELECT o.key FROM latchwork_fences AS o JOIN slice USING (key) WHERE o.fence < $2 ORDER BY o.key"
-        " FOR UPDATE OF o SKIP LOCKED),"
-        " gone AS (DELETE FROM latchwork_fences WHERE key = ANY(ARRAY(SELECT key FROM old)) AND fence < $2)"
-        " SELECT count(*), max(key) FROM slice";
+    static const char sql[] = "WITH slice AS MATERIALIZED (SELECT key, fence FROM latchwork_fences "
+                              "WHERE key >= $1 ORDER BY key LIMIT $3),"
+                              " old AS MATERIALIZED (SELECT o.key FROM latchwork_fences AS o JOIN "
+                              "slice USING (key) WHERE o.fence < $2 ORDER BY o.key"
+                              " FOR UPDATE OF o SKIP LOCKED),"
+                              " gone AS (DELETE FROM latchwork_fences WHERE key = ANY(ARRAY(SELECT "
+                              "key FROM old)) AND fence < $2)"
+                              " SELECT count(*), max(key) FROM slice";
     char at[32], before[32], slice[16];
     snprintf(at, sizeof at, "%" PRId64, w->fence_at);
     snprintf(before, sizeof before, "%" PRId64, lw_insert_fence_before(LW_FENCE_AGE_S));
@@ -102,7 +113,8 @@ static void sweep_fences(struct lw_sweeper *w) {
 }
 
 static void sweep_replays(struct lw_sweeper *w) {
-    static const char sql[] = "DELETE FROM latchwork_seen WHERE app = $1 AND fence < $2 AND replay > 0";
+    static const char sql[] =
+        "DELETE FROM latchwork_seen WHERE app = $1 AND fence < $2 AND replay > 0";
     char before[32];
     snprintf(before, sizeof before, "%" PRId64, lw_insert_fence_before(LW_REPLAY_AGE_S));
     const char *values[] = {w->store->in->app, before};

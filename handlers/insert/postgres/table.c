@@ -7,19 +7,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The schema of Latchwork's own tables; doc/how-to/insert.md shows it, too. COLLATE "C" makes names compare by their bytes, which is
- * quicker. Free room in the pages of fences and counts lets an update stay in its page. */
+/* The schema of Latchwork's own tables; doc/how-to/insert.md shows it, too. COLLATE "C" makes names
+ * compare by their bytes, which is quicker. Free room in the pages of fences and counts lets an
+ * update stay in its page. */
 static const char own_tables[] =
-    "CREATE TABLE IF NOT EXISTS latchwork_seen(app text COLLATE \"C\" NOT NULL, topic text COLLATE \"C\" NOT NULL, partition integer NOT "
+    "CREATE TABLE IF NOT EXISTS latchwork_seen(app text COLLATE \"C\" NOT NULL, topic text COLLATE "
+    "\"C\" NOT NULL, partition integer NOT "
     "NULL,"
-    " \"offset\" bigint NOT NULL, replay bigint NOT NULL, fence bigint NOT NULL, PRIMARY KEY (app, topic, partition, \"offset\", replay));"
-    "CREATE INDEX IF NOT EXISTS latchwork_seen_replays ON latchwork_seen(app, fence) WHERE replay > 0;"
-    "CREATE TABLE IF NOT EXISTS latchwork_fences(key bigint PRIMARY KEY, fence bigint NOT NULL) WITH (fillfactor = 70);"
-    "CREATE TABLE IF NOT EXISTS latchwork_count(app text COLLATE \"C\" NOT NULL, name text COLLATE \"C\" NOT NULL, part integer NOT NULL,"
+    " \"offset\" bigint NOT NULL, replay bigint NOT NULL, fence bigint NOT NULL, PRIMARY KEY (app, "
+    "topic, partition, \"offset\", replay));"
+    "CREATE INDEX IF NOT EXISTS latchwork_seen_replays ON latchwork_seen(app, fence) WHERE replay "
+    "> 0;"
+    "CREATE TABLE IF NOT EXISTS latchwork_fences(key bigint PRIMARY KEY, fence bigint NOT NULL) "
+    "WITH (fillfactor = 70);"
+    "CREATE TABLE IF NOT EXISTS latchwork_count(app text COLLATE \"C\" NOT NULL, name text COLLATE "
+    "\"C\" NOT NULL, part integer NOT NULL,"
     " n bigint NOT NULL, PRIMARY KEY (app, name, part)) WITH (fillfactor = 50);";
 
-/* Workers that start at once make the tables one after the other: IF NOT EXISTS alone can fail when two workers make a table at the same
- * time. */
+/* Workers that start at once make the tables one after the other: IF NOT EXISTS alone can fail when
+ * two workers make a table at the same time. */
 static const char one_by_one[] = "SELECT pg_advisory_xact_lock(7522544739041832);";
 
 void lw_pg_quote(struct lw_buf *sql, const char *name) {
@@ -44,18 +50,23 @@ static char *table_name(const char *table) {
     return text;
 }
 
-static struct lw_pg_wait setup_wait(void) { return (struct lw_pg_wait){.until_ms = lw_boot_ms() + LW_PG_SETUP_MS}; }
+static struct lw_pg_wait setup_wait(void) {
+    return (struct lw_pg_wait){.until_ms = lw_boot_ms() + LW_PG_SETUP_MS};
+}
 
-/* Reports an error of the server for people. The error is permanent if no restart can repair its cause. */
-static int fail(const struct lw_pg *pg, const char *what, const struct lw_pg_error *error, struct lw_err *err) {
+/* Reports an error of the server for people. The error is permanent if no restart can repair its
+ * cause. */
+static int fail(const struct lw_pg *pg, const char *what, const struct lw_pg_error *error,
+                struct lw_err *err) {
     char name[256];
     lw_pg_name(pg->in->address, name, sizeof name);
-    bool permanent = strncmp(error->state, "42", 2) == 0 || strncmp(error->state, "22", 2) == 0 || strncmp(error->state, "3F", 2) == 0;
+    bool permanent = strncmp(error->state, "42", 2) == 0 || strncmp(error->state, "22", 2) == 0 ||
+                     strncmp(error->state, "3F", 2) == 0;
     if (permanent) return lw_refuse(err, "insert: %s: %s: %s", name, what, error->text);
     return lw_fail(err, "insert: %s: %s: %s", name, what, error->text);
 }
 
-/* --- making tables -------------------------------------------------------------------------------------------------------------- */
+/* --- making tables ---------------------------------------------------------------------------- */
 
 static void add_create(struct lw_buf *sql, const struct lw_insert *in, const char *name) {
     lw_buf_addf(sql, "CREATE TABLE IF NOT EXISTS %s (", name);
@@ -74,20 +85,25 @@ static void add_create(struct lw_buf *sql, const struct lw_insert *in, const cha
     lw_buf_addf(sql, "));");
 }
 
-static bool is_true(const PGresult *result, int row, int column) { return PQgetvalue(result, row, column)[0] == 't'; }
+static bool is_true(const PGresult *result, int row, int column) {
+    return PQgetvalue(result, row, column)[0] == 't';
+}
 
 /* Makes the tables that are missing. If all exist, the role needs no right to create tables. */
 static int make_tables(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
     struct lw_pg_error error;
     struct lw_pg_wait wait = setup_wait();
     const char *values[] = {t->name};
-    static const char missing[] = "SELECT to_regclass('latchwork_seen') IS NULL OR to_regclass('latchwork_fences') IS NULL OR "
+    static const char missing[] = "SELECT to_regclass('latchwork_seen') IS NULL OR "
+                                  "to_regclass('latchwork_fences') IS NULL OR "
                                   "to_regclass('latchwork_count') IS NULL, to_regclass($1) IS NULL";
     PGresult *result = lw_pg_query(pg, missing, 1, values, &wait, &error);
     if (!result) return fail(pg, "cannot look for the tables", &error, err);
     bool own = is_true(result, 0, 0), user = is_true(result, 0, 1);
     PQclear(result);
-    if (user && !pg->in->create) return lw_refuse(err, "insert: there is no table %s; create it, or set handler.create to true", t->name);
+    if (user && !pg->in->create)
+        return lw_refuse(
+            err, "insert: there is no table %s; create it, or set handler.create to true", t->name);
     if (!own && !user) return 0;
     struct lw_buf sql = {0};
     lw_buf_addf(&sql, "%s%s", one_by_one, own ? own_tables : "");
@@ -97,7 +113,7 @@ static int make_tables(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_
     return r ? fail(pg, "cannot create the tables", &error, err) : 0;
 }
 
-/* --- looking at the table ------------------------------------------------------------------------------------------------------- */
+/* --- looking at the table --------------------------------------------------------------------- */
 
 static int find_column(const struct lw_insert *in, const PGresult *result, size_t column) {
     for (int row = 0; row < PQntuples(result); row++)
@@ -107,10 +123,11 @@ static int find_column(const struct lw_insert *in, const PGresult *result, size_
 
 /* Finds out in which form the values of each configured column are sent. */
 static int read_columns(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
-    static const char sql[] = "SELECT a.attname, format_type(a.atttypid, -1), b.typcategory = 'A' OR b.typarray = 0,"
-                              " a.atttypid IN ('json'::regtype, 'jsonb'::regtype)"
-                              " FROM pg_attribute AS a JOIN pg_type AS b ON b.oid = a.atttypid"
-                              " WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped";
+    static const char sql[] =
+        "SELECT a.attname, format_type(a.atttypid, -1), b.typcategory = 'A' OR b.typarray = 0,"
+        " a.atttypid IN ('json'::regtype, 'jsonb'::regtype)"
+        " FROM pg_attribute AS a JOIN pg_type AS b ON b.oid = a.atttypid"
+        " WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped";
     const struct lw_insert *in = pg->in;
     struct lw_pg_error error;
     struct lw_pg_wait wait = setup_wait();
@@ -121,23 +138,30 @@ static int read_columns(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *
     for (size_t i = 0; i < in->n_columns && !r; i++) {
         int row = find_column(in, result, i);
         if (row < 0) {
-            r = lw_refuse(err, "insert: table %s does not fit handler.columns: it has no column \"%s\"", t->name, in->columns[i].name);
+            r = lw_refuse(err,
+                          "insert: table %s does not fit handler.columns: it has no column \"%s\"",
+                          t->name, in->columns[i].name);
             continue;
         }
         t->columns[i].type = lw_strdup(PQgetvalue(result, row, 1));
-        t->columns[i].form = is_true(result, row, 2) ? LW_PG_TEXT : is_true(result, row, 3) ? LW_PG_JSON : LW_PG_VALUE;
+        t->columns[i].form = is_true(result, row, 2)   ? LW_PG_TEXT
+                             : is_true(result, row, 3) ? LW_PG_JSON
+                                                       : LW_PG_VALUE;
     }
     PQclear(result);
     return r;
 }
 
-/* Checks that a unique index has just the columns of handler.primary_key, without which no duplicate would be noticed. */
+/* Checks that a unique index has just the columns of handler.primary_key, without which no
+ * duplicate would be noticed. */
 static int check_key(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
     static const char sql[] =
-        "SELECT 1 FROM pg_index AS i WHERE i.indrelid = to_regclass($1) AND i.indisunique AND i.indimmediate AND i.indisvalid"
+        "SELECT 1 FROM pg_index AS i WHERE i.indrelid = to_regclass($1) AND i.indisunique AND "
+        "i.indimmediate AND i.indisvalid"
         " AND i.indpred IS NULL AND i.indexprs IS NULL"
         " AND ARRAY(SELECT a.attname::text FROM pg_attribute AS a WHERE a.attrelid = i.indrelid"
-        " AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]) ORDER BY a.attname::text COLLATE \"C\")"
+        " AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]) ORDER BY a.attname::text "
+        "COLLATE \"C\")"
         " = ARRAY(SELECT c FROM unnest($2::text[]) AS c ORDER BY c COLLATE \"C\") LIMIT 1";
     const struct lw_insert *in = pg->in;
     struct lw_buf names = {0};
@@ -153,8 +177,10 @@ static int check_key(const struct lw_pg_table *t, struct lw_pg *pg, struct lw_er
     if (!result)
         r = fail(pg, "cannot read the table's primary key", &error, err);
     else if (PQntuples(result) == 0)
-        r = lw_refuse(err, "insert: table %s has no primary key and no unique index on just the columns %s of handler.primary_key", t->name,
-                      names.p);
+        r = lw_refuse(err,
+                      "insert: table %s has no primary key and no unique index on just the columns "
+                      "%s of handler.primary_key",
+                      t->name, names.p);
     PQclear(result);
     lw_buf_free(&names);
     return r;
@@ -179,7 +205,8 @@ static int try_statement(const struct lw_pg_table *t, struct lw_pg *pg, struct l
 int lw_pg_table_open(struct lw_pg_table *t, struct lw_pg *pg, struct lw_err *err) {
     struct lw_pg_error error;
     struct lw_pg_wait wait = {.until_ms = lw_boot_ms() + LW_PG_CONNECT_MS};
-    *t = (struct lw_pg_table){.name = table_name(pg->in->table), .columns = lw_alloc(pg->in->n_columns * sizeof *t->columns)};
+    *t = (struct lw_pg_table){.name = table_name(pg->in->table),
+                              .columns = lw_alloc(pg->in->n_columns * sizeof *t->columns)};
     if (lw_pg_connect(pg, &wait, &error)) {
         char name[256];
         lw_pg_name(pg->in->address, name, sizeof name);

@@ -3,7 +3,8 @@
  *
  *     1. read the rows
  *     2. choose jobs of different keys, up to a number of bytes; put their values into arrays
- *     3. run the statement; if an error is the fault of a row, run it for halves of the jobs instead
+ *     3. run the statement; if an error is the fault of a row, run it for halves of the jobs
+ *        instead
  *     4. answer the jobs as the statement says
  *     5. again from 2 with the jobs that are left */
 #include "handlers/insert/postgres/postgres.h"
@@ -17,16 +18,20 @@
 #include <unistd.h>
 
 enum {
-    SET_BYTES = 8 << 20, /* maximum number of bytes in all payloads of a statement; a larger message runs alone */
-    AGAIN_TIMES = 10,    /* maximum number of repetitions after a deadlock or a serialization failure */
-    AGAIN_MS = 5,        /* length of the first pause before a repetition; each later pause is longer by this time */
-    PARTS = 64,          /* number of parts into which latchwork_count is divided */
-    TELL_MS = 10000,     /* minimum time between two warnings about locks */
+    /* maximum number of bytes in all payloads of a statement; a larger message runs alone */
+    SET_BYTES = 8 << 20,
+    /* maximum number of repetitions after a deadlock or a serialization failure */
+    AGAIN_TIMES = 10,
+    /* length of the first pause before a repetition; each later pause is longer by this time */
+    AGAIN_MS = 5,
+    PARTS = 64,      /* number of parts into which latchwork_count is divided */
+    TELL_MS = 10000, /* minimum time between two warnings about locks */
 };
 
 struct item {
     struct lw_job *job;
-    const struct item *twin;         /* an earlier job with the same message and the same answer; NULL: none */
+    /* an earlier job with the same message and the same answer; NULL: none */
+    const struct item *twin;
     const struct lw_json_value *row; /* the row: an array of n_columns values */
     char *bad;                       /* why there is no row; owned; NULL: there is one */
     uint64_t key;
@@ -68,7 +73,8 @@ struct lw_writer *lw_pg_writer_open(struct lw_store *store, struct lw_err *err) 
 void lw_pg_writer_close(struct lw_writer *w) {
     lw_pg_close(&w->pg);
     lw_reader_free(&w->reader);
-    for (size_t i = 0; i < LW_PG_P_COLUMNS + w->store->in->n_columns; i++) lw_buf_free(&w->arrays[i]);
+    for (size_t i = 0; i < LW_PG_P_COLUMNS + w->store->in->n_columns; i++)
+        lw_buf_free(&w->arrays[i]);
     free(w->arrays);
     free(w->params);
     free(w->items);
@@ -87,41 +93,51 @@ static void give_back(struct item **set, size_t n) {
         if (!set[i]->settled) settle(set[i], LW_BACK, "");
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------------------- */
 
 static void set_bad(struct item *it, const char *why) {
     free(it->bad);
     it->bad = lw_strdup(why);
 }
 
-/* Refuses a row with a text that contains a NUL, which PostgreSQL cannot store. In a column of JSON, the server itself refuses the NUL. */
+/* Refuses a row with a text that contains a NUL, which PostgreSQL cannot store. In a column of
+ * JSON, the server itself refuses the NUL. */
 static void check_texts(struct lw_writer *w, struct item *it) {
     const struct lw_insert *in = w->store->in;
     for (size_t i = 0; i < in->n_columns; i++) {
         const struct lw_json_value *v = &it->row[i];
-        if (v->kind != LW_JSON_STRING || !v->escaped || w->store->table.columns[i].form == LW_PG_JSON) continue;
+        if (v->kind != LW_JSON_STRING || !v->escaped ||
+            w->store->table.columns[i].form == LW_PG_JSON)
+            continue;
         struct lw_bytes text = lw_json_text(v, &w->reader.scratch);
         char why[LW_REASON_MAX];
         if (!text.n || !memchr(text.p, 0, text.n)) continue;
-        snprintf(why, sizeof why, "column \"%s\": the text contains a NUL (\\u0000), which PostgreSQL does not store", in->columns[i].name);
+        snprintf(
+            why, sizeof why,
+            "column \"%s\": the text contains a NUL (\\u0000), which PostgreSQL does not store",
+            in->columns[i].name);
         set_bad(it, why);
         return;
     }
 }
 
-static void read_item(struct lw_writer *w, struct item *it, struct lw_job *job, struct lw_json_value *row) {
+static void read_item(struct lw_writer *w, struct item *it, struct lw_job *job,
+                      struct lw_json_value *row) {
     struct lw_err bad = {.text = ""};
-    *it =
-        (struct item){.job = job, .row = row, .replay = lw_insert_replay(job->identity), .key = lw_fence_key(w->store->in->app, job->key)};
+    *it = (struct item){.job = job,
+                        .row = row,
+                        .replay = lw_insert_replay(job->identity),
+                        .key = lw_fence_key(w->store->in->app, job->key)};
     if (lw_row_read(w->store->in, &w->reader, false, job, row, &bad))
         set_bad(it, bad.text);
     else
         check_texts(w, it);
     for (const struct item *o = w->items; o < it && !it->twin; o++)
-        if (o->key == it->key && !o->twin && strcmp(o->job->identity, job->identity) == 0) it->twin = o;
+        if (o->key == it->key && !o->twin && strcmp(o->job->identity, job->identity) == 0)
+            it->twin = o;
 }
 
-/* --- the set of one statement --------------------------------------------------------------------------------------------------- */
+/* --- the set of one statement ----------------------------------------------------------------- */
 
 static bool has_key(struct item **set, size_t n, uint64_t key) {
     for (size_t i = 0; i < n; i++)
@@ -129,7 +145,8 @@ static bool has_key(struct item **set, size_t n, uint64_t key) {
     return false;
 }
 
-/* Chooses jobs of different keys: of each key, the first job that is not settled. Returns the number of jobs chosen. */
+/* Chooses jobs of different keys: of each key, the first job that is not settled. Returns the
+ * number of jobs chosen. */
 static size_t choose(struct lw_writer *w, size_t n) {
     size_t chosen = 0, bytes = 0;
     for (size_t i = 0; i < n; i++) {
@@ -143,7 +160,8 @@ static size_t choose(struct lw_writer *w, size_t n) {
 }
 
 static void begin_arrays(struct lw_writer *w) {
-    for (size_t i = LW_PG_P_KEYS; i < LW_PG_P_COLUMNS + w->store->in->n_columns; i++) lw_array_begin(&w->arrays[i]);
+    for (size_t i = LW_PG_P_KEYS; i < LW_PG_P_COLUMNS + w->store->in->n_columns; i++)
+        lw_array_begin(&w->arrays[i]);
 }
 
 static void add_row(struct lw_writer *w, const struct item *it) {
@@ -175,15 +193,15 @@ static void fill_params(struct lw_writer *w, struct item **set, size_t n, int64_
         lw_array_end(&w->arrays[i]);
         w->params[i] = w->arrays[i].p;
     }
-    /* The server's lock timeout is shorter than the time for which the worker waits, so that the server can still report the lock as the
-     * reason. */
+    /* The server's lock timeout is shorter than the time for which the worker waits, so that the
+     * server can still report the lock as the reason. */
     snprintf(w->lock_ms, sizeof w->lock_ms, "%d", (int)(patience_ms * 4 / 5) + 1);
     w->params[LW_PG_P_APP] = w->store->in->app;
     w->params[LW_PG_P_LOCK_MS] = w->lock_ms;
     w->params[LW_PG_P_PART] = w->part;
 }
 
-/* --- one statement -------------------------------------------------------------------------------------------------------------- */
+/* --- one statement ---------------------------------------------------------------------------- */
 
 struct set {
     struct item **items;
@@ -248,9 +266,11 @@ static void count_rows(struct lw_writer *w, uint64_t messages, uint64_t rows) {
     }
 }
 
-/* Answers the jobs as the result says. Returns false if the result does not have one letter per job. */
+/* Answers the jobs as the result says. Returns false if the result does not have one letter per
+ * job. */
 static bool apply(struct lw_writer *w, struct item **set, size_t n, const PGresult *result) {
-    if (PQntuples(result) != 1 || PQnfields(result) != 2 || (size_t)PQgetlength(result, 0, 0) != n) return false;
+    if (PQntuples(result) != 1 || PQnfields(result) != 2 || (size_t)PQgetlength(result, 0, 0) != n)
+        return false;
     const char *fates = PQgetvalue(result, 0, 0);
     uint64_t written = 0;
     for (size_t i = 0; i < n; i++) {
@@ -262,20 +282,24 @@ static bool apply(struct lw_writer *w, struct item **set, size_t n, const PGresu
 }
 
 /* Connects if necessary, and runs the statement for the set. */
-static void run_once(struct lw_writer *w, struct item **set, size_t n, int64_t patience_ms, struct lw_pg_error *error) {
+static void run_once(struct lw_writer *w, struct item **set, size_t n, int64_t patience_ms,
+                     struct lw_pg_error *error) {
     struct set ctx = {set, n};
     struct lw_pg_wait wait = {lw_boot_ms() + patience_ms, all_ended, &ctx};
     if (lw_pg_connect(&w->pg, &wait, error)) return;
     fill_params(w, set, n, patience_ms);
-    PGresult *result = lw_pg_query(&w->pg, w->store->table.sql, (int)(LW_PG_P_COLUMNS + w->store->in->n_columns), w->params, &wait, error);
+    PGresult *result =
+        lw_pg_query(&w->pg, w->store->table.sql, (int)(LW_PG_P_COLUMNS + w->store->in->n_columns),
+                    w->params, &wait, error);
     if (result && !apply(w, set, n, result)) {
         *error = (struct lw_pg_error){.class = LW_PG_UNKNOWN};
-        snprintf(error->text, sizeof error->text, "the statement returned something else than a letter per message");
+        snprintf(error->text, sizeof error->text,
+                 "the statement returned something else than a letter per message");
     }
     PQclear(result);
 }
 
-/* --- errors --------------------------------------------------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------------------- */
 
 static void run_set(struct lw_writer *w, struct item **set, size_t n);
 
@@ -284,17 +308,19 @@ static void run_halves(struct lw_writer *w, struct item **set, size_t n) {
     run_set(w, set + n / 2, n - n / 2);
 }
 
-/* Handles an error that is the fault of a row. A set of several jobs is run in halves. A single job runs again without its row: the
- * statement then only says whether the message is known or stale, because the bad row of such a message does not matter. Returns true if
- * the set must run again. */
-static bool blame_row(struct lw_writer *w, struct item **set, size_t n, const struct lw_pg_error *error) {
+/* Handles an error that is the fault of a row. A set of several jobs is run in halves. A single job
+ * runs again without its row: the statement then only says whether the message is known or stale,
+ * because the bad row of such a message does not matter. Returns true if the set must run again. */
+static bool blame_row(struct lw_writer *w, struct item **set, size_t n,
+                      const struct lw_pg_error *error) {
     if (n > 1) {
         run_halves(w, set, n);
         return false;
     }
     char why[LW_REASON_MAX];
     bool duplicate = strcmp(error->state, "23505") == 0;
-    snprintf(why, sizeof why, "%s: %s", duplicate ? "duplicate primary key" : "the table refuses the row", error->text);
+    snprintf(why, sizeof why, "%s: %s",
+             duplicate ? "duplicate primary key" : "the table refuses the row", error->text);
     if (set[0]->bad) { /* the statement fails even without the row */
         settle(set[0], LW_RETRY, why);
         return false;
@@ -303,7 +329,8 @@ static bool blame_row(struct lw_writer *w, struct item **set, size_t n, const st
     return true;
 }
 
-static void blame_unknown(struct lw_writer *w, struct item **set, size_t n, const struct lw_pg_error *error) {
+static void blame_unknown(struct lw_writer *w, struct item **set, size_t n,
+                          const struct lw_pg_error *error) {
     if (n > 1) {
         run_halves(w, set, n);
         return;
@@ -314,16 +341,19 @@ static void blame_unknown(struct lw_writer *w, struct item **set, size_t n, cons
     settle(set[0], LW_RETRY, why);
 }
 
-static void give_back_busy(struct lw_writer *w, struct item **set, size_t n, const struct lw_pg_error *error) {
+static void give_back_busy(struct lw_writer *w, struct item **set, size_t n,
+                           const struct lw_pg_error *error) {
     int64_t now = lw_boot_ms();
     if (!w->told_busy_ms || now - w->told_busy_ms >= TELL_MS) {
-        lw_warn("insert: %s: %zu messages wait for locks of others: %s; no attempt is counted", w->store->name, n, error->text);
+        lw_warn("insert: %s: %zu messages wait for locks of others: %s; no attempt is counted",
+                w->store->name, n, error->text);
         w->told_busy_ms = now;
     }
     give_back(set, n);
 }
 
-static void give_back_away(struct lw_writer *w, struct item **set, size_t n, const struct lw_pg_error *error) {
+static void give_back_away(struct lw_writer *w, struct item **set, size_t n,
+                           const struct lw_pg_error *error) {
     lw_outage_begin(&w->store->outage, error->text);
     give_back(set, n);
 }
@@ -340,7 +370,8 @@ static void run_set(struct lw_writer *w, struct item **set, size_t n) {
         bool connected = w->pg.conn != NULL;
         if (lw_outage_pauses(&w->store->outage, lw_boot_ms())) return give_back(set, n);
         run_once(w, set, n, patience_ms, &error);
-        if (error.class != LW_PG_AWAY && error.class != LW_PG_OVER) lw_outage_end(&w->store->outage);
+        if (error.class != LW_PG_AWAY && error.class != LW_PG_OVER)
+            lw_outage_end(&w->store->outage);
         switch (error.class) {
         case LW_PG_OK: return;
         case LW_PG_OVER: return give_back(set, n);
@@ -353,7 +384,8 @@ static void run_set(struct lw_writer *w, struct item **set, size_t n) {
             if (++again > AGAIN_TIMES) return give_back_busy(w, set, n, &error);
             lw_sleep_ms(again * AGAIN_MS);
             break;
-        case LW_PG_AWAY: /* a connection may end by itself while the server is well: try once with a new one */
+        /* a connection may end by itself while the server is well: try once with a new one */
+        case LW_PG_AWAY:
             if (!connected || reconnected || w->pg.conn) return give_back_away(w, set, n, &error);
             lw_info("insert: %s: %s; connecting again", w->store->name, error.text);
             reconnected = true;
@@ -362,17 +394,20 @@ static void run_set(struct lw_writer *w, struct item **set, size_t n) {
     }
 }
 
-/* --- the batch ------------------------------------------------------------------------------------------------------------------ */
+/* --- the batch -------------------------------------------------------------------------------- */
 
 static void answer_twins(struct lw_writer *w, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (w->items[i].twin) settle(&w->items[i], w->items[i].twin->job->outcome, w->items[i].twin->job->reason);
+        if (w->items[i].twin)
+            settle(&w->items[i], w->items[i].twin->job->outcome, w->items[i].twin->job->reason);
 }
 
 void lw_pg_write(struct lw_writer *w, struct lw_job **jobs, size_t n) {
     w->counts = (struct lw_insert_counts){0};
-    for (size_t i = 0; i < n; i++) read_item(w, &w->items[i], jobs[i], w->values + i * w->store->in->n_columns);
-    for (size_t chosen; (chosen = choose(w, n));) run_set(w, w->set, chosen); /* the loop ends, because each set is settled */
+    for (size_t i = 0; i < n; i++)
+        read_item(w, &w->items[i], jobs[i], w->values + i * w->store->in->n_columns);
+    /* the loop ends, because each set is settled */
+    for (size_t chosen; (chosen = choose(w, n));) run_set(w, w->set, chosen);
     answer_twins(w, n);
     lw_insert_count(&w->counts);
     for (size_t i = 0; i < n; i++) free(w->items[i].bad);

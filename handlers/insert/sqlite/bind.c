@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Binds the values of a row to SQLite's statement. An integer is bound as INTEGER and stays exact; any other number is bound as REAL,
- * the nearest double. Numbers that fit neither were refused when the payload was read. */
+/* Binds the values of a row to SQLite's statement. An integer is bound as INTEGER and stays exact;
+ * any other number is bound as REAL, the nearest double. Numbers that fit neither were refused when
+ * the payload was read. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 
-static int bind_string(sqlite3_stmt *st, int at, const struct lw_json_value *v, struct lw_buf *scratch) {
+static int bind_string(sqlite3_stmt *st, int at, const struct lw_json_value *v,
+                       struct lw_buf *scratch) {
     struct lw_bytes text = lw_json_text(v, scratch);
-    return sqlite3_bind_text64(st, at, text.p, text.n, v->escaped ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
+    return sqlite3_bind_text64(st, at, text.p, text.n,
+                               v->escaped ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
 }
 
-/* Binds an object or array as compact JSON, as jansson writes it; of duplicate names the last one counts. The text was scanned
- * before, so only a lack of memory can make it fail. */
+/* Binds an object or array as compact JSON, as jansson writes it; of duplicate names the last one
+ * counts. The text was scanned before, so only a lack of memory can make it fail. */
 static int bind_container(sqlite3_stmt *st, int at, struct lw_bytes raw) {
     json_t *v = json_loadb(raw.p, raw.n, JSON_ALLOW_NUL, NULL);
     char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
@@ -25,8 +28,11 @@ static int bind(sqlite3_stmt *st, int at, const struct lw_json_value *v, struct 
     double real;
     switch (v->kind) {
     case LW_JSON_STRING: return bind_string(st, at, v, scratch);
-    case LW_JSON_INTEGER: return lw_json_integer(v->raw, &integer) ? sqlite3_bind_int64(st, at, integer) : SQLITE_MISMATCH;
-    case LW_JSON_REAL: return lw_json_real(v->raw, &real) ? sqlite3_bind_double(st, at, real) : SQLITE_MISMATCH;
+    case LW_JSON_INTEGER:
+        return lw_json_integer(v->raw, &integer) ? sqlite3_bind_int64(st, at, integer)
+                                                 : SQLITE_MISMATCH;
+    case LW_JSON_REAL:
+        return lw_json_real(v->raw, &real) ? sqlite3_bind_double(st, at, real) : SQLITE_MISMATCH;
     case LW_JSON_TRUE: return sqlite3_bind_int(st, at, 1);
     case LW_JSON_FALSE: return sqlite3_bind_int(st, at, 0);
     case LW_JSON_NULL:
@@ -37,8 +43,10 @@ static int bind(sqlite3_stmt *st, int at, const struct lw_json_value *v, struct 
     return SQLITE_MISUSE;
 }
 
-int lw_sqlite_bind(const struct lw_insert *in, struct lw_reader *reader, const struct lw_json_value *values, sqlite3_stmt *st) {
+int lw_sqlite_bind(const struct lw_insert *in, struct lw_reader *reader,
+                   const struct lw_json_value *values, sqlite3_stmt *st) {
     int r = SQLITE_OK;
-    for (size_t i = 0; i < in->n_columns && r == SQLITE_OK; i++) r = bind(st, (int)i + 1, &values[i], &reader->scratch);
+    for (size_t i = 0; i < in->n_columns && r == SQLITE_OK; i++)
+        r = bind(st, (int)i + 1, &values[i], &reader->scratch);
     return r;
 }

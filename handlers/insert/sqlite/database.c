@@ -10,38 +10,46 @@
 
 enum { OPEN_BUSY_MS = 10000 };
 
-/* The schema of Latchwork's own tables. `fence` of latchwork_replayed gives the age of an identity that no watermark ever passes. */
+/* The schema of Latchwork's own tables. `fence` of latchwork_replayed gives the age of an identity
+ * that no watermark ever passes. */
 static const char tables[] =
-    "CREATE TABLE IF NOT EXISTS latchwork_seen(app TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,"
-    " segment INTEGER NOT NULL, bits BLOB NOT NULL, PRIMARY KEY(app, topic, partition, segment)) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS latchwork_replayed(app TEXT NOT NULL, topic TEXT NOT NULL, partition INTEGER NOT NULL,"
-    " offset INTEGER NOT NULL, replay INTEGER NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY(app, topic, partition, offset, replay))"
+    "CREATE TABLE IF NOT EXISTS latchwork_seen(app TEXT NOT NULL, topic TEXT NOT NULL, partition "
+    "INTEGER NOT NULL,"
+    " segment INTEGER NOT NULL, bits BLOB NOT NULL, PRIMARY KEY(app, topic, partition, segment)) "
+    "WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS latchwork_replayed(app TEXT NOT NULL, topic TEXT NOT NULL, "
+    "partition INTEGER NOT NULL,"
+    " offset INTEGER NOT NULL, replay INTEGER NOT NULL, fence INTEGER NOT NULL, PRIMARY KEY(app, "
+    "topic, partition, offset, replay))"
     " WITHOUT ROWID;"
     "CREATE INDEX IF NOT EXISTS latchwork_replayed_age ON latchwork_replayed(fence);"
     "CREATE TABLE IF NOT EXISTS latchwork_recent(id INTEGER PRIMARY KEY, fences BLOB NOT NULL);"
     "CREATE TABLE IF NOT EXISTS latchwork_fences(key INTEGER PRIMARY KEY, fence INTEGER NOT NULL);"
-    "CREATE TABLE IF NOT EXISTS latchwork_count(app TEXT NOT NULL, name TEXT NOT NULL, n INTEGER NOT NULL, PRIMARY KEY(app, name))"
+    "CREATE TABLE IF NOT EXISTS latchwork_count(app TEXT NOT NULL, name TEXT NOT NULL, n INTEGER "
+    "NOT NULL, PRIMARY KEY(app, name))"
     " WITHOUT ROWID;";
 
-/* Waits for SQLite's lock. This function replaces SQLite's own busy handler, whose sleeps grow to 100 ms: writers here hold the lock for a
- * few ms, and the wait must end when the leases do. */
+/* Waits for SQLite's lock. This function replaces SQLite's own busy handler, whose sleeps grow to
+ * 100 ms: writers here hold the lock for a few ms, and the wait must end when the leases do. */
 static int on_busy(void *ctx, int count) {
     const struct lw_sqlite *s = ctx;
     if (lw_boot_ms() >= s->busy_until_ms) return 0;
-    nanosleep(&(struct timespec){.tv_nsec = count < 20 ? 200000 : 2000000},
-              NULL); /* sleeps are short for the first 4 ms, which is longer than most transactions */
+    /* sleeps are short for the first 4 ms, which is longer than most transactions */
+    nanosleep(&(struct timespec){.tv_nsec = count < 20 ? 200000 : 2000000}, NULL);
     return 1;
 }
 
 static int fail(struct lw_sqlite *s, const char *path, const char *what, struct lw_err *err) {
-    return lw_fail(err, "insert: %s: %s: %s", path, what, s->db ? sqlite3_errmsg(s->db) : "out of memory");
+    return lw_fail(err, "insert: %s: %s: %s", path, what,
+                   s->db ? sqlite3_errmsg(s->db) : "out of memory");
 }
 
 /* Sets WAL mode, in several tries: SQLite refuses at once, without the busy handler, while another
  * process changes the mode. */
 static int set_wal(struct lw_sqlite *s) {
     int r;
-    while ((r = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL)) == SQLITE_BUSY && lw_boot_ms() < s->busy_until_ms)
+    while ((r = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL)) == SQLITE_BUSY &&
+           lw_boot_ms() < s->busy_until_ms)
         lw_sleep_ms(5);
     return r;
 }
@@ -49,14 +57,17 @@ static int set_wal(struct lw_sqlite *s) {
 int lw_sqlite_connect(struct lw_sqlite *s, const char *path, struct lw_err *err) {
     *s = (struct lw_sqlite){.busy_until_ms = lw_boot_ms() + OPEN_BUSY_MS};
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
-    if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK) return fail(s, path, "cannot open", err);
+    if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK)
+        return fail(s, path, "cannot open", err);
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_handler(s->db, on_busy, s);
     if (set_wal(s) != SQLITE_OK) return fail(s, path, "cannot switch to WAL", err);
-    /* SQLite waits for the disk at each commit (FULL), because a row must survive a power cut once Redis has recorded its message as done.
-     * A checkpoint costs two more fsyncs and writes each page that changed since the last, so fewer checkpoints write less. */
+    /* SQLite waits for the disk at each commit (FULL), because a row must survive a power cut once
+     * Redis has recorded its message as done. A checkpoint costs two more fsyncs and writes each
+     * page that changed since the last, so fewer checkpoints write less. */
     static const char setup[] = "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000";
-    if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK) return fail(s, path, "cannot set up", err);
+    if (sqlite3_exec(s->db, setup, NULL, NULL, NULL) != SQLITE_OK)
+        return fail(s, path, "cannot set up", err);
     return 0;
 }
 
@@ -77,9 +88,10 @@ void lw_sqlite_close(struct lw_sqlite *s) {
     *s = (struct lw_sqlite){0};
 }
 
-/* Appends the names of the columns, or only of those in the primary key, separated by commas. `form` is the printf format of
- * each name. */
-static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary_only, const char *form) {
+/* Appends the names of the columns, or only of those in the primary key, separated by commas.
+ * `form` is the printf format of each name. */
+static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary_only,
+                      const char *form) {
     const char *comma = "";
     for (size_t i = 0; i < in->n_columns; i++) {
         if (primary_only && !in->columns[i].primary) continue;
@@ -89,12 +101,14 @@ static void add_names(sqlite3_str *sql, const struct lw_insert *in, bool primary
     }
 }
 
-/* Returns the CREATE TABLE statement. The columns have no types, so SQLite keeps every value as it came. */
+/* Returns the CREATE TABLE statement. The columns have no types, so SQLite keeps every value as it
+ * came. */
 static char *create_sql(const struct lw_insert *in) {
     sqlite3_str *sql = sqlite3_str_new(NULL);
     sqlite3_str_appendf(sql, "CREATE TABLE IF NOT EXISTS \"%w\"(", in->table);
     for (size_t i = 0; i < in->n_columns; i++)
-        sqlite3_str_appendf(sql, "%s\"%w\"%s", i ? ", " : "", in->columns[i].name, in->columns[i].primary ? " NOT NULL" : "");
+        sqlite3_str_appendf(sql, "%s\"%w\"%s", i ? ", " : "", in->columns[i].name,
+                            in->columns[i].primary ? " NOT NULL" : "");
     sqlite3_str_appendall(sql, ", PRIMARY KEY(");
     add_names(sql, in, true, "\"%w\"");
     sqlite3_str_appendall(sql, "))");
@@ -108,10 +122,12 @@ static void add_update(sqlite3_str *sql, const struct lw_insert *in) {
     const char *before = "UPDATE SET ";
     for (size_t i = 0; i < in->n_columns; i++) {
         if (in->columns[i].primary) continue;
-        sqlite3_str_appendf(sql, "%s\"%w\" = excluded.\"%w\"", before, in->columns[i].name, in->columns[i].name);
+        sqlite3_str_appendf(sql, "%s\"%w\" = excluded.\"%w\"", before, in->columns[i].name,
+                            in->columns[i].name);
         before = ", ";
     }
-    if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING"); /* all columns are key columns, so there is none to update */
+    /* all columns are key columns, so there is none to update */
+    if (before[0] == 'U') sqlite3_str_appendall(sql, "NOTHING");
 }
 
 static char *row_sql(const struct lw_insert *in) {
@@ -122,14 +138,18 @@ static char *row_sql(const struct lw_insert *in) {
     for (size_t i = 0; i < in->n_columns; i++) sqlite3_str_appendall(sql, i ? ", ?" : "?");
     sqlite3_str_appendall(sql, ")");
     /* ON CONFLICT ignores only duplicates, while INSERT OR IGNORE would ignore other errors, too */
-    if (in->on_conflict == LW_CONFLICT_IGNORE) sqlite3_str_appendall(sql, " ON CONFLICT DO NOTHING");
+    if (in->on_conflict == LW_CONFLICT_IGNORE)
+        sqlite3_str_appendall(sql, " ON CONFLICT DO NOTHING");
     if (in->on_conflict == LW_CONFLICT_UPDATE) add_update(sql, in);
     return sqlite3_str_finish(sql);
 }
 
 static bool table_exists(struct lw_sqlite *s, const char *table) {
     sqlite3_stmt *st;
-    if (sqlite3_prepare_v2(s->db, "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = ? COLLATE NOCASE", -1, &st, NULL))
+    if (sqlite3_prepare_v2(s->db,
+                           "SELECT 1 FROM sqlite_schema WHERE type IN ('table', 'view') AND name = "
+                           "? COLLATE NOCASE",
+                           -1, &st, NULL))
         return true; /* if the database fails, the next statement reports the error */
     sqlite3_bind_text(st, 1, table, -1, SQLITE_STATIC);
     bool there = sqlite3_step(st) != SQLITE_DONE;
@@ -151,7 +171,10 @@ static int make_tables(struct lw_sqlite *s, const struct lw_insert *in) {
 
 static int prepare(struct lw_sqlite *s, enum lw_statement which, const char *sql) {
     if (!sql) return -1;
-    return sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->st[which], NULL) == SQLITE_OK ? 0 : -1;
+    return sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s->st[which], NULL) ==
+                   SQLITE_OK
+               ? 0
+               : -1;
 }
 
 static int prepare_all(struct lw_sqlite *s) {
@@ -159,18 +182,23 @@ static int prepare_all(struct lw_sqlite *s) {
         [LW_ST_BEGIN] = "BEGIN IMMEDIATE",
         [LW_ST_COMMIT] = "COMMIT",
         [LW_ST_ROLLBACK] = "ROLLBACK",
-        [LW_ST_SEEN] = "SELECT bits FROM latchwork_seen WHERE app = ? AND topic = ? AND partition = ? AND segment = ?",
-        [LW_ST_SET_SEEN] = "INSERT INTO latchwork_seen(app, topic, partition, segment, bits) VALUES (?, ?, ?, ?, ?)"
+        [LW_ST_SEEN] = "SELECT bits FROM latchwork_seen WHERE app = ? AND topic = ? AND partition "
+                       "= ? AND segment = ?",
+        [LW_ST_SET_SEEN] = "INSERT INTO latchwork_seen(app, topic, partition, segment, bits) "
+                           "VALUES (?, ?, ?, ?, ?)"
                            " ON CONFLICT DO UPDATE SET bits = excluded.bits",
-        [LW_ST_REPLAYED] = "SELECT 1 FROM latchwork_replayed WHERE app = ? AND topic = ? AND partition = ? AND offset = ? AND replay = ?",
-        [LW_ST_SET_REPLAYED] = "INSERT INTO latchwork_replayed(app, topic, partition, offset, replay, fence) VALUES (?, ?, ?, ?, ?, ?)",
+        [LW_ST_REPLAYED] = "SELECT 1 FROM latchwork_replayed WHERE app = ? AND topic = ? AND "
+                           "partition = ? AND offset = ? AND replay = ?",
+        [LW_ST_SET_REPLAYED] = "INSERT INTO latchwork_replayed(app, topic, partition, offset, "
+                               "replay, fence) VALUES (?, ?, ?, ?, ?, ?)",
         [LW_ST_RECENT] = "SELECT id, fences FROM latchwork_recent WHERE id > ? ORDER BY id",
         [LW_ST_ADD_RECENT] = "INSERT INTO latchwork_recent(id, fences) VALUES (?, ?)",
         [LW_ST_MERGED] = "DELETE FROM latchwork_recent",
         [LW_ST_FENCE] = "SELECT fence FROM latchwork_fences WHERE key = ?",
-        [LW_ST_SET_FENCE] =
-            "INSERT INTO latchwork_fences(key, fence) VALUES (?, ?) ON CONFLICT DO UPDATE SET fence = max(fence, excluded.fence)",
-        [LW_ST_COUNT] = "INSERT INTO latchwork_count(app, name, n) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n",
+        [LW_ST_SET_FENCE] = "INSERT INTO latchwork_fences(key, fence) VALUES (?, ?) ON CONFLICT DO "
+                            "UPDATE SET fence = max(fence, excluded.fence)",
+        [LW_ST_COUNT] = "INSERT INTO latchwork_count(app, name, n) VALUES (?, ?, ?) ON CONFLICT DO "
+                        "UPDATE SET n = n + excluded.n",
     };
     for (int i = 0; i < LW_ST_N; i++)
         if (sql[i] && prepare(s, i, sql[i])) return -1;
@@ -179,11 +207,15 @@ static int prepare_all(struct lw_sqlite *s) {
 
 static int prepare_row(struct lw_sqlite *s, const struct lw_insert *in, struct lw_err *err) {
     if (!table_exists(s, in->table))
-        return lw_refuse(err, "insert: %s: there is no table \"%s\"; create it, or set handler.create to true", in->address, in->table);
+        return lw_refuse(
+            err, "insert: %s: there is no table \"%s\"; create it, or set handler.create to true",
+            in->address, in->table);
     char *sql = row_sql(in);
     int r = prepare(s, LW_ST_ROW, sql);
     sqlite3_free(sql);
-    if (r) return lw_fail(err, "insert: %s: table \"%s\" does not fit handler.columns: %s", in->address, in->table, sqlite3_errmsg(s->db));
+    if (r)
+        return lw_fail(err, "insert: %s: table \"%s\" does not fit handler.columns: %s",
+                       in->address, in->table, sqlite3_errmsg(s->db));
     return 0;
 }
 
@@ -192,11 +224,11 @@ int lw_sqlite_open(struct lw_sqlite *s, const struct lw_insert *in, struct lw_er
     s->in = in;
     if (!r) lw_reader_init(&s->reader, in);
     if (!r && table_exists(s, "latchwork_done"))
-        r = lw_refuse(
-            err,
-            "insert: %s: made by an older version, which kept identities in latchwork_done; once all that it has read is committed, "
-            "drop latchwork_done and latchwork_fence",
-            in->address);
+        r = lw_refuse(err,
+                      "insert: %s: made by an older version, which kept identities in "
+                      "latchwork_done; once all that it has read is committed, "
+                      "drop latchwork_done and latchwork_fence",
+                      in->address);
     if (!r && make_tables(s, in)) r = fail(s, in->address, "cannot create the tables", err);
     if (!r && prepare_all(s)) r = fail(s, in->address, "cannot prepare", err);
     if (!r) r = prepare_row(s, in, err);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the largest fence with which each key was written, at the cost of about one page per transaction.
+/* Finds the largest fence with which each key was written, at the cost of about one page per
+ * transaction.
  *
- * If the fences were in one tree by key, a transaction of many keys would rewrite nearly all its pages. So the fences are kept like a
- * log-structured merge tree (O'Neil et al., 1996): a transaction appends one row with all its fences to `latchwork_recent`, and every
- * MERGE_EVERY-th transaction moves the earlier rows, sorted, into the tree `latchwork_fences`. Each connection remembers in memory the
- * fences that it has seen. At the beginning of its own transaction, when nobody else can write, it reads the rows that others have
- * appended. Then memory is right about its keys, and the tree about all others. If rows were merged before the connection saw them, it
+ * If the fences were in one tree by key, a transaction of many keys would rewrite nearly all its
+ * pages. So the fences are kept like a log-structured merge tree (O'Neil et al., 1996): a
+ * transaction appends one row with all its fences to `latchwork_recent`, and every MERGE_EVERY-th
+ * transaction moves the earlier rows, sorted, into the tree `latchwork_fences`. Each connection
+ * remembers in memory the fences that it has seen. At the beginning of its own transaction, when
+ * nobody else can write, it reads the rows that others have appended. Then memory is right about
+ * its keys, and the tree about all others. If rows were merged before the connection saw them, it
  * forgets its memory and reads anew.
  *
  * Keys are known by the 64-bit hash of lw_fence_key(). */
@@ -14,13 +17,14 @@
 #include <stdlib.h>
 
 enum {
-    MERGE_EVERY = 64,      /* number of transactions between two merges */
-    FENCES_FIRST = 1024,   /* initial number of slots in the table in memory */
-    FENCES_MOST = 1 << 19, /* maximum number of slots (8 MiB); when half of them are used, the table is emptied */
+    MERGE_EVERY = 64,    /* number of transactions between two merges */
+    FENCES_FIRST = 1024, /* initial number of slots in the table in memory */
+    /* maximum number of slots (8 MiB); when half of them are used, the table is emptied */
+    FENCES_MOST = 1 << 19,
     FENCE_BYTES = 16,
 };
 
-/* --- in memory ------------------------------------------------------------------------------------------------------------------ */
+/* --- in memory -------------------------------------------------------------------------------- */
 
 static struct lw_fence *slot(const struct lw_fences *f, uint64_t key) {
     size_t i = key & (f->size - 1);
@@ -57,7 +61,7 @@ void lw_fences_free(struct lw_fences *f) {
     lw_fences_forget(f);
 }
 
-/* --- rows of latchwork_recent: pairs of key and fence, little-endian ------------------------------------------------------------- */
+/* --- rows of latchwork_recent: pairs of key and fence, little-endian -------------------------- */
 
 static void put64(char *p, uint64_t v) {
     for (int i = 0; i < 8; i++) p[i] = (char)(v >> 8 * i);
@@ -83,7 +87,8 @@ static bool read_recent(struct lw_sqlite *s, int *r) {
         first = false;
         const char *p = sqlite3_column_blob(st, 1);
         int n = p && whole ? sqlite3_column_bytes(st, 1) / FENCE_BYTES : 0;
-        for (int i = 0; i < n; i++, p += FENCE_BYTES) remember(f, fence_at(p).key, fence_at(p).fence);
+        for (int i = 0; i < n; i++, p += FENCE_BYTES)
+            remember(f, fence_at(p).key, fence_at(p).fence);
         f->seen = id;
     }
     int e = sqlite3_reset(st);
@@ -94,14 +99,15 @@ static bool read_recent(struct lw_sqlite *s, int *r) {
 int lw_fences_catch_up(struct lw_sqlite *s) {
     int r = SQLITE_DONE;
     s->fences.written.n = 0;
-    if (2 * s->fences.n > FENCES_MOST - 2 * LW_INSERT_BATCH * MERGE_EVERY) lw_fences_forget(&s->fences);
+    if (2 * s->fences.n > FENCES_MOST - 2 * LW_INSERT_BATCH * MERGE_EVERY)
+        lw_fences_forget(&s->fences);
     if (read_recent(s, &r)) return r;
     lw_fences_forget(&s->fences);
     read_recent(s, &r);
     return r;
 }
 
-/* --- questions and writes ------------------------------------------------------------------------------------------------------- */
+/* --- questions and writes --------------------------------------------------------------------- */
 
 int lw_fences_get(struct lw_sqlite *s, uint64_t key, uint64_t *fence) {
     struct lw_fences *f = &s->fences;
@@ -130,11 +136,13 @@ void lw_fences_set(struct lw_sqlite *s, uint64_t key, uint64_t fence) {
 
 static int by_key(const void *a, const void *b) {
     const struct lw_fence *x = a, *y = b;
-    return x->key != y->key ? (x->key < y->key ? -1 : 1) : x->fence < y->fence ? -1 : x->fence > y->fence;
+    return x->key != y->key      ? (x->key < y->key ? -1 : 1)
+           : x->fence < y->fence ? -1
+                                 : x->fence > y->fence;
 }
 
-/* Collects all fences of `latchwork_recent`, sorted by key (the order of `latchwork_fences`), and for one key from the smallest to the
- * largest. */
+/* Collects all fences of `latchwork_recent`, sorted by key (the order of `latchwork_fences`), and
+ * for one key from the smallest to the largest. */
 static int gather(struct lw_sqlite *s, struct lw_buf *all) {
     sqlite3_stmt *st = s->st[LW_ST_RECENT];
     sqlite3_bind_int64(st, 1, 0);
@@ -171,8 +179,8 @@ int lw_fences_write(struct lw_sqlite *s) {
     struct lw_fences *f = &s->fences;
     if (!f->written.n) return SQLITE_DONE;
     int64_t id = f->seen + 1;
-    /* merge() deletes all rows of latchwork_recent. But the row appended below remains, so every process can still read there which id was
-     * the last one. */
+    /* merge() deletes all rows of latchwork_recent. But the row appended below remains, so every
+     * process can still read there which id was the last one. */
     int r = id % MERGE_EVERY == 0 ? merge(s) : SQLITE_DONE;
     if (r != SQLITE_DONE) return r;
     sqlite3_stmt *st = s->st[LW_ST_ADD_RECENT];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records which messages are done: one bit per offset, in rows of LW_SEEN_OFFSETS. A transaction reads each row at most once, when it first
- * needs the row, and writes it at most once, at the end. Nobody else can write in between. */
+/* Records which messages are done: one bit per offset, in rows of LW_SEEN_OFFSETS. A transaction
+ * reads each row at most once, when it first needs the row, and writes it at most once, at the end.
+ * Nobody else can write in between. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include <stdlib.h>
@@ -36,9 +37,11 @@ static struct lw_segment *segment(struct lw_sqlite *s, const struct lw_job *job,
     struct lw_seen *seen = &s->seen;
     int64_t number = job->offset / LW_SEEN_OFFSETS;
     *r = SQLITE_DONE;
-    for (size_t i = seen->n; i-- > 0;) { /* the search is short, because the offsets of a batch are close together */
+    for (size_t i = seen->n; i-- > 0;) {
+        /* the search is short, because the offsets of a batch are close together */
         struct lw_segment *g = &seen->segments[i];
-        if (g->number == number && g->partition == job->partition && (g->topic == job->topic || strcmp(g->topic, job->topic) == 0))
+        if (g->number == number && g->partition == job->partition &&
+            (g->topic == job->topic || strcmp(g->topic, job->topic) == 0))
             return g;
     }
     if (!seen->segments) seen->segments = lw_alloc(LW_INSERT_BATCH * sizeof *seen->segments);
@@ -57,7 +60,10 @@ static bool bit(const unsigned char *bits, int64_t offset) {
 int lw_seen_get(struct lw_sqlite *s, const struct lw_job *job, enum lw_known *known) {
     int r;
     const struct lw_segment *g = segment(s, job, &r);
-    if (g) *known = bit(g->stored, job->offset) ? LW_KNOWN : bit(g->bits, job->offset) ? LW_KNOWN_HERE : LW_UNKNOWN;
+    if (g)
+        *known = bit(g->stored, job->offset) ? LW_KNOWN
+                 : bit(g->bits, job->offset) ? LW_KNOWN_HERE
+                                             : LW_UNKNOWN;
     return r;
 }
 

@@ -6,7 +6,9 @@
 
 struct lw_store {
     const struct lw_insert *in;
-    pthread_mutex_t writer; /* SQLite has one writer at a time, so slots and cleaner wait here instead of polling for its lock */
+    /* SQLite has one writer at a time, so slots and cleaner wait here instead of polling for its
+     * lock */
+    pthread_mutex_t writer;
 };
 
 struct lw_writer {
@@ -18,8 +20,10 @@ static void check(const char *path, const char *table, struct lw_problems *probl
     if (!path[0])
         lw_problem(problems, "handler.store: sqlite: needs a path, as sqlite:orders.db");
     else if (strcmp(path, ":memory:") == 0)
-        lw_problem(problems, "handler.store: workers cannot share a database in memory; give a path");
-    if (table && strncmp(table, "sqlite_", 7) == 0) lw_problem(problems, "handler.table: names beginning with sqlite_ are taken");
+        lw_problem(problems,
+                   "handler.store: workers cannot share a database in memory; give a path");
+    if (table && strncmp(table, "sqlite_", 7) == 0)
+        lw_problem(problems, "handler.table: names beginning with sqlite_ are taken");
 }
 
 static void close_store(struct lw_store *store) {
@@ -28,12 +32,14 @@ static void close_store(struct lw_store *store) {
 }
 
 static struct lw_store *open_store(const struct lw_insert *in, struct lw_err *err) {
-    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0); /* SQLite's memory statistics are not needed, and cost a global lock per allocation */
+    /* SQLite's memory statistics are not needed, and cost a global lock per allocation */
+    sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     struct lw_store *store = lw_alloc(sizeof *store);
     store->in = in;
     pthread_mutex_init(&store->writer, NULL);
     struct lw_sqlite first = {0};
-    if (lw_sqlite_open(&first, in, err) == 0) { /* makes the tables, and finds errors of the configuration before any message comes */
+    if (lw_sqlite_open(&first, in, err) == 0) {
+        /* makes the tables, and finds errors of the configuration before any message comes */
         lw_sqlite_close(&first);
         return store;
     }

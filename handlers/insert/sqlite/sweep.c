@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cleaner's work in SQLite, on a connection of its own. The cleaner reads before it writes, and takes its turn among the slots of its
- * process, because a process that waits for SQLite's lock must poll for it, which costs CPU. */
+/* The cleaner's work in SQLite, on a connection of its own. The cleaner reads before it writes, and
+ * takes its turn among the slots of its process, because a process that waits for SQLite's lock
+ * must poll for it, which costs CPU. */
 #include "handlers/insert/sqlite/sqlite.h"
 
 #include "base/clock.h"
@@ -9,8 +10,10 @@
 #include <stdlib.h>
 
 enum {
-    SLICE = 1000,           /* maximum number of rows per transaction */
-    BUSY_MS = 250,          /* limit of the wait for writers in other processes; short, because the slots of this process wait meanwhile */
+    SLICE = 1000, /* maximum number of rows per transaction */
+    /* limit of the wait for writers in other processes; short, because the slots of this process
+     * wait meanwhile */
+    BUSY_MS = 250,
     CLOSING_BUSY_MS = 1000, /* used instead of BUSY_MS in the last round, before the worker ends */
     REPLAY_ROUNDS = 60,     /* number of rounds between two looks at old replays */
 };
@@ -25,30 +28,45 @@ struct lw_sweeper {
 };
 
 static int prepare(struct lw_sweeper *c, sqlite3_stmt **st, const char *sql) {
-    return sqlite3_prepare_v3(c->db.db, sql, -1, SQLITE_PREPARE_PERSISTENT, st, NULL) == SQLITE_OK ? 0 : -1;
+    return sqlite3_prepare_v3(c->db.db, sql, -1, SQLITE_PREPARE_PERSISTENT, st, NULL) == SQLITE_OK
+               ? 0
+               : -1;
 }
 
 static int open_db(struct lw_sweeper *c, struct lw_err *err) {
     if (lw_sqlite_connect(&c->db, c->in->address, err)) return -1;
-    /* synchronous=NORMAL is enough for the cleaner: if a power cut undoes a deletion, the cleaner deletes again */
+    /* synchronous=NORMAL is enough for the cleaner: if a power cut undoes a deletion, the cleaner
+     * deletes again */
     sqlite3_exec(c->db.db, "PRAGMA synchronous=NORMAL", NULL, NULL, NULL);
     if (prepare(c, &c->bound,
-                "SELECT segment FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment < ?4"
+                "SELECT segment FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = "
+                "?3 AND segment < ?4"
                 " ORDER BY segment LIMIT 1 OFFSET ?5") ||
-        prepare(c, &c->remove, "DELETE FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment < ?4") ||
-        prepare(c, &c->partial, "SELECT bits FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment = ?4") ||
-        prepare(c, &c->trim, "UPDATE latchwork_seen SET bits = ?5 WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND segment = ?4") ||
+        prepare(c, &c->remove,
+                "DELETE FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 AND "
+                "segment < ?4") ||
+        prepare(c, &c->partial,
+                "SELECT bits FROM latchwork_seen WHERE app = ?1 AND topic = ?2 AND partition = ?3 "
+                "AND segment = ?4") ||
+        prepare(c, &c->trim,
+                "UPDATE latchwork_seen SET bits = ?5 WHERE app = ?1 AND topic = ?2 AND partition = "
+                "?3 AND segment = ?4") ||
         prepare(c, &c->old_fences,
-                "SELECT count(*) FILTER (WHERE fence < ?2), max(key), count(*) FROM (SELECT key, fence FROM latchwork_fences"
+                "SELECT count(*) FILTER (WHERE fence < ?2), max(key), count(*) FROM (SELECT key, "
+                "fence FROM latchwork_fences"
                 " WHERE key >= ?1 ORDER BY key LIMIT ?3)") ||
-        prepare(c, &c->remove_fences, "DELETE FROM latchwork_fences WHERE key BETWEEN ?1 AND ?2 AND fence < ?3") ||
-        prepare(c, &c->remove_replays, "DELETE FROM latchwork_replayed WHERE app = ?1 AND fence < ?2"))
-        return lw_fail(err, "insert: %s: cannot prepare the clean-up: %s", c->in->address, sqlite3_errmsg(c->db.db));
+        prepare(c, &c->remove_fences,
+                "DELETE FROM latchwork_fences WHERE key BETWEEN ?1 AND ?2 AND fence < ?3") ||
+        prepare(c, &c->remove_replays,
+                "DELETE FROM latchwork_replayed WHERE app = ?1 AND fence < ?2"))
+        return lw_fail(err, "insert: %s: cannot prepare the clean-up: %s", c->in->address,
+                       sqlite3_errmsg(c->db.db));
     return 0;
 }
 
 static void close_db(struct lw_sweeper *c) {
-    sqlite3_stmt **all[] = {&c->bound, &c->remove, &c->partial, &c->trim, &c->old_fences, &c->remove_fences, &c->remove_replays};
+    sqlite3_stmt **all[] = {&c->bound,      &c->remove,        &c->partial,       &c->trim,
+                            &c->old_fences, &c->remove_fences, &c->remove_replays};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         sqlite3_finalize(*all[i]);
         *all[i] = NULL;
@@ -56,8 +74,8 @@ static void close_db(struct lw_sweeper *c) {
     lw_sqlite_close(&c->db);
 }
 
-/* Runs a statement that changes rows, within the time limit for SQLite's lock. Returns false if it must be
- * tried again later. */
+/* Runs a statement that changes rows, within the time limit for SQLite's lock. Returns false if it
+ * must be tried again later. */
 static bool step(struct lw_sweeper *c, sqlite3_stmt *st) {
     c->db.busy_until_ms = lw_boot_ms() + c->busy_ms;
     int r = sqlite3_step(st);
@@ -75,15 +93,17 @@ static bool change(struct lw_sweeper *c, sqlite3_stmt *st) {
     return ok;
 }
 
-static void bind_partition(struct lw_sweeper *c, sqlite3_stmt *st, const char *topic, int32_t partition) {
+static void bind_partition(struct lw_sweeper *c, sqlite3_stmt *st, const char *topic,
+                           int32_t partition) {
     sqlite3_bind_text(st, 1, c->in->app, -1, SQLITE_STATIC);
     sqlite3_bind_text(st, 2, topic, -1, SQLITE_TRANSIENT);
     sqlite3_bind_int(st, 3, partition);
 }
 
-/* Returns the number of the highest segment below `end`, after skipping `skip` of them, or -1 if there is
- * none. */
-static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t partition, int64_t end, int skip) {
+/* Returns the number of the highest segment below `end`, after skipping `skip` of them, or -1 if
+ * there is none. */
+static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t partition,
+                             int64_t end, int skip) {
     bind_partition(c, c->bound, topic, partition);
     sqlite3_bind_int64(c->bound, 4, end);
     sqlite3_bind_int(c->bound, 5, skip);
@@ -94,9 +114,11 @@ static int64_t segment_below(struct lw_sweeper *c, const char *topic, int32_t pa
 
 /* Deletes one slice of the segments that are entirely below the watermark. Returns true if it was
  * the last slice. */
-static bool clean_slice(struct lw_sweeper *c, const char *topic, int32_t partition, int64_t watermark, bool *ok) {
+static bool clean_slice(struct lw_sweeper *c, const char *topic, int32_t partition,
+                        int64_t watermark, bool *ok) {
     int64_t end = watermark / LW_SEEN_OFFSETS;
-    if (segment_below(c, topic, partition, end, 0) < 0) return true; /* there is nothing to delete, so do not wait for a turn */
+    /* there is nothing to delete, so do not wait for a turn */
+    if (segment_below(c, topic, partition, end, 0) < 0) return true;
     int64_t below = segment_below(c, topic, partition, end, SLICE);
     bind_partition(c, c->remove, topic, partition);
     sqlite3_bind_int64(c->remove, 4, below < 0 ? end : below);
@@ -109,12 +131,14 @@ static bool exec(struct lw_sweeper *c, const char *sql) {
     return sqlite3_exec(c->db.db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-/* Reads the bits of the segment that contains the watermark, and clears those below it in `bits`. Returns
- * false if none of them was set. */
-static bool trimmed(struct lw_sweeper *c, const char *topic, int32_t partition, int64_t watermark, unsigned char *bits, size_t size) {
+/* Reads the bits of the segment that contains the watermark, and clears those below it in `bits`.
+ * Returns false if none of them was set. */
+static bool trimmed(struct lw_sweeper *c, const char *topic, int32_t partition, int64_t watermark,
+                    unsigned char *bits, size_t size) {
     bind_partition(c, c->partial, topic, partition);
     sqlite3_bind_int64(c->partial, 4, watermark / LW_SEEN_OFFSETS);
-    bool there = sqlite3_step(c->partial) == SQLITE_ROW && sqlite3_column_bytes(c->partial, 0) == (int)size;
+    bool there =
+        sqlite3_step(c->partial) == SQLITE_ROW && sqlite3_column_bytes(c->partial, 0) == (int)size;
     if (there) memcpy(bits, sqlite3_column_blob(c->partial, 0), size);
     sqlite3_reset(c->partial);
     if (!there) return false;
@@ -127,9 +151,10 @@ static bool trimmed(struct lw_sweeper *c, const char *topic, int32_t partition, 
     return any != 0;
 }
 
-/* Clears the bits below the watermark in its segment, because the offsets of a topic that is deleted and recreated
- * begin at 0 again. */
-static bool trim_segment(struct lw_sweeper *c, const char *topic, int32_t partition, int64_t watermark) {
+/* Clears the bits below the watermark in its segment, because the offsets of a topic that is
+ * deleted and recreated begin at 0 again. */
+static bool trim_segment(struct lw_sweeper *c, const char *topic, int32_t partition,
+                         int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8], any = 0;
     if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;
     for (size_t i = 0; i < sizeof bits; i++) any |= bits[i];
@@ -142,7 +167,8 @@ static bool trim_segment(struct lw_sweeper *c, const char *topic, int32_t partit
     return step(c, c->remove);
 }
 
-/* Clears the bits below the watermark in a transaction of its own, so that a bit which another process sets meanwhile is not lost. */
+/* Clears the bits below the watermark in a transaction of its own, so that a bit which another
+ * process sets meanwhile is not lost. */
 static bool trim(struct lw_sweeper *c, const char *topic, int32_t partition, int64_t watermark) {
     unsigned char bits[LW_SEEN_OFFSETS / 8];
     if (!trimmed(c, topic, partition, watermark, bits, sizeof bits)) return true;
@@ -156,8 +182,8 @@ static bool trim(struct lw_sweeper *c, const char *topic, int32_t partition, int
     return ok;
 }
 
-/* Cleans one slice of an endless walk over the fences. It reads first, because usually there is nothing
- * to delete, and then no lock is needed. */
+/* Cleans one slice of an endless walk over the fences. It reads first, because usually there is
+ * nothing to delete, and then no lock is needed. */
 static void sweep_fences(struct lw_sweeper *c) {
     int64_t before = lw_insert_fence_before(LW_FENCE_AGE_S), last = 0;
     sqlite3_stmt *st = c->old_fences;
@@ -178,7 +204,8 @@ static void sweep_fences(struct lw_sweeper *c) {
         sqlite3_bind_int64(st, 3, before);
         change(c, st);
     }
-    c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1; /* after the last key, the walk begins again at the first */
+    /* after the last key, the walk begins again at the first */
+    c->fence_at = n < SLICE || last == INT64_MAX ? INT64_MIN : last + 1;
 }
 
 static void sweep_replays(struct lw_sweeper *c) {
@@ -190,8 +217,10 @@ static void sweep_replays(struct lw_sweeper *c) {
 enum lw_swept lw_sqlite_sweep_seen(struct lw_sweeper *c, const struct lw_sweep *what) {
     bool ok = true;
     c->busy_ms = what->closing ? CLOSING_BUSY_MS : BUSY_MS;
-    if (!clean_slice(c, what->topic, what->partition, what->watermark, &ok)) return ok ? LW_SWEPT_SLICE : LW_SWEPT_LATER;
-    return ok && trim(c, what->topic, what->partition, what->watermark) ? LW_SWEPT_ALL : LW_SWEPT_LATER;
+    if (!clean_slice(c, what->topic, what->partition, what->watermark, &ok))
+        return ok ? LW_SWEPT_SLICE : LW_SWEPT_LATER;
+    return ok && trim(c, what->topic, what->partition, what->watermark) ? LW_SWEPT_ALL
+                                                                        : LW_SWEPT_LATER;
 }
 
 void lw_sqlite_sweep_old(struct lw_sweeper *c, unsigned round) {
@@ -199,7 +228,8 @@ void lw_sqlite_sweep_old(struct lw_sweeper *c, unsigned round) {
     if (round % REPLAY_ROUNDS == 0) sweep_replays(c);
 }
 
-struct lw_sweeper *lw_sqlite_sweeper_open(const struct lw_insert *in, pthread_mutex_t *writer, struct lw_err *err) {
+struct lw_sweeper *lw_sqlite_sweeper_open(const struct lw_insert *in, pthread_mutex_t *writer,
+                                          struct lw_err *err) {
     struct lw_sweeper *c = lw_alloc(sizeof *c);
     *c = (struct lw_sweeper){.in = in, .writer = writer, .busy_ms = BUSY_MS, .fence_at = INT64_MIN};
     if (open_db(c, err) == 0) return c;

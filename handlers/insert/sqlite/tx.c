@@ -23,7 +23,8 @@ enum { LEASES_ENDED = -1 }; /* a result that differs from SQLite's codes, which 
 enum stand {
     OPEN,    /* the transaction has not looked at the job yet */
     WRITTEN, /* the job is done if the commit succeeds */
-    SETTLED, /* the job has its outcome, which the commit cannot change: done before, dead, or given back */
+    /* the job has its outcome, which the commit cannot change: done before, dead, or given back */
+    SETTLED,
 };
 
 struct lw_item {
@@ -47,7 +48,7 @@ static void settle(struct lw_item *it, enum lw_outcome outcome, const char *reas
     lw_job_answer(it->job, outcome, reason);
 }
 
-/* --- replays: few, a row each ----------------------------------------------------------------------------------------------------- */
+/* --- replays: few, a row each ----------------------------------------------------------------- */
 
 static void bind_replay(const struct tx *t, sqlite3_stmt *st, const struct lw_item *it) {
     sqlite3_bind_text(st, 1, t->in->app, -1, SQLITE_STATIC);
@@ -77,7 +78,7 @@ static int set_replayed(const struct tx *t, const struct lw_item *it) {
     return lw_sqlite_step(t->s->st[LW_ST_SET_REPLAYED]);
 }
 
-/* --- one job -------------------------------------------------------------------------------------------------------------------- */
+/* --- one job ---------------------------------------------------------------------------------- */
 
 /* Returns true if the error is the row's own fault. */
 static bool row_fault(int r) {
@@ -87,8 +88,11 @@ static bool row_fault(int r) {
 
 static void refuse(struct tx *t, struct lw_item *it, int r) {
     char why[LW_REASON_MAX];
-    bool duplicate = r == SQLITE_CONSTRAINT_PRIMARYKEY || r == SQLITE_CONSTRAINT_UNIQUE || r == SQLITE_CONSTRAINT_ROWID;
-    snprintf(why, sizeof why, "%s: %s", duplicate ? "duplicate primary key" : "the table refuses the row", sqlite3_errmsg(t->s->db));
+    bool duplicate = r == SQLITE_CONSTRAINT_PRIMARYKEY || r == SQLITE_CONSTRAINT_UNIQUE ||
+                     r == SQLITE_CONSTRAINT_ROWID;
+    snprintf(why, sizeof why, "%s: %s",
+             duplicate ? "duplicate primary key" : "the table refuses the row",
+             sqlite3_errmsg(t->s->db));
     settle(it, LW_DEAD, why);
     t->n_of.dead++;
 }
@@ -119,8 +123,8 @@ static int apply(struct tx *t, struct lw_item *it, int64_t now) {
     int r = it->replay ? replay_known(t, it, &known) : lw_seen_get(t->s, it->job, &known);
     if (r != SQLITE_DONE) return r;
     if (known == LW_KNOWN) return settle(it, LW_DONE, ""), t->n_of.known++, SQLITE_DONE;
-    if (known == LW_KNOWN_HERE)
-        return it->stand = WRITTEN, SQLITE_DONE; /* an earlier job of this transaction is the same message, and both share one result */
+    /* an earlier job of this transaction is the same message, and both share one result */
+    if (known == LW_KNOWN_HERE) return it->stand = WRITTEN, SQLITE_DONE;
     uint64_t key = lw_fence_key(t->in->app, it->job->key), fence;
     if ((r = lw_fences_get(t->s, key, &fence)) != SQLITE_DONE) return r;
     if (fence > it->job->fence) return settle(it, LW_BACK, ""), t->n_of.stale++, SQLITE_DONE;
@@ -148,8 +152,8 @@ static int add_counts(struct tx *t) {
     return r;
 }
 
-/* Gives back jobs whose leases ended during the transaction, since their writes must not be committed.
- * Returns true if there are any. */
+/* Gives back jobs whose leases ended during the transaction, since their writes must not be
+ * committed. Returns true if there are any. */
 static bool lost_any(struct tx *t) {
     int64_t now = lw_boot_ms();
     bool any = false;
@@ -168,7 +172,8 @@ static void roll_back(struct tx *t) {
         if (t->items[i].stand == WRITTEN) t->items[i].stand = OPEN;
 }
 
-/* Returns the time until which to wait for other writers: not longer than the last lease among the jobs that are still to be written. */
+/* Returns the time until which to wait for other writers: not longer than the last lease among the
+ * jobs that are still to be written. */
 static int64_t patience(const struct tx *t, int64_t now) {
     int64_t last = now;
     for (size_t i = 0; i < t->n; i++) {
@@ -178,8 +183,8 @@ static int64_t patience(const struct tx *t, int64_t now) {
     return last < now + LW_INSERT_BUSY_MS ? last : now + LW_INSERT_BUSY_MS;
 }
 
-/* Tries the whole transaction once. Returns SQLITE_DONE if it was committed, and LEASES_ENDED if it must be rolled back because leases
- * ended; the other jobs can then be tried again. */
+/* Tries the whole transaction once. Returns SQLITE_DONE if it was committed, and LEASES_ENDED if it
+ * must be rolled back because leases ended; the other jobs can then be tried again. */
 static int attempt(struct tx *t) {
     int64_t now = lw_boot_ms();
     /* Each attempt counts rows anew; the other counters count settled jobs, which stay settled. */
@@ -199,7 +204,8 @@ static int attempt(struct tx *t) {
     return r;
 }
 
-/* Makes all jobs that are not settled run again later, because the database failed. Nothing was written for them. */
+/* Makes all jobs that are not settled run again later, because the database failed. Nothing was
+ * written for them. */
 static void fail_all(struct tx *t, const char *why) {
     char reason[LW_REASON_MAX];
     snprintf(reason, sizeof reason, "SQLite: %s", why);
@@ -207,13 +213,16 @@ static void fail_all(struct tx *t, const char *why) {
     int64_t now = lw_boot_ms();
     for (size_t i = 0; i < t->n; i++) {
         struct lw_item *it = &t->items[i];
-        if (it->stand == OPEN) settle(it, lw_insert_ended(it->job, now) ? LW_BACK : LW_RETRY, lw_insert_ended(it->job, now) ? "" : reason);
+        if (it->stand == OPEN)
+            settle(it, lw_insert_ended(it->job, now) ? LW_BACK : LW_RETRY,
+                   lw_insert_ended(it->job, now) ? "" : reason);
     }
 }
 
 static void transact(struct tx *t) {
     int r;
-    while ((r = attempt(t)) == LEASES_ENDED) roll_back(t); /* the loop ends, since each round has at least one job less */
+    /* the loop ends, since each round has at least one job less */
+    while ((r = attempt(t)) == LEASES_ENDED) roll_back(t);
     if (r == SQLITE_DONE) {
         for (size_t i = 0; i < t->n; i++)
             if (t->items[i].stand == WRITTEN) settle(&t->items[i], LW_DONE, "");
@@ -223,11 +232,13 @@ static void transact(struct tx *t) {
     char why[256];
     snprintf(why, sizeof why, "%s (%s)", sqlite3_errmsg(t->s->db), sqlite3_errstr(r));
     roll_back(t);
-    lw_insert_count(&(struct lw_insert_counts){.known = t->n_of.known, .stale = t->n_of.stale, .dead = t->n_of.dead});
+    lw_insert_count(&(struct lw_insert_counts){
+        .known = t->n_of.known, .stale = t->n_of.stale, .dead = t->n_of.dead});
     fail_all(t, why);
 }
 
-static void read_row(struct lw_item *it, struct lw_sqlite *s, const struct lw_insert *in, struct lw_json_value *row) {
+static void read_row(struct lw_item *it, struct lw_sqlite *s, const struct lw_insert *in,
+                     struct lw_json_value *row) {
     struct lw_err bad;
     bad.text[0] = '\0';
     it->row = row;
@@ -244,7 +255,8 @@ static void make_room(struct lw_sqlite *s, const struct lw_insert *in) {
     s->values = lw_alloc(LW_INSERT_BATCH * in->n_columns * sizeof *s->values);
 }
 
-void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mutex_t *writer, struct lw_job **jobs, size_t n) {
+void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mutex_t *writer,
+                   struct lw_job **jobs, size_t n) {
     make_room(s, in);
     struct tx t = {.in = in, .s = s, .n = n, .items = s->items};
     for (size_t i = 0; i < n; i++) {
@@ -254,6 +266,7 @@ void lw_sqlite_run(const struct lw_insert *in, struct lw_sqlite *s, pthread_mute
     pthread_mutex_lock(writer); /* the mutex is held for one transaction, whose time is limited */
     transact(&t);
     pthread_mutex_unlock(writer);
-    sqlite3_clear_bindings(s->st[LW_ST_ROW]); /* the bound values point into the last payload, which is not ours any more */
+    /* the bound values point into the last payload, which is not ours any more */
+    sqlite3_clear_bindings(s->st[LW_ST_ROW]);
     for (size_t i = 0; i < n; i++) free(t.items[i].bad);
 }

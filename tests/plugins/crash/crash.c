@@ -13,7 +13,8 @@
 
 static void nap(long ms) { nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL); }
 
-static int act(const char *what, const struct latchwork_message *m, char *reason, size_t reason_size) {
+static int act(const char *what, const struct latchwork_message *m, char *reason,
+               size_t reason_size) {
     if (strcmp(what, "segv") == 0) raise(SIGSEGV);
     if (strcmp(what, "abort") == 0) abort();
     if (strcmp(what, "exit") == 0) exit(3);
@@ -36,10 +37,12 @@ static int act(const char *what, const struct latchwork_message *m, char *reason
 static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {
     (void)self;
     char what[64];
-    snprintf(what, sizeof what, "%.*s", (int)(m->payload_len < 63 ? m->payload_len : 63), m->payload ? (const char *)m->payload : "");
+    snprintf(what, sizeof what, "%.*s", (int)(m->payload_len < 63 ? m->payload_len : 63),
+             m->payload ? (const char *)m->payload : "");
     int once = strncmp(what, "once:", 5) == 0;
     if (once && m->attempt > 1) return LATCHWORK_DONE;
     return act(once ? what + 5 : what, m, reason, reason_size);
 }
 
-LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};
+LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT,
+                                                                     .handle = handle};

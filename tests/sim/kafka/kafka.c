@@ -38,24 +38,28 @@ static void let_go(struct world *w, struct sim_worker *me, int p, bool lost) {
 
 void kafka_assign(struct world *w, struct sim_worker *me, int p) {
     struct sim_part *part = &w->part[p];
-    let_go(w, me, p, true); /* the worker keeps nothing of an earlier assignment of this partition */
+    /* the worker keeps nothing of an earlier assignment of this partition */
+    let_go(w, me, p, true);
     part->owner = me->index;
     part->gen = me->gen[p] = ++w->gens;
     me->hold[p] = me->was_read[p] = false;
     me->begun[p] = part->committed;
     int64_t begin = part->committed >= 0 ? part->committed : part->offset[0];
     me->pos[p] = first_at(part, begin);
-    trace(w, "worker %d gets partition %d at %" PRId64 " (generation %u)", me->index, p, begin, part->gen);
+    trace(w, "worker %d gets partition %d at %" PRId64 " (generation %u)", me->index, p, begin,
+          part->gen);
     /* To vary the ends of logs, the log of partition p ends with p transaction markers. */
-    lw_worker_assign(me->lw, &(struct lw_assigned){.topic = "t",
-                                                   .partition = p,
-                                                   .gen = part->gen,
-                                                   .committed = part->committed,
-                                                   .begin = begin,
-                                                   .log_begin = part->offset[0],
-                                                   .log_end = rules_log_end(w, p) + (rules_written(w, p) >= w->part[p].n ? p : 0),
-                                                   .metadata = part->meta,
-                                                   .metadata_len = strlen(part->meta)});
+    lw_worker_assign(me->lw,
+                     &(struct lw_assigned){.topic = "t",
+                                           .partition = p,
+                                           .gen = part->gen,
+                                           .committed = part->committed,
+                                           .begin = begin,
+                                           .log_begin = part->offset[0],
+                                           .log_end = rules_log_end(w, p) +
+                                                      (rules_written(w, p) >= w->part[p].n ? p : 0),
+                                           .metadata = part->meta,
+                                           .metadata_len = strlen(part->meta)});
 }
 
 /* Makes a rebalance. First takes partitions away from one worker after the other, while the rest
@@ -73,13 +77,16 @@ void kafka_rebalance(struct world *w) {
     for (int i = 0; i < WORKERS; i++) {
         struct sim_worker *me = &w->w[i];
         bool part[PARTS], lost = rnd_unit(w) < 0.3;
-        for (int p = 0; p < PARTS; p++) /* partitions that got another owner while earlier workers gave theirs away are left out */
-            part[p] = to[p] >= 0 && w->part[p].owner == from[p] && me->lw && me->dead_until_ms <= w->now_ms && owns(w, me, p);
+        /* partitions that got another owner while earlier workers gave theirs away are left out */
+        for (int p = 0; p < PARTS; p++)
+            part[p] = to[p] >= 0 && w->part[p].owner == from[p] && me->lw &&
+                      me->dead_until_ms <= w->now_ms && owns(w, me, p);
         revoke_parts(w, me, part, lost);
     }
     for (int p = 0; p < PARTS; p++) {
         int owner = w->part[p].owner;
-        bool taken = owner >= 0 && owner != from[p] && owns(w, &w->w[owner], p); /* another worker got the partition meanwhile */
+        /* another worker got the partition meanwhile */
+        bool taken = owner >= 0 && owner != from[p] && owns(w, &w->w[owner], p);
         if (to[p] < 0 || taken) continue;
         struct sim_worker *me = &w->w[to[p]];
         if (!me->lw || me->dead_until_ms > w->now_ms)
@@ -89,7 +96,8 @@ void kafka_rebalance(struct world *w) {
     }
 }
 
-static void learn(struct world *w, struct sim_worker *me) { /* a worker that slept learns which partitions it lost */
+static void learn(struct world *w, struct sim_worker *me) {
+    /* a worker that slept learns which partitions it lost */
     for (int p = 0; p < PARTS; p++)
         if (me->gen[p] && !owns(w, me, p)) let_go(w, me, p, true);
 }
@@ -167,14 +175,16 @@ void step_look(struct world *w, struct sim_worker *me) {
         for (int p = 0; p < PARTS; p++) me->listed += w->part[p].committed >= 0;
     } else if (me->look == LOOK_READ) {
         me->look = NO_LOOK;
-        trace(w, "worker %d: the group has %zu commits%s", me->index, me->listed, me->look_known ? "" : " (not told)");
+        trace(w, "worker %d: the group has %zu commits%s", me->index, me->listed,
+              me->look_known ? "" : " (not told)");
         lw_worker_listed(me->lw, me->look_known, me->listed);
     }
 }
 
 bool kafka_commit_busy(void *ctx) { return ((struct sim_worker *)ctx)->n_commit > 0; }
 
-int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err) {
+int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok,
+                      struct lw_err *err) {
     struct sim_worker *me = ctx;
     step_commits(me->world, me); /* the broker answers earlier commits first */
     bool took;
@@ -196,7 +206,8 @@ int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, 
     return large ? lw_fail(err, "metadata too large") : 0;
 }
 
-int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err) {
+int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset,
+                    struct lw_err *err) {
     (void)topic, (void)err;
     *offset = ((struct sim_worker *)ctx)->world->part[partition].committed;
     return 0;
@@ -210,7 +221,9 @@ void step_poll(struct world *w, struct sim_worker *me) {
     int wanted = (int)lw_worker_wants(me->lw), n = 1 + rnd_below(w, 3 + w->f->burst);
     for (int i = 0; i < n && i < wanted && me->gen[p]; i++) {
         if (me->pos[p] >= rules_written(w, p)) {
-            lw_worker_end(me->lw, me->gen[p], rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0)); /* a log ends with markers */
+            /* a log ends with markers */
+            lw_worker_end(me->lw, me->gen[p],
+                          rules_log_end(w, p) + (me->pos[p] >= part->n ? p : 0));
             return;
         }
         int at = me->pos[p]++;

@@ -22,7 +22,15 @@
 #include <hiredis/hiredis.h>
 
 struct store;
-enum store_type { STORE_NONE, STORE_STRING, STORE_LIST, STORE_HASH, STORE_SET, STORE_ZSET, STORE_STREAM };
+enum store_type {
+    STORE_NONE,
+    STORE_STRING,
+    STORE_LIST,
+    STORE_HASH,
+    STORE_SET,
+    STORE_ZSET,
+    STORE_STREAM
+};
 
 /* Makes an empty store. The seed decides run_id and master_replid. The clock starts at 0. */
 struct store *store_open(uint64_t seed);
@@ -43,8 +51,8 @@ void store_resync(struct store *s, const struct store *master);
 /* Turns a replica into the master. The new master has a run_id of its own, a new master_replid,
  * the old one in master_replid2, no scripts, and a count of replicated bytes above 0. */
 void store_promote(struct store *s);
-/* Restarts the server: it gets a new run_id and a new master_replid, and forgets its scripts. With keep_data the server loads its data
- * again, as if from an RDB file. */
+/* Restarts the server: it gets a new run_id and a new master_replid, and forgets its scripts. With
+ * keep_data the server loads its data again, as if from an RDB file. */
 void store_restart(struct store *s, bool keep_data);
 void store_forget_scripts(struct store *s);
 
@@ -54,8 +62,8 @@ int64_t store_time_us(const struct store *s);
 /* Sets whether the server is at maxmemory with the policy noeviction. At maxmemory, commands
  * flagged denyoom are refused, and scripts are treated as their shebang says. */
 void store_set_oom(struct store *s, bool oom);
-/* Makes the call of redis.call with number `call` fail in the next script, with the error
- * `text`, if the script makes at least `call` calls. With 0, no call fails. What the script has written
+/* Makes the call of redis.call with number `call` fail in the next script, with the error `text`,
+ * if the script makes at least `call` calls. With 0, no call fails. What the script has written
  * before stays. */
 void store_fail_script(struct store *s, int call, const char *text);
 /* Sets whether this node of a cluster owns the one slot to which all names belong. With
@@ -81,25 +89,32 @@ redisReply *store_call(struct store *s, int argc, const char *const *argv, const
 /* The following functions are for oracles. They change nothing and see no expired key. Their
  * pointers are valid until the next call on the store. */
 size_t store_dbsize(const struct store *s);
-void store_each_key(const struct store *s, void (*fn)(void *ctx, const char *key, size_t key_len, enum store_type type), void *ctx);
+void store_each_key(const struct store *s,
+                    void (*fn)(void *ctx, const char *key, size_t key_len, enum store_type type),
+                    void *ctx);
 enum store_type store_type(const struct store *s, const char *key, size_t key_len);
 /* Returns the time of expiry in ms, or -1 if the key is missing or never expires. */
 int64_t store_expires_ms(const struct store *s, const char *key, size_t key_len);
-bool store_peek_string(const struct store *s, const char *key, size_t key_len, const char **value, size_t *value_len);
+bool store_peek_string(const struct store *s, const char *key, size_t key_len, const char **value,
+                       size_t *value_len);
 /* Returns the number of elements of a list, hash, set, zset or stream, or of bytes of a string;
  * 0 if the key is missing. */
 size_t store_length(const struct store *s, const char *key, size_t key_len);
 /* Reads the element of a list at index `at`, which counts from the left end. */
-bool store_peek_list(const struct store *s, const char *key, size_t key_len, size_t at, const char **value, size_t *value_len);
-bool store_peek_hash(const struct store *s, const char *key, size_t key_len, const char *field, size_t field_len, const char **value,
-                     size_t *value_len);
+bool store_peek_list(const struct store *s, const char *key, size_t key_len, size_t at,
+                     const char **value, size_t *value_len);
+bool store_peek_hash(const struct store *s, const char *key, size_t key_len, const char *field,
+                     size_t field_len, const char **value, size_t *value_len);
 /* Calls fn for each field of a hash, or, with an empty value, for each member of a set. */
 void store_each_member(const struct store *s, const char *key, size_t key_len,
-                       void (*fn)(void *ctx, const char *name, size_t name_len, const char *value, size_t value_len), void *ctx);
+                       void (*fn)(void *ctx, const char *name, size_t name_len, const char *value,
+                                  size_t value_len),
+                       void *ctx);
 /* Reads the member of a zset at index `rank`, which counts from the lowest score. */
-bool store_peek_zset(const struct store *s, const char *key, size_t key_len, size_t rank, const char **member, size_t *member_len,
-                     double *score);
-bool store_peek_score(const struct store *s, const char *key, size_t key_len, const char *member, size_t member_len, double *score);
+bool store_peek_zset(const struct store *s, const char *key, size_t key_len, size_t rank,
+                     const char **member, size_t *member_len, double *score);
+bool store_peek_score(const struct store *s, const char *key, size_t key_len, const char *member,
+                      size_t member_len, double *score);
 
 /* The commands that the fake knows, for tests that try each of them. store_command() returns
  * NULL past the last one. */

@@ -31,7 +31,8 @@ static uint64_t read_bits(const struct blob *b, uint64_t offset, unsigned bits) 
 
 static void write_bits(struct blob *b, uint64_t offset, unsigned bits, uint64_t v) {
     for (unsigned i = 0; i < bits; i++, offset++) {
-        unsigned char *byte = (unsigned char *)&b->data[offset >> 3], mask = (unsigned char)(1u << (7 - (offset & 7)));
+        unsigned char *byte = (unsigned char *)&b->data[offset >> 3],
+                      mask = (unsigned char)(1u << (7 - (offset & 7)));
         if (v >> (bits - 1 - i) & 1)
             *byte |= mask;
         else
@@ -59,8 +60,11 @@ static redisReply *parse_offset(struct slice a, bool hash, unsigned bits, uint64
 static redisReply *parse_kind(struct slice a, struct bit_op *op) {
     long long bits;
     struct slice rest = {a.p + 1, a.n - 1};
-    bool ok = a.n > 1 && (a.p[0] == 'i' || a.p[0] == 'u') && parse_int(rest, &bits) && bits >= 1 && bits <= (a.p[0] == 'i' ? 64 : 63);
-    if (!ok) return reply_error("ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is not supported but i64 is.");
+    bool ok = a.n > 1 && (a.p[0] == 'i' || a.p[0] == 'u') && parse_int(rest, &bits) && bits >= 1 &&
+              bits <= (a.p[0] == 'i' ? 64 : 63);
+    if (!ok)
+        return reply_error("ERR Invalid bitfield type. Use something like i16 u8. Note that u64 is "
+                           "not supported but i64 is.");
     op->is_signed = a.p[0] == 'i';
     op->bits = (unsigned)bits;
     return NULL;
@@ -86,11 +90,14 @@ static redisReply *parse_op(int argc, const struct slice *argv, int *i, struct b
     return NULL;
 }
 
-static redisReply *parse_ops(int argc, const struct slice *argv, struct bit_op *ops, size_t *count) {
+static redisReply *parse_ops(int argc, const struct slice *argv, struct bit_op *ops,
+                             size_t *count) {
     for (int i = 2; i < argc;) {
         if (slice_is(argv[i], "overflow") && i + 1 < argc) {
-            if (slice_is(argv[i + 1], "sat") || slice_is(argv[i + 1], "fail")) return reply_error("ERR the fake knows OVERFLOW WRAP only");
-            if (!slice_is(argv[i + 1], "wrap")) return reply_error("ERR Invalid OVERFLOW type specified");
+            if (slice_is(argv[i + 1], "sat") || slice_is(argv[i + 1], "fail"))
+                return reply_error("ERR the fake knows OVERFLOW WRAP only");
+            if (!slice_is(argv[i + 1], "wrap"))
+                return reply_error("ERR Invalid OVERFLOW type specified");
             i += 2;
             continue;
         }
@@ -123,7 +130,8 @@ static redisReply *run_op(struct entry *e, const struct bit_op *op) {
     return reply_int(as_integer(op->what == BIT_SET ? old : new, op));
 }
 
-static redisReply *run_ops(struct store *s, struct slice key, const struct bit_op *ops, size_t count) {
+static redisReply *run_ops(struct store *s, struct slice key, const struct bit_op *ops,
+                           size_t count) {
     bool writes = false;
     uint64_t last = 0;
     for (size_t i = 0; i < count; i++) {
@@ -152,7 +160,8 @@ redisReply *store_cmd_bitfield_ro(struct store *s, int argc, const struct slice 
     size_t count = 0;
     redisReply *r = parse_ops(argc, argv, ops, &count);
     for (size_t i = 0; !r && i < count; i++) {
-        if (ops[i].what != BIT_GET) r = reply_error("ERR BITFIELD_RO only supports the GET subcommand");
+        if (ops[i].what != BIT_GET)
+            r = reply_error("ERR BITFIELD_RO only supports the GET subcommand");
     }
     if (!r) r = run_ops(s, argv[1], ops, count);
     free(ops);
@@ -164,7 +173,8 @@ redisReply *store_cmd_setbit(struct store *s, int argc, const struct slice *argv
     uint64_t offset;
     redisReply *bad = parse_offset(argv[2], false, 0, &offset);
     if (bad) return bad;
-    if (argv[3].n != 1 || (argv[3].p[0] != '0' && argv[3].p[0] != '1')) return reply_error("ERR bit is not an integer or out of range");
+    if (argv[3].n != 1 || (argv[3].p[0] != '0' && argv[3].p[0] != '1'))
+        return reply_error("ERR bit is not an integer or out of range");
     struct entry *e = string_for_bits(s, argv[1], offset);
     if (!e) return reply_wrong_type();
     uint64_t old = read_bits(e->str, offset, 1);

@@ -33,7 +33,8 @@ static void add_n(struct diff_step *step, const char *p, size_t n) {
 
 void diff_add(struct diff_step *step, const char *arg) { add_n(step, arg, strlen(arg)); }
 
-__attribute__((format(printf, 2, 3))) static void addf(struct diff_step *step, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static void addf(struct diff_step *step, const char *fmt,
+                                                       ...) {
     char text[64];
     va_list ap;
     va_start(ap, fmt);
@@ -52,7 +53,8 @@ static void add_key(uint64_t *state, struct diff_step *step, char family) {
 }
 
 static void add_value(uint64_t *state, struct diff_step *step) {
-    static const char *const words[] = {"a", "b", "", "hello world", "10", "-3", "007", "x\xff\x01y", "9223372036854775806", "1.5"};
+    static const char *const words[] = {"a",  "b",   "",           "hello world",         "10",
+                                        "-3", "007", "x\xff\x01y", "9223372036854775806", "1.5"};
     char big[200];
     int kind = below(state, 12);
     if (kind == 0) {
@@ -72,7 +74,9 @@ static void add_field(uint64_t *state, struct diff_step *step) {
 }
 
 static void add_score(uint64_t *state, struct diff_step *step) {
-    static const char *const scores[] = {"inf", "-inf", "1.5", "-0.25", "1e3", "1700000000123456", "3.0000000000000004", "0x10", "-0"};
+    static const char *const scores[] = {
+        "inf",  "-inf", "1.5", "-0.25", "1e3", "1700000000123456", "3.0000000000000004",
+        "0x10", "-0"};
     if (one_in(state, 5))
         diff_add(step, PICK(state, scores));
     else
@@ -192,9 +196,15 @@ static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     case 'o': addf(step, "%d", below(state, 200)); break;
     case '1': addf(step, "%d", below(state, 2)); break;
     case 'L': diff_add(step, PICK(state, sides)); break;
-    case 'P': diff_add(step, one_in(state, 8) ? "-5" : one_in(state, 8) ? "7000000" : "5000000"); break;
+    case 'P':
+        diff_add(step, one_in(state, 8) ? "-5" : one_in(state, 8) ? "7000000" : "5000000");
+        break;
     case 'E': diff_add(step, one_in(state, 8) ? "0" : one_in(state, 8) ? "7000" : "5000"); break;
-    case 'A': diff_add(step, one_in(state, 5) ? "1000" : one_in(state, 5) ? "9000000000000" : "8000000000000"); break;
+    case 'A':
+        diff_add(step, one_in(state, 5)   ? "1000"
+                       : one_in(state, 5) ? "9000000000000"
+                                          : "8000000000000");
+        break;
     case 'a': diff_add(step, one_in(state, 5) ? "1" : "8000000000"); break;
     case 'X': add_expire_option(state, step); break;
     case 'Q': add_id(state, step, true); break;
@@ -206,7 +216,8 @@ static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
     case 'Z': add_zadd_options(state, step); break;
     case 'R': add_zrange_options(state, step); break;
     case 'M':
-        if (one_in(state, 3)) diff_add(step, "maxlen"), diff_add(step, "="), addf(step, "%d", below(state, 5));
+        if (one_in(state, 3))
+            diff_add(step, "maxlen"), diff_add(step, "="), addf(step, "%d", below(state, 5));
         break;
     case 'N':
         if (one_in(state, 3)) diff_add(step, "COUNT"), addf(step, "%d", below(state, 4));
@@ -220,7 +231,8 @@ static void add_kind(uint64_t *state, struct diff_step *step, char kind) {
         break;
     case 'D': diff_add(step, "0"), diff_add(step, "COUNT"), diff_add(step, "1000"); break;
     case 'J':
-        if (one_in(state, 2)) diff_add(step, "MATCH"), diff_add(step, one_in(state, 2) ? "[l-s]*" : "?:1*");
+        if (one_in(state, 2))
+            diff_add(step, "MATCH"), diff_add(step, one_in(state, 2) ? "[l-s]*" : "?:1*");
         break;
     default: abort();
     }
@@ -374,7 +386,8 @@ static void spoil(uint64_t *state, struct diff_step *step) {
 }
 
 static bool may_spoil(const char *name) {
-    static const char *const never[] = {"scan", "brpoplpush", "info", "eval", "evalsha", "script", "time"};
+    static const char *const never[] = {"scan",    "brpoplpush", "info", "eval",
+                                        "evalsha", "script",     "time"};
     for (size_t i = 0; i < sizeof never / sizeof never[0]; i++) {
         if (strcmp(never[i], name) == 0) return false;
     }
@@ -439,7 +452,8 @@ static const char *const plain_scripts[] = {
     "return {redis.call('set', 's:n', 1e20), redis.call('get', 's:n')}",
     "return {redis.call('set', 's:n', 0.1), redis.call('get', 's:n')}",
     "return {redis.call('incrby', 's:c', 5), redis.call('incrby', 's:c', 4503599627370496) + 1}",
-    "return {bit.band(0xff, 0x0f0f), bit.bor(1, 2), bit.bxor(5, 1), bit.lshift(1, 31), bit.rshift(-1, 28), bit.bnot(0)}",
+    "return {bit.band(0xff, 0x0f0f), bit.bor(1, 2), bit.bxor(5, 1), bit.lshift(1, 31), "
+    "bit.rshift(-1, 28), bit.bnot(0)}",
     "return tostring(1e15) .. tostring(2^53) .. tostring(12345678901234)",
     "return string.format('%d %s %5.1f', 3, 'x', 2.25)",
     "return {tonumber('10'), tonumber('zz'), tonumber('0x10')}",
@@ -460,15 +474,19 @@ static const char *const plain_scripts[] = {
 static const char *const around_one[] = {
     "return redis.call(unpack(ARGV))",
     "return redis.pcall(unpack(ARGV))",
-    "local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' and r.err then return 'failed' end return r",
-    "local ok, r = pcall(redis.call, unpack(ARGV)) if not ok then return {type(r), string.match(r, '^%u+')} end return r",
+    "local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' and r.err then return 'failed' end "
+    "return r",
+    "local ok, r = pcall(redis.call, unpack(ARGV)) if not ok then return {type(r), string.match(r, "
+    "'^%u+')} end return r",
     "local r = redis.call(unpack(ARGV)) return r",
 };
 
 static const char *const around_first_two[] = {
     "local a = redis.pcall(unpack(ARGV)) local b = redis.pcall(unpack(ARGV)) return {a, b}",
-    "local a = redis.call(unpack(ARGV)) redis.call('del', KEYS[1]) return {a, redis.pcall(unpack(ARGV))}",
-    "local a = redis.pcall(unpack(ARGV)) return {type(a), type(a) == 'table' and #a or 0, redis.call('exists', KEYS[1])}",
+    "local a = redis.call(unpack(ARGV)) redis.call('del', KEYS[1]) return {a, "
+    "redis.pcall(unpack(ARGV))}",
+    "local a = redis.pcall(unpack(ARGV)) return {type(a), type(a) == 'table' and #a or 0, "
+    "redis.call('exists', KEYS[1])}",
 };
 
 static void add_script_call(uint64_t *state, struct diff_step *step) {
@@ -486,7 +504,8 @@ static void add_script_call(uint64_t *state, struct diff_step *step) {
     diff_add(step, two ? PICK(state, around_first_two) : PICK(state, around_one));
     diff_add(step, "1");
     add_n(step, inner->argc > 1 ? inner->argv[1] : "k", inner->argc > 1 ? inner->len[1] : 1);
-    for (int i = 0; i < inner->argc && step->argc < DIFF_ARGS; i++) add_n(step, inner->argv[i], inner->len[i]);
+    for (int i = 0; i < inner->argc && step->argc < DIFF_ARGS; i++)
+        add_n(step, inner->argv[i], inner->len[i]);
     step->mode = form->mode;
     free(inner);
 }
@@ -508,8 +527,10 @@ static void make_eval(uint64_t *state, struct diff_step *step) {
 }
 
 static void make_evalsha(uint64_t *state, struct diff_step *step) {
-    static const char *const shas[] = {"e0e1f9fabfc9d4800c877a703b823ac0578ff8db", "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB",
-                                       "0000000000000000000000000000000000000000", "short"}; /* "e0e1..." is the SHA-1 of "return 1" */
+    /* "e0e1..." is the SHA-1 of "return 1" */
+    static const char *const shas[] = {"e0e1f9fabfc9d4800c877a703b823ac0578ff8db",
+                                       "E0E1F9FABFC9D4800C877A703B823AC0578FF8DB",
+                                       "0000000000000000000000000000000000000000", "short"};
     diff_add(step, PICK(state, shas));
     diff_add(step, "0");
 }

@@ -4,13 +4,15 @@
 
 #include <stdio.h>
 
-store_fn store_cmd_hset, store_cmd_hsetnx, store_cmd_hget, store_cmd_hmget, store_cmd_hgetall, store_cmd_hkeys, store_cmd_hvals,
-    store_cmd_hdel, store_cmd_hincrby, store_cmd_hexists, store_cmd_hlen, store_cmd_sadd, store_cmd_srem, store_cmd_sismember,
-    store_cmd_smismember, store_cmd_smembers, store_cmd_scard;
+store_fn store_cmd_hset, store_cmd_hsetnx, store_cmd_hget, store_cmd_hmget, store_cmd_hgetall,
+    store_cmd_hkeys, store_cmd_hvals, store_cmd_hdel, store_cmd_hincrby, store_cmd_hexists,
+    store_cmd_hlen, store_cmd_sadd, store_cmd_srem, store_cmd_sismember, store_cmd_smismember,
+    store_cmd_smembers, store_cmd_scard;
 
 /* Sets *dict to the dictionary, or to NULL if the key is missing. Returns false if the key is of
  * another type. */
-static bool find_dict(struct store *s, struct slice key, enum store_type type, struct member **dict) {
+static bool find_dict(struct store *s, struct slice key, enum store_type type,
+                      struct member **dict) {
     const struct entry *e = entry_find(s, key);
     *dict = e && e->type == type ? e->dict : NULL;
     return !e || e->type == type;
@@ -35,7 +37,8 @@ static bool put_field(struct entry *e, struct slice field, struct slice value) {
     return fresh;
 }
 
-static redisReply *remove_members(struct store *s, int argc, const struct slice *argv, enum store_type type) {
+static redisReply *remove_members(struct store *s, int argc, const struct slice *argv,
+                                  enum store_type type) {
     struct entry *e = entry_find(s, argv[1]);
     if (e && e->type != type) return reply_wrong_type();
     long long n = 0;
@@ -58,7 +61,8 @@ static redisReply *count_members(struct store *s, const struct slice *argv, enum
     return find_dict(s, argv[1], type, &dict) ? reply_int(HASH_COUNT(dict)) : reply_wrong_type();
 }
 
-static redisReply *all_members(struct store *s, const struct slice *argv, enum store_type type, bool names, bool values) {
+static redisReply *all_members(struct store *s, const struct slice *argv, enum store_type type,
+                               bool names, bool values) {
     struct member *dict;
     if (!find_dict(s, argv[1], type, &dict)) return reply_wrong_type();
     redisReply *r = reply_array((size_t)HASH_COUNT(dict) * (names && values ? 2 : 1));
@@ -117,8 +121,10 @@ redisReply *store_cmd_hincrby(struct store *s, int argc, const struct slice *arg
     if (!parse_int(argv[3], &by)) return reply_not_integer();
     if (!find_dict(s, argv[1], STORE_HASH, &dict)) return reply_wrong_type();
     const struct member *m = member_find(dict, argv[2]);
-    if (m && !parse_int(blob_slice(m->value), &v)) return reply_error("ERR hash value is not an integer");
-    if (__builtin_add_overflow(v, by, &v)) return reply_error("ERR increment or decrement would overflow");
+    if (m && !parse_int(blob_slice(m->value), &v))
+        return reply_error("ERR hash value is not an integer");
+    if (__builtin_add_overflow(v, by, &v))
+        return reply_error("ERR increment or decrement would overflow");
     int n = snprintf(text, sizeof text, "%lld", v);
     put_field(need_dict(s, argv[1], STORE_HASH), argv[2], (struct slice){text, (size_t)n});
     return reply_int(v);
@@ -136,7 +142,9 @@ redisReply *store_cmd_hvals(struct store *s, int argc, const struct slice *argv)
     (void)argc;
     return all_members(s, argv, STORE_HASH, false, true);
 }
-redisReply *store_cmd_hdel(struct store *s, int argc, const struct slice *argv) { return remove_members(s, argc, argv, STORE_HASH); }
+redisReply *store_cmd_hdel(struct store *s, int argc, const struct slice *argv) {
+    return remove_members(s, argc, argv, STORE_HASH);
+}
 redisReply *store_cmd_hexists(struct store *s, int argc, const struct slice *argv) {
     (void)argc;
     return has_member(s, argv, STORE_HASH);
@@ -164,11 +172,14 @@ redisReply *store_cmd_smismember(struct store *s, int argc, const struct slice *
     struct member *dict;
     if (!find_dict(s, argv[1], STORE_SET, &dict)) return reply_wrong_type();
     redisReply *r = reply_array((size_t)argc - 2);
-    for (int i = 2; i < argc; i++) r->element[i - 2] = reply_int(member_find(dict, argv[i]) != NULL);
+    for (int i = 2; i < argc; i++)
+        r->element[i - 2] = reply_int(member_find(dict, argv[i]) != NULL);
     return r;
 }
 
-redisReply *store_cmd_srem(struct store *s, int argc, const struct slice *argv) { return remove_members(s, argc, argv, STORE_SET); }
+redisReply *store_cmd_srem(struct store *s, int argc, const struct slice *argv) {
+    return remove_members(s, argc, argv, STORE_SET);
+}
 redisReply *store_cmd_sismember(struct store *s, int argc, const struct slice *argv) {
     (void)argc;
     return has_member(s, argv, STORE_SET);

@@ -83,8 +83,9 @@ struct store {
     int fail_call; /* number of calls of redis.call in the next script until one fails */
     const char *fail_text;
     const char *policy, *role;
-    char run_id[41], replid[41], replid2[41]; /* replid2: the replid before the last promotion; zeros if there was none */
-    long long repl_input;                     /* the number total_net_repl_input_bytes of INFO */
+    /* replid2: the replid before the last promotion; zeros if there was none */
+    char run_id[41], replid[41], replid2[41];
+    long long repl_input; /* the number total_net_repl_input_bytes of INFO */
     uint32_t calls_to_sweep;
     bool cluster;
     int64_t began_us;
@@ -102,10 +103,12 @@ struct command {
 
 /* --- store.c ---------------------------------------------------------------------------------- */
 const struct command *store_find_command(struct slice name);
-redisReply *store_run(struct store *s, const struct command *cmd, int argc, const struct slice *argv);
+redisReply *store_run(struct store *s, const struct command *cmd, int argc,
+                      const struct slice *argv);
 /* Returns NULL if the command may run on this node of a cluster, or else the error reply, which
  * depends on in_script. */
-redisReply *store_redirect(struct store *s, const struct command *cmd, int argc, const struct slice *argv, bool in_script);
+redisReply *store_redirect(struct store *s, const struct command *cmd, int argc,
+                           const struct slice *argv, bool in_script);
 bool store_arity_ok(const struct command *cmd, int argc);
 int64_t store_now_ms(const struct store *s);
 
@@ -121,7 +124,8 @@ struct blob *blob_writable(struct blob *b, size_t len);
 struct slice blob_slice(const struct blob *b);
 bool slice_is(struct slice a, const char *word); /* ignores case */
 
-struct entry *entry_find(struct store *s, struct slice key); /* returns NULL for an expired key, which it deletes */
+/* returns NULL for an expired key, which it deletes */
+struct entry *entry_find(struct store *s, struct slice key);
 const struct entry *entry_peek(const struct store *s, const char *key, size_t key_len);
 bool entry_expired(const struct store *s, const struct entry *e);
 struct entry *entry_add(struct store *s, struct slice key, enum store_type type);
@@ -167,7 +171,8 @@ bool parse_double(struct slice a, double *v);
 struct script_env *script_env_new(uint64_t seed);
 struct script_env *script_env_ref(struct script_env *env);
 void script_env_unref(struct script_env *env);
-uint64_t script_env_random(struct script_env *env); /* all copies of a store draw from one generator, so that their ids differ */
+/* all copies of a store draw from one generator, so that their ids differ */
+uint64_t script_env_random(struct script_env *env);
 void script_set_free(struct script_set **set);
 struct script_set *script_set_copy(const struct script_set *set);
 

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-store_fn store_cmd_ping, store_cmd_time, store_cmd_info, store_cmd_dbsize, store_cmd_flushall, store_cmd_scan, store_cmd_del,
-    store_cmd_unlink, store_cmd_exists, store_cmd_expire, store_cmd_pexpire, store_cmd_expireat, store_cmd_pexpireat, store_cmd_ttl,
-    store_cmd_pttl, store_cmd_pexpiretime, store_cmd_persist, store_cmd_type;
+store_fn store_cmd_ping, store_cmd_time, store_cmd_info, store_cmd_dbsize, store_cmd_flushall,
+    store_cmd_scan, store_cmd_del, store_cmd_unlink, store_cmd_exists, store_cmd_expire,
+    store_cmd_pexpire, store_cmd_expireat, store_cmd_pexpireat, store_cmd_ttl, store_cmd_pttl,
+    store_cmd_pexpiretime, store_cmd_persist, store_cmd_type;
 
 static const char *const type_names[] = {"none", "string", "list", "hash", "set", "zset", "stream"};
 
@@ -26,7 +27,8 @@ redisReply *store_cmd_time(struct store *s, int argc, const struct slice *argv) 
     redisReply *r = reply_array(2);
     for (int i = 0; i < 2; i++) {
         char text[32];
-        int n = snprintf(text, sizeof text, "%lld", (long long)(i == 0 ? s->now_us / 1000000 : s->now_us % 1000000));
+        int n = snprintf(text, sizeof text, "%lld",
+                         (long long)(i == 0 ? s->now_us / 1000000 : s->now_us % 1000000));
         r->element[i] = reply_bytes(text, (size_t)n);
     }
     return r;
@@ -34,7 +36,8 @@ redisReply *store_cmd_time(struct store *s, int argc, const struct slice *argv) 
 
 static bool wants(int argc, const struct slice *argv, const char *section) {
     for (int i = 1; i < argc; i++) {
-        if (slice_is(argv[i], section) || slice_is(argv[i], "all") || slice_is(argv[i], "everything") || slice_is(argv[i], "default"))
+        if (slice_is(argv[i], section) || slice_is(argv[i], "all") ||
+            slice_is(argv[i], "everything") || slice_is(argv[i], "default"))
             return true;
     }
     return argc == 1;
@@ -49,25 +52,32 @@ redisReply *store_cmd_info(struct store *s, int argc, const struct slice *argv) 
     char text[1024] = "", body[512];
     if (wants(argc, argv, "server")) {
         snprintf(body, sizeof body,
-                 "redis_version:7.0.15\r\nredis_mode:%s\r\nprocess_id:1\r\nrun_id:%s\r\ntcp_port:0\r\nuptime_in_seconds:%lld\r\n",
-                 s->cluster ? "cluster" : "standalone", s->run_id, (long long)(s->now_us - s->began_us) / 1000000);
+                 "redis_version:7.0.15\r\nredis_mode:%s\r\nprocess_id:1\r\nrun_id:%s\r\ntcp_port:"
+                 "0\r\nuptime_in_seconds:%lld\r\n",
+                 s->cluster ? "cluster" : "standalone", s->run_id,
+                 (long long)(s->now_us - s->began_us) / 1000000);
         info_add(text, sizeof text, "Server", body);
     }
     if (wants(argc, argv, "memory")) {
-        snprintf(body, sizeof body, "used_memory:1000000\r\nmaxmemory:%s\r\nmaxmemory_policy:%s\r\n", s->oom ? "1000000" : "0", s->policy);
+        snprintf(body, sizeof body,
+                 "used_memory:1000000\r\nmaxmemory:%s\r\nmaxmemory_policy:%s\r\n",
+                 s->oom ? "1000000" : "0", s->policy);
         info_add(text, sizeof text, "Memory", body);
     }
-    if (wants(argc, argv, "persistence")) info_add(text, sizeof text, "Persistence", "loading:0\r\naof_enabled:0\r\n");
+    if (wants(argc, argv, "persistence"))
+        info_add(text, sizeof text, "Persistence", "loading:0\r\naof_enabled:0\r\n");
     if (wants(argc, argv, "replication")) {
-        snprintf(body, sizeof body, "role:%s\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n", s->role, s->replid,
-                 s->replid2);
+        snprintf(body, sizeof body,
+                 "role:%s\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n",
+                 s->role, s->replid, s->replid2);
         info_add(text, sizeof text, "Replication", body);
     }
     if (wants(argc, argv, "stats")) {
         snprintf(body, sizeof body, "total_net_repl_input_bytes:%lld\r\n", s->repl_input);
         info_add(text, sizeof text, "Stats", body);
     }
-    if (wants(argc, argv, "cluster")) info_add(text, sizeof text, "Cluster", "cluster_enabled:0\r\n");
+    if (wants(argc, argv, "cluster"))
+        info_add(text, sizeof text, "Cluster", "cluster_enabled:0\r\n");
     return reply_bytes(text, strlen(text));
 }
 
@@ -77,7 +87,8 @@ redisReply *store_cmd_dbsize(struct store *s, int argc, const struct slice *argv
 }
 
 redisReply *store_cmd_flushall(struct store *s, int argc, const struct slice *argv) {
-    if (argc > 2 || (argc == 2 && !slice_is(argv[1], "sync") && !slice_is(argv[1], "async"))) return reply_syntax();
+    if (argc > 2 || (argc == 2 && !slice_is(argv[1], "sync") && !slice_is(argv[1], "async")))
+        return reply_syntax();
     store_flushall(s);
     return reply_status("OK");
 }
@@ -180,7 +191,9 @@ redisReply *store_cmd_del(struct store *s, int argc, const struct slice *argv) {
     return reply_int(n);
 }
 
-redisReply *store_cmd_unlink(struct store *s, int argc, const struct slice *argv) { return store_cmd_del(s, argc, argv); }
+redisReply *store_cmd_unlink(struct store *s, int argc, const struct slice *argv) {
+    return store_cmd_del(s, argc, argv);
+}
 
 redisReply *store_cmd_exists(struct store *s, int argc, const struct slice *argv) {
     long long n = 0;
@@ -221,7 +234,8 @@ static redisReply *expire_options(unsigned *options, int argc, const struct slic
     }
     if (*options & NX && *options & (XX | GT | LT))
         return reply_error("ERR NX and XX, GT or LT options at the same time are not compatible");
-    if (*options & GT && *options & LT) return reply_error("ERR GT and LT options at the same time are not compatible");
+    if (*options & GT && *options & LT)
+        return reply_error("ERR GT and LT options at the same time are not compatible");
     return NULL;
 }
 
@@ -233,7 +247,8 @@ static bool may_expire(const struct entry *e, unsigned options, long long when) 
     return !(options & LT && !never && when >= e->expire_ms);
 }
 
-static redisReply *expire(struct store *s, int argc, const struct slice *argv, const char *name, bool seconds, bool relative) {
+static redisReply *expire(struct store *s, int argc, const struct slice *argv, const char *name,
+                          bool seconds, bool relative) {
     unsigned options = 0;
     long long when, base = relative ? store_now_ms(s) : 0;
     redisReply *bad = expire_options(&options, argc, argv);
@@ -242,7 +257,8 @@ static redisReply *expire(struct store *s, int argc, const struct slice *argv, c
     if (seconds && (when > LLONG_MAX / 1000 || when < LLONG_MIN / 1000))
         return reply_error("ERR invalid expire time in '%s' command", name);
     if (seconds) when *= 1000;
-    if (when > LLONG_MAX - base) return reply_error("ERR invalid expire time in '%s' command", name);
+    if (when > LLONG_MAX - base)
+        return reply_error("ERR invalid expire time in '%s' command", name);
     when += base;
     struct entry *e = entry_find(s, argv[1]);
     if (!e || !may_expire(e, options, when)) return reply_int(0);
@@ -253,8 +269,12 @@ static redisReply *expire(struct store *s, int argc, const struct slice *argv, c
     return reply_int(1);
 }
 
-redisReply *store_cmd_expire(struct store *s, int argc, const struct slice *argv) { return expire(s, argc, argv, "expire", true, true); }
-redisReply *store_cmd_pexpire(struct store *s, int argc, const struct slice *argv) { return expire(s, argc, argv, "pexpire", false, true); }
+redisReply *store_cmd_expire(struct store *s, int argc, const struct slice *argv) {
+    return expire(s, argc, argv, "expire", true, true);
+}
+redisReply *store_cmd_pexpire(struct store *s, int argc, const struct slice *argv) {
+    return expire(s, argc, argv, "pexpire", false, true);
+}
 redisReply *store_cmd_expireat(struct store *s, int argc, const struct slice *argv) {
     return expire(s, argc, argv, "expireat", true, false);
 }

@@ -5,11 +5,12 @@
 #include <limits.h>
 #include <string.h>
 
-store_fn store_cmd_lpush, store_cmd_rpush, store_cmd_lpushx, store_cmd_rpushx, store_cmd_lpop, store_cmd_rpop, store_cmd_llen,
-    store_cmd_lindex, store_cmd_lrange, store_cmd_lrem, store_cmd_lset, store_cmd_ltrim, store_cmd_rpoplpush, store_cmd_lmove,
-    store_cmd_brpoplpush;
+store_fn store_cmd_lpush, store_cmd_rpush, store_cmd_lpushx, store_cmd_rpushx, store_cmd_lpop,
+    store_cmd_rpop, store_cmd_llen, store_cmd_lindex, store_cmd_lrange, store_cmd_lrem,
+    store_cmd_lset, store_cmd_ltrim, store_cmd_rpoplpush, store_cmd_lmove, store_cmd_brpoplpush;
 
-static redisReply *push(struct store *s, int argc, const struct slice *argv, bool left, bool must_exist) {
+static redisReply *push(struct store *s, int argc, const struct slice *argv, bool left,
+                        bool must_exist) {
     struct entry *e = entry_find(s, argv[1]);
     if (e && e->type != STORE_LIST) return reply_wrong_type();
     if (!e && must_exist) return reply_int(0);
@@ -18,10 +19,18 @@ static redisReply *push(struct store *s, int argc, const struct slice *argv, boo
     return reply_int((long long)e->list.count);
 }
 
-redisReply *store_cmd_lpush(struct store *s, int argc, const struct slice *argv) { return push(s, argc, argv, true, false); }
-redisReply *store_cmd_rpush(struct store *s, int argc, const struct slice *argv) { return push(s, argc, argv, false, false); }
-redisReply *store_cmd_lpushx(struct store *s, int argc, const struct slice *argv) { return push(s, argc, argv, true, true); }
-redisReply *store_cmd_rpushx(struct store *s, int argc, const struct slice *argv) { return push(s, argc, argv, false, true); }
+redisReply *store_cmd_lpush(struct store *s, int argc, const struct slice *argv) {
+    return push(s, argc, argv, true, false);
+}
+redisReply *store_cmd_rpush(struct store *s, int argc, const struct slice *argv) {
+    return push(s, argc, argv, false, false);
+}
+redisReply *store_cmd_lpushx(struct store *s, int argc, const struct slice *argv) {
+    return push(s, argc, argv, true, true);
+}
+redisReply *store_cmd_rpushx(struct store *s, int argc, const struct slice *argv) {
+    return push(s, argc, argv, false, true);
+}
 
 static redisReply *pop_reply(struct list *l, bool left) {
     struct blob *b = list_pop(l, left);
@@ -30,10 +39,12 @@ static redisReply *pop_reply(struct list *l, bool left) {
     return r;
 }
 
-static redisReply *pop(struct store *s, int argc, const struct slice *argv, bool left, const char *name) {
+static redisReply *pop(struct store *s, int argc, const struct slice *argv, bool left,
+                       const char *name) {
     long long count = 1;
     if (argc > 3) return reply_arity(name);
-    if (argc == 3 && (!parse_int(argv[2], &count) || count < 0)) return reply_error("ERR value is out of range, must be positive");
+    if (argc == 3 && (!parse_int(argv[2], &count) || count < 0))
+        return reply_error("ERR value is out of range, must be positive");
     struct entry *e = entry_find(s, argv[1]);
     if (!e) return reply_nil();
     if (e->type != STORE_LIST) return reply_wrong_type();
@@ -48,8 +59,12 @@ static redisReply *pop(struct store *s, int argc, const struct slice *argv, bool
     return r;
 }
 
-redisReply *store_cmd_lpop(struct store *s, int argc, const struct slice *argv) { return pop(s, argc, argv, true, "lpop"); }
-redisReply *store_cmd_rpop(struct store *s, int argc, const struct slice *argv) { return pop(s, argc, argv, false, "rpop"); }
+redisReply *store_cmd_lpop(struct store *s, int argc, const struct slice *argv) {
+    return pop(s, argc, argv, true, "lpop");
+}
+redisReply *store_cmd_rpop(struct store *s, int argc, const struct slice *argv) {
+    return pop(s, argc, argv, false, "rpop");
+}
 
 redisReply *store_cmd_llen(struct store *s, int argc, const struct slice *argv) {
     (void)argc;
@@ -161,7 +176,8 @@ redisReply *store_cmd_lrem(struct store *s, int argc, const struct slice *argv) 
     return reply_int(n);
 }
 
-static redisReply *move(struct store *s, struct slice from, struct slice to, bool from_left, bool to_left) {
+static redisReply *move(struct store *s, struct slice from, struct slice to, bool from_left,
+                        bool to_left) {
     struct entry *src = entry_find(s, from);
     if (!src) return reply_nil();
     if (src->type != STORE_LIST) return reply_wrong_type();
@@ -195,7 +211,8 @@ redisReply *store_cmd_lmove(struct store *s, int argc, const struct slice *argv)
 redisReply *store_cmd_brpoplpush(struct store *s, int argc, const struct slice *argv) {
     (void)argc;
     double wait_s;
-    if (!parse_double(argv[3], &wait_s)) return reply_error("ERR timeout is not a float or out of range");
+    if (!parse_double(argv[3], &wait_s))
+        return reply_error("ERR timeout is not a float or out of range");
     if (wait_s < 0) return reply_error("ERR timeout is negative");
     return move(s, argv[1], argv[2], false, true);
 }

@@ -95,7 +95,8 @@ static void script_set_add(struct script_set **set, struct script *script) {
 
 struct script_set *script_set_copy(const struct script_set *set) {
     struct script_set *copy = NULL;
-    for (const struct script_set *known = set; known; known = known->hh.next) script_set_add(&copy, known->script);
+    for (const struct script_set *known = set; known; known = known->hh.next)
+        script_set_add(&copy, known->script);
     return copy;
 }
 
@@ -103,7 +104,8 @@ static struct script *known_script(const struct store *s, struct slice sha) {
     char lower[40];
     struct script_set *known;
     if (sha.n != sizeof lower) return NULL;
-    for (size_t i = 0; i < sha.n; i++) lower[i] = sha.p[i] >= 'A' && sha.p[i] <= 'Z' ? (char)(sha.p[i] + 32) : sha.p[i];
+    for (size_t i = 0; i < sha.n; i++)
+        lower[i] = sha.p[i] >= 'A' && sha.p[i] <= 'Z' ? (char)(sha.p[i] + 32) : sha.p[i];
     HASH_FIND(hh, s->scripts, lower, sizeof lower, known);
     return known ? known->script : NULL;
 }
@@ -115,7 +117,8 @@ static redisReply *parse_flag(struct slice word, unsigned *flags) {
         *flags |= ALLOW_OOM;
     else if (slice_is(word, "no-writes"))
         *flags |= NO_WRITES;
-    else if (!slice_is(word, "allow-stale") && !slice_is(word, "no-cluster") && !slice_is(word, "allow-cross-slot-keys"))
+    else if (!slice_is(word, "allow-stale") && !slice_is(word, "no-cluster") &&
+             !slice_is(word, "allow-cross-slot-keys"))
         return reply_error("ERR Unexpected flag in script shebang: %.*s", (int)word.n, word.p);
     return NULL;
 }
@@ -145,7 +148,9 @@ static redisReply *parse_shebang(struct slice *body, unsigned *flags) {
         struct slice word = {p, (size_t)((space ? space : end) - p)};
         p = space ? space + 1 : end;
         if (first) {
-            if (!slice_is(word, "lua")) return reply_error("ERR Unexpected engine in script shebang: %.*s", (int)word.n, word.p);
+            if (!slice_is(word, "lua"))
+                return reply_error("ERR Unexpected engine in script shebang: %.*s", (int)word.n,
+                                   word.p);
         } else if (word.n > 6 && memcmp(word.p, "flags=", 6) == 0) {
             redisReply *bad = parse_flags((struct slice){word.p + 6, word.n - 6}, flags);
             if (bad) return bad;
@@ -157,7 +162,8 @@ static redisReply *parse_shebang(struct slice *body, unsigned *flags) {
     return NULL;
 }
 
-static redisReply *compile(struct script_env *env, struct slice text, const char *sha, struct script **out) {
+static redisReply *compile(struct script_env *env, struct slice text, const char *sha,
+                           struct script **out) {
     unsigned flags = 0;
     redisReply *bad = parse_shebang(&text, &flags);
     if (bad) return bad;
@@ -249,8 +255,11 @@ static redisReply *from_table(lua_State *lua) {
     return r;
 }
 
-/* Redis cuts a number to an integer, and one that no integer can hold gives the lowest integer on the machines that it runs on. */
-static long long integer_of(lua_Number n) { return n >= -0x1p63 && n < 0x1p63 ? (long long)n : LLONG_MIN; }
+/* Redis cuts a number to an integer, and one that no integer can hold gives the lowest integer on
+ * the machines that it runs on. */
+static long long integer_of(lua_Number n) {
+    return n >= -0x1p63 && n < 0x1p63 ? (long long)n : LLONG_MIN;
+}
 
 /* Turns the value on top of Lua's stack into a reply, and pops the value. */
 static redisReply *from_lua(lua_State *lua) {
@@ -291,7 +300,8 @@ static redisReply *script_failure(lua_State *lua, const struct script *script) {
         text = lua_tostring(lua, -1);
         if (text) prefix = "";
     }
-    redisReply *r = reply_error("%s%s script: %s, on @user_script.", prefix, text ? text : "unknown error", script->sha);
+    redisReply *r = reply_error("%s%s script: %s, on @user_script.", prefix,
+                                text ? text : "unknown error", script->sha);
     for (size_t i = 0; i < r->len; i++) {
         if (r->str[i] == '\r' || r->str[i] == '\n') r->str[i] = ' ';
     }
@@ -299,12 +309,16 @@ static redisReply *script_failure(lua_State *lua, const struct script *script) {
     return r;
 }
 
-static redisReply *run_script(struct store *s, const struct script *script, int keys, int argc, const struct slice *argv) {
+static redisReply *run_script(struct store *s, const struct script *script, int keys, int argc,
+                              const struct slice *argv) {
     bool tolerates = script->flags & (ALLOW_OOM | NO_WRITES);
-    if (s->oom && script->flags & HAS_SHEBANG && !tolerates) return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
+    if (s->oom && script->flags & HAS_SHEBANG && !tolerates)
+        return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
     struct script_env *env = s->env;
     lua_State *lua = env->lua;
-    env->run = (struct script_run){.store = s, .refuse_growth = s->oom && !tolerates, .no_writes = (script->flags & NO_WRITES) != 0};
+    env->run = (struct script_run){.store = s,
+                                   .refuse_growth = s->oom && !tolerates,
+                                   .no_writes = (script->flags & NO_WRITES) != 0};
     lua_rawgeti(lua, LUA_REGISTRYINDEX, env->real_globals_ref);
     set_array(lua, "KEYS", keys, argv);
     set_array(lua, "ARGV", argc - keys, argv + keys);
@@ -349,7 +363,8 @@ redisReply *store_cmd_script(struct store *s, int argc, const struct slice *argv
     }
     if (slice_is(argv[1], "exists") && argc >= 3) {
         redisReply *r = reply_array((size_t)argc - 2);
-        for (int i = 2; i < argc; i++) r->element[i - 2] = reply_int(known_script(s, argv[i]) != NULL);
+        for (int i = 2; i < argc; i++)
+            r->element[i - 2] = reply_int(known_script(s, argv[i]) != NULL);
         return r;
     }
     if (slice_is(argv[1], "flush") && argc <= 3) {
@@ -358,5 +373,6 @@ redisReply *store_cmd_script(struct store *s, int argc, const struct slice *argv
         store_forget_scripts(s);
         return reply_status("OK");
     }
-    return reply_error("ERR unknown subcommand or wrong number of arguments for 'script' (the fake has LOAD, EXISTS and FLUSH)");
+    return reply_error("ERR unknown subcommand or wrong number of arguments for 'script' (the fake "
+                       "has LOAD, EXISTS and FLUSH)");
 }

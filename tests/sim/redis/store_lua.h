@@ -21,7 +21,8 @@ struct script_env {
     int refs;
     uint64_t random;
     lua_State *lua;
-    int globals_ref;      /* the empty, protected table that scripts see; reads go to the real globals */
+    /* the empty, protected table that scripts see; reads go to the real globals */
+    int globals_ref;
     int real_globals_ref; /* the table with the libraries, `redis`, KEYS and ARGV */
     struct script *compiled;
     struct digest *digests;

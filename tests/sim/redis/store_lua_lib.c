@@ -10,7 +10,9 @@
 
 enum { ARGS_ON_STACK = 64, NUMBER_SIZE = 32 };
 
-static struct script_env *env_of(lua_State *lua) { return lua_touserdata(lua, lua_upvalueindex(1)); }
+static struct script_env *env_of(lua_State *lua) {
+    return lua_touserdata(lua, lua_upvalueindex(1));
+}
 
 /* --- values to Lua ---------------------------------------------------------------------------- */
 
@@ -42,12 +44,17 @@ static void push_reply(lua_State *lua, const redisReply *r) {
 
 static redisReply *may_run(struct script_run *run, const struct command *cmd, int argc) {
     if (!cmd) return reply_error("ERR Unknown Redis command called from script");
-    if (!store_arity_ok(cmd, argc)) return reply_error("ERR Wrong number of args calling Redis command from script");
+    if (!store_arity_ok(cmd, argc))
+        return reply_error("ERR Wrong number of args calling Redis command from script");
     unsigned flags = cmd->pub.flags;
-    if (flags & STORE_NOSCRIPT) return reply_error("ERR This Redis command is not allowed from script");
-    if (flags & STORE_WRITE && run->no_writes) return reply_error("ERR Write commands are not allowed from read-only scripts.");
-    if (flags & STORE_DENYOOM && run->refuse_growth) return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
-    if (flags & STORE_WRITE) run->refuse_growth = false; /* at maxmemory, a script that has already written is not stopped */
+    if (flags & STORE_NOSCRIPT)
+        return reply_error("ERR This Redis command is not allowed from script");
+    if (flags & STORE_WRITE && run->no_writes)
+        return reply_error("ERR Write commands are not allowed from read-only scripts.");
+    if (flags & STORE_DENYOOM && run->refuse_growth)
+        return reply_error("OOM command not allowed when used memory > 'maxmemory'.");
+    /* at maxmemory, a script that has already written is not stopped */
+    if (flags & STORE_WRITE) run->refuse_growth = false;
     return NULL;
 }
 
@@ -67,9 +74,11 @@ static bool take_args(lua_State *lua, int argc, struct slice *args, char (*numbe
     return true;
 }
 
-static redisReply *call_args(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
+static redisReply *call_args(lua_State *lua, int argc, struct slice *args,
+                             char (*numbers)[NUMBER_SIZE]) {
     struct script_run *run = &env_of(lua)->run;
-    if (!take_args(lua, argc, args, numbers)) return reply_error("ERR Lua redis lib command arguments must be strings or integers");
+    if (!take_args(lua, argc, args, numbers))
+        return reply_error("ERR Lua redis lib command arguments must be strings or integers");
     const struct command *cmd = store_find_command(args[0]);
     redisReply *refusal = may_run(run, cmd, argc);
     if (!refusal) refusal = store_redirect(run->store, cmd, argc, args, true);
@@ -85,7 +94,8 @@ static uint64_t bytes_of(const redisReply *r) {
     return n;
 }
 
-static redisReply *call_counted(lua_State *lua, int argc, struct slice *args, char (*numbers)[NUMBER_SIZE]) {
+static redisReply *call_counted(lua_State *lua, int argc, struct slice *args,
+                                char (*numbers)[NUMBER_SIZE]) {
     redisReply *r = call_args(lua, argc, args, numbers);
     /* The replies of LRANGE, LINDEX and RPOPLPUSH count as bytes of lists that the script has
      * read. */
@@ -104,7 +114,8 @@ static redisReply *call(lua_State *lua) {
     int argc = lua_gettop(lua);
     struct slice some[ARGS_ON_STACK];
     char some_numbers[ARGS_ON_STACK][NUMBER_SIZE];
-    if (argc == 0) return reply_error("ERR Please specify at least one argument for this redis.call() call");
+    if (argc == 0)
+        return reply_error("ERR Please specify at least one argument for this redis.call() call");
     redisReply *bad = failing(lua);
     if (bad) return bad;
     if (argc <= ARGS_ON_STACK) return call_counted(lua, argc, some, some_numbers);
@@ -133,7 +144,9 @@ static int lib_call(lua_State *lua) {
 
 /* --- the rest of the redis table -------------------------------------------------------------- */
 
-static bool one_string(lua_State *lua) { return lua_gettop(lua) == 1 && lua_type(lua, 1) == LUA_TSTRING; }
+static bool one_string(lua_State *lua) {
+    return lua_gettop(lua) == 1 && lua_type(lua, 1) == LUA_TSTRING;
+}
 
 static int wrong_arguments(lua_State *lua) {
     static const char text[] = "ERR wrong number or type of arguments";
@@ -176,7 +189,8 @@ static int lib_sha1hex(lua_State *lua) {
 
 static int lib_log(lua_State *lua) {
     if (lua_gettop(lua) < 2) return luaL_error(lua, "redis.log() requires two arguments or more.");
-    if (lua_type(lua, 1) != LUA_TNUMBER) return luaL_error(lua, "First argument must be a number (log level).");
+    if (lua_type(lua, 1) != LUA_TNUMBER)
+        return luaL_error(lua, "First argument must be a number (log level).");
     lua_Number level = lua_tonumber(lua, 1);
     if (level < 0 || level > 3) return luaL_error(lua, "Invalid log level.");
     return 0;
@@ -211,7 +225,9 @@ static int lib_pcall(lua_State *lua) {
 
 /* --- bit: works on 32 bits with signed results ------------------------------------------------ */
 
-static uint32_t to_bits(lua_State *lua, int i) { return (uint32_t)(int64_t)luaL_checknumber(lua, i); }
+static uint32_t to_bits(lua_State *lua, int i) {
+    return (uint32_t)(int64_t)luaL_checknumber(lua, i);
+}
 
 static int push_bits(lua_State *lua, uint32_t v) {
     lua_pushnumber(lua, (int32_t)v);
@@ -239,17 +255,26 @@ static int bit_bxor(lua_State *lua) {
     return push_bits(lua, v);
 }
 
-static int bit_lshift(lua_State *lua) { return push_bits(lua, to_bits(lua, 1) << (to_bits(lua, 2) & 31)); }
-static int bit_rshift(lua_State *lua) { return push_bits(lua, to_bits(lua, 1) >> (to_bits(lua, 2) & 31)); }
-static int bit_arshift(lua_State *lua) { return push_bits(lua, (uint32_t)((int32_t)to_bits(lua, 1) >> (to_bits(lua, 2) & 31))); }
+static int bit_lshift(lua_State *lua) {
+    return push_bits(lua, to_bits(lua, 1) << (to_bits(lua, 2) & 31));
+}
+static int bit_rshift(lua_State *lua) {
+    return push_bits(lua, to_bits(lua, 1) >> (to_bits(lua, 2) & 31));
+}
+static int bit_arshift(lua_State *lua) {
+    return push_bits(lua, (uint32_t)((int32_t)to_bits(lua, 1) >> (to_bits(lua, 2) & 31)));
+}
 
 /* --- globals ---------------------------------------------------------------------------------- */
 
 static int no_such_global(lua_State *lua) {
-    return luaL_error(lua, "Script attempted to access nonexistent global variable '%s'", lua_tostring(lua, 2));
+    return luaL_error(lua, "Script attempted to access nonexistent global variable '%s'",
+                      lua_tostring(lua, 2));
 }
 
-static int read_only(lua_State *lua) { return luaL_error(lua, "Attempt to modify a readonly table"); }
+static int read_only(lua_State *lua) {
+    return luaL_error(lua, "Attempt to modify a readonly table");
+}
 
 static void open_library(lua_State *lua, lua_CFunction open, const char *name) {
     lua_pushcfunction(lua, open);
@@ -269,13 +294,22 @@ static void set_functions(struct script_env *env, const char *table, const luaL_
 }
 
 static void open_redis(struct script_env *env) {
-    static const luaL_Reg redis[] = {
-        {"call", lib_call},       {"pcall", lib_pcall_redis}, {"error_reply", lib_error_reply}, {"status_reply", lib_status_reply},
-        {"sha1hex", lib_sha1hex}, {"log", lib_log},           {"replicate_commands", lib_true}, {NULL, NULL}};
+    static const luaL_Reg redis[] = {{"call", lib_call},
+                                     {"pcall", lib_pcall_redis},
+                                     {"error_reply", lib_error_reply},
+                                     {"status_reply", lib_status_reply},
+                                     {"sha1hex", lib_sha1hex},
+                                     {"log", lib_log},
+                                     {"replicate_commands", lib_true},
+                                     {NULL, NULL}};
     static const struct {
         const char *name;
         int value;
-    } numbers[] = {{"LOG_DEBUG", 0}, {"LOG_VERBOSE", 1}, {"LOG_NOTICE", 2}, {"LOG_WARNING", 3}, {"REDIS_VERSION_NUM", 0x0007000f}};
+    } numbers[] = {{"LOG_DEBUG", 0},
+                   {"LOG_VERBOSE", 1},
+                   {"LOG_NOTICE", 2},
+                   {"LOG_WARNING", 3},
+                   {"REDIS_VERSION_NUM", 0x0007000f}};
     set_functions(env, "redis", redis);
     lua_getglobal(env->lua, "redis");
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
@@ -288,16 +322,18 @@ static void open_redis(struct script_env *env) {
 }
 
 static void open_bit(struct script_env *env) {
-    static const luaL_Reg bit[] = {{"tobit", bit_tobit},   {"bnot", bit_bnot},       {"band", bit_band},
-                                   {"bor", bit_bor},       {"bxor", bit_bxor},       {"lshift", bit_lshift},
-                                   {"rshift", bit_rshift}, {"arshift", bit_arshift}, {NULL, NULL}};
+    static const luaL_Reg bit[] = {
+        {"tobit", bit_tobit},   {"bnot", bit_bnot},       {"band", bit_band},
+        {"bor", bit_bor},       {"bxor", bit_bxor},       {"lshift", bit_lshift},
+        {"rshift", bit_rshift}, {"arshift", bit_arshift}, {NULL, NULL}};
     set_functions(env, "bit", bit);
 }
 
 /* Removes every Lua function that reaches outside, keeps state, or may return another result in
  * each run. */
 static void remove_unsafe(lua_State *lua) {
-    static const char *const names[] = {"dofile", "loadfile", "print", "newproxy", "setfenv", "getfenv", "module", "require", "gcinfo"};
+    static const char *const names[] = {"dofile",  "loadfile", "print",   "newproxy", "setfenv",
+                                        "getfenv", "module",   "require", "gcinfo"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         lua_pushnil(lua);
         lua_setglobal(lua, names[i]);

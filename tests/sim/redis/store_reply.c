@@ -34,8 +34,12 @@ redisReply *reply_nil(void) {
 }
 
 redisReply *reply_bytes(const char *p, size_t n) { return reply_text(REDIS_REPLY_STRING, p, n); }
-redisReply *reply_blob(const struct blob *b) { return b ? reply_bytes(b->data, b->len) : reply_nil(); }
-redisReply *reply_status(const char *text) { return reply_text(REDIS_REPLY_STATUS, text, strlen(text)); }
+redisReply *reply_blob(const struct blob *b) {
+    return b ? reply_bytes(b->data, b->len) : reply_nil();
+}
+redisReply *reply_status(const char *text) {
+    return reply_text(REDIS_REPLY_STATUS, text, strlen(text));
+}
 redisReply *reply_status_n(const char *p, size_t n) { return reply_text(REDIS_REPLY_STATUS, p, n); }
 redisReply *reply_error_n(const char *p, size_t n) { return reply_text(REDIS_REPLY_ERROR, p, n); }
 
@@ -50,7 +54,8 @@ redisReply *reply_error(const char *fmt, ...) {
 
 redisReply *reply_double(double d) {
     char text[64];
-    int n = isinf(d) ? snprintf(text, sizeof text, d > 0 ? "inf" : "-inf") : snprintf(text, sizeof text, "%.17g", d);
+    int n = isinf(d) ? snprintf(text, sizeof text, d > 0 ? "inf" : "-inf")
+                     : snprintf(text, sizeof text, "%.17g", d);
     return reply_bytes(text, (size_t)n);
 }
 
@@ -62,10 +67,16 @@ redisReply *reply_array(size_t n) {
     return r;
 }
 
-redisReply *reply_wrong_type(void) { return reply_error("WRONGTYPE Operation against a key holding the wrong kind of value"); }
+redisReply *reply_wrong_type(void) {
+    return reply_error("WRONGTYPE Operation against a key holding the wrong kind of value");
+}
 redisReply *reply_syntax(void) { return reply_error("ERR syntax error"); }
-redisReply *reply_not_integer(void) { return reply_error("ERR value is not an integer or out of range"); }
-redisReply *reply_arity(const char *command) { return reply_error("ERR wrong number of arguments for '%s' command", command); }
+redisReply *reply_not_integer(void) {
+    return reply_error("ERR value is not an integer or out of range");
+}
+redisReply *reply_arity(const char *command) {
+    return reply_error("ERR wrong number of arguments for '%s' command", command);
+}
 
 /* Accepts a number only as Redis itself writes it: no sign +, no leading zero, no space. */
 bool parse_int(struct slice a, long long *v) {
@@ -88,11 +99,13 @@ bool parse_int(struct slice a, long long *v) {
 
 bool parse_double(struct slice a, double *v) {
     char text[256], *end;
-    if (a.n == 0 || a.n >= sizeof text || a.p[0] == ' ' || (a.p[0] >= '\t' && a.p[0] <= '\r')) return false;
+    if (a.n == 0 || a.n >= sizeof text || a.p[0] == ' ' || (a.p[0] >= '\t' && a.p[0] <= '\r'))
+        return false;
     memcpy(text, a.p, a.n);
     text[a.n] = '\0';
     errno = 0;
     *v = strtod(text, &end);
     if ((size_t)(end - text) != a.n || isnan(*v)) return false;
-    return !(errno == ERANGE && (*v > HUGE_VAL / 2 || *v < -HUGE_VAL / 2 || fpclassify(*v) == FP_ZERO));
+    return !(errno == ERANGE &&
+             (*v > HUGE_VAL / 2 || *v < -HUGE_VAL / 2 || fpclassify(*v) == FP_ZERO));
 }

@@ -11,14 +11,17 @@
 
 store_fn store_cmd_xadd, store_cmd_xdel, store_cmd_xlen, store_cmd_xrange;
 
-static redisReply *bad_id(void) { return reply_error("ERR Invalid stream ID specified as stream command argument"); }
+static redisReply *bad_id(void) {
+    return reply_error("ERR Invalid stream ID specified as stream command argument");
+}
 
 static int id_order(struct stream_id a, struct stream_id b) {
     if (a.ms != b.ms) return a.ms < b.ms ? -1 : 1;
     return (a.seq > b.seq) - (a.seq < b.seq);
 }
 
-/* Reads a number with strtoull, as Redis does, so leading spaces, a sign and leading zeros are accepted. */
+/* Reads a number with strtoull, as Redis does, so leading spaces, a sign and leading zeros are
+ * accepted. */
 static bool parse_u64(const char *p, size_t n, uint64_t *v) {
     char text[64], *end;
     if (n == 0 || n >= sizeof text) return false;
@@ -51,7 +54,8 @@ struct xadd {
 };
 
 static redisReply *parse_max(struct xadd *o, int argc, const struct slice *argv, int *i) {
-    bool sign = *i + 1 < argc && argv[*i + 1].n == 1 && (argv[*i + 1].p[0] == '=' || argv[*i + 1].p[0] == '~');
+    bool sign = *i + 1 < argc && argv[*i + 1].n == 1 &&
+                (argv[*i + 1].p[0] == '=' || argv[*i + 1].p[0] == '~');
     *i += sign ? 2 : 1;
     if (*i >= argc) return reply_syntax();
     if (!parse_int(argv[*i], &o->max)) return reply_not_integer();
@@ -83,7 +87,8 @@ static redisReply *parse_xadd(struct xadd *o, int argc, const struct slice *argv
 
 /* Sets *id to the id of the new entry. Returns false if the requested id is not above the last
  * one. */
-static bool next_id(const struct store *s, const struct stream *st, const struct xadd *o, struct stream_id *id) {
+static bool next_id(const struct store *s, const struct stream *st, const struct xadd *o,
+                    struct stream_id *id) {
     *id = o->id;
     if (o->auto_id) {
         id->ms = (uint64_t)store_now_ms(s);
@@ -133,9 +138,11 @@ redisReply *store_cmd_xadd(struct store *s, int argc, const struct slice *argv) 
     if (!e && o.no_make) return reply_nil();
     if (!e) e = entry_add(s, argv[1], STORE_STREAM);
     if (!next_id(s, &e->stream, &o, &id))
-        return reply_error("ERR The ID specified in XADD is equal or smaller than the target stream top item");
+        return reply_error(
+            "ERR The ID specified in XADD is equal or smaller than the target stream top item");
     append(&e->stream, id, argc - o.first, argv + o.first);
-    if (o.trim && (long long)e->stream.count > o.max) drop_entries(&e->stream, 0, e->stream.count - (size_t)o.max);
+    if (o.trim && (long long)e->stream.count > o.max)
+        drop_entries(&e->stream, 0, e->stream.count - (size_t)o.max);
     return reply_id(id);
 }
 
@@ -205,7 +212,8 @@ redisReply *store_cmd_xrange(struct store *s, int argc, const struct slice *argv
     size_t n = 0;
     for (size_t i = 0; i < e->stream.count && (max < 0 || n < (size_t)max); i++) {
         const struct stream_entry *x = &e->stream.at[i];
-        if (id_order(x->id, from) >= 0 && id_order(x->id, to) <= 0) r->element[n++] = reply_entry(x);
+        if (id_order(x->id, from) >= 0 && id_order(x->id, to) <= 0)
+            r->element[n++] = reply_entry(x);
     }
     r->elements = n;
     return r;

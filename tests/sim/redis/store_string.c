@@ -6,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-store_fn store_cmd_get, store_cmd_set, store_cmd_setnx, store_cmd_setex, store_cmd_psetex, store_cmd_mget, store_cmd_getrange,
-    store_cmd_setrange, store_cmd_append, store_cmd_strlen, store_cmd_incr, store_cmd_decr, store_cmd_incrby;
+store_fn store_cmd_get, store_cmd_set, store_cmd_setnx, store_cmd_setex, store_cmd_psetex,
+    store_cmd_mget, store_cmd_getrange, store_cmd_setrange, store_cmd_append, store_cmd_strlen,
+    store_cmd_incr, store_cmd_decr, store_cmd_incrby;
 
 enum { STRING_MAX = 512 * 1024 * 1024 };
 
@@ -37,7 +38,8 @@ struct set_options {
     const struct slice *expire;
 };
 
-static bool take_expire(struct set_options *o, int argc, const struct slice *argv, int *i, bool seconds, bool absolute) {
+static bool take_expire(struct set_options *o, int argc, const struct slice *argv, int *i,
+                        bool seconds, bool absolute) {
     if (o->keep_ttl || o->expire || *i + 1 == argc) return false;
     o->seconds = seconds;
     o->absolute = absolute;
@@ -58,12 +60,15 @@ static bool take_option(struct set_options *o, int argc, const struct slice *arg
     return false;
 }
 
-static redisReply *expiry(const struct store *s, struct slice text, bool seconds, bool absolute, const char *name, long long *when) {
+static redisReply *expiry(const struct store *s, struct slice text, bool seconds, bool absolute,
+                          const char *name, long long *when) {
     long long base = absolute ? 0 : store_now_ms(s);
     if (!parse_int(text, when)) return reply_not_integer();
-    if (*when <= 0 || (seconds && *when > LLONG_MAX / 1000)) return reply_error("ERR invalid expire time in '%s' command", name);
+    if (*when <= 0 || (seconds && *when > LLONG_MAX / 1000))
+        return reply_error("ERR invalid expire time in '%s' command", name);
     if (seconds) *when *= 1000;
-    if (*when > LLONG_MAX - base) return reply_error("ERR invalid expire time in '%s' command", name);
+    if (*when > LLONG_MAX - base)
+        return reply_error("ERR invalid expire time in '%s' command", name);
     *when += base;
     return NULL;
 }
@@ -94,7 +99,8 @@ redisReply *store_cmd_setnx(struct store *s, int argc, const struct slice *argv)
     return reply_int(1);
 }
 
-static redisReply *set_expiring(struct store *s, const struct slice *argv, bool seconds, const char *name) {
+static redisReply *set_expiring(struct store *s, const struct slice *argv, bool seconds,
+                                const char *name) {
     long long when;
     redisReply *bad = expiry(s, argv[2], seconds, false, name, &when);
     if (bad) return bad;
@@ -189,7 +195,8 @@ static redisReply *add(struct store *s, struct slice key, long long by) {
     const struct entry *e = entry_find(s, key);
     if (e && e->type != STORE_STRING) return reply_wrong_type();
     if (e && !parse_int(blob_slice(e->str), &v)) return reply_not_integer();
-    if (__builtin_add_overflow(v, by, &v)) return reply_error("ERR increment or decrement would overflow");
+    if (__builtin_add_overflow(v, by, &v))
+        return reply_error("ERR increment or decrement would overflow");
     int n = snprintf(text, sizeof text, "%lld", v);
     put(s, key, (struct slice){text, (size_t)n}, true);
     return reply_int(v);

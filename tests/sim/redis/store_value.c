@@ -58,7 +58,9 @@ struct slice blob_slice(const struct blob *b) {
     return (struct slice){b->data, b->len};
 }
 
-bool slice_is(struct slice a, const char *word) { return strlen(word) == a.n && strncasecmp(a.p, word, a.n) == 0; }
+bool slice_is(struct slice a, const char *word) {
+    return strlen(word) == a.n && strncasecmp(a.p, word, a.n) == 0;
+}
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
@@ -161,7 +163,9 @@ static size_t rank_of(const struct zset *z, double score, const struct blob *nam
     return low;
 }
 
-size_t zset_rank(const struct zset *z, const struct member *m) { return rank_of(z, m->score, m->name); }
+size_t zset_rank(const struct zset *z, const struct member *m) {
+    return rank_of(z, m->score, m->name);
+}
 
 static void unsort(struct zset *z, const struct member *m) {
     size_t at = zset_rank(z, m);
@@ -186,7 +190,8 @@ void zset_set(struct zset *z, struct slice name, double score) {
         unsort(z, m);
     else
         m = member_add(&z->dict, name);
-    m->score = score + 0.0; /* adding 0.0 turns -0.0 into 0.0, because Redis keeps no negative zero in a small zset */
+    /* adding 0.0 turns -0.0 into 0.0, because Redis keeps no negative zero in a small zset */
+    m->score = score + 0.0;
     sort_in(z, m);
 }
 
@@ -221,11 +226,14 @@ void entry_clear(struct entry *e) {
     case STORE_STREAM: stream_clear(&e->stream); break;
     case STORE_NONE: break;
     }
-    e->stream = (struct stream){0}; /* the member is the largest of the union, so all of the union becomes zero */
+    /* the member is the largest of the union, so all of the union becomes zero */
+    e->stream = (struct stream){0};
     e->type = STORE_NONE;
 }
 
-bool entry_expired(const struct store *s, const struct entry *e) { return e->expire_ms >= 0 && store_now_ms(s) > e->expire_ms; }
+bool entry_expired(const struct store *s, const struct entry *e) {
+    return e->expire_ms >= 0 && store_now_ms(s) > e->expire_ms;
+}
 
 struct entry *entry_find(struct store *s, struct slice key) {
     struct entry *e;
@@ -258,7 +266,8 @@ void entry_delete(struct store *s, struct entry *e) {
 }
 
 void entry_drop_empty(struct store *s, struct entry *e) {
-    bool empty = (e->type == STORE_LIST && e->list.count == 0) || (e->type == STORE_ZSET && e->zset.count == 0) ||
+    bool empty = (e->type == STORE_LIST && e->list.count == 0) ||
+                 (e->type == STORE_ZSET && e->zset.count == 0) ||
                  ((e->type == STORE_HASH || e->type == STORE_SET) && !e->dict);
     if (empty) entry_delete(s, e);
 }
@@ -275,7 +284,8 @@ static void copy_zset(struct zset *to, const struct zset *from) {
     to->cap = from->cap;
     to->sorted = store_alloc(to->cap * sizeof *to->sorted);
     to->count = from->count;
-    for (size_t i = 0; i < to->count; i++) to->sorted[i] = member_find(to->dict, blob_slice(from->sorted[i]->name));
+    for (size_t i = 0; i < to->count; i++)
+        to->sorted[i] = member_find(to->dict, blob_slice(from->sorted[i]->name));
 }
 
 static void copy_stream(struct stream *to, const struct stream *from) {

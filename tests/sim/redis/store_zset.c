@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-store_fn store_cmd_zadd, store_cmd_zincrby, store_cmd_zrem, store_cmd_zscore, store_cmd_zmscore, store_cmd_zcard, store_cmd_zcount,
-    store_cmd_zrank, store_cmd_zrange, store_cmd_zrangebyscore, store_cmd_zremrangebyscore;
+store_fn store_cmd_zadd, store_cmd_zincrby, store_cmd_zrem, store_cmd_zscore, store_cmd_zmscore,
+    store_cmd_zcard, store_cmd_zcount, store_cmd_zrank, store_cmd_zrange, store_cmd_zrangebyscore,
+    store_cmd_zremrangebyscore;
 
 static redisReply *no_float(void) { return reply_error("ERR value is not a valid float"); }
 
-/* Sets *z to the sorted set, or to NULL if the key is missing. Returns false if the key is of another type. */
+/* Sets *z to the sorted set, or to NULL if the key is missing. Returns false if the key is of
+ * another type. */
 static bool find_zset(struct store *s, struct slice key, struct zset **z) {
     struct entry *e = entry_find(s, key);
     *z = e && e->type == STORE_ZSET ? &e->zset : NULL;
@@ -47,10 +49,12 @@ static int zadd_options(struct zadd *o, int argc, const struct slice *argv) {
 
 static redisReply *zadd_check(const struct zadd *o, int words) {
     if (words == 0 || words % 2 != 0) return reply_syntax();
-    if (o->nx && o->xx) return reply_error("ERR XX and NX options at the same time are not compatible");
+    if (o->nx && o->xx)
+        return reply_error("ERR XX and NX options at the same time are not compatible");
     if ((o->gt && o->nx) || (o->lt && o->nx) || (o->gt && o->lt))
         return reply_error("ERR GT, LT, and/or NX options at the same time are not compatible");
-    if (o->incr && words > 2) return reply_error("ERR INCR option supports a single increment-element pair");
+    if (o->incr && words > 2)
+        return reply_error("ERR INCR option supports a single increment-element pair");
     return NULL;
 }
 
@@ -59,7 +63,8 @@ enum zadded { Z_NOTHING, Z_ADDED, Z_UPDATED, Z_SAME, Z_NAN };
 /* Sets the score of a member. *score is the score to set, or with INCR the number to add.
  * Afterwards *score is the member's new score, unless an option (NX, XX, GT, LT) or an invalid
  * sum prevented the change. */
-static enum zadded zadd_one(struct zset *z, const struct zadd *o, struct slice name, double *score) {
+static enum zadded zadd_one(struct zset *z, const struct zadd *o, struct slice name,
+                            double *score) {
     const struct member *m = member_find(z->dict, name);
     if (!m) {
         if (o->xx) return Z_NOTHING;
@@ -76,7 +81,8 @@ static enum zadded zadd_one(struct zset *z, const struct zadd *o, struct slice n
     return Z_UPDATED;
 }
 
-static redisReply *zadd_run(struct store *s, const struct zadd *o, struct slice key, int pairs, double *scores, const struct slice *argv) {
+static redisReply *zadd_run(struct store *s, const struct zadd *o, struct slice key, int pairs,
+                            double *scores, const struct slice *argv) {
     struct entry *e = entry_find(s, key);
     if (e && e->type != STORE_ZSET) return reply_wrong_type();
     if (!e && o->xx) return o->incr ? reply_nil() : reply_int(0);
@@ -93,7 +99,8 @@ static redisReply *zadd_run(struct store *s, const struct zadd *o, struct slice 
     return reply_int(o->ch ? added + updated : added);
 }
 
-static redisReply *zadd(struct store *s, struct zadd *o, struct slice key, int argc, const struct slice *argv) {
+static redisReply *zadd(struct store *s, struct zadd *o, struct slice key, int argc,
+                        const struct slice *argv) {
     redisReply *r = zadd_check(o, argc);
     if (r) return r;
     int pairs = argc / 2;
@@ -189,7 +196,8 @@ static bool parse_bound(struct slice a, struct bound *b) {
     return *end == '\0' && !isnan(b->score);
 }
 
-static redisReply *parse_bounds(struct slice low_text, struct slice high_text, struct bound *low, struct bound *high) {
+static redisReply *parse_bounds(struct slice low_text, struct slice high_text, struct bound *low,
+                                struct bound *high) {
     if (parse_bound(low_text, low) && parse_bound(high_text, high)) return NULL;
     return reply_error("ERR min or max is not a float");
 }
@@ -211,7 +219,8 @@ static size_t first_above(const struct zset *z, double limit, bool or_equal) {
 
 static struct span by_score(const struct zset *z, struct bound low, struct bound high) {
     if (!z) return (struct span){0, 0};
-    struct span a = {first_above(z, low.score, !low.exclusive), first_above(z, high.score, high.exclusive)};
+    struct span a = {first_above(z, low.score, !low.exclusive),
+                     first_above(z, high.score, high.exclusive)};
     if (a.end < a.start) a.end = a.start;
     return a;
 }
@@ -255,12 +264,14 @@ struct zrange {
     long long offset, limit;
 };
 
-static redisReply *zrange_options(struct zrange *o, bool is_zrange, int argc, const struct slice *argv) {
+static redisReply *zrange_options(struct zrange *o, bool is_zrange, int argc,
+                                  const struct slice *argv) {
     for (int i = 4; i < argc; i++) {
         if (slice_is(argv[i], "withscores"))
             o->with_scores = true;
         else if (slice_is(argv[i], "limit") && i + 2 < argc) {
-            if (!parse_int(argv[i + 1], &o->offset) || !parse_int(argv[i + 2], &o->limit)) return reply_not_integer();
+            if (!parse_int(argv[i + 1], &o->offset) || !parse_int(argv[i + 2], &o->limit))
+                return reply_not_integer();
             o->limited = true;
             i += 2;
         } else if (is_zrange && slice_is(argv[i], "byscore"))
@@ -271,7 +282,8 @@ static redisReply *zrange_options(struct zrange *o, bool is_zrange, int argc, co
             return reply_syntax();
     }
     if (o->limited && o->limit != -1 && !o->by_score)
-        return reply_error("ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX");
+        return reply_error("ERR syntax error, LIMIT is only supported in combination with either "
+                           "BYSCORE or BYLEX");
     return NULL;
 }
 
@@ -292,7 +304,8 @@ static redisReply *zrange_reply(const struct zset *z, const struct zrange *o, st
     return r;
 }
 
-static redisReply *zrange(struct store *s, struct zrange *o, bool is_zrange, int argc, const struct slice *argv) {
+static redisReply *zrange(struct store *s, struct zrange *o, bool is_zrange, int argc,
+                          const struct slice *argv) {
     struct bound low, high;
     long long from = 0, to = 0;
     struct zset *z;

@@ -18,6 +18,7 @@ void bytes_release(void *ctx, void *origin); /* implements lw_io.release */
 void bytes_started(struct world *w, const struct lw_job *job);
 /* Checks that a call of a script kept to its bounds. list_bytes: how many bytes of lists the
  * script read. */
-void bytes_called(struct world *w, int argc, char *const *argv, const size_t *len, const redisReply *r, uint64_t list_bytes);
+void bytes_called(struct world *w, int argc, char *const *argv, const size_t *len,
+                  const redisReply *r, uint64_t list_bytes);
 
 #endif

@@ -31,7 +31,8 @@ void cluster_open(struct world *w) {
             slot->node[k] = node;
             name_node(w, node);
             set_clock(w, node);
-            store_set_cluster(node->store, store_time_us(node->store) - LONG_AGO_MS * INT64_C(1000));
+            store_set_cluster(node->store,
+                              store_time_us(node->store) - LONG_AGO_MS * INT64_C(1000));
             store_set_slot(node->store, k ? STORE_ELSEWHERE : STORE_OWNED);
         }
     }
@@ -44,11 +45,13 @@ redisReply *cluster_nodes(struct world *w, const struct server *s) {
     char name[24];
     int n = snprintf(name, sizeof name, "lw:{t.%d}:", s->shard), number = lw_slot(name, (size_t)n);
     bool owner = s == slot->node[slot->at];
-    lw_buf_addf(&b, "%s 127.0.0.1:1@2 myself,%s - 0 1 %d connected", s->id, s->slave ? "slave" : "master", s->config_epoch);
+    lw_buf_addf(&b, "%s 127.0.0.1:1@2 myself,%s - 0 1 %d connected", s->id,
+                s->slave ? "slave" : "master", s->config_epoch);
     if (owner || s->until_ms >= 0) lw_buf_addf(&b, " %d", number);
     if (owner && slot->moving) lw_buf_addf(&b, " [%d->-%s]", number, slot->node[slot->to]->id);
     for (int k = 0; k < NODES; k++)
-        if (slot->node[k] != s) lw_buf_addf(&b, "\n%s 127.0.0.1:1@2 master - 0 1 1 connected", slot->node[k]->id);
+        if (slot->node[k] != s)
+            lw_buf_addf(&b, "\n%s 127.0.0.1:1@2 master - 0 1 1 connected", slot->node[k]->id);
     redisReply *r = calloc(1, sizeof *r);
     r->type = REDIS_REPLY_STRING;
     r->str = lw_memdup(b.p, b.n + 1);
@@ -59,8 +62,8 @@ redisReply *cluster_nodes(struct world *w, const struct server *s) {
 }
 
 bool cluster_meant(const char *text) {
-    return !strncmp(text, "MOVED ", 6) || !strncmp(text, "ASK ", 4) || !strncmp(text, "TRYAGAIN ", 9) ||
-           strstr(text, "access a non local key");
+    return !strncmp(text, "MOVED ", 6) || !strncmp(text, "ASK ", 4) ||
+           !strncmp(text, "TRYAGAIN ", 9) || strstr(text, "access a non local key");
 }
 
 static size_t move_keys(struct world *w, struct server *from, struct server *to, size_t most) {
@@ -72,8 +75,8 @@ static void begin(struct world *w, struct slot *slot) {
     slot->to = (slot->at + 1 + rnd_below(w, NODES - 1)) % NODES;
     slot->moving = true;
     store_set_slot(slot->node[slot->at]->store, STORE_LEAVING);
-    trace(w, "shard %d: its slot begins to move from node %.8s to %.8s", slot->node[slot->at]->shard, slot->node[slot->at]->id,
-          slot->node[slot->to]->id);
+    trace(w, "shard %d: its slot begins to move from node %.8s to %.8s",
+          slot->node[slot->at]->shard, slot->node[slot->at]->id, slot->node[slot->to]->id);
 }
 
 static void end(struct world *w, struct slot *slot) {
@@ -101,7 +104,8 @@ static void give_up(struct world *w, struct slot *slot) {
 
 static void cut_all(struct world *w, const struct server *s) {
     for (int i = 0; i < WORKERS; i++)
-        if (w->w[i].lw && w->w[i].conn[s->shard] && w->w[i].srv[s->shard] == s && w->w[i].dead_until_ms <= w->now_ms)
+        if (w->w[i].lw && w->w[i].conn[s->shard] && w->w[i].srv[s->shard] == s &&
+            w->w[i].dead_until_ms <= w->now_ms)
             wire_cut(w, &w->w[i], s->shard);
     wire_refuse(w, s);
 }
@@ -114,7 +118,8 @@ static void target_restarts(struct world *w, struct server *s) {
     snprintf(locks, sizeof locks, "lw:{t.%d}:lock:", s->shard);
     set_clock(w, s);
     size_t n = store_move(s->store, lost, locks, SIZE_MAX);
-    trace(w, "shard %d: node %.8s restarts in the middle, and has lost %zu locks", s->shard, s->id, n);
+    trace(w, "shard %d: node %.8s restarts in the middle, and has lost %zu locks", s->shard, s->id,
+          n);
     store_close(lost);
     store_restart(s->store, true);
 }
@@ -148,7 +153,9 @@ void cluster_failed_over(struct world *w, struct server *old, struct server *fre
     name_node(w, fresh);
     store_set_cluster(fresh->store, store_time_us(fresh->store) - LONG_AGO_MS * INT64_C(1000));
     store_set_slot(fresh->store, STORE_OWNED);
-    if (slot->moving) { /* deletes the keys that have moved: the protocol does not promise to survive a mixture of keys from two moments */
+    if (slot->moving) {
+        /* deletes the keys that have moved: the protocol does not promise to survive a mixture of
+         * keys from two moments */
         store_flushall(slot->node[slot->to]->store);
         slot->moving = false;
         store_set_slot(old->store, STORE_OWNED);
@@ -166,7 +173,8 @@ void cluster_failed_over(struct world *w, struct server *old, struct server *fre
 bool cluster_fault(struct world *w) {
     struct slot *slot = &w->slot[rnd_below(w, SHARDS)];
     if (rnd_unit(w) < 0.002 * w->f->restart) return restart(w, slot), true;
-    if (!slot->moving && w->f->planned && w->now_ms < slot->came_ms + w->config.lock.ttl_ms) return false;
+    if (!slot->moving && w->f->planned && w->now_ms < slot->came_ms + w->config.lock.ttl_ms)
+        return false;
     if (!slot->moving) return rnd_unit(w) < 0.004 * w->f->move && (begin(w, slot), true);
     double v = rnd_unit(w);
     if (v >= 0.1) return false;
@@ -188,7 +196,8 @@ void cluster_rest(struct world *w) {
 
 void cluster_judge(struct world *w) {
     if (!w->moves) world_bad(w, "no slot was moved");
-    if (w->f->planned && w->counts.epochs_lost) world_bad(w, "an epoch ended, although all that moved moved whole");
+    if (w->f->planned && w->counts.epochs_lost)
+        world_bad(w, "an epoch ended, although all that moved moved whole");
 }
 
 /* Returns the node that a client takes for the slot's owner. Sometimes it is a wrong node, as if

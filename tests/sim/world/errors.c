@@ -8,15 +8,18 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define BY_CHANCE "(by chance)" /* marks the errors made here; any other error of the fake server is a violation */
+/* Marks the errors made here. Any other error of the fake server is a violation. */
+#define BY_CHANCE "(by chance)"
 
 enum { SCRIPT_CALLS = 24 }; /* the call that fails is one of the first 24 calls of a script */
 
 static const char *const periods[] = {
     "READONLY You can't write against a read only replica. " BY_CHANCE,
     "LOADING Redis is loading the dataset in memory " BY_CHANCE,
-    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE. " BY_CHANCE,
-    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. " BY_CHANCE,
+    "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN "
+    "NOSAVE. " BY_CHANCE,
+    "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to "
+    "disk. " BY_CHANCE,
     "CLUSTERDOWN The cluster is down " BY_CHANCE,
     "NOREPLICAS Not enough good replicas to write. " BY_CHANCE,
 };
@@ -54,9 +57,12 @@ bool errors_begin(struct world *w) {
     return false;
 }
 
-bool errors_full(const struct world *w, int shard) { return w->faults_on && w->now_ms < w->errors[shard].full_until_ms; }
+bool errors_full(const struct world *w, int shard) {
+    return w->faults_on && w->now_ms < w->errors[shard].full_until_ms;
+}
 
-static redisReply *error_reply(struct world *w, const struct server *s, const char *command, const char *text) {
+static redisReply *error_reply(struct world *w, const struct server *s, const char *command,
+                               const char *text) {
     trace(w, "  redis %d: %s -> %.12s", s->shard, command, text);
     redisReply *r = calloc(1, sizeof *r);
     r->type = REDIS_REPLY_ERROR;
@@ -68,7 +74,8 @@ static redisReply *error_reply(struct world *w, const struct server *s, const ch
 /* Returns the error with which the server refuses the command, or NULL if the server runs it. */
 redisReply *errors_refuse(struct world *w, const struct server *s, const char *command) {
     const struct errors *e = &w->errors[s->shard];
-    bool looks = !strcmp(command, "TIME") || !strcmp(command, "INFO"); /* TIME and INFO are answered in every state of the server */
+    /* TIME and INFO are answered in every state of the server */
+    bool looks = !strcmp(command, "TIME") || !strcmp(command, "INFO");
     if (!w->faults_on) return NULL;
     if (w->now_ms < e->until_ms && !looks) return error_reply(w, s, command, e->text);
     if (w->f->errors <= 0 || rnd_unit(w) >= 0.01 * w->f->errors) return NULL;
@@ -81,5 +88,6 @@ redisReply *errors_refuse(struct world *w, const struct server *s, const char *c
 /* Makes the next script fail in the middle, by chance. */
 void errors_tear(struct world *w, struct server *s) {
     bool now = w->faults_on && w->f->torn > 0 && rnd_unit(w) < 0.02 * w->f->torn;
-    store_fail_script(s->store, now ? 1 + rnd_below(w, SCRIPT_CALLS) : 0, now ? within[rnd_below(w, 2)] : NULL);
+    store_fail_script(s->store, now ? 1 + rnd_below(w, SCRIPT_CALLS) : 0,
+                      now ? within[rnd_below(w, 2)] : NULL);
 }

@@ -14,7 +14,9 @@ const char *inside_idle_replay(const struct lw_worker *lw) {
 }
 
 /* The cast from a job to its run is valid, because struct run begins with its job. */
-static const struct run *run_of(const struct lw_job *job) { return (const struct run *)(const void *)job; }
+static const struct run *run_of(const struct lw_job *job) {
+    return (const struct run *)(const void *)job;
+}
 int inside_shard(const struct lw_job *job) { return run_of(job)->hold->lane->shard; }
 uint64_t inside_hold(const struct lw_job *job) { return run_of(job)->hold->lease.token; }
 bool inside_is_fast(const struct lw_job *job) { return run_of(job)->hold->kind == FAST; }

@@ -10,7 +10,9 @@
  * messages is left, or NULL if there is none. */
 const char *inside_idle_replay(const struct lw_worker *lw);
 int inside_shard(const struct lw_job *job);
-uint64_t inside_hold(const struct lw_job *job); /* returns the token of the lease under which the job runs */
-bool inside_is_fast(const struct lw_job *job);  /* returns true if gate let the job run at once; false for a head */
+/* returns the token of the lease under which the job runs */
+uint64_t inside_hold(const struct lw_job *job);
+/* returns true if gate let the job run at once; false for a head */
+bool inside_is_fast(const struct lw_job *job);
 
 #endif

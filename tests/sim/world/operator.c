@@ -34,8 +34,9 @@ struct operator{
     int64_t number;
     bool dropped[PARTS][MAX_RECORDS], never[PARTS][MAX_RECORDS], paused[KEYS], trial[KEYS];
     uint64_t broken[KEYS], fence_at_pause[KEYS];
-    char trial_value[KEYS][64];                       /* value of the trial's lock */
-    int64_t trial_until_ms[KEYS], trial_end_ms[KEYS]; /* trial_until_ms: when the trial's lease ends; trial_end_ms: when its handler ends */
+    char trial_value[KEYS][64]; /* value of the trial's lock */
+    /* trial_until_ms: when the trial's lease ends; trial_end_ms: when its handler ends */
+    int64_t trial_until_ms[KEYS], trial_end_ms[KEYS];
 };
 
 struct operator* operator_new(void) {
@@ -47,7 +48,7 @@ void operator_free(struct operator* op) {
     free(op);
 }
 
-/* --- calls ------------------------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 static int shard_of_key(int key) {
     char name[8];
@@ -67,7 +68,8 @@ static void name_arg(struct world *w, int shard, const char *name, int key) {
     if (key >= 0) n += snprintf(text + n, sizeof text - (size_t)n, "k%d", key);
     lw_arg_copy(&w->operator->cmd, text, (size_t)n);
 }
-static void script(struct world *w, int shard, const char *text, int n_lanes, const char *const *names) {
+static void script(struct world *w, int shard, const char *text, int n_lanes,
+                   const char *const *names) {
     int n = 0;
     while (names[n]) n++;
     begin(w, "EVAL");
@@ -77,13 +79,15 @@ static void script(struct world *w, int shard, const char *text, int n_lanes, co
 }
 static redisReply *send_it(struct world *w, int shard) {
     const struct lw_commands *c = &w->operator->cmd;
-    return server_call(w, w->master[shard], c->cmd[0].argc, c->argv + c->cmd[0].first, c->len + c->cmd[0].first);
+    return server_call(w, w->master[shard], c->cmd[0].argc, c->argv + c->cmd[0].first,
+                       c->len + c->cmd[0].first);
 }
 
 /* Calls a script. Writes its answer to `out`, with one letter per message, or "" if the script
  * refused the call. Sometimes sends the same call a second time, as after a lost answer, and
  * writes the second answer to `again`; otherwise `again` becomes "". */
-static void letters(struct world *w, int shard, int n, char out[BATCH_MAX + 1], char again[BATCH_MAX + 1]) {
+static void letters(struct world *w, int shard, int n, char out[BATCH_MAX + 1],
+                    char again[BATCH_MAX + 1]) {
     for (int i = 0; i < 2; i++) {
         char *to = i ? again : out;
         to[0] = '\0';
@@ -91,7 +95,8 @@ static void letters(struct world *w, int shard, int n, char out[BATCH_MAX + 1], 
         redisReply *r = send_it(w, shard);
         bool refused = !strcmp(r->str, "NOEPOCH") || !strcmp(r->str, "QUARANTINE");
         if (!refused && (int)r->len != n)
-            world_bad(w, "operator: %s answers %d letters for %d messages", w->operator->cmd.argv[0], (int)r->len, n);
+            world_bad(w, "operator: %s answers %d letters for %d messages",
+                      w->operator->cmd.argv[0], (int)r->len, n);
         if (!refused) snprintf(to, BATCH_MAX + 1, "%s", r->str);
         freeReplyObject(r);
     }
@@ -112,11 +117,13 @@ static void encode(struct world *w, const struct item *it, struct lw_buf *out) {
     lw_envelope_encode(&e, out);
 }
 
-/* --- what it remembers --------------------------------------------------------------------------------------------------------------- */
+/* --- what it remembers ------------------------------------------------------------------------ */
 
 static struct replay *find(struct operator* op, int part, int index, int64_t number) {
     for (int i = op->n_replays; i-- > 0;)
-        if (op->replay[i].number == number && op->replay[i].part == part && op->replay[i].index == index) return &op->replay[i];
+        if (op->replay[i].number == number && op->replay[i].part == part &&
+            op->replay[i].index == index)
+            return &op->replay[i];
     return NULL;
 }
 
@@ -125,25 +132,32 @@ int64_t operator_replay(const struct lw_job *job) {
     return hash ? strtoll(hash + 1, NULL, 10) : 0;
 }
 
-bool operator_broke(const struct world *w, const struct exec *x) { return x->job->fence < w->operator->broken[x->key]; }
+bool operator_broke(const struct world *w, const struct exec *x) {
+    return x->job->fence < w->operator->broken[x->key];
+}
 
-bool operator_dropped(const struct world *w, int part, int index) { return w->operator->dropped[part][index]; }
+bool operator_dropped(const struct world *w, int part, int index) {
+    return w->operator->dropped[part][index];
+}
 
 static bool live(const struct world *w, const struct exec *x) {
-    return !x->queued && atomic_load(&x->job->lease->deadline_ms) > w->now_ms && !operator_broke(w, x);
+    return !x->queued && atomic_load(&x->job->lease->deadline_ms) > w->now_ms &&
+           !operator_broke(w, x);
 }
 
 static bool in_handler(const struct world *w, const struct item *it) {
     for (int i = 0; i < w->n_exec; i++) {
         const struct exec *x = &w->exec[i];
-        if (!live(w, x) || x->job->partition != it->part || operator_replay(x->job) != it->number) continue;
+        if (!live(w, x) || x->job->partition != it->part || operator_replay(x->job) != it->number)
+            continue;
         if (x->job->offset == w->part[it->part].offset[it->index]) return true;
     }
     return false;
 }
 
-/* --- replays ---------------------------------------------------------------------------------------------------------------------------
- */
+/* --- replays -------------------------------------------------------------------------------------
+ *
+ * / */
 
 static void put(struct world *w, int shard, const struct item *it, int n, bool read_again) {
     static const char *const names[] = {"epoch", "lanes", "floor", "ready", "dead", NULL};
@@ -163,13 +177,15 @@ static void put(struct world *w, int shard, const struct item *it, int n, bool r
     lw_buf_free(&text);
     letters(w, shard, n, got, second);
     for (int i = 0; got[i]; i++) {
-        trace(w, "operator: replay of %d:%" PRId64 "#%" PRId64 ": %c", it[i].part, w->part[it[i].part].offset[it[i].index], it[i].number,
-              got[i]);
+        trace(w, "operator: replay of %d:%" PRId64 "#%" PRId64 ": %c", it[i].part,
+              w->part[it[i].part].offset[it[i].index], it[i].number, got[i]);
         if (second[0] && second[i] == 'P') world_bad(w, "operator: put again what it had put");
         if (got[i] != 'P') continue;
-        if (find(op, it[i].part, it[i].index, it[i].number)) world_bad(w, "operator: a replay was put twice");
+        if (find(op, it[i].part, it[i].index, it[i].number))
+            world_bad(w, "operator: a replay was put twice");
         assert(op->n_replays < REPLAYS_MAX);
-        op->replay[op->n_replays++] = (struct replay){.part = it[i].part, .index = it[i].index, .number = it[i].number};
+        op->replay[op->n_replays++] =
+            (struct replay){.part = it[i].part, .index = it[i].index, .number = it[i].number};
     }
 }
 
@@ -177,11 +193,13 @@ static void put(struct world *w, int shard, const struct item *it, int n, bool r
 static void replay(struct world *w) {
     struct operator* op = w->operator;
     struct item it[BATCH_MAX];
-    int key = rnd_below(w, KEYS), part = rnd_below(w, PARTS), n = 0, most = 1 + rnd_below(w, BATCH_MAX);
+    int key = rnd_below(w, KEYS), part = rnd_below(w, PARTS), n = 0,
+        most = 1 + rnd_below(w, BATCH_MAX);
     const struct sim_part *p = &w->part[part];
     op->number++;
     for (int i = rnd_below(w, p->n); i < p->n && n < most; i++)
-        if (p->key[i] == key) it[n++] = (struct item){.key = key, .part = part, .index = i, .number = op->number};
+        if (p->key[i] == key)
+            it[n++] = (struct item){.key = key, .part = part, .index = i, .number = op->number};
     if (n && op->n_replays + n < REPLAYS_MAX / 4) put(w, shard_of_key(key), it, n, true);
 }
 
@@ -193,7 +211,9 @@ static bool take_letter(struct world *w, const redisReply *entry, struct item *i
         if (strcmp(f->element[i]->str, "envelope") != 0) continue;
         if (lw_envelope_decode(lw_bytes(f->element[i + 1]->str, f->element[i + 1]->len), &e, &err))
             world_bad(w, "dead letter: %s", err.text);
-        *it = (struct item){.key = key_of_name(e.key), .part = e.partition, .index = record_at(&w->part[e.partition], e.offset)};
+        *it = (struct item){.key = key_of_name(e.key),
+                            .part = e.partition,
+                            .index = record_at(&w->part[e.partition], e.offset)};
         snprintf(it->entry, sizeof it->entry, "%s", entry->element[0]->str);
         lw_envelope_clear(&e);
         return true;
@@ -205,7 +225,8 @@ static void replay_dead(struct world *w) {
     struct item it[BATCH_MAX];
     int shard = rnd_below(w, SHARDS), n = 0;
     begin(w, "XRANGE"), name_arg(w, shard, "dead", -1);
-    lw_arg_text(&w->operator->cmd, "-"), lw_arg_text(&w->operator->cmd, "+"), lw_arg_text(&w->operator->cmd, "COUNT");
+    lw_arg_text(&w->operator->cmd, "-"), lw_arg_text(&w->operator->cmd, "+"),
+        lw_arg_text(&w->operator->cmd, "COUNT");
     lw_arg_i64(&w->operator->cmd, 1 + rnd_below(w, BATCH_MAX));
     redisReply *r = send_it(w, shard);
     w->operator->number++;
@@ -215,7 +236,7 @@ static void replay_dead(struct world *w) {
     if (n && w->operator->n_replays + n<REPLAYS_MAX / 2) put(w, shard, it, n, false);
 }
 
-/* --- drop ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- drop ------------------------------------------------------------------------------------- */
 
 static int some_waiting(struct world *w, int shard, int key, struct item *it) {
     char name[80];
@@ -225,13 +246,18 @@ static int some_waiting(struct world *w, int shard, int key, struct item *it) {
     if (!length) return 0;
     int n = 0, most = 1 + rnd_below(w, BATCH_MAX);
     bool side_by_side = rnd_below(w, 2);
-    for (size_t at = (size_t)rnd_below(w, (int)length); n < most && at < length; at += side_by_side ? 1 : 1 + (size_t)rnd_below(w, 5)) {
+    for (size_t at = (size_t)rnd_below(w, (int)length); n < most && at < length;
+         at += side_by_side ? 1 : 1 + (size_t)rnd_below(w, 5)) {
         const char *value;
         struct lw_envelope e;
         struct lw_err err = {0};
         if (!store_peek_list(st, name, n_name, at, &value, &size)) break;
-        if (lw_envelope_decode(lw_bytes(value, size), &e, &err)) world_bad(w, "a list holds what is no message: %s", err.text);
-        it[n++] = (struct item){.key = key, .part = e.partition, .index = record_at(&w->part[e.partition], e.offset), .number = e.replay};
+        if (lw_envelope_decode(lw_bytes(value, size), &e, &err))
+            world_bad(w, "a list holds what is no message: %s", err.text);
+        it[n++] = (struct item){.key = key,
+                                .part = e.partition,
+                                .index = record_at(&w->part[e.partition], e.offset),
+                                .number = e.replay};
         lw_envelope_clear(&e);
     }
     return n;
@@ -241,10 +267,12 @@ static void dropped(struct world *w, const struct item *it) {
     struct sim_part *p = &w->part[it->part];
     trace(w, "operator: drops %d:%" PRId64 "#%" PRId64, it->part, p->offset[it->index], it->number);
     if (in_handler(w, it))
-        world_bad(w, "operator: dropped %d:%" PRId64 "#%" PRId64 ", which runs", it->part, p->offset[it->index], it->number);
+        world_bad(w, "operator: dropped %d:%" PRId64 "#%" PRId64 ", which runs", it->part,
+                  p->offset[it->index], it->number);
     if (it->number) {
         struct replay *r = find(w->operator, it->part, it->index, it->number);
-        if (r->done || r->dead) return; /* the replay's handler had ended, but no settle had recorded the end */
+        /* the replay's handler had ended, but no settle had recorded the end */
+        if (r->done || r->dead) return;
         r->dropped = true;
         return;
     }
@@ -252,7 +280,8 @@ static void dropped(struct world *w, const struct item *it) {
     /* From now on the message must never run. The exception is a message that was done before,
      * because another run of it may have begun already. */
     w->operator->never[it->part][it->index] = !p->done[it->index];
-    p->done[it->index] = p->dead[it->index] = true; /* the other oracles must take the message for finished */
+    /* the other oracles must take the message for finished */
+    p->done[it->index] = p->dead[it->index] = true;
 }
 
 static void drop(struct world *w) {
@@ -268,31 +297,40 @@ static void drop(struct world *w) {
     lw_arg_i64(&op->cmd, w->config.lock.run_ahead), lw_arg_text(&op->cmd, "");
     for (int i = 0; i < n; i++) {
         int len = snprintf(tp, sizeof tp, "t:%d", it[i].part);
-        if (it[i].number) len += snprintf(tp + len, sizeof tp - (size_t)len, "#%" PRId64, it[i].number);
-        lw_arg_copy(&op->cmd, tp, (size_t)len), lw_arg_i64(&op->cmd, w->part[it[i].part].offset[it[i].index]);
+        if (it[i].number)
+            len += snprintf(tp + len, sizeof tp - (size_t)len, "#%" PRId64, it[i].number);
+        lw_arg_copy(&op->cmd, tp, (size_t)len),
+            lw_arg_i64(&op->cmd, w->part[it[i].part].offset[it[i].index]);
     }
     letters(w, shard, n, got, second);
     for (int i = 0; got[i]; i++) {
-        bool twice = false; /* twice: a message that stands twice in the list is also twice in the call */
-        for (int k = 0; k < i; k++) twice |= it[k].part == it[i].part && it[k].index == it[i].index && it[k].number == it[i].number;
-        if (second[0] && second[i] == 'X') world_bad(w, "operator: dropped again what it had dropped");
+        /* twice: a message that stands twice in the list is also twice in the call */
+        bool twice = false;
+        for (int k = 0; k < i; k++)
+            twice |= it[k].part == it[i].part && it[k].index == it[i].index &&
+                     it[k].number == it[i].number;
+        if (second[0] && second[i] == 'X')
+            world_bad(w, "operator: dropped again what it had dropped");
         if (got[i] == 'X' && !twice) dropped(w, &it[i]);
     }
 }
 
-/* --- lanes ------------------------------------------------------------------------------------------------------------------------------
- */
+/* --- lanes ---------------------------------------------------------------------------------------
+ *
+ * / */
 
 static uint64_t fence_of(struct world *w, int shard) {
     char name[40];
     const char *v;
     size_t n, n_name = (size_t)snprintf(name, sizeof name, "lw:{t.%d}:fence", shard);
-    return store_peek_string(w->master[shard]->store, name, n_name, &v, &n) ? strtoull(v, NULL, 10) : 0;
+    return store_peek_string(w->master[shard]->store, name, n_name, &v, &n) ? strtoull(v, NULL, 10)
+                                                                            : 0;
 }
 
 static void pause_lane(struct world *w, int key) {
     int shard = shard_of_key(key);
-    begin(w, "SADD"), name_arg(w, shard, "paused", -1), lw_arg_text(&w->operator->cmd, (char[3]){'k', (char)('0' + key), 0});
+    begin(w, "SADD"), name_arg(w, shard, "paused", -1),
+        lw_arg_text(&w->operator->cmd, (char[3]){'k', (char)('0' + key), 0});
     freeReplyObject(send_it(w, shard));
     trace(w, "operator: pauses key %d", key);
     w->operator->paused[key] = true;
@@ -325,7 +363,7 @@ static void break_lane(struct world *w, int key) {
     freeReplyObject(r);
 }
 
-/* --- trials: as ops/lane_lock.c and the lock library hold a lane --------------------------------------------------------------- */
+/* --- trials: as ops/lane_lock.c and the lock library hold a lane ------------------------------ */
 
 static void life_of(struct world *w, int shard, struct lw_life *life) {
     redisReply *r = server_call(w, w->master[shard], 1, (const char *const[]){"INFO"}, NULL);
@@ -342,14 +380,16 @@ static void enter(struct world *w, int shard, char epoch[64], char redis_ms[32])
     life_of(w, shard, &life);
     snprintf(candidate, sizeof candidate, "op%08x", (unsigned)rnd_below(w, 1 << 30));
     script(w, shard, lw_script_enter.text, 0, names);
-    lw_arg_copy(cmd, candidate, strlen(candidate)), lw_arg_text(cmd, life.id), lw_arg_i64(cmd, TTL_MS);
+    lw_arg_copy(cmd, candidate, strlen(candidate)), lw_arg_text(cmd, life.id),
+        lw_arg_i64(cmd, TTL_MS);
     lw_arg_text(cmd, "0"), lw_arg_text(cmd, "");
     /* The operator works on the same host as all workers. skew_ms says how far the wall clock of
      * this host is off. */
     lw_arg_text(cmd, "h"), lw_arg_i64(cmd, w->master[shard]->skew_ms);
     lw_arg_text(cmd, "0");
     lw_arg_text(cmd, life.history), lw_arg_text(cmd, "0");
-    lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, ""); /* the operator knows of no other node that had the slot */
+    /* the operator knows of no other node that had the slot */
+    lw_arg_text(cmd, ""), lw_arg_text(cmd, ""), lw_arg_text(cmd, "");
     redisReply *r = send_it(w, shard);
     assert(r->type == REDIS_REPLY_ARRAY && r->elements >= 3);
     snprintf(epoch, 64, "%s", r->element[1]->str);
@@ -365,7 +405,8 @@ static redisReply *hold(struct world *w, int key) {
     enter(w, shard, epoch, redis_ms);
     script(w, shard, lw_script_hold.text, 1, names);
     name_arg(w, shard, "lock:", key);
-    lw_arg_copy(cmd, epoch, strlen(epoch)), lw_arg_copy(cmd, redis_ms, strlen(redis_ms)), lw_arg_i64(cmd, TTL_MS / 4);
+    lw_arg_copy(cmd, epoch, strlen(epoch)), lw_arg_copy(cmd, redis_ms, strlen(redis_ms)),
+        lw_arg_i64(cmd, TTL_MS / 4);
     lw_arg_i64(cmd, TTL_MS), lw_arg_text(cmd, "trial.1"), lw_arg_text(cmd, "1");
     return send_it(w, shard);
 }
@@ -379,7 +420,8 @@ static void granted(struct world *w, int key, const char *fence) {
     op->trial_until_ms[key] = w->now_ms + TTL_MS;
     op->trial_end_ms[key] = w->now_ms + rnd_below(w, TRIALS_MS);
     snprintf(op->trial_value[key], sizeof op->trial_value[key], "trial.1:%s", fence);
-    if (strtoull(fence, NULL, 10) <= w->fence_seen[key]) world_bad(w, "operator: the fence of a trial does not grow");
+    if (strtoull(fence, NULL, 10) <= w->fence_seen[key])
+        world_bad(w, "operator: the fence of a trial does not grow");
     w->fence_seen[key] = strtoull(fence, NULL, 10);
     trace(w, "operator: a trial takes key %d", key);
 }
@@ -437,7 +479,8 @@ void operator_tend(struct world *w) {
 
 static void try_lane(struct world *w, int key) {
     if (w->operator->trial[key]) {
-        if (!rnd_below(w, 8)) end_trial(w, key); /* most trials last until their lease has been renewed */
+        /* most trials last until their lease has been renewed */
+        if (!rnd_below(w, 8)) end_trial(w, key);
     } else {
         take_lane(w, key);
     }
@@ -470,8 +513,9 @@ void operator_rest(struct world *w) {
     }
 }
 
-/* --- oracles ----------------------------------------------------------------------------------------------------------------------------
- */
+/* --- oracles -------------------------------------------------------------------------------------
+ *
+ * / */
 
 void operator_start(struct world *w, const struct exec *x) {
     struct operator* op = w->operator;
@@ -480,16 +524,19 @@ void operator_start(struct world *w, const struct exec *x) {
     int64_t number = operator_replay(x->job);
     const struct replay *r = number ? find(op, part, index, number) : NULL;
     if (number && !r) world_bad(w, "%s was never replayed", x->job->identity);
-    if (number ? r->dropped : op->never[part][index]) world_bad(w, "%s runs, though it was dropped", x->job->identity);
+    if (number ? r->dropped : op->never[part][index])
+        world_bad(w, "%s runs, though it was dropped", x->job->identity);
     if (op->paused[x->key] && w->f->loss <= 0 && x->job->fence > op->fence_at_pause[x->key])
         world_bad(w, "%s was granted in a paused lane", x->job->identity);
-    if (op->trial[x->key] && w->now_ms < op->trial_until_ms[x->key]) world_bad(w, "%s runs beside a trial", x->job->identity);
+    if (op->trial[x->key] && w->now_ms < op->trial_until_ms[x->key])
+        world_bad(w, "%s runs beside a trial", x->job->identity);
 }
 
 enum lw_outcome operator_finish(struct world *w, const struct exec *x, int index) {
     struct replay *r = find(w->operator, x->job->partition, index, operator_replay(x->job));
     if (!r) world_bad(w, "%s was never replayed", x->job->identity);
-    if (!r->stored && x->job->fence < w->store_fence[x->key]) return LW_BACK; /* the store refuses an outdated fence */
+    /* the store refuses an outdated fence */
+    if (!r->stored && x->job->fence < w->store_fence[x->key]) return LW_BACK;
     if (!r->stored) w->store_fence[x->key] = x->job->fence;
     r->stored = true;
     if (!r->done && !r->dead) r->at = ++w->operator->ends;
@@ -499,7 +546,9 @@ enum lw_outcome operator_finish(struct world *w, const struct exec *x, int index
 
 void operator_died(struct world *w, int part, int64_t offset, int64_t number) {
     struct replay *r = find(w->operator, part, record_at(&w->part[part], offset), number);
-    if (!r) world_bad(w, "a dead letter of a replay that never was: %d:%" PRId64 "#%" PRId64, part, offset, number);
+    if (!r)
+        world_bad(w, "a dead letter of a replay that never was: %d:%" PRId64 "#%" PRId64, part,
+                  offset, number);
     if (r->dead) world_bad(w, "%d:%" PRId64 "#%" PRId64 " died twice", part, offset, number);
     if (!r->done) r->at = ++w->operator->ends;
     r->dead = true;
@@ -511,12 +560,17 @@ void operator_end(struct world *w) {
         const struct replay *r = &op->replay[i];
         int key = w->part[r->part].key[r->index];
         if (!r->done && !r->dead && !r->dropped)
-            world_bad(w, "lost: the replay %d:%" PRId64 "#%" PRId64, r->part, w->part[r->part].offset[r->index], r->number);
-        for (int k = i + 1; k < op->n_replays && op->replay[k].number == r->number && !w->o->skip_order; k++) {
+            world_bad(w, "lost: the replay %d:%" PRId64 "#%" PRId64, r->part,
+                      w->part[r->part].offset[r->index], r->number);
+        for (int k = i + 1;
+             k < op->n_replays && op->replay[k].number == r->number && !w->o->skip_order; k++) {
             const struct replay *later = &op->replay[k];
-            if (later->part != r->part || w->part[later->part].key[later->index] != key || !later->at || !r->at) continue;
+            if (later->part != r->part || w->part[later->part].key[later->index] != key ||
+                !later->at || !r->at)
+                continue;
             if (later->index > r->index && later->at < r->at)
-                world_bad(w, "replay %" PRId64 ": order broken on key %d of partition %d", r->number, key, r->part);
+                world_bad(w, "replay %" PRId64 ": order broken on key %d of partition %d",
+                          r->number, key, r->part);
         }
     }
 }

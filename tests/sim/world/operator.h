@@ -23,7 +23,8 @@ void operator_rest(struct world *w);
 
 /* The oracles of the world call the following functions. */
 void operator_start(struct world *w, const struct exec *x);
-int64_t operator_replay(const struct lw_job *job); /* returns the replay's number; 0: the job is no replay */
+/* returns the replay's number; 0: the job is no replay */
+int64_t operator_replay(const struct lw_job *job);
 enum lw_outcome operator_finish(struct world *w, const struct exec *x, int index);
 void operator_died(struct world *w, int part, int64_t offset, int64_t number);
 /* Returns true if the run's lease was granted before the operator broke the lane. The run may

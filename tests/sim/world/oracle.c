@@ -24,14 +24,19 @@ void oracle_start(struct world *w, struct exec *x) {
         struct exec *y = &w->exec[i];
         if (y->key != x->key || y->queued) continue;
         if (y->worker == x->worker)
-            world_bad(w, "local2: worker %d runs key %d twice: %s and %s", x->worker, x->key, y->job->identity, x->job->identity);
-        if (deadline(y) > w->now_ms && deadline(x) > w->now_ms && !operator_broke(w, x) && !operator_broke(w, y))
-            world_bad(w, "overlap on key %d: %s by %d and %s by %d", x->key, y->job->identity, y->worker, x->job->identity, x->worker);
+            world_bad(w, "local2: worker %d runs key %d twice: %s and %s", x->worker, x->key,
+                      y->job->identity, x->job->identity);
+        if (deadline(y) > w->now_ms && deadline(x) > w->now_ms && !operator_broke(w, x) &&
+            !operator_broke(w, y))
+            world_bad(w, "overlap on key %d: %s by %d and %s by %d", x->key, y->job->identity,
+                      y->worker, x->job->identity, x->worker);
     }
-    if (deadline(x) <= w->now_ms) world_bad(w, "%s starts on worker %d past its lease", x->job->identity, x->worker);
+    if (deadline(x) <= w->now_ms)
+        world_bad(w, "%s starts on worker %d past its lease", x->job->identity, x->worker);
     uint64_t fence = x->job->fence;
     if (fence <= w->fence_seen[x->key] && deadline(x) > w->now_ms && !operator_broke(w, x))
-        world_bad(w, "fence of key %d not monotonic: %" PRIu64 " after %" PRIu64, x->key, fence, w->fence_seen[x->key]);
+        world_bad(w, "fence of key %d not monotonic: %" PRIu64 " after %" PRIu64, x->key, fence,
+                  w->fence_seen[x->key]);
     if (fence > w->fence_seen[x->key]) w->fence_seen[x->key] = fence;
     operator_start(w, x);
     int index = record_at(&w->part[x->job->partition], x->job->offset);
@@ -43,9 +48,10 @@ void oracle_start(struct world *w, struct exec *x) {
 void oracle_fenced(struct world *w, const struct sim_worker *me) {
     for (int i = 0; i < w->n_exec; i++) {
         const struct exec *x = &w->exec[i];
-        if (x->worker == me->index && deadline(x) - w->now_ms <= TTL_MS / 3 && !atomic_load(&x->job->lease->cancelled))
-            world_bad(w, "%s on worker %d is not cancelled, %" PRId64 " ms before its lease ends", x->job->identity, me->index,
-                      deadline(x) - w->now_ms);
+        if (x->worker == me->index && deadline(x) - w->now_ms <= TTL_MS / 3 &&
+            !atomic_load(&x->job->lease->cancelled))
+            world_bad(w, "%s on worker %d is not cancelled, %" PRId64 " ms before its lease ends",
+                      x->job->identity, me->index, deadline(x) - w->now_ms);
     }
 }
 
@@ -75,7 +81,8 @@ enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome w
     if (deadline(x) <= w->now_ms) w->taint[x->key] = true;
     if (p->stored[index]) {
         w->dups++;
-        if (operator_broke(w, x)) return LW_DONE; /* no second effect, because the store knows the message */
+        /* no second effect, because the store knows the message */
+        if (operator_broke(w, x)) return LW_DONE;
     } else if (x->job->fence < w->store_fence[x->key]) {
         return LW_BACK; /* the store refuses an outdated fence */
     } else {
@@ -89,7 +96,8 @@ enum lw_outcome oracle_finish(struct world *w, struct exec *x, enum lw_outcome w
 
 void oracle_died(struct world *w, int part, int64_t offset) {
     int index = record_at(&w->part[part], offset);
-    if (index < 0) world_bad(w, "a dead letter of %d:%" PRId64 ", which was never produced", part, offset);
+    if (index < 0)
+        world_bad(w, "a dead letter of %d:%" PRId64 ", which was never produced", part, offset);
     rules_died(w, part, index);
     w->part[part].dead[index] = true;
     effect(w, part, index);
@@ -100,10 +108,15 @@ void oracle_commit(struct world *w, int part, int64_t offset) {
     struct sim_part *p = &w->part[part];
     for (int i = 0; i < p->n && p->offset[i] < offset; i++) {
         if (p->offset[i] < p->committed || rules_gone(w, part, i)) continue;
-        if (!p->done[i]) world_bad(w, "watermark %" PRId64 " passed unfinished %d:%" PRId64, offset, part, p->offset[i]);
-        if (!p->stored[i] && !p->dead[i]) world_bad(w, "%d:%" PRId64 " committed, the store never took it", part, p->offset[i]);
+        if (!p->done[i])
+            world_bad(w, "watermark %" PRId64 " passed unfinished %d:%" PRId64, offset, part,
+                      p->offset[i]);
+        if (!p->stored[i] && !p->dead[i])
+            world_bad(w, "%d:%" PRId64 " committed, the store never took it", part, p->offset[i]);
     }
-    if (offset < p->committed) world_bad(w, "commit of partition %d moved back: %" PRId64 " to %" PRId64, part, p->committed, offset);
+    if (offset < p->committed)
+        world_bad(w, "commit of partition %d moved back: %" PRId64 " to %" PRId64, part,
+                  p->committed, offset);
     p->committed = offset;
 }
 
@@ -113,10 +126,14 @@ static void check_order(struct world *w) {
             if (w->vanished[key]) continue;
             int last = -1;
             for (int i = 0; i < w->n_order; i++) {
-                if (w->order[i].part != part || w->part[part].key[w->order[i].index] != key) continue;
+                if (w->order[i].part != part || w->part[part].key[w->order[i].index] != key)
+                    continue;
                 if (w->order[i].index < last)
-                    world_bad(w, "order broken on key %d of partition %d: offset %" PRId64 " after %" PRId64, key, part,
-                              w->part[part].offset[w->order[i].index], w->part[part].offset[last]);
+                    world_bad(w,
+                              "order broken on key %d of partition %d: offset %" PRId64
+                              " after %" PRId64,
+                              key, part, w->part[part].offset[w->order[i].index],
+                              w->part[part].offset[last]);
                 last = w->order[i].index;
             }
         }
@@ -132,13 +149,14 @@ static void check_convergence(struct world *w) {
             int next = MAX_RECORDS;
             for (int i = w->n_effects - 1; i >= 0; i--) {
                 struct effect e = w->effects[i];
-                if (e.part != part || w->part[part].key[e.index] != key || seen[e.index] || operator_dropped(w, part, e.index) ||
-                    rules_twin_forgot(w, part, e.index))
+                if (e.part != part || w->part[part].key[e.index] != key || seen[e.index] ||
+                    operator_dropped(w, part, e.index) || rules_twin_forgot(w, part, e.index))
                     continue;
                 seen[e.index] = true;
                 if (e.index > next)
                     world_bad(w,
-                              "converge: key %d of partition %d: effect of %" PRId64 " is older than that of %" PRId64 ", which came later",
+                              "converge: key %d of partition %d: effect of %" PRId64
+                              " is older than that of %" PRId64 ", which came later",
                               key, part, w->part[part].offset[e.index], w->part[part].offset[next]);
                 next = e.index;
             }
@@ -160,16 +178,21 @@ static void check_key(void *ctx, const char *key, size_t n, enum store_type type
     what += 2;
     if (!strncmp(what, "wait:", 5) || !strcmp(what, "lanes") || !strncmp(what, "lock:", 5))
         world_bad(x->w, "leak: %s is still there", name);
-    if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) { /* a repair may leave the count of attempts (tries:…) */
+    if (!strncmp(what, "state:", 6) || !strncmp(what, "tries:", 6)) {
+        /* a repair may leave the count of attempts (tries:…) */
         int part;
         int64_t segment;
         int64_t number;
-        if (what[0] == 's' && sscanf(what + 6, "t:%d#%" SCNd64 ":%" SCNd64, &part, &number, &segment) == 3) {
-            if (store_expires_ms(x->srv->store, key, n) < 0) world_bad(x->w, "leak: marks of a replay that stay for ever: %s", name);
+        if (what[0] == 's' &&
+            sscanf(what + 6, "t:%d#%" SCNd64 ":%" SCNd64, &part, &number, &segment) == 3) {
+            if (store_expires_ms(x->srv->store, key, n) < 0)
+                world_bad(x->w, "leak: marks of a replay that stay for ever: %s", name);
             return;
         }
-        if (sscanf(what + 6, "t:%d:%" SCNd64, &part, &segment) != 2) world_bad(x->w, "leak: odd name %s", name);
-        if (segment < x->w->part[part].committed / LW_SEGMENT) world_bad(x->w, "leak: segment %s below the floor", name);
+        if (sscanf(what + 6, "t:%d:%" SCNd64, &part, &segment) != 2)
+            world_bad(x->w, "leak: odd name %s", name);
+        if (segment < x->w->part[part].committed / LW_SEGMENT)
+            world_bad(x->w, "leak: segment %s below the floor", name);
     }
 }
 
@@ -183,7 +206,8 @@ static void check_memory(struct world *w) {
 void oracle_end(struct world *w) {
     const struct faults *f = w->f;
     bool harmless = f->wipe <= 0 && f->failover <= 0 && f->failback <= 0 && f->clock <= 0;
-    if (f->attach > 0 && harmless && w->counts.epochs_lost) world_bad(w, "an epoch was lost though nothing was lost but connections");
+    if (f->attach > 0 && harmless && w->counts.epochs_lost)
+        world_bad(w, "an epoch was lost though nothing was lost but connections");
     check_memory(w);
     rules_end(w);
     if (!w->o->skip_order) {

@@ -19,7 +19,8 @@ enum { IDLE_STEPS = 2000 };
 
 static bool leaves(const struct world *w, int worker, const struct lw_job *job) {
     const struct revoke *r = &w->revoke;
-    return r->worker == worker && job->partition >= 0 && job->partition < PARTS && r->part[job->partition] && !operator_replay(job);
+    return r->worker == worker && job->partition >= 0 && job->partition < PARTS &&
+           r->part[job->partition] && !operator_replay(job);
 }
 
 /* Checks that no message of a leaving partition starts from the fast path. A head is recorded in
@@ -27,14 +28,15 @@ static bool leaves(const struct world *w, int worker, const struct lw_job *job) 
  * apart if Redis may have lost data, or if a script failed in the middle and a list is reported
  * as vanished, because then a head may have no record. */
 void revoke_started(struct world *w, int worker, const struct lw_job *job) {
-    if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 || w->f->disaster > 0 || w->f->failover > 0 ||
-        w->f->torn > 0 || !leaves(w, worker, job))
+    if (!w->revoke.on || w->f->wipe > 0 || w->f->vanish > 0 || w->f->unlist > 0 ||
+        w->f->disaster > 0 || w->f->failover > 0 || w->f->torn > 0 || !leaves(w, worker, job))
         return;
     uint32_t tag;
     char tp[16];
     snprintf(tp, sizeof tp, "t:%d", (int)job->partition);
     if (state_in(w->master[lw_lane_shard(job->key, SHARDS, &tag)], tp, job->offset) == 0)
-        world_bad(w, "worker %d starts %s, whose partition is being revoked", worker, job->identity);
+        world_bad(w, "worker %d starts %s, whose partition is being revoked", worker,
+                  job->identity);
 }
 
 /* Returns true while a handler that had started before the revoke began is still at work. */
@@ -51,14 +53,18 @@ void revoke_pump(void *ctx, int64_t max_ms) {
     struct world *w = me->world;
     struct revoke *r = &w->revoke;
     int64_t until = w->now_ms + max_ms;
-    if (!r->on || r->worker != me->index) world_bad(w, "worker %d waits outside of a revoke", me->index);
+    if (!r->on || r->worker != me->index)
+        world_bad(w, "worker %d waits outside of a revoke", me->index);
     while (w->now_ms < until || me->dead_until_ms > w->now_ms) {
         world_step(w);
         /* After a lost epoch, nothing can be settled until Kafka confirms a commit. */
-        if (at_work(w, me) || me->dead_until_ms > w->now_ms || w->now_ms < w->kafka_away_ms) r->idle_steps = 0;
+        if (at_work(w, me) || me->dead_until_ms > w->now_ms || w->now_ms < w->kafka_away_ms)
+            r->idle_steps = 0;
         if (r->idle_steps++ > IDLE_STEPS)
-            world_bad(w, "worker %d waits for partitions that leave, though what had started of them is over since %d steps", me->index,
-                      IDLE_STEPS);
+            world_bad(w,
+                      "worker %d waits for partitions that leave, though what had started of them "
+                      "is over since %d steps",
+                      me->index, IDLE_STEPS);
     }
 }
 

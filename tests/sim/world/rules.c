@@ -12,7 +12,9 @@ enum { IDS = 40, STUBBORN_MS = 40000, ITEMS = 256, ASKED_MS = 100, BEHIND_MOST =
 
 struct of_record {
     bool started, granted, dropped, parked, said_dead;
-    int failed, recorded; /* failed: attempts that failed, or that crashed while the message ran alone; recorded: attempts in Redis */
+    /* failed: attempts that failed, or that crashed while the message ran alone; recorded: attempts
+     * in Redis */
+    int failed, recorded;
     int dedup;
     int64_t arrived_ms;
     int64_t rests_until_ms; /* earliest time at which a message that was given back may run again */
@@ -34,7 +36,8 @@ struct rules {
     struct lw_header header;
     uint64_t hold[KEYS]; /* the last lease under which a message of the key ran */
     int written[PARTS], overtakes[KEYS], n_dropped, n_behind;
-    int backs[KEYS][WORKERS]; /* how many times in a row the handler of this worker has given back a message of this key */
+    /* how many times in a row the handler of this worker has given back a message of this key */
+    int backs[KEYS][WORKERS];
     bool lost_data;
     int poisoned; /* index of the worker that dies next; -1: none */
     struct lw_board *board[WORKERS];
@@ -46,14 +49,17 @@ struct rules {
     int n_retries;
 };
 
-static struct of_record *record(const struct world *w, int part, int index) { return &w->rules->record[part][index]; }
+static struct of_record *record(const struct world *w, int part, int index) {
+    return &w->rules->record[part][index];
+}
 static bool is_poison(int part, int index) { return (index * 7 + part) % 50 == 13; }
 static bool is_stubborn(int part, int index) { return (index * 3 + part) % 40 == 11; }
 static bool live(const struct world *w, const struct exec *x) {
-    return atomic_load(&x->job->lease->deadline_ms) > w->now_ms && !atomic_load(&x->job->lease->cancelled);
+    return atomic_load(&x->job->lease->deadline_ms) > w->now_ms &&
+           !atomic_load(&x->job->lease->cancelled);
 }
 
-/* --- a run ------------------------------------------------------------------------------------------------------------------------- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
 void rules_open(struct world *w) {
     static struct lw_err err;
@@ -83,8 +89,11 @@ void rules_close(struct world *w) {
 
 bool rules_step(struct world *w) {
     struct rules *u = w->rules;
-    if (w->f->drop) { /* records are written during the whole run, so that each epoch has new ones */
-        int p = rnd_below(w, PARTS), n = w->faults_on ? u->written[p] + (rnd_below(w, 60) ? 0 : 1 + rnd_below(w, 4)) : w->part[p].n;
+    if (w->f->drop) {
+        /* records are written during the whole run, so that each epoch has new ones */
+        int p = rnd_below(w, PARTS),
+            n = w->faults_on ? u->written[p] + (rnd_below(w, 60) ? 0 : 1 + rnd_below(w, 4))
+                             : w->part[p].n;
         u->written[p] = n < w->part[p].n ? n : w->part[p].n;
     }
     if (u->poisoned < 0) return false;
@@ -96,18 +105,21 @@ bool rules_step(struct world *w) {
 }
 
 int rules_written(const struct world *w, int part) { return w->rules->written[part]; }
-int64_t rules_log_end(const struct world *w, int part) { return w->part[part].offset[rules_written(w, part) - 1] + 1; }
+int64_t rules_log_end(const struct world *w, int part) {
+    return w->part[part].offset[rules_written(w, part) - 1] + 1;
+}
 
 void rules_arrives(struct world *w, int worker, int part, int index, struct lw_record *r) {
     record(w, part, index)->arrived_ms = w->now_ms;
     record(w, part, index)->arrived_at = worker;
     if (!w->f->dedup) return;
-    w->rules->header = (struct lw_header){lw_bytes_of("id"), lw_bytes_of(record(w, part, index)->id)};
+    w->rules->header =
+        (struct lw_header){lw_bytes_of("id"), lw_bytes_of(record(w, part, index)->id)};
     r->headers = &w->rules->header;
     r->n_headers = 1;
 }
 
-/* --- the worker's process ---------------------------------------------------------------------------------------------------------- */
+/* --- the worker's process --------------------------------------------------------------------- */
 
 struct lw_board *rules_board(const struct world *w, int worker) {
     return w->rules->board[worker];
@@ -119,14 +131,15 @@ void rules_death(struct world *w, const struct sim_worker *me) {
     for (int i = 0, n = 0; i < w->n_exec; i++) {
         const struct exec *x = &w->exec[i];
         if (x->worker != me->index || x->queued) continue;
-        lw_seat_take(&b->workers[0].seats[n++], x->job->identity, x->job->key, x->job->alone, w->now_ms);
+        lw_seat_take(&b->workers[0].seats[n++], x->job->identity, x->job->key, x->job->alone,
+                     w->now_ms);
         int part = x->job->partition;
         if (x->job->alone) record(w, part, record_at(&w->part[part], x->job->offset))->failed++;
     }
     lw_board_blame(b, 0, true, "worker died of signal 11");
 }
 
-/* --- Redis ------------------------------------------------------------------------------------------------------------------------- */
+/* --- Redis ------------------------------------------------------------------------------------ */
 
 static int64_t number(const char *p, size_t n) {
     char t[24];
@@ -141,13 +154,15 @@ struct place {
 
 /* Returns the message that a call names by the place `at`, which is three bytes long. `groups`
  * points to the argument in front of the first group of segments. */
-static struct place place_of(const struct world *w, const unsigned char *at, char **groups, const size_t *len) {
+static struct place place_of(const struct world *w, const unsigned char *at, char **groups,
+                             const size_t *len) {
     int g = 1 + 4 * (at[0] - 1);
     struct place p = {.index = -1};
     snprintf(p.tp, sizeof p.tp, "%.*s", (int)len[g], groups[g]);
     p.part = p.tp[2] - '0';
     if (strchr(p.tp, '#')) return p;
-    p.index = record_at(&w->part[p.part], LW_SEGMENT * number(groups[g + 1], len[g + 1]) + at[1] * 256 + at[2]);
+    p.index = record_at(&w->part[p.part],
+                        LW_SEGMENT * number(groups[g + 1], len[g + 1]) + at[1] * 256 + at[2]);
     return p;
 }
 
@@ -156,12 +171,14 @@ static bool is_script(const char *sha, int argc, char **argv) {
 }
 
 /* Notes the attempts that the settle under way may record. */
-void rules_before(struct world *w, const struct server *s, int argc, char **argv, const size_t *len) {
+void rules_before(struct world *w, const struct server *s, int argc, char **argv,
+                  const size_t *len) {
     struct rules *u = w->rules;
     u->n_retries = 0;
     if (!is_script(w->settle_sha, argc, argv)) return;
     int a = 2 + (int)number(argv[2], len[2]), n = (int)len[a + 8] / 7;
-    const unsigned char *item = (const unsigned char *)argv[a + 8], *at = (const unsigned char *)argv[a + 9];
+    const unsigned char *item = (const unsigned char *)argv[a + 8],
+                        *at = (const unsigned char *)argv[a + 9];
     for (int i = 0; i < n; i++, item += 7) {
         const unsigned char *last = at + 3 * (item[1] - 1);
         at += 3 * (item[1] + item[4]);
@@ -172,57 +189,73 @@ void rules_before(struct world *w, const struct server *s, int argc, char **argv
     }
 }
 
-static bool is_new(const struct server *s, const struct place *p, const char *epoch, size_t n_epoch, int64_t offset) {
+static bool is_new(const struct server *s, const struct place *p, const char *epoch, size_t n_epoch,
+                   int64_t offset) {
     char key[40];
     const char *v;
     size_t n;
     int len = snprintf(key, sizeof key, "lw:{t.%d}:new_from", s->shard);
     if (!store_peek_hash(s->store, key, (size_t)len, p->tp, strlen(p->tp), &v, &n)) return false;
-    return n > n_epoch && !memcmp(v, epoch, n_epoch) && offset >= number(v + n_epoch + 1, n - n_epoch - 1);
+    return n > n_epoch && !memcmp(v, epoch, n_epoch) &&
+           offset >= number(v + n_epoch + 1, n - n_epoch - 1);
 }
 
 static bool is_busy(const struct server *s, const char *lock, size_t n_lock) {
     char wait[60];
     const char *v, *name = lock + strlen("lw:{t.0}:lock:");
     size_t n;
-    int len = snprintf(wait, sizeof wait, "lw:{t.%d}:wait:%.*s", s->shard, (int)(n_lock - (size_t)(name - lock)), name);
-    return store_peek_string(s->store, lock, n_lock, &v, &n) || store_peek_list(s->store, wait, (size_t)len, 0, &v, &n);
+    int len = snprintf(wait, sizeof wait, "lw:{t.%d}:wait:%.*s", s->shard,
+                       (int)(n_lock - (size_t)(name - lock)), name);
+    return store_peek_string(s->store, lock, n_lock, &v, &n) ||
+           store_peek_list(s->store, wait, (size_t)len, 0, &v, &n);
 }
 
-static void gated(struct world *w, const struct server *s, const struct place *p, char letter, const char *epoch, size_t n_epoch,
-                  bool busy) {
+static void gated(struct world *w, const struct server *s, const struct place *p, char letter,
+                  const char *epoch, size_t n_epoch, bool busy) {
     struct of_record *r = record(w, p->part, p->index);
     int64_t offset = w->part[p->part].offset[p->index];
     if (letter == LW_GATED_RUN || letter == LW_GATED_ALSO) r->granted = true;
     if (!w->f->drop) return;
-    if (letter == LW_GATED_ALSO) world_bad(w, "t/%d/%" PRId64 " is granted behind another of its key, and not dropped", p->part, offset);
-    if (letter == LW_GATED_WAITS && !r->parked && !r->granted && is_new(s, p, epoch, n_epoch, offset))
+    if (letter == LW_GATED_ALSO)
+        world_bad(w, "t/%d/%" PRId64 " is granted behind another of its key, and not dropped",
+                  p->part, offset);
+    if (letter == LW_GATED_WAITS && !r->parked && !r->granted &&
+        is_new(s, p, epoch, n_epoch, offset))
         world_bad(w, "t/%d/%" PRId64 " waits, and is not dropped", p->part, offset);
     if (letter == LW_GATED_WAITS) r->parked = true;
     if (letter != LW_GATED_DROPPED) return;
-    if (!busy) world_bad(w, "t/%d/%" PRId64 " is dropped though nothing of its key runs or waits", p->part, offset);
-    if (r->granted) world_bad(w, "t/%d/%" PRId64 " is dropped though it was granted before", p->part, offset);
+    if (!busy)
+        world_bad(w, "t/%d/%" PRId64 " is dropped though nothing of its key runs or waits", p->part,
+                  offset);
+    if (r->granted)
+        world_bad(w, "t/%d/%" PRId64 " is dropped though it was granted before", p->part, offset);
     r->dropped = true;
     w->rules->n_dropped++;
 }
 
-static void after_gate(struct world *w, const struct server *s, char **argv, const size_t *len, const redisReply *r) {
-    int a = 2 + (int)number(argv[2], len[2]), groups = (int)number(argv[a + 11], len[a + 11]), first_lock = 3 + 4 + 2 * groups;
-    const unsigned char *counts = (const unsigned char *)argv[a + 9], *at = (const unsigned char *)argv[a + 10];
+static void after_gate(struct world *w, const struct server *s, char **argv, const size_t *len,
+                       const redisReply *r) {
+    int a = 2 + (int)number(argv[2], len[2]), groups = (int)number(argv[a + 11], len[a + 11]),
+        first_lock = 3 + 4 + 2 * groups;
+    const unsigned char *counts = (const unsigned char *)argv[a + 9],
+                        *at = (const unsigned char *)argv[a + 10];
     const char *letters = r->element[1]->str;
     for (int i = first_lock, lane = 0; i < 3 + (int)number(argv[2], len[2]); i++, lane++) {
         int count = len[a + 9] ? counts[lane] % LW_GATE_ENVELOPES : 1;
         if (w->f->drop) count %= LW_GATE_BEHIND;
         for (; count > 0; count--, at += 3, letters++) {
             struct place p = place_of(w, at, argv + a + 11, len + a + 11);
-            if (p.index >= 0) gated(w, s, &p, *letters, argv[a + 1], len[a + 1], is_busy(s, argv[i], len[i]));
+            if (p.index >= 0)
+                gated(w, s, &p, *letters, argv[a + 1], len[a + 1], is_busy(s, argv[i], len[i]));
         }
     }
 }
 
-void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len, const redisReply *r) {
+void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len,
+                 const redisReply *r) {
     struct rules *u = w->rules;
-    if (argc == 3 && !strcmp(argv[0], "SCRIPT") && strstr(argv[2], "\n-- gate:")) snprintf(u->gate_sha, sizeof u->gate_sha, "%s", r->str);
+    if (argc == 3 && !strcmp(argv[0], "SCRIPT") && strstr(argv[2], "\n-- gate:"))
+        snprintf(u->gate_sha, sizeof u->gate_sha, "%s", r->str);
     if (r->type != REDIS_REPLY_ARRAY) return;
     for (int i = 0; i < u->n_retries; i++) {
         struct of_record *back = record(w, u->retry[i].part, u->retry[i].index);
@@ -230,21 +263,26 @@ void rules_after(struct world *w, const struct server *s, int argc, char **argv,
         back->recorded += u->retry[i].counts;
         back->rests = !u->retry[i].counts;
     }
-    if (w->f->drop && is_script(w->settle_sha, argc, argv) && strchr(r->element[2]->str, LW_NAMED_GRANTED))
+    if (w->f->drop && is_script(w->settle_sha, argc, argv) &&
+        strchr(r->element[2]->str, LW_NAMED_GRANTED))
         world_bad(w, "a chain goes on with on_busy drop");
     if (is_script(u->gate_sha, argc, argv)) after_gate(w, s, argv, len, r);
 }
 
 void rules_lost_data(struct world *w) { w->rules->lost_data = true; }
 
-/* --- oracles ----------------------------------------------------------------------------------------------------------------------- */
+/* --- oracles ---------------------------------------------------------------------------------- */
 
 static void check_attempt(struct world *w, const struct exec *x, const struct of_record *r) {
     int attempt = x->job->attempt, most = w->config.retry.max_attempts;
-    if (attempt < 1 || attempt > most) world_bad(w, "%s runs as attempt %d of %d", x->job->identity, attempt, most);
-    if (attempt > 1 + r->failed) world_bad(w, "%s runs as attempt %d after %d failures", x->job->identity, attempt, r->failed);
+    if (attempt < 1 || attempt > most)
+        world_bad(w, "%s runs as attempt %d of %d", x->job->identity, attempt, most);
+    if (attempt > 1 + r->failed)
+        world_bad(w, "%s runs as attempt %d after %d failures", x->job->identity, attempt,
+                  r->failed);
     if (!w->rules->lost_data && live(w, x) && attempt != 1 + r->recorded)
-        world_bad(w, "%s runs as attempt %d, %d are recorded", x->job->identity, attempt, r->recorded);
+        world_bad(w, "%s runs as attempt %d, %d are recorded", x->job->identity, attempt,
+                  r->recorded);
 }
 
 static bool waits(const struct server *s, int key) {
@@ -276,15 +314,16 @@ static void check_fair(struct world *w, const struct exec *x) {
     if (!inside_is_fast(x->job) || w->vanished[x->key] || !waits(w->master[shard], x->key))
         *n = 0;
     else if (++*n > w->config.lock.max_run)
-        world_bad(w, "%s is the %dth to overtake who waits for key %d; max_run is %d", x->job->identity, *n, x->key,
-                  w->config.lock.max_run);
+        world_bad(w, "%s is the %dth to overtake who waits for key %d; max_run is %d",
+                  x->job->identity, *n, x->key, w->config.lock.max_run);
 }
 
 static void check_alone(struct world *w, const struct exec *x) {
     for (int i = 0; i < w->n_exec; i++) {
         const struct exec *y = &w->exec[i];
         if (y->worker == x->worker && !y->queued && (x->job->alone || y->job->alone))
-            world_bad(w, "%s and %s run side by side on worker %d; one is a suspect", x->job->identity, y->job->identity, x->worker);
+            world_bad(w, "%s and %s run side by side on worker %d; one is a suspect",
+                      x->job->identity, y->job->identity, x->worker);
     }
 }
 
@@ -306,14 +345,17 @@ static bool has_twin(const struct world *w, int part, int index, int shard) {
     return false;
 }
 
-static bool loses_leases(const struct faults *f) { return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0; }
+static bool loses_leases(const struct faults *f) {
+    return f->crash > 0 || f->pause > 0 || f->wipe > 0 || f->failover > 0 || f->clock > 0;
+}
 
 /* Counts the messages about which a worker asked gate too late. With queue.on_busy drop, a
  * message may arrive while another message of its key runs in the same worker. The worker should
  * then nearly always ask gate about the new message before that run ends. */
 static void note_behind(struct world *w, const struct exec *x, const struct of_record *r) {
     const struct last *y = &w->rules->last[x->key];
-    if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker) return;
+    if (!inside_is_fast(x->job) || !y->fast || y->worker != x->worker || r->arrived_at != x->worker)
+        return;
     if (r->arrived_ms > y->start_ms && y->end_ms - r->arrived_ms > ASKED_MS) w->rules->n_behind++;
 }
 
@@ -330,7 +372,8 @@ static void rest(struct world *w, const struct exec *x, struct of_record *r) {
 
 static void check_rest(struct world *w, const struct exec *x, const struct of_record *r) {
     if (r->rests && live(w, x) && w->now_ms < r->rests_until_ms)
-        world_bad(w, "%s was given back and runs again %" PRId64 " ms too early", x->job->identity, r->rests_until_ms - w->now_ms);
+        world_bad(w, "%s was given back and runs again %" PRId64 " ms too early", x->job->identity,
+                  r->rests_until_ms - w->now_ms);
 }
 
 void rules_start(struct world *w, const struct exec *x, int index) {
@@ -343,19 +386,23 @@ void rules_start(struct world *w, const struct exec *x, int index) {
     check_attempt(w, x, r);
     note_behind(w, x, r);
     w->rules->last[x->key] = (struct last){x->worker, inside_is_fast(x->job), w->now_ms, w->now_ms};
-    if (r->dropped && !w->rules->lost_data && live(w, x)) world_bad(w, "%s runs, though it was dropped for a busy key", x->job->identity);
-    if (w->f->dedup && !loses_leases(w->f) && live(w, x) && has_twin(w, part, index, inside_shard(x->job)))
+    if (r->dropped && !w->rules->lost_data && live(w, x))
+        world_bad(w, "%s runs, though it was dropped for a busy key", x->job->identity);
+    if (w->f->dedup && !loses_leases(w->f) && live(w, x) &&
+        has_twin(w, part, index, inside_shard(x->job)))
         world_bad(w, "%s runs, though another with its business id is done", x->job->identity);
     if (w->f->stubborn) check_rest(w, x, r);
     if (w->f->poison && is_poison(part, index)) w->rules->poisoned = x->worker;
 }
 
-enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index, enum lw_outcome wish) {
+enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
+                             enum lw_outcome wish) {
     int part = x->job->partition;
     if (operator_replay(x->job)) return wish;
     struct of_record *r = record(w, part, index);
     w->rules->last[x->key].end_ms = w->now_ms;
-    if (w->f->stubborn && is_stubborn(part, index) && w->faults_on && w->now_ms < 100000 + STUBBORN_MS) {
+    if (w->f->stubborn && is_stubborn(part, index) && w->faults_on &&
+        w->now_ms < 100000 + STUBBORN_MS) {
         rest(w, x, r);
         return LW_BACK;
     }
@@ -369,14 +416,17 @@ void rules_died(struct world *w, int part, int index) {
     const struct of_record *r = record(w, part, index);
     if (r->said_dead || w->rules->lost_data) return;
     if (r->recorded + 1 < w->config.retry.max_attempts)
-        world_bad(w, "t/%d/%" PRId64 " is a dead letter after %d attempts", part, w->part[part].offset[index], r->recorded + 1);
+        world_bad(w, "t/%d/%" PRId64 " is a dead letter after %d attempts", part,
+                  w->part[part].offset[index], r->recorded + 1);
 }
 
 bool rules_twin_forgot(const struct world *w, int part, int index) {
     return w->rules->lost_data && w->f->dedup && has_twin(w, part, index, -1);
 }
 
-bool rules_forgot(const struct world *w) { return w->rules->lost_data && (w->f->drop || w->f->dedup); }
+bool rules_forgot(const struct world *w) {
+    return w->rules->lost_data && (w->f->drop || w->f->dedup);
+}
 
 bool rules_gone(const struct world *w, int part, int index) {
     return record(w, part, index)->dropped || (w->f->dedup && has_twin(w, part, index, -1));
@@ -384,7 +434,10 @@ bool rules_gone(const struct world *w, int part, int index) {
 
 void rules_end(struct world *w) {
     if (w->f->drop && !loses_leases(w->f) && w->rules->n_dropped < w->o->records / 4)
-        world_bad(w, "only %d of %d messages were dropped", w->rules->n_dropped, PARTS * w->o->records);
+        world_bad(w, "only %d of %d messages were dropped", w->rules->n_dropped,
+                  PARTS * w->o->records);
     if (w->f->drop && !loses_leases(w->f) && w->rules->n_behind > BEHIND_MOST)
-        world_bad(w, "%d messages stood behind a run of their key in one worker, and were not dropped", w->rules->n_behind);
+        world_bad(w,
+                  "%d messages stood behind a run of their key in one worker, and were not dropped",
+                  w->rules->n_behind);
 }

@@ -10,9 +10,11 @@
 #include "tests/sim/world/world.h"
 
 struct rules;
-void rules_open(struct world *w); /* sets the configuration; must be called after the records are made */
+/* sets the configuration; must be called after the records are made */
+void rules_open(struct world *w);
 void rules_close(struct world *w);
-bool rules_step(struct world *w); /* writes new records; returns true if it killed a poisoned worker */
+/* writes new records; returns true if it killed a poisoned worker */
+bool rules_step(struct world *w);
 
 /* The fake Kafka calls the following functions. rules_written() returns how many records a
  * partition has so far, and rules_log_end() where its log ends. rules_arrives() notes that a
@@ -27,18 +29,22 @@ void rules_death(struct world *w, const struct sim_worker *me);
 
 /* The fake servers call the following functions around each command, and when a server loses its
  * data. */
-void rules_before(struct world *w, const struct server *s, int argc, char **argv, const size_t *len);
-void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len, const redisReply *r);
+void rules_before(struct world *w, const struct server *s, int argc, char **argv,
+                  const size_t *len);
+void rules_after(struct world *w, const struct server *s, int argc, char **argv, const size_t *len,
+                 const redisReply *r);
 void rules_lost_data(struct world *w);
 
 /* The oracles of the world call the following functions. */
 void rules_start(struct world *w, const struct exec *x, int index);
-enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index, enum lw_outcome wish);
+enum lw_outcome rules_finish(struct world *w, const struct exec *x, int index,
+                             enum lw_outcome wish);
 void rules_died(struct world *w, int part, int index);
 /* Returns true if it was right to drop the message, or if another message with the same business
  * id is done. */
 bool rules_gone(const struct world *w, int part, int index);
-bool rules_forgot(const struct world *w); /* true if Redis may have forgotten drops, so dropped messages may run after all */
+/* true if Redis may have forgotten drops, so dropped messages may run after all */
+bool rules_forgot(const struct world *w);
 /* Returns true if Redis has lost data, and another message with the same business id is done.
  * Then either message may run again, in any order. */
 bool rules_twin_forgot(const struct world *w, int part, int index);

@@ -22,7 +22,8 @@ static struct list list_of(int shard, int key) {
 static bool stands_in_lanes(const struct server *s, int key) {
     char lanes[40], lane[8];
     double score;
-    int n = snprintf(lanes, sizeof lanes, "lw:{t.%d}:lanes", s->shard), n_lane = snprintf(lane, sizeof lane, "k%d", key);
+    int n = snprintf(lanes, sizeof lanes, "lw:{t.%d}:lanes", s->shard),
+        n_lane = snprintf(lane, sizeof lane, "k%d", key);
     return store_peek_score(s->store, lanes, (size_t)n, lane, (size_t)n_lane, &score);
 }
 
@@ -45,7 +46,8 @@ static void look_at_record(struct world *w, const struct server *s, int part, in
     snprintf(tp, sizeof tp, "t:%d", part);
     if (finished_in(s, tp, p->offset[index]) || state_in(s, tp, p->offset[index]) != 1) return;
     if (!stands_in_list(s, p->key[index], part, p->offset[index]))
-        world_bad(w, "torn: t/%d/%" PRId64 " is said to wait, and stands in no list", part, p->offset[index]);
+        world_bad(w, "torn: t/%d/%" PRId64 " is said to wait, and stands in no list", part,
+                  p->offset[index]);
 }
 
 void torn_look(struct world *w, const struct server *s) {

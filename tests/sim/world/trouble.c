@@ -25,7 +25,9 @@ bool trouble_commit(struct world *w, bool *taken) {
 }
 
 /* Returns true if the worker's request for the group's commits gets no answer. */
-bool trouble_look(struct world *w) { return w->faults_on && (w->now_ms < w->kafka_away_ms || rnd_unit(w) < 0.1); }
+bool trouble_look(struct world *w) {
+    return w->faults_on && (w->now_ms < w->kafka_away_ms || rnd_unit(w) < 0.1);
+}
 
 /* Returns true if the broker refuses this commit because its metadata exceeds
  * offset.metadata.max.bytes. */
@@ -54,7 +56,8 @@ bool trouble_lingers(struct world *w, const struct exec *x) {
 
 static bool carries_repair(const struct world *w, const struct pipe *p) {
     for (int i = p->done; w->repair_sha[0] && i < p->n; i++)
-        if (!strcmp(p->cmd[i].argv[0], "EVALSHA") && !strcmp(p->cmd[i].argv[1], w->repair_sha)) return true;
+        if (!strcmp(p->cmd[i].argv[0], "EVALSHA") && !strcmp(p->cmd[i].argv[1], w->repair_sha))
+            return true;
     return false;
 }
 
@@ -65,7 +68,9 @@ bool trouble_cut_repair(struct world *w) {
     for (int i = 0; i < w->n_pipes; i++) {
         const struct pipe *p = w->pipe[i];
         struct sim_worker *me = &w->w[p->worker];
-        if (!p->live || p->busy || !me->lw || me->dead_until_ms > w->now_ms || !carries_repair(w, p)) continue;
+        if (!p->live || p->busy || !me->lw || me->dead_until_ms > w->now_ms ||
+            !carries_repair(w, p))
+            continue;
         wire_cut(w, me, p->shard);
         return true;
     }

@@ -22,9 +22,11 @@ static void forget_state(struct server *s, const char *tp, int64_t offset) {
     snprintf(at, sizeof at, "%" PRId64, index / 4);
     redisReply *r = ask(s, 4, (const char *const[]){"GETRANGE", name, at, at}, NULL);
     int shift = 2 * (3 - (int)(index % 4));
-    if (r->type == REDIS_REPLY_STRING && r->len == 1 && ((unsigned char)r->str[0] >> shift & 3) == 1) {
+    if (r->type == REDIS_REPLY_STRING && r->len == 1 &&
+        ((unsigned char)r->str[0] >> shift & 3) == 1) {
         char byte = (char)((unsigned char)r->str[0] & ~(3u << shift));
-        freeReplyObject(ask(s, 4, (const char *const[]){"SETRANGE", name, at, &byte}, (const size_t[]){8, strlen(name), strlen(at), 1}));
+        freeReplyObject(ask(s, 4, (const char *const[]){"SETRANGE", name, at, &byte},
+                            (const size_t[]){8, strlen(name), strlen(at), 1}));
     }
     freeReplyObject(r);
 }
@@ -39,13 +41,16 @@ void lane_vanishes(struct world *w, int shard, int key, bool marks) {
         char topic[16], tp[40];
         int partition;
         int64_t offset, replay;
-        if (sscanf(list->element[i]->str, "1 %15s %d %" SCNd64 " %" SCNd64, topic, &partition, &offset, &replay) != 4 || replay) continue;
+        if (sscanf(list->element[i]->str, "1 %15s %d %" SCNd64 " %" SCNd64, topic, &partition,
+                   &offset, &replay) != 4 ||
+            replay)
+            continue;
         snprintf(tp, sizeof tp, "%s:%d", topic, partition);
         if (marks) forget_state(s, tp, offset);
     }
     if (list->type == REDIS_REPLY_ARRAY && list->elements) {
-        trace(w, "shard %d forgets the %zu messages that wait in lane k%d%s", shard, list->elements, key,
-              marks ? "" : ", not their states");
+        trace(w, "shard %d forgets the %zu messages that wait in lane k%d%s", shard, list->elements,
+              key, marks ? "" : ", not their states");
         w->vanished[key] = true;
         freeReplyObject(ask(s, 2, (const char *const[]){"DEL", name}, NULL));
     }

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- servers ----------------------------------------------------------------------------------------------------------------------- */
+/* --- servers ---------------------------------------------------------------------------------- */
 
 struct server *server_new(struct world *w, struct store *st, int shard) {
     if (w->n_servers == SERVERS) world_bad(w, "too many servers for one run");
@@ -24,9 +24,12 @@ struct server *server_new(struct world *w, struct store *st, int shard) {
     return s;
 }
 
-bool serves(struct world *w, const struct server *s) { return s->until_ms < 0 || w->now_ms < s->until_ms; }
+bool serves(struct world *w, const struct server *s) {
+    return s->until_ms < 0 || w->now_ms < s->until_ms;
+}
 
-redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len) {
+redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv,
+                        const size_t *len) {
     store_set_time_us(s->store, (w->now_ms + s->skew_ms + 1000000000) * 1000 + 123);
     store_set_oom(s->store, errors_full(w, s->shard));
     if (w->o->trace) {
@@ -39,13 +42,15 @@ redisReply *server_call(struct world *w, struct server *s, int argc, const char 
         fputc('\n', stderr);
     }
     redisReply *r = store_call(s->store, argc, argv, len);
-    bool known = r->type != REDIS_REPLY_ERROR || !strncmp(r->str, "NOSCRIPT", 8) || !strncmp(r->str, "OOM", 3) || errors_meant(r->str) ||
+    bool known = r->type != REDIS_REPLY_ERROR || !strncmp(r->str, "NOSCRIPT", 8) ||
+                 !strncmp(r->str, "OOM", 3) || errors_meant(r->str) ||
                  (w->f->move > 0 && cluster_meant(r->str));
     if (!known) world_bad(w, "script: %s", r->str);
     if (w->o->trace && !strcmp(argv[0], "EVALSHA")) {
         fprintf(stderr, "         ->");
         if (r->type == REDIS_REPLY_ARRAY)
-            for (size_t i = 0; i < r->elements; i++) fprintf(stderr, " [%.30s]", r->element[i]->str ? r->element[i]->str : "");
+            for (size_t i = 0; i < r->elements; i++)
+                fprintf(stderr, " [%.30s]", r->element[i]->str ? r->element[i]->str : "");
         else
             fprintf(stderr, " %s", r->str ? r->str : "int");
         fputc('\n', stderr);
@@ -69,7 +74,8 @@ int state_in(const struct server *s, const char *tp, int64_t offset) {
     char name[160];
     const char *v;
     size_t n;
-    int len = snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp, offset / LW_SEGMENT);
+    int len = snprintf(name, sizeof name, "lw:{t.%d}:state:%s:%" PRId64, s->shard, tp,
+                       offset / LW_SEGMENT);
     if (!store_peek_string(s->store, name, (size_t)len, &v, &n)) return 0;
     int64_t index = offset % LW_SEGMENT;
     if ((size_t)(index / 4) >= n) return 0;
@@ -81,7 +87,9 @@ bool finished_in(const struct server *s, const char *tp, int64_t offset) {
     const char *v;
     size_t n;
     int len = snprintf(name, sizeof name, "lw:{t.%d}:floor", s->shard);
-    if (store_peek_hash(s->store, name, (size_t)len, tp, strlen(tp), &v, &n) && offset < i64_arg(v, n)) return true;
+    if (store_peek_hash(s->store, name, (size_t)len, tp, strlen(tp), &v, &n) &&
+        offset < i64_arg(v, n))
+        return true;
     return state_in(s, tp, offset) >= LW_STATE_DONE;
 }
 
@@ -92,9 +100,11 @@ struct dying {
     bool finished[256], letter[256];
     char tp[256][40];
 };
-static void look_for_dying(const struct server *s, int argc, char **argv, const size_t *len, struct dying *d) {
+static void look_for_dying(const struct server *s, int argc, char **argv, const size_t *len,
+                           struct dying *d) {
     int a = 2 + int_arg(argv[2], len[2]), n = (int)len[a + 8] / 7;
-    const unsigned char *item = (const unsigned char *)argv[a + 8], *place = (const unsigned char *)argv[a + 9];
+    const unsigned char *item = (const unsigned char *)argv[a + 8],
+                        *place = (const unsigned char *)argv[a + 9];
     (void)argc;
     for (int i = 0; i < n; i++, item += 7) {
         const unsigned char *last = place + 3 * (item[1] - 1);
@@ -106,7 +116,8 @@ static void look_for_dying(const struct server *s, int argc, char **argv, const 
         int64_t offset = LW_SEGMENT * i64_arg(argv[g + 1], len[g + 1]) + last[1] * 256 + last[2];
         d->finished[d->n] = finished_in(s, tp, offset);
         d->replay[d->n] = strchr(tp, '#') ? atoll(strchr(tp, '#') + 1) : 0;
-        d->letter[d->n] = item[2] == LW_DEAD; /* true: Redis keeps the dead letter; false: a topic got it */
+        /* true: Redis keeps the dead letter; false: a topic got it */
+        d->letter[d->n] = item[2] == LW_DEAD;
         d->item[d->n] = i;
         d->part[d->n] = part;
         snprintf(d->tp[d->n], sizeof d->tp[d->n], "%s", tp);
@@ -125,7 +136,8 @@ static int64_t dead_letters(const struct server *s) {
 
 /* Returns true if the message is dead now. A script that failed in the middle gives no answer,
  * so the function reads the mark. */
-static bool has_died(const struct server *s, const struct dying *d, int i, const redisReply *r, bool torn) {
+static bool has_died(const struct server *s, const struct dying *d, int i, const redisReply *r,
+                     bool torn) {
     if (torn) return finished_in(s, d->tp[i], d->offset[i]);
     return r->type == REDIS_REPLY_ARRAY && r->element[1]->str[d->item[i]] != LW_SETTLED_STALE;
 }
@@ -135,7 +147,8 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
     if (refused) return refused;
     if (!strcmp(c->argv[0], "CLUSTER")) return cluster_nodes(w, s);
     struct dying dying = {0};
-    bool settle = !strcmp(c->argv[0], "EVALSHA") && w->settle_sha[0] && !strcmp(c->argv[1], w->settle_sha);
+    bool settle =
+        !strcmp(c->argv[0], "EVALSHA") && w->settle_sha[0] && !strcmp(c->argv[1], w->settle_sha);
     int64_t letters = 0;
     if (settle) {
         look_for_dying(s, c->argc, c->argv, c->len, &dying);
@@ -150,7 +163,8 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
          torn = split || (r->type == REDIS_REPLY_ERROR && errors_meant(r->str));
     if (torn) rules_lost_data(w); /* the failed script may not have counted attempts */
     if (torn && !split) torn_look(w, s);
-    if (!strcmp(c->argv[0], "EVALSHA")) bytes_called(w, c->argc, c->argv, c->len, r, store_list_bytes() - list_bytes);
+    if (!strcmp(c->argv[0], "EVALSHA"))
+        bytes_called(w, c->argc, c->argv, c->len, r, store_list_bytes() - list_bytes);
     for (int i = 0; i < dying.n; i++) {
         if (dying.finished[i] || !has_died(s, &dying, i, r, torn)) continue;
         if (dying.replay[i])
@@ -160,7 +174,8 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
         letters += dying.letter[i];
     }
     rules_after(w, s, c->argc, c->argv, c->len, r);
-    if (settle && !torn && dead_letters(s) != letters) world_bad(w, "a dead letter of a finished message");
+    if (settle && !torn && dead_letters(s) != letters)
+        world_bad(w, "a dead letter of a finished message");
     if (settle && dead_letters(s) < letters) world_bad(w, "a message is dead without its letter");
     if (!strcmp(c->argv[0], "SCRIPT") && !w->settle_sha[0] && strstr(c->argv[2], "\n-- settle:"))
         snprintf(w->settle_sha, sizeof w->settle_sha, "%s", r->str);
@@ -169,7 +184,7 @@ static redisReply *run_command(struct world *w, struct server *s, struct pcmd *c
     return r;
 }
 
-/* --- pipelines --------------------------------------------------------------------------------------------------------------------- */
+/* --- pipelines -------------------------------------------------------------------------------- */
 
 static void pipe_free(struct pipe *p) {
     for (int i = 0; i < p->n; i++) {
@@ -194,7 +209,8 @@ static void pipe_remove(struct world *w, struct pipe *p) {
 
 struct pipe *wire_open(struct world *w, int worker, int shard) {
     for (int i = 0; i < w->n_pipes; i++)
-        if (w->pipe[i]->live && w->pipe[i]->worker == worker && w->pipe[i]->shard == shard) return w->pipe[i];
+        if (w->pipe[i]->live && w->pipe[i]->worker == worker && w->pipe[i]->shard == shard)
+            return w->pipe[i];
     return NULL;
 }
 
@@ -202,7 +218,8 @@ struct pipe *wire_open(struct world *w, int worker, int shard) {
  * never. */
 static void sever(struct world *w, struct pipe *p) {
     p->live = false;
-    if (p->busy) return; /* step_deliver is delivering an answer of this pipeline, and will remove it */
+    /* step_deliver is delivering an answer of this pipeline, and will remove it */
+    if (p->busy) return;
     if (p->done == p->n || rnd_unit(w) < 0.5) pipe_remove(w, p);
 }
 
@@ -228,7 +245,12 @@ void wire_send(void *ctx, int shard, const struct lw_commands *c) {
     if (w->n_pipes == PIPES) world_bad(w, "too many pipelines");
     if (wire_open(w, me->index, shard)) world_bad(w, "two pipelines at once on shard %d", shard);
     struct pipe *p = lw_alloc(sizeof *p);
-    *p = (struct pipe){.srv = me->srv[shard], .worker = me->index, .shard = shard, .conn = me->conn[shard], .live = true, .n = c->n};
+    *p = (struct pipe){.srv = me->srv[shard],
+                       .worker = me->index,
+                       .shard = shard,
+                       .conn = me->conn[shard],
+                       .live = true,
+                       .n = c->n};
     p->cmd = lw_alloc((size_t)c->n * sizeof *p->cmd);
     p->reply = lw_alloc((size_t)c->n * sizeof *p->reply);
     for (int i = 0; i < c->n; i++) {
@@ -261,8 +283,10 @@ void wire_cut(struct world *w, struct sim_worker *me, int shard) {
     trace(w, "worker %d shard %d: connection cut", me->index, shard);
     me->conn[shard] = 0;
     if (p) {
-        int got = p->delivered + rnd_below(w, p->done - p->delivered + 1); /* some replies had arrived, the others are lost */
-        p->live = false; /* while the worker handles these replies, it cannot send on this connection */
+        /* some replies had arrived, the others are lost */
+        int got = p->delivered + rnd_below(w, p->done - p->delivered + 1);
+        /* while the worker handles these replies, it cannot send on this connection */
+        p->live = false;
         while (p->delivered < got && !me->connecting[shard]) {
             redisReply *r = p->reply[p->delivered++];
             lw_worker_reply(me->lw, shard, r);
@@ -279,7 +303,8 @@ void wire_drop(struct world *w, struct sim_worker *me) {
 
 void wire_refuse(struct world *w, const struct server *srv) {
     for (int i = w->n_pipes - 1; i >= 0; i--)
-        if (!w->pipe[i]->live && !w->pipe[i]->busy && w->pipe[i]->srv == srv) pipe_remove(w, w->pipe[i]);
+        if (!w->pipe[i]->live && !w->pipe[i]->busy && w->pipe[i]->srv == srv)
+            pipe_remove(w, w->pipe[i]);
 }
 
 void wire_close(struct world *w) {
@@ -293,7 +318,7 @@ void wire_hints(void *ctx, int shard, const char *ready, const char *claimed, bo
     snprintf(me->claimed[shard], sizeof me->claimed[shard], "%s", claimed);
 }
 
-/* --- steps ------------------------------------------------------------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------------------ */
 
 void step_connect(struct world *w, struct sim_worker *me) {
     for (int s = 0; s < SHARDS; s++) {
@@ -321,7 +346,8 @@ void step_deliver(struct world *w, struct sim_worker *me) {
             p->busy = false;
             if (last) break;
         }
-        if (p->delivered == p->n || !p->live) p->delivered == p->n ? pipe_remove(w, p) : sever(w, p);
+        if (p->delivered == p->n || !p->live)
+            p->delivered == p->n ? pipe_remove(w, p) : sever(w, p);
     }
 }
 
@@ -329,19 +355,24 @@ void step_renew(struct world *w, struct sim_worker *me) {
     static struct lw_due due[LW_RENEW_BATCH];
     for (int s = 0; s < SHARDS; s++) {
         char epoch[64];
-        if (!me->conn[s] || !serves(w, me->srv[s]) || !lw_worker_epoch(me->lw, s, epoch, sizeof epoch)) continue;
+        if (!me->conn[s] || !serves(w, me->srv[s]) ||
+            !lw_worker_epoch(me->lw, s, epoch, sizeof epoch))
+            continue;
         size_t n = lw_leases_due(lw_worker_leases(me->lw), s, w->now_ms, due, LW_RENEW_BATCH);
         if (!n) continue;
         const char *argv[2 * LW_RENEW_BATCH + 8];
-        char count[20], keys[LW_RENEW_BATCH][700], tokens[LW_RENEW_BATCH][100], ttl[20], epoch_key[100];
+        char count[20], keys[LW_RENEW_BATCH][700], tokens[LW_RENEW_BATCH][100], ttl[20],
+            epoch_key[100];
         size_t len[2 * LW_RENEW_BATCH + 8];
         int k = 0;
         snprintf(count, sizeof count, "%zu", n + 1);
         snprintf(ttl, sizeof ttl, "%" PRId64, world_config(w, me)->lock.ttl_ms);
         snprintf(epoch_key, sizeof epoch_key, "%sepoch", lw_worker_prefix(me->lw, s));
-        argv[k++] = "EVAL", argv[k++] = lw_script_renew.text, argv[k++] = count, argv[k++] = epoch_key;
+        argv[k++] = "EVAL", argv[k++] = lw_script_renew.text, argv[k++] = count,
+        argv[k++] = epoch_key;
         for (size_t i = 0; i < n; i++) {
-            snprintf(keys[i], sizeof keys[i], "%slock:%.*s", lw_worker_prefix(me->lw, s), (int)due[i].n_lane, due[i].lane);
+            snprintf(keys[i], sizeof keys[i], "%slock:%.*s", lw_worker_prefix(me->lw, s),
+                     (int)due[i].n_lane, due[i].lane);
             argv[k++] = keys[i];
         }
         argv[k++] = epoch, argv[k++] = ttl;
@@ -352,7 +383,8 @@ void step_renew(struct world *w, struct sim_worker *me) {
         for (int i = 0; i < k; i++) len[i] = strlen(argv[i]);
         redisReply *r = errors_refuse(w, me->srv[s], argv[0]);
         if (!r) r = server_call(w, me->srv[s], k, argv, len);
-        if (r->type == REDIS_REPLY_STATUS && r->len == n) lw_leases_renewed(lw_worker_leases(me->lw), due, n, r->str, w->now_ms);
+        if (r->type == REDIS_REPLY_STATUS && r->len == n)
+            lw_leases_renewed(lw_worker_leases(me->lw), due, n, r->str, w->now_ms);
         freeReplyObject(r);
     }
     lw_leases_fence(lw_worker_leases(me->lw), w->now_ms);

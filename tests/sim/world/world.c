@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* --- chance ------------------------------------------------------------------------------------------------------------------------ */
+/* --- chance ----------------------------------------------------------------------------------- */
 
 uint64_t rnd(struct world *w) { /* draws a random number with splitmix64 */
     uint64_t z = (w->rng += 0x9e3779b97f4a7c15u);
@@ -40,13 +40,14 @@ void trace(struct world *w, const char *fmt, ...) {
     va_end(ap);
 }
 
-/* --- handlers ---------------------------------------------------------------------------------------------------------------------- */
+/* --- handlers --------------------------------------------------------------------------------- */
 
 static void start(struct sim_worker *me, struct lw_job *job) {
     struct world *w = me->world;
     struct exec x = {.job = job, .worker = me->index, .key = key_of_name(job->key)};
     if (x.key < 0) world_bad(w, "a handler got a foreign key");
-    trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, job->identity, x.key, job->fence, job->attempt);
+    trace(w, "worker %d starts %s key %d fence %" PRIu64 " attempt %d", me->index, job->identity,
+          x.key, job->fence, job->attempt);
     oracle_start(w, &x);
     bytes_started(w, job);
     w->exec[w->n_exec++] = x;
@@ -78,7 +79,8 @@ static void go_on(struct sim_worker *me, struct lw_job *next) {
 static void follow(struct sim_worker *me, struct lw_job *next) {
     struct world *w = me->world;
     if (w->f->pool && rnd_below(w, 3) == 0)
-        w->exec[w->n_exec++] = (struct exec){.job = next, .worker = me->index, .key = key_of_name(next->key), .queued = true};
+        w->exec[w->n_exec++] = (struct exec){
+            .job = next, .worker = me->index, .key = key_of_name(next->key), .queued = true};
     else
         go_on(me, next);
 }
@@ -114,7 +116,8 @@ static void step_finish(struct world *w, struct sim_worker *me) {
     trace(w, "worker %d ends %s key %d: %d", me->index, x.job->identity, x.key, x.job->outcome);
     w->exec[at] = w->exec[--w->n_exec];
     struct lw_job *next = lw_job_end(x.job);
-    me->ended[me->n_ended++] = x.job; /* the worker's main thread learns later that the handler has ended */
+    /* the worker's main thread learns later that the handler has ended */
+    me->ended[me->n_ended++] = x.job;
     if (next) follow(me, next);
 }
 
@@ -138,20 +141,25 @@ static int io_letter(void *ctx, const struct lw_dead_letter *l, struct lw_err *e
 static void step_letters(struct world *w, struct sim_worker *me) {
     if (!me->n_letter) return;
     void *run = me->letter[--me->n_letter];
-    enum lw_letter_end how = rnd_unit(w) >= 0.8 ? LW_SENT_LATER : me->never[me->n_letter] ? LW_SENT_NEVER : LW_SENT;
+    enum lw_letter_end how = rnd_unit(w) >= 0.8        ? LW_SENT_LATER
+                             : me->never[me->n_letter] ? LW_SENT_NEVER
+                                                       : LW_SENT;
     lw_worker_sent(me->lw, run, how, "refused by chance");
 }
 
-/* --- the worker's process ---------------------------------------------------------------------------------------------------------- */
+/* --- the worker's process --------------------------------------------------------------------- */
 
 static int64_t io_boot_ms(void *ctx) { return ((struct sim_worker *)ctx)->world->now_ms; }
-static int64_t io_wall_ms(void *ctx) { return ((struct sim_worker *)ctx)->world->now_ms + 1000000000; }
+static int64_t io_wall_ms(void *ctx) {
+    return ((struct sim_worker *)ctx)->world->now_ms + 1000000000;
+}
 static uint64_t io_random(void *ctx) { return rnd(((struct sim_worker *)ctx)->world); }
 static void io_passed(void *ctx, const char *topic, int32_t partition, int64_t watermark) {
     (void)ctx, (void)topic, (void)partition, (void)watermark;
 }
 static void io_stop(void *ctx, int status, const char *reason) {
-    if (((struct sim_worker *)ctx)->ending) return; /* a seek has failed, so the next step ends the worker */
+    /* a seek has failed, so the next step ends the worker */
+    if (((struct sim_worker *)ctx)->ending) return;
     world_bad(((struct sim_worker *)ctx)->world, "stopped with %d: %s", status, reason);
 }
 
@@ -221,10 +229,11 @@ void world_kill(struct world *w, struct sim_worker *me, int ms) {
     me->dead_until_ms = w->now_ms + ms;
 }
 
-/* --- faults ------------------------------------------------------------------------------------------------------------------------ */
+/* --- faults ----------------------------------------------------------------------------------- */
 
 void world_snapshot(struct world *w, int s) {
-    if (w->slot[s].moving) return; /* while a slot moves, a copy of one node would lack the keys that are on the other node */
+    /* while a slot moves, a copy of one node would lack the keys that are on the other node */
+    if (w->slot[s].moving) return;
     store_close(w->snap[s]);
     w->snap[s] = store_copy(w->master[s]->store);
 }
@@ -250,7 +259,9 @@ static void fail_over(struct world *w, int s) {
 }
 
 /* Returns true while the worker is within lw_worker_revoke(). */
-bool world_revoking(const struct world *w, const struct sim_worker *me) { return w->revoke.on && w->revoke.worker == me->index; }
+bool world_revoking(const struct world *w, const struct sim_worker *me) {
+    return w->revoke.on && w->revoke.worker == me->index;
+}
 
 /* Makes the server a replica of a server that lacks some writes, and promotes it again before
  * any worker can connect. Calls that were under way are never executed, because the server
@@ -260,7 +271,8 @@ static void fail_back(struct world *w, int s) {
     rules_lost_data(w);
     store_resync(w->master[s]->store, w->snap[s]);
     for (int i = 0; i < WORKERS; i++)
-        if (w->w[i].lw && w->w[i].conn[s] && w->w[i].dead_until_ms <= w->now_ms) wire_cut(w, &w->w[i], s);
+        if (w->w[i].lw && w->w[i].conn[s] && w->w[i].dead_until_ms <= w->now_ms)
+            wire_cut(w, &w->w[i], s);
     wire_refuse(w, w->master[s]);
 }
 
@@ -275,7 +287,8 @@ static bool fault(struct world *w) {
     if (rnd_unit(w) < 0.004 * f->pause) {
         struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
         if (!me->lw) return true;
-        if (me->dead_until_ms <= w->now_ms) me->dead_until_ms = w->now_ms + 200 + rnd_below(w, 2500);
+        if (me->dead_until_ms <= w->now_ms)
+            me->dead_until_ms = w->now_ms + 200 + rnd_below(w, 2500);
         trace(w, "worker %d pauses until %" PRId64, me->index, me->dead_until_ms);
         if (rnd_unit(w) < 0.6)
             for (int p = 0; p < PARTS; p++)
@@ -338,13 +351,14 @@ static bool fault(struct world *w) {
     if (rnd_unit(w) < 0.006 * f->loss) {
         struct sim_worker *me = &w->w[rnd_below(w, WORKERS)];
         int s = rnd_below(w, SHARDS);
-        if (me->lw && me->dead_until_ms <= w->now_ms && wire_open(w, me->index, s)) wire_cut(w, me, s);
+        if (me->lw && me->dead_until_ms <= w->now_ms && wire_open(w, me->index, s))
+            wire_cut(w, me, s);
         return true;
     }
     return false;
 }
 
-/* --- a step ------------------------------------------------------------------------------------------------------------------------ */
+/* --- a step ----------------------------------------------------------------------------------- */
 
 void world_step(struct world *w) {
     static const int dt[] = {0, 0, 0, 0, 0, 10, 20};
@@ -363,7 +377,9 @@ void world_step(struct world *w) {
         if (w->part[p].owner < 0 && !world_revoking(w, me)) kafka_assign(w, me, p);
     for (int s = 0; s < SHARDS; s++) {
         struct server *srv = me->srv[s];
-        if (me->conn[s] && srv != w->master[s] && (!serves(w, srv) || rnd_unit(w) < (w->f->move > 0 ? 0.001 : 0.03))) wire_cut(w, me, s);
+        if (me->conn[s] && srv != w->master[s] &&
+            (!serves(w, srv) || rnd_unit(w) < (w->f->move > 0 ? 0.001 : 0.03)))
+            wire_cut(w, me, s);
     }
     step_connect(w, me);
     step_deliver(w, me);
@@ -399,7 +415,7 @@ void world_step(struct world *w) {
     }
 }
 
-/* --- a run ------------------------------------------------------------------------------------------------------------------------- */
+/* --- a run ------------------------------------------------------------------------------------ */
 
 static bool all_committed(const struct world *w) {
     for (int p = 0; p < PARTS; p++)
@@ -425,7 +441,8 @@ static void set_up(struct world *w) {
     c->dead.to = w->o->dead_topic ? LW_DEAD_TOPIC : LW_DEAD_REDIS;
     c->dead.topic = w->o->dead_topic ? "dead" : NULL;
     c->handler.threads = 3;
-    c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000; /* far longer than revoke.c lets a revoke last */
+    /* far longer than revoke.c lets a revoke last */
+    c->shutdown.grace_ms = c->shutdown.revoke_ms = 3600000;
     w->longer = *c;
     w->longer.lock.ttl_ms *= w->f->longer;
     w->now_ms = 100000;
@@ -441,11 +458,13 @@ static void set_up(struct world *w) {
         part->n = w->o->records;
         part->committed = -1;
         part->owner = -1;
-        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records); /* a segment must end among the records */
+        /* a segment must end among the records */
+        int64_t at = LW_SEGMENT * (p + 1) - 1 - rnd_below(w, w->o->records);
         for (int i = 0; i < part->n; i++) {
             part->key[i] = rnd_below(w, KEYS);
             part->offset[i] = at;
-            double gap = rnd_unit(w); /* gaps, like those that compaction and transaction markers leave */
+            /* gaps, like those that compaction and transaction markers leave */
+            double gap = rnd_unit(w);
             at += w->f->sparse  ? 1 + rnd_below(w, 2 * w->f->sparse)
                   : gap < 0.9   ? 1
                   : gap < 0.995 ? 2 + rnd_below(w, 5)
@@ -474,7 +493,8 @@ static void tear_down(struct world *w) {
     rules_close(w);
 }
 
-const char *world_run(uint64_t seed, const struct faults *f, const struct options *o, const struct mutation *m, struct lw_counts *totals) {
+const char *world_run(uint64_t seed, const struct faults *f, const struct options *o,
+                      const struct mutation *m, struct lw_counts *totals) {
     static char bad[512];
     struct world *w = lw_alloc(sizeof *w);
     w->rng = seed * 7919 + 17;
@@ -493,9 +513,12 @@ const char *world_run(uint64_t seed, const struct faults *f, const struct option
         for (; i < 150000 && !all_committed(w); i++) world_step(w);
         if (!all_committed(w) && o->trace) world_dump(w);
         if (!all_committed(w))
-            world_bad(w, "stuck: commits %" PRId64 " %" PRId64 " %" PRId64 " of %" PRId64 " %" PRId64 " %" PRId64, w->part[0].committed,
-                      w->part[1].committed, w->part[2].committed, w->part[0].offset[o->records - 1] + 1,
-                      w->part[1].offset[o->records - 1] + 1, w->part[2].offset[o->records - 1] + 1);
+            world_bad(w,
+                      "stuck: commits %" PRId64 " %" PRId64 " %" PRId64 " of %" PRId64 " %" PRId64
+                      " %" PRId64,
+                      w->part[0].committed, w->part[1].committed, w->part[2].committed,
+                      w->part[0].offset[o->records - 1] + 1, w->part[1].offset[o->records - 1] + 1,
+                      w->part[2].offset[o->records - 1] + 1);
         for (i = 0; i < 8000; i++) world_step(w);
         oracle_end(w);
         if (f->move > 0) cluster_judge(w);

@@ -17,41 +17,71 @@
 
 #include <setjmp.h>
 
-enum { SHARDS = 2, PARTS = 3, KEYS = 4, WORKERS = 3, TTL_MS = 1000, MAX_RECORDS = 400, PIPES = 512, SERVERS = 4096, NODES = 3 };
+enum {
+    SHARDS = 2,
+    PARTS = 3,
+    KEYS = 4,
+    WORKERS = 3,
+    TTL_MS = 1000,
+    MAX_RECORDS = 400,
+    PIPES = 512,
+    SERVERS = 4096,
+    NODES = 3
+};
 
 struct faults {
     const char *name;
     double crash, pause, wipe, failover, loss, clock;
-    double vanish;           /* rate at which a lane loses its list, together with the states of the messages in that list */
-    double unlist;           /* rate at which lanes lose only their list, while the states still say that messages wait */
-    double attach, failback; /* rate at which a replica is attached (harmless); rate of failovers to a replica and back */
-    bool back;               /* the clock may also jump back */
+    /* rate at which a lane loses its list, together with the states of the messages in that list */
+    double vanish;
+    /* rate at which lanes lose only their list, while the states still say that messages wait */
+    double unlist;
+    /* rate at which a replica is attached (harmless); rate of failovers to a replica and back */
+    double attach, failback;
+    bool back; /* the clock may also jump back */
     int split_ms;
     /* The options of a world. In each of the following fields, 0 stands for the usual value. */
-    int pace;           /* factor by which the clock is faster; calls, handlers and renewals then take longer, compared with the TTL */
-    int idle;           /* how many of ten chances to end a handler or to renew a lease are missed */
-    int sparse;         /* average difference between the offsets of neighbouring records; if it is large, many segments end */
-    double churn;       /* factor by which rebalances are more frequent */
-    bool deaf;          /* a worker learns late that it lost a partition */
-    bool lag;           /* replicas lack many of the last writes */
-    int burst;          /* number of additional records per poll */
-    bool pool;          /* a follower may have to wait in the pool's queue before it starts */
-    bool big;           /* some messages are large, so few are granted at once, and workers often ask for more */
-    bool tight;         /* bounds in bytes are so low that messages of some thousand bytes reach them (bytes.h) */
-    bool prompt;        /* a handler always stops at its deadline, so the oracles check every key's last effect */
-    int max_run;        /* lock.max_run; 0 stands for 3 */
-    bool trials;        /* the operator only makes trials, because after a wipe no oracle can check replays and drops */
-    bool drop;          /* sets queue.on_busy drop; records are written during the run */
-    bool dedup;         /* messages have business ids; most ids belong to several messages of a key */
-    bool skip;          /* sets retry.order skip */
-    bool poison;        /* some messages crash their worker, and its supervisor makes suspects of the messages in its handlers */
-    bool stubborn;      /* some messages are given back under a live lease, for a while */
-    double operate;     /* rate at which an operator pauses, breaks, drops, replays and tries (operator.h) */
-    int ttl_ms;         /* lock.ttl_ms; 0: TTL_MS. With a long TTL, much happens during a quarantine */
-    int longer;         /* factor by which lock.ttl_ms of worker 1 is longer; 0: the same */
-    int repairs;        /* ranges per repair call; 0: as many as the program sends */
-    int linger;         /* records whose offset is a multiple of this number keep their handler busy for long; 0: none */
-    int meta_max;       /* maximum number of bytes of commit metadata that the broker accepts; 0: unlimited */
+    /* factor by which the clock is faster; calls, handlers and renewals then take longer, compared
+     * with the TTL */
+    int pace;
+    /* how many of ten chances to end a handler or to renew a lease are missed */
+    int idle;
+    /* average difference between the offsets of neighbouring records; if it is large, many segments
+     * end */
+    int sparse;
+    double churn; /* factor by which rebalances are more frequent */
+    bool deaf;    /* a worker learns late that it lost a partition */
+    bool lag;     /* replicas lack many of the last writes */
+    int burst;    /* number of additional records per poll */
+    bool pool;    /* a follower may have to wait in the pool's queue before it starts */
+    /* some messages are large, so few are granted at once, and workers often ask for more */
+    bool big;
+    /* bounds in bytes are so low that messages of some thousand bytes reach them (bytes.h) */
+    bool tight;
+    /* a handler always stops at its deadline, so the oracles check every key's last effect */
+    bool prompt;
+    int max_run; /* lock.max_run; 0 stands for 3 */
+    /* the operator only makes trials, because after a wipe no oracle can check replays and drops */
+    bool trials;
+    bool drop; /* sets queue.on_busy drop; records are written during the run */
+    /* messages have business ids; most ids belong to several messages of a key */
+    bool dedup;
+    bool skip; /* sets retry.order skip */
+    /* some messages crash their worker, and its supervisor makes suspects of the messages in its
+     * handlers */
+    bool poison;
+    bool stubborn; /* some messages are given back under a live lease, for a while */
+    /* rate at which an operator pauses, breaks, drops, replays and tries (operator.h) */
+    double operate;
+    /* lock.ttl_ms; 0: TTL_MS. With a long TTL, much happens during a quarantine */
+    int ttl_ms;
+    int longer;  /* factor by which lock.ttl_ms of worker 1 is longer; 0: the same */
+    int repairs; /* ranges per repair call; 0: as many as the program sends */
+    /* records whose offset is a multiple of this number keep their handler busy for long; 0:
+     * none */
+    int linger;
+    /* maximum number of bytes of commit metadata that the broker accepts; 0: unlimited */
+    int meta_max;
     double commits;     /* rate at which Kafka's coordinator goes away for a while */
     double seeks;       /* rate at which seeks fail */
     double cut_repairs; /* rate at which connections break under a repair */
@@ -60,10 +90,12 @@ struct faults {
     double full;        /* rate of periods in which a server is at maxmemory */
     double torn;        /* rate at which scripts fail in the middle */
     bool fresh;         /* Kafka refuses nearly every commit in the first seconds */
-    double move;        /* rate at which slots of a cluster move between nodes (cluster.c); 0: no cluster */
-    bool planned;       /* no faults but migrations, at least a TTL apart; none of them may end an epoch */
-    double restart;     /* rate at which nodes of a cluster restart with less data than they had */
-    double disaster;    /* rate at which most workers die and most shards are wiped at once */
+    /* rate at which slots of a cluster move between nodes (cluster.c); 0: no cluster */
+    double move;
+    /* no faults but migrations, at least a TTL apart; none of them may end an epoch */
+    bool planned;
+    double restart;  /* rate at which nodes of a cluster restart with less data than they had */
+    double disaster; /* rate at which most workers die and most shards are wiped at once */
 };
 
 struct options {
@@ -78,8 +110,10 @@ struct mutation { /* a change to a script's text when a worker loads it */
     const char *script, *from, *to;
 };
 
-/* Runs one seed. Returns NULL if nothing was violated, else a text that describes the violation, in static memory. */
-const char *world_run(uint64_t seed, const struct faults *f, const struct options *o, const struct mutation *m, struct lw_counts *totals);
+/* Runs one seed. Returns NULL if nothing was violated, else a text that describes the violation, in
+ * static memory. */
+const char *world_run(uint64_t seed, const struct faults *f, const struct options *o,
+                      const struct mutation *m, struct lw_counts *totals);
 
 /* --- between the files of the world ----------------------------------------------------------- */
 
@@ -98,7 +132,8 @@ struct pipe { /* commands under way on one connection */
 
 struct server {
     struct store *store;
-    int64_t skew_ms, until_ms; /* until_ms: when an old master stops serving clients; -1: the server is the master */
+    /* until_ms: when an old master stops serving clients; -1: the server is the master */
+    int64_t skew_ms, until_ms;
     int shard;
     char id[41]; /* id of the node, if the server is in a cluster */
     int config_epoch;
@@ -137,7 +172,8 @@ struct sim_part {
     char meta[4200];
     int owner; /* index of the worker that owns the partition; -1: none */
     uint32_t gen;
-    bool done[MAX_RECORDS], dead[MAX_RECORDS]; /* done: the record was done at least once; dead: the record is a dead letter */
+    /* done: the record was done at least once; dead: the record is a dead letter */
+    bool done[MAX_RECORDS], dead[MAX_RECORDS];
     bool stored[MAX_RECORDS];
 };
 
@@ -152,12 +188,14 @@ struct sim_worker {
     struct server *srv[SHARDS];
     bool connecting[SHARDS], want[SHARDS];
     char ready[SHARDS][80], claimed[SHARDS][160];
-    uint32_t gen[PARTS]; /* generation of each partition; 0: the worker believes that it does not own the partition */
-    int pos[PARTS];      /* index of the next record to read */
+    /* generation of each partition; 0: the worker believes that it does not own the partition */
+    uint32_t gen[PARTS];
+    int pos[PARTS]; /* index of the next record to read */
     bool hold[PARTS];
     int64_t begun[PARTS]; /* offset that the group had committed when the partition was assigned */
-    bool was_read[PARTS]; /* the partition's states in Redis have been read since the partition was assigned */
-    bool ending;          /* the worker reported that it cannot continue */
+    /* the partition's states in Redis have been read since the partition was assigned */
+    bool was_read[PARTS];
+    bool ending; /* the worker reported that it cannot continue */
     struct {
         uint32_t gen;
         int64_t offset;
@@ -165,7 +203,8 @@ struct sim_worker {
     } commit[64];
     char commit_meta[64][4200];
     int n_commit;
-    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look; /* how much of the group's commits the worker has read: nothing, requested, read */
+    /* how much of the group's commits the worker has read: nothing, requested, read */
+    enum { NO_LOOK, LOOK_SENT, LOOK_READ } look;
     bool look_known;
     size_t listed;
     void *letter[64];
@@ -183,7 +222,8 @@ struct world {
     const struct faults *f;
     const struct options *o;
     const struct mutation *mutation;
-    struct lw_config config, longer; /* longer: the configuration of worker 1, if worker 1 has a TTL of its own */
+    /* longer: the configuration of worker 1, if worker 1 has a TTL of its own */
+    struct lw_config config, longer;
     struct lw_counts counts;
     struct sim_worker w[WORKERS];
     struct sim_part part[PARTS];
@@ -221,16 +261,21 @@ struct world {
 
 /* world.c defines the following functions. */
 void trace(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-_Noreturn void world_bad(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void world_bad(struct world *w, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 uint64_t rnd(struct world *w);
 int rnd_below(struct world *w, int n);
 double rnd_unit(struct world *w);
-void world_step(struct world *w);                                /* lets one event happen somewhere in the world */
-void world_kill(struct world *w, struct sim_worker *me, int ms); /* kills the worker; a new one takes its place after `ms` */
+/* lets one event happen somewhere in the world */
+void world_step(struct world *w);
+/* kills the worker; a new one takes its place after `ms` */
+void world_kill(struct world *w, struct sim_worker *me, int ms);
 void world_wipe(struct world *w, int shard);
-void world_snapshot(struct world *w, int shard); /* makes the shard's replica a copy of its master */
+/* makes the shard's replica a copy of its master */
+void world_snapshot(struct world *w, int shard);
 const struct lw_config *world_config(const struct world *w, const struct sim_worker *me);
-bool world_revoking(const struct world *w, const struct sim_worker *me); /* returns true while the worker is within lw_worker_revoke() */
+/* returns true while the worker is within lw_worker_revoke() */
+bool world_revoking(const struct world *w, const struct sim_worker *me);
 
 /* trouble.c defines the following functions. */
 bool trouble_begin(struct world *w);
@@ -244,20 +289,25 @@ bool trouble_lingers(struct world *w, const struct exec *x);
 
 /* errors.c defines the following functions. */
 bool errors_begin(struct world *w);
-bool errors_meant(const char *text); /* returns true if errors.c made this error reply, and not the fake server */
+/* returns true if errors.c made this error reply, and not the fake server */
+bool errors_meant(const char *text);
 bool errors_full(const struct world *w, int shard);
-redisReply *errors_refuse(struct world *w, const struct server *s, const char *command); /* returns NULL if the server runs the command */
+/* returns NULL if the server runs the command */
+redisReply *errors_refuse(struct world *w, const struct server *s, const char *command);
 void errors_tear(struct world *w, struct server *s);
-void torn_look(struct world *w, const struct server *s); /* defined in torn.c: checks a shard after a script failed in the middle */
+/* defined in torn.c: checks a shard after a script failed in the middle */
+void torn_look(struct world *w, const struct server *s);
 
 /* cluster.c defines the following functions. */
 void cluster_open(struct world *w);
 redisReply *cluster_nodes(struct world *w, const struct server *s);
-bool cluster_meant(const char *text); /* returns true if the error says that the slot or a key is on another node */
+/* returns true if the error says that the slot or a key is on another node */
+bool cluster_meant(const char *text);
 void cluster_failed_over(struct world *w, struct server *old, struct server *fresh);
 bool cluster_fault(struct world *w);
 void cluster_rest(struct world *w);
-void cluster_judge(struct world *w); /* checks, at the end of a run, that planned moves ended no epoch */
+/* checks, at the end of a run, that planned moves ended no epoch */
+void cluster_judge(struct world *w);
 struct server *cluster_find(struct world *w, int shard);
 
 /* vanish.c defines the following function. */
@@ -269,41 +319,56 @@ void world_dump(const struct world *w);
 /* wire.c defines the following functions: servers, pipelines, connections. Each function whose
  * name begins with step_ does one thing for a worker; step_wire does one for a pipeline. */
 struct server *server_new(struct world *w, struct store *st, int shard); /* takes over the store */
-bool serves(struct world *w, const struct server *s);                    /* returns false if an old master has stopped serving clients */
-redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv, const size_t *len);
-int state_in(const struct server *s, const char *tp, int64_t offset); /* returns the mark of an offset; 0: the offset has no mark */
+/* returns false if an old master has stopped serving clients */
+bool serves(struct world *w, const struct server *s);
+redisReply *server_call(struct world *w, struct server *s, int argc, const char *const *argv,
+                        const size_t *len);
+/* returns the mark of an offset; 0: the offset has no mark */
+int state_in(const struct server *s, const char *tp, int64_t offset);
 bool finished_in(const struct server *s, const char *tp, int64_t offset);
 /* Returns the text of a script, changed by the run's mutation if the mutation is one of this
  * script. The text is valid until the next call. */
 const char *wire_mutated(struct world *w, const char *text);
-struct pipe *wire_open(struct world *w, int worker, int shard);    /* returns the worker's pipeline under way, or NULL */
-void wire_cut(struct world *w, struct sim_worker *me, int shard);  /* breaks the worker's connection; the worker notices the break */
-void wire_drop(struct world *w, struct sim_worker *me);            /* ends all connections of a dead worker */
-void wire_refuse(struct world *w, const struct server *srv);       /* makes sure that commands of broken connections never execute */
-void wire_close(struct world *w);                                  /* ends all pipelines at the end of the run */
-void wire_send(void *ctx, int shard, const struct lw_commands *c); /* implements a call of lw_io, like the next two */
+/* returns the worker's pipeline under way, or NULL */
+struct pipe *wire_open(struct world *w, int worker, int shard);
+/* breaks the worker's connection; the worker notices the break */
+void wire_cut(struct world *w, struct sim_worker *me, int shard);
+/* ends all connections of a dead worker */
+void wire_drop(struct world *w, struct sim_worker *me);
+/* makes sure that commands of broken connections never execute */
+void wire_refuse(struct world *w, const struct server *srv);
+/* ends all pipelines at the end of the run */
+void wire_close(struct world *w);
+/* implements a call of lw_io, like the next two */
+void wire_send(void *ctx, int shard, const struct lw_commands *c);
 void wire_connect(void *ctx, int shard);
 void wire_hints(void *ctx, int shard, const char *ready, const char *claimed, bool want);
 void step_connect(struct world *w, struct sim_worker *me);
 void step_deliver(struct world *w, struct sim_worker *me);
 void step_renew(struct world *w, struct sim_worker *me);
 void step_hints(struct world *w, struct sim_worker *me);
-bool step_wire(struct world *w); /* executes one command on any server; returns false if none was under way */
+/* executes one command on any server; returns false if none was under way */
+bool step_wire(struct world *w);
 
 /* kafka.c defines the following functions. */
-int key_of_name(struct lw_bytes key); /* returns the number of the key, or -1 if no record has this key */
+/* returns the number of the key, or -1 if no record has this key */
+int key_of_name(struct lw_bytes key);
 void kafka_assign(struct world *w, struct sim_worker *me, int p);
 void kafka_rebalance(struct world *w);
 void step_poll(struct world *w, struct sim_worker *me);
-void step_commits(struct world *w, struct sim_worker *me); /* answers the commits that the worker has sent */
-void step_look(struct world *w, struct sim_worker *me);    /* gives the worker the group's commits, which the worker had requested */
-bool kafka_look(void *ctx);                                /* implements a call of lw_io, like all functions below */
+/* answers the commits that the worker has sent */
+void step_commits(struct world *w, struct sim_worker *me);
+/* gives the worker the group's commits, which the worker had requested */
+void step_look(struct world *w, struct sim_worker *me);
+/* implements a call of lw_io, like all functions below */
+bool kafka_look(void *ctx);
 void kafka_hold(void *ctx, uint32_t gen, bool hold);
 int kafka_seek(void *ctx, uint32_t gen, int64_t offset, struct lw_err *err);
 int kafka_commit(void *ctx, const struct lw_commit *c, size_t n, struct lw_err *err);
 bool kafka_commit_busy(void *ctx);
 int kafka_commit_sync(void *ctx, const struct lw_commit *c, size_t n, bool *ok, struct lw_err *err);
-int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset, struct lw_err *err);
+int kafka_committed(void *ctx, const char *topic, int32_t partition, int64_t *offset,
+                    struct lw_err *err);
 
 /* revoke.c defines the following functions. */
 void revoke_parts(struct world *w, struct sim_worker *me, const bool *part, bool lost);
@@ -320,7 +385,8 @@ void oracle_fenced(struct world *w, const struct sim_worker *me);
 void oracle_died(struct world *w, int part, int64_t offset);
 void oracle_commit(struct world *w, int part, int64_t offset);
 void oracle_end(struct world *w);
-int record_at(const struct sim_part *p, int64_t offset); /* returns the record's index, or -1 if no record has the offset */
+/* returns the record's index, or -1 if no record has the offset */
+int record_at(const struct sim_part *p, int64_t offset);
 bool below(const struct sim_part *p, int index, int64_t offset);
 
 #endif

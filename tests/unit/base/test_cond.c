@@ -21,7 +21,8 @@ static void test_from_now(void **state) {
             t = lw_from_now(ms[i]);
             clock_gettime(CLOCK_MONOTONIC, &after);
             assert_in_range(t.tv_nsec, 0, 999999999);
-            assert_true(ns_of(&t) >= ns_of(&before) + ms[i] * 1000000 && ns_of(&t) <= ns_of(&after) + ms[i] * 1000000);
+            assert_true(ns_of(&t) >= ns_of(&before) + ms[i] * 1000000 &&
+                        ns_of(&t) <= ns_of(&after) + ms[i] * 1000000);
         }
 }
 
@@ -42,6 +43,7 @@ static void test_waits_until_the_deadline(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_from_now), cmocka_unit_test(test_waits_until_the_deadline)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_from_now),
+                                       cmocka_unit_test(test_waits_until_the_deadline)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,8 @@ enum { PATHS_MAX = 8, DEPTH = 4, FLAGS = JSON_DECODE_ANY | JSON_ALLOW_NUL };
 static const struct lw_json_rules rules = {.depth_max = JSON_PARSER_MAX_DEPTH, .fit = true};
 static struct lw_buf scratch;
 
-static int scan(struct lw_bytes text, const char *const *pointers, size_t n, struct lw_json_value *values, struct lw_err *err) {
+static int scan(struct lw_bytes text, const char *const *pointers, size_t n,
+                struct lw_json_value *values, struct lw_err *err) {
     struct lw_json_path paths[PATHS_MAX];
     *err = (struct lw_err){0};
     for (size_t i = 0; i < n; i++) lw_json_path_init(&paths[i], pointers[i]);
@@ -29,10 +30,12 @@ static int scan(struct lw_bytes text, const char *const *pointers, size_t n, str
 
 static void test_several_at_once(void **state) {
     (void)state;
-    static const char *const pointers[] = {"/a", "/a/b", "/c/1/d", "", "/a/b", "/m~0n~1/", "/none", "/c/01"};
+    static const char *const pointers[] = {"/a",   "/a/b",     "/c/1/d", "",
+                                           "/a/b", "/m~0n~1/", "/none",  "/c/01"};
     struct lw_json_value v[PATHS_MAX];
     struct lw_err err;
-    const char *text = " {\"a\":{\"b\":\"x\\n\"},\"c\":[{\"d\":1},{\"d\":-2.50}],\"m~n/\":{\"\":true}} ";
+    const char *text =
+        " {\"a\":{\"b\":\"x\\n\"},\"c\":[{\"d\":1},{\"d\":-2.50}],\"m~n/\":{\"\":true}} ";
     assert_int_equal(scan(lw_bytes_of(text), pointers, PATHS_MAX, v, &err), 0);
     static const struct {
         enum lw_json_kind kind;
@@ -55,14 +58,17 @@ static void test_several_at_once(void **state) {
 
 static void test_pointer_ok(void **state) {
     (void)state;
-    assert_true(lw_json_pointer_ok("") && lw_json_pointer_ok("/") && lw_json_pointer_ok("/a~0~1/b"));
-    assert_false(lw_json_pointer_ok("a") || lw_json_pointer_ok("/~") || lw_json_pointer_ok("/a~2") || lw_json_pointer_ok("/~/0"));
+    assert_true(lw_json_pointer_ok("") && lw_json_pointer_ok("/") &&
+                lw_json_pointer_ok("/a~0~1/b"));
+    assert_false(lw_json_pointer_ok("a") || lw_json_pointer_ok("/~") ||
+                 lw_json_pointer_ok("/a~2") || lw_json_pointer_ok("/~/0"));
 }
 
 static void test_what_does_not_fit(void **state) {
     (void)state;
     static const struct {
-        const char *json, *why; /* why: reason for which the text is refused; "" if it is accepted */
+        /* why: reason for which the text is refused; "" if it is accepted */
+        const char *json, *why;
     } t[] = {
         {"[9223372036854775807,-9223372036854775808,-0]", ""},
         {"[1, 9223372036854775808]", "malformed JSON at byte 4: too big integer"},
@@ -77,10 +83,13 @@ static void test_what_does_not_fit(void **state) {
         struct lw_json_path none;
         struct lw_json_value v;
         struct lw_err err = {0};
-        assert_int_equal(lw_json_scan(lw_bytes_of(t[i].json), rules, &none, 0, &v, &scratch, &err), *t[i].why ? -1 : 0);
+        assert_int_equal(lw_json_scan(lw_bytes_of(t[i].json), rules, &none, 0, &v, &scratch, &err),
+                         *t[i].why ? -1 : 0);
         assert_string_equal(err.text, t[i].why);
         err.text[0] = '\0';
-        assert_int_equal(lw_json_scan(lw_bytes_of(t[i].json), (struct lw_json_rules){512, false}, &none, 0, &v, &scratch, &err), 0);
+        assert_int_equal(lw_json_scan(lw_bytes_of(t[i].json), (struct lw_json_rules){512, false},
+                                      &none, 0, &v, &scratch, &err),
+                         0);
     }
 }
 
@@ -96,7 +105,8 @@ static void test_depth_as_jansson(void **state) {
         memset(json + n, ']', n);
         json_t *root = json_loadb(json, 2 * n, FLAGS, NULL);
         assert_int_equal(scan(lw_bytes(json, 2 * n), pointers, 2, v, &err), root ? 0 : -1);
-        assert_string_equal(err.text, root ? "" : "malformed JSON at byte 2048: nested deeper than 2048");
+        assert_string_equal(err.text,
+                            root ? "" : "malformed JSON at byte 2048: nested deeper than 2048");
         json_decref(root);
     }
     free(json);
@@ -106,20 +116,25 @@ static void test_depth_as_jansson(void **state) {
  * byte, at every place of such a word. */
 static void test_every_place_in_a_word(void **state) {
     (void)state;
-    static const char *const odd[] = {"\x1f", "\x7f", "\x80", "ä", "\\n", "\\", "\"", "\xff", "!", "]"};
+    static const char *const odd[] = {"\x1f", "\x7f", "\x80", "ä", "\\n",
+                                      "\\",   "\"",   "\xff", "!", "]"};
     for (size_t k = 0; k < sizeof odd / sizeof *odd; k++) {
         for (size_t n = 0; n < 20; n++) {
             for (size_t at = 0; at <= n; at++) {
                 struct lw_buf b = {0};
                 struct lw_json_value v;
                 struct lw_err err;
-                lw_buf_addf(&b, "\"%.*s%s%.*s\"", (int)at, "abcdefghijklmnopqrstuvwxyz", odd[k], (int)(n - at),
-                            "abcdefghijklmnopqrstuvwxyz");
-                char *text = lw_memdup(b.p, b.n); /* a copy with a NUL behind it, which is not part of the text */
+                lw_buf_addf(&b, "\"%.*s%s%.*s\"", (int)at, "abcdefghijklmnopqrstuvwxyz", odd[k],
+                            (int)(n - at), "abcdefghijklmnopqrstuvwxyz");
+                /* a copy with a NUL behind it, which is not part of the text */
+                char *text = lw_memdup(b.p, b.n);
                 json_t *root = json_loadb(b.p, b.n, FLAGS, NULL);
                 static const char *const whole[] = {""};
                 assert_int_equal(scan(lw_bytes(text, b.n), whole, 1, &v, &err), root ? 0 : -1);
-                if (root) assert_true(lw_bytes_eq(lw_json_text(&v, &scratch), lw_bytes(json_string_value(root), json_string_length(root))));
+                if (root)
+                    assert_true(
+                        lw_bytes_eq(lw_json_text(&v, &scratch),
+                                    lw_bytes(json_string_value(root), json_string_length(root))));
                 json_decref(root);
                 free(text);
                 lw_buf_free(&b);
@@ -128,7 +143,7 @@ static void test_every_place_in_a_word(void **state) {
     }
 }
 
-/* --- random documents ----------------------------------------------------------------------------------------------------------- */
+/* --- random documents ------------------------------------------------------------------------- */
 
 static unsigned seed;
 
@@ -136,7 +151,15 @@ static unsigned below(unsigned n) { return (unsigned)rand_r(&seed) % n; }
 
 static void put_string(struct lw_buf *b, bool name) {
     static const char *const names[] = {"a", "b", "a", "b", "", "a/b", "\\u0061", "\\u0000"};
-    static const char *const bits[] = {"x",      "ä", "€", "😀", "\\n", "\\/", "\\ud83d\\ude00", "\\u0000", "plain text of more than a word",
+    static const char *const bits[] = {"x",
+                                       "ä",
+                                       "€",
+                                       "😀",
+                                       "\\n",
+                                       "\\/",
+                                       "\\ud83d\\ude00",
+                                       "\\u0000",
+                                       "plain text of more than a word",
                                        "\\ud83d"};
     lw_buf_add(b, "\"", 1);
     if (name)
@@ -170,14 +193,20 @@ static void put_number(struct lw_buf *b) {
     else if (below(2))
         lw_buf_addf(b, "%s%u", below(2) ? "-" : "", below(100000));
     else
-        lw_buf_addf(b, "%u.%u%s%.*s", below(1000), below(100000), below(2) ? "" : "25", (int)below(2) * 400 * (below(20) == 0),
-                    "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
-                    "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
-                    "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000");
+        lw_buf_addf(b, "%u.%u%s%.*s", below(1000), below(100000), below(2) ? "" : "25",
+                    (int)below(2) * 400 * (below(20) == 0),
+                    "000000000000000000000000000000000000000000000000000000000000000000000000000000"
+                    "00000000000000000000000000000000000000"
+                    "000000000000000000000000000000000000000000000000000000000000000000000000000000"
+                    "00000000000000000000000000000000000000"
+                    "000000000000000000000000000000000000000000000000000000000000000000000000000000"
+                    "00000000000000000000000000000000000000");
 }
 
 static void put_value(struct lw_buf *b, unsigned depth) {
-    static const char *const spaces[] = {"", "", "", " ", "\n\t", "\r"}, *const words[] = {"true", "false", "null"};
+    static const char *const spaces[] = {"", "", "", " ", "\n\t", "\r"}, *const words[] = {"true",
+                                                                                           "false",
+                                                                                           "null"};
     unsigned what = depth == DEPTH && below(8) ? 4 + below(3) : below(depth ? 7 : 4), n = below(5);
     lw_buf_addf(b, "%s", spaces[below(6)]);
     if (what == 0)
@@ -204,10 +233,13 @@ static const json_t *walk(const json_t *v, const char *pointer) {
     while (v && *pointer) {
         char step[64];
         size_t n = 0;
-        for (pointer++; *pointer && *pointer != '/'; pointer++) step[n++] = *pointer == '~' ? (*++pointer == '1' ? '/' : '~') : *pointer;
+        for (pointer++; *pointer && *pointer != '/'; pointer++)
+            step[n++] = *pointer == '~' ? (*++pointer == '1' ? '/' : '~') : *pointer;
         step[n] = '\0';
         bool index = n == 1 && *step >= '0' && *step <= '9';
-        v = json_is_object(v) ? json_object_get(v, step) : json_is_array(v) && index ? json_array_get(v, (size_t)(*step - '0')) : NULL;
+        v = json_is_object(v)           ? json_object_get(v, step)
+            : json_is_array(v) && index ? json_array_get(v, (size_t)(*step - '0'))
+                                        : NULL;
     }
     return v;
 }
@@ -229,11 +261,15 @@ static bool same(const struct lw_json_value *got, const json_t *want) {
     switch (json_typeof(want)) {
     case JSON_STRING:
         return got->kind == LW_JSON_STRING &&
-               lw_bytes_eq(lw_json_text(got, &scratch), lw_bytes(json_string_value(want), json_string_length(want)));
-    case JSON_INTEGER: return got->kind == LW_JSON_INTEGER && lw_json_integer(got->raw, &integer) && integer == json_integer_value(want);
+               lw_bytes_eq(lw_json_text(got, &scratch),
+                           lw_bytes(json_string_value(want), json_string_length(want)));
+    case JSON_INTEGER:
+        return got->kind == LW_JSON_INTEGER && lw_json_integer(got->raw, &integer) &&
+               integer == json_integer_value(want);
     case JSON_REAL:
         expected = json_real_value(want);
-        return got->kind == LW_JSON_REAL && lw_json_real(got->raw, &real) && real == expected && !signbit(real) == !signbit(expected);
+        return got->kind == LW_JSON_REAL && lw_json_real(got->raw, &real) && real == expected &&
+               !signbit(real) == !signbit(expected);
     case JSON_TRUE: return got->kind == LW_JSON_TRUE;
     case JSON_FALSE: return got->kind == LW_JSON_FALSE;
     case JSON_NULL: return got->kind == LW_JSON_NULL;
@@ -248,8 +284,9 @@ static struct { int accepted, refused, found; } seen;
 /* Scans a copy in a buffer of exactly its length, so that the sanitizer notices a read past the
  * end. Compares the result with jansson's. */
 static void compare(struct lw_bytes given) {
-    static const char *const all[] = {"",     "/a",   "/b",    "/a/a",   "/a/b", "/b/a", "/0",     "/1",   "/a/0",
-                                      "/0/a", "/1/1", "/a~1b", "/a/a/a", "/",    "/0/0", "/b/b/0", "/2/a", "/a/01"};
+    static const char *const all[] = {"",       "/a", "/b",   "/a/a",   "/a/b", "/b/a",
+                                      "/0",     "/1", "/a/0", "/0/a",   "/1/1", "/a~1b",
+                                      "/a/a/a", "/",  "/0/0", "/b/b/0", "/2/a", "/a/01"};
     const char *pointers[PATHS_MAX];
     struct lw_json_value values[PATHS_MAX];
     struct lw_err err;
@@ -261,10 +298,12 @@ static void compare(struct lw_bytes given) {
     json_error_t bad;
     json_t *root = json_loadb(copy, given.n, FLAGS, &bad);
     if ((scan(lw_bytes(copy, given.n), pointers, n, values, &err) == 0) != (root != NULL))
-        fail_msg("<%.*s>: %s; jansson: %s", (int)given.n, copy, err.text, root ? "accepts" : bad.text);
+        fail_msg("<%.*s>: %s; jansson: %s", (int)given.n, copy, err.text,
+                 root ? "accepts" : bad.text);
     if (!root && strncmp(err.text, "malformed JSON at byte ", 23) != 0) fail_msg("%s", err.text);
     for (size_t i = 0; root && i < n; i++) {
-        if (!same(&values[i], walk(root, pointers[i]))) fail_msg("\"%s\" of <%.*s> differs from jansson", pointers[i], (int)given.n, copy);
+        if (!same(&values[i], walk(root, pointers[i])))
+            fail_msg("\"%s\" of <%.*s> differs from jansson", pointers[i], (int)given.n, copy);
         seen.found += values[i].kind != LW_JSON_NOTHING;
     }
     if (root)
@@ -299,7 +338,8 @@ static void test_damaged_documents_as_jansson(void **state) {
         put_value(&b, DEPTH);
         size_t n = i % 4 ? b.n : below((unsigned)b.n + 1);
         for (unsigned k = i % 4 ? below(3) + 1 : 0; n && k--;)
-            b.p[below((unsigned)n)] = below(3) ? likely[below(sizeof likely - 1)] : (char)(1 + below(255));
+            b.p[below((unsigned)n)] =
+                below(3) ? likely[below(sizeof likely - 1)] : (char)(1 + below(255));
         compare(lw_bytes(b.p, n));
         lw_buf_free(&b);
     }

@@ -25,7 +25,9 @@ static void listen_at(const char *folder) {
     memcpy(a.sun_path, name, n);
     if (*name == '@') a.sun_path[0] = '\0';
     manager = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(manager, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)), 0);
+    assert_int_equal(bind(manager, (struct sockaddr *)&a,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)),
+                     0);
     setenv("NOTIFY_SOCKET", name, 1);
 }
 
@@ -103,7 +105,8 @@ static void test_watchdog(void **state) {
     snprintf(own, sizeof own, "%d", (int)getpid());
     assert_int_equal(watchdog_of("30000000", NULL), 30000);
     assert_int_equal(watchdog_of("30000000", own), 30000);
-    assert_int_equal(watchdog_of("30000000", "1"), 0); /* this watchdog is meant for another process */
+    /* this watchdog is meant for another process */
+    assert_int_equal(watchdog_of("30000000", "1"), 0);
     assert_int_equal(watchdog_of(NULL, own), 0);
     assert_int_equal(watchdog_of("0", NULL), 0);
     assert_int_equal(watchdog_of("-5000000", NULL), 0);

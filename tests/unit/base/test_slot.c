@@ -56,7 +56,8 @@ static void shards_spread_over_masters(void **state) {
 static void shard_0_is_the_same_for_any_number(void **state) {
     (void)state;
     int k = lw_slot_suffix("orders", 0, 1);
-    for (int shards = 2; shards <= 1024; shards *= 2) assert_int_equal(lw_slot_suffix("orders", 0, shards), k);
+    for (int shards = 2; shards <= 1024; shards *= 2)
+        assert_int_equal(lw_slot_suffix("orders", 0, shards), k);
 }
 
 static void tags_without_and_with_a_cluster(void **state) {
@@ -72,7 +73,7 @@ static void tags_without_and_with_a_cluster(void **state) {
     assert_int_equal(lw_shard_slot(&c, 1), slot_of_shard("orders", 1, 3));
 }
 
-/* --- maps ----------------------------------------------------------------------------------------------------------------------- */
+/* --- maps ------------------------------------------------------------------------------------- */
 
 static redisReply *reply_of(const char *resp) {
     void *reply = NULL;
@@ -98,8 +99,10 @@ static void a_map_names_owners_and_replicas(void **state) {
     (void)state;
     struct lw_slot_map m;
     struct lw_err err = {0};
-    assert_int_equal(
-        read_map("*2\r\n*4\r\n:0\r\n:99\r\n" OTHER "*3\r\n$1\r\nh\r\n:7002\r\n$1\r\nc\r\n*3\r\n:101\r\n:16383\r\n" OTHER, &m, &err), 0);
+    assert_int_equal(read_map("*2\r\n*4\r\n:0\r\n:99\r\n" OTHER
+                              "*3\r\n$1\r\nh\r\n:7002\r\n$1\r\nc\r\n*3\r\n:101\r\n:16383\r\n" OTHER,
+                              &m, &err),
+                     0);
     const struct lw_span *span = lw_slot_map_find(&m, 99);
     assert_non_null(span);
     assert_int_equal(span->n_nodes, 2);
@@ -129,8 +132,10 @@ static void a_node_without_a_host(void **state) {
     expect_host("*3\r\n$-1\r\n:7003\r\n$1\r\na\r\n", "10.0.0.1", 7003);
     expect_host("*3\r\n$0\r\n\r\n:7003\r\n$1\r\na\r\n", "10.0.0.1", 7003);
     expect_host("*3\r\n$0\r\n\r\n:0\r\n$1\r\na\r\n", "10.0.0.1", 7000);
-    expect_host("*4\r\n$1\r\n?\r\n:7003\r\n$1\r\na\r\n*2\r\n$2\r\nip\r\n$8\r\n10.0.0.9\r\n", "10.0.0.9", 7003);
-    expect_host("*4\r\n$6\r\nnode-1\r\n:7003\r\n$1\r\na\r\n*2\r\n$2\r\nip\r\n$8\r\n10.0.0.9\r\n", "node-1", 7003);
+    expect_host("*4\r\n$1\r\n?\r\n:7003\r\n$1\r\na\r\n*2\r\n$2\r\nip\r\n$8\r\n10.0.0.9\r\n",
+                "10.0.0.9", 7003);
+    expect_host("*4\r\n$6\r\nnode-1\r\n:7003\r\n$1\r\na\r\n*2\r\n$2\r\nip\r\n$8\r\n10.0.0.9\r\n",
+                "node-1", 7003);
 }
 
 static void malformed_maps(void **state) {

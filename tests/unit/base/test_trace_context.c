@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the trace context of W3C: which texts are a traceparent, and the decision by the trace id. */
+/* Tests the trace context of W3C: which texts are a traceparent, and the decision by the trace
+ * id. */
 #include "base/hex.h"
 #include "base/trace_context.h"
 
@@ -68,7 +69,8 @@ static void test_later_versions(void **state) {
 }
 
 static void test_the_ratio(void **state) {
-    uint8_t low[LW_TRACE_ID] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, half[LW_TRACE_ID] = {0}, high[LW_TRACE_ID];
+    uint8_t low[LW_TRACE_ID] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+            half[LW_TRACE_ID] = {0}, high[LW_TRACE_ID];
     (void)state;
     memset(high, 0xff, sizeof high);
     half[9] = 0x80;

@@ -21,7 +21,8 @@
 enum { WAIT_MS = 400 };
 
 static void check(const struct lw_config *c, struct lw_problems *problems) {
-    if (json_object_get(c->handler.json, "zebra")) lw_problem(problems, "handler.zebra: unknown key");
+    if (json_object_get(c->handler.json, "zebra"))
+        lw_problem(problems, "handler.zebra: unknown key");
 }
 
 static struct lw_handler *open_named(const struct lw_config *c, int worker, struct lw_err *err) {
@@ -44,8 +45,12 @@ static struct lw_slot *slot_open(struct lw_handler *h, int slot, struct lw_err *
 static void slot_close(struct lw_handler *h, struct lw_slot *s) { (void)h, (void)s; }
 static void close_it(struct lw_handler *h) { free(h); }
 
-static const struct lw_handler_type fake = {
-    .name = "fake", .check = check, .open = open_named, .slot_open = slot_open, .slot_close = slot_close, .close = close_it};
+static const struct lw_handler_type fake = {.name = "fake",
+                                            .check = check,
+                                            .open = open_named,
+                                            .slot_open = slot_open,
+                                            .slot_close = slot_close,
+                                            .close = close_it};
 
 const struct lw_handler_type *lw_handler_find(const char *name, struct lw_err *err) {
     if (!strcmp(name, "fake")) return &fake;
@@ -54,7 +59,8 @@ const struct lw_handler_type *lw_handler_find(const char *name, struct lw_err *e
 }
 
 static void expect_opens(const char *how, const char *problems, const char *notes) {
-    struct lw_config c = {.handler = {.type = (char *)(uintptr_t) "fake", .json = json_pack("{ss}", "how", how)}};
+    struct lw_config c = {
+        .handler = {.type = (char *)(uintptr_t) "fake", .json = json_pack("{ss}", "how", how)}};
     struct lw_check_report r = {.wait_ms = WAIT_MS};
     lw_check_handler_opens(&c, &r);
     lw_buf_add(&r.problems.errors, "", 1);
@@ -94,13 +100,16 @@ static void expect_load(const char *text, const char *want) {
 
 static void test_all_problems_at_once(void **state) {
     (void)state;
-    expect_load("{\"workers\":0,\"kafka\":{\"topics\":[\"o\"]},\"handler\":{\"type\":\"fake\",\"zebra\":1}}",
-                "workers: must be a whole number from 1 to 256, is 0\nhandler.zebra: unknown key\n");
-    expect_load("{\"kafka\":{\"topics\":[\"o\"]},\"handler\":{\"type\":\"fak\"}}", "handler.type: unknown type \"fak\"\n");
+    expect_load(
+        "{\"workers\":0,\"kafka\":{\"topics\":[\"o\"]},\"handler\":{\"type\":\"fake\",\"zebra\":1}"
+        "}",
+        "workers: must be a whole number from 1 to 256, is 0\nhandler.zebra: unknown key\n");
+    expect_load("{\"kafka\":{\"topics\":[\"o\"]},\"handler\":{\"type\":\"fak\"}}",
+                "handler.type: unknown type \"fak\"\n");
     expect_load("{\"kafka\":{\"topics\":[\"o\"]},\"handler\":{\"type\":\"fake\"}}", "");
 }
 
-/* ---- the command ---- */
+/* --- the command ------------------------------------------------------------------------------ */
 
 static int command(const char *a, const char *b, const char *c) {
     char words[4][64] = {"check"};

@@ -32,7 +32,8 @@ static int judge(const char *journal, struct dev_killed killed, int64_t end) {
 
 static const struct dev_killed nobody = {0, 0};
 
-static void expect(int64_t runs, int64_t reruns, int64_t overlaps, int64_t misordered, int64_t unfinished, int64_t open) {
+static void expect(int64_t runs, int64_t reruns, int64_t overlaps, int64_t misordered,
+                   int64_t unfinished, int64_t open) {
     assert_int_equal(audit.runs, runs);
     assert_int_equal(audit.reruns, reruns);
     assert_int_equal(audit.overlaps, overlaps);
@@ -45,7 +46,8 @@ static void expect(int64_t runs, int64_t reruns, int64_t overlaps, int64_t misor
 
 static void test_all_is_well(void **state) {
     (void)state;
-    assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 11 8 t/0/1 bb 2 1\nend 20 7 t/0/0 aa 1 1 done\nend 21 8 t/0/1 bb 2 1 done\n"
+    assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 11 8 t/0/1 bb 2 1\nend 20 7 t/0/0 aa 1 "
+                           "1 done\nend 21 8 t/0/1 bb 2 1 done\n"
                            "start 20 8 t/0/2 aa 3 1\nend 30 8 t/0/2 aa 3 1 done\n",
                            nobody, 3),
                      0);
@@ -54,15 +56,18 @@ static void test_all_is_well(void **state) {
 
 static void test_two_at_one_key(void **state) {
     (void)state;
-    assert_int_equal(
-        judge("start 10 7 t/0/0 aa 1 1\nstart 19 8 t/0/1 aa 2 1\nend 20 7 t/0/0 aa 1 1 done\nend 21 8 t/0/1 aa 2 1 done\n", nobody, 2), 0);
+    assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 19 8 t/0/1 aa 2 1\nend 20 7 t/0/0 aa 1 "
+                           "1 done\nend 21 8 t/0/1 aa 2 1 done\n",
+                           nobody, 2),
+                     0);
     expect(2, 0, 1, 0, 0, 0);
 }
 
 /* An overlap must be found with the run that ends last, even if another run started later. */
 static void test_one_inside_a_long_one(void **state) {
     (void)state;
-    assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 12 8 t/0/1 aa 2 1\nend 13 8 t/0/1 aa 2 1 done\nstart 14 8 t/0/2 aa 3 1\n"
+    assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 12 8 t/0/1 aa 2 1\nend 13 8 t/0/1 aa 2 "
+                           "1 done\nstart 14 8 t/0/2 aa 3 1\n"
                            "end 15 8 t/0/2 aa 3 1 done\nend 90 7 t/0/0 aa 1 1 done\n",
                            nobody, 3),
                      0);
@@ -71,39 +76,47 @@ static void test_one_inside_a_long_one(void **state) {
 
 static void test_given_back_holds_nothing(void **state) {
     (void)state;
-    assert_int_equal(
-        judge("start 10 7 t/0/0 aa 1 1\nstart 15 8 t/0/0 aa 2 1\nend 20 7 t/0/0 aa 1 1 back\nend 21 8 t/0/0 aa 2 1 done\n", nobody, 1), 0);
+    assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nstart 15 8 t/0/0 aa 2 1\nend 20 7 t/0/0 aa 1 "
+                           "1 back\nend 21 8 t/0/0 aa 2 1 done\n",
+                           nobody, 1),
+                     0);
     assert_int_equal(audit.given_back, 1);
     expect(2, 1, 0, 0, 0, 0);
 }
 
 static void test_killed(void **state) {
     (void)state;
-    static const char journal[] = "start 10 7 t/0/0 aa 1 1\nstart 50 8 t/0/0 aa 2 2\nend 60 8 t/0/0 aa 2 2 done\n";
+    static const char journal[] =
+        "start 10 7 t/0/0 aa 1 1\nstart 50 8 t/0/0 aa 2 2\nend 60 8 t/0/0 aa 2 2 done\n";
     assert_int_equal(judge(journal, (struct dev_killed){7, 40}, 1), 0);
     assert_int_equal(audit.cut, 1);
     expect(2, 1, 0, 0, 0, 0);
-    assert_int_equal(judge(journal, (struct dev_killed){7, 55}, 1), 0); /* the killed process still lived when the other run began */
+    /* the killed process still lived when the other run began */
+    assert_int_equal(judge(journal, (struct dev_killed){7, 55}, 1), 0);
     expect(2, 1, 1, 0, 0, 0);
-    assert_int_equal(judge(journal, (struct dev_killed){9, 40}, 1),
-                     0); /* the run without an end belongs to a process that was not killed, so the run counts as open */
+    /* the run without an end belongs to a process that was not killed, so the run counts as open */
+    assert_int_equal(judge(journal, (struct dev_killed){9, 40}, 1), 0);
     expect(2, 1, 1, 0, 0, 1);
 }
 
 static void test_out_of_order(void **state) {
     (void)state;
-    assert_int_equal(
-        judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 done\nstart 12 7 t/0/0 aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n", nobody, 2), 0);
+    assert_int_equal(judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 done\nstart 12 7 t/0/0 "
+                           "aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n",
+                           nobody, 2),
+                     0);
     expect(2, 0, 0, 1, 0, 0);
     /* A message is done, and then done again after a later message. For the order, only the
      * first time counts. */
-    assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nend 11 7 t/0/0 aa 1 1 done\nstart 12 7 t/0/1 aa 2 1\nend 13 7 t/0/1 aa 2 1 done\n"
+    assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nend 11 7 t/0/0 aa 1 1 done\nstart 12 7 t/0/1 "
+                           "aa 2 1\nend 13 7 t/0/1 aa 2 1 done\n"
                            "start 14 7 t/0/0 aa 3 1\nend 15 7 t/0/0 aa 3 1 done\n",
                            nobody, 2),
                      0);
     expect(3, 1, 0, 0, 0, 0);
     /* A run that ended as retry does not count for the order. */
-    assert_int_equal(judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 retry\nstart 12 7 t/0/0 aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n"
+    assert_int_equal(judge("start 10 7 t/0/1 aa 1 1\nend 11 7 t/0/1 aa 1 1 retry\nstart 12 7 t/0/0 "
+                           "aa 2 1\nend 13 7 t/0/0 aa 2 1 done\n"
                            "start 14 7 t/0/1 aa 3 2\nend 15 7 t/0/1 aa 3 2 done\n",
                            nobody, 2),
                      0);
@@ -113,8 +126,10 @@ static void test_out_of_order(void **state) {
 
 static void test_unfinished(void **state) {
     (void)state;
-    assert_int_equal(
-        judge("start 10 7 t/0/0 aa 1 1\nend 11 7 t/0/0 aa 1 1 done\nstart 12 7 t/0/1 aa 2 1\nend 13 7 t/0/1 aa 2 1 dead\n", nobody, 4), 0);
+    assert_int_equal(judge("start 10 7 t/0/0 aa 1 1\nend 11 7 t/0/0 aa 1 1 done\nstart 12 7 t/0/1 "
+                           "aa 2 1\nend 13 7 t/0/1 aa 2 1 dead\n",
+                           nobody, 4),
+                     0);
     expect(2, 0, 0, 0, 3, 0);
     assert_int_equal(judge("", nobody, 1), 0);
     expect(0, 0, 0, 0, 1, 0);

@@ -29,10 +29,33 @@ static const struct cli_option options[] = {
     CLI_CONFIG_OPTION,
     CLI_SET_OPTION,
     {.name = "flag", .brief = 'f', .kind = CLI_FLAG, .help = "h", .at = AT(flag)},
-    {.name = "text", .brief = 't', .kind = CLI_TEXT, .metavar = "TEXT", .help = "h", .at = AT(text)},
-    {.name = "word", .kind = CLI_WORD, .metavar = "one|three|on", .help = "h", .verbs = A, .at = AT(word)},
-    {.name = "list", .kind = CLI_LIST, .metavar = "X", .help = "h", .at = AT(list), .count = AT(n_list), .max = LIST_MAX},
-    {.name = "number", .kind = CLI_NUMBER, .metavar = "N", .help = "h", .at = AT(number), .initial = -1, .min = 0, .max = 9},
+    {.name = "text",
+     .brief = 't',
+     .kind = CLI_TEXT,
+     .metavar = "TEXT",
+     .help = "h",
+     .at = AT(text)},
+    {.name = "word",
+     .kind = CLI_WORD,
+     .metavar = "one|three|on",
+     .help = "h",
+     .verbs = A,
+     .at = AT(word)},
+    {.name = "list",
+     .kind = CLI_LIST,
+     .metavar = "X",
+     .help = "h",
+     .at = AT(list),
+     .count = AT(n_list),
+     .max = LIST_MAX},
+    {.name = "number",
+     .kind = CLI_NUMBER,
+     .metavar = "N",
+     .help = "h",
+     .at = AT(number),
+     .initial = -1,
+     .min = 0,
+     .max = 9},
     {.name = "duration",
      .kind = CLI_DURATION,
      .metavar = "TIME",
@@ -42,16 +65,32 @@ static const struct cli_option options[] = {
      .min = 100,
      .max = 3600000},
     {.name = "rate", .kind = CLI_RATE, .metavar = "N", .help = "h", .at = AT(rate)},
-    {.name = "short", .kind = CLI_SET, .metavar = "N", .help = "h", .at = AT(cli.set), .count = AT(cli.n_set), .path = "a.b"},
+    {.name = "short",
+     .kind = CLI_SET,
+     .metavar = "N",
+     .help = "h",
+     .at = AT(cli.set),
+     .count = AT(cli.n_set),
+     .path = "a.b"},
     {0},
 };
 static const struct cli_verb verbs[] = {
     {.name = "ay", .bit = A, .words = "KEY [MORE]", .min_words = 1, .max_words = 2, .help = "h"},
     {.name = "bee", .bit = B, .words = "[X...]", .max_words = -1, .help = "h"},
-    {.name = "exec", .bit = 4, .words = "KEY", .min_words = 1, .max_words = 1, .tail = true, .help = "h"},
+    {.name = "exec",
+     .bit = 4,
+     .words = "KEY",
+     .min_words = 1,
+     .max_words = 1,
+     .tail = true,
+     .help = "h"},
 };
-static const struct cli_command command = {
-    .name = "thing", .about = "About it.", .verbs = verbs, .n_verbs = 3, .options = options, .args_size = sizeof(struct values)};
+static const struct cli_command command = {.name = "thing",
+                                           .about = "About it.",
+                                           .verbs = verbs,
+                                           .n_verbs = 3,
+                                           .options = options,
+                                           .args_size = sizeof(struct values)};
 
 /* Buffers for the command line under test: its text, and what was printed on stderr. */
 static char words[4096], said[8192];
@@ -73,15 +112,18 @@ static int parse(const char *line, struct values *v) {
     said[fread(said, 1, sizeof said - 1, tmp)] = '\0';
     fclose(tmp);
     assert_true(status == GO_ON || status == 0 || status == CLI_USAGE);
-    assert_int_equal(status == CLI_USAGE, said[0] != '\0'); /* wrong usage, and nothing else, is explained on stderr */
+    /* wrong usage, and nothing else, is explained on stderr */
+    assert_int_equal(status == CLI_USAGE, said[0] != '\0');
     return status;
 }
 
 static void test_values(void **state) {
     (void)state;
     struct values v;
-    assert_int_equal(
-        parse("-t x --word three ay k --list 1 --list=2 --number 9 --duration 1h --rate 2.5/s -f m --set a=1 --short 5 -c F", &v), GO_ON);
+    assert_int_equal(parse("-t x --word three ay k --list 1 --list=2 --number 9 --duration 1h "
+                           "--rate 2.5/s -f m --set a=1 --short 5 -c F",
+                           &v),
+                     GO_ON);
     assert_string_equal(v.text, "x");
     assert_string_equal(v.word, "three");
     assert_int_equal(v.n_list, 2);
@@ -111,7 +153,8 @@ static void test_misuse(void **state) {
     } cases[] = {
         {"", "expected a verb: ay, bee or exec"},
         {"ya k -c F", "unknown verb ya (did you mean ay?)"},
-        {"ay k", "thing ay: -c FILE is required: the configuration (JSON); see: latchwork thing ay --help"},
+        {"ay k",
+         "thing ay: -c FILE is required: the configuration (JSON); see: latchwork thing ay --help"},
         {"ay -c F", "KEY is missing: latchwork thing ay KEY"},
         {"ay a b c -c F", "unexpected argument c"},
         {"ay k -c", "-c needs a value"},
@@ -139,7 +182,8 @@ static void test_misuse(void **state) {
     struct values v;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int status = parse(cases[i].line, &v);
-        if (status != CLI_USAGE || !strstr(said, cases[i].says)) fail_msg("%s: status %d, said %s", cases[i].line, status, said);
+        if (status != CLI_USAGE || !strstr(said, cases[i].says))
+            fail_msg("%s: status %d, said %s", cases[i].line, status, said);
     }
 }
 
@@ -147,9 +191,10 @@ static void test_misuse(void **state) {
  * values to an array than fit. */
 static void test_random_lines(void **state) {
     (void)state;
-    static const char *const parts[] = {"ay",     "bee",      "exec",       "--",     "-",     "-c",  "-f",      "-ft",
-                                        "-x",     "--number", "--number=3", "--list", "--set", "a=1", "--short", "--word=on",
-                                        "--word", "--rate",   "--dur",      "1h",     "k",     "9",   "--",      "--config=F"};
+    static const char *const parts[] = {
+        "ay",     "bee",      "exec",       "--",     "-",     "-c",  "-f",      "-ft",
+        "-x",     "--number", "--number=3", "--list", "--set", "a=1", "--short", "--word=on",
+        "--word", "--rate",   "--dur",      "1h",     "k",     "9",   "--",      "--config=F"};
     unsigned seed = 1;
     for (int run = 0; run < 20000; run++) {
         char line[400] = "";
@@ -161,7 +206,8 @@ static void test_random_lines(void **state) {
         struct values v;
         int status = parse(line, &v);
         assert_true(v.n_list <= LIST_MAX);
-        if (status == GO_ON) assert_true(v.cli.verb && v.cli.config && v.cli.n_words >= v.cli.verb->min_words);
+        if (status == GO_ON)
+            assert_true(v.cli.verb && v.cli.config && v.cli.n_words >= v.cli.verb->min_words);
     }
 }
 
@@ -173,11 +219,13 @@ static void test_tables(void **state) {
         const struct cli_command *c = cli_commands[i];
         assert_true(c->name && c->summary && strlen(c->name) < CLI_NAME_MAX);
         if (!c->run) continue;
-        assert_true(c->about && c->options && c->statuses && c->args_size >= sizeof(struct cli_args));
+        assert_true(c->about && c->options && c->statuses &&
+                    c->args_size >= sizeof(struct cli_args));
         for (const struct cli_option *o = c->options; o->name; o++) {
             assert_true(strlen(o->name) < CLI_NAME_MAX && o->help);
             assert_int_equal(o->metavar == NULL, o->kind == CLI_FLAG);
-            assert_true(o->at >= offsetof(struct cli_args, config) && o->at < c->args_size && o->count < c->args_size);
+            assert_true(o->at >= offsetof(struct cli_args, config) && o->at < c->args_size &&
+                        o->count < c->args_size);
             assert_true(o->help[strlen(o->help) - 1] != '.');
             for (const struct cli_option *other = c->options; other != o; other++) {
                 assert_string_not_equal(o->name, other->name);
@@ -185,7 +233,8 @@ static void test_tables(void **state) {
             }
         }
         for (size_t k = 0; k < c->n_verbs; k++)
-            assert_true(c->verbs[k].bit && !(c->verbs[k].bit & (c->verbs[k].bit - 1)) && c->verbs[k].help);
+            assert_true(c->verbs[k].bit && !(c->verbs[k].bit & (c->verbs[k].bit - 1)) &&
+                        c->verbs[k].help);
     }
 }
 
@@ -194,7 +243,8 @@ static void test_duration_text(void **state) {
     static const struct {
         int64_t ms;
         const char *text;
-    } cases[] = {{0, "0ms"}, {100, "100ms"}, {1500, "1500ms"}, {2000, "2s"}, {90000, "90s"}, {3600000, "1h"}, {172800000, "2d"}};
+    } cases[] = {{0, "0ms"},     {100, "100ms"},  {1500, "1500ms"}, {2000, "2s"},
+                 {90000, "90s"}, {3600000, "1h"}, {172800000, "2d"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[OPS_DURATION_TEXT];
         assert_string_equal(ops_duration_text(cases[i].ms, text), cases[i].text);
@@ -204,8 +254,9 @@ static void test_duration_text(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values), cmocka_unit_test(test_misuse),        cmocka_unit_test(test_random_lines),
-        cmocka_unit_test(test_tables), cmocka_unit_test(test_duration_text),
+        cmocka_unit_test(test_values),        cmocka_unit_test(test_misuse),
+        cmocka_unit_test(test_random_lines),  cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_duration_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,8 @@ static size_t split(char *text, struct lw_override *out) {
 
 static bool same_text(const char *what, const struct lw_buf *got, const char *want) {
     if (got->n == strlen(want) && !memcmp(got->n ? got->p : "", want, got->n)) return true;
-    print_error("%s differ\n--- want\n%s--- got\n%.*s", what, want, (int)got->n, got->n ? got->p : "");
+    print_error("%s differ\n--- want\n%s--- got\n%.*s", what, want, (int)got->n,
+                got->n ? got->p : "");
     return false;
 }
 
@@ -73,20 +74,25 @@ static bool run_case(const char *name) {
     struct lw_override env[SETS_MAX], set[SETS_MAX];
     struct lw_problems problems = {0};
     snprintf(dir, sizeof dir, CASES "/%s", name);
-    char *input = slurp(dir, "input.json"), *error = slurp(dir, "error"), *effective = slurp(dir, "effective.json");
-    char *env_text = slurp(dir, "env"), *set_text = slurp(dir, "set"), *warnings = slurp(dir, "warnings");
+    char *input = slurp(dir, "input.json"), *error = slurp(dir, "error"),
+         *effective = slurp(dir, "effective.json");
+    char *env_text = slurp(dir, "env"), *set_text = slurp(dir, "set"),
+         *warnings = slurp(dir, "warnings");
     assert_non_null(input);
     assert_true((error != NULL) != (effective != NULL));
     size_t n_env = split(env_text, env), n_set = split(set_text, set);
     for (size_t i = 0; i < n_env; i++) setenv(env[i].path, env[i].value, 1);
-    struct lw_config *c = lw_config_parse("input.json", input, strlen(input), set, n_set, &problems);
+    struct lw_config *c =
+        lw_config_parse("input.json", input, strlen(input), set, n_set, &problems);
     for (size_t i = 0; i < n_env; i++) unsetenv(env[i].path);
-    bool ok = same_text("errors", &problems.errors, error ? error : "") && (c != NULL) == (effective != NULL);
+    bool ok = same_text("errors", &problems.errors, error ? error : "") &&
+              (c != NULL) == (effective != NULL);
     if (ok && effective) ok = same_json(c, effective);
     if (ok && warnings) ok = same_text("warnings", &problems.warnings, warnings);
     struct lw_buf shown = {0};
     if (c) lw_config_print(c, &shown);
-    if (holds_secret(&shown) || holds_secret(&problems.errors) || holds_secret(&problems.warnings)) ok = false;
+    if (holds_secret(&shown) || holds_secret(&problems.errors) || holds_secret(&problems.warnings))
+        ok = false;
     lw_buf_free(&shown);
     lw_problems_free(&problems);
     lw_config_free(c);
@@ -110,7 +116,7 @@ static void test_cases(void **state) {
     assert_true(n >= CASES_MIN);
 }
 
-/* ---- files ---- */
+/* --- files ------------------------------------------------------------------------------------ */
 
 static void test_examples_load(void **state) {
     (void)state;
@@ -162,10 +168,16 @@ static void test_named_pipe(void **state) {
     assert_non_null(mkdtemp(path));
     snprintf(text, sizeof text, "%s/pipe", path);
     assert_int_equal(mkfifo(text, 0600), 0);
-    snprintf(text, sizeof text, "{\"name\":\"${file:%s/pipe}\",\"kafka\":{\"topics\":[\"o\"]},\"handler\":{\"type\":\"exec\"}}", path);
+    snprintf(text, sizeof text,
+             "{\"name\":\"${file:%s/"
+             "pipe}\",\"kafka\":{\"topics\":[\"o\"]},\"handler\":{\"type\":\"exec\"}}",
+             path);
     struct lw_config *c = lw_config_parse("t", text, strlen(text), NULL, 0, &p);
     assert_null(c);
-    snprintf(want, sizeof want, "name: file %s/pipe: is a named pipe, which cannot be read again at a reload; expected a file\n", path);
+    snprintf(want, sizeof want,
+             "name: file %s/pipe: is a named pipe, which cannot be read again at a reload; "
+             "expected a file\n",
+             path);
     lw_buf_add(&p.errors, "", 1);
     assert_non_null(strstr(p.errors.p, want));
     lw_problems_free(&p);
@@ -174,17 +186,20 @@ static void test_named_pipe(void **state) {
     rmdir(path);
 }
 
-/* ---- what cases can't say ---- */
+/* --- what cases can't say --------------------------------------------------------------------- */
 
 #define MINIMAL "\"kafka\":{\"topics\":[\"o\"],\"properties\":{%s}},\"handler\":{\"type\":\"exec\"}"
 
 static void test_struct_is_filled(void **state) {
     (void)state;
     static const char text[] =
-        "{\"kafka\":{\"topics\":[\"o\",\"p\"],\"properties\":{\"group.id\":\"g\",\"auto.offset.reset\":\"latest\","
+        "{\"kafka\":{\"topics\":[\"o\",\"p\"],\"properties\":{\"group.id\":\"g\",\"auto.offset."
+        "reset\":\"latest\","
         "\"sasl.password\":\"s\"}},\"redis\":{\"url\":[\"redis://a\",\"redis://b\"]},"
-        "\"key\":{\"from\":\"json:/a\",\"missing\":\"skip\"},\"dedup\":{\"id\":\"header:h\",\"window_s\":9},"
-        "\"dead\":{\"to\":\"topic:d\"},\"handler\":{\"type\":\"exec\",\"processes\":3},\"log\":{\"level\":\"error\",\"format\":\"json\"}}";
+        "\"key\":{\"from\":\"json:/"
+        "a\",\"missing\":\"skip\"},\"dedup\":{\"id\":\"header:h\",\"window_s\":9},"
+        "\"dead\":{\"to\":\"topic:d\"},\"handler\":{\"type\":\"exec\",\"processes\":3},\"log\":{"
+        "\"level\":\"error\",\"format\":\"json\"}}";
     struct lw_problems p = {0};
     struct lw_config *c = lw_config_parse("t", text, sizeof text - 1, NULL, 0, &p);
     assert_non_null(c);
@@ -224,10 +239,12 @@ static struct lw_config *with_properties(const char *properties, struct lw_probl
 static void test_cooperative_sticky_by_version(void **state) {
     (void)state;
     struct lw_problems p = {0};
-    struct lw_config *c = with_properties("\"partition.assignment.strategy\":\"cooperative-sticky\"", &p);
+    struct lw_config *c =
+        with_properties("\"partition.assignment.strategy\":\"cooperative-sticky\"", &p);
     assert_int_equal(c == NULL, rd_kafka_version() < 0x020601ff);
     const char *said = c ? p.warnings.p : p.errors.p;
-    if (rd_kafka_version() < 0x020a00ff) assert_non_null(strstr(said, "kafka.properties.partition.assignment.strategy: "));
+    if (rd_kafka_version() < 0x020a00ff)
+        assert_non_null(strstr(said, "kafka.properties.partition.assignment.strategy: "));
     lw_config_free(c);
     lw_problems_free(&p);
 }
@@ -235,19 +252,24 @@ static void test_cooperative_sticky_by_version(void **state) {
 static void test_new_protocol(void **state) {
     (void)state;
     struct lw_problems p = {0};
-    struct lw_config *c = with_properties("\"group.protocol\":\"consumer\",\"session.timeout.ms\":9000,\"heartbeat.interval.ms\":900,"
-                                          "\"partition.assignment.strategy\":\"range\"",
-                                          &p);
+    struct lw_config *c = with_properties(
+        "\"group.protocol\":\"consumer\",\"session.timeout.ms\":9000,\"heartbeat.interval.ms\":900,"
+        "\"partition.assignment.strategy\":\"range\"",
+        &p);
     assert_null(c);
+    assert_non_null(strstr(p.errors.p, "kafka.properties.session.timeout.ms: refused with "
+                                       "group.protocol \"consumer\": the broker sets it"));
     assert_non_null(
-        strstr(p.errors.p, "kafka.properties.session.timeout.ms: refused with group.protocol \"consumer\": the broker sets it"));
-    assert_non_null(strstr(p.errors.p, "kafka.properties.heartbeat.interval.ms: refused with group.protocol"));
-    assert_non_null(strstr(p.errors.p, "kafka.properties.partition.assignment.strategy: refused with group.protocol"));
+        strstr(p.errors.p, "kafka.properties.heartbeat.interval.ms: refused with group.protocol"));
+    assert_non_null(strstr(
+        p.errors.p, "kafka.properties.partition.assignment.strategy: refused with group.protocol"));
     lw_problems_free(&p);
     c = with_properties("\"group.protocol\":\"consumer\"", &p);
     assert_int_equal(c != NULL, rd_kafka_version() >= 0x020f00ff);
     if (c) assert_true(c->kafka.new_protocol && c->kafka.dynamic);
-    if (!c) assert_non_null(strstr(p.errors.p, "kafka.properties.group.protocol: refused: librdkafka "));
+    if (!c)
+        assert_non_null(
+            strstr(p.errors.p, "kafka.properties.group.protocol: refused: librdkafka "));
     lw_config_free(c);
     lw_problems_free(&p);
 }
@@ -272,9 +294,9 @@ static void test_handler_problems_come_with_the_others(void **state) {
     static const char text[] = "{\"workers\":0,\"handler\":{\"type\":\"exec\",\"zebra\":1}}";
     struct lw_problems p = {.check_handler = handler_check};
     struct lw_config *c = lw_config_parse("t", text, sizeof text - 1, NULL, 0, &p);
-    expect_errors(
-        &p, c,
-        "workers: must be a whole number from 1 to 256, is 0\nkafka.topics: missing; it has no default\nhandler.zebra: unknown key\n");
+    expect_errors(&p, c,
+                  "workers: must be a whole number from 1 to 256, is 0\nkafka.topics: missing; it "
+                  "has no default\nhandler.zebra: unknown key\n");
 }
 
 static void test_problems_are_bounded(void **state) {
@@ -317,8 +339,10 @@ static void test_damaged_documents(void **state) {
 static void test_reference_names_every_key(void **state) {
     (void)state;
     static const char *const some[] = {
-        "| `name` |", "| `lock.ttl_ms` | 200 to 3600000 | `10000` |", "| `kafka.topics` | list of 1 to 64 topic names | required |",
-        "| `redis.cluster` | list of 1 to 64 `host[:port]` |", "| `log.format` | `text` or `json` | `\"text\"` |"};
+        "| `name` |", "| `lock.ttl_ms` | 200 to 3600000 | `10000` |",
+        "| `kafka.topics` | list of 1 to 64 topic names | required |",
+        "| `redis.cluster` | list of 1 to 64 `host[:port]` |",
+        "| `log.format` | `text` or `json` | `\"text\"` |"};
     struct lw_buf b = {0};
     lw_config_reference(&b);
     lw_buf_add(&b, "", 1);
@@ -335,7 +359,7 @@ static void test_nearest(void **state) {
     assert_null(lw_nearest("", words, 3));
 }
 
-/* ---- Redis URLs ---- */
+/* --- Redis URLs ------------------------------------------------------------------------------- */
 
 /* Writes the commands of a login as one text: "AUTH u p;SELECT 3;". */
 static void login_text(const char *url, const char *name, char *out) {
@@ -347,7 +371,8 @@ static void login_text(const char *url, const char *name, char *out) {
     *out = '\0';
     for (size_t i = 0; i < login.n; i++) {
         assert_null(login.command[i].word[login.command[i].n]);
-        for (int k = 0; k < login.command[i].n; k++) strcat(strcat(out, k ? " " : ""), login.command[i].word[k]);
+        for (int k = 0; k < login.command[i].n; k++)
+            strcat(strcat(out, k ? " " : ""), login.command[i].word[k]);
         strcat(out, ";");
     }
     lw_redis_url_free(&u);

@@ -18,17 +18,18 @@
 
 /* `what` is the report that is expected: W is a warning, R an error (the configuration is
  * refused), and - none. The warning or error must contain `says`. */
-static void judged(int line, const char *text, int version, const char *features, const char *name, const char *value, char what,
-                   const char *says) {
+static void judged(int line, const char *text, int version, const char *features, const char *name,
+                   const char *value, char what, const char *says) {
     struct lw_librdkafka k = {version, text, features};
     struct lw_problems p = {0};
     bool refused = lw_librdkafka_judge(&k, name, value, &p);
     const struct lw_buf *b = what == 'R' ? &p.errors : &p.warnings;
-    bool told =
-        b->n && memmem(b->p, b->n, says, strlen(says)) && memmem(b->p, b->n, text, strlen(text)) && memmem(b->p, b->n, name, strlen(name));
-    if (refused != (what == 'R') || p.n_errors != (what == 'R') || p.n_warnings != (what == 'W') || (what != '-' && !told))
-        fail_msg("line %d: %s=%s with %s: %d errors, %d warnings: %.*s", line, name, value, text, p.n_errors, p.n_warnings, (int)b->n,
-                 b->n ? b->p : "");
+    bool told = b->n && memmem(b->p, b->n, says, strlen(says)) &&
+                memmem(b->p, b->n, text, strlen(text)) && memmem(b->p, b->n, name, strlen(name));
+    if (refused != (what == 'R') || p.n_errors != (what == 'R') || p.n_warnings != (what == 'W') ||
+        (what != '-' && !told))
+        fail_msg("line %d: %s=%s with %s: %d errors, %d warnings: %.*s", line, name, value, text,
+                 p.n_errors, p.n_warnings, (int)b->n, b->n ? b->p : "");
     lw_problems_free(&p);
 }
 
@@ -46,22 +47,28 @@ static void test_versions(void **state) {
     JUDGED("2.14.2", 0x020e02ff, ALL, "group.protocol", "consumer", 'R', "2.15");
     JUDGED("2.15.0", 0x020f00ff, ALL, "group.protocol", "Consumer", '-', "");
     JUDGED("2.14.2", 0x020e02ff, ALL, "group.protocol", "classic", '-', "");
-    JUDGED("2.0.2", 0x020002ff, ALL, "enable.sasl.oauthbearer.unsecure.jwt", "true", 'R', "crashes");
+    JUDGED("2.0.2", 0x020002ff, ALL, "enable.sasl.oauthbearer.unsecure.jwt", "true", 'R',
+           "crashes");
     JUDGED("2.8.0", 0x020800ff, ALL, "enable.sasl.oauthbearer.unsecure.jwt", "true", '-', "");
     JUDGED("2.5.0", 0x020500ff, ALL, "enable.metrics.push", "true", 'R', "aborts");
     JUDGED("2.5.0", 0x020500ff, ALL, "enable.metrics.push", "false", '-', "");
     JUDGED("2.5.3", 0x020503ff, ALL, "enable.metrics.push", "true", '-', "");
-    JUDGED("2.6.0", 0x020600ff, ALL, "partition.assignment.strategy", "range,cooperative-sticky", 'R', "use range");
-    JUDGED("2.8.0", 0x020800ff, ALL, "partition.assignment.strategy", "cooperative-sticky", 'W', "range is safe");
-    JUDGED("2.10.0", 0x020a00ff, ALL, "partition.assignment.strategy", "cooperative-sticky", '-', "");
+    JUDGED("2.6.0", 0x020600ff, ALL, "partition.assignment.strategy", "range,cooperative-sticky",
+           'R', "use range");
+    JUDGED("2.8.0", 0x020800ff, ALL, "partition.assignment.strategy", "cooperative-sticky", 'W',
+           "range is safe");
+    JUDGED("2.10.0", 0x020a00ff, ALL, "partition.assignment.strategy", "cooperative-sticky", '-',
+           "");
 }
 
 static void test_features(void **state) {
     (void)state;
     JUDGED("2.15.1", 0x020f01ff, "gzip,sasl_plain", "security.protocol", "ssl", 'R', "without TLS");
     JUDGED("2.15.1", 0x020f01ff, "ssl_other", "security.protocol", "sasl_ssl", 'R', "without TLS");
-    JUDGED("2.15.1", 0x020f01ff, "gzip,sasl_plain", "sasl.mechanism", "SCRAM-SHA-256", 'R', "without SASL SCRAM");
-    JUDGED("2.15.1", 0x020f01ff, "gzip,sasl_plain", "sasl.mechanism", "OAUTHBEARER", 'R', "without SASL OAUTHBEARER");
+    JUDGED("2.15.1", 0x020f01ff, "gzip,sasl_plain", "sasl.mechanism", "SCRAM-SHA-256", 'R',
+           "without SASL SCRAM");
+    JUDGED("2.15.1", 0x020f01ff, "gzip,sasl_plain", "sasl.mechanism", "OAUTHBEARER", 'R',
+           "without SASL OAUTHBEARER");
     JUDGED("2.15.1", 0x020f01ff, "gzip,sasl_plain", "sasl.mechanisms", "GSSAPI", 'R', "Kerberos");
     JUDGED("2.15.1", 0x020f01ff, "gzip", "sasl.mechanism", "PLAIN", 'R', "without SASL PLAIN");
     JUDGED("2.15.1", 0x020f01ff, "gzip", "sasl.oauthbearer.method", "oidc", 'R', "without OIDC");
@@ -120,8 +127,12 @@ static void test_loaded(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_versions), cmocka_unit_test(test_features), cmocka_unit_test(test_every_configuration),
-        cmocka_unit_test(test_limits),   cmocka_unit_test(test_loaded),   cmocka_unit_test(test_metrics_are_muted),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_features),
+        cmocka_unit_test(test_every_configuration),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_loaded),
+        cmocka_unit_test(test_metrics_are_muted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,8 @@ static void test_bounds_of_open(void **state) {
     assert_null(lw_board_open(LW_BOARD_WORKERS + 1, &err));
     struct lw_board *b = lw_board_open(LW_BOARD_WORKERS, &err);
     assert_non_null(b);
-    lw_seat_take(&b->workers[LW_BOARD_WORKERS - 1].seats[LW_BOARD_SEATS - 1], "t/0/1", lw_bytes_of("k"), false, 1);
+    lw_seat_take(&b->workers[LW_BOARD_WORKERS - 1].seats[LW_BOARD_SEATS - 1], "t/0/1",
+                 lw_bytes_of("k"), false, 1);
     lw_board_close(b);
 }
 
@@ -63,10 +64,12 @@ static void test_seat_outlives_a_crash(void **state) {
     char reason[LW_REASON_MAX] = "";
     assert_int_equal(lw_board_ask(board, "orders/3/1042", reason), LW_BLAMED);
     assert_string_equal(reason, "worker died");
-    assert_int_equal(lw_board_ask(board, "orders/3/1043", reason),
-                     LW_INNOCENT);                               /* not a suspect, because the message had left its seat before the death */
-    assert_false(atomic_load(&board->workers[1].seats[7].busy)); /* the next worker starts with empty seats */
-    assert_int_equal(atomic_load(&board->workers[1].counts.done), 41); /* counts survive the worker */
+    /* not a suspect, because the message had left its seat before the death */
+    assert_int_equal(lw_board_ask(board, "orders/3/1043", reason), LW_INNOCENT);
+    /* the next worker starts with empty seats */
+    assert_false(atomic_load(&board->workers[1].seats[7].busy));
+    /* counts survive the worker */
+    assert_int_equal(atomic_load(&board->workers[1].counts.done), 41);
 }
 
 static void test_only_alone_and_crashed_is_blamed(void **state) {
@@ -78,7 +81,8 @@ static void test_only_alone_and_crashed_is_blamed(void **state) {
     die(0, "t/0/1", true, true);
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
     assert_int_equal(board->n_suspects, 2);
-    die(1, "t/0/1", false, false); /* the message must stay blamed after a later death that would make it only a suspect */
+    /* the message must stay blamed after a later death that would make it only a suspect */
+    die(1, "t/0/1", false, false);
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_BLAMED);
     assert_int_equal(board->n_suspects, 2);
 }
@@ -88,7 +92,8 @@ static void test_life_of_a_suspicion(void **state) {
     die(0, "t/0/1", true, true);
     lw_board_counted(board, "t/0/1");
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
-    lw_board_counted(board, "t/0/1"); /* a second call must change nothing, because the attempt was counted already */
+    /* a second call must change nothing, because the attempt was counted already */
+    lw_board_counted(board, "t/0/1");
     assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_SUSPECT);
     lw_board_counted(board, "t/9/9");
     die(2, "t/0/1", true, true);
@@ -128,11 +133,13 @@ static void test_full_table_replaces_the_oldest_suspect(void **state) {
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
     die(0, "new/0/1", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/0", NULL), LW_BLAMED);
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT); /* the oldest suspect that was not blamed has been replaced */
+    /* the oldest suspect that was not blamed has been replaced */
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), LW_INNOCENT);
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/1", NULL), LW_SUSPECT);
     assert_int_equal(board->n_suspects, LW_BOARD_SUSPECTS);
-    lw_board_forget(board, "t/0/700"); /* makes one entry free, which must be used before a suspect is replaced */
+    /* makes one entry free, which must be used before a suspect is replaced */
+    lw_board_forget(board, "t/0/700");
     die(0, "new/0/2", false, true);
     assert_int_equal(lw_board_ask(board, "t/0/2", NULL), LW_SUSPECT);
     assert_int_equal(lw_board_ask(board, "new/0/2", NULL), LW_SUSPECT);
@@ -155,7 +162,8 @@ static void test_all_seats_busy(void **state) {
     lw_board_blame(board, 1, true, "x");
     assert_int_equal(board->n_suspects, LW_BOARD_SEATS);
     assert_int_equal(lw_board_ask(board, "t/1/255", NULL), LW_SUSPECT);
-    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT); /* the message is in the seat of another worker */
+    /* the message is in the seat of another worker */
+    assert_int_equal(lw_board_ask(board, "t/0/255", NULL), LW_INNOCENT);
 }
 
 static void test_long_texts_are_cut(void **state) {
@@ -164,7 +172,8 @@ static void test_long_texts_are_cut(void **state) {
     memset(id, 'i', sizeof id), id[sizeof id - 1] = 0;
     memset(why, 'w', sizeof why), why[sizeof why - 1] = 0;
     lw_seat_take(&board->workers[0].seats[0], id, lw_bytes_of("k"), true, 1);
-    memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX); /* as if a crash had overwritten the NUL at the end of the text */
+    /* as if a crash had overwritten the NUL at the end of the text */
+    memset(board->workers[0].seats[0].identity, 'i', LW_IDENTITY_MAX);
     lw_board_blame(board, 0, true, why);
     id[LW_IDENTITY_MAX - 1] = 0;
     assert_int_equal(lw_board_ask(board, id, reason), LW_BLAMED);
@@ -209,7 +218,8 @@ static void test_readers_against_the_writer(void **state) {
         assert_int_equal(status, 0);
     }
     int used = 0;
-    for (int i = 0; i < LW_BOARD_SUSPECTS; i++) used += (atomic_load(&board->suspects[i].word) & 3) != LW_INNOCENT;
+    for (int i = 0; i < LW_BOARD_SUSPECTS; i++)
+        used += (atomic_load(&board->suspects[i].word) & 3) != LW_INNOCENT;
     assert_int_equal(board->n_suspects, used);
 }
 
@@ -235,7 +245,8 @@ static void test_drained(void **state) {
      * since. */
     lw_board_committed(board, "b", 1, 25);
     assert_true(lw_board_drained(board));
-    lw_board_committed(board, "b", 1, 3); /* the recorded commit must never go down, although a new owner may report an older commit */
+    /* the recorded commit must never go down, although a new owner may report an older commit */
+    lw_board_committed(board, "b", 1, 3);
     assert_true(lw_board_drained(board));
 }
 
@@ -250,8 +261,8 @@ static void test_owed(void **state) {
     assert_false(lw_board_owed(b, 77, &dead));
     for (uint64_t i = 0; i < LW_UNSURE; i++) {
         atomic_store(&b->workers[1].unsure[0][i], lw_owed_id(1000 + (i << 8), i % 2));
-        atomic_store(&b->workers[1].unsure[63][i],
-                     lw_owed_id(1000 + (i << 8), i % 2)); /* the same messages in the row of another shard: each must be owed once */
+        /* the same messages in the row of another shard: each must be owed once */
+        atomic_store(&b->workers[1].unsure[63][i], lw_owed_id(1000 + (i << 8), i % 2));
     }
     atomic_store(&b->workers[1].unsure[0][3], LW_UNSURE_COUNTED);
     atomic_store(&b->workers[1].unsure[63][3], LW_UNSURE_COUNTED);
@@ -277,7 +288,8 @@ static void test_owed_is_bounded(void **state) {
     struct lw_err err = {0};
     struct lw_board *b = lw_board_open(1, &err);
     uint64_t told = 0, n = 2 * LW_OWED;
-    for (uint64_t i = 1; i <= n; i++) lw_board_owe_one(b, lw_owed_id(i * 0x9e3779b97f4a7c15U, false));
+    for (uint64_t i = 1; i <= n; i++)
+        lw_board_owe_one(b, lw_owed_id(i * 0x9e3779b97f4a7c15U, false));
     assert_true(b->n_owed <= LW_OWED && b->n_owed > LW_OWED / 2);
     for (uint64_t i = 1; i <= n; i++) told += lw_board_owed(b, i * 0x9e3779b97f4a7c15U, NULL);
     assert_true(told > LW_OWED / 2 && told <= LW_OWED);

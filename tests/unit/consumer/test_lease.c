@@ -26,7 +26,9 @@ static unsigned rnd(struct world *w, unsigned n) {
     return (w->rng >> 8) % n;
 }
 
-static int64_t left_ms(const struct world *w, int i) { return atomic_load(&w->lease[i].held.deadline_ms) - w->now_ms; }
+static int64_t left_ms(const struct world *w, int i) {
+    return atomic_load(&w->lease[i].held.deadline_ms) - w->now_ms;
+}
 
 static void check_due(struct world *w) {
     static struct lw_due due[MANY];
@@ -34,9 +36,11 @@ static void check_due(struct world *w) {
     size_t n = lw_leases_due(w->table, 0, w->now_ms, due, MANY);
     for (size_t k = 0; k < n; k++) told[due[k].lease - w->lease] = true;
     for (int i = 0; i < MANY; i++) {
-        bool wanted = w->in[i] && !w->lost[i] && left_ms(w, i) > 0 && left_ms(w, i) <= TTL_MS - TTL_MS / 3;
+        bool wanted =
+            w->in[i] && !w->lost[i] && left_ms(w, i) > 0 && left_ms(w, i) <= TTL_MS - TTL_MS / 3;
         if (told[i] != wanted)
-            fail_msg("lease %d ends in %lld ms: due for renewal %d, told %d", i, (long long)left_ms(w, i), wanted, told[i]);
+            fail_msg("lease %d ends in %lld ms: due for renewal %d, told %d", i,
+                     (long long)left_ms(w, i), wanted, told[i]);
     }
 }
 
@@ -62,7 +66,8 @@ static void renew_some(struct world *w) {
 
 static void change_one(struct world *w) {
     int i = (int)rnd(w, MANY);
-    int64_t deadline_ms = w->now_ms + TTL_MS - (int64_t)rnd(w, rnd(w, 4) ? 50 : TTL_MS); /* most answers come soon, some late */
+    /* most answers come soon, some late */
+    int64_t deadline_ms = w->now_ms + TTL_MS - (int64_t)rnd(w, rnd(w, 4) ? 50 : TTL_MS);
     if (!w->in[i])
         lw_leases_add(w->table, &w->lease[i], deadline_ms);
     else if (rnd(w, 2))
@@ -77,7 +82,8 @@ static void leases_are_looked_at_by_deadline(void **state) {
     (void)state;
     static struct world w;
     w = (struct world){.table = lw_leases_open(1, TTL_MS), .now_ms = 1000000, .rng = 7};
-    for (int i = 0; i < MANY; i++) w.lease[i].lane = lw_bytes("k", 1), w.lease[i].token = (uint64_t)i + 1;
+    for (int i = 0; i < MANY; i++)
+        w.lease[i].lane = lw_bytes("k", 1), w.lease[i].token = (uint64_t)i + 1;
     for (int step = 0; step < STEPS; step++) {
         w.now_ms += rnd(&w, 30);
         if (rnd(&w, 8))
@@ -102,7 +108,8 @@ static void a_late_grant_is_renewed(void **state) {
     lw_leases_add(t, &early, TTL_MS);
     assert_int_equal(lw_leases_due(t, 0, 3500, due, LW_RENEW_BATCH), 1);
     lw_leases_renewed(t, due, 1, "1", 3500);
-    lw_leases_add(t, &late, 100 + TTL_MS); /* the call was sent at 100, and its answer read at 3600 */
+    /* the call was sent at 100, and its answer read at 3600 */
+    lw_leases_add(t, &late, 100 + TTL_MS);
     assert_int_equal(lw_leases_due(t, 0, 3600, due, LW_RENEW_BATCH), 1);
     assert_ptr_equal(due[0].lease, &late);
     assert_int_equal(lw_leases_fence(t, 100 + TTL_MS - TTL_MS / 3), 1);
@@ -130,7 +137,8 @@ static void a_lost_lease_is_not_asked_for_again(void **state) {
     assert_int_equal(lw_leases_renewed(t, due, LW_RENEW_BATCH, answers, 4000), LW_RENEW_BATCH);
     assert_int_equal(lw_leases_due(t, 0, 4001, due, LW_RENEW_BATCH), 1);
     assert_ptr_equal(due[0].lease, &other);
-    lw_leases_extend(t, &lost[0], 4001 + TTL_MS); /* settle reports that the worker still has the lease */
+    /* settle reports that the worker still has the lease */
+    lw_leases_extend(t, &lost[0], 4001 + TTL_MS);
     assert_int_equal(lw_leases_due(t, 0, 8000, due, LW_RENEW_BATCH), 2);
     lw_leases_close(t);
 }

@@ -14,13 +14,14 @@
 
 #include <cmocka.h>
 
-static char name[64], *two[] = {(char *)"a", (char *)"b"}, *swapped[] = {(char *)"b", (char *)"a"}, *joined[] = {(char *)"ab"};
+static char name[64], *two[] = {(char *)"a", (char *)"b"}, *swapped[] = {(char *)"b", (char *)"a"},
+                      *joined[] = {(char *)"ab"};
 static struct lw_config config;
 
 static int setup(void **state) {
     (void)state;
-    snprintf(name, sizeof name, "test-member-%d",
-             (int)getpid()); /* the name belongs to this process, because other tests run on this host at the same time */
+    /* the name belongs to this process, because other tests run on this host at the same time */
+    snprintf(name, sizeof name, "test-member-%d", (int)getpid());
     config = (struct lw_config){.name = name};
     config.kafka.group_id = name;
     config.kafka.topics = two;
@@ -70,7 +71,9 @@ static void test_id_is_one_that_kafka_takes(void **state) {
     memset(name, 'n', sizeof name - 1);
     const char *full = id(LW_MEMBER_SLOTS - 1, 255);
     assert_true(strlen(full) <= 249 && strstr(full, "-63-255-"));
-    assert_int_equal(strspn(full, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"), strlen(full));
+    assert_int_equal(
+        strspn(full, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"),
+        strlen(full));
 }
 
 static void test_slots_are_had_once(void **state) {
@@ -103,7 +106,8 @@ static void test_slot_is_free_when_its_process_is_gone(void **state) {
 static void test_none_when_off_or_used_up(void **state) {
     (void)state;
     int fds[LW_MEMBER_SLOTS], fd = 7;
-    for (int i = 0; i < LW_MEMBER_SLOTS; i++) assert_int_equal(lw_member_claim(&config, &fds[i]), i);
+    for (int i = 0; i < LW_MEMBER_SLOTS; i++)
+        assert_int_equal(lw_member_claim(&config, &fds[i]), i);
     assert_int_equal(lw_member_claim(&config, &fd), -1);
     assert_int_equal(fd, -1);
     for (int i = 0; i < LW_MEMBER_SLOTS; i++) close(fds[i]);
@@ -119,7 +123,8 @@ static void test_id_of_ones_own(void **state) {
     config.kafka.n_properties = 1;
     assert_string_not_equal(made, id(0, 0));
     assert_int_equal(strncmp(id(0, 3), "shop-7-3-", strlen("shop-7-3-")), 0);
-    assert_string_equal(id(0, 3), id(-1, 3)); /* the slot must not be part of an id that is made from the user's own id */
+    /* the slot must not be part of an id that is made from the user's own id */
+    assert_string_equal(id(0, 3), id(-1, 3));
     assert_string_not_equal(id(0, 0), id(0, 1));
     const char *was = id(0, 0);
     config.kafka.n_topics = 1;
@@ -130,8 +135,9 @@ static void test_id_of_ones_own(void **state) {
 int main(void) {
     lw_log_setup(LW_LOG_OFF, false, "test");
     const struct CMUnitTest tests[] = {
-        T(test_id_tells_workers_apart),   T(test_id_changes_with_the_topics), T(test_id_is_one_that_kafka_takes),
-        T(test_id_of_ones_own),           T(test_slots_are_had_once),         T(test_slot_is_free_when_its_process_is_gone),
+        T(test_id_tells_workers_apart),     T(test_id_changes_with_the_topics),
+        T(test_id_is_one_that_kafka_takes), T(test_id_of_ones_own),
+        T(test_slots_are_had_once),         T(test_slot_is_free_when_its_process_is_gone),
         T(test_none_when_off_or_used_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,12 @@ static int close_board(void **state) {
 }
 
 static void add(enum lw_end end, int64_t offset, const char *key, const char *reason) {
-    struct lw_outcome_record r = {.at_ms = 1000 + offset, .offset = offset, .fence = 7, .took_us = 9, .attempt = 2, .end = (uint8_t)end};
+    struct lw_outcome_record r = {.at_ms = 1000 + offset,
+                                  .offset = offset,
+                                  .fence = 7,
+                                  .took_us = 9,
+                                  .attempt = 2,
+                                  .end = (uint8_t)end};
     lw_outcome_texts(&r, lw_bytes_of(key), reason);
     lw_outcome_add(rings, &r);
 }
@@ -86,7 +91,8 @@ static void test_texts_are_cut(void **state) {
     assert_int_equal(r.n_reason, LW_OUTCOME_REASON);
     assert_true(r.cut);
     assert_true(lw_outcome_has_key(&r, lw_bytes(key, 200)));
-    assert_false(lw_outcome_has_key(&r, lw_bytes(key, 199))); /* another key that begins with the same bytes */
+    /* another key that begins with the same bytes */
+    assert_false(lw_outcome_has_key(&r, lw_bytes(key, 199)));
     assert_false(lw_outcome_has_key(&r, lw_bytes(key, LW_OUTCOME_KEY)));
     memcpy(key + 62, "\xe2\x80\xa2", 3); /* a character that would be cut into two parts */
     lw_outcome_texts(&r, lw_bytes(key, 200), "");
@@ -131,8 +137,12 @@ static void write_for_ever(void) {
     for (int64_t i = 0;; i++) {
         char key[40];
         snprintf(key, sizeof key, "%lld", (long long)i);
-        struct lw_outcome_record r = {
-            .at_ms = i, .offset = i, .fence = (uint64_t)i, .took_us = i, .attempt = (uint32_t)i, .end = LW_END_DONE};
+        struct lw_outcome_record r = {.at_ms = i,
+                                      .offset = i,
+                                      .fence = (uint64_t)i,
+                                      .took_us = i,
+                                      .attempt = (uint32_t)i,
+                                      .end = LW_END_DONE};
         lw_outcome_texts(&r, lw_bytes_of(key), "");
         lw_outcome_add(rings, &r);
     }
@@ -185,9 +195,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_record_comes_back, open_board, close_board),
         cmocka_unit_test_setup_teardown(test_texts_are_cut, open_board, close_board),
-        cmocka_unit_test_setup_teardown(test_successes_do_not_push_out_failures, open_board, close_board),
+        cmocka_unit_test_setup_teardown(test_successes_do_not_push_out_failures, open_board,
+                                        close_board),
         cmocka_unit_test_setup_teardown(test_a_half_written_record, open_board, close_board),
-        cmocka_unit_test_setup_teardown(test_readers_see_whole_records_only, open_board, close_board),
+        cmocka_unit_test_setup_teardown(test_readers_see_whole_records_only, open_board,
+                                        close_board),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

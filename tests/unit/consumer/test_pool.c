@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-/* --- tests ------------------------------------------------------------------------------------------------------------------------ */
+/* --- tests ------------------------------------------------------------------------------------ */
 
 static void test_all_run_once(void **state) {
     (void)state;
@@ -60,7 +60,8 @@ static void test_blocked_job_delays_nobody(void **state) {
     reap(&x, m.out, 2000);
     for (int round = 0; round < 30; round++) {
         x.h.gate = false;
-        int at = round % 3; /* the blocked job is the first, second or third that a thread has taken */
+        /* the blocked job is the first, second or third that a thread has taken */
+        int at = round % 3;
         for (int i = 0; i < 64; i++) fx_job(&more.j[i], i, "k", i == at ? "wait" : "go");
         lw_pool_submit(x.p, more.jobs, 64);
         reap(&x, more.out, 63); /* all jobs except the blocked one */
@@ -117,7 +118,8 @@ static void test_ended_leases_do_not_run(void **state) {
         m.jobs[4]->lease->deadline_ms = lw_boot_ms() - 1;
         lw_pool_submit(x.p, m.jobs, 6);
         reap(&x, m.out, 6);
-        for (int i = 0; i < 6; i++) assert_int_equal(m.jobs[i]->outcome, i == 1 || i == 4 ? LW_BACK : LW_DONE);
+        for (int i = 0; i < 6; i++)
+            assert_int_equal(m.jobs[i]->outcome, i == 1 || i == 4 ? LW_BACK : LW_DONE);
         free_many(&m);
         close_fx(&x);
     }
@@ -131,7 +133,8 @@ static void test_timeout_is_set_at_the_start(void **state) {
     int64_t before = lw_boot_ms();
     lw_pool_submit(x.p, m.jobs, 1);
     reap(&x, m.out, 1);
-    assert_true(m.jobs[0]->give_up_ms >= before + 5000 && m.jobs[0]->give_up_ms <= lw_boot_ms() + 5000);
+    assert_true(m.jobs[0]->give_up_ms >= before + 5000 &&
+                m.jobs[0]->give_up_ms <= lw_boot_ms() + 5000);
     free_many(&m);
     close_fx(&x);
 }
@@ -159,8 +162,9 @@ static void test_seats(void **state) {
     struct many m = make_many(4, "seat");
     lw_pool_submit(x.p, m.jobs, 4);
     reap(&x, m.out, 4);
-    for (int i = 0; i < 4; i++)
-        assert_true(x.h.seen_busy[i]); /* seats are set even for handlers that blame nobody, because the seat tells which message hangs */
+    /* seats are set even for handlers that blame nobody, because the seat tells which message
+     * hangs */
+    for (int i = 0; i < 4; i++) assert_true(x.h.seen_busy[i]);
     free_many(&m);
     close_fx(&x);
     free(board);
@@ -177,7 +181,8 @@ static void test_journal(void **state) {
     m.jobs[1]->payload = lw_bytes_of("retry");
     m.jobs[1]->key = lw_bytes("\x00\xff", 2);
     m.jobs[1]->attempt = 3;
-    m.jobs[2]->lease->cancelled = true; /* a job whose lease is cancelled must not run, and must have no line in the journal */
+    /* a job whose lease is cancelled must not run, and must have no line in the journal */
+    m.jobs[2]->lease->cancelled = true;
     lw_pool_submit(x.p, m.jobs, 3);
     reap(&x, m.out, 3);
     close_fx(&x);
@@ -185,7 +190,8 @@ static void test_journal(void **state) {
     long long at[4];
     int pid = getpid(), n = 0;
     snprintf(expected, sizeof expected,
-             "start %%lld %d t/0/0 6b 1000 1\nend %%lld %d t/0/0 6b 1000 1 done\nstart %%lld %d t/0/1 00ff 1001 3\n"
+             "start %%lld %d t/0/0 6b 1000 1\nend %%lld %d t/0/0 6b 1000 1 done\nstart %%lld %d "
+             "t/0/1 00ff 1001 3\n"
              "end %%lld %d t/0/1 00ff 1001 3 retry\n%%n",
              pid, pid, pid, pid);
 #pragma GCC diagnostic push
@@ -220,13 +226,16 @@ static void test_close(void **state) {
     struct many m = make_many(3, "wait");
     lw_pool_submit(x.p, m.jobs, 3);
     wait_for(x.h.waiting == 1);
-    pid_t pid = fork(); /* in the child, the copy of a waiting thread never continues, so it counts as stuck */
+    /* in the child, the copy of a waiting thread never continues, so it counts as stuck */
+    pid_t pid = fork();
     if (pid == 0) _exit(lw_pool_close(x.p, 50) ? 1 : 0);
     int status;
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
     x.h.gate = true;
-    close_fx(&x); /* the other two jobs may or may not have begun, but nothing may hang, and the slot must be closed */
+    /* the other two jobs may or may not have begun, but nothing may hang, and the slot must be
+     * closed */
+    close_fx(&x);
     free_many(&m);
 }
 
@@ -242,15 +251,18 @@ static void test_speed(void **state) {
     int64_t t = lw_boot_us();
     getrusage(RUSAGE_SELF, &a);
     for (int done = 0; done < N; done += BURST) {
-        for (int i = 0; i < BURST; i++) m.jobs[i]->then = NULL; /* unlinks the job from its chain, because the job is submitted again */
+        /* unlinks the job from its chain, because the job is submitted again */
+        for (int i = 0; i < BURST; i++) m.jobs[i]->then = NULL;
         lw_pool_submit(x.p, m.jobs, BURST);
         reap(&x, m.out, BURST);
     }
     getrusage(RUSAGE_SELF, &b);
     t = lw_boot_us() - t;
-    int64_t cpu = (b.ru_utime.tv_sec - a.ru_utime.tv_sec + b.ru_stime.tv_sec - a.ru_stime.tv_sec) * 1000000LL + b.ru_utime.tv_usec -
-                  a.ru_utime.tv_usec + b.ru_stime.tv_usec - a.ru_stime.tv_usec;
-    print_message("pool: %lld jobs/s, %.2f us of CPU a job\n", (long long)N * 1000000 / (t ? t : 1), (double)cpu / N);
+    int64_t cpu = (b.ru_utime.tv_sec - a.ru_utime.tv_sec + b.ru_stime.tv_sec - a.ru_stime.tv_sec) *
+                      1000000LL +
+                  b.ru_utime.tv_usec - a.ru_utime.tv_usec + b.ru_stime.tv_usec - a.ru_stime.tv_usec;
+    print_message("pool: %lld jobs/s, %.2f us of CPU a job\n", (long long)N * 1000000 / (t ? t : 1),
+                  (double)cpu / N);
     free_many(&m);
     close_fx(&x);
 }

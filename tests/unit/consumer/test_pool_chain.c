@@ -5,7 +5,8 @@
 
 #include <time.h>
 
-enum { UNTOUCHED = 99 }; /* fx_job() gives a job this outcome, which stays if the job does not run */
+/* fx_job() gives a job this outcome, which stays if the job does not run */
+enum { UNTOUCHED = 99 };
 
 /* Makes one chain of all jobs, under the lease of the first job. */
 static void chain(struct lw_job **jobs, size_t n) {
@@ -20,7 +21,8 @@ static void chain(struct lw_job **jobs, size_t n) {
 static void assert_in_order(struct lw_job **out, size_t n_out, int64_t first, int64_t n) {
     int64_t next = first;
     for (size_t i = 0; i < n_out; i++)
-        if (out[i]->offset >= first && out[i]->offset < first + n) assert_int_equal(out[i]->offset, next++);
+        if (out[i]->offset >= first && out[i]->offset < first + n)
+            assert_int_equal(out[i]->offset, next++);
     assert_int_equal(next, first + n);
 }
 
@@ -30,7 +32,7 @@ static size_t place_of(struct lw_job **out, int64_t offset) {
     return i;
 }
 
-/* --- what one chain does ---------------------------------------------------------------------------------------------------------- */
+/* --- what one chain does ---------------------------------------------------------------------- */
 
 struct trail {
     int n, slot[200];
@@ -60,7 +62,8 @@ static void test_a_chain_runs_in_order_on_one_thread(void **state) {
         assert_int_equal(t.offset[i], i);
         assert_int_equal(t.slot[i], t.slot[0]);
         assert_int_equal(m.jobs[i]->outcome, LW_DONE);
-        assert_true(m.jobs[i]->took_us > 0); /* 0 would say that the job was not run, and it would have no span */
+        /* 0 would say that the job was not run, and it would have no span */
+        assert_true(m.jobs[i]->took_us > 0);
         assert_ptr_equal(m.jobs[i]->then, LW_JOB_CLOSED);
     }
     free_many(&m);
@@ -95,7 +98,8 @@ static void test_too_late_to_link(void **state) {
         m.jobs[1]->lease->cancelled = false;
         lw_pool_submit(x.p, m.jobs, 1);
         struct pollfd pf = {.fd = x.fd, .events = POLLIN};
-        assert_int_equal(poll(&pf, 1, 20000), 1); /* the job has ended and has not been reaped yet */
+        /* the job has ended and has not been reaped yet */
+        assert_int_equal(poll(&pf, 1, 20000), 1);
         assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
         reap(&x, m.out, 1);
         assert_false(lw_job_then(m.jobs[0], m.jobs[1]));
@@ -171,7 +175,8 @@ static void see_seats(struct lw_handler *h, int slot, struct lw_job **jobs, size
 static void test_followers_sit_and_have_a_time_limit(void **state) {
     (void)state;
     struct lw_board_worker *board = lw_alloc(sizeof *board);
-    struct fx x = {.h = {.batch_max = 1, .board = board, .saw = see_seats}, .fd = eventfd(0, EFD_NONBLOCK)};
+    struct fx x = {.h = {.batch_max = 1, .board = board, .saw = see_seats},
+                   .fd = eventfd(0, EFD_NONBLOCK)};
     x.p = lw_pool_open(&type, &x.h, 1, 5000, board, x.fd, NULL);
     struct many m = make_many(10, "go");
     chain(m.jobs, 10);
@@ -180,7 +185,8 @@ static void test_followers_sit_and_have_a_time_limit(void **state) {
     reap(&x, m.out, 10);
     for (int i = 0; i < 10; i++) {
         assert_true(x.h.seen_busy[i]);
-        assert_true(m.jobs[i]->give_up_ms >= before + 5000 && m.jobs[i]->give_up_ms <= lw_boot_ms() + 5000);
+        assert_true(m.jobs[i]->give_up_ms >= before + 5000 &&
+                    m.jobs[i]->give_up_ms <= lw_boot_ms() + 5000);
     }
     for (int i = 0; i < LW_BOARD_SEATS; i++) assert_false(board->seats[i].busy);
     free_many(&m);
@@ -188,7 +194,7 @@ static void test_followers_sit_and_have_a_time_limit(void **state) {
     free(board);
 }
 
-/* --- batches ---------------------------------------------------------------------------------------------------------------------- */
+/* --- batches ---------------------------------------------------------------------------------- */
 
 enum { ROWS = 6, LONG = 5 };
 struct batches {
@@ -199,9 +205,10 @@ struct batches {
 static void note_batch(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot;
     struct batches *b = h->ctx;
+    /* all jobs of a batch must have different keys */
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < i; k++)
-            assert_int_not_equal(jobs[i]->offset / LONG, jobs[k]->offset / LONG); /* all jobs of a batch must have different keys */
+            assert_int_not_equal(jobs[i]->offset / LONG, jobs[k]->offset / LONG);
     b->size[b->n] = n;
     b->first[b->n++] = jobs[0]->offset;
 }
@@ -213,7 +220,8 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     struct fx x;
     struct batches b = {0};
     open_fx(&x, &type, 1, 8, NULL);
-    struct many w = make_many(1, "wait"), m = make_many(ROWS * LONG, "go"), more = make_many(10, "go");
+    struct many w = make_many(1, "wait"), m = make_many(ROWS * LONG, "go"),
+                more = make_many(10, "go");
     lw_pool_submit(x.p, w.jobs, 1);
     wait_for(x.h.waiting == 1);
     w.jobs[0]->offset = 5000;
@@ -225,7 +233,8 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     }
     lw_pool_submit(x.p, heads, ROWS);
     lw_pool_submit(x.p, more.jobs, 10);
-    x.h.saw = note_batch; /* the only thread still waits for x.h.gate, and reads x.h.saw only after the wait */
+    /* the only thread still waits for x.h.gate, and reads x.h.saw only after the wait */
+    x.h.saw = note_batch;
     x.h.ctx = &b;
     atomic_store(&x.h.gate, true);
     reap(&x, out, sizeof out / sizeof *out);
@@ -241,13 +250,16 @@ static void test_followers_come_first_in_the_next_batch(void **state) {
     close_fx(&x);
 }
 
-/* Notes the jobs of a batch. Each job is written as a letter for its key and a digit for its place in the chain. */
+/* Notes the jobs of a batch. Each job is written as a letter for its key and a digit for its place
+ * in the chain. */
 static void note_shape(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot;
     char *at = h->ctx;
     at += strlen(at);
     if (jobs[0]->offset >= 1000) return;
-    for (size_t i = 0; i < n; i++) at += sprintf(at, "%c%d", (char)('a' + jobs[i]->offset / LONG), (int)(jobs[i]->offset % LONG));
+    for (size_t i = 0; i < n; i++)
+        at += sprintf(at, "%c%d", (char)('a' + jobs[i]->offset / LONG),
+                      (int)(jobs[i]->offset % LONG));
     *at++ = ' ';
     *at = '\0';
 }
@@ -280,7 +292,8 @@ static void see_shape(enum lw_batch_of of, size_t batch, int retry, char *out, s
     }
     struct lw_job *more;
     assert_int_equal(lw_pool_reap(x.p, &more, 1), 0); /* no other job may be reported */
-    for (size_t i = 0; i <= expected; i++) assert_int_equal(reaped[i]->outcome, reaped[i]->offset == retry ? LW_RETRY : LW_DONE);
+    for (size_t i = 0; i <= expected; i++)
+        assert_int_equal(reaped[i]->outcome, reaped[i]->offset == retry ? LW_RETRY : LW_DONE);
     for (size_t i = 0; i <= expected; i++) assert_true(reaped[i]->took_us > 0);
     for (int i = retry + 1; retry >= 0 && i % LONG; i++) assert_int_equal(m.jobs[i]->took_us, 0);
     free_many(&w);
@@ -295,11 +308,13 @@ static void test_several_jobs_of_a_key_in_a_batch(void **state) {
     assert_string_equal(shape, "a0b0c0 a1b1c1 a2b2c2 a3b3c3 a4b4c4 ");
     see_shape(LW_BATCH_ONE_KEY, 8, -1, shape, 15);
     assert_string_equal(shape, "a0a1a2a3a4 b0b1b2b3b4 c0c1c2c3c4 ");
-    see_shape(LW_BATCH_ONE_KEY, 3, -1, shape, 15); /* the rest of a chain that is longer than a batch must run before other chains */
+    /* the rest of a chain that is longer than a batch must run before other chains */
+    see_shape(LW_BATCH_ONE_KEY, 3, -1, shape, 15);
     assert_string_equal(shape, "a0a1a2 a3a4 b0b1b2 b3b4 c0c1c2 c3c4 ");
     see_shape(LW_BATCH_ANY, 32, -1, shape, 15);
     assert_string_equal(shape, "a0a1a2a3a4b0b1b2b3b4c0c1c2c3c4 ");
-    see_shape(LW_BATCH_ANY, 8, -1, shape, 15); /* each key must get at least one place in the batch */
+    /* each key must get at least one place in the batch */
+    see_shape(LW_BATCH_ANY, 8, -1, shape, 15);
     assert_string_equal(shape, "a0a1a2a3a4b0b1c0 b2b3b4c1c2c3c4 ");
 }
 
@@ -318,8 +333,8 @@ static void test_a_batch_is_done_in_part(void **state) {
     assert_string_equal(shape, "a0a1a2a3 a4 b0b1b2b3 b4 c0c1c2c3 c4 ");
 }
 
-/* Five keys with one job each, and then two keys with followers, are in the queue before the only thread is free. With batches of one key
- * the two kinds must take turns. */
+/* Five keys with one job each, and then two keys with followers, are in the queue before the only
+ * thread is free. With batches of one key the two kinds must take turns. */
 static void test_a_hot_key_does_not_wait_behind_all_others(void **state) {
     (void)state;
     struct fx x;
@@ -336,7 +351,8 @@ static void test_a_hot_key_does_not_wait_behind_all_others(void **state) {
     }
     lw_pool_submit(x.p, heads, 7);
     x.h.ctx = shape;
-    x.h.saw = note_shape; /* the only thread still waits for x.h.gate, and reads x.h.saw only after the wait */
+    /* the only thread still waits for x.h.gate, and reads x.h.saw only after the wait */
+    x.h.saw = note_shape;
     atomic_store(&x.h.gate, true);
     reap(&x, m.out, 10);
     assert_string_equal(shape, "f0f1 a0 g0g1 b0 c0 d0 e0 ");
@@ -345,8 +361,8 @@ static void test_a_hot_key_does_not_wait_behind_all_others(void **state) {
     close_fx(&x);
 }
 
-/* The main thread reaps as soon as it is woken. It must find all jobs of a batch, since the worker asks Redis for as many followers as jobs
- * have ended. */
+/* The main thread reaps as soon as it is woken. It must find all jobs of a batch, since the worker
+ * asks Redis for as many followers as jobs have ended. */
 static void test_a_batch_is_reported_at_once(void **state) {
     (void)state;
     enum { N = 64, ROUNDS = 300 };
@@ -367,7 +383,7 @@ static void test_a_batch_is_reported_at_once(void **state) {
     close_fx(&x);
 }
 
-/* --- others' share ---------------------------------------------------------------------------------------------------------------- */
+/* --- others' share ---------------------------------------------------------------------------- */
 
 /* Each thread has chains that last far longer than CHAIN_US. Jobs that wait behind the chains,
  * in the queue or already taken by the thread, must run before the chains end. */
@@ -376,10 +392,14 @@ static void test_chains_do_not_starve_others(void **state) {
     enum { N = 150, CHAINS = 2 };
     for (int i = 0; i < 3; i++) {
         struct fx x;
-        size_t batch = i == 2 ? 2 : 1, chains = i == 2 ? CHAINS : 1; /* chains: number of chains that fill one batch */
+        /* chains: number of chains that fill one batch */
+        size_t batch = i == 2 ? 2 : 1, chains = i == 2 ? CHAINS : 1;
         open_fx(&x, &type, 1, batch, NULL);
-        struct many fast = make_many(2000, "go"), m = make_many(CHAINS * N, "sleep"), other = make_many(3, "go");
-        if (i == 1) { /* lets the pool learn that the handler is fast, so that the thread takes all jobs at once */
+        struct many fast = make_many(2000, "go"), m = make_many(CHAINS * N, "sleep"),
+                    other = make_many(3, "go");
+        if (i == 1) {
+            /* lets the pool learn that the handler is fast, so that the thread takes all jobs at
+             * once */
             lw_pool_submit(x.p, fast.jobs, 2000);
             reap(&x, fast.out, 2000);
         }
@@ -395,7 +415,8 @@ static void test_chains_do_not_starve_others(void **state) {
         size_t all = chains * N + 3;
         reap(&x, out, all);
         for (int k = 0; k < 3; k++)
-            for (size_t c = 0; c < chains; c++) assert_true(place_of(out, 1000 + k) < place_of(out, (int64_t)(c * N + N - 1)));
+            for (size_t c = 0; c < chains; c++)
+                assert_true(place_of(out, 1000 + k) < place_of(out, (int64_t)(c * N + N - 1)));
         for (size_t c = 0; c < chains; c++) assert_in_order(out, all, (int64_t)c * N, N);
         free_many(&fast);
         free_many(&m);
@@ -405,8 +426,9 @@ static void test_chains_do_not_starve_others(void **state) {
 }
 
 struct pace {
-    int64_t began_us, last_us,
-        longest_us; /* in this order: start of the chain; start of its last job; longest time between the starts of two of its jobs */
+    /* in this order: start of the chain; start of its last job; longest time between the starts of
+     * two of its jobs */
+    int64_t began_us, last_us, longest_us;
 };
 static void nap(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n) {
     (void)slot, (void)n;
@@ -434,7 +456,8 @@ static void test_the_hand_behind_a_chain_is_stolen(void **state) {
     for (int64_t until = lw_boot_ms() + 30000; rounds < 12 && lw_boot_ms() < until;) {
         struct pace pace = {0};
         x.h.ctx = &pace;
-        struct many fast = make_many(2000, "go"), m = make_many(N, "go"), other = make_many(OTHERS, "go");
+        struct many fast = make_many(2000, "go"), m = make_many(N, "go"),
+                    other = make_many(OTHERS, "go");
         lw_pool_submit(x.p, fast.jobs, 2000);
         reap(&x, fast.out, 2000);
         m.jobs[0]->lease->deadline_ms = INT64_MAX;
@@ -448,7 +471,8 @@ static void test_the_hand_behind_a_chain_is_stolen(void **state) {
         reap(&x, out, N + OTHERS);
         if (pace.longest_us < 900 && pace.last_us - pace.began_us < 18000) {
             bool early = true;
-            for (int k = 0; k < OTHERS; k++) early &= place_of(out, 1000 + k) < place_of(out, N - 2);
+            for (int k = 0; k < OTHERS; k++)
+                early &= place_of(out, 1000 + k) < place_of(out, N - 2);
             rounds++;
             stolen += early;
         }
@@ -465,7 +489,8 @@ static void test_close_in_a_chain(void **state) {
     for (size_t batch = 1; batch <= 4; batch += 3) {
         struct fx x;
         open_fx(&x, &type, 1, batch, NULL);
-        struct many m = make_many(20000, "sleep"); /* the whole chain lasts longer than lw_pool_close() waits */
+        /* the whole chain lasts longer than lw_pool_close() waits */
+        struct many m = make_many(20000, "sleep");
         chain(m.jobs, 20000);
         lw_pool_submit(x.p, m.jobs, 1);
         wait_for(x.h.runs > 3);
@@ -475,13 +500,14 @@ static void test_close_in_a_chain(void **state) {
     }
 }
 
-/* --- all of it at random ---------------------------------------------------------------------------------------------------------- */
+/* --- all of it at random ---------------------------------------------------------------------- */
 
 enum { LANES = 24, EACH = 400, AHEAD = 5 };
 
 struct lane {
     struct many m;
-    int submitted;   /* jobs below this index were given to the pool, or linked behind another job */
+    /* jobs below this index were given to the pool, or linked behind another job */
+    int submitted;
     int reaped;      /* jobs below this index are done */
     int64_t effects; /* the handler changes it without a lock: only the chain orders the threads */
 };
@@ -494,7 +520,8 @@ static void effect(struct lw_handler *h, int slot, struct lw_job **jobs, size_t 
     bool retry = false;
     for (size_t i = 0; i < n; i++) {
         struct lane *l = &lanes[jobs[i]->partition];
-        if (retry && jobs[i - 1]->partition == jobs[i]->partition) continue; /* an earlier job of this key in the batch is not done */
+        /* an earlier job of this key in the batch is not done */
+        if (retry && jobs[i - 1]->partition == jobs[i]->partition) continue;
         retry = jobs[i]->payload.p[0] == 'r';
         if (l->effects != jobs[i]->offset) jobs[i]->payload = lw_bytes_of("out of order");
         if (!retry) l->effects++;
@@ -518,7 +545,8 @@ static void go_on(struct fx *x, struct lane *l, int want) {
 }
 
 static void take_back(struct lane *l, struct lw_job *job) {
-    for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL; /* of these jobs, only the first was started */
+    /* of these jobs, only the first was started */
+    for (int i = l->reaped; i < l->submitted; i++) l->m.jobs[i]->then = NULL;
     l->submitted = l->reaped;
     atomic_store(&job->lease->cancelled, false);
     if (job->outcome == LW_RETRY) job->payload = lw_bytes_of("go");
@@ -554,7 +582,8 @@ static void links_at_random(int threads, size_t batch, enum lw_batch_of of) {
         }
         for (size_t i = 0; i < n; i++) {
             struct lane *l = &lanes[out[i]->partition];
-            assert_int_equal(out[i]->offset, l->reaped); /* no job may be left out, and none may come twice */
+            /* no job may be left out, and none may come twice */
+            assert_int_equal(out[i]->offset, l->reaped);
             assert_string_not_equal(out[i]->payload.p, "out of order");
             if (out[i]->outcome == LW_DONE) {
                 l->reaped++, left--;
@@ -564,7 +593,8 @@ static void links_at_random(int threads, size_t batch, enum lw_batch_of of) {
                 backs += out[i]->outcome == LW_BACK;
                 take_back(l, out[i]);
             }
-            go_on(&x, l, l->submitted == l->reaped ? 1 : 0); /* each lane must always have a job in the pool */
+            /* each lane must always have a job in the pool */
+            go_on(&x, l, l->submitted == l->reaped ? 1 : 0);
         }
         for (int i = 0; i < 8; i++) go_on(&x, &lanes[rand_r(&chance) % LANES], rand_r(&chance) % 3);
     }

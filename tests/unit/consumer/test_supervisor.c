@@ -31,7 +31,8 @@ enum effect {
     QUICK = 512
 };
 
-static struct lw_config config = {.workers = 1, .shutdown.grace_ms = 700, .handler.timeout_ms = 1000, .log.level = LW_LOG_OFF};
+static struct lw_config config = {
+    .workers = 1, .shutdown.grace_ms = 700, .handler.timeout_ms = 1000, .log.level = LW_LOG_OFF};
 static struct lw_supervise_options options = {.blames_worker = true};
 static struct lw_board *board;
 static struct lw_sup *sup;
@@ -96,11 +97,14 @@ static const struct expected cells[LW_SUP_STATES][LW_SUP_EVENTS] = {
         [LW_SUP_CRASHED] = C(GONE, BLAMED | FAILED),           [LW_SUP_KILLED] = C(GONE, SUSPECTED | FAILED),
         [LW_SUP_REFUSED] = C(GONE, REFUSED),                   [LW_SUP_TIMER] = C(STOPPING, KILL),
         [LW_SUP_STOP] = C(STOPPING, TERM | QUICK)},
-    [LW_SUP_GONE] = {[LW_SUP_START] = C(RUNNING, SPAWNED)}, /* a reload asks for this worker again */
+    /* a reload asks for this worker again */
+    [LW_SUP_GONE] = {[LW_SUP_START] = C(RUNNING, SPAWNED)},
 };
 /* clang-format on */
 
-static bool lives(enum lw_sup_state s) { return s == LW_SUP_RUNNING || s == LW_SUP_ROLLING || s == LW_SUP_STOPPING; }
+static bool lives(enum lw_sup_state s) {
+    return s == LW_SUP_RUNNING || s == LW_SUP_ROLLING || s == LW_SUP_STOPPING;
+}
 
 static struct lw_sup_worker *put_in(enum lw_sup_state state) {
     struct lw_sup_worker *w = &sup->workers[0];
@@ -115,10 +119,15 @@ static struct lw_sup_worker *put_in(enum lw_sup_state state) {
 
 static int effects_of(struct lw_sup_worker *w) {
     enum lw_suspicion is = lw_board_ask(board, "t/0/1", NULL);
-    int e = (spawned ? SPAWNED : 0) | (last_signal == SIGTERM ? TERM : 0) | (last_signal == SIGKILL ? KILL : 0);
-    e |= (sup->refused ? REFUSED : 0) | (sup->failed ? FAILED : 0) | (is == LW_SUSPECT ? SUSPECTED : 0) | (is == LW_BLAMED ? BLAMED : 0);
+    int e = (spawned ? SPAWNED : 0) | (last_signal == SIGTERM ? TERM : 0) |
+            (last_signal == SIGKILL ? KILL : 0);
+    e |= (sup->refused ? REFUSED : 0) | (sup->failed ? FAILED : 0) |
+         (is == LW_SUSPECT ? SUSPECTED : 0) | (is == LW_BLAMED ? BLAMED : 0);
     if (w->deadline_ms == INT64_MAX) return e;
-    return e | (w->deadline_ms == NOW + 200 ? BACKOFF : w->deadline_ms == NOW + 5700 ? GRACE : w->deadline_ms == NOW + 1000 ? QUICK : 4096);
+    return e | (w->deadline_ms == NOW + 200    ? BACKOFF
+                : w->deadline_ms == NOW + 5700 ? GRACE
+                : w->deadline_ms == NOW + 1000 ? QUICK
+                                               : 4096);
 }
 
 static void check_cell(enum lw_sup_state state, enum lw_sup_event e) {
@@ -128,10 +137,12 @@ static void check_cell(enum lw_sup_state state, enum lw_sup_event e) {
     lw_sup_step(sup, w, e);
     enum lw_sup_state next = unnamed ? state : x->next;
     if (w->state != next || effects_of(w) != x->effects)
-        fail_msg("%s + %s: became %s with effects %d, wanted %s with %d", lw_sup_state_name[state], lw_sup_event_name[e],
-                 lw_sup_state_name[w->state], effects_of(w), lw_sup_state_name[next], x->effects);
+        fail_msg("%s + %s: became %s with effects %d, wanted %s with %d", lw_sup_state_name[state],
+                 lw_sup_event_name[e], lw_sup_state_name[w->state], effects_of(w),
+                 lw_sup_state_name[next], x->effects);
     assert_int_equal(w->pid, x->effects & SPAWNED ? PID + 1 : lives(next) ? PID : 0);
-    if (!lives(next) || x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].ready)); /* the process that was ready is gone */
+    /* the process that was ready is gone */
+    if (!lives(next) || x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].ready));
     if (x->effects & SPAWNED) assert_false(atomic_load(&board->workers[0].seats[3].busy));
 }
 
@@ -184,11 +195,14 @@ static void test_ends_are_told_apart(void **state) {
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
     static const int crash[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP},
                      kill_[] = {SIGKILL, SIGTERM, SIGHUP, SIGINT, SIGXCPU};
-    for (size_t i = 0; i < sizeof crash / sizeof *crash; i++) assert_int_equal(lw_sup_classify(sup, w, crash[i]), LW_SUP_CRASHED);
-    for (size_t i = 0; i < sizeof kill_ / sizeof *kill_; i++) assert_int_equal(lw_sup_classify(sup, w, kill_[i]), LW_SUP_KILLED);
+    for (size_t i = 0; i < sizeof crash / sizeof *crash; i++)
+        assert_int_equal(lw_sup_classify(sup, w, crash[i]), LW_SUP_CRASHED);
+    for (size_t i = 0; i < sizeof kill_ / sizeof *kill_; i++)
+        assert_int_equal(lw_sup_classify(sup, w, kill_[i]), LW_SUP_KILLED);
     static const int statuses[] = {0, 1, LW_EXIT_REFUSED, 255};
+    /* a handler called exit() */
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED); /* a handler called exit() */
+        assert_int_equal(lw_sup_classify(sup, w, exit_of(statuses[i])), LW_SUP_CRASHED);
     assert_non_null(strstr(w->why, "exited unasked with status 255"));
     atomic_store(&board->workers[0].returned, true);
     assert_int_equal(lw_sup_classify(sup, w, exit_of(0)), LW_SUP_EXIT_CLEAN);
@@ -197,7 +211,8 @@ static void test_ends_are_told_apart(void **state) {
     w->hung = true;
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_CRASHED);
     w->hung = false, w->state = LW_SUP_STOPPING;
-    assert_int_equal(lw_sup_classify(sup, w, SIGTERM), LW_SUP_EXIT_CLEAN); /* SIGTERM came before the worker handled signals */
+    /* SIGTERM came before the worker handled signals */
+    assert_int_equal(lw_sup_classify(sup, w, SIGTERM), LW_SUP_EXIT_CLEAN);
     assert_int_equal(lw_sup_classify(sup, w, SIGKILL), LW_SUP_KILLED);
 }
 
@@ -235,7 +250,8 @@ static bool fails_after(void **state, enum lw_fenced fenced, enum lw_sup_event e
     lw_sup_step(sup, w, end);
     assert_int_equal(w->state, LW_SUP_GONE);
     assert_int_equal(w->pid, 0);
-    assert_int_equal(lw_board_ask(board, "t/0/1", NULL), end == LW_SUP_CRASHED ? LW_BLAMED : LW_SUSPECT);
+    assert_int_equal(lw_board_ask(board, "t/0/1", NULL),
+                     end == LW_SUP_CRASHED ? LW_BLAMED : LW_SUSPECT);
     bool failed = sup->failed;
     close_sup(state);
     return failed;
@@ -247,7 +263,8 @@ static void test_fenced_while_it_stops_is_no_failure(void **state) {
     static const enum lw_sup_event ends[] = {LW_SUP_EXIT_FAILED, LW_SUP_KILLED};
     for (size_t i = 0; i < 2; i++) {
         assert_false(fails_after(state, LW_FENCED_NOW, ends[i]));
-        assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i])); /* an earlier process of the worker was fenced, not this one */
+        /* an earlier process of the worker was fenced, not this one */
+        assert_true(fails_after(state, LW_FENCED_BEFORE, ends[i]));
         assert_true(fails_after(state, LW_FENCED_NO, ends[i]));
     }
     assert_true(fails_after(state, LW_FENCED_NOW, LW_SUP_CRASHED));
@@ -267,11 +284,13 @@ static void test_hung_main_loop(void **state) {
     (void)state;
     struct lw_sup_worker *w = put_in(LW_SUP_RUNNING);
     lw_seat_leave(&board->workers[0].seats[3]);
-    assert_int_equal(ticks_until_hung(w, false), -1); /* a worker without a first heartbeat is still connecting */
+    /* a worker without a first heartbeat is still connecting */
+    assert_int_equal(ticks_until_hung(w, false), -1);
     assert_int_equal(ticks_until_hung(w, true), -1);
     assert_int_equal(ticks_until_hung(w, false), 91); /* 90.7 s in ticks of 1 s */
     assert_non_null(strstr(w->why, "main loop"));
-    w->state = LW_SUP_STOPPING; /* a worker that stops is judged by its deadline, not by its heartbeat */
+    /* a worker that stops is judged by its deadline, not by its heartbeat */
+    w->state = LW_SUP_STOPPING;
     assert_int_equal(ticks_until_hung(w, false), -1);
 }
 
@@ -283,7 +302,8 @@ static void test_hung_handler(void **state) {
         lw_seat_take(seat, "t/0/1", lw_bytes_of("k"), true, i);
         assert_false(lw_sup_stands_still(sup, w));
     }
-    assert_int_equal(ticks_until_hung(w, true), 8); /* hung after 2 × the timeout of 1 s + 5 s; the supervisor notices one tick later */
+    /* hung after 2 × the timeout of 1 s + 5 s; the supervisor notices one tick later */
+    assert_int_equal(ticks_until_hung(w, true), 8);
     assert_non_null(strstr(w->why, "handler that hung"));
     lw_sup_step(sup, w, LW_SUP_HUNG);
     last_signal = 0;

@@ -20,13 +20,14 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* --- real processes --------------------------------------------------------------------------------------------------------------- */
+/* --- real processes --------------------------------------------------------------------------- */
 
 enum { PATIENCE_MS = 20000, WORKERS = 3 };
 
 /* The shared memory in which the test, the supervisor and the workers report to each other. */
 struct shared {
-    atomic_int starts[WORKERS], terms, said[WORKERS], max_away, away, quick_seen, go, reloads, wanted;
+    atomic_int starts[WORKERS], terms, said[WORKERS], max_away, away, quick_seen, go, reloads,
+        wanted;
     _Atomic int32_t pids[WORKERS];
     char reason[LW_REASON_MAX];
     char names[WORKERS][32]; /* config.name, as the last process of each worker saw it */
@@ -112,7 +113,10 @@ static int stubborn_worker(const struct lw_config *c, struct lw_board *b, int i)
     return 0; /* never reached */
 }
 
-static struct lw_config live_config = {.name = (char *)"old", .workers = WORKERS, .shutdown.grace_ms = 60000, .log.level = LW_LOG_WARN};
+static struct lw_config live_config = {.name = (char *)"old",
+                                       .workers = WORKERS,
+                                       .shutdown.grace_ms = 60000,
+                                       .log.level = LW_LOG_WARN};
 static struct lw_supervise_options live;
 
 static struct {
@@ -125,9 +129,10 @@ static int open_live(void **state) {
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     live_config.workers = WORKERS;
     live_config.shutdown.grace_ms = 60000;
-    live = (struct lw_supervise_options){.worker_main = good_worker,
-                                         .blames_worker = true,
-                                         .times = {.backoff_ms = 10, .backoff_max_ms = 20, .tick_ms = 10, .quick_ms = 10}};
+    live = (struct lw_supervise_options){
+        .worker_main = good_worker,
+        .blames_worker = true,
+        .times = {.backoff_ms = 10, .backoff_max_ms = 20, .tick_ms = 10, .quick_ms = 10}};
     death = by_segv, death_alone = true;
     return shared == MAP_FAILED ? -1 : 0;
 }
@@ -170,7 +175,8 @@ static void wait_for_starts(int each) {
 
 static int end_status(void) {
     int status;
-    for (int64_t until = lw_boot_ms() + PATIENCE_MS; waitpid(child.pid, &status, WNOHANG) != child.pid; lw_sleep_ms(2))
+    for (int64_t until = lw_boot_ms() + PATIENCE_MS;
+         waitpid(child.pid, &status, WNOHANG) != child.pid; lw_sleep_ms(2))
         if (lw_boot_ms() > until) fail_msg("the supervisor does not end");
     child.pid = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
@@ -246,7 +252,8 @@ static void test_refusal_ends_the_run(void **state) {
     (void)state;
     live.worker_main = refusing_worker;
     launch();
-    assert_int_equal(end_status(), 78); /* EX_CONFIG of sysexits.h, after which the systemd unit does not restart the program */
+    /* EX_CONFIG of sysexits.h, after which the systemd unit does not restart the program */
+    assert_int_equal(end_status(), 78);
     assert_int_equal(shared->starts[1], 1);
     assert_true(says(child.log, "worker 1 refused"));
 }
@@ -272,7 +279,8 @@ static void test_second_signal_ends_at_once(void **state) {
     kill(child.pid, SIGTERM);
     wait_until(&shared->terms, WORKERS);
     kill(child.pid, SIGINT);
-    assert_int_equal(end_status(), 0); /* the grace period is a minute, so only the second signal can have ended the workers */
+    /* the grace period is a minute, so only the second signal can have ended the workers */
+    assert_int_equal(end_status(), 0);
     assert_int_equal(shared->quick_seen, 1);
 }
 
@@ -294,7 +302,7 @@ static void test_workers_end_with_the_supervisor(void **state) {
     }
 }
 
-/* --- reload ------------------------------------------------------------------------------------------------------------------------ */
+/* --- reload ----------------------------------------------------------------------------------- */
 
 static int rolled_worker(const struct lw_config *c, struct lw_board *b, int i) {
     bool again = begin(c, b, i) > 1;
@@ -404,9 +412,10 @@ static void test_reload_with_errors_changes_nothing(void **state) {
     for (int i = 0; i < WORKERS; i++) assert_int_equal(shared->starts[i], 1);
 }
 
-/* --- drain ------------------------------------------------------------------------------------------------------------------------- */
+/* --- drain ------------------------------------------------------------------------------------ */
 
-static int two_ends(const struct lw_config *c, int64_t timeout_ms, void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
+static int two_ends(const struct lw_config *c, int64_t timeout_ms,
+                    void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                     void *fn_ctx, struct lw_err *err) {
     (void)c, (void)timeout_ms, (void)err;
     fn(fn_ctx, "t", 0, 10);
@@ -414,14 +423,17 @@ static int two_ends(const struct lw_config *c, int64_t timeout_ms, void (*fn)(vo
     fn(fn_ctx, "u", 0, 5);
     return 0;
 }
-static int no_ends(const struct lw_config *c, int64_t timeout_ms, void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
+static int no_ends(const struct lw_config *c, int64_t timeout_ms,
+                   void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                    void *fn_ctx, struct lw_err *err) {
     (void)c, (void)timeout_ms, (void)fn, (void)fn_ctx;
     return lw_fail(err, "no broker answers");
 }
 static int draining_worker(const struct lw_config *c, struct lw_board *b, int i) {
     begin(c, b, i);
-    if (i == 0) atomic_fetch_add(&b->workers[0].counts.done, 9), atomic_fetch_add(&b->workers[0].counts.dead, 1);
+    if (i == 0)
+        atomic_fetch_add(&b->workers[0].counts.done, 9),
+            atomic_fetch_add(&b->workers[0].counts.dead, 1);
     if (i == 1) atomic_fetch_add(&b->workers[1].counts.done, 5);
     if (i == 0) lw_board_committed(b, "t", 0, 10);
     while (!atomic_load(&shared->go) && !got_term) lw_sleep_ms(2);
@@ -429,7 +441,8 @@ static int draining_worker(const struct lw_config *c, struct lw_board *b, int i)
     return live_until_term(b, i);
 }
 
-static void launch_drain_with(int (*worker)(const struct lw_config *c, struct lw_board *b, int i), bool json) {
+static void launch_drain_with(int (*worker)(const struct lw_config *c, struct lw_board *b, int i),
+                              bool json) {
     live.worker_main = worker;
     live.drain = true;
     live.json = json;
@@ -446,11 +459,14 @@ static void test_drain_ends_with_a_summary(void **state) {
         launch_drain(json);
         wait_for_starts(1 + json);
         lw_sleep_ms(50);
-        assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0); /* the run continues, because one partition is not committed yet */
+        /* the run continues, because one partition is not committed yet */
+        assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0);
         atomic_store(&shared->go, 1);
         assert_int_equal(end_status(), 0);
-        assert_true(says(child.out, json ? "{\"done\":14,\"dead\":1,\"dropped\":0,"
-                                         : "done 14 dead 1 dropped 0 skipped 0 parked 0 drained 0 re-runs 0  in "));
+        assert_true(
+            says(child.out,
+                 json ? "{\"done\":14,\"dead\":1,\"dropped\":0,"
+                      : "done 14 dead 1 dropped 0 skipped 0 parked 0 drained 0 re-runs 0  in "));
     }
 }
 
@@ -499,7 +515,8 @@ static void test_drain_without_ends_fails(void **state) {
 }
 
 static int ends_that_hang(const struct lw_config *c, int64_t timeout_ms,
-                          void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end), void *fn_ctx, struct lw_err *err) {
+                          void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
+                          void *fn_ctx, struct lw_err *err) {
     (void)c, (void)timeout_ms, (void)fn, (void)fn_ctx, (void)err;
     atomic_store(&shared->go, 1);
     for (;;) lw_sleep_ms(1000);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the spans of a worker: which messages are sampled, what a handler sees, what comes to the ring, and what happens if it is full. */
+/* Tests the spans of a worker: which messages are sampled, what a handler sees, what comes to the
+ * ring, and what happens if it is full. */
 #include "base/hex.h"
 #include "consumer/process/tracer.h"
 #include "handlers/span.h"
@@ -48,13 +49,21 @@ static int teardown(void **state) {
     return 0;
 }
 
-static struct lw_header header(const char *name, const char *value) { return (struct lw_header){lw_bytes_of(name), lw_bytes_of(value)}; }
+static struct lw_header header(const char *name, const char *value) {
+    return (struct lw_header){lw_bytes_of(name), lw_bytes_of(value)};
+}
 
 /* Begins a job with these headers, as the worker does at a grant. */
-static const struct lw_job_span *begin(struct world *w, int64_t offset, const struct lw_header *headers, size_t n) {
+static const struct lw_job_span *begin(struct world *w, int64_t offset,
+                                       const struct lw_header *headers, size_t n) {
     struct lw_job *j = &w->job;
     free(j->span);
-    *j = (struct lw_job){.topic = "orders", .partition = 3, .offset = offset, .timestamp_ms = 1763671234567, .attempt = 1, .fence = 99};
+    *j = (struct lw_job){.topic = "orders",
+                         .partition = 3,
+                         .offset = offset,
+                         .timestamp_ms = 1763671234567,
+                         .attempt = 1,
+                         .fence = 99};
     snprintf(j->identity, sizeof j->identity, "orders/3/%d", (int)offset);
     j->key = lw_bytes_of("c-17"), j->payload = lw_bytes_of("{}");
     j->headers = headers, j->n_headers = n;
@@ -64,7 +73,8 @@ static const struct lw_job_span *begin(struct world *w, int64_t offset, const st
 }
 
 /* Ends the job as a handler does. Returns the span that came to the ring, or NULL. */
-static const struct lw_span_record *end(struct world *w, enum lw_outcome outcome, const char *reason) {
+static const struct lw_span_record *end(struct world *w, enum lw_outcome outcome,
+                                        const char *reason) {
     w->job.outcome = outcome;
     w->job.took_us = 250;
     snprintf(w->job.reason, sizeof w->job.reason, "%s", reason);
@@ -88,7 +98,9 @@ static const char *text_of(struct lw_bytes b) {
 
 static void test_a_sampled_parent(void **state) {
     struct world *w = *state;
-    const struct lw_header headers[] = {header("a", "1"), header("traceparent", "00-" TRACE "-" SPAN "-01"), header("tracestate", "v=1")};
+    const struct lw_header headers[] = {header("a", "1"),
+                                        header("traceparent", "00-" TRACE "-" SPAN "-01"),
+                                        header("tracestate", "v=1")};
     const struct lw_job_span *s = begin(w, 7, headers, 3);
     assert_non_null(s);
     check_hex(s->context.trace_id, LW_TRACE_ID, TRACE);
@@ -100,14 +112,16 @@ static void test_a_sampled_parent(void **state) {
     assert_memory_equal(&seen, &s->context, sizeof seen);
     assert_memory_not_equal(seen.span_id, s->parent_id, LW_SPAN_ID);
     assert_string_equal(text_of(w->job.headers[2].value), "v=1");
-    assert_string_equal(text_of(headers[1].value), "00-" TRACE "-" SPAN "-01"); /* the message's own headers stay */
+    /* the message's own headers stay */
+    assert_string_equal(text_of(headers[1].value), "00-" TRACE "-" SPAN "-01");
     const struct lw_span_record *r = end(w, LW_DONE, "");
     assert_non_null(r);
     assert_memory_equal(&r->context, &seen, sizeof seen);
     check_hex(r->parent_id, LW_SPAN_ID, SPAN);
     assert_int_equal(r->end_us - r->start_us, 250);
     assert_int_equal(r->end, LW_END_DONE);
-    assert_true(r->offset == 7 && r->partition == 3 && r->attempt == 1 && r->fence == 99 && r->body == 2 && r->parked);
+    assert_true(r->offset == 7 && r->partition == 3 && r->attempt == 1 && r->fence == 99 &&
+                r->body == 2 && r->parked);
     struct lw_span_texts t = lw_span_get_texts(r);
     assert_string_equal(text_of(t.topic), "orders");
     assert_string_equal(text_of(t.state), "v=1");
@@ -116,13 +130,15 @@ static void test_a_sampled_parent(void **state) {
 
 static void test_a_parent_that_is_not_sampled(void **state) {
     struct world *w = *state;
-    const struct lw_header headers[] = {header("traceparent", "00-" TRACE "-" SPAN "-00"), header("tracestate", "v=1")};
+    const struct lw_header headers[] = {header("traceparent", "00-" TRACE "-" SPAN "-00"),
+                                        header("tracestate", "v=1")};
     assert_null(begin(w, 7, headers, 2));
     assert_ptr_equal(w->job.headers, headers);
     assert_null(end(w, LW_DONE, ""));
 }
 
-/* The last of several headers counts. Every one of them gets the span, so that a handler may read any. */
+/* The last of several headers counts. Every one of them gets the span, so that a handler may read
+ * any. */
 static void test_two_parents(void **state) {
     struct world *w = *state;
     const struct lw_header headers[] = {header("traceparent", "00-" TRACE "-1111111111111111-00"),
@@ -137,11 +153,14 @@ static void test_two_parents(void **state) {
 static void test_a_malformed_parent_begins_a_trace(void **state) {
     static const uint8_t none[LW_SPAN_ID];
     struct world *w = *state;
-    const struct lw_header headers[] = {header("tracestate", "v=1"), header("traceparent", "00-" TRACE "-" SPAN "-1"), header("b", "2")};
+    const struct lw_header headers[] = {header("tracestate", "v=1"),
+                                        header("traceparent", "00-" TRACE "-" SPAN "-1"),
+                                        header("b", "2")};
     const struct lw_job_span *s = begin(w, 7, headers, 3);
     assert_non_null(s);
     assert_memory_equal(s->parent_id, none, LW_SPAN_ID);
-    assert_int_equal(w->job.n_headers, 2); /* the tracestate belongs to the trace that is not understood */
+    /* the tracestate belongs to the trace that is not understood */
+    assert_int_equal(w->job.n_headers, 2);
     assert_string_equal(text_of(w->job.headers[0].value), s->traceparent);
     assert_string_equal(text_of(w->job.headers[1].value), "2");
     const struct lw_header null_value = {lw_bytes_of("traceparent"), {NULL, 0}};
@@ -156,10 +175,12 @@ static void test_no_headers(void **state) {
     assert_string_equal(text_of(w->job.headers[0].value), s->traceparent);
 }
 
-/* All attempts of a message, on whatever worker, are in one trace, and each attempt has a span of its own. */
+/* All attempts of a message, on whatever worker, are in one trace, and each attempt has a span of
+ * its own. */
 static void test_attempts_share_a_trace(void **state) {
     struct world *w = *state;
-    struct lw_trace_context one = begin(w, 7, NULL, 0)->context, again = begin(w, 7, NULL, 0)->context;
+    struct lw_trace_context one = begin(w, 7, NULL, 0)->context,
+                            again = begin(w, 7, NULL, 0)->context;
     assert_memory_equal(one.trace_id, again.trace_id, LW_TRACE_ID);
     assert_memory_not_equal(one.span_id, again.span_id, LW_SPAN_ID);
     assert_memory_not_equal(one.trace_id, begin(w, 8, NULL, 0)->context.trace_id, LW_TRACE_ID);
@@ -181,14 +202,16 @@ static void test_the_ratio(void **state) {
     assert_int_equal(n, again);
     w->config.tracing.ratio = 0;
     for (int i = 0; i < 100; i++) assert_null(begin(w, i, NULL, 0));
-    assert_non_null(begin(w, 7, &parent, 1)); /* a trace that is sampled stays so, whatever the ratio */
+    /* a trace that is sampled stays so, whatever the ratio */
+    assert_non_null(begin(w, 7, &parent, 1));
 }
 
 static void test_outcomes(void **state) {
     struct world *w = *state;
     begin(w, 7, NULL, 0);
     assert_int_equal(end(w, LW_RETRY, "busy")->end, LW_END_RETRY);
-    assert_string_equal(text_of(lw_span_get_texts(lw_span_at(&w->board->spans[1], 0)).reason), "busy");
+    assert_string_equal(text_of(lw_span_get_texts(lw_span_at(&w->board->spans[1], 0)).reason),
+                        "busy");
     begin(w, 7, NULL, 0);
     w->job.attempt = 3;
     assert_int_equal(end(w, LW_RETRY, "busy")->end, LW_END_DEAD); /* no attempt is left */
@@ -221,7 +244,8 @@ static void test_texts_are_cut(void **state) {
     memset(reason, 'r', sizeof reason - 1);
     reason[sizeof reason - 1] = '\0';
     memcpy(reason + LW_SPAN_REASON - 1, "\xc3\xa4", 2);
-    struct lw_header headers[] = {header("traceparent", "00-" TRACE "-" SPAN "-01"), header("tracestate", long_state)};
+    struct lw_header headers[] = {header("traceparent", "00-" TRACE "-" SPAN "-01"),
+                                  header("tracestate", long_state)};
     begin(w, 7, headers, 2);
     struct lw_span_texts t = lw_span_get_texts(end(w, LW_DEAD, reason));
     assert_int_equal(t.state.n, 0);
@@ -232,7 +256,9 @@ static void test_texts_are_cut(void **state) {
     assert_int_equal(lw_span_get_texts(end(w, LW_DEAD, reason)).state.n, LW_SPAN_STATE);
 }
 
-static uint64_t dropped(const struct world *w) { return atomic_load(&w->board->workers[1].counts.spans_dropped); }
+static uint64_t dropped(const struct world *w) {
+    return atomic_load(&w->board->workers[1].counts.spans_dropped);
+}
 
 static void test_a_full_ring_drops_and_counts(void **state) {
     struct world *w = *state;

@@ -18,14 +18,16 @@ static const char script[] =
     "    sys.stdout.write(x + '\\n'); sys.stdout.flush()\n"
     "def grandchild():\n"
     "    p = subprocess.Popen(['sleep', '600'], stdin=subprocess.DEVNULL)\n"
-    "    open(here + '/grandchild.tmp', 'w').write('%d\\n' % p.pid); os.rename(here + '/grandchild.tmp', here + '/grandchild')\n"
+    "    open(here + '/grandchild.tmp', 'w').write('%d\\n' % p.pid); os.rename(here + "
+    "'/grandchild.tmp', here + '/grandchild')\n"
     "for line in iter(sys.stdin.readline, ''):\n"
     "    m = json.loads(line)\n"
     "    if 'cancel' in m: continue\n"
     "    open(here + '/requests', 'a').write(line)\n"
     "    what, i = m.get('payload') or '', m['id']\n"
     "    done = json.dumps({'id': i, 'outcome': 'done'})\n"
-    "    if what == 'retry': say(json.dumps({'id': i, 'outcome': 'retry', 'reason': 'later, pl\\u00e9ase'}))\n"
+    "    if what == 'retry': say(json.dumps({'id': i, 'outcome': 'retry', 'reason': 'later, "
+    "pl\\u00e9ase'}))\n"
     "    elif what == 'dead': say(json.dumps({'id': i, 'outcome': 'dead'}))\n"
     "    elif what == 'garbage': say('not json')\n"
     "    elif what == 'foreign': say(json.dumps({'id': 'x/9/9', 'outcome': 'done'}))\n"
@@ -42,10 +44,12 @@ static const char script[] =
     "    elif what == 'hang': grandchild(); time.sleep(600)\n"
     "    elif what == 'slow': time.sleep(0.6); say(done)\n"
     "    elif what == 'polite':\n"
-    "        grandchild(); c = json.loads(sys.stdin.readline()); open(here + '/cancelled', 'w').write(c['cancel'])\n"
+    "        grandchild(); c = json.loads(sys.stdin.readline()); open(here + '/cancelled', "
+    "'w').write(c['cancel'])\n"
     "        say(done)\n"
     "    elif what == 'polite-retry':\n"
-    "        grandchild(); sys.stdin.readline(); say(json.dumps({'id': i, 'outcome': 'retry', 'reason': 'r'}))\n"
+    "        grandchild(); sys.stdin.readline(); say(json.dumps({'id': i, 'outcome': 'retry', "
+    "'reason': 'r'}))\n"
     "    elif what == 'blank': say('\\n \\n' + done)\n"
     "    elif what == 'twice': say(done); say(done); time.sleep(0.05)\n"
     "    elif what == 'loud':\n"
@@ -61,7 +65,9 @@ struct fx {
     struct fx_job j;
 };
 
-static void path_of(const struct fx *x, const char *name, char out[256]) { snprintf(out, 256, "%s/%s", x->folder, name); }
+static void path_of(const struct fx *x, const char *name, char out[256]) {
+    snprintf(out, 256, "%s/%s", x->folder, name);
+}
 
 static int64_t ttl_ms = 2000;
 
@@ -71,8 +77,9 @@ static void open_fx(struct fx *x, int timeout_ms) {
     path_of(x, "handler.py", path);
     fx_write(path, script);
     const char *python = access("/usr/bin/python3", X_OK) == 0 ? "/usr/bin/python3" : "python3";
-    x->c = fx_config("{\"type\":\"exec\",\"command\":[\"%s\",\"%s\",\"%s\"],\"processes\":1,\"timeout_ms\":%d}", python, path, x->folder,
-                     timeout_ms);
+    x->c = fx_config(
+        "{\"type\":\"exec\",\"command\":[\"%s\",\"%s\",\"%s\"],\"processes\":1,\"timeout_ms\":%d}",
+        python, path, x->folder, timeout_ms);
     x->c->lock.ttl_ms = ttl_ms;
     x->c->retry.max_attempts = 5;
     struct lw_err err = {0};
@@ -106,23 +113,33 @@ static pid_t grandchild(const struct fx *x) {
     return pid;
 }
 
-/* --- lines ---------------------------------------------------------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
 static void test_utf8(void **state) {
     (void)state;
-    static const char *const good[] = {"", "abc", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"};
-    static const char *const bad[] = {"\x80", "\xc3",      "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
-                                      "\xff", "a\xe2\x82", "\xc3(",    "\xf0\x9f\x98"};
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_true(lw_utf8_ok(lw_bytes_of(good[i])));
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(lw_utf8_ok(lw_bytes_of(bad[i])));
+    static const char *const good[] = {"",
+                                       "abc",
+                                       "\xc3\xa9",
+                                       "\xe2\x82\xac",
+                                       "\xf0\x9f\x98\x80",
+                                       "\xed\x9f\xbf",
+                                       "\xf4\x8f\xbf\xbf"};
+    static const char *const bad[] = {
+        "\x80", "\xc3",      "\xc0\xaf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+        "\xff", "a\xe2\x82", "\xc3(",    "\xf0\x9f\x98"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(lw_utf8_ok(lw_bytes_of(good[i])));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(lw_utf8_ok(lw_bytes_of(bad[i])));
 }
 
 static void test_request_line(void **state) {
     (void)state;
     struct fx_job j;
     struct lw_job *job = fx_job(&j, 42, "", NULL);
-    const struct lw_header headers[] = {
-        {lw_bytes_of("trace"), lw_bytes_of("a1")}, {lw_bytes_of("none"), {NULL, 0}}, {lw_bytes_of("raw"), lw_bytes("\xff\x00\x01", 3)}};
+    const struct lw_header headers[] = {{lw_bytes_of("trace"), lw_bytes_of("a1")},
+                                        {lw_bytes_of("none"), {NULL, 0}},
+                                        {lw_bytes_of("raw"), lw_bytes("\xff\x00\x01", 3)}};
     job->headers = headers;
     job->n_headers = 3;
     job->key = lw_bytes("\xfe\xff", 2);
@@ -130,8 +147,10 @@ static void test_request_line(void **state) {
     struct lw_buf b = {0};
     lw_exec_request(&b, &job, 1, 0);
     static const char expected[] =
-        "{\"id\":\"t/0/42\",\"key_base64\":\"/v8=\",\"fence\":1042,\"attempt\":1,\"topic\":\"t\",\"partition\":0,"
-        "\"offset\":42,\"timestamp_ms\":1763671234567,\"headers\":[[\"trace\",\"a1\"],[\"none\",null],"
+        "{\"id\":\"t/0/42\",\"key_base64\":\"/"
+        "v8=\",\"fence\":1042,\"attempt\":1,\"topic\":\"t\",\"partition\":0,"
+        "\"offset\":42,\"timestamp_ms\":1763671234567,\"headers\":[[\"trace\",\"a1\"],[\"none\","
+        "null],"
         "[\"raw\",{\"base64\":\"/wAB\"}]],\"payload\":\"a\\\"\\\\\\n\\u0000\\u007f\xc3\xa9\"}\n";
     assert_int_equal(b.n, sizeof expected - 1);
     assert_memory_equal(b.p, expected, b.n);
@@ -185,7 +204,7 @@ static void test_answers_through_pipes(void **state) {
     close_fx(&x);
 }
 
-/* --- broken handlers ------------------------------------------------------------------------------------------------------------ */
+/* --- broken handlers -------------------------------------------------------------------------- */
 
 static void test_bad_answers_retry_and_replace(void **state) {
     (void)state;
@@ -205,11 +224,13 @@ static void test_bad_answers_retry_and_replace(void **state) {
     };
     struct fx x;
     open_fx(&x, 20000);
-    assert_int_equal(play(&x, "ok"), LW_DONE); /* the command has answered once, so failures now count against messages */
+    /* the command has answered once, so failures now count against messages */
+    assert_int_equal(play(&x, "ok"), LW_DONE);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(play(&x, cases[i].payload), LW_RETRY);
         assert_contains(x.j.job.reason, cases[i].reason);
-        assert_int_equal(play(&x, "ok"), LW_DONE); /* a new process has taken the place of the failed one */
+        /* a new process has taken the place of the failed one */
+        assert_int_equal(play(&x, "ok"), LW_DONE);
     }
     close_fx(&x);
 }
@@ -219,7 +240,8 @@ static void test_heir_does_not_hide_a_death(void **state) {
     struct fx x;
     open_fx(&x, 20000);
     assert_int_equal(play(&x, "ok"), LW_DONE);
-    assert_int_equal(play(&x, "heir"), LW_RETRY); /* the process dies, but a child of it still holds its stdout */
+    /* the process dies, but a child of it still holds its stdout */
+    assert_int_equal(play(&x, "heir"), LW_RETRY);
     assert_contains(x.j.job.reason, "exited with status 5");
     assert_false(fx_alive(grandchild(&x)));
     close_fx(&x);
@@ -244,15 +266,18 @@ static void test_error_above_the_version_of_node(void **state) {
     open_fx(&x, 20000);
     assert_int_equal(play(&x, "ok"), LW_DONE);
     path_of(&x, "handler.py", path);
-    fx_write(path,
-             "import sys\n"
-             "sys.stderr.write('''node:internal/modules/cjs/loader:1210\n  throw err;\n  ^\n\nError: Cannot find module 'zebra'\n'''\n"
-             "                 '''Require stack:\n- /handler.js\n    at load (x.js:1:1) {\n  code: 'X'\n}\n\nNode.js v20.0.0\n''')\n"
-             "sys.exit(1)\n");
-    assert_int_equal(play(&x, "exit"), LW_RETRY); /* ends the process that may have begun with the file of open_fx() */
+    fx_write(path, "import sys\n"
+                   "sys.stderr.write('''node:internal/modules/cjs/loader:1210\n  throw err;\n  "
+                   "^\n\nError: Cannot find module 'zebra'\n'''\n"
+                   "                 '''Require stack:\n- /handler.js\n    at load (x.js:1:1) {\n  "
+                   "code: 'X'\n}\n\nNode.js v20.0.0\n''')\n"
+                   "sys.exit(1)\n");
+    /* ends the process that may have begun with the file of open_fx() */
+    assert_int_equal(play(&x, "exit"), LW_RETRY);
     assert_int_equal(play(&x, "ok"), LW_BACK);
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
-    assert_string_equal(why, "handler: its process exited with status 1 before it ever answered: Error: Cannot find module 'zebra'");
+    assert_string_equal(why, "handler: its process exited with status 1 before it ever answered: "
+                             "Error: Cannot find module 'zebra'");
     close_fx(&x);
 }
 
@@ -267,14 +292,20 @@ static void test_command_that_dies_at_its_start(void **state) {
     assert_int_equal(play(&x, "ok"), LW_DONE);
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_WELL);
     path_of(&x, "handler.py", path);
-    fx_write(path, "import sys\nsys.stderr.write('first\\nNo module named zebra\\n\\n')\nsys.exit(3)\n"); /* a broken version is deployed */
-    assert_int_equal(play(&x, "exit"), LW_RETRY); /* this process had answered before, so its death counts as an attempt */
+    /* a broken version is deployed */
+    fx_write(path,
+             "import sys\nsys.stderr.write('first\\nNo module named zebra\\n\\n')\nsys.exit(3)\n");
+    /* this process had answered before, so its death counts as an attempt */
+    assert_int_equal(play(&x, "exit"), LW_RETRY);
     assert_int_equal(play(&x, "ok"), LW_BACK);
     assert_string_equal(x.j.job.reason, "");
     assert_int_equal(lw_handler_exec.health(x.h, why, sizeof why), LW_UNABLE);
-    assert_string_equal(why, "handler: its process exited with status 3 before it ever answered: No module named zebra");
+    assert_string_equal(
+        why,
+        "handler: its process exited with status 3 before it ever answered: No module named zebra");
     int64_t begun = lw_boot_ms();
-    assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, fx_job(&j, 1, "k", "ok")), LW_BACK); /* no process is started for this message */
+    /* no process is started for this message */
+    assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, fx_job(&j, 1, "k", "ok")), LW_BACK);
     wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
     assert_int_equal(play(&x, "ok"), LW_BACK);
     wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
@@ -297,11 +328,13 @@ static void test_whose_fault_a_death_is(void **state) {
         wait_for(lw_handler_exec.health(x.h, why, sizeof why) == LW_ON_TRIAL);
     }
     assert_int_equal(play(&x, "ok"), LW_DONE);
-    assert_int_equal(play(&x, "exit"), LW_RETRY); /* a process that has answered before is not on trial */
+    /* a process that has answered before is not on trial */
+    assert_int_equal(play(&x, "exit"), LW_RETRY);
     /* Now retry.max_attempts processes die that never answered. */
     for (int i = 0; i < 5; i++) assert_int_equal(play(&x, "exit"), LW_RETRY);
     assert_contains(x.j.job.reason, "handler process exited with status 7 before it answered");
-    assert_int_equal(play(&x, "exit"), LW_BACK); /* too many processes have died in a row, so the command is at fault, not the message */
+    /* too many processes have died in a row, so the command is at fault, not the message */
+    assert_int_equal(play(&x, "exit"), LW_BACK);
     close_fx(&x);
 }
 
@@ -327,7 +360,8 @@ static void test_start_check(void **state) {
     static const struct {
         const char *command, *err;
     } cases[] = {
-        {"echo no settings >&2; exit 4", "its process exited with status 4 before it was asked anything: no settings"},
+        {"echo no settings >&2; exit 4",
+         "its process exited with status 4 before it was asked anything: no settings"},
         {"exit 0", "its process exited with status 0 before it was asked anything"},
         {"exec sleep 600", ""},
     };
@@ -363,7 +397,8 @@ static void test_backoff_of_a_useless_command(void **state) {
     for (int i = 0; i < 4; i++) assert_int_equal(others[i], LW_RETRY);
     assert_int_equal(last, LW_BACK); /* the message was not started, so no attempt is counted */
     char *text = fx_read(log);
-    assert_contains(text, "2 processes in a row ended without an answer; the next starts in 100 ms");
+    assert_contains(text,
+                    "2 processes in a row ended without an answer; the next starts in 100 ms");
     assert_contains(text, "the next starts in 200 ms");
     free(text);
     fx_remove(folder);
@@ -380,7 +415,7 @@ static void test_command_that_cannot_start(void **state) {
     fx_config_free(c);
 }
 
-/* --- time ----------------------------------------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------- */
 
 static void test_timeout_kills_the_group(void **state) {
     (void)state;
@@ -409,7 +444,8 @@ static void test_lease_end_kills_the_group_before(void **state) {
     assert_true(grandchild(&x) > 0);
     assert_false(fx_alive(grandchild(&x)));
     job = fx_job(&x.j, 2, "k", "ok");
-    job->lease->deadline_ms = lw_boot_ms() + 500; /* too little of the lease is left to begin a run */
+    /* too little of the lease is left to begin a run */
+    job->lease->deadline_ms = lw_boot_ms() + 500;
     assert_int_equal(fx_run(&lw_handler_exec, x.h, NULL, job), LW_BACK);
     char *requests = slurp(&x, "requests");
     assert_null(strstr(requests, "\"ok\""));
@@ -468,11 +504,13 @@ static void test_cancel(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 20000);
-    assert_int_equal(cancelled_run(&x, "polite"), LW_DONE); /* done in spite of the cancellation, because the effect has happened */
+    /* done in spite of the cancellation, because the effect has happened */
+    assert_int_equal(cancelled_run(&x, "polite"), LW_DONE);
     char *id = slurp(&x, "cancelled");
     assert_string_equal(id, "t/0/1");
     free(id);
-    assert_int_equal(cancelled_run(&x, "polite-retry"), LW_BACK); /* a retry after a cancellation must count no attempt */
+    /* a retry after a cancellation must count no attempt */
+    assert_int_equal(cancelled_run(&x, "polite-retry"), LW_BACK);
     assert_int_equal(cancelled_run(&x, "hang"), LW_BACK);
     assert_false(fx_alive(grandchild(&x)));
     close_fx(&x);
@@ -488,7 +526,8 @@ static void test_deaf_child_cannot_block_us(void **state) {
     memset(big, 'p', 1000000);
     struct lw_job *job = fx_job(&j, 1, "k", big);
     job->give_up_ms = lw_boot_ms() + 300;
-    assert_int_equal(fx_run(&lw_handler_exec, h, NULL, job), LW_BACK); /* the process never read its request */
+    /* the process never read its request */
+    assert_int_equal(fx_run(&lw_handler_exec, h, NULL, job), LW_BACK);
     free(big);
     lw_handler_exec.close(h);
     fx_config_free(c);
@@ -497,7 +536,8 @@ static void test_deaf_child_cannot_block_us(void **state) {
 static void test_closed_stdin_is_no_sigpipe(void **state) {
     (void)state;
     signal(SIGPIPE, SIG_DFL);
-    struct lw_config *c = fx_config("{\"command\":[\"sh\",\"-c\",\"exec 0<&-; sleep 0.3; exit 4\"]}");
+    struct lw_config *c =
+        fx_config("{\"command\":[\"sh\",\"-c\",\"exec 0<&-; sleep 0.3; exit 4\"]}");
     struct lw_handler *h = lw_handler_exec.open(c, 0, NULL);
     assert_int_equal(lw_handler_exec.start(h, 1, NULL), 0);
     lw_sleep_ms(100);
@@ -510,7 +550,7 @@ static void test_closed_stdin_is_no_sigpipe(void **state) {
     fx_config_free(c);
 }
 
-/* --- ends ----------------------------------------------------------------------------------------------------------------------- */
+/* --- ends ------------------------------------------------------------------------------------- */
 
 static void test_end_of_input_lets_it_finish(void **state) {
     (void)state;
@@ -563,7 +603,8 @@ static void test_stderr_goes_to_the_log(void **state) {
     int keep = fx_capture(log);
     struct fx x;
     open_fx(&x, 20000);
-    enum lw_outcome o = play(&x, "loud"); /* the handler writes 900 kB to stderr, far more than a pipe holds */
+    /* the handler writes 900 kB to stderr, far more than a pipe holds */
+    enum lw_outcome o = play(&x, "loud");
     close_fx(&x);
     fx_release(keep);
     assert_int_equal(o, LW_DONE);
@@ -577,7 +618,7 @@ static void test_stderr_goes_to_the_log(void **state) {
     fx_remove(folder);
 }
 
-/* --- configuration -------------------------------------------------------------------------------------------------------------- */
+/* --- configuration ---------------------------------------------------------------------------- */
 
 static void test_check(void **state) {
     (void)state;
@@ -589,14 +630,17 @@ static void test_check(void **state) {
         {"{\"command\":[]}", "handler.command: must be"},
         {"{\"command\":[1]}", "handler.command[0]: must be a string"},
         {"{\"command\":[\"\"]}", "handler.command[0]: must be the program"},
-        {"{\"command\":[\"x\"],\"proceses\":2}", "handler.proceses: unknown key; did you mean processes?"},
+        {"{\"command\":[\"x\"],\"proceses\":2}",
+         "handler.proceses: unknown key; did you mean processes?"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text = fx_check(&lw_handler_exec, cases[i].section);
         assert_contains(text, cases[i].says);
         free(text);
     }
-    char *text = fx_check(&lw_handler_exec, "{\"type\":\"exec\",\"command\":[\"x\",\"\"],\"processes\":2,\"timeout_ms\":5}");
+    char *text =
+        fx_check(&lw_handler_exec,
+                 "{\"type\":\"exec\",\"command\":[\"x\",\"\"],\"processes\":2,\"timeout_ms\":5}");
     assert_string_equal(text, "");
     free(text);
 }

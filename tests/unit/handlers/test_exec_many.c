@@ -38,7 +38,8 @@ static const char script[] =
     "        for k in [k for k in kept if k['id'] == m['cancel'] and k['payload'] == 'polite']:\n"
     "            kept.remove(k); say({'id': k['id'], 'outcome': 'retry'})\n"
     "    elif 'batch' in m: note('requests', 'batch %d' % len(m['batch'])); batch(m['batch'])\n"
-    "    elif m['payload'] == 'leave': say({'id': m['id'], 'outcome': 'done'}); await_go(); os._exit(3)\n"
+    "    elif m['payload'] == 'leave': say({'id': m['id'], 'outcome': 'done'}); await_go(); "
+    "os._exit(3)\n"
     "    else: note('requests', m['id']); kept.append(m)\n"
     "if mode == 'fds':\n"
     "    os.write(4, b'{\"hello\":1}\\n'); out = 4\n"
@@ -47,7 +48,8 @@ static const char script[] =
     "while True:\n"
     "    if not select.select([3 if mode == 'fds' else 0], [], [], 0.1)[0]:\n"
     "        note('together', str(len(kept)))\n"
-    "        for m in [m for m in reversed(kept) if m['payload'] not in ('keep', 'polite')]: kept.remove(m); say(answer(m))\n"
+    "        for m in [m for m in reversed(kept) if m['payload'] not in ('keep', 'polite')]: "
+    "kept.remove(m); say(answer(m))\n"
     "        continue\n"
     "    chunk = os.read(3 if mode == 'fds' else 0, 1 << 20)\n"
     "    if not chunk: break\n"
@@ -60,8 +62,9 @@ static void open_fx(struct fx *x, const char *mode, int processes, int in_flight
     snprintf(path, sizeof path, "%s/handler.py", x->folder);
     fx_write(path, script);
     const char *python = access("/usr/bin/python3", X_OK) == 0 ? "/usr/bin/python3" : "python3";
-    x->c = fx_config("{\"command\":[\"%s\",\"%s\",\"%s\",\"%s\"],\"processes\":%d,\"in_flight\":%d,\"batch\":%d}", python, path, x->folder,
-                     mode, processes, in_flight, batch);
+    x->c = fx_config("{\"command\":[\"%s\",\"%s\",\"%s\",\"%s\"],\"processes\":%d,\"in_flight\":%d,"
+                     "\"batch\":%d}",
+                     python, path, x->folder, mode, processes, in_flight, batch);
     start_handler(x, &lw_handler_exec);
 }
 
@@ -70,7 +73,8 @@ static void close_fx(struct fx *x) {
     fx_remove(x->folder);
 }
 
-static void warm_up(struct fx *x) { /* once a process has answered, failures count against messages */
+static void warm_up(struct fx *x) {
+    /* once a process has answered, failures count against messages */
     submit(x, 0, "ok");
     await(x, 1);
     assert_int_equal(outcome(x, 0), LW_DONE);
@@ -84,10 +88,12 @@ static void test_as_many_as_in_flight_in_any_order(void **state) {
     for (int i = 0; i < 20; i++) jobs[i] = job(&x, i, i == 5 ? "big" : "ok");
     lw_feed_submit(x.feed, jobs, 20);
     wait_for(has_ended(&x, 20));
-    assert_int_equal(x.ended[0]->offset, 7); /* the newest of the first eight messages is answered first */
+    /* the newest of the first eight messages is answered first */
+    assert_int_equal(x.ended[0]->offset, 7);
     for (int i = 0; i < 20; i++) assert_int_equal(outcome(&x, i), i == 5 ? LW_RETRY : LW_DONE);
     assert_int_equal(strlen(x.j[5].job.reason), LW_REASON_MAX - 1);
-    assert_true(count(&x, "together", "8\n") >= 2); /* the limit of 8 messages in flight was reached at least twice */
+    /* the limit of 8 messages in flight was reached at least twice */
+    assert_true(count(&x, "together", "8\n") >= 2);
     assert_int_equal(count(&x, "together", "9"), 0);
     close_fx(&x);
 }
@@ -128,7 +134,8 @@ static void test_a_death_in_company_charges_nobody(void **state) {
         await(&x, n);
         for (int i = 0; i < MOST; i++) {
             if (!open[i]) continue;
-            assert_true(outcome(&x, i) == LW_BACK || outcome(&x, i) == (i == 33 ? LW_RETRY : LW_DONE));
+            assert_true(outcome(&x, i) == LW_BACK ||
+                        outcome(&x, i) == (i == 33 ? LW_RETRY : LW_DONE));
             open[i] = outcome(&x, i) == LW_BACK;
         }
     }
@@ -212,7 +219,8 @@ static void test_a_process_that_has_read_nothing_more(void **state) {
         lw_feed_submit(x.feed, jobs, (size_t)n);
         await(&x, (size_t)n);
         for (int i = 1; i <= n; i++) assert_int_equal(outcome(&x, i), LW_DONE);
-        if (n == 2) assert_int_equal(count(&x, "together", "2\n"), 1); /* suspects would run one after the other */
+        /* suspects would run one after the other */
+        if (n == 2) assert_int_equal(count(&x, "together", "2\n"), 1);
         close_fx(&x);
     }
 }
@@ -244,7 +252,8 @@ static void test_cancel_one_of_many(void **state) {
     submit(&x, 3, "ok"); /* the same process continues, and still has message 2 */
     await(&x, 1);
     assert_int_equal(outcome(&x, 3), LW_DONE);
-    atomic_store(&x.j[2].lease.cancelled, true); /* message 2 ignores its cancellation, so its process is killed */
+    /* message 2 ignores its cancellation, so its process is killed */
+    atomic_store(&x.j[2].lease.cancelled, true);
     submit(&x, 4, "keep");
     wait_for(count(&x, "requests", "t/0/4") == 1);
     await(&x, 2);
@@ -262,7 +271,8 @@ static void test_time_of_one_of_many_is_over(void **state) {
     jobs[0]->give_up_ms = lw_boot_ms() + 300;
     lw_feed_submit(x.feed, jobs, 2);
     await(&x, 1);
-    assert_int_equal(outcome(&x, 1), LW_RETRY); /* message 1 was asked to stop, and message 2 continues */
+    /* message 1 was asked to stop, and message 2 continues */
+    assert_int_equal(outcome(&x, 1), LW_RETRY);
     assert_contains(x.j[1].job.reason, "timed out");
     struct lw_job *deaf = job(&x, 3, "keep");
     deaf->give_up_ms = lw_boot_ms() + 300;

@@ -26,7 +26,7 @@ static void each_vector(const char *path, judge_fn *judge, size_t least) {
     assert_true(n >= least);
 }
 
-/* --- requests --------------------------------------------------------------------------------------------------------------------- */
+/* --- requests --------------------------------------------------------------------------------- */
 
 /* Returns the bytes of a JSON string, or of {"base64":"…"}, which are decoded into `room`. */
 static struct lw_bytes bytes_of(const json_t *v, char room[256]) {
@@ -51,7 +51,8 @@ struct message {
 
 static void fill(struct message *m, const json_t *v) {
     struct lw_job *j = &m->job;
-    const json_t *pair, *headers = json_object_get(v, "headers"), *at = json_object_get(v, "timestamp_ms");
+    const json_t *pair, *headers = json_object_get(v, "headers"),
+                        *at = json_object_get(v, "timestamp_ms");
     size_t i;
     memset(m, 0, sizeof *m);
     snprintf(j->identity, sizeof j->identity, "%s", json_string_value(json_object_get(v, "id")));
@@ -81,8 +82,11 @@ static void judge_request(const json_t *vector, struct lw_bytes line) {
         fill(&m[i], one);
         jobs[i] = &m[i].job;
     }
-    lw_exec_request(&b, jobs, json_array_size(messages), json_integer_value(json_object_get(json_array_get(messages, 0), "deadline_ms")));
-    if (b.n != line.n + 1 || memcmp(b.p, line.p, line.n) != 0) fail_msg("%.*s is not %.*s", (int)b.n, b.p, (int)line.n, line.p);
+    lw_exec_request(
+        &b, jobs, json_array_size(messages),
+        json_integer_value(json_object_get(json_array_get(messages, 0), "deadline_ms")));
+    if (b.n != line.n + 1 || memcmp(b.p, line.p, line.n) != 0)
+        fail_msg("%.*s is not %.*s", (int)b.n, b.p, (int)line.n, line.p);
     lw_buf_free(&b);
 }
 
@@ -91,10 +95,12 @@ static void test_requests(void **state) {
     each_vector(VECTORS "requests.jsonl", judge_request, 7);
 }
 
-/* --- answers ---------------------------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static bool same(struct lw_bytes a, const json_t *v) {
-    return json_is_string(v) ? a.p && lw_bytes_eq(a, lw_bytes(json_string_value(v), json_string_length(v))) : !a.p;
+    return json_is_string(v)
+               ? a.p && lw_bytes_eq(a, lw_bytes(json_string_value(v), json_string_length(v)))
+               : !a.p;
 }
 
 static void judge_answer(const json_t *vector, struct lw_bytes line) {
@@ -104,14 +110,16 @@ static void judge_answer(const json_t *vector, struct lw_bytes line) {
     const json_t *one, *answers = json_object_get(vector, "answers");
     size_t i;
     int bad = lw_exec_read(&said, line, &err);
-    if (bad != (error ? -1 : 0)) fail_msg("%.*s: %s", (int)line.n, line.p, bad ? err.text : "is accepted");
+    if (bad != (error ? -1 : 0))
+        fail_msg("%.*s: %s", (int)line.n, line.p, bad ? err.text : "is accepted");
     if (error) assert_contains(err.text, error);
     assert_int_equal(said.hello, json_integer_value(json_object_get(vector, "hello")));
     if (!bad) assert_int_equal(said.n, json_array_size(answers));
     json_array_foreach(answers, i, one) {
         assert_true(same(said.answers[i].id, json_object_get(one, "id")));
         assert_true(same(said.answers[i].reason, json_object_get(one, "reason")));
-        assert_string_equal(lw_outcome_word(said.answers[i].outcome), json_string_value(json_object_get(one, "outcome")));
+        assert_string_equal(lw_outcome_word(said.answers[i].outcome),
+                            json_string_value(json_object_get(one, "outcome")));
     }
     lw_exec_said_free(&said);
 }
@@ -133,6 +141,8 @@ static void test_begun(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests), cmocka_unit_test(test_answers), cmocka_unit_test(test_begun)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_requests),
+                                       cmocka_unit_test(test_answers),
+                                       cmocka_unit_test(test_begun)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

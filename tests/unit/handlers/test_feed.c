@@ -35,7 +35,8 @@ static void test_margin(void **state) {
     (void)state;
     assert_int_equal(lw_feed_margin_ms(10000), 1000);
     assert_int_equal(lw_feed_margin_ms(501), 50);
-    assert_int_equal(lw_feed_margin_ms(100), 50); /* a tenth of a short lease would be too little time to kill a process */
+    /* a tenth of a short lease would be too little time to kill a process */
+    assert_int_equal(lw_feed_margin_ms(100), 50);
 }
 
 static void test_first_keeps_the_order(void **state) {

@@ -28,10 +28,13 @@ static const char script[] =
     "        self.end_headers()\n"
     "        self.wfile.write(body)\n"
     "    def do_POST(self):\n"
-    "        if os.path.exists(here + '/refuse'): self.answer(413, b'too big'); self.close_connection = True; return\n"
+    "        if os.path.exists(here + '/refuse'): self.answer(413, b'too big'); "
+    "self.close_connection = True; return\n"
     "        body = self.rfile.read(int(self.headers['Content-Length'])).decode()\n"
-    "        note('requests', '%s %s %s' % (self.headers.get('ce-id', '-'), self.headers['Content-Type'], body[:100]))\n"
-    "        if os.path.exists(here + '/leave') and getattr(self, 'old', False): self.close_connection = True; return\n"
+    "        note('requests', '%s %s %s' % (self.headers.get('ce-id', '-'), "
+    "self.headers['Content-Type'], body[:100]))\n"
+    "        if os.path.exists(here + '/leave') and getattr(self, 'old', False): "
+    "self.close_connection = True; return\n"
     "        self.old = True\n"
     "        if body.startswith('['): return self.batch(json.loads(body))\n"
     "        what, *args = body.split(' ', 2)\n"
@@ -40,25 +43,31 @@ static const char script[] =
     "        if what == 'body': return self.answer(int(args[0]), args[1].encode())\n"
     "        if what == 'slow':\n"
     "            note('slow', 'begins'); time.sleep(float(args[0]))\n"
-    "            try: self.connection.send(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'); note('slow', 'ended')\n"
+    "            try: self.connection.send(b'HTTP/1.1 200 OK\\r\\nContent-Length: 0\\r\\n\\r\\n'); "
+    "note('slow', 'ended')\n"
     "            except OSError: note('slow', 'broken')\n"
     "            return\n"
     "        if what == 'hang-up': self.close_connection = True; return\n"
-    "        if what == 'half': self.wfile.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: 9\\r\\n\\r\\nhalf'); self.close_connection = True; "
+    "        if what == 'half': self.wfile.write(b'HTTP/1.1 200 OK\\r\\nContent-Length: "
+    "9\\r\\n\\r\\nhalf'); self.close_connection = True; "
     "return\n"
     "        if what == 'huge': return self.answer(200, b'x' * 2000000)\n"
-    "        if what == 'head': return self.answer(200, b'', **{'X_%d' % i: 'x' * 900 for i in range(90)})\n"
+    "        if what == 'head': return self.answer(200, b'', **{'X_%d' % i: 'x' * 900 for i in "
+    "range(90)})\n"
     "        if what == 'raw': self.wfile.write(body[4:].replace('~', '\\r\\n').encode()); return\n"
-    "        if what == 'to-the-end': self.wfile.write(b'HTTP/1.0 200 OK\\r\\n\\r\\n{\"outcome\":\"done\"}'); self.close_connection = "
+    "        if what == 'to-the-end': self.wfile.write(b'HTTP/1.0 200 "
+    "OK\\r\\n\\r\\n{\"outcome\":\"done\"}'); self.close_connection = "
     "True; return\n"
     "        if what == 'length': return self.answer(200 if len(body) == int(args[0]) else 400)\n"
-    "        if what == 'garbage': self.wfile.write(b'hello\\r\\n\\r\\n'); self.close_connection = True; return\n"
+    "        if what == 'garbage': self.wfile.write(b'hello\\r\\n\\r\\n'); self.close_connection = "
+    "True; return\n"
     "        self.answer(200)\n"
     "    def batch(self, events):\n"
     "        data = [e['data'] for e in events]\n"
     "        if 'bad' in data: return self.answer(400)\n"
     "        if 'split' in data:\n"
-    "            answers = [{'id': e['id'], 'outcome': 'retry' if e['data'] == 'split' else 'done'} for e in events]\n"
+    "            answers = [{'id': e['id'], 'outcome': 'retry' if e['data'] == 'split' else "
+    "'done'} for e in events]\n"
     "            return self.answer(200, json.dumps({'batch': answers}).encode())\n"
     "        self.answer(204)\n"
     "class S(ThreadingHTTPServer):\n"
@@ -110,7 +119,9 @@ static void open_fx(struct fx *x, int in_flight, const char *more) {
     make_folder(x);
     server.port = 0;
     start_server(x);
-    x->c = fx_config("{\"url\":\"http://127.0.0.1:%d/x\",\"in_flight\":%d,\"connect_timeout_ms\":2000%s}", server.port, in_flight, more);
+    x->c = fx_config(
+        "{\"url\":\"http://127.0.0.1:%d/x\",\"in_flight\":%d,\"connect_timeout_ms\":2000%s}",
+        server.port, in_flight, more);
     if (!x->c->handler.timeout_ms) x->c->handler.timeout_ms = 10000;
     start_handler(x, &lw_handler_http);
 }
@@ -138,7 +149,7 @@ static enum lw_outcome run(struct fx *x, int i, const char *payload) {
 
 static uint64_t requests(struct fx *x, int code) { return atomic_load(&x->counts.requests[code]); }
 
-/* --- answers -------------------------------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static void test_outcomes(void **state) {
     (void)state;
@@ -157,7 +168,8 @@ static void test_outcomes(void **state) {
     assert_int_equal(run(&x, 8, ""), LW_DONE);
     assert_int_equal(count(&x, "requests", "t/0/7 None \n"), 1);
     assert_int_equal(count(&x, "requests", "t/0/8 application/json \n"), 1);
-    assert_int_equal(count(&x, "connections", "one"), 1); /* all requests so far used one connection */
+    /* all requests so far used one connection */
+    assert_int_equal(count(&x, "connections", "one"), 1);
     assert_int_equal(atomic_load(&x.counts.connections), 1);
     assert_int_equal(requests(&x, lw_http_code_of(422)), 1);
     assert_int_equal(requests(&x, lw_http_code_of(200)), 4);
@@ -186,31 +198,38 @@ static void test_malformed_answers(void **state) {
     close_fx(&x);
 }
 
-/* --- connections ---------------------------------------------------------------------------------------------------------------------- */
+/* --- connections ------------------------------------------------------------------------------ */
 
 static uint64_t connections(struct fx *x) { return atomic_load(&x->counts.connections); }
 
-/* However the service ends its answer, the answer must be understood, and the connection must be used again only if the service allows it.
- */
+/* However the service ends its answer, the answer must be understood, and the connection must be
+ * used again only if the service allows it. */
 static void test_kinds_of_answers(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 4, "");
-    assert_int_equal(run(&x, 1, "raw HTTP/1.1 200 x~Transfer-Encoding: chunked~~5~more than five~0~~"), LW_RETRY);
+    assert_int_equal(
+        run(&x, 1, "raw HTTP/1.1 200 x~Transfer-Encoding: chunked~~5~more than five~0~~"),
+        LW_RETRY);
     assert_int_equal(run(&x, 2, "raw HTTP/1.1 100 Continue~~HTTP/1.1 204 x~~"), LW_DONE);
-    assert_int_equal(run(&x, 3, "raw HTTP/1.1 200 x~Transfer-Encoding: chunked~~5~{\"out~c~come\":\"dead\"~1~}~0~~"), LW_DEAD);
+    assert_int_equal(
+        run(&x, 3,
+            "raw HTTP/1.1 200 x~Transfer-Encoding: chunked~~5~{\"out~c~come\":\"dead\"~1~}~0~~"),
+        LW_DEAD);
     assert_int_equal(connections(&x), 2); /* the first answer was malformed */
     assert_int_equal(run(&x, 4, "raw HTTP/1.1 204 x~~HTTP/1.1 500 x~~"), LW_DONE);
     assert_int_equal(run(&x, 5, "raw HTTP/1.1 204 x~Connection: close~~"), LW_DONE);
-    assert_int_equal(connections(&x), 3); /* the answer before was followed by bytes that nobody asked for */
+    /* the answer before was followed by bytes that nobody asked for */
+    assert_int_equal(connections(&x), 3);
     assert_int_equal(run(&x, 6, "to-the-end"), LW_DONE);
     assert_int_equal(run(&x, 7, "ok"), LW_DONE);
     assert_int_equal(connections(&x), 5);
     close_fx(&x);
 }
 
-/* If the service closes a connection that was used before instead of answering, the request must be sent once more over a new connection.
- * If the service does the same on a new connection, the message must be tried again later. */
+/* If the service closes a connection that was used before instead of answering, the request must be
+ * sent once more over a new connection. If the service does the same on a new connection, the
+ * message must be tried again later. */
 static void test_closed_meanwhile(void **state) {
     (void)state;
     struct fx x;
@@ -240,8 +259,8 @@ static void test_closed_while_idle(void **state) {
     close_fx(&x);
 }
 
-/* A body that the kernel's buffers cannot hold at once must arrive whole. If the service answers before it has read the body, its answer
- * must count. */
+/* A body that the kernel's buffers cannot hold at once must arrive whole. If the service answers
+ * before it has read the body, its answer must count. */
 static void test_large_bodies(void **state) {
     (void)state;
     enum { LARGE = 8 << 20 };
@@ -259,7 +278,7 @@ static void test_large_bodies(void **state) {
     close_fx(&x);
 }
 
-/* --- many at a time ------------------------------------------------------------------------------------------------------------------- */
+/* --- many at a time --------------------------------------------------------------------------- */
 
 static void test_as_many_as_in_flight(void **state) {
     (void)state;
@@ -299,7 +318,8 @@ static void test_batches(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 4, ",\"mode\":\"batch\",\"batch\":3");
-    static const char *const good[] = {"\"a\"", "\"b\"", "\"c\"", "\"d\""}, *const bad[] = {"\"a\"", "\"bad\"", "\"c\""},
+    static const char *const good[] = {"\"a\"", "\"b\"", "\"c\"", "\"d\""},
+                             *const bad[] = {"\"a\"", "\"bad\"", "\"c\""},
                              *const split[] = {"\"a\"", "\"split\"", "\"c\""};
     submit_chain(&x, good, 4);
     await(&x, 4);
@@ -319,7 +339,7 @@ static void test_batches(void **state) {
     close_fx(&x);
 }
 
-/* --- leases and times ----------------------------------------------------------------------------------------------------------------- */
+/* --- leases and times ------------------------------------------------------------------------- */
 
 static void test_cancel_aborts_the_transfer(void **state) {
     (void)state;
@@ -338,7 +358,8 @@ static void test_cancel_aborts_the_transfer(void **state) {
     assert_int_equal(requests(&x, LW_HTTP_CANCELLED), 1);
     submit(&x, 3, "slow 5");
     wait_for(count(&x, "slow", "begins") == 3);
-    atomic_store(&x.j[3].lease.deadline_ms, lw_boot_ms() + 300); /* the request is aborted before this lease ends */
+    /* the request is aborted before this lease ends */
+    atomic_store(&x.j[3].lease.deadline_ms, lw_boot_ms() + 300);
     await(&x, 1);
     assert_true(lw_boot_ms() < atomic_load(&x.j[3].lease.deadline_ms));
     assert_int_equal(outcome(&x, 3), LW_BACK);
@@ -383,10 +404,11 @@ static void test_stop_with_requests_under_way(void **state) {
     assert_int_equal(outcome(&x, 1), LW_DONE);
 }
 
-/* --- the service is down
- * ------------------------------------------------------------------------------------------------------------------ */
+/* --- the service is down ---------------------------------------------------------------------- */
 
-static enum lw_health health(struct fx *x, char *why, size_t size) { return lw_handler_http.health(x->h, why, size); }
+static enum lw_health health(struct fx *x, char *why, size_t size) {
+    return lw_handler_http.health(x->h, why, size);
+}
 
 /* While nothing listens, an attempt must be counted for the first two messages, and all others
  * must be given back without an attempt. A message that is answered must close the circuit
@@ -413,7 +435,8 @@ static void test_service_down(void **state) {
     assert_contains(why, "Connection refused");
     assert_int_equal(atomic_load(&x.counts.openings), 1);
     wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
-    assert_int_equal(run(&x, 1, "ok"), LW_BACK); /* the breaker is half open, and the only request that it lets through fails */
+    /* the breaker is half open, and the only request that it lets through fails */
+    assert_int_equal(run(&x, 1, "ok"), LW_BACK);
     assert_true(x.j[1].job.wait_ms > BREAKER_PAUSE_MS);
     assert_int_equal(health(&x, NULL, 0), LW_UNABLE);
     start_server(&x);
@@ -430,7 +453,8 @@ static void test_one_at_a_time_on_trial(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, 8, "");
-    for (int i = 0; i < 10; i++) assert_int_equal(run(&x, i, "status 503"), i < 9 ? LW_RETRY : LW_BACK);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(run(&x, i, "status 503"), i < 9 ? LW_RETRY : LW_BACK);
     wait_for(health(&x, NULL, 0) == LW_ON_TRIAL);
     struct lw_job *jobs[] = {job(&x, 1, "slow 0.3"), job(&x, 2, "ok"), job(&x, 3, "ok")};
     lw_feed_submit(x.feed, jobs, 3);

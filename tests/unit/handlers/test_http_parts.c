@@ -11,12 +11,13 @@
 
 enum { SECOND = 1000 };
 
-/* --- headers and events ------------------------------------------------------------------------------------------------------------- */
+/* --- headers and events ----------------------------------------------------------------------- */
 
 /* Returns all headers as text, one per line. The caller frees the text. */
 static char *lines(struct http_head *head) {
     struct lw_buf text = {0};
-    for (const struct curl_slist *n = head_list(head); n; n = n->next) lw_buf_addf(&text, "%s\n", n->data);
+    for (const struct curl_slist *n = head_list(head); n; n = n->next)
+        lw_buf_addf(&text, "%s\n", n->data);
     char *copy = lw_memdup(text.p ? text.p : "", text.n);
     lw_buf_free(&text);
     head_free(head);
@@ -31,7 +32,8 @@ static void binary_event(void **state) {
     (void)state;
     struct fx_job j;
     struct http_head head = {0};
-    event_head(&head, fx_job(&j, 42, "kunde \xc3\xa4 \"1\" 5%", "{}"), "application/json", 1763671264567);
+    event_head(&head, fx_job(&j, 42, "kunde \xc3\xa4 \"1\" 5%", "{}"), "application/json",
+               1763671264567);
     char *text = lines(&head);
     assert_string_equal(text, "content-type: application/json\n"
                               "ce-specversion: 1.0\n"
@@ -95,7 +97,10 @@ static void record_headers(void **state) {
     job->n_headers = sizeof all / sizeof *all;
     event_head_record(&head, job, &(struct event_fixed){&line, 1});
     char *text = lines(&head);
-    assert_string_equal(text, "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\nX-Empty;\nx-utf8: \xc3\xa4\n");
+    assert_string_equal(
+        text,
+        "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\nX-Empty;\nx-utf8: "
+        "\xc3\xa4\n");
     free(text);
 }
 
@@ -171,8 +176,9 @@ static void structured_data(void **state) {
 
 static void attributes_in_a_batch(void **state) {
     (void)state;
-    const struct lw_header all[] = {header("traceparent", "00-1"), header("tenant", "a"),  header("tenant", "b"),
-                                    header("X-Upper", "1"),        header("id", "forged"), header("latchworkfence", "9"),
+    const struct lw_header all[] = {header("traceparent", "00-1"), header("tenant", "a"),
+                                    header("tenant", "b"),         header("X-Upper", "1"),
+                                    header("id", "forged"),        header("latchworkfence", "9"),
                                     header("data", "1"),           header("bin", "\xff")};
     struct fx_job j;
     struct lw_job *job = fx_job(&j, 1, "k", "1");
@@ -188,7 +194,7 @@ static void attributes_in_a_batch(void **state) {
     json_decref(v);
 }
 
-/* --- signatures ----------------------------------------------------------------------------------------------------------------------- */
+/* --- signatures ------------------------------------------------------------------------------- */
 
 /* Checks the example that the specification "Standard Webhooks" and its libraries give. */
 static void signature(void **state) {
@@ -201,12 +207,14 @@ static void signature(void **state) {
     assert_int_equal(s.keys[0].n, 24);
     s.n = 1;
     assert_int_equal(signer_open(&s, &err), 0);
-    signer_add(&s, &out, lw_bytes_of("msg_p5jXN8AQM9LWM0D4loKWxJek"), 1614265330, lw_bytes_of("{\"test\": 2432232314}"));
+    signer_add(&s, &out, lw_bytes_of("msg_p5jXN8AQM9LWM0D4loKWxJek"), 1614265330,
+               lw_bytes_of("{\"test\": 2432232314}"));
     lw_buf_add(&out, "", 1);
     assert_string_equal(out.p, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     out.n = 0;
     s.n = 2;
-    signer_add(&s, &out, lw_bytes_of("msg_p5jXN8AQM9LWM0D4loKWxJek"), 1614265330, lw_bytes_of("{\"test\": 2432232314}"));
+    signer_add(&s, &out, lw_bytes_of("msg_p5jXN8AQM9LWM0D4loKWxJek"), 1614265330,
+               lw_bytes_of("{\"test\": 2432232314}"));
     assert_int_equal(out.n, 2 * strlen("v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=") + 1);
     lw_buf_free(&out);
     signer_close(&s);
@@ -231,11 +239,12 @@ static void keys(void **state) {
     assert_false(sign_key_read(too_long, &k));
 }
 
-/* --- answers -------------------------------------------------------------------------------------------------------------------------- */
+/* --- answers ---------------------------------------------------------------------------------- */
 
 static struct http_verdict judge(int status, const char *body, const char *retry_after) {
     struct http_verdict v;
-    struct http_answer a = {.status = status, .body = lw_bytes_of(body), .retry_after = retry_after};
+    struct http_answer a = {
+        .status = status, .body = lw_bytes_of(body), .retry_after = retry_after};
     answer_by_status(&a, 1700000000, &v);
     json_t *document = answer_document(a.body);
     if (document) answer_by_document(document, 0, 1, "t/0/1", &v);
@@ -248,10 +257,13 @@ static void statuses(void **state) {
     static const struct {
         int status;
         enum lw_outcome outcome;
-    } table[] = {{200, LW_DONE},  {201, LW_DONE},  {202, LW_DONE},  {204, LW_DONE},  {299, LW_DONE},  {301, LW_RETRY}, {307, LW_RETRY},
-                 {400, LW_DEAD},  {401, LW_DEAD},  {403, LW_DEAD},  {404, LW_DEAD},  {408, LW_RETRY}, {409, LW_BACK},  {410, LW_DEAD},
-                 {412, LW_BACK},  {413, LW_DEAD},  {422, LW_DEAD},  {425, LW_RETRY}, {429, LW_RETRY}, {499, LW_DEAD},  {500, LW_RETRY},
-                 {502, LW_RETRY}, {503, LW_RETRY}, {504, LW_RETRY}, {599, LW_RETRY}, {999, LW_RETRY}};
+    } table[] = {{200, LW_DONE},  {201, LW_DONE},  {202, LW_DONE},  {204, LW_DONE},
+                 {299, LW_DONE},  {301, LW_RETRY}, {307, LW_RETRY}, {400, LW_DEAD},
+                 {401, LW_DEAD},  {403, LW_DEAD},  {404, LW_DEAD},  {408, LW_RETRY},
+                 {409, LW_BACK},  {410, LW_DEAD},  {412, LW_BACK},  {413, LW_DEAD},
+                 {422, LW_DEAD},  {425, LW_RETRY}, {429, LW_RETRY}, {499, LW_DEAD},
+                 {500, LW_RETRY}, {502, LW_RETRY}, {503, LW_RETRY}, {504, LW_RETRY},
+                 {599, LW_RETRY}, {999, LW_RETRY}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct http_verdict v = judge(table[i].status, "", "");
         if (v.outcome != table[i].outcome) fail_msg("%d: %c", table[i].status, v.outcome);
@@ -262,8 +274,10 @@ static void statuses(void **state) {
 static void reasons(void **state) {
     (void)state;
     assert_string_equal(judge(503, "", "").reason, "the service answered 503");
-    assert_string_equal(judge(422, "no such\norder", "").reason, "the service answered 422: no such order");
-    assert_string_equal(judge(302, "", "").reason, "the service answered 302 (redirects are not followed)");
+    assert_string_equal(judge(422, "no such\norder", "").reason,
+                        "the service answered 422: no such order");
+    assert_string_equal(judge(302, "", "").reason,
+                        "the service answered 302 (redirects are not followed)");
     assert_string_equal(judge(400, "\xff\xfe", "").reason, "the service answered 400");
     assert_string_equal(judge(409, "stale", "").reason, "");
     char body[400];
@@ -315,7 +329,8 @@ static void bodies(void **state) {
 static void bodies_of_batches(void **state) {
     (void)state;
     static const char *const ids[] = {"t/0/1", "t/0/2", "t/0/3"};
-    static const char text[] = "{\"batch\":[{\"id\":\"t/0/1\",\"outcome\":\"done\"},{\"id\":\"t/0/7\",\"outcome\":\"done\"}]}";
+    static const char text[] = "{\"batch\":[{\"id\":\"t/0/1\",\"outcome\":\"done\"},{\"id\":\"t/0/"
+                               "7\",\"outcome\":\"done\"}]}";
     json_t *document = answer_document(lw_bytes_of(text));
     struct http_verdict v = {.outcome = LW_DONE};
     assert_non_null(document);
@@ -331,8 +346,7 @@ static void bodies_of_batches(void **state) {
     json_decref(document);
 }
 
-/* --- the breaker
- * -------------------------------------------------------------------------------------------------------------------------- */
+/* --- the breaker ------------------------------------------------------------------------------ */
 
 static struct breaker made(int percent, int row_max) {
     struct breaker b;
@@ -341,7 +355,8 @@ static struct breaker made(int percent, int row_max) {
 }
 
 /* Reports to the circuit breaker a request that fails in the moment in which it is sent. */
-static bool fails(struct breaker *b, enum breaker_failure how, bool trial, int64_t now_ms, const char *why) {
+static bool fails(struct breaker *b, enum breaker_failure how, bool trial, int64_t now_ms,
+                  const char *why) {
     return breaker_failed(b, &(struct breaker_request){now_ms, trial}, how, now_ms, why);
 }
 
@@ -355,7 +370,8 @@ static void refused_connections_open_it(void **state) {
     char why[256] = "";
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
-    answers(&b, false, 1000); /* one connection that works resets the count of refused connections */
+    /* one connection that works resets the count of refused connections */
+    answers(&b, false, 1000);
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_false(fails(&b, BREAKER_REFUSED_CONNECTION, false, 1000, "refused"));
     assert_int_equal(breaker_health(&b, 1000, why, sizeof why), LW_WELL);
@@ -381,9 +397,12 @@ static void failures_together_are_one(void **state) {
     (void)state;
     struct breaker b = made(0, 3);
     for (int i = 0; i < 50; i++)
-        assert_false(breaker_failed(&b, &(struct breaker_request){1000 + i, false}, BREAKER_FAILED, 2000, "broken"));
-    assert_false(breaker_failed(&b, &(struct breaker_request){2000, false}, BREAKER_FAILED, 3000, "broken"));
-    assert_true(breaker_failed(&b, &(struct breaker_request){3000, false}, BREAKER_FAILED, 4000, "broken"));
+        assert_false(breaker_failed(&b, &(struct breaker_request){1000 + i, false}, BREAKER_FAILED,
+                                    2000, "broken"));
+    assert_false(
+        breaker_failed(&b, &(struct breaker_request){2000, false}, BREAKER_FAILED, 3000, "broken"));
+    assert_true(
+        breaker_failed(&b, &(struct breaker_request){3000, false}, BREAKER_FAILED, 4000, "broken"));
     breaker_close(&b);
 }
 
@@ -408,7 +427,9 @@ static void a_rate_opens_it(void **state) {
 static void old_requests_do_not_count(void **state) {
     (void)state;
     struct breaker b = made(50, 1000);
-    for (int i = 0; i < 40; i++) /* one request per 600 ms, of which half fail: there are never 20 requests in a window of 10 s */
+    /* one request per 600 ms, of which half fail: there are never 20 requests in a window of 10
+     * s */
+    for (int i = 0; i < 40; i++)
         assert_false(i % 2 && fails(&b, BREAKER_FAILED, false, (int64_t)i * 600, "500"));
     breaker_close(&b);
 }
@@ -425,7 +446,8 @@ static void trials(void **state) {
         assert_true(fails(&b, BREAKER_FAILED, true, now, "503"));
         pause = 2 * pause < BREAKER_PAUSE_MAX_MS ? 2 * pause : BREAKER_PAUSE_MAX_MS;
     }
-    assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503")); /* a request from before the pause must not extend the pause */
+    /* a request from before the pause must not extend the pause */
+    assert_true(fails(&b, BREAKER_FAILED, false, now + 5, "503"));
     /* An answer to a request from before the pause must not close the breaker. */
     answers(&b, false, now + 5);
     assert_int_equal(breaker_state(&b, now + pause - 1), LW_HTTP_OPEN);
@@ -437,8 +459,7 @@ static void trials(void **state) {
     breaker_close(&b);
 }
 
-/* --- labels
- * ---------------------------------------------------------------------------------------------------------------------------------- */
+/* --- labels ----------------------------------------------------------------------------------- */
 
 static void labels(void **state) {
     (void)state;
@@ -453,8 +474,7 @@ static void labels(void **state) {
     assert_string_equal(lw_http_code_name[lw_http_code_of(0)], "2xx");
 }
 
-/* --- the configuration
- * ------------------------------------------------------------------------------------------------------------------------ */
+/* --- the configuration ------------------------------------------------------------------------ */
 
 static void wrong(const char *section, const char *problem) {
     char *text = fx_check(&lw_handler_http, section);
@@ -468,35 +488,53 @@ static void wrong(const char *section, const char *problem) {
 static void configuration(void **state) {
     (void)state;
     wrong("{\"url\":\"http://127.0.0.1:8080/orders?x=1\"}", "");
-    wrong("{\"url\":\"https://[::1]/\",\"mode\":\"structured\",\"headers\":{\"Authorization\":\"Bearer x\"},\"breaker_percent\":0}", "");
-    wrong("{\"url\":\"https://h\",\"hmac_key\":[\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"],\"tls\":{\"verify\":true}}", "");
+    wrong("{\"url\":\"https://[::1]/"
+          "\",\"mode\":\"structured\",\"headers\":{\"Authorization\":\"Bearer "
+          "x\"},\"breaker_percent\":0}",
+          "");
+    wrong(
+        "{\"url\":\"https://"
+        "h\",\"hmac_key\":[\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"],\"tls\":{\"verify\":true}}",
+        "");
     wrong("{}", "handler.url: required");
     wrong("{\"url\":\"ftp://h/\"}", "handler.url: must begin with http:// or https://");
     wrong("{\"url\":\"http://h:99999/\"}", "handler.url: ");
     wrong("{\"url\":\"http://\"}", "handler.url: ");
     wrong("{\"url\":\"http://a b/\"}", "handler.url: ");
-    wrong("{\"url\":\"http://u:secret@h/\"}", "handler.url: put user and password into handler.headers");
+    wrong("{\"url\":\"http://u:secret@h/\"}",
+          "handler.url: put user and password into handler.headers");
     wrong("{\"url\":\"http://h/#x\"}", "handler.url: a fragment");
-    wrong("{\"url\":\"http://h/\\u0001\"}", "handler.url: must be shorter than 8 KiB and have no control characters");
+    wrong("{\"url\":\"http://h/\\u0001\"}",
+          "handler.url: must be shorter than 8 KiB and have no control characters");
     wrong("{\"url\":\"http://h\",\"urls\":1}", "handler.urls: unknown key; did you mean url?");
-    wrong("{\"url\":\"http://h\",\"mode\":\"json\"}", "handler.mode: \"json\": must be binary, structured or batch");
+    wrong("{\"url\":\"http://h\",\"mode\":\"json\"}",
+          "handler.mode: \"json\": must be binary, structured or batch");
     wrong("{\"url\":\"http://h\",\"batch\":2}", "handler.batch: only \"mode\": \"batch\"");
     wrong("{\"url\":\"http://h\",\"headers\":[]}", "handler.headers: must be an object");
     wrong("{\"url\":\"http://h\",\"headers\":{\"a b\":\"1\"}}", "handler.headers.a b: is no name");
     wrong("{\"url\":\"http://h\",\"headers\":{\"a\":1}}", "handler.headers.a: must be a string");
-    wrong("{\"url\":\"http://h\",\"headers\":{\"a\":\"1\\r\\nb: 2\"}}", "handler.headers.a: must be shorter than 8 KiB");
-    wrong("{\"url\":\"http://h\",\"headers\":{\"ce-id\":\"1\"}}", "handler.headers.ce-id: is set by Latchwork");
-    wrong("{\"url\":\"http://h\",\"headers\":{\"Content-Type\":\"1\"}}", "use handler.content_type instead");
+    wrong("{\"url\":\"http://h\",\"headers\":{\"a\":\"1\\r\\nb: 2\"}}",
+          "handler.headers.a: must be shorter than 8 KiB");
+    wrong("{\"url\":\"http://h\",\"headers\":{\"ce-id\":\"1\"}}",
+          "handler.headers.ce-id: is set by Latchwork");
+    wrong("{\"url\":\"http://h\",\"headers\":{\"Content-Type\":\"1\"}}",
+          "use handler.content_type instead");
     wrong("{\"url\":\"http://h\",\"content_type\":\"a\\nb\"}", "handler.content_type: ");
-    wrong("{\"url\":\"http://h\",\"hmac_key\":\"secret\"}", "handler.hmac_key: must be \"whsec_\" and 24 to 64 bytes in base64");
+    wrong("{\"url\":\"http://h\",\"hmac_key\":\"secret\"}",
+          "handler.hmac_key: must be \"whsec_\" and 24 to 64 bytes in base64");
     wrong("{\"url\":\"http://h\",\"hmac_key\":[]}", "handler.hmac_key: must be");
-    wrong("{\"url\":\"http://h\",\"connect_timeout_ms\":0}", "handler.connect_timeout_ms: must be a number from 1 to 3600000");
-    wrong("{\"url\":\"http://h\",\"breaker_percent\":101}", "handler.breaker_percent: must be a number from 0 to 100");
+    wrong("{\"url\":\"http://h\",\"connect_timeout_ms\":0}",
+          "handler.connect_timeout_ms: must be a number from 1 to 3600000");
+    wrong("{\"url\":\"http://h\",\"breaker_percent\":101}",
+          "handler.breaker_percent: must be a number from 0 to 100");
     wrong("{\"url\":\"https://h\",\"tls\":true}", "handler.tls: must be an object");
     wrong("{\"url\":\"https://h\",\"tls\":{\"ca\":\"x\"}}", "handler.tls.ca: unknown key");
-    wrong("{\"url\":\"https://h\",\"tls\":{\"ca_file\":\"/none.pem\"}}", "handler.tls.ca_file: /none.pem can't be read: No such file");
-    wrong("{\"url\":\"https://h\",\"tls\":{\"key_file\":\"/dev/null\"}}", "handler.tls.key_file: needs handler.tls.cert_file");
-    wrong("{\"url\":\"https://h\",\"tls\":{\"verify\":\"no\"}}", "handler.tls.verify: must be true or false");
+    wrong("{\"url\":\"https://h\",\"tls\":{\"ca_file\":\"/none.pem\"}}",
+          "handler.tls.ca_file: /none.pem can't be read: No such file");
+    wrong("{\"url\":\"https://h\",\"tls\":{\"key_file\":\"/dev/null\"}}",
+          "handler.tls.key_file: needs handler.tls.cert_file");
+    wrong("{\"url\":\"https://h\",\"tls\":{\"verify\":\"no\"}}",
+          "handler.tls.verify: must be true or false");
 }
 
 int main(void) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the reader of HTTP/1.1 answers: each answer in one piece, cut in two at each place, and byte by byte. */
+/* Tests the reader of HTTP/1.1 answers: each answer in one piece, cut in two at each place, and
+ * byte by byte. */
 #include "tests/support/handler_fixture.h"
 
 #include "handlers/http/reader.h"
@@ -8,7 +9,9 @@
 
 struct expected {
     const char *text;
-    enum reader_state state; /* state after the last byte, or after the service has closed the connection, if `closed` is true */
+    /* state after the last byte, or after the service has closed the connection, if `closed` is
+     * true */
+    enum reader_state state;
     bool closed;
     int status;
     const char *body;
@@ -25,23 +28,33 @@ static const struct expected answers[] = {
     {OK "Content-Length: 5\r\n\r\nhello", READER_WHOLE, false, 200, "hello", true, 0, ""},
     {OK "content-LENGTH:5  \r\n\r\nhello", READER_WHOLE, false, 200, "hello", true, 0, ""},
     {OK "Content-Length: 0\r\n\r\n", READER_WHOLE, false, 200, "", true, 0, ""},
-    {OK "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", READER_WHOLE, false, 200, "hello", true, 0, ""},
+    {OK "Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello", READER_WHOLE, false, 200, "hello",
+     true, 0, ""},
     {OK "Content-Length: 2\r\n\r\nokHTTP", READER_WHOLE, false, 200, "ok", true, 4, ""},
-    {OK "Connection: close\r\nContent-Length: 2\r\n\r\nok", READER_WHOLE, false, 200, "ok", false, 0, ""},
-    {OK "Connection: x, Close\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n", READER_WHOLE, false, 200, "", false, 0, ""},
+    {OK "Connection: close\r\nContent-Length: 2\r\n\r\nok", READER_WHOLE, false, 200, "ok", false,
+     0, ""},
+    {OK "Connection: x, Close\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n", READER_WHOLE,
+     false, 200, "", false, 0, ""},
     {"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", READER_WHOLE, false, 200, "", false, 0, ""},
-    {"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 0\r\n\r\n", READER_WHOLE, false, 200, "", true, 0, ""},
+    {"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 0\r\n\r\n", READER_WHOLE, false,
+     200, "", true, 0, ""},
     {"HTTP/1.0 200 OK\r\n\r\nto the end", READER_WHOLE, true, 200, "to the end", false, 0, ""},
     {OK "\r\nto the end", READER_UNTIL_CLOSE, false, 200, "to the end", false, 0, ""},
-    {OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n!\r\n0\r\n\r\n", READER_WHOLE, false, 200, "hello!", true, 0, ""},
-    {OK "Transfer-Encoding: Chunked\r\n\r\n0A \r\n0123456789\r\n0\r\nA: b\r\n\r\nx", READER_WHOLE, false, 200, "0123456789", true, 1, ""},
-    {OK "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n1\r\na\r\n0\r\n\r\n", READER_WHOLE, false, 200, "a", false, 0, ""},
-    {"HTTP/1.1 503 x\r\nRetry-After: \t7 \r\nContent-Length: 0\r\n\r\n", READER_WHOLE, false, 503, "", true, 0, "7"},
-    {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 x\r\nRetry-After: 7\r\n\r\n" OK "Content-Length: 1\r\n\r\na", READER_WHOLE, false, 200, "a",
-     true, 0, ""},
+    {OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n1;x=y\r\n!\r\n0\r\n\r\n", READER_WHOLE,
+     false, 200, "hello!", true, 0, ""},
+    {OK "Transfer-Encoding: Chunked\r\n\r\n0A \r\n0123456789\r\n0\r\nA: b\r\n\r\nx", READER_WHOLE,
+     false, 200, "0123456789", true, 1, ""},
+    {OK "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n1\r\na\r\n0\r\n\r\n", READER_WHOLE,
+     false, 200, "a", false, 0, ""},
+    {"HTTP/1.1 503 x\r\nRetry-After: \t7 \r\nContent-Length: 0\r\n\r\n", READER_WHOLE, false, 503,
+     "", true, 0, "7"},
+    {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 x\r\nRetry-After: 7\r\n\r\n" OK
+     "Content-Length: 1\r\n\r\na",
+     READER_WHOLE, false, 200, "a", true, 0, ""},
     {OK "X: a\r\n b: c\r\nContent-Length: 1\r\n\r\na", READER_WHOLE, false, 200, "a", true, 0, ""},
     {OK "Content-Length: 5\r\n\r\nhell", READER_BROKEN, true, 200, "hell", false, 0, ""},
-    {OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", READER_BROKEN, true, 200, "hello", false, 0, ""},
+    {OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", READER_BROKEN, true, 200, "hello",
+     false, 0, ""},
     {OK "Content-Le", READER_BROKEN, true, 200, "", false, 0, ""},
     {"", READER_BROKEN, true, 0, "", false, 0, ""},
 };
@@ -79,8 +92,8 @@ struct fx_reader {
     struct http_received received;
 };
 
-/* Feeds the text in pieces that end at the given places. Returns how many bytes the reader has taken. Each piece is a copy of its own, so
- * that a sanitizer finds a read beyond its end. */
+/* Feeds the text in pieces that end at the given places. Returns how many bytes the reader has
+ * taken. Each piece is a copy of its own, so that a sanitizer finds a read beyond its end. */
 static size_t feed(struct fx_reader *x, const char *text, size_t first, size_t each) {
     size_t n = strlen(text), at = 0;
     reader_begin(&x->reader, &x->received);
@@ -100,7 +113,8 @@ static void check(struct fx_reader *x, const struct expected *e, size_t first, s
     size_t taken = feed(x, e->text, first, each);
     if (e->closed) reader_end(&x->reader, NULL);
     if (x->reader.state != e->state)
-        fail_msg("state %d, not %d, of: %s (%zu, %zu)", (int)x->reader.state, (int)e->state, e->text, first, each);
+        fail_msg("state %d, not %d, of: %s (%zu, %zu)", (int)x->reader.state, (int)e->state,
+                 e->text, first, each);
     assert_int_equal(strlen(e->text) - taken, e->left_over);
     assert_int_equal(x->reader.status, e->status);
     assert_int_equal(x->received.body.n, strlen(e->body));
@@ -114,7 +128,8 @@ static void close_reader(struct fx_reader *x) {
     received_free(&x->received);
 }
 
-/* However an answer is cut into pieces, it must be read in the same way. One reader reads them all, one after the other. */
+/* However an answer is cut into pieces, it must be read in the same way. One reader reads them all,
+ * one after the other. */
 static void good_answers(void **state) {
     (void)state;
     struct fx_reader x = {0};
@@ -131,7 +146,8 @@ static void bad_answers(void **state) {
     for (size_t i = 0; i < sizeof malformed / sizeof *malformed; i++) {
         for (size_t cut = 0; cut < strlen(malformed[i]); cut++) {
             feed(&x, malformed[i], cut, 0);
-            if (x.reader.state != READER_BROKEN) fail_msg("state %d of: %s", (int)x.reader.state, malformed[i]);
+            if (x.reader.state != READER_BROKEN)
+                fail_msg("state %d of: %s", (int)x.reader.state, malformed[i]);
             assert_non_null(x.reader.problem);
         }
     }
@@ -147,7 +163,8 @@ static char *repeated(const char *head, const char *part, size_t n) {
     return text.p;
 }
 
-/* No answer may make the reader keep more than its limits allow, whichever part of the answer has no end. */
+/* No answer may make the reader keep more than its limits allow, whichever part of the answer has
+ * no end. */
 static void endless_answers(void **state) {
     (void)state;
     static const struct {
@@ -168,7 +185,8 @@ static void endless_answers(void **state) {
         char *text = repeated(cases[i].head, cases[i].part, 4 * RECEIVED_BODY_MAX / 10);
         feed(&x, text, 1000, 1000);
         assert_int_equal(x.reader.state, READER_TOO_LONG);
-        assert_true(x.received.too_long && x.received.body.n <= RECEIVED_BODY_MAX && x.reader.line.n <= RECEIVED_HEAD_MAX + 1000);
+        assert_true(x.received.too_long && x.received.body.n <= RECEIVED_BODY_MAX &&
+                    x.reader.line.n <= RECEIVED_HEAD_MAX + 1000);
         free(text);
     }
     close_reader(&x);

@@ -12,7 +12,8 @@ static const struct words words = {
     .too_big = "too big integer",
     .not_null = "NOT NULL constraint failed: orders.amount",
     .failed_check = "CHECK constraint failed",
-    .strict = "DROP TABLE orders; CREATE TABLE orders(id PRIMARY KEY, amount INTEGER NOT NULL CHECK(amount > 0), extra)",
+    .strict = "DROP TABLE orders; CREATE TABLE orders(id PRIMARY KEY, amount INTEGER NOT NULL "
+              "CHECK(amount > 0), extra)",
     .many = 3000 * LW_SEEN_OFFSETS,
     .replays = "SELECT group_concat(replay) FROM latchwork_replayed",
 };
@@ -34,7 +35,8 @@ static const char *ask(const struct fx *x, const char *sql) {
     sqlite3_stmt *st;
     assert_int_equal(sqlite3_open(path_of(x), &db), SQLITE_OK);
     sqlite3_busy_timeout(db, 10000);
-    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK) fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(db));
     out[0] = '\0';
     if (sqlite3_step(st) == SQLITE_ROW) {
         const unsigned char *text = sqlite3_column_text(st, 0);
@@ -58,7 +60,9 @@ static const char *seen(const struct fx *x, const char *where) {
     struct lw_buf sql = {0};
     sqlite3 *db;
     sqlite3_stmt *st;
-    lw_buf_addf(&sql, "SELECT segment, bits FROM latchwork_seen %s ORDER BY app, topic, partition, segment", where);
+    lw_buf_addf(
+        &sql, "SELECT segment, bits FROM latchwork_seen %s ORDER BY app, topic, partition, segment",
+        where);
     assert_int_equal(sqlite3_open(path_of(x), &db), SQLITE_OK);
     sqlite3_busy_timeout(db, 10000);
     assert_int_equal(sqlite3_prepare_v2(db, sql.p, (int)sql.n, &st, NULL), SQLITE_OK);
@@ -68,7 +72,9 @@ static const char *seen(const struct fx *x, const char *where) {
         const unsigned char *bits = sqlite3_column_blob(st, 1);
         for (int i = 0; i < sqlite3_column_bytes(st, 1) * 8; i++) {
             if (!(bits[i / 8] >> i % 8 & 1)) continue;
-            if (n++ < 4) at += snprintf(list + at, sizeof list - (size_t)at, " %d", sqlite3_column_int(st, 0) * LW_SEEN_OFFSETS + i);
+            if (n++ < 4)
+                at += snprintf(list + at, sizeof list - (size_t)at, " %d",
+                               sqlite3_column_int(st, 0) * LW_SEEN_OFFSETS + i);
         }
     }
     sqlite3_finalize(st);
@@ -82,7 +88,8 @@ static void add_seen(const struct fx *x) {
     char ones[LW_SEEN_OFFSETS / 4 + 1] = "", sql[LW_SEEN_OFFSETS / 4 + 400];
     memset(ones, 'f', sizeof ones - 1);
     snprintf(sql, sizeof sql,
-             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < %lld), a(app, p) AS (VALUES ('app', 0), ('app', 1),"
+             "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < %lld), "
+             "a(app, p) AS (VALUES ('app', 0), ('app', 1),"
              " ('other', 0)) INSERT INTO latchwork_seen SELECT app, 't', p, i, x'%s' FROM n, a",
              (long long)words.many / LW_SEEN_OFFSETS - 1, ones);
     run_sql(x, sql);
@@ -90,7 +97,9 @@ static void add_seen(const struct fx *x) {
 
 static void add_replays(const struct fx *x) {
     char sql[200];
-    snprintf(sql, sizeof sql, "INSERT INTO latchwork_replayed VALUES ('app', 't', 0, 3, 1, %lld), ('app', 't', 0, 3, 2, 1)",
+    snprintf(sql, sizeof sql,
+             "INSERT INTO latchwork_replayed VALUES ('app', 't', 0, 3, 1, %lld), ('app', 't', 0, "
+             "3, 2, 1)",
              (long long)lw_wall_ms() * 1000);
     run_sql(x, sql);
 }
@@ -100,39 +109,56 @@ static void expect_sound(const struct fx *x) {
     assert_string_equal(ask(x, "SELECT count(*) <= 64 FROM latchwork_recent"), "1");
 }
 
-/* --- rows ----------------------------------------------------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------------------- */
 
 static void test_values(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, "");
     struct fx_job j;
-    assert_int_equal(put(&x, &j, 1, "a", "{\"id\":9223372036854775807,\"amount\":1.5,\"a/b\":[0,{\"x\":[1]}]}"), LW_DONE);
-    assert_string_equal(ask(&x, "SELECT id || '|' || typeof(id) || '|' || typeof(amount) || '|' || extra FROM orders"),
-                        "9223372036854775807|integer|real|{\"x\":[1]}");
-    assert_int_equal(put(&x, &j, 2, "b", "{\"id\":\"b\\u0000c\",\"amount\":true,\"a/b\":7}"), LW_DONE);
-    assert_string_equal(ask(&x, "SELECT hex(id) || '|' || amount || '|' || ifnull(extra, 'null') FROM orders WHERE typeof(id) = 'text'"),
+    assert_int_equal(
+        put(&x, &j, 1, "a", "{\"id\":9223372036854775807,\"amount\":1.5,\"a/b\":[0,{\"x\":[1]}]}"),
+        LW_DONE);
+    assert_string_equal(
+        ask(&x,
+            "SELECT id || '|' || typeof(id) || '|' || typeof(amount) || '|' || extra FROM orders"),
+        "9223372036854775807|integer|real|{\"x\":[1]}");
+    assert_int_equal(put(&x, &j, 2, "b", "{\"id\":\"b\\u0000c\",\"amount\":true,\"a/b\":7}"),
+                     LW_DONE);
+    assert_string_equal(ask(&x, "SELECT hex(id) || '|' || amount || '|' || ifnull(extra, 'null') "
+                                "FROM orders WHERE typeof(id) = 'text'"),
                         "620063|1|null");
     assert_int_equal(put(&x, &j, 3, "c", "{\"id\":\"1\"}"), LW_DONE);
-    assert_int_equal(put(&x, &j, 4, "d", "{\"id\":1}"), LW_DONE); /* the number 1 is not the text "1", because columns have no type here */
+    /* the number 1 is not the text "1", because columns have no type here */
+    assert_int_equal(put(&x, &j, 4, "d", "{\"id\":1}"), LW_DONE);
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "4");
-    const char *escaped = "{ \"id\" : \"\\u00e4b\", \"amount\":\"c\\n\\/\", \"a\\/b\":[0, {\"k\" : 1, \"k\" : [ 2.50, \"\\u0061\" ]}] }";
-    assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE); /* the names and the values contain escapes */
-    assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id = 'äb'"), "äb|c\n/|{\"k\":[2.5,\"a\"]}");
-    assert_int_equal(put(&x, &j, 6, "f", "{\"id\":-9223372036854775808,\"amount\":1e-3,\"a/b\":[0,false]}"), LW_DONE);
-    assert_string_equal(ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id < 0"), "-9223372036854775808|0.001|0");
+    const char *escaped = "{ \"id\" : \"\\u00e4b\", \"amount\":\"c\\n\\/\", \"a\\/b\":[0, {\"k\" : "
+                          "1, \"k\" : [ 2.50, \"\\u0061\" ]}] }";
+    /* the names and the values contain escapes */
+    assert_int_equal(put(&x, &j, 5, "e", escaped), LW_DONE);
+    assert_string_equal(
+        ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id = 'äb'"),
+        "äb|c\n/|{\"k\":[2.5,\"a\"]}");
+    assert_int_equal(
+        put(&x, &j, 6, "f", "{\"id\":-9223372036854775808,\"amount\":1e-3,\"a/b\":[0,false]}"),
+        LW_DONE);
+    assert_string_equal(
+        ask(&x, "SELECT id || '|' || amount || '|' || extra FROM orders WHERE id < 0"),
+        "-9223372036854775808|0.001|0");
     close_fx(&x);
 }
 
-/* --- identity and fence --------------------------------------------------------------------------------------------------------- */
+/* --- identity and fence ----------------------------------------------------------------------- */
 
 static void test_duplicates_in_one_batch_share_a_fate(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, "");
-    run_sql(&x, "CREATE TRIGGER full BEFORE INSERT ON orders WHEN NEW.id = 9 BEGIN SELECT RAISE(ROLLBACK, 'stop'); END");
+    run_sql(&x, "CREATE TRIGGER full BEFORE INSERT ON orders WHEN NEW.id = 9 BEGIN SELECT "
+                "RAISE(ROLLBACK, 'stop'); END");
     struct fx_job j[5];
-    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":1}", "{\"id\":2}", "{\"id\":2}", "{\"id\":9}"};
+    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":1}", "{\"id\":2}", "{\"id\":2}",
+                                           "{\"id\":9}"};
     static const char *const identities[] = {"t/0/1", "t/0/1", "t/0/1#3", "t/0/1#3", "t/0/2"};
     struct lw_job *jobs[5];
     for (int i = 0; i < 5; i++) {
@@ -140,7 +166,8 @@ static void test_duplicates_in_one_batch_share_a_fate(void **state) {
         strcpy(jobs[i]->identity, identities[i]);
     }
     lw_handler_insert.run(x.h, x.s, jobs, 5);
-    for (int i = 0; i < 5; i++) assert_int_equal(jobs[i]->outcome, LW_RETRY); /* the batch was rolled back, so no message is done */
+    /* the batch was rolled back, so no message is done */
+    for (int i = 0; i < 5; i++) assert_int_equal(jobs[i]->outcome, LW_RETRY);
     assert_string_equal(ask(&x, "SELECT count(*) FROM orders"), "0");
     lw_handler_insert.run(x.h, x.s, jobs, 4);
     for (int i = 0; i < 4; i++) assert_int_equal(jobs[i]->outcome, LW_DONE);
@@ -154,9 +181,11 @@ static void test_fence_of_a_rolled_back_row_is_forgotten(void **state) {
     (void)state;
     struct fx x;
     open_fx(&x, "");
-    run_sql(&x, "CREATE TRIGGER full BEFORE INSERT ON orders WHEN NEW.id = 9 BEGIN SELECT RAISE(ROLLBACK, 'stop'); END");
+    run_sql(&x, "CREATE TRIGGER full BEFORE INSERT ON orders WHEN NEW.id = 9 BEGIN SELECT "
+                "RAISE(ROLLBACK, 'stop'); END");
     struct fx_job j[2];
-    struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1}"), live_job(&j[1], 2, "b", "{\"id\":9}")};
+    struct lw_job *jobs[2] = {live_job(&j[0], 1, "a", "{\"id\":1}"),
+                              live_job(&j[1], 2, "b", "{\"id\":9}")};
     jobs[0]->fence = recent(2000);
     lw_handler_insert.run(x.h, x.s, jobs, 2);
     assert_int_equal(jobs[0]->outcome, LW_RETRY);
@@ -185,11 +214,13 @@ static void test_lease_that_ends_inside_is_rolled_back(void **state) {
     struct lw_sqlite s;
     assert_int_equal(lw_sqlite_open(&s, &in, NULL), 0);
     sqlite3_create_function(s.db, "cancel_it", 0, SQLITE_UTF8, NULL, cancel_it, NULL, NULL);
-    static const char trigger[] = "CREATE TRIGGER t AFTER INSERT ON orders WHEN NEW.id = 2 BEGIN SELECT cancel_it(); END";
+    static const char trigger[] =
+        "CREATE TRIGGER t AFTER INSERT ON orders WHEN NEW.id = 2 BEGIN SELECT cancel_it(); END";
     assert_int_equal(sqlite3_exec(s.db, trigger, NULL, NULL, NULL), SQLITE_OK);
     struct fx_job j[3];
     struct lw_job *jobs[3];
-    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"}, *const keys[] = {"a", "b", "c"};
+    static const char *const payloads[] = {"{\"id\":1}", "{\"id\":2}", "{\"id\":3}"},
+                             *const keys[] = {"a", "b", "c"};
     live_jobs(jobs, j, 3, keys, payloads);
     to_cancel = jobs[0]->lease;
     pthread_mutex_t writer = PTHREAD_MUTEX_INITIALIZER;
@@ -203,7 +234,7 @@ static void test_lease_that_ends_inside_is_rolled_back(void **state) {
     close_fx(&x);
 }
 
-/* --- failures ------------------------------------------------------------------------------------------------------------------- */
+/* --- failures --------------------------------------------------------------------------------- */
 
 static void test_full_disk_has_no_partial_effect(void **state) {
     (void)state;
@@ -254,7 +285,7 @@ static void test_busy_is_bounded_by_the_leases(void **state) {
     close_fx(&x);
 }
 
-/* --- configuration -------------------------------------------------------------------------------------------------------------- */
+/* --- configuration ---------------------------------------------------------------------------- */
 
 static void test_check(void **state) {
     (void)state;
@@ -265,9 +296,11 @@ static void test_check(void **state) {
     assert_contains(text, "handler.columns: required");
     assert_contains(text, "handler.primary_key: required");
     free(text);
-    text = fx_check(&lw_handler_insert,
-                    "{\"store\":\"mysql://x\",\"table\":\"latchwork_done\",\"columns\":{\"a\":\"b\",\"c\":\"/~2\",\"d\":1},"
-                    "\"primary_key\":[\"x\"],\"on_conflict\":\"updat\",\"create\":1}");
+    text =
+        fx_check(&lw_handler_insert,
+                 "{\"store\":\"mysql://"
+                 "x\",\"table\":\"latchwork_done\",\"columns\":{\"a\":\"b\",\"c\":\"/~2\",\"d\":1},"
+                 "\"primary_key\":[\"x\"],\"on_conflict\":\"updat\",\"create\":1}");
     assert_contains(text, "handler.store: must be sqlite:PATH or postgres://");
     assert_contains(text, "handler.table: names beginning");
     assert_contains(text, "handler.columns.a: must be a JSON pointer");
@@ -277,9 +310,10 @@ static void test_check(void **state) {
     assert_contains(text, "did you mean update?");
     assert_contains(text, "handler.create: must be");
     free(text);
-    text =
-        fx_check(&lw_handler_insert, "{\"type\":\"insert\",\"store\":\"sqlite:path_of(&x)\",\"table\":\"t\",\"columns\":{\"a\":\"\"},"
-                                     "\"primary_key\":[\"a\"],\"on_conflict\":\"dead\",\"create\":false,\"threads\":2,\"timeout_ms\":0}");
+    text = fx_check(&lw_handler_insert, "{\"type\":\"insert\",\"store\":\"sqlite:path_of(&x)\","
+                                        "\"table\":\"t\",\"columns\":{\"a\":\"\"},"
+                                        "\"primary_key\":[\"a\"],\"on_conflict\":\"dead\","
+                                        "\"create\":false,\"threads\":2,\"timeout_ms\":0}");
     assert_string_equal(text, "");
     free(text);
 }
@@ -289,9 +323,12 @@ static void test_open_errors(void **state) {
     struct fx x;
     open_fx(&x, "");
     char section[600];
-    snprintf(section, sizeof section, "{\"store\":\"sqlite:%s\",\"table\":\"nope\",%s}", path_of(&x), columns);
+    snprintf(section, sizeof section, "{\"store\":\"sqlite:%s\",\"table\":\"nope\",%s}",
+             path_of(&x), columns);
     expect_open_fails(section, "there is no table \"nope\"");
-    snprintf(section, sizeof section, "{\"store\":\"sqlite:%s\",\"table\":\"orders\",\"columns\":{\"zz\":\"/z\"},\"primary_key\":[\"zz\"]}",
+    snprintf(section, sizeof section,
+             "{\"store\":\"sqlite:%s\",\"table\":\"orders\",\"columns\":{\"zz\":\"/"
+             "z\"},\"primary_key\":[\"zz\"]}",
              path_of(&x));
     expect_open_fails(section, "does not fit handler.columns: table orders has no column named zz");
     snprintf(section, sizeof section,
@@ -300,9 +337,12 @@ static void test_open_errors(void **state) {
              path_of(&x));
     expect_open_fails(section, "ON CONFLICT clause does not match");
     run_sql(&x, "CREATE TABLE latchwork_done(app)");
-    snprintf(section, sizeof section, "{\"store\":\"sqlite:%s\",\"table\":\"orders\",%s}", path_of(&x), columns);
+    snprintf(section, sizeof section, "{\"store\":\"sqlite:%s\",\"table\":\"orders\",%s}",
+             path_of(&x), columns);
     expect_open_fails(section, "made by an older version");
-    snprintf(section, sizeof section, "{\"store\":\"sqlite:%s/no/such/path_of(&x)\",\"table\":\"orders\",%s}", x.folder, columns);
+    snprintf(section, sizeof section,
+             "{\"store\":\"sqlite:%s/no/such/path_of(&x)\",\"table\":\"orders\",%s}", x.folder,
+             columns);
     expect_open_fails(section, "cannot open: unable to open database file");
     close_fx(&x);
 }

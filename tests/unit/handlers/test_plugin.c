@@ -6,7 +6,8 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-static char *prefix; /* the folder has the installed header, the plugins and what the plugins write */
+/* the folder has the installed header, the plugins and what the plugins write */
+static char *prefix;
 
 static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void shell(const char *format, ...) {
@@ -22,12 +23,19 @@ static void shell(const char *format, ...) {
 static int install(void **state) {
     (void)state;
     prefix = fx_folder();
-    shell("mkdir -p %s/include/latchwork %s/pc && cp include/latchwork/handler.h %s/include/latchwork/", prefix, prefix, prefix);
-    shell("sed -e 's|@PREFIX@|%s|' -e 's|@VERSION@|1|' scripts/latchwork.pc.in > %s/pc/latchwork.pc", prefix, prefix);
+    shell("mkdir -p %s/include/latchwork %s/pc && cp include/latchwork/handler.h "
+          "%s/include/latchwork/",
+          prefix, prefix, prefix);
+    shell(
+        "sed -e 's|@PREFIX@|%s|' -e 's|@VERSION@|1|' scripts/latchwork.pc.in > %s/pc/latchwork.pc",
+        prefix, prefix);
     /* The plugins are copied, so that they find only the installed header. They are built
      * without the flags of this program, which may ask for ASan. */
-    shell("cp -r handlers/examples/count handlers/examples/tail handlers/examples/tally tests/plugins/crash %s/", prefix);
-    shell("cd %s && for d in count tail tally crash; do env -u CPPFLAGS -u CFLAGS -u MAKEFLAGS -u MAKELEVEL CXXFLAGS=-Werror "
+    shell("cp -r handlers/examples/count handlers/examples/tail handlers/examples/tally "
+          "tests/plugins/crash %s/",
+          prefix);
+    shell("cd %s && for d in count tail tally crash; do env -u CPPFLAGS -u CFLAGS -u MAKEFLAGS -u "
+          "MAKELEVEL CXXFLAGS=-Werror "
           "PKG_CONFIG_PATH=%s/pc "
           "${MAKE:-make} -s -C $d OUT=%s || exit 1; done",
           prefix, prefix, prefix);
@@ -69,8 +77,9 @@ static void build(const char *name, const char *text) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s.c", prefix, name);
     fx_write(path, text);
-    shell("cc -Wall -Wextra -Wno-unused-parameter -Werror -fvisibility=hidden -shared -fPIC -I%s/include -o %s/%s.so %s", prefix, prefix,
-          name, path);
+    shell("cc -Wall -Wextra -Wno-unused-parameter -Werror -fvisibility=hidden -shared -fPIC "
+          "-I%s/include -o %s/%s.so %s",
+          prefix, prefix, name, path);
 }
 
 static void expect_open_fails(const char *name, const char *config, const char *why) {
@@ -82,7 +91,7 @@ static void expect_open_fails(const char *name, const char *config, const char *
     fx_config_free(c);
 }
 
-/* --- the examples --------------------------------------------------------------------------------------------------------------- */
+/* --- the examples ----------------------------------------------------------------------------- */
 
 static void test_count(void **state) {
     (void)state;
@@ -152,10 +161,13 @@ static void test_seven_lines(void **state) {
     build("seven", "#include <latchwork/handler.h>\n"
                    "#include <stdio.h>\n"
                    "\n"
-                   "static int handle(void *self, const struct latchwork_message *m, char *reason, size_t reason_size) {\n"
-                   "    return fprintf(stderr, \"%s\\n\", m->identity) < 0 ? LATCHWORK_RETRY : LATCHWORK_DONE;\n"
+                   "static int handle(void *self, const struct latchwork_message *m, char *reason, "
+                   "size_t reason_size) {\n"
+                   "    return fprintf(stderr, \"%s\\n\", m->identity) < 0 ? LATCHWORK_RETRY : "
+                   "LATCHWORK_DONE;\n"
                    "}\n"
-                   "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};\n");
+                   "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = "
+                   "{LATCHWORK_HANDLER_INIT, .handle = handle};\n");
     struct fx x;
     open_fx(&x, "seven", "null");
     struct fx_job j;
@@ -163,39 +175,50 @@ static void test_seven_lines(void **state) {
     close_fx(&x);
 }
 
-/* --- what a plugin sees --------------------------------------------------------------------------------------------------------- */
+/* --- what a plugin sees ----------------------------------------------------------------------- */
 
 static const char witness[] =
     "#include <latchwork/handler.h>\n"
     "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
     "static FILE *f; static const struct latchwork_host *host;\n"
-    "static int init(const struct latchwork_host *h, const char *config, void **self, char *e, size_t n) {\n"
+    "static int init(const struct latchwork_host *h, const char *config, void **self, char *e, "
+    "size_t n) {\n"
     "    host = h; *self = &f; const char *file = h->setting(h, \"/file\");\n"
     "    if (!file) { snprintf(e, n, \"no file in %s\", config); return 3; }\n"
     "    f = fopen(file, \"w\");\n"
-    "    const char *at[] = {\"/n\", \"/t\", \"/deep/a~1b/1\", \"/none\", \"/deep\", \"/nul\", \"\", \"/x/\", \"file\"};\n"
-    "    for (int i = 0; i < 9; i++) { const char *v = h->setting(h, at[i]); fprintf(f, \"%s=%s\\n\", at[i], v ? v : \"-\"); }\n"
+    "    const char *at[] = {\"/n\", \"/t\", \"/deep/a~1b/1\", \"/none\", \"/deep\", \"/nul\", "
+    "\"\", \"/x/\", \"file\"};\n"
+    "    for (int i = 0; i < 9; i++) { const char *v = h->setting(h, at[i]); fprintf(f, "
+    "\"%s=%s\\n\", at[i], v ? v : \"-\"); }\n"
     "    fprintf(f, \"abi %u same %d\\n\", h->abi, h->size == sizeof *h);\n"
     "    return 0; }\n"
-    "static void batch(void *self, const struct latchwork_message *const *m, struct latchwork_answer *const *a, size_t n) {\n"
+    "static void batch(void *self, const struct latchwork_message *const *m, struct "
+    "latchwork_answer *const *a, size_t n) {\n"
     "    fprintf(f, \"batch %zu self %d\\n\", n, self == (void *)&f);\n"
     "    for (size_t i = 0; i < n; i++) {\n"
-    "        fprintf(f, \"%s %s %d %lld %lld key %.*s payload %.*s attempt %d fence %llu headers %zu cancelled %d ends %d\\n\", "
+    "        fprintf(f, \"%s %s %d %lld %lld key %.*s payload %.*s attempt %d fence %llu headers "
+    "%zu cancelled %d ends %d\\n\", "
     "m[i]->identity, "
     "m[i]->topic,\n"
-    "            m[i]->partition, (long long)m[i]->offset, (long long)m[i]->timestamp_ms, (int)m[i]->key_len, (const char *)m[i]->key,\n"
-    "            (int)m[i]->payload_len, m[i]->payload ? (const char *)m[i]->payload : \"\", m[i]->attempt, (unsigned long "
+    "            m[i]->partition, (long long)m[i]->offset, (long long)m[i]->timestamp_ms, "
+    "(int)m[i]->key_len, (const char *)m[i]->key,\n"
+    "            (int)m[i]->payload_len, m[i]->payload ? (const char *)m[i]->payload : \"\", "
+    "m[i]->attempt, (unsigned long "
     "long)m[i]->lease->fence,\n"
-    "            m[i]->n_headers, latchwork_cancelled(m[i]) != 0, latchwork_deadline_ms(m[i]) < INT64_MAX);\n"
-    "        for (size_t k = 0; k < m[i]->n_headers; k++) { const struct latchwork_header *h = &m[i]->headers[k];\n"
-    "            fprintf(f, \"header %.*s=%.*s\\n\", (int)h->name_len, h->name, (int)h->value_len, h->value ? (const char *)h->value : "
+    "            m[i]->n_headers, latchwork_cancelled(m[i]) != 0, latchwork_deadline_ms(m[i]) < "
+    "INT64_MAX);\n"
+    "        for (size_t k = 0; k < m[i]->n_headers; k++) { const struct latchwork_header *h = "
+    "&m[i]->headers[k];\n"
+    "            fprintf(f, \"header %.*s=%.*s\\n\", (int)h->name_len, h->name, (int)h->value_len, "
+    "h->value ? (const char *)h->value : "
     "\"null\"); }\n"
     "        if (i == 1) continue;\n"
     "        a[i]->outcome = i == 2 ? LATCHWORK_DEAD : i == 3 ? 55 : LATCHWORK_DONE;\n"
     "        if (i == 2) snprintf(a[i]->reason, a[i]->reason_size, \"bad one\");\n"
     "    } }\n"
     "static void end(void *self) { fprintf(f, \"closed %d\\n\", self == (void *)&f); fclose(f); }\n"
-    "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .init = init, .handle_batch = batch,\n"
+    "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, "
+    ".init = init, .handle_batch = batch,\n"
     "    .batch_max = 8, .close = end};\n";
 
 static void test_what_a_plugin_sees(void **state) {
@@ -204,7 +227,9 @@ static void test_what_a_plugin_sees(void **state) {
     expect_open_fails("witness", "{\"fil\":1}", "init failed (3): no file in {\"fil\":1}");
     char config[512], path[256];
     snprintf(path, sizeof path, "%s/witness.log", prefix);
-    snprintf(config, sizeof config, "{\"file\":\"%s\",\"n\":42,\"t\":true,\"nul\":null,\"deep\":{\"a/b\":[0,\"found\"]}}", path);
+    snprintf(config, sizeof config,
+             "{\"file\":\"%s\",\"n\":42,\"t\":true,\"nul\":null,\"deep\":{\"a/b\":[0,\"found\"]}}",
+             path);
     struct fx x;
     open_fx(&x, "witness", config);
     assert_int_equal(lw_handler_plugin.batch_max(x.h), 8);
@@ -212,7 +237,8 @@ static void test_what_a_plugin_sees(void **state) {
     struct fx_job j[4];
     struct lw_job *jobs[4];
     for (int i = 0; i < 4; i++) jobs[i] = fx_job(&j[i], i, "key", i ? NULL : "pay");
-    const struct lw_header headers[] = {{lw_bytes_of("h1"), lw_bytes_of("v1")}, {lw_bytes_of("h2"), {NULL, 0}}};
+    const struct lw_header headers[] = {{lw_bytes_of("h1"), lw_bytes_of("v1")},
+                                        {lw_bytes_of("h2"), {NULL, 0}}};
     jobs[0]->headers = headers;
     jobs[0]->n_headers = 2;
     jobs[1]->lease->cancelled = true;
@@ -228,11 +254,14 @@ static void test_what_a_plugin_sees(void **state) {
     assert_int_equal(jobs[3]->outcome, LW_RETRY);
     assert_string_equal(jobs[3]->reason, "plugin returned the unknown outcome 55");
     char *text = fx_read(path);
-    assert_contains(text, "/n=42\n/t=true\n/deep/a~1b/1=found\n/none=-\n/deep=-\n/nul=-\n=-\n/x/=-\nfile=-\nabi 2 same 1\n");
+    assert_contains(text, "/n=42\n/t=true\n/deep/a~1b/1=found\n/none=-\n/deep=-\n/nul=-\n=-\n/x/"
+                          "=-\nfile=-\nabi 2 same 1\n");
     assert_contains(text, "batch 4 self 1\n");
-    assert_contains(text, "t/0/0 t 0 0 1763671234567 key key payload pay attempt 1 fence 1000 headers 2 cancelled 0 ends 1\n"
+    assert_contains(text, "t/0/0 t 0 0 1763671234567 key key payload pay attempt 1 fence 1000 "
+                          "headers 2 cancelled 0 ends 1\n"
                           "header h1=v1\nheader h2=\n");
-    assert_contains(text, "t/0/1 t 0 1 1763671234567 key key payload  attempt 1 fence 1001 headers 0 cancelled 1 ends 1\n");
+    assert_contains(text, "t/0/1 t 0 1 1763671234567 key key payload  attempt 1 fence 1001 headers "
+                          "0 cancelled 1 ends 1\n");
     assert_contains(text, "fence 1002 headers 0 cancelled 1");
     assert_contains(text, "attempt 4 fence 1003 headers 0 cancelled 0 ends 0\n");
     assert_contains(text, "closed 1\n");
@@ -252,7 +281,8 @@ static void test_outcomes(void **state) {
     assert_int_equal(play(&x, &j, "back"), LW_BACK);
     assert_int_equal(play(&x, &j, "odd"), LW_RETRY);
     assert_contains(j.job.reason, "unknown outcome 77");
-    struct lw_job *job = fx_job(&j, 1, "k", "hang"); /* the plugin hangs until it is told that the time is up */
+    /* the plugin hangs until it is told that the time is up */
+    struct lw_job *job = fx_job(&j, 1, "k", "hang");
     job->give_up_ms = lw_boot_ms() + 50;
     assert_int_equal(fx_run(&lw_handler_plugin, x.h, x.s, job), LW_RETRY);
     assert_string_equal(j.job.reason, "timed out");
@@ -279,7 +309,7 @@ static void test_outcomes(void **state) {
     close_fx(&x);
 }
 
-/* --- plugins that cannot be used ------------------------------------------------------------------------------------------------ */
+/* --- plugins that cannot be used -------------------------------------------------------------- */
 
 static void test_refusals(void **state) {
     (void)state;
@@ -290,14 +320,19 @@ static void test_refusals(void **state) {
     expect_open_fails("text", "null", "cannot be loaded");
     build("empty", "int x;\n");
     expect_open_fails("empty", "null", "exports no object \"latchwork_handler\"");
-#define WITH(init)                                                                                                                     \
-    "#include <latchwork/handler.h>\nstatic int handle(void *s, const struct latchwork_message *m, char *r, size_t n) { return 0; }\n" \
-    "int (*use)(void *, const struct latchwork_message *, char *, size_t) = handle;\n"                                                 \
+#define WITH(init)                                                                               \
+    "#include <latchwork/handler.h>\nstatic int handle(void *s, const struct latchwork_message " \
+    "*m, char *r, size_t n) { return 0; }\n"                                                     \
+    "int (*use)(void *, const struct latchwork_message *, char *, size_t) = handle;\n"           \
     "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {" init "};\n"
     build("new", WITH(".abi = 3, .size = sizeof(struct latchwork_handler), .handle = handle"));
-    expect_open_fails("new", "null", "built for interface version 3, this Latchwork has version 2: install a newer");
+    expect_open_fails(
+        "new", "null",
+        "built for interface version 3, this Latchwork has version 2: install a newer");
     build("old", WITH(".abi = 1, .size = sizeof(struct latchwork_handler), .handle = handle"));
-    expect_open_fails("old", "null", "built for interface version 1, this Latchwork has version 2: build the plugin");
+    expect_open_fails(
+        "old", "null",
+        "built for interface version 1, this Latchwork has version 2: build the plugin");
     build("noinit", WITH(".handle = handle"));
     expect_open_fails("noinit", "null", "LATCHWORK_HANDLER_INIT missing");
     build("small", WITH(".abi = 2, .size = 16, .handle = handle"));
@@ -308,9 +343,11 @@ static void test_refusals(void **state) {
     expect_open_fails("nobatch", "null", "no handle_batch");
     build("huge", WITH("LATCHWORK_HANDLER_INIT, .handle = handle, .batch_max = 5000"));
     expect_open_fails("huge", "null", "batch_max is 5000");
-    build("kind", WITH("LATCHWORK_HANDLER_INIT, .handle_batch = (void *)handle, .batch_max = 5, .batch_of = 3"));
+    build("kind", WITH("LATCHWORK_HANDLER_INIT, .handle_batch = (void *)handle, .batch_max = 5, "
+                       ".batch_of = 3"));
     expect_open_fails("kind", "null", "batch_of is 3, which this Latchwork does not know");
-    build("single", WITH("LATCHWORK_HANDLER_INIT, .handle = handle, .batch_of = LATCHWORK_BATCH_ANY"));
+    build("single",
+          WITH("LATCHWORK_HANDLER_INIT, .handle = handle, .batch_of = LATCHWORK_BATCH_ANY"));
     expect_open_fails("single", "null", "has batch_of but no batch_max");
 }
 
@@ -320,15 +357,19 @@ static void test_which_batches(void **state) {
     (void)state;
     static const char batches[] =
         "#include <latchwork/handler.h>\n"
-        "static void batch(void *s, const struct latchwork_message *const *m, struct latchwork_answer *const *a, "
-        "size_t n) { (void)s, (void)m; for (size_t i = 0; i < n; i++) a[i]->outcome = LATCHWORK_DONE; }\n"
-        "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {.abi = LATCHWORK_ABI, .size = SIZE, "
+        "static void batch(void *s, const struct latchwork_message *const *m, struct "
+        "latchwork_answer *const *a, "
+        "size_t n) { (void)s, (void)m; for (size_t i = 0; i < n; i++) a[i]->outcome = "
+        "LATCHWORK_DONE; }\n"
+        "LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {.abi = "
+        "LATCHWORK_ABI, .size = SIZE, "
         ".handle_batch = batch, .batch_max = 4, .batch_of = LATCHWORK_BATCH_ONE_KEY};\n";
     static const struct {
         const char *name, *size;
         enum lw_batch_of expected;
-    } plugins[] = {{"whole", "sizeof(struct latchwork_handler)", LW_BATCH_ONE_KEY},
-                   {"before", "__builtin_offsetof(struct latchwork_handler, batch_of)", LW_BATCH_KEYS}};
+    } plugins[] = {
+        {"whole", "sizeof(struct latchwork_handler)", LW_BATCH_ONE_KEY},
+        {"before", "__builtin_offsetof(struct latchwork_handler, batch_of)", LW_BATCH_KEYS}};
     for (int i = 0; i < 2; i++) {
         char source[2048];
         snprintf(source, sizeof source, "#define SIZE %s\n%s", plugins[i].size, batches);
@@ -349,7 +390,8 @@ static void test_check(void **state) {
     text = fx_check(&lw_handler_plugin, "{\"path\":\"/no/such.so\"}");
     assert_contains(text, "handler.path: /no/such.so: No such file");
     free(text);
-    text = fx_check(&lw_handler_plugin, "{\"type\":\"plugin\",\"path\":\"Makefile\",\"config\":[1],\"threads\":3,\"timeout_ms\":1}");
+    text = fx_check(&lw_handler_plugin, "{\"type\":\"plugin\",\"path\":\"Makefile\",\"config\":[1],"
+                                        "\"threads\":3,\"timeout_ms\":1}");
     assert_string_equal(text, "");
     free(text);
 }

@@ -26,7 +26,8 @@ static void comes_back(const char *metadata, struct lw_anchor a) {
 
 static void test_round_trip(void **state) {
     (void)state;
-    static const char *const metadata[] = {"", "lw1:AQE:12345678", "what is this", "a@b", "@", "x@1,2"};
+    static const char *const metadata[] = {"",     "lw1:AQE:12345678", "what is this", "a@b", "@",
+                                           "x@1,2"};
     for (size_t i = 0; i < sizeof metadata / sizeof *metadata; i++) {
         comes_back(metadata[i], (struct lw_anchor){0, -1, 0});
         comes_back(metadata[i], (struct lw_anchor){41, 1795324567452, 0x9734a3b664e69e32});
@@ -39,11 +40,16 @@ static void test_round_trip(void **state) {
 static void test_foreign(void **state) {
     (void)state;
     static const char *const foreign[] = {
-        "@",       "@1",        "@1,2",     "@1,2,", "@-5,2,3",  "@1,2,3 ",
-        "@1,2,3@", "user@host", "@1,2,xyz", "@,,",   "@1,2,3,4", "@99999999999999999999999999999999999999999999999999999999999999999,1,2"};
+        "@",        "@1",
+        "@1,2",     "@1,2,",
+        "@-5,2,3",  "@1,2,3 ",
+        "@1,2,3@",  "user@host",
+        "@1,2,xyz", "@,,",
+        "@1,2,3,4", "@99999999999999999999999999999999999999999999999999999999999999999,1,2"};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         struct lw_anchor found;
-        assert_int_equal(lw_anchor_decode(foreign[i], strlen(foreign[i]), &found), strlen(foreign[i]));
+        assert_int_equal(lw_anchor_decode(foreign[i], strlen(foreign[i]), &found),
+                         strlen(foreign[i]));
         assert_int_equal(found.offset, -1);
     }
 }

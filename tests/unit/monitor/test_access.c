@@ -15,9 +15,12 @@ static struct lw_token tokens[] = {
     {"token", "the-text-of-the-one-token", true},
 };
 
-static struct lw_config with(size_t from, size_t n) { return (struct lw_config){.http = {.tokens = tokens + from, .n_tokens = n}}; }
+static struct lw_config with(size_t from, size_t n) {
+    return (struct lw_config){.http = {.tokens = tokens + from, .n_tokens = n}};
+}
 
-static void check(const struct lw_config *c, const char *authorization, const char *name, bool read, bool write) {
+static void check(const struct lw_config *c, const char *authorization, const char *name, bool read,
+                  bool write) {
     struct lw_access a = lw_access_of(c, authorization);
     if (name)
         assert_string_equal(a.name ? a.name : "none", name);
@@ -56,7 +59,8 @@ static void test_a_read_token_closes_reading(void **state) {
     check(&c, "Bearer ben-may-change-everything", "ben", true, true);
 }
 
-static void check_status(const struct lw_config *c, const char *authorization, bool write, int status) {
+static void check_status(const struct lw_config *c, const char *authorization, bool write,
+                         int status) {
     struct lw_http_request q = {.authorization = authorization};
     struct lw_http_answer a = {0};
     assert_int_equal(lw_access_allowed(c, &q, write, &a), status == 0);
@@ -84,9 +88,16 @@ static void test_named_hosts(void **state) {
     assert_true(lw_http_host_named("latchwork.example.com", names, 2));
     assert_true(lw_http_host_named("LATCHWORK.example.com:8443", names, 2));
     assert_true(lw_http_host_named("box", names, 2));
-    const char *const wrong[] = {
-        "latchwork.example.co", "latchwork.example.com.evil.example", "x.latchwork.example.com", "box:", "box:1x", "box@evil", "", ":80"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(lw_http_host_named(wrong[i], names, 2));
+    const char *const wrong[] = {"latchwork.example.co",
+                                 "latchwork.example.com.evil.example",
+                                 "x.latchwork.example.com",
+                                 "box:",
+                                 "box:1x",
+                                 "box@evil",
+                                 "",
+                                 ":80"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(lw_http_host_named(wrong[i], names, 2));
     assert_false(lw_http_host_named(NULL, names, 2));
     assert_false(lw_http_host_named("box", NULL, 0));
 }
@@ -104,7 +115,8 @@ static void test_origins(void **state) {
                                  "localhost:9464",
                                  "http://localhost:9464.evil.example",
                                  "http://evil@localhost:9464"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(lw_http_origin_ok(wrong[i], "localhost:9464"));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(lw_http_origin_ok(wrong[i], "localhost:9464"));
     assert_false(lw_http_origin_ok("http://localhost", NULL));
 }
 

@@ -38,7 +38,8 @@ static bool quick(void *ctx, const struct lw_http_request *q, struct lw_http_ans
         return true;
     }
     lw_buf_addf(&a->body, "%s %s", q->post ? "POST" : "GET", q->path);
-    for (size_t i = 0; i < q->n_args; i++) lw_buf_addf(&a->body, " %s=%s", q->args[i].name, q->args[i].value);
+    for (size_t i = 0; i < q->n_args; i++)
+        lw_buf_addf(&a->body, " %s=%s", q->args[i].name, q->args[i].value);
     lw_buf_addf(&a->body, " %.*s", (int)q->body.n, q->body.p ? q->body.p : "");
     return true;
 }
@@ -48,7 +49,8 @@ static bool lengthy(void *ctx, const struct lw_http_request *q) {
     return !strcmp(q->path, "/api/slow/lengthy");
 }
 
-static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a, bool is_lengthy) {
+static void slow(void *ctx, const struct lw_http_request *q, struct lw_http_answer *a,
+                 bool is_lengthy) {
     struct world *w = ctx;
     assert_int_equal(is_lengthy, lengthy(ctx, q));
     atomic_fetch_add(&w->begun, 1);
@@ -67,12 +69,14 @@ static void open_world(struct world *w) {
 }
 
 static int connect_to(const struct world *w) {
-    struct sockaddr_in at = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)lw_http_port(w->h)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)lw_http_port(w->h)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     struct timeval limit = {WAIT_MS / 1000, 0};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit); /* this limit also holds for connect() */
+    /* this limit also holds for connect() */
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;
 }
@@ -88,7 +92,8 @@ static int end(int fd, char body[1024]) {
     char all[4096];
     size_t n = 0;
     ssize_t got;
-    while (n < sizeof all - 1 && (got = read(fd, all + n, sizeof all - 1 - n)) > 0) n += (size_t)got;
+    while (n < sizeof all - 1 && (got = read(fd, all + n, sizeof all - 1 - n)) > 0)
+        n += (size_t)got;
     all[n] = 0;
     close(fd);
     const char *behind = strstr(all, "\r\n\r\n");
@@ -96,7 +101,9 @@ static int end(int fd, char body[1024]) {
     return n > 12 ? atoi(all + 9) : 0;
 }
 
-static int ask(const struct world *w, const char *request, char body[1024]) { return end(begin(w, request), body); }
+static int ask(const struct world *w, const char *request, char body[1024]) {
+    return end(begin(w, request), body);
+}
 
 static void wait_for(atomic_int *n, int least) {
     for (int64_t until = lw_boot_ms() + WAIT_MS; atomic_load(n) < least; lw_sleep_ms(1))
@@ -149,7 +156,8 @@ static void test_slow_ones_are_bounded(void **state) {
     lw_http_close(w.h);
 }
 
-/* While a lengthy answer does not end, slow requests that are not lengthy must be answered, as many as there are. */
+/* While a lengthy answer does not end, slow requests that are not lengthy must be answered, as many
+ * as there are. */
 static void test_lengthy_ones_hold_up_no_others(void **state) {
     struct world w;
     char body[1024];
@@ -159,7 +167,8 @@ static void test_lengthy_ones_hold_up_no_others(void **state) {
     atomic_store(&w.lengthy_gate, true);
     for (int i = 0; i < CLIENTS; i++) fd[i] = begin(&w, "GET /api/slow/lengthy" HOST "\r\n");
     wait_for(&w.begun, 1);
-    for (int i = 0; i < 2 * LW_HTTP_WAITING; i++) assert_int_equal(ask(&w, "GET /api/slow" HOST "\r\n", body), 200);
+    for (int i = 0; i < 2 * LW_HTTP_WAITING; i++)
+        assert_int_equal(ask(&w, "GET /api/slow" HOST "\r\n", body), 200);
     assert_int_equal(atomic_load(&w.begun), 1 + 2 * LW_HTTP_WAITING);
     assert_int_equal(atomic_load(&w.slow), 2 * LW_HTTP_WAITING);
     atomic_store(&w.lengthy_gate, false);
@@ -184,7 +193,8 @@ struct crowd {
 static void *drip(void *ctx) {
     struct crowd *c = ctx;
     while (!atomic_load(&c->over)) {
-        for (size_t i = 0; i < sizeof c->fd / sizeof *c->fd; i++) send(c->fd[i], "a", 1, MSG_NOSIGNAL);
+        for (size_t i = 0; i < sizeof c->fd / sizeof *c->fd; i++)
+            send(c->fd[i], "a", 1, MSG_NOSIGNAL);
         lw_sleep_ms(100);
     }
     return NULL;
@@ -199,9 +209,11 @@ static void test_crowd_of_slow_clients(void **state) {
     (void)state;
     open_world(&w);
     atomic_store(&w.gate, true);
-    int kept = begin(&w, "GET /api/slow" HOST "\r\n"); /* this is the oldest connection, whose request is complete */
+    /* this is the oldest connection, whose request is complete */
+    int kept = begin(&w, "GET /api/slow" HOST "\r\n");
     wait_for(&w.begun, 1);
-    for (size_t i = 0; i < n; i++) crowd.fd[i] = begin(&w, "GET /a HTTP/1.1\r\nHost: localhost\r\nX: ");
+    for (size_t i = 0; i < n; i++)
+        crowd.fd[i] = begin(&w, "GET /a HTTP/1.1\r\nHost: localhost\r\nX: ");
     pthread_create(&t, NULL, drip, &crowd);
     for (int i = 0; i < 10; i++) assert_int_equal(ask(&w, "GET /a" HOST "\r\n", body), 200);
     atomic_store(&w.gate, false);
@@ -232,17 +244,20 @@ static void test_close_under_way(void **state) {
     assert_int_equal(atomic_load(&w.slow), atomic_load(&w.begun));
 }
 
-/* --- streams
- * -------------------------------------------------------------------------------------------------------------------------
- */
+/* --- streams -------------------------------------------------------------------------------------
+ *
+ * / */
 
 static const char stream_request[] = "GET /api/stream HTTP/1.0\r\nHost: localhost\r\n\r\n";
 
-static void publish(const struct world *w, const char *text) { lw_http_publish(w->h, lw_bytes_of(text)); }
+static void publish(const struct world *w, const char *text) {
+    lw_http_publish(w->h, lw_bytes_of(text));
+}
 
 static void wait_for_streams(const struct world *w, int n) {
     for (int64_t until = lw_boot_ms() + WAIT_MS; lw_http_streams(w->h) != n; lw_sleep_ms(1))
-        if (lw_boot_ms() > until) fail_msg("%d streams did not become %d", lw_http_streams(w->h), n);
+        if (lw_boot_ms() > until)
+            fail_msg("%d streams did not become %d", lw_http_streams(w->h), n);
 }
 
 /* Reads from a stream until `text` has come. Fails if the stream ends before. */
@@ -254,7 +269,8 @@ static void read_until(int fd, const char *text) {
         if (got <= 0) break;
         n += (size_t)got;
         all[n] = 0;
-        assert_null(strstr(all, "before;")); /* nothing that was published before the stream began */
+        /* nothing that was published before the stream began */
+        assert_null(strstr(all, "before;"));
         if (strstr(all, text)) return;
     }
     fail_msg("the stream ended without \"%s\": %.*s", text, (int)n, all);
@@ -275,7 +291,9 @@ static void test_streams_get_what_is_published(void **state) {
         for (int k = 0; k < 3; k++) read_until(fd[k], i == 1 ? "two;" : "one;");
     }
     close(fd[1]);
-    for (int64_t until = lw_boot_ms() + WAIT_MS; lw_http_streams(w.h) > 2 && lw_boot_ms() < until; lw_sleep_ms(1)) publish(&w, "three;");
+    for (int64_t until = lw_boot_ms() + WAIT_MS; lw_http_streams(w.h) > 2 && lw_boot_ms() < until;
+         lw_sleep_ms(1))
+        publish(&w, "three;");
     assert_int_equal(lw_http_streams(w.h), 2);
     read_until(fd[2], "three;");
     close(fd[0]), close(fd[2]);
@@ -296,10 +314,12 @@ static void test_streams_are_bounded(void **state) {
     assert_int_equal(ask(&w, stream_request, body), 503);
     assert_string_equal(body, "{\"error\":\"too many streams are open; close a page\"}\n");
     /* Even many clients must not make the server close a stream. */
-    for (int i = 0; i < 2 * LW_HTTP_CROWD; i++) assert_int_equal(ask(&w, "GET /a" HOST "\r\n", body), 200);
+    for (int i = 0; i < 2 * LW_HTTP_CROWD; i++)
+        assert_int_equal(ask(&w, "GET /a" HOST "\r\n", body), 200);
     assert_int_equal(lw_http_streams(w.h), LW_STREAMS);
     close(fd[3]);
-    for (int64_t until = lw_boot_ms() + WAIT_MS; lw_http_streams(w.h) == LW_STREAMS && lw_boot_ms() < until; lw_sleep_ms(1))
+    for (int64_t until = lw_boot_ms() + WAIT_MS;
+         lw_http_streams(w.h) == LW_STREAMS && lw_boot_ms() < until; lw_sleep_ms(1))
         publish(&w, "x;");
     fd[3] = begin(&w, stream_request);
     read_until(fd[3], "first;");

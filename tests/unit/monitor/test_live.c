@@ -25,7 +25,8 @@ struct world {
 static int setup(void **state) {
     struct world *w = lw_alloc(sizeof *w);
     struct lw_err err = {0};
-    w->config = (struct lw_config){.name = (char *)(uintptr_t) "orders", .redis.shards = 2, .handler.threads = 4};
+    w->config = (struct lw_config){
+        .name = (char *)(uintptr_t) "orders", .redis.shards = 2, .handler.threads = 4};
     w->board = lw_board_open(3, &err);
     w->m = (struct lw_metrics_source){&w->config, w->board, w->shards, 1000000};
     w->live = lw_live_open();
@@ -99,7 +100,8 @@ static void test_a_point_every_five_seconds(void **state) {
     json_t *h = history(w), *points = json_object_get(h, "points");
     assert_int_equal(number(h, "every_ms"), LW_LIVE_EVERY_MS);
     assert_int_equal(json_array_size(points), 5);
-    for (size_t i = 0; i < 5; i++) assert_int_equal(number(json_array_get(points, i), "done"), 10 + 50 * (int64_t)i);
+    for (size_t i = 0; i < 5; i++)
+        assert_int_equal(number(json_array_get(points, i), "done"), 10 + 50 * (int64_t)i);
     json_decref(h);
 }
 
@@ -112,7 +114,8 @@ static void test_the_ring_keeps_15_minutes(void **state) {
     json_t *h = history(w), *points = json_object_get(h, "points");
     assert_int_equal(json_array_size(points), LW_LIVE_POINTS);
     for (size_t i = 0; i < LW_LIVE_POINTS; i++)
-        assert_int_equal(number(json_array_get(points, i), "received"), 2 * LW_LIVE_POINTS + (int64_t)i);
+        assert_int_equal(number(json_array_get(points, i), "received"),
+                         2 * LW_LIVE_POINTS + (int64_t)i);
     assert_int_equal((LW_LIVE_POINTS - 1) * LW_LIVE_EVERY_MS, 15 * 60 * 1000);
     json_decref(h);
 }
@@ -126,7 +129,8 @@ static void test_percentiles_are_of_the_interval(void **state) {
     w->m.now_ms += 1000;
     lw_live_now(w->live, &w->m, json_array(), &text);
     json_t *now = event(&text, "now"), *point = json_object_get(now, "point");
-    assert_true(json_is_null(json_object_get(point, "handler_p50_us"))); /* nothing ran since the sample */
+    /* nothing ran since the sample */
+    assert_true(json_is_null(json_object_get(point, "handler_p50_us")));
     assert_true(json_is_null(json_object_get(point, "end_to_end_p99_us")));
     json_decref(now);
     lw_hist_add_n(handler, &lw_bounds_handler, 2000000, 10);
@@ -161,7 +165,8 @@ static void test_now(void **state) {
 /* --- outcomes --------------------------------------------------------------------------------- */
 
 static void add(struct world *w, int worker, enum lw_end end, int64_t at_ms, const char *key) {
-    struct lw_outcome_record r = {.at_ms = at_ms, .offset = at_ms, .fence = 1, .attempt = 1, .end = (uint8_t)end};
+    struct lw_outcome_record r = {
+        .at_ms = at_ms, .offset = at_ms, .fence = 1, .attempt = 1, .end = (uint8_t)end};
     r.slot = (int32_t)(lw_board_slot(w->board, "orders", worker) - w->board->partitions);
     lw_outcome_texts(&r, lw_bytes_of(key), lw_end_failed(end) ? "why" : "");
     lw_outcome_add(&w->board->workers[worker].outcomes, &r);
@@ -169,13 +174,16 @@ static void add(struct world *w, int worker, enum lw_end end, int64_t at_ms, con
 
 static void check_times(const json_t *list, const int64_t *at_ms, size_t n) {
     assert_int_equal(json_array_size(list), n);
-    for (size_t i = 0; i < n; i++) assert_int_equal(number(json_array_get(list, i), "at_ms"), at_ms[i]);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(number(json_array_get(list, i), "at_ms"), at_ms[i]);
 }
 
 static void test_outcomes_of_all_workers_in_order(void **state) {
     struct world *w = *state;
-    add(w, 0, LW_END_DONE, 10, "a"), add(w, 1, LW_END_DEAD, 20, "b"), add(w, 2, LW_END_DONE, 30, "a");
-    add(w, 0, LW_END_RETRY, 40, "b"), add(w, 1, LW_END_SKIPPED, 50, ""), add(w, 0, LW_END_DONE, 60, "a");
+    add(w, 0, LW_END_DONE, 10, "a"), add(w, 1, LW_END_DEAD, 20, "b"),
+        add(w, 2, LW_END_DONE, 30, "a");
+    add(w, 0, LW_END_RETRY, 40, "b"), add(w, 1, LW_END_SKIPPED, 50, ""),
+        add(w, 0, LW_END_DONE, 60, "a");
     struct {
         struct lw_outcome_query q;
         int64_t at_ms[6];
@@ -185,7 +193,9 @@ static void test_outcomes_of_all_workers_in_order(void **state) {
         {{.limit = 2}, {60, 50}, 2},
         {{.limit = 9, .key = lw_bytes_of("a")}, {60, 30, 10}, 3},
         {{.limit = 9, .ends = 1u << LW_END_DEAD | 1u << LW_END_RETRY}, {40, 20}, 2},
-        {{.limit = 9, .ends = 1u << LW_END_DONE | 1u << LW_END_DEAD, .after_ms = 10}, {60, 30, 20}, 3},
+        {{.limit = 9, .ends = 1u << LW_END_DONE | 1u << LW_END_DEAD, .after_ms = 10},
+         {60, 30, 20},
+         3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *list = lw_outcomes_list(w->board, &cases[i].q);
@@ -196,7 +206,8 @@ static void test_outcomes_of_all_workers_in_order(void **state) {
 
 static void test_what_is_complete(void **state) {
     struct world *w = *state;
-    struct lw_outcome_query all = {.limit = 5000}, failed = {.limit = 5000, .ends = 1u << LW_END_DEAD};
+    struct lw_outcome_query all = {.limit = 5000},
+                            failed = {.limit = 5000, .ends = 1u << LW_END_DEAD};
     int64_t from = atomic_load(&w->board->started_wall_ms) + 1;
     add(w, 0, LW_END_DEAD, from, "bad");
     for (int i = 1; i <= LW_OUTCOMES + 100; i++) add(w, 0, LW_END_DONE, from + i, "good");
@@ -220,7 +231,8 @@ static void test_hot_keys(void **state) {
         add(w, i % 3, LW_END_RETRY, 100000 + i, "hot");
         add(w, i % 3, LW_END_SKIPPED, 100000 + i, "");
     }
-    json_t *hot = lw_outcomes_hot(w->board, 100000 + LW_HOT_MS, 10); /* the outcomes of the first turn of the loop are too old to count */
+    /* the outcomes of the first turn of the loop are too old to count */
+    json_t *hot = lw_outcomes_hot(w->board, 100000 + LW_HOT_MS, 10);
     assert_int_equal(json_array_size(hot), 10);
     assert_string_equal(json_string_value(json_object_get(json_array_get(hot, 0), "key")), "hot");
     assert_int_equal(number(json_array_get(hot, 0), "outcomes"), 29);

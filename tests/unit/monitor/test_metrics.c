@@ -69,10 +69,11 @@ static void assert_sample(struct world *w, const char *sample, const char *is) {
     free(text);
 }
 
-/* --- the form --------------------------------------------------------------------------------------------------------------------- */
+/* --- the form --------------------------------------------------------------------------------- */
 
 static bool name_char(char c, bool first) {
-    return isalpha((unsigned char)c) || c == '_' || c == ':' || (!first && isdigit((unsigned char)c));
+    return isalpha((unsigned char)c) || c == '_' || c == ':' ||
+           (!first && isdigit((unsigned char)c));
 }
 
 static const char *skip_name(const char *p) {
@@ -139,7 +140,8 @@ static void test_form_with_everything(void **state) {
         lw_hist_add(&w->board->workers[i].counts.redis, &lw_bounds_redis, INT64_MAX / 4);
         atomic_store(&w->board->workers[i].counts.done, UINT64_MAX / 4);
     }
-    assert_sample(w, "latchwork_kafka_lag{topic=\"odd\\\"to\\\\pic\\nname\",partition=\"7\"}", "42");
+    assert_sample(w, "latchwork_kafka_lag{topic=\"odd\\\"to\\\\pic\\nname\",partition=\"7\"}",
+                  "42");
     char *text = scrape(w);
     assert_form(text);
     free(text);
@@ -149,12 +151,13 @@ static void test_checker_finds_what_is_wrong(void **state) {
     (void)state;
     assert_true(is_sample("a_b{c=\"d\",e=\"f\\\\\"} 1.5"));
     assert_true(is_sample("a{le=\"+Inf\"} 3"));
-    const char *const bad[] = {"a{c=\"d} 1", "a{c=d} 1", "1a 1", "a", "a 1 x", "a{c=\"\\x\"} 1", "a{c=\"d\",} 1"};
+    const char *const bad[] = {"a{c=\"d} 1", "a{c=d} 1",       "1a 1",         "a",
+                               "a 1 x",      "a{c=\"\\x\"} 1", "a{c=\"d\",} 1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (is_sample(bad[i])) fail_msg("taken for a sample: %s", bad[i]);
 }
 
-/* --- the values --------------------------------------------------------------------------------------------------------------------- */
+/* --- the values ------------------------------------------------------------------------------- */
 
 static void test_sums_over_workers(void **state) {
     struct world *w = *state;
@@ -179,13 +182,16 @@ static void test_wanted_workers(void **state) {
     struct lw_board_partition *p = lw_board_own(w->board, 0, "t", 0);
     atomic_store(&p->log_end, 1000000); /* records that nobody has read yet */
     assert_sample(w, "latchwork_wanted_workers", "1");
-    atomic_store(&w->board->workers[0].in_handler, 1); /* one busy key: a million records, one message at a time */
+    /* one busy key: a million records, one message at a time */
+    atomic_store(&w->board->workers[0].in_handler, 1);
     assert_sample(w, "latchwork_wanted_workers", "1");
     assert_sample(w, "latchwork_runnable_lanes", "0");
     atomic_store(&w->board->workers[0].in_handler, 10);
     atomic_store(&w->board->workers[1].in_handler, 3);
-    assert_sample(w, "latchwork_wanted_workers", "4"); /* messages of 13 keys, of which a worker handles 4 at a time */
-    assert_sample(w, "latchwork_runnable_lanes", "6"); /* lanes of the first worker; the second worker has a handler for each of its keys */
+    /* messages of 13 keys, of which a worker handles 4 at a time */
+    assert_sample(w, "latchwork_wanted_workers", "4");
+    /* lanes of the first worker; the second worker has a handler for each of its keys */
+    assert_sample(w, "latchwork_runnable_lanes", "6");
     atomic_store(&w->board->workers[0].in_handler, 0);
     atomic_store(&w->board->workers[1].in_handler, 0);
     atomic_store(&p->committed, 1000000);
@@ -197,10 +203,12 @@ static void test_wanted_workers(void **state) {
 static void test_histogram(void **state) {
     struct world *w = *state;
     struct lw_hist *h = &w->board->workers[0].counts.handler;
-    lw_hist_add(h, &lw_bounds_handler, -5);  /* a duration is negative if the clock went back */
-    lw_hist_add(h, &lw_bounds_handler, 100); /* a duration equal to a bound belongs to the bucket of that bound */
+    lw_hist_add(h, &lw_bounds_handler, -5); /* a duration is negative if the clock went back */
+    /* a duration equal to a bound belongs to the bucket of that bound */
+    lw_hist_add(h, &lw_bounds_handler, 100);
     lw_hist_add(h, &lw_bounds_handler, 101);
-    lw_hist_add_n(&w->board->workers[2].counts.handler, &lw_bounds_handler, 90000000, 2); /* longer than the last bound */
+    /* longer than the last bound */
+    lw_hist_add_n(&w->board->workers[2].counts.handler, &lw_bounds_handler, 90000000, 2);
     assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"0.0001\"}", "2");
     assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"0.00025\"}", "3");
     assert_sample(w, "latchwork_handler_duration_seconds_bucket{le=\"60\"}", "3");
@@ -211,7 +219,8 @@ static void test_histogram(void **state) {
 
 static void test_bounds_rise(void **state) {
     (void)state;
-    const struct lw_hist_bounds *const all[] = {&lw_bounds_handler, &lw_bounds_end_to_end, &lw_bounds_redis};
+    const struct lw_hist_bounds *const all[] = {&lw_bounds_handler, &lw_bounds_end_to_end,
+                                                &lw_bounds_redis};
     for (size_t k = 0; k < 3; k++) {
         assert_in_range(all[k]->n, 5, LW_HIST_BOUNDS);
         for (int i = 1; i < all[k]->n; i++) assert_true(all[k]->us[i] > all[k]->us[i - 1]);
@@ -230,7 +239,8 @@ static void test_reading_while_it_grows(void **state) {
     struct world *w = *state;
     pthread_t t[2];
     uint64_t last = 0;
-    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&t[i], NULL, adds, &w->board->workers[i].counts.redis), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, adds, &w->board->workers[i].counts.redis), 0);
     for (int k = 0; k < 200; k++) {
         char *text = scrape(w), *p = text;
         uint64_t before = 0;
@@ -241,7 +251,8 @@ static void test_reading_while_it_grows(void **state) {
             before = n;
         }
         assert_true(before >= last);
-        assert_int_equal(strtoull(value(text, "latchwork_redis_round_trip_seconds_count"), NULL, 10), before);
+        assert_int_equal(
+            strtoull(value(text, "latchwork_redis_round_trip_seconds_count"), NULL, 10), before);
         last = before;
         free(text);
     }
@@ -284,18 +295,23 @@ static void test_requests_of_http(void **state) {
 
 static void test_partitions_have_one_owner(void **state) {
     struct world *w = *state;
-    struct lw_board_partition *a = lw_board_own(w->board, 0, "orders", 1), *b = lw_board_own(w->board, 1, "orders", 1);
+    struct lw_board_partition *a = lw_board_own(w->board, 0, "orders", 1),
+                              *b = lw_board_own(w->board, 1, "orders", 1);
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, lw_board_own(w->board, 1, "orders", 2));
-    atomic_store(&a->log_end, 9), atomic_store(&a->committed, 11); /* the end of the log was read before the commit */
-    lw_board_disown(a, 0);                                         /* changes nothing, because worker 1 owns the partition by now */
+    /* the end of the log was read before the commit */
+    atomic_store(&a->log_end, 9), atomic_store(&a->committed, 11);
+    /* changes nothing, because worker 1 owns the partition by now */
+    lw_board_disown(a, 0);
     assert_sample(w, "latchwork_kafka_lag{topic=\"orders\",partition=\"1\"}", "0");
     atomic_store(&a->moved_ms, w->m.now_ms - 1500), atomic_store(&a->unfinished, 3);
-    assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}", "1.500");
+    assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}",
+                  "1.500");
     atomic_store(&a->records, 12);
     assert_sample(w, "latchwork_commit_watermark_records{topic=\"orders\",partition=\"1\"}", "12");
     atomic_store(&a->unfinished, 0);
-    assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}", "0.000");
+    assert_sample(w, "latchwork_commit_watermark_blocked_seconds{topic=\"orders\",partition=\"1\"}",
+                  "0.000");
     lw_board_disown_all(w->board, 1);
     char *text = scrape(w);
     assert_null(strstr(text, "latchwork_kafka_lag{"));
@@ -313,7 +329,7 @@ static void test_silent_shard_tells_no_old_numbers(void **state) {
     free(text);
 }
 
-/* --- names, JSON, health ------------------------------------------------------------------------------------------------------------ */
+/* --- names, JSON, health ---------------------------------------------------------------------- */
 
 static void test_contract(void **state) {
     (void)state;
@@ -338,18 +354,24 @@ static void test_contract(void **state) {
         snprintf(line, sizeof line, "latchwork_%s\n", promised[i]);
         if (!strstr(names.p, line)) fail_msg("CONTRACT: no metric %s", line);
     }
-    assert_non_null(strstr(page.p, "| `latchwork_messages_total` | counter | `outcome`: done, dead, dropped, skipped |"));
+    assert_non_null(strstr(
+        page.p,
+        "| `latchwork_messages_total` | counter | `outcome`: done, dead, dropped, skipped |"));
     lw_buf_free(&names), lw_buf_free(&page);
 }
 
 static void test_json(void **state) {
     struct world *w = *state;
     atomic_store(&w->board->workers[1].pid, 42), atomic_store(&w->board->workers[1].ready, true);
-    atomic_store(&w->board->workers[1].counts.done, 5), atomic_store(&w->board->workers[2].counts.done, 6);
-    json_t *workers = lw_metrics_workers(&w->m), *counters = lw_metrics_counters(&w->m), *partitions = lw_metrics_partitions(&w->m);
+    atomic_store(&w->board->workers[1].counts.done, 5),
+        atomic_store(&w->board->workers[2].counts.done, 6);
+    json_t *workers = lw_metrics_workers(&w->m), *counters = lw_metrics_counters(&w->m),
+           *partitions = lw_metrics_partitions(&w->m);
     assert_int_equal(json_array_size(workers), 3);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(workers, 1), "state")), "ready");
-    assert_string_equal(json_string_value(json_object_get(json_array_get(workers, 0), "state")), "down");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(workers, 1), "state")),
+                        "ready");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(workers, 0), "state")),
+                        "down");
     assert_int_equal(json_integer_value(json_object_get(counters, "done")), 11);
     assert_int_equal(json_array_size(partitions), 0);
     json_decref(workers), json_decref(counters), json_decref(partitions);
@@ -408,7 +430,8 @@ static void test_ready_says_why(void **state) {
     expect_unready(w, "");
     assert_sample(w, "latchwork_kafka_workers{state=\"joined\"}", "3");
     lw_note_set(&w->board->workers[1].why, "kafka: no broker reachable for 7 s");
-    expect_unready(w, ""); /* a worker that reports to be ready stays ready, even if it has left a reason */
+    /* a worker that reports to be ready stays ready, even if it has left a reason */
+    expect_unready(w, "");
     atomic_store(&w->board->workers[1].ready, false);
     atomic_store(&w->board->workers[1].kafka, LW_KAFKA_UNREACHABLE + 1);
     expect_unready(w, "worker 1 is not ready: kafka: no broker reachable for 7 s\n");
@@ -417,7 +440,8 @@ static void test_ready_says_why(void **state) {
     atomic_store(&w->board->workers[1].pid, 0);
     expect_unready(w, "worker 1 is down\n");
     assert_sample(w, "latchwork_kafka_workers{state=\"unreachable\"}", "0");
-    atomic_store(&w->board->workers[2].heartbeat_ms, w->m.now_ms - 30000); /* worker 2 was ready when it was last seen */
+    /* worker 2 was ready when it was last seen */
+    atomic_store(&w->board->workers[2].heartbeat_ms, w->m.now_ms - 30000);
     char *why = unready(w);
     assert_non_null(strstr(why, "worker 2: no main-loop turn for 30000 ms"));
     free(why);
@@ -444,11 +468,21 @@ static void test_note(void **state) {
 
 static void test_hosts(void **state) {
     (void)state;
-    static const char *const good[] = {"127.0.0.1:9464", "127.0.0.1",   "localhost:1", "LocalHost",      "[::1]:9464",
-                                       "[::1]",          "10.1.2.3:80", "box:9464",    "box.example.org"};
-    static const char *const bad[] = {
-        "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "",   ":80", "[::1", "[evil]:80",
-        "box2",         "localhost:80x",          "localhost:80:81",           "bo", "::1"};
+    static const char *const good[] = {"127.0.0.1:9464", "127.0.0.1",  "localhost:1",
+                                       "LocalHost",      "[::1]:9464", "[::1]",
+                                       "10.1.2.3:80",    "box:9464",   "box.example.org"};
+    static const char *const bad[] = {"evil.example",
+                                      "localhost.evil.example",
+                                      "127.0.0.1.evil.example:80",
+                                      "",
+                                      ":80",
+                                      "[::1",
+                                      "[evil]:80",
+                                      "box2",
+                                      "localhost:80x",
+                                      "localhost:80:81",
+                                      "bo",
+                                      "::1"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         if (!lw_http_host_ok(good[i], "box.example.org")) fail_msg("refused: %s", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -459,27 +493,34 @@ static void test_hosts(void **state) {
 
 static void test_http_texts(void **state) {
     static const char *const torn[] = {"%", "a%4", "%zz", "%00", "a%0"};
-    static const char *const wrong[] = {"abc",        "Bearer",      "Bearer ",   "Bearer ab", "Bearer abcabc",
-                                        "Bearer abd", "Bearer abc ", "Basic abc", ""};
+    static const char *const wrong[] = {"abc",         "Bearer",        "Bearer ",
+                                        "Bearer ab",   "Bearer abcabc", "Bearer abd",
+                                        "Bearer abc ", "Basic abc",     ""};
     struct lw_buf b = {0};
     (void)state;
     assert_true(lw_http_decode(lw_bytes_of("a%2Fb%20+%ff"), &b));
     assert_true(lw_bytes_eq(lw_bytes(b.p, b.n), lw_bytes_of("a/b +\xff")));
-    for (size_t i = 0; i < sizeof torn / sizeof *torn; i++) assert_false(lw_http_decode(lw_bytes_of(torn[i]), &b));
+    for (size_t i = 0; i < sizeof torn / sizeof *torn; i++)
+        assert_false(lw_http_decode(lw_bytes_of(torn[i]), &b));
     lw_buf_free(&b);
     assert_true(lw_http_bearer_ok("Bearer abc", "abc"));
     assert_true(lw_http_bearer_ok("bearer abc", "abc"));
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(lw_http_bearer_ok(wrong[i], "abc"));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(lw_http_bearer_ok(wrong[i], "abc"));
     assert_false(lw_http_bearer_ok(NULL, "abc"));
     assert_false(lw_http_bearer_ok("Bearer ", ""));
     assert_false(lw_http_bearer_ok("Bearer x", NULL));
 }
 
 static void test_accept_encoding(void **state) {
-    static const char *const good[] = {"gzip", "GZIP", "gzip, deflate, br, zstd", "deflate,gzip;q=0.5", "br ; q=1 , gzip ; q=0.001, *;q=0"};
-    static const char *const bad[] = {"", "deflate", "xgzip", "gzipped", "gzip;q=0", "br, gzip; q=0.000", "identity;q=1, *;q=0", ",,;"};
+    static const char *const good[] = {"gzip", "GZIP", "gzip, deflate, br, zstd",
+                                       "deflate,gzip;q=0.5", "br ; q=1 , gzip ; q=0.001, *;q=0"};
+    static const char *const bad[] = {
+        "",   "deflate", "xgzip", "gzipped", "gzip;q=0", "br, gzip; q=0.000", "identity;q=1, *;q=0",
+        ",,;"};
     (void)state;
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_true(lw_http_takes_gzip(good[i]));
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_true(lw_http_takes_gzip(good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(lw_http_takes_gzip(bad[i]));
     assert_false(lw_http_takes_gzip(NULL));
 }

@@ -15,8 +15,10 @@ static char *pointers[] = {"/card", "/customer/e~1mail", "/customer", "/items/0/
 
 /* Checks how much of a payload may be shown, and the text that is shown. The payload is a copy
  * without a NUL behind it, so that a sanitizer notices a read beyond its end. */
-static void check(enum lw_payloads mode, struct lw_bytes payload, enum lw_payload_view view, const char *shown) {
-    struct lw_config c = {.http = {.payloads = mode, .mask = pointers, .n_mask = sizeof pointers / sizeof *pointers}};
+static void check(enum lw_payloads mode, struct lw_bytes payload, enum lw_payload_view view,
+                  const char *shown) {
+    struct lw_config c = {
+        .http = {.payloads = mode, .mask = pointers, .n_mask = sizeof pointers / sizeof *pointers}};
     struct lw_buf out = {0};
     char *copy = payload.p ? malloc(payload.n + !payload.n) : NULL;
     if (payload.p) memcpy(copy, payload.p, payload.n);
@@ -25,14 +27,19 @@ static void check(enum lw_payloads mode, struct lw_bytes payload, enum lw_payloa
     lw_buf_addf(&out, ">");
     char want[512];
     snprintf(want, sizeof want, "<%s>", shown);
-    if (out.n != strlen(want) || memcmp(out.p, want, out.n) != 0) fail_msg("%.*s, must be %s", (int)out.n, out.p, want);
+    if (out.n != strlen(want) || memcmp(out.p, want, out.n) != 0)
+        fail_msg("%.*s, must be %s", (int)out.n, out.p, want);
     lw_buf_free(&out);
     free(copy);
 }
 
-static void masked(const char *payload, const char *shown) { check(LW_PAYLOADS_MASK, lw_bytes_of(payload), LW_PAYLOAD_MASKED, shown); }
+static void masked(const char *payload, const char *shown) {
+    check(LW_PAYLOADS_MASK, lw_bytes_of(payload), LW_PAYLOAD_MASKED, shown);
+}
 
-static void hidden(const char *payload) { check(LW_PAYLOADS_MASK, lw_bytes_of(payload), LW_PAYLOAD_HIDDEN, ""); }
+static void hidden(const char *payload) {
+    check(LW_PAYLOADS_MASK, lw_bytes_of(payload), LW_PAYLOAD_HIDDEN, "");
+}
 
 static void test_show_and_hide(void **state) {
     (void)state;
@@ -50,11 +57,13 @@ static void test_mask(void **state) {
     masked("{\"card\":{\"number\":[4,1]}}", "{\"card\":\"•••\"}");
     masked("{\"card\":null}", "{\"card\":\"•••\"}");
     masked("{\"c\\u0061rd\":\"4111\"}", "{\"c\\u0061rd\":\"•••\"}");
-    masked("{\"items\":[{\"price\":1},{\"price\":2}]}", "{\"items\":[{\"price\":\"•••\"},{\"price\":2}]}");
+    masked("{\"items\":[{\"price\":1},{\"price\":2}]}",
+           "{\"items\":[{\"price\":\"•••\"},{\"price\":2}]}");
     masked("{\"\":\"4111\"}", "{\"\":\"•••\"}");
     masked("{\"cards\":1,\"CARD\":2}", "{\"cards\":1,\"CARD\":2}");
     masked("7", "7");
-    masked("{\"customer\":{\"e/mail\":\"a@b\",\"name\":\"Anna\"},\"card\":\"\\\"4111\\\"\"}", "{\"customer\":\"•••\",\"card\":\"•••\"}");
+    masked("{\"customer\":{\"e/mail\":\"a@b\",\"name\":\"Anna\"},\"card\":\"\\\"4111\\\"\"}",
+           "{\"customer\":\"•••\",\"card\":\"•••\"}");
 }
 
 /* A payload must not be shown if it cannot be parsed, or if it has a name twice, because then

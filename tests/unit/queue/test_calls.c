@@ -94,7 +94,9 @@ static void gate_drops_and_carries(void **state) {
     lw_places_add(&places, b, 258)->new_from = INT64_MAX;
     lw_gate_begin(&c, &places, 1);
     lw_call_lane(&c, text("k"));
-    lw_gate_args(&c, &places, &(struct lw_gate_call){.drop = true, .dedup = true, .token = text("t"), .counts = text("\x82")});
+    lw_gate_args(&c, &places,
+                 &(struct lw_gate_call){
+                     .drop = true, .dedup = true, .token = text("t"), .counts = text("\x82")});
     lw_call_envelope(&c, text("E1")), lw_call_dedup(&c, text("D1"));
     lw_call_envelope(&c, text("E2")), lw_call_dedup(&c, text(""));
     static const char *const want[] = {"EVALSHA",
@@ -169,8 +171,11 @@ static void settle_says_what_became_of_each(void **state) {
     lw_settle_begin(&c, &places, 4);
     for (int i = 0; i < 4; i++) lw_call_lane(&c, text("k"));
     lw_settle_args(&c, &places,
-                   &(struct lw_settle_call){
-                       .dedup = true, .window_s = 60, .bounds = {1, 2, 3}, .items = lw_bytes((char *)items, sizeof items), .n_values = 1});
+                   &(struct lw_settle_call){.dedup = true,
+                                            .window_s = 60,
+                                            .bounds = {1, 2, 3},
+                                            .items = lw_bytes((char *)items, sizeof items),
+                                            .n_values = 1});
     lw_call_value(&c, lw_value_text(value, "w", 7, 99));
     for (int i = 0; i < 4; i++) lw_settle_last(&c, of[i].outcome, 500 + i, "why", text("ENVELOPE"));
     lw_call_dedup(&c, text("D"));
@@ -222,9 +227,12 @@ static void claim_says_what_it_takes(void **state) {
     struct lw_call c = call_of();
     lw_claim_begin(&c, 1);
     lw_call_lane(&c, text("k"));
-    lw_claim_args(&c, &(struct lw_claim_call){.taken = 5, .token = text("t"), .want = 8, .bounds = {1, 2, 3}});
-    static const char *const want[] = {"EVALSHA", "SHA",  "7",   "epoch", "lanes", "floor", "fence", "ready", "claimed", "lw:{x.0}:lock:k",
-                                       "ID",      "1000", "100", "400",   "200",   "block", "5",     "t",     "64",      "8",
+    lw_claim_args(&c, &(struct lw_claim_call){
+                          .taken = 5, .token = text("t"), .want = 8, .bounds = {1, 2, 3}});
+    static const char *const want[] = {"EVALSHA", "SHA",   "7",     "epoch",   "lanes",
+                                       "floor",   "fence", "ready", "claimed", "lw:{x.0}:lock:k",
+                                       "ID",      "1000",  "100",   "400",     "200",
+                                       "block",   "5",     "t",     "64",      "8",
                                        "1 2 3",   NULL};
     assert_args(want);
 }
@@ -236,8 +244,10 @@ static int free_commands(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gate_parks), cmocka_unit_test(gate_drops_and_carries),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gate_parks),
+                                       cmocka_unit_test(gate_drops_and_carries),
                                        cmocka_unit_test(far_messages_are_not_read_at_once),
-                                       cmocka_unit_test(settle_says_what_became_of_each), cmocka_unit_test(claim_says_what_it_takes)};
+                                       cmocka_unit_test(settle_says_what_became_of_each),
+                                       cmocka_unit_test(claim_says_what_it_takes)};
     return cmocka_run_group_tests_name("calls", tests, NULL, free_commands);
 }

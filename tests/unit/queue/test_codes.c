@@ -19,7 +19,8 @@ static void each_outcome_has_a_word(void **state) {
         assert_string_equal(lw_outcome_word(all[i]), words[i]);
         assert_true(lw_outcome_of(words[i], &got));
         assert_int_equal(got, all[i]);
-        assert_int_equal(lw_outcome_ends(all[i]), strcmp(words[i], "retry") != 0 && strcmp(words[i], "back") != 0);
+        assert_int_equal(lw_outcome_ends(all[i]),
+                         strcmp(words[i], "retry") != 0 && strcmp(words[i], "back") != 0);
     }
 }
 
@@ -34,12 +35,16 @@ static void another_word_is_no_outcome(void **state) {
 
 static void four_states_stand_in_a_byte(void **state) {
     (void)state;
-    static const enum lw_state states[] = {LW_STATE_DONE, LW_STATE_UNSEEN, LW_STATE_WAITING, LW_STATE_DEAD}; /* 10 00 01 11 */
-    for (int64_t offset = 0; offset < 8; offset++) assert_int_equal(lw_state_in((char)0x87, offset), states[offset % 4]);
+    /* 10 00 01 11 */
+    static const enum lw_state states[] = {LW_STATE_DONE, LW_STATE_UNSEEN, LW_STATE_WAITING,
+                                           LW_STATE_DEAD};
+    for (int64_t offset = 0; offset < 8; offset++)
+        assert_int_equal(lw_state_in((char)0x87, offset), states[offset % 4]);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_outcome_has_a_word), cmocka_unit_test(another_word_is_no_outcome),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_outcome_has_a_word),
+                                       cmocka_unit_test(another_word_is_no_outcome),
                                        cmocka_unit_test(four_states_stand_in_a_byte)};
     return cmocka_run_group_tests_name("codes", tests, NULL, NULL);
 }

@@ -43,16 +43,19 @@ static void test_round_trip(void **state) {
     for (uint64_t seed = 1; seed <= 3000; seed++) {
         rng = seed * 0x9e3779b97f4a7c15u;
         int64_t committed = (int64_t)rnd(seed % 3 ? 1000 : (uint64_t)1 << 46);
-        size_t n = make_ranges(committed, rnd(seed % 10 ? 40 : MANY), (uint64_t)1 << (1 + rnd(seed % 7 ? 5 : 40)));
+        size_t n = make_ranges(committed, rnd(seed % 10 ? 40 : MANY),
+                               (uint64_t)1 << (1 + rnd(seed % 7 ? 5 : 40)));
         struct lw_err err;
         size_t len = lw_meta_encode(committed, in, n, LW_META_MAX, "", text);
         assert_true(len <= LW_META_MAX);
         assert_int_equal(strlen(text), len); /* the text contains no NUL */
         int got = decode(committed, text, len, &err);
         assert_true(got >= 0 && (size_t)got <= n);
-        assert_memory_equal(in, out, (size_t)got * sizeof *in); /* the highest ranges are left out */
+        /* the highest ranges are left out */
+        assert_memory_equal(in, out, (size_t)got * sizeof *in);
         if (len + 40 < LW_META_MAX) assert_int_equal(got, n);
-        if (n > (size_t)got) assert_true(len > LW_META_MAX - 40 || got == LW_META_RANGES); /* no range is left out without need */
+        /* no range is left out without need */
+        if (n > (size_t)got) assert_true(len > LW_META_MAX - 40 || got == LW_META_RANGES);
         assert_int_equal(decode(committed + 1, text, len, &err), n ? -1 : 0);
     }
 }
@@ -68,7 +71,8 @@ static void test_limits(void **state) {
     assert_int_equal(decode(0, text, len, &err), 1);
     assert_memory_equal(in, out, sizeof *in);
     /* Ranges that touch must be encoded as one range. */
-    in[0] = (struct lw_range){10, 12}, in[1] = (struct lw_range){12, 13}, in[2] = (struct lw_range){15, 16};
+    in[0] = (struct lw_range){10, 12}, in[1] = (struct lw_range){12, 13},
+    in[2] = (struct lw_range){15, 16};
     len = lw_meta_encode(9, in, 3, LW_META_MAX, "", text);
     assert_int_equal(decode(9, text, len, &err), 2);
     assert_true(out[0].lo == 10 && out[0].hi == 13 && out[1].lo == 15 && out[1].hi == 16);
@@ -158,7 +162,8 @@ static void test_truncated_or_grown(void **state) {
     size_t len = lw_meta_encode(777, in, make_ranges(777, 25, 50), LW_META_MAX, "", text);
     struct lw_err err;
     for (size_t n = 1; n < len; n++) {
-        char *exact = malloc(n); /* a buffer of exactly this length, so that ASan notices a read past the end */
+        /* a buffer of exactly this length, so that ASan notices a read past the end */
+        char *exact = malloc(n);
         memcpy(exact, text, n);
         assert_int_equal(decode(777, exact, n, &err), -1);
         assert_true(err.text[0]);
@@ -170,8 +175,15 @@ static void test_truncated_or_grown(void **state) {
 
 static void test_foreign(void **state) {
     (void)state;
-    static const char *const foreign[] = {"x",     "lw",         "lw3:AgbeAgE:00000000",           "{\"offset\":1}", "some-host.example",
-                                          "LW1:A", "\xff\xfe\0", "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", " lw1:AgY:1234"};
+    static const char *const foreign[] = {"x",
+                                          "lw",
+                                          "lw3:AgbeAgE:00000000",
+                                          "{\"offset\":1}",
+                                          "some-host.example",
+                                          "LW1:A",
+                                          "\xff\xfe\0",
+                                          "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+                                          " lw1:AgY:1234"};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         struct lw_err err;
         assert_int_equal(decode(0, foreign[i], i == 7 ? 15 : strlen(foreign[i]), &err), -1);
@@ -231,7 +243,8 @@ static void test_random_content(void **state) {
         rng = seed * 0x9e3779b97f4a7c15u;
         char body[41];
         size_t n = 1 + rnd(40);
-        for (size_t i = 0; i < n; i++) body[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[rnd(64)];
+        for (size_t i = 0; i < n; i++)
+            body[i] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"[rnd(64)];
         body[n] = 0;
         int64_t committed = (int64_t)rnd((uint64_t)1 << 40);
         struct lw_err err;

@@ -62,7 +62,8 @@ static void assert_same(struct lw_bytes a, struct lw_bytes b) {
 static void assert_equal(const struct lw_envelope *a, const struct lw_envelope *b) {
     assert_same(a->topic, b->topic);
     assert_int_equal(a->partition, b->partition);
-    assert_true(a->offset == b->offset && a->replay == b->replay && a->first_ms == b->first_ms && a->timestamp_ms == b->timestamp_ms);
+    assert_true(a->offset == b->offset && a->replay == b->replay && a->first_ms == b->first_ms &&
+                a->timestamp_ms == b->timestamp_ms);
     assert_same(a->key, b->key);
     assert_true(lw_bytes_eq(a->dedup, b->dedup));
     assert_same(a->payload, b->payload);
@@ -100,7 +101,8 @@ static void test_round_trip(void **state) {
         struct lw_err err = {0};
         make(&in, headers, pool);
         lw_envelope_encode(&in, &b);
-        if (lw_envelope_decode(lw_bytes(b.p, b.n), &out, &err)) fail_msg("round %d: %s", i, err.text);
+        if (lw_envelope_decode(lw_bytes(b.p, b.n), &out, &err))
+            fail_msg("round %d: %s", i, err.text);
         assert_equal(&in, &out);
         lw_envelope_clear(&out);
         lw_buf_free(&b);
@@ -138,7 +140,9 @@ static void test_mutations(void **state) {
         make(&in, headers, pool);
         lw_envelope_encode(&in, &b);
         static const char likely[] = "0123456789- \n\xff";
-        for (unsigned k = below(3) + 1; k--;) b.p[below((unsigned)b.n)] = below(2) ? (char)below(256) : likely[below(sizeof likely - 1)];
+        for (unsigned k = below(3) + 1; k--;)
+            b.p[below((unsigned)b.n)] =
+                below(2) ? (char)below(256) : likely[below(sizeof likely - 1)];
         if (decode_copy(b.p, b.n, &again) == 0) {
             accepted++;
             assert_true(lw_bytes_eq(lw_bytes(again.p, again.n), lw_bytes(b.p, b.n)));
@@ -163,7 +167,8 @@ static void test_line_as_the_scripts_read_it(void **state) {
                             .dedup = lw_bytes("d", 1),
                             .headers = h,
                             .n_headers = 2};
-    static const char want[] = "1 orders 3 1042 0 7 -1 1 1 2 -1\ndk\1\0\0\0t\3\0\0\0v\0w\1\0\0\0n\xff\xff\xff\xff";
+    static const char want[] =
+        "1 orders 3 1042 0 7 -1 1 1 2 -1\ndk\1\0\0\0t\3\0\0\0v\0w\1\0\0\0n\xff\xff\xff\xff";
     struct lw_buf b = {0};
     lw_envelope_encode(&e, &b);
     assert_int_equal(b.n, sizeof want - 1);
@@ -185,14 +190,20 @@ static void test_reasons(void **state) {
     expect_refused("2 t 0 0 0 0 0 0 0 0 0\n", "broken envelope at byte 0: not version 1");
     expect_refused("1 a/b 0 0 0 0 0 0 0 0 0\n", "broken envelope at byte 2: no topic name");
     expect_refused("1 t 2147483648 0 0 0 0 0 0 0 0\n", "broken envelope at byte 4: no partition");
-    expect_refused("1 t 0 9223372036854775808 0 0 0 0 0 0 0\n", "broken envelope at byte 6: no offset");
+    expect_refused("1 t 0 9223372036854775808 0 0 0 0 0 0 0\n",
+                   "broken envelope at byte 6: no offset");
     expect_refused("1 t 0 01 0 0 0 0 0 0 0\n", "broken envelope at byte 6: no offset");
     expect_refused("1 t 0 0 0 0 -0 0 0 0 0\n", "broken envelope at byte 12: no timestamp");
-    expect_refused("1 t 0 0 0 0 0 -2 0 0 0\n", "broken envelope at byte 14: no length of the key, or one past the end");
-    expect_refused("1 t 0 0 0 0 0 0 0 2000000 0\n", "broken envelope at byte 18: no number of headers, or too many");
-    expect_refused("1 t 0 0 0 0 0 0 0 1000000 0\n", "broken envelope at byte 28: more headers than bytes");
-    expect_refused("1 t 0 0 0 0 0 3 0 0 0\nkk", "broken envelope at byte 22: the key goes past the end");
-    expect_refused("1 t 0 0 0 0 0 0 0 0 0\nx", "broken envelope at byte 22: something follows the payload");
+    expect_refused("1 t 0 0 0 0 0 -2 0 0 0\n",
+                   "broken envelope at byte 14: no length of the key, or one past the end");
+    expect_refused("1 t 0 0 0 0 0 0 0 2000000 0\n",
+                   "broken envelope at byte 18: no number of headers, or too many");
+    expect_refused("1 t 0 0 0 0 0 0 0 1000000 0\n",
+                   "broken envelope at byte 28: more headers than bytes");
+    expect_refused("1 t 0 0 0 0 0 3 0 0 0\nkk",
+                   "broken envelope at byte 22: the key goes past the end");
+    expect_refused("1 t 0 0 0 0 0 0 0 0 0\nx",
+                   "broken envelope at byte 22: something follows the payload");
     struct lw_envelope e;
     assert_int_equal(lw_envelope_decode((struct lw_bytes){0}, &e, NULL), -1);
 }
@@ -202,7 +213,8 @@ static void test_large(void **state) {
     enum { BIG = 1 << 20, MANY = 20000 };
     char *big = lw_alloc(BIG);
     struct lw_header *headers = lw_alloc(MANY * sizeof *headers);
-    for (int i = 0; i < MANY; i++) headers[i] = (struct lw_header){lw_bytes("h", 1), lw_bytes("v", 1)};
+    for (int i = 0; i < MANY; i++)
+        headers[i] = (struct lw_header){lw_bytes("h", 1), lw_bytes("v", 1)};
     struct lw_envelope in = {.topic = lw_bytes_of("t"),
                              .key = lw_bytes(big, BIG),
                              .payload = lw_bytes(big, BIG),

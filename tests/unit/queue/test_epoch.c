@@ -31,6 +31,7 @@ static void the_name_of_a_fleet_has_random_digits(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_younger_sorts_behind), cmocka_unit_test(the_name_of_a_fleet_has_random_digits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_younger_sorts_behind),
+                                       cmocka_unit_test(the_name_of_a_fleet_has_random_digits)};
     return cmocka_run_group_tests_name("epoch", tests, NULL, NULL);
 }

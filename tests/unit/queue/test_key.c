@@ -15,7 +15,8 @@
 
 static struct lw_buf scratch;
 
-static enum lw_key_result find_in(struct lw_bytes payload, const char *pointer, struct lw_bytes *out, struct lw_err *err) {
+static enum lw_key_result find_in(struct lw_bytes payload, const char *pointer,
+                                  struct lw_bytes *out, struct lw_err *err) {
     struct lw_rule rule = {LW_KEY_JSON, (char *)(uintptr_t)pointer};
     struct lw_record r = {.payload = payload};
     *out = (struct lw_bytes){0};
@@ -23,10 +24,12 @@ static enum lw_key_result find_in(struct lw_bytes payload, const char *pointer, 
     return lw_key_find(&rule, &r, &scratch, out, err);
 }
 
-static void expect_key_n(const char *json, size_t n, const char *pointer, const char *key, size_t key_len) {
+static void expect_key_n(const char *json, size_t n, const char *pointer, const char *key,
+                         size_t key_len) {
     struct lw_bytes out;
     struct lw_err err;
-    if (find_in(lw_bytes(json, n), pointer, &out, &err) != LW_KEY_OK) fail_msg("%s in %s: %s", pointer, json, err.text);
+    if (find_in(lw_bytes(json, n), pointer, &out, &err) != LW_KEY_OK)
+        fail_msg("%s in %s: %s", pointer, json, err.text);
     assert_non_null(out.p);
     assert_int_equal(out.n, key_len);
     assert_memory_equal(out.p, key, key_len);
@@ -36,7 +39,8 @@ static void expect_key(const char *json, const char *pointer, const char *key) {
     expect_key_n(json, strlen(json), pointer, key, strlen(key));
 }
 
-static void expect_not(enum lw_key_result want, const char *json, const char *pointer, const char *why) {
+static void expect_not(enum lw_key_result want, const char *json, const char *pointer,
+                       const char *why) {
     struct lw_bytes out;
     struct lw_err err;
     assert_int_equal(find_in(lw_bytes_of(json), pointer, &out, &err), want);
@@ -99,7 +103,8 @@ static void test_missing(void **state) {
 
 static void test_no_keys(void **state) {
     (void)state;
-    expect_not(LW_KEY_BAD, "{\"id\":true}", "/id", "/id is true or false, not a string or a number");
+    expect_not(LW_KEY_BAD, "{\"id\":true}", "/id",
+               "/id is true or false, not a string or a number");
     expect_not(LW_KEY_BAD, "{\"id\":{}}", "/id", "/id is an object, not a string or a number");
     expect_not(LW_KEY_BAD, "{\"id\":[1]}", "/id", "/id is a list, not a string or a number");
     expect_not(LW_KEY_BAD, "[]", "", "the payload is a list, not a string or a number");
@@ -126,7 +131,8 @@ static void test_malformed_has_a_position(void **state) {
         {"{\"id\":nul}", "malformed JSON at byte 6: a value should be here"},
         {"[1 2]", "malformed JSON at byte 3: a comma or ] should be here"},
     };
-    for (size_t i = 0; i < sizeof t / sizeof *t; i++) expect_not(LW_KEY_BAD, t[i].json, "/id", t[i].why);
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++)
+        expect_not(LW_KEY_BAD, t[i].json, "/id", t[i].why);
 }
 
 static void test_depth_is_bounded(void **state) {
@@ -203,7 +209,7 @@ static void test_header(void **state) {
     assert_string_equal(err.text, "no header id");
 }
 
-/* ---- against jansson ---- */
+/* --- against jansson -------------------------------------------------------------------------- */
 
 static unsigned seed;
 
@@ -211,14 +217,18 @@ static unsigned below(unsigned n) { return (unsigned)rand_r(&seed) % n; }
 
 static void put_string(struct lw_buf *b, bool name) {
     static const char *const bits[] = {
-        "a", "b", "~", "/", "0", "1", "ä", "€", "😀", "\\n", "\\\"", "\\u0061", "\\u00e4", "\\ud83d\\ude00", "\\u0000", "\\u000"};
+        "a",       "b",     "~",   "/",    "0",       "1",       "ä",
+        "€",       "😀",     "\\n", "\\\"", "\\u0061", "\\u00e4", "\\ud83d\\ude00",
+        "\\u0000", "\\u000"};
     lw_buf_add(b, "\"", 1);
-    for (unsigned n = below(4); n--;) lw_buf_addf(b, "%s", bits[below(name ? 14 : below(50) ? 15 : 16)]);
+    for (unsigned n = below(4); n--;)
+        lw_buf_addf(b, "%s", bits[below(name ? 14 : below(50) ? 15 : 16)]);
     lw_buf_add(b, "\"", 1);
 }
 
 static void put_document(struct lw_buf *b, unsigned depth) {
-    static const char *const atoms[] = {"1", "-0", "0.5", "1e3", "-12E-2", "true", "false", "null", "1.0"};
+    static const char *const atoms[] = {"1",    "-0",    "0.5",  "1e3", "-12E-2",
+                                        "true", "false", "null", "1.0"};
     static const char *const spaces[] = {"", "", "", " ", "\n\t", "\r"};
     unsigned what = below(depth ? 5 : 3), n = below(4);
     lw_buf_addf(b, "%s", spaces[below(6)]);
@@ -239,7 +249,8 @@ static void put_document(struct lw_buf *b, unsigned depth) {
 /* Returns true if only jansson has a reason to refuse the text: a number too large for jansson,
  * or a NUL in a name. */
 static bool jansson_only(const json_error_t *e) {
-    return json_error_code(e) == json_error_numeric_overflow || json_error_code(e) == json_error_null_byte_in_key;
+    return json_error_code(e) == json_error_numeric_overflow ||
+           json_error_code(e) == json_error_null_byte_in_key;
 }
 
 /* Returns the value to which a pointer without escapes leads in jansson's document, or NULL. */
@@ -248,15 +259,17 @@ static json_t *walk(json_t *v, const char *pointer) {
         char step[64];
         size_t n = strcspn(++pointer, "/");
         snprintf(step, sizeof step, "%.*s", (int)n, pointer);
-        v = json_is_object(v)                                            ? json_object_get(v, step)
-            : json_is_array(v) && n == 1 && *step >= '0' && *step <= '9' ? json_array_get(v, (size_t)(*step - '0'))
-                                                                         : NULL;
+        v = json_is_object(v) ? json_object_get(v, step)
+            : json_is_array(v) && n == 1 && *step >= '0' && *step <= '9'
+                ? json_array_get(v, (size_t)(*step - '0'))
+                : NULL;
         pointer += n;
     }
     return v;
 }
 
-static const char *const pointers[] = {"", "/a", "/0", "/a/0", "/b/a", "/1/a", "/ä", "/", "/0/0/0", "/ab"};
+static const char *const pointers[] = {"",     "/a", "/0", "/a/0",   "/b/a",
+                                       "/1/a", "/ä", "/",  "/0/0/0", "/ab"};
 
 static bool agree(struct lw_bytes text, json_t *root, const char *pointer) {
     struct lw_bytes out;
@@ -266,7 +279,9 @@ static bool agree(struct lw_bytes text, json_t *root, const char *pointer) {
     if ((r == LW_KEY_OK) == (err.text[0] != '\0')) return false;
     if (!root) return r == LW_KEY_BAD && !strncmp(err.text, "malformed JSON at byte ", 23);
     if (!v || json_is_null(v)) return r == LW_KEY_MISSING;
-    if (json_is_string(v)) return r == LW_KEY_OK && lw_bytes_eq(out, lw_bytes(json_string_value(v), json_string_length(v)));
+    if (json_is_string(v))
+        return r == LW_KEY_OK &&
+               lw_bytes_eq(out, lw_bytes(json_string_value(v), json_string_length(v)));
     if (!json_is_number(v)) return r == LW_KEY_BAD;
     char *number = lw_memdup(out.p, out.n);
     bool same = r == LW_KEY_OK && strtod(number, NULL) == json_number_value(v);
@@ -278,7 +293,8 @@ static bool agree(struct lw_bytes text, json_t *root, const char *pointer) {
  * sanitizer notices a read past the end. */
 static int compare(struct lw_bytes text) {
     json_error_t e;
-    if (text.n && !text.p[text.n - 1]) text.n--; /* a NUL behind the document is left out, because jansson would take it for the end */
+    /* a NUL behind the document is left out, because jansson would take it for the end */
+    if (text.n && !text.p[text.n - 1]) text.n--;
     char *copy = malloc(text.n ? text.n : 1);
     assert_non_null(copy);
     if (text.n) memcpy(copy, text.p, text.n);
@@ -287,7 +303,8 @@ static int compare(struct lw_bytes text) {
     int accepted = root != NULL;
     for (size_t i = 0; i < sizeof pointers / sizeof *pointers && (root || !jansson_only(&e)); i++)
         if (!agree(t, root, pointers[i]))
-            fail_msg("%s of <%.*s> (%zu) differs from jansson (%s)", pointers[i], (int)t.n, copy, t.n, root ? "accepts" : e.text);
+            fail_msg("%s of <%.*s> (%zu) differs from jansson (%s)", pointers[i], (int)t.n, copy,
+                     t.n, root ? "accepts" : e.text);
     json_decref(root);
     free(copy);
     return accepted;
@@ -320,7 +337,8 @@ static void test_damaged_documents_as_jansson(void **state) {
         size_t n = b.n;
         if (n && i % 3 == 0) n = below((unsigned)n);
         for (unsigned k = i % 3 ? below(3) + 1 : 0; n && k--;)
-            b.p[below((unsigned)n)] = below(3) ? likely[below(sizeof likely - 1)] : (char)below(256);
+            b.p[below((unsigned)n)] =
+                below(3) ? likely[below(sizeof likely - 1)] : (char)below(256);
         if (compare(lw_bytes(b.p, n)))
             accepted++;
         else
@@ -362,10 +380,13 @@ static void test_own_key_is_the_identity(void **state) {
     assert_int_equal(key.n, strlen("orders/3/1042"));
     assert_memory_equal(key.p, "orders/3/1042", key.n);
     assert_ptr_equal(key.p, scratch.p);
-    assert_int_equal(lw_key_of(&c, &(struct lw_record){.key = lw_bytes_of("k")}, &at, &scratch, &key, &err), LW_KEY_OK);
+    assert_int_equal(
+        lw_key_of(&c, &(struct lw_record){.key = lw_bytes_of("k")}, &at, &scratch, &key, &err),
+        LW_KEY_OK);
     assert_true(lw_bytes_eq(key, lw_bytes_of("k")));
     c.key.missing = LW_MISSING_DEAD;
-    assert_int_equal(lw_key_of(&c, &(struct lw_record){0}, &at, &scratch, &key, &err), LW_KEY_MISSING);
+    assert_int_equal(lw_key_of(&c, &(struct lw_record){0}, &at, &scratch, &key, &err),
+                     LW_KEY_MISSING);
 }
 
 static int free_scratch(void **state) {

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-static void expect_header(const struct lw_header *h, const char *name, const char *value, size_t n) {
+static void expect_header(const struct lw_header *h, const char *name, const char *value,
+                          size_t n) {
     assert_true(lw_bytes_eq(h->name, lw_bytes_of(name)));
     assert_int_equal(h->value.n, n);
     assert_memory_equal(h->value.p, value, n);
@@ -54,6 +55,7 @@ static void test_an_unknown_timestamp_is_left_out(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_header), cmocka_unit_test(test_an_unknown_timestamp_is_left_out)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_header),
+                                       cmocka_unit_test(test_an_unknown_timestamp_is_left_out)};
     return cmocka_run_group_tests_name("letter", tests, NULL, NULL);
 }

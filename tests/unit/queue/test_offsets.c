@@ -14,7 +14,8 @@ enum { SPAN = 300, BASE = 1000, ROUNDS = 3000, STEPS = 150 };
 
 struct model {
     enum lw_offset_state state[SPAN]; /* states of the delivered records; UNKNOWN: not delivered */
-    bool ahead[SPAN];                 /* for offsets from `next` on: true if the record is known to be done */
+    /* for offsets from `next` on: true if the record is known to be done */
+    bool ahead[SPAN];
     int next;
 };
 
@@ -47,7 +48,8 @@ static enum lw_offset_state model_deliver(struct model *m, int i) {
 }
 
 static bool model_mark(struct model *m, int i, enum lw_offset_state s) {
-    if (i >= m->next || i < model_watermark(m) || m->state[i] == LW_OFF_UNKNOWN || m->state[i] >= s) return false;
+    if (i >= m->next || i < model_watermark(m) || m->state[i] == LW_OFF_UNKNOWN || m->state[i] >= s)
+        return false;
     m->state[i] = s;
     return true;
 }
@@ -65,7 +67,9 @@ static size_t model_finished(const struct model *m, struct lw_range *out) {
         last_done = done ? i : -1;
     }
     for (int i = m->next; i < SPAN; i++) in[i] = m->ahead[i];
-    for (int k = last_done; last_done >= 0 && m->next < SPAN && m->ahead[m->next] && k < m->next; k++) in[k] = true;
+    for (int k = last_done; last_done >= 0 && m->next < SPAN && m->ahead[m->next] && k < m->next;
+         k++)
+        in[k] = true;
     size_t n = 0;
     for (int i = 0; i < SPAN; i++)
         if (in[i] && (i == 0 || !in[i - 1]))
@@ -75,7 +79,9 @@ static size_t model_finished(const struct model *m, struct lw_range *out) {
     return n;
 }
 
-static bool keeps(int64_t offset, enum lw_offset_state s) { return s != LW_OFF_DONE || (offset * 7) % 3 != 0; }
+static bool keeps(int64_t offset, enum lw_offset_state s) {
+    return s != LW_OFF_DONE || (offset * 7) % 3 != 0;
+}
 struct asked {
     int64_t last;
     const struct model *m;
@@ -129,7 +135,8 @@ static void compare_each(const struct lw_offsets *t, const struct model *m) {
     int64_t lo = BASE + rnd(SPAN), hi = lo + rnd(SPAN);
     enum lw_offset_state state = LW_OFF_IN + rnd(3);
     size_t want = 0;
-    for (int i = model_watermark(m); i < m->next; i++) want += m->state[i] == state && BASE + i >= lo && BASE + i < hi;
+    for (int i = model_watermark(m); i < m->next; i++)
+        want += m->state[i] == state && BASE + i >= lo && BASE + i < hi;
     struct seen s = {{lo, hi}, m, state, 0, 0, -1};
     lw_offsets_each(t, state, lo, hi, each_fn, &s);
     assert_int_equal(s.n, want);
@@ -141,7 +148,8 @@ static void compare_each(const struct lw_offsets *t, const struct model *m) {
 static void compare(const struct lw_offsets *t, const struct model *m) {
     size_t queued = 0, in = 0;
     int w = model_watermark(m);
-    for (int i = w; i < m->next; i++) queued += m->state[i] == LW_OFF_WAITING, in += m->state[i] == LW_OFF_IN;
+    for (int i = w; i < m->next; i++)
+        queued += m->state[i] == LW_OFF_WAITING, in += m->state[i] == LW_OFF_IN;
     assert_int_equal(lw_offsets_watermark(t), BASE + w);
     assert_int_equal(lw_offsets_next(t), BASE + m->next);
     assert_int_equal(lw_offsets_waiting(t), queued);
@@ -157,7 +165,8 @@ static void compare(const struct lw_offsets *t, const struct model *m) {
 }
 
 static void deliver_one(struct lw_offsets *t, struct model *m) {
-    int i = rnd(20) == 0 ? (int)rnd(SPAN) : m->next + (rnd(4) == 0 ? (int)rnd(5) : 0); /* offsets come mostly in order, with some gaps */
+    /* offsets come mostly in order, with some gaps */
+    int i = rnd(20) == 0 ? (int)rnd(SPAN) : m->next + (rnd(4) == 0 ? (int)rnd(5) : 0);
     if (i >= SPAN || (i > m->next + 5 && rnd(10))) return;
     enum lw_offset_state want = model_deliver(m, i);
     assert_int_equal(lw_offsets_deliver(t, BASE + i, (uint32_t)(BASE + i)), want);
@@ -165,7 +174,9 @@ static void deliver_one(struct lw_offsets *t, struct model *m) {
 
 static void mark_some(struct lw_offsets *t, struct model *m) {
     for (uint32_t k = rnd(6); k; k--) {
-        int w = model_watermark(m), i = rnd(3) == 0 ? w : rnd(2) ? w + (int)rnd(12) : (int)rnd(SPAN);
+        int w = model_watermark(m), i = rnd(3) == 0 ? w
+                                        : rnd(2)    ? w + (int)rnd(12)
+                                                    : (int)rnd(SPAN);
         if (i >= SPAN) continue;
         enum lw_offset_state s = LW_OFF_IN + rnd(3);
         bool want = model_mark(m, i, s);
@@ -234,8 +245,10 @@ static void test_random_orders(void **state) {
         struct lw_offsets *t = lw_offsets_open(7);
         for (int i = 0; i < N; i++) {
             order[i] = i;
-            assert_int_equal(lw_offsets_deliver(t, 7 + 3 * (int64_t)i, (uint32_t)(7 + 3 * (int64_t)i)),
-                             LW_OFF_UNKNOWN); /* between two records there are two offsets without a record */
+            /* between two records there are two offsets without a record */
+            assert_int_equal(
+                lw_offsets_deliver(t, 7 + 3 * (int64_t)i, (uint32_t)(7 + 3 * (int64_t)i)),
+                LW_OFF_UNKNOWN);
         }
         for (int i = N - 1; i > 0; i--) {
             int k = (int)rnd((uint32_t)i + 1), x = order[i];
@@ -247,7 +260,8 @@ static void test_random_orders(void **state) {
             assert_false(lw_offsets_mark(t, 7 + 3 * (int64_t)order[i], LW_OFF_DONE));
             done[order[i]] = true;
             while (low < N && done[low]) low++;
-            assert_int_equal(lw_offsets_watermark(t), low < N ? 7 + 3 * (int64_t)low : 7 + 3 * (int64_t)(N - 1) + 1);
+            assert_int_equal(lw_offsets_watermark(t),
+                             low < N ? 7 + 3 * (int64_t)low : 7 + 3 * (int64_t)(N - 1) + 1);
         }
         assert_int_equal(lw_offsets_unfinished(t), 0);
         lw_offsets_free(t);
@@ -267,7 +281,8 @@ static void test_states_never_go_down(void **state) {
     assert_false(lw_offsets_mark(t, 1, LW_OFF_WAITING));
     assert_int_equal(lw_offsets_waiting(t), 0);
     assert_int_equal(lw_offsets_watermark(t), 0);
-    assert_false(lw_offsets_mark(t, 2, LW_OFF_DONE)); /* a mark of a record that was not delivered must not be kept */
+    /* a mark of a record that was not delivered must not be kept */
+    assert_false(lw_offsets_mark(t, 2, LW_OFF_DONE));
     assert_int_equal(lw_offsets_deliver(t, 2, (uint32_t)(2)), LW_OFF_UNKNOWN);
     lw_offsets_free(t);
 }
@@ -324,7 +339,8 @@ static void test_long_queue_wraps_and_shrinks(void **state) {
     int64_t next = 0;
     for (int round = 0; round < 20; round++) {
         for (int i = 0; i < 5000; i++) lw_offsets_deliver(t, next++, 0);
-        while (lw_offsets_unfinished(t) > 40) assert_true(lw_offsets_mark(t, lw_offsets_watermark(t), LW_OFF_DONE));
+        while (lw_offsets_unfinished(t) > 40)
+            assert_true(lw_offsets_mark(t, lw_offsets_watermark(t), LW_OFF_DONE));
         assert_int_equal(lw_offsets_watermark(t), next - 40);
         assert_int_equal(lw_offsets_get(t, next - 40), LW_OFF_IN);
         assert_int_equal(lw_offsets_get(t, next - 1), LW_OFF_IN);

@@ -26,7 +26,8 @@ static void test_redis(void **state) {
 
 static void test_valkey_names_its_own_version(void **state) {
     (void)state;
-    expect("# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n", "Valkey 8.1.1", false);
+    expect("# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n",
+           "Valkey 8.1.1", false);
 }
 
 static void test_unknown(void **state) {
