@@ -260,9 +260,10 @@ uninstall:
 ## clean: remove the build folder
 clean:
 	rm -rf $(B)
-## format: run clang-format on every C file
+## format: lay out every C file with clang-format, and every Python file with ruff
 format:
 	clang-format -i $$(git ls-files '*.c' '*.h')
+	scripts/lint-python.sh $(B) $(RUFF_VERSION) --format
 ## help: list the targets
 help:
 	@sed -n '2,3s/^# //p' Makefile

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contenders of the benchmark, and how each is started. All but Latchwork are programs with one interface: --brokers --topic
---group --redis (Java: --redis-port) --messages --work-us --threads [--journal DIR]; they end by themselves and print a line of
-JSON with messages, first_us, last_us."""
+"""The contenders of the benchmark, and how each is started. All but Latchwork are programs with one
+interface: --brokers --topic --group --redis (Java: --redis-port) --messages --work-us --threads
+[--journal DIR]; they end by themselves and print a line of JSON with messages, first_us,
+last_us."""
+
 import hashlib
 import json
 import os
@@ -16,20 +18,31 @@ SDK = os.path.join(PYTHON, "../../sdk/python/latchwork")
 
 
 def has_kafka(interpreter):
-    return subprocess.run([interpreter, "-c", "import confluent_kafka"], capture_output=True).returncode == 0
+    return (
+        subprocess.run(
+            [interpreter, "-c", "import confluent_kafka"], capture_output=True
+        ).returncode
+        == 0
+    )
 
 
-# All contenders in Python run with this python3. The first one in PATH may lack the package confluent_kafka, which
-# /usr/bin/python3 may have.
-INTERPRETER = next((p for p in ("python3", "/usr/bin/python3") if shutil.which(p) and has_kafka(p)), None)
+# All contenders in Python run with this python3. The first one in PATH may lack the package
+# confluent_kafka, which /usr/bin/python3 may have.
+INTERPRETER = next(
+    (p for p in ("python3", "/usr/bin/python3") if shutil.which(p) and has_kafka(p)), None
+)
 
 
 def digest(*paths):
-    """Returns one hash of the given files and of all files in the given folders. A result with the same hash was
-    measured with the same programs."""
+    """Returns one hash of the given files and of all files in the given folders. A result with the
+    same hash was measured with the same programs."""
     h = hashlib.sha256()
     for path in paths:
-        for file in sorted(os.path.join(d, f) for d, _, files in os.walk(path) for f in files) if os.path.isdir(path) else [path]:
+        for file in (
+            sorted(os.path.join(d, f) for d, _, files in os.walk(path) for f in files)
+            if os.path.isdir(path)
+            else [path]
+        ):
             with open(file, "rb") as f:
                 h.update(f.read())
     return h.hexdigest()[:16]
@@ -45,11 +58,17 @@ class Run:
         self.journal = os.path.join(self.folder, "journal")
         os.makedirs(self.journal)
         self.topic, self.messages = workload.data.topic, workload.data.messages
-        self.redises = rig.cluster_redises() if contender.link == "cluster" else rig.redises(workload.shards)
+        self.redises = (
+            rig.cluster_redises() if contender.link == "cluster" else rig.redises(workload.shards)
+        )
 
     def store(self, scheme=""):
         """Returns the database of kind insert: an empty one of PostgreSQL, or a file for SQLite."""
-        return self.rig.postgres.url if self.workload.postgres else scheme + os.path.join(self.folder, "store.db")
+        return (
+            self.rig.postgres.url
+            if self.workload.postgres
+            else scheme + os.path.join(self.folder, "store.db")
+        )
 
     def prefix(self, name):
         """Returns the full name of a key of the only shard of this run."""
@@ -58,10 +77,18 @@ class Run:
 
 class Program:
     """A contender that is a program of its own, not Latchwork."""
+
     ours, link = False, None
 
     def __init__(self, name, label, path, threads, *extra, redis="--redis"):
-        self.name, self.label, self.path, self.threads, self.extra, self.redis = name, label, path, threads, extra, redis
+        self.name, self.label, self.path, self.threads, self.extra, self.redis = (
+            name,
+            label,
+            path,
+            threads,
+            extra,
+            redis,
+        )
 
     def built(self):
         return os.path.exists(self.path)
@@ -74,11 +101,30 @@ class Program:
 
     def command(self, run):
         r, w = run.rig, run.workload
-        where = {"--redis": ["--redis", r.redis.path], "--redis-port": ["--redis-port", str(r.redis.port)], None: []}[self.redis]
-        words = self.start() + ["--brokers", r.kafka.brokers, "--topic", run.topic, "--group", run.name, *where, "--messages",
-                                str(run.messages), *self.extra]
+        where = {
+            "--redis": ["--redis", r.redis.path],
+            "--redis-port": ["--redis-port", str(r.redis.port)],
+            None: [],
+        }[self.redis]
+        words = self.start() + [
+            "--brokers",
+            r.kafka.brokers,
+            "--topic",
+            run.topic,
+            "--group",
+            run.name,
+            *where,
+            "--messages",
+            str(run.messages),
+            *self.extra,
+        ]
         if self.threads:
-            words += ["--threads", str(w.shape.get(self.name, self.threads)), "--work-us", str(w.work_us)]
+            words += [
+                "--threads",
+                str(w.shape.get(self.name, self.threads)),
+                "--work-us",
+                str(w.work_us),
+            ]
             if w.journal:
                 words += ["--journal", run.journal]
         return words
@@ -91,33 +137,63 @@ class Loop(Program):
         return INTERPRETER is not None
 
     def command(self, run):
-        return [INTERPRETER, self.path, "--brokers", run.rig.kafka.brokers, "--topic", run.topic, "--group", run.name, "--messages",
-                str(run.messages)]
+        return [
+            INTERPRETER,
+            self.path,
+            "--brokers",
+            run.rig.kafka.brokers,
+            "--topic",
+            run.topic,
+            "--group",
+            run.name,
+            "--messages",
+            str(run.messages),
+        ]
 
 
 class Bare(Program):
     """Bare coroutines, without Kafka and Redis."""
 
     def command(self, run):
-        return [INTERPRETER or "python3", self.path, "--messages", str(run.messages), "--work-us", str(run.workload.work_us), "--at-a-time", str(AT_A_TIME)]
+        return [
+            INTERPRETER or "python3",
+            self.path,
+            "--messages",
+            str(run.messages),
+            "--work-us",
+            str(run.workload.work_us),
+            "--at-a-time",
+            str(AT_A_TIME),
+        ]
 
 
 class Driver(Program):
-    """A client of the web server of bench/web.c, without Kafka and Redis: a load driver, or the http handler by itself. `words` is its
-    command, and `needs` a program that must be there."""
+    """A client of the web server of bench/web.c, without Kafka and Redis: a load driver, or the
+    http handler by itself. `words` is its command, and `needs` a program that must be there."""
 
     def __init__(self, name, label, web, words, needs=None):
         super().__init__(name, label, web, 0)
         self.words, self.needs = words, needs
 
     def built(self):
-        return os.path.exists(self.path) and os.path.exists(self.words[0]) and (not self.needs or shutil.which(self.needs) is not None)
+        return (
+            os.path.exists(self.path)
+            and os.path.exists(self.words[0])
+            and (not self.needs or shutil.which(self.needs) is not None)
+        )
 
     def digest(self):
         return digest(self.path, self.words[0])
 
     def command(self, run):
-        return [self.path, *self.words, "--messages", str(run.messages), "--in-flight", str(HTTP_AT_A_TIME)]
+        return [
+            self.path,
+            *self.words,
+            "--messages",
+            str(run.messages),
+            "--in-flight",
+            str(HTTP_AT_A_TIME),
+        ]
 
 
 class Java(Program):
@@ -149,48 +225,100 @@ class Limit(Program):
 class Writer(Program):
     def command(self, run):
         r = run.rig
-        return [self.path, "--brokers", r.kafka.brokers, "--topic", run.topic, "--group", run.name, "--messages", str(run.messages),
-                "--store", run.store()]
+        return [
+            self.path,
+            "--brokers",
+            r.kafka.brokers,
+            "--topic",
+            run.topic,
+            "--group",
+            run.name,
+            "--messages",
+            str(run.messages),
+            "--store",
+            run.store(),
+        ]
 
 
 class Latchwork:
     """Latchwork, known only by its program, its configuration and its handlers."""
+
     ours = True
 
     def __init__(self, name, label, build, handler="plugin", in_flight=1, link="unix", lock=None):
-        self.name, self.label, self.handler, self.in_flight, self.link = name, label, handler, in_flight, link
-        self.path, self.plugin = os.path.join(build, "latchwork"), os.path.join(build, "bench/batch.so" if handler == "batch" else "bench/bench.so")
+        self.name, self.label, self.handler, self.in_flight, self.link = (
+            name,
+            label,
+            handler,
+            in_flight,
+            link,
+        )
+        self.path, self.plugin = (
+            os.path.join(build, "latchwork"),
+            os.path.join(build, "bench/batch.so" if handler == "batch" else "bench/bench.so"),
+        )
         self.lock = lock or {}
         self.python = PYTHON + "/handler.py"
-        self.answer = os.path.join(build, "bench/answer")  # an exec handler that answers "done" to each request
-        self.web = os.path.join(build, "bench/web")  # a web server that answers 204 to each request, beside the program
+        self.answer = os.path.join(
+            build, "bench/answer"
+        )  # an exec handler that answers "done" to each request
+        self.web = os.path.join(
+            build, "bench/web"
+        )  # a web server that answers 204 to each request, beside the program
 
     def built(self):
         return os.path.exists(self.path)
 
     def digest(self):
-        return digest(self.path, self.plugin, self.answer, self.web, *([PYTHON, SDK] if self.handler == "python" else []))
+        return digest(
+            self.path,
+            self.plugin,
+            self.answer,
+            self.web,
+            *([PYTHON, SDK] if self.handler == "python" else []),
+        )
 
     def handler_config(self, run, threads, journal):
         w = run.workload
         if self.handler == "exec":
-            return {"type": "exec", "command": [os.path.abspath(self.answer)], "processes": threads, "in_flight": self.in_flight}
+            return {
+                "type": "exec",
+                "command": [os.path.abspath(self.answer)],
+                "processes": threads,
+                "in_flight": self.in_flight,
+            }
         if self.handler == "http":
             return {"type": "http", "url": "${LW_WEB_URL}", "in_flight": self.in_flight}
         if self.handler == "python":
             command = [INTERPRETER or "python3", os.path.abspath(self.python), str(w.work_us)]
-            return {"type": "exec", "command": command, "processes": threads, "in_flight": self.in_flight}
+            return {
+                "type": "exec",
+                "command": command,
+                "processes": threads,
+                "in_flight": self.in_flight,
+            }
         if self.handler == "insert":
-            return {"type": "insert", "store": run.store("sqlite:"), "table": "events", "create": True,
-                    "columns": {"seq": "/seq", "id": "/id", "amount": "/amount"}, "primary_key": ["seq"], "on_conflict": "ignore",
-                    "threads": threads}
+            return {
+                "type": "insert",
+                "store": run.store("sqlite:"),
+                "table": "events",
+                "create": True,
+                "columns": {"seq": "/seq", "id": "/id", "amount": "/amount"},
+                "primary_key": ["seq"],
+                "on_conflict": "ignore",
+                "threads": threads,
+            }
         config = {"work_us": w.work_us}
         if journal:
             config |= {"journal": run.journal, "lines": 1 if w.journal else 0}
         return {"type": "plugin", "path": self.plugin, "config": config, "threads": threads}
 
     def url(self, redis):
-        return {"unix": "unix://" + redis.path, "tcp": f"redis://127.0.0.1:{redis.port}", "tls": f"rediss://127.0.0.1:{redis.tls_port}"}[self.link]
+        return {
+            "unix": "unix://" + redis.path,
+            "tcp": f"redis://127.0.0.1:{redis.port}",
+            "tls": f"rediss://127.0.0.1:{redis.tls_port}",
+        }[self.link]
 
     def redis_config(self, run):
         if self.link == "cluster":
@@ -202,23 +330,46 @@ class Latchwork:
         workers, threads = run.workload.shape.get(self.name, (2, 2))
         path = os.path.join(run.folder, topic + ".json")
         with open(path, "w") as f:
-            json.dump({"name": run.name, "workers": workers,
-                       "kafka": {"topics": [topic], "properties": {"bootstrap.servers": run.rig.kafka.brokers}},
-                       "redis": self.redis_config(run), "key": {"from": "message-key"}, "lock": {"ttl_ms": ttl_ms} | self.lock,
-                       "queue": {"max_waiting": 10_000_000}, "handler": self.handler_config(run, threads, journal),
-                       "log": {"level": "error"}}, f)
+            json.dump(
+                {
+                    "name": run.name,
+                    "workers": workers,
+                    "kafka": {
+                        "topics": [topic],
+                        "properties": {"bootstrap.servers": run.rig.kafka.brokers},
+                    },
+                    "redis": self.redis_config(run),
+                    "key": {"from": "message-key"},
+                    "lock": {"ttl_ms": ttl_ms} | self.lock,
+                    "queue": {"max_waiting": 10_000_000},
+                    "handler": self.handler_config(run, threads, journal),
+                    "log": {"level": "error"},
+                },
+                f,
+            )
         return path
 
     def command(self, run, drain=True):
-        return self.beside() + [self.path, "run", "--json", "-c", self.config(run, run.topic)] + (["--drain"] if drain else [])
+        return (
+            self.beside()
+            + [self.path, "run", "--json", "-c", self.config(run, run.topic)]
+            + (["--drain"] if drain else [])
+        )
 
     def beside(self):
         return [self.web] if self.handler == "http" else []
 
     def warm_command(self, run):
-        """Returns the command with which Latchwork joins the epoch. Its TTL is short, because the quarantine
-        that a fresh Redis costs once is as long as the TTL; a longer TTL later does not change the epoch."""
-        return self.beside() + [self.path, "run", "-c", self.config(run, "warm", ttl_ms=500, journal=False), "--drain"]
+        """Returns the command with which Latchwork joins the epoch. Its TTL is short, because the
+        quarantine that a fresh Redis costs once is as long as the TTL; a longer TTL later does not
+        change the epoch."""
+        return self.beside() + [
+            self.path,
+            "run",
+            "-c",
+            self.config(run, "warm", ttl_ms=500, journal=False),
+            "--drain",
+        ]
 
 
 def contenders(build, root):
@@ -228,10 +379,26 @@ def contenders(build, root):
     Java.out = os.path.join(build, "bench/parallel")
 
     def script_words(run):
-        return ["--redis", run.rig.redis.path, "--messages", str(run.messages), "--keys", str(run.workload.data.keys)]
+        return [
+            "--redis",
+            run.rig.redis.path,
+            "--messages",
+            str(run.messages),
+            "--keys",
+            str(run.workload.data.keys),
+        ]
 
     def read_words(run):
-        return ["--brokers", run.rig.kafka.brokers, "--topic", run.topic, "--group", run.name, "--messages", str(run.messages)]
+        return [
+            "--brokers",
+            run.rig.kafka.brokers,
+            "--topic",
+            run.topic,
+            "--group",
+            run.name,
+            "--messages",
+            str(run.messages),
+        ]
 
     def store_words(run):
         return ["--store", os.path.join(run.folder, "store.db"), "--messages", str(run.messages)]
@@ -252,12 +419,34 @@ def contenders(build, root):
         Loop("python-loop", "plain loop in Python", PYTHON + "/loop.py", 0),
         Bare("bare-coroutines", "bare coroutines in Python", PYTHON + "/bare.py", 0),
         Latchwork("ours-insert", "Latchwork, insert", build, "insert"),
-        Program("naive", "naive C loop", os.path.join(build, "bench/naive"), 4, "--ttl-ms", str(TTL_MS)),
+        Program(
+            "naive", "naive C loop", os.path.join(build, "bench/naive"), 4, "--ttl-ms", str(TTL_MS)
+        ),
         Writer("writer", "bare writer", os.path.join(build, "bench/writer"), 0),
-        Java("parallel", "Parallel Consumer, no lock", parallel, 16, "--lock", "none", redis="--redis-port"),
-        Java("parallel-lock", "Parallel Consumer + Redisson", parallel, 16, "--lock", "redisson", redis="--redis-port"),
-        Limit("limit-scripts", "bare batched scripts", os.path.join(limits, "scripts"), script_words),
-        Limit("limit-setdel", "bare SET+DEL, pipelined", os.path.join(limits, "setdel"), script_words),
+        Java(
+            "parallel",
+            "Parallel Consumer, no lock",
+            parallel,
+            16,
+            "--lock",
+            "none",
+            redis="--redis-port",
+        ),
+        Java(
+            "parallel-lock",
+            "Parallel Consumer + Redisson",
+            parallel,
+            16,
+            "--lock",
+            "redisson",
+            redis="--redis-port",
+        ),
+        Limit(
+            "limit-scripts", "bare batched scripts", os.path.join(limits, "scripts"), script_words
+        ),
+        Limit(
+            "limit-setdel", "bare SET+DEL, pipelined", os.path.join(limits, "setdel"), script_words
+        ),
         Limit("limit-read", "bare reading", os.path.join(limits, "read"), read_words),
         Limit("limit-sqlite", "bare transactions", os.path.join(limits, "sqlite"), store_words),
     ]

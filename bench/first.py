@@ -1,21 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The first measurement: no-op messages through a real Kafka and one Redis, by Latchwork and by a loop that locks one message at a time.
+"""The first measurement: no-op messages through a real Kafka and one Redis, by Latchwork and by a
+loop that locks one message at a time.
 
-Rounds alternate (ours, naive, ours, naive, ...), each on an empty Redis (FLUSHALL, CONFIG RESETSTAT) with a consumer group of its own. Latchwork
-joins its epoch before the clock counts: it drains a topic of 1,000 messages under the same name first, so that the quarantine of one TTL, which a
-fresh Redis costs once, is in no figure.
+Rounds alternate (ours, naive, ours, naive, ...), each on an empty Redis (FLUSHALL, CONFIG
+RESETSTAT) with a consumer group of its own. Latchwork joins its epoch before the clock counts: it
+drains a topic of 1,000 messages under the same name first, so that the quarantine of one TTL, which
+a fresh Redis costs once, is in no figure.
 
 What is measured, and by what:
-  rate        messages / the time in which Redis saw the lock's SETs (INFO commandstats, sampled every 50 ms): without start, joining, leaving
+  rate        messages / the time in which Redis saw the lock's SETs (INFO commandstats, sampled
+              every 50 ms): without start, joining, leaving
   whole       messages / the time from the start of the process to its exit
-  sent        commands that a client sent: more than the round trips if several commands share a pipeline (as Latchwork's settle, gate and
-              claim do)
+  sent        commands that a client sent: more than the round trips if several commands share a
+              pipeline (as Latchwork's settle, gate and claim do)
   inside      commands that scripts called
-  redis CPU   used_cpu_user + used_cpu_sys; worker CPU: wait4() of the process and all its children, start and end included
+  redis CPU   used_cpu_user + used_cpu_sys; worker CPU: wait4() of the process and all its children,
+              start and end included
   VmHWM       the largest of the worker processes
 
-Servers are private, on a unix socket and free loopback ports; only processes started here are ended. Standard library only."""
+Servers are private, on a unix socket and free loopback ports; only processes started here are
+ended. Standard library only."""
+
 import argparse
 import json
 import os
@@ -34,10 +40,28 @@ KAFKA = os.path.join(ROOT, "tests/live/kafka/kafka.sh")
 REDIS_SERVER = os.environ.get("LW_REDIS_SERVER") or "redis-server"
 SAMPLE_S = 0.05
 WARM = 1000
-EXEC = ["sed", "-u", r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/']  # a handler that answers "done" to each request
-# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are missing here, because most
-# calls of them come from scripts; a client sends one of each whenever it sends INFO.
-SENT = ("evalsha", "eval", "script|load", "info", "config|get", "brpoplpush", "blmove", "lrange", "hello", "auth", "select", "client|setname")
+EXEC = [
+    "sed",
+    "-u",
+    r's/^{"id":"\([^"]*\)".*/{"id":"\1","outcome":"done"}/',
+]  # a handler that answers "done" to each request
+# Commands that Latchwork and the loop send themselves. TIME, ZADD and ZREMRANGEBYSCORE are missing
+# here, because most calls of them come from scripts; a client sends one of each whenever it sends
+# INFO.
+SENT = (
+    "evalsha",
+    "eval",
+    "script|load",
+    "info",
+    "config|get",
+    "brpoplpush",
+    "blmove",
+    "lrange",
+    "hello",
+    "auth",
+    "select",
+    "client|setname",
+)
 
 
 def say(text):
@@ -50,8 +74,22 @@ class Redis:
     def __init__(self, folder):
         self.path = os.path.join(folder, "redis.sock")
         self.process = subprocess.Popen(
-            [REDIS_SERVER, "--port", "0", "--unixsocket", self.path, "--save", "", "--appendonly", "no", "--dir", folder],
-            stdout=subprocess.DEVNULL, start_new_session=True)
+            [
+                REDIS_SERVER,
+                "--port",
+                "0",
+                "--unixsocket",
+                self.path,
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+                folder,
+            ],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         for _ in range(200):
             if self.ask("PING", quiet=True) == "PONG":
                 return
@@ -59,13 +97,19 @@ class Redis:
         raise SystemExit("redis-server does not answer")
 
     def ask(self, *command, quiet=False):
-        p = subprocess.run(["redis-cli", "-s", self.path, *command], capture_output=True, text=True, timeout=30)
+        p = subprocess.run(
+            ["redis-cli", "-s", self.path, *command], capture_output=True, text=True, timeout=30
+        )
         if p.returncode and not quiet:
             raise SystemExit("Redis: " + p.stderr)
         return p.stdout.strip()
 
     def info(self, section):
-        return dict(line.strip().split(":", 1) for line in self.ask("INFO", section).splitlines() if ":" in line)
+        return dict(
+            line.strip().split(":", 1)
+            for line in self.ask("INFO", section).splitlines()
+            if ":" in line
+        )
 
     def cpu_s(self):
         i = self.info("cpu")
@@ -74,7 +118,7 @@ class Redis:
     def calls(self):
         out = {}
         for name, text in self.info("commandstats").items():
-            out[name[len("cmdstat_"):]] = int(re.match(r"calls=(\d+)", text).group(1))
+            out[name[len("cmdstat_") :]] = int(re.match(r"calls=(\d+)", text).group(1))
         return out
 
     def end(self):
@@ -83,7 +127,8 @@ class Redis:
 
 
 class Sampler(threading.Thread):
-    """Counts SETs over time on its own connection, and records the memory of the process and its children."""
+    """Counts SETs over time on its own connection, and records the memory of the process and its
+    children."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)
@@ -118,6 +163,7 @@ class Sampler(threading.Thread):
 
     def run(self):
         import socket
+
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(self.redis.path)
             with s.makefile("rwb") as stream:
@@ -140,44 +186,102 @@ class Rig:
     def __init__(self, options, folder):
         self.o, self.folder, self.rounds = options, folder, 0
         self.kafkatool = os.path.join(options.build, "tests/tools/kafkatool")
-        self.brokers = subprocess.run([KAFKA, "start", os.path.join(folder, "kafka"), "0"], check=True, stdout=subprocess.PIPE, text=True,
-                                      timeout=300).stdout.strip()
+        self.brokers = subprocess.run(
+            [KAFKA, "start", os.path.join(folder, "kafka"), "0"],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=300,
+        ).stdout.strip()
         self.redis = Redis(folder)
 
     def tool(self, *args):
-        subprocess.run([self.kafkatool, self.brokers, *map(str, args)], check=True, timeout=600, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [self.kafkatool, self.brokers, *map(str, args)],
+            check=True,
+            timeout=600,
+            stdout=subprocess.DEVNULL,
+        )
 
     def fill(self):
         for topic, n in (("work", self.o.messages), ("warm", WARM)):
             self.tool("create", topic, self.o.partitions)
-            self.tool("generate", topic, "--messages", n, "--keys", self.o.keys, "--size", self.o.size, "--partitioner", self.o.partitioner)
+            self.tool(
+                "generate",
+                topic,
+                "--messages",
+                n,
+                "--keys",
+                self.o.keys,
+                "--size",
+                self.o.size,
+                "--partitioner",
+                self.o.partitioner,
+            )
 
     def config(self, name, topic, how):
         path = os.path.join(self.folder, name + "-" + topic + ".json")
-        handler = {"type": "plugin", "path": os.path.join(self.o.build, "handlers/examples/count/count.so"), "threads": how["threads"]}
+        handler = {
+            "type": "plugin",
+            "path": os.path.join(self.o.build, "handlers/examples/count/count.so"),
+            "threads": how["threads"],
+        }
         if how.get("exec"):
             handler = {"type": "exec", "command": how["exec"], "processes": how["threads"]}
         with open(path, "w") as f:
-            json.dump({"name": name, "workers": how["workers"],
-                       "kafka": {"topics": [topic], "properties": {"bootstrap.servers": self.brokers}},
-                       "redis": {"url": "unix://" + self.redis.path}, "key": {"from": "message-key"}, "lock": {"ttl_ms": self.o.ttl_ms},
-                       "handler": handler, "log": {"level": "error"}}, f)
+            json.dump(
+                {
+                    "name": name,
+                    "workers": how["workers"],
+                    "kafka": {"topics": [topic], "properties": {"bootstrap.servers": self.brokers}},
+                    "redis": {"url": "unix://" + self.redis.path},
+                    "key": {"from": "message-key"},
+                    "lock": {"ttl_ms": self.o.ttl_ms},
+                    "handler": handler,
+                    "log": {"level": "error"},
+                },
+                f,
+            )
         return path
 
     def command(self, how, name):
         if how["who"] == "naive":
-            return [os.path.join(self.o.build, "bench/naive"), "--brokers", self.brokers, "--topic", "work", "--group", name, "--redis",
-                    self.redis.path, "--messages", str(self.o.messages), "--threads", str(how["threads"]), "--ttl-ms", str(self.o.ttl_ms),
-                    "--drain-every", str(how.get("drain_every", 1))]
+            return [
+                os.path.join(self.o.build, "bench/naive"),
+                "--brokers",
+                self.brokers,
+                "--topic",
+                "work",
+                "--group",
+                name,
+                "--redis",
+                self.redis.path,
+                "--messages",
+                str(self.o.messages),
+                "--threads",
+                str(how["threads"]),
+                "--ttl-ms",
+                str(self.o.ttl_ms),
+                "--drain-every",
+                str(how.get("drain_every", 1)),
+            ]
         return self.drain(how, name, "work")
 
     def drain(self, how, name, topic):
-        return [os.path.join(how.get("build", self.o.build), "latchwork"), "run", "-c", self.config(name, topic, how), "--drain"]
+        return [
+            os.path.join(how.get("build", self.o.build), "latchwork"),
+            "run",
+            "-c",
+            self.config(name, topic, how),
+            "--drain",
+        ]
 
     def warm(self, how, name):
         self.redis.ask("FLUSHALL")
         if how["who"] != "naive":
-            p = subprocess.Popen(self.drain(how, name, "warm"), stdout=subprocess.DEVNULL, start_new_session=True)
+            p = subprocess.Popen(
+                self.drain(how, name, "warm"), stdout=subprocess.DEVNULL, start_new_session=True
+            )
             try:
                 if p.wait(120):
                     raise SystemExit(f"warming up: exit status {p.returncode}")
@@ -204,7 +308,11 @@ class Rig:
                 p.wait()
             sampler.over.set()
             sampler.join()
-        whole_s, calls, redis_s = time.monotonic() - begin, self.redis.calls(), self.redis.cpu_s() - cpu
+        whole_s, calls, redis_s = (
+            time.monotonic() - begin,
+            self.redis.calls(),
+            self.redis.cpu_s() - cpu,
+        )
         out.seek(0)
         text = out.read().strip()
         if p.returncode:
@@ -237,10 +345,20 @@ class Rig:
             sent = json.loads(text)["commands"]
         else:
             sent = sum(calls.get(k, 0) for k in SENT) + 3 * calls["info"]
-        return {"how": how, "rate": n / sampler.active_s(), "whole": n / whole_s, "sent": sent / n, "inside": (total - sent) / n,
-                "redis_us": redis_s / n * 1e6, "worker_us": (usage.ru_utime + usage.ru_stime) / n * 1e6,
-                "redis_busy": redis_s / sampler.active_s(), "hwm_mb": max(sampler.hwm_kb.values(), default=0) / 1024,
-                "load": os.getloadavg()[0], "summary": text, "calls": calls}
+        return {
+            "how": how,
+            "rate": n / sampler.active_s(),
+            "whole": n / whole_s,
+            "sent": sent / n,
+            "inside": (total - sent) / n,
+            "redis_us": redis_s / n * 1e6,
+            "worker_us": (usage.ru_utime + usage.ru_stime) / n * 1e6,
+            "redis_busy": redis_s / sampler.active_s(),
+            "hwm_mb": max(sampler.hwm_kb.values(), default=0) / 1024,
+            "load": os.getloadavg()[0],
+            "summary": text,
+            "calls": calls,
+        }
 
     def end(self):
         self.redis.end()
@@ -250,13 +368,19 @@ class Rig:
 def label(how):
     if how["who"] == "naive":
         every = how.get("drain_every", 1)
-        return f"naive, {how['threads']} threads" + (f", list looked at every {every}" if every > 1 else "")
-    return f"Latchwork, {how['workers']} × {how['threads']}" + (", exec" if how.get("exec") else "") + (
-        f" ({os.path.basename(how['build'])})" if "build" in how else "")
+        return f"naive, {how['threads']} threads" + (
+            f", list looked at every {every}" if every > 1 else ""
+        )
+    return (
+        f"Latchwork, {how['workers']} × {how['threads']}"
+        + (", exec" if how.get("exec") else "")
+        + (f" ({os.path.basename(how['build'])})" if "build" in how else "")
+    )
 
 
 def parse(text):
-    """A configuration is ours:WORKERSxTHREADS[@BUILD], exec:WORKERSxPROCESSES[@BUILD], naive:THREADS or naive:THREADS/DRAIN_EVERY.
+    """A configuration is ours:WORKERSxTHREADS[@BUILD], exec:WORKERSxPROCESSES[@BUILD],
+    naive:THREADS or naive:THREADS/DRAIN_EVERY.
     BUILD: another build folder, to
     compare two versions in one run"""
     m = re.fullmatch(r"(ours|exec):(\d+)x(\d+)(?:@(.+))?", text)
@@ -276,32 +400,60 @@ def table(results):
         values = [r[key] for r in rows]
         if len(values) == 1:
             return form.format(values[0])
-        return form.format(statistics.median(values)) + " (" + form.format(min(values)) + " – " + form.format(max(values)) + ")"
+        return (
+            form.format(statistics.median(values))
+            + " ("
+            + form.format(min(values))
+            + " – "
+            + form.format(max(values))
+            + ")"
+        )
 
-    columns = (("rate", "messages/s", "{:,.0f}"), ("whole", "whole run, messages/s", "{:,.0f}"), ("sent", "commands sent a message", "{:.3f}"),
-               ("inside", "inside scripts", "{:.2f}"), ("redis_us", "Redis CPU µs", "{:.2f}"), ("redis_busy", "Redis busy", "{:.2f}"),
-               ("worker_us", "worker CPU µs", "{:.2f}"), ("hwm_mb", "VmHWM MB", "{:.0f}"), ("load", "load", "{:.1f}"))
+    columns = (
+        ("rate", "messages/s", "{:,.0f}"),
+        ("whole", "whole run, messages/s", "{:,.0f}"),
+        ("sent", "commands sent a message", "{:.3f}"),
+        ("inside", "inside scripts", "{:.2f}"),
+        ("redis_us", "Redis CPU µs", "{:.2f}"),
+        ("redis_busy", "Redis busy", "{:.2f}"),
+        ("worker_us", "worker CPU µs", "{:.2f}"),
+        ("hwm_mb", "VmHWM MB", "{:.0f}"),
+        ("load", "load", "{:.1f}"),
+    )
     lines = ["| | " + " | ".join(c[1] for c in columns) + " |", "|---|" + "---|" * len(columns)]
     for name in dict.fromkeys(label(r["how"]) for r in results):
         rows = [r for r in results if label(r["how"]) == name]
-        lines.append(f"| {name} | " + " | ".join(cell(rows, key, form) for key, _, form in columns) + " |")
+        lines.append(
+            f"| {name} | " + " | ".join(cell(rows, key, form) for key, _, form in columns) + " |"
+        )
     return "\n".join(lines)
 
 
 def ratios(results, turns):
-    """Prints the rate of the first configuration divided by the rate of each other one, for each round, and the median of the rounds."""
+    """Prints the rate of the first configuration divided by the rate of each other one, for each
+    round, and the median of the rounds."""
     first = [r["rate"] for r in results if r["how"] == turns[0]]
     for how in turns[1:]:
         other = [r["rate"] for r in results if r["how"] == how]
         pairs = [a / b for a, b in zip(first, other)]
         if pairs:
-            print(f"{label(turns[0])} / {label(how)}: median {statistics.median(pairs):.2f}, each round "
-                  + ", ".join(f"{p:.2f}" for p in pairs))
+            print(
+                f"{label(turns[0])} / {label(how)}: median {statistics.median(pairs):.2f}, each round "
+                + ", ".join(f"{p:.2f}" for p in pairs)
+            )
 
 
 def main():
-    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("turns", nargs="*", type=parse, default=[parse("ours:2x2"), parse("naive:4")], help=parse.__doc__)
+    a = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    a.add_argument(
+        "turns",
+        nargs="*",
+        type=parse,
+        default=[parse("ours:2x2"), parse("naive:4")],
+        help=parse.__doc__,
+    )
     a.add_argument("--build", default="build")
     a.add_argument("--messages", type=int, default=1000000)
     a.add_argument("--keys", type=int, default=100000)
@@ -325,8 +477,10 @@ def main():
             for how in o.turns:
                 r = rig.round(how)
                 results.append(r)
-                say(f"round {i + 1}/{o.rounds} {label(how)}: {r['rate']:,.0f} messages/s, {r['sent']:.3f} commands sent a message, "
-                    f"Redis {r['redis_us']:.2f} µs, load {r['load']:.1f}")
+                say(
+                    f"round {i + 1}/{o.rounds} {label(how)}: {r['rate']:,.0f} messages/s, {r['sent']:.3f} commands sent a message, "
+                    f"Redis {r['redis_us']:.2f} µs, load {r['load']:.1f}"
+                )
         print(table(results))
         ratios(results, o.turns)
         if o.json:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures one run of one contender: Redis' counters, CPU time and memory of the process, and the
 contents of its journal. bench/README.md says what each figure means."""
+
 import collections
 import contextlib
 import json
@@ -19,14 +20,31 @@ from contenders import Run
 from workloads import PARTITIONS, SIZE, WARM, Data
 
 SAMPLE_S = 0.05
-LINGER_MS = 5  # ms that a producer waits to fill a batch: the default of librdkafka, and of Kafka's own producer since 4.0
-# Commands that only Latchwork sends; all others in INFO commandstats come from scripts, except for one TIME, one ZADD
-# and one ZREMRANGEBYSCORE that Latchwork sends with each INFO. These three are added per INFO.
-SENT = ("evalsha", "eval", "script|load", "info", "config|get", "brpoplpush", "blmove", "lrange", "hello", "auth", "select", "client|setname")
+# ms that a producer waits to fill a batch: the default of librdkafka, and of Kafka's own producer
+# since 4.0
+LINGER_MS = 5
+# Commands that only Latchwork sends; all others in INFO commandstats come from scripts, except for
+# one TIME, one ZADD and one ZREMRANGEBYSCORE that Latchwork sends with each INFO. These three are
+# added per INFO.
+SENT = (
+    "evalsha",
+    "eval",
+    "script|load",
+    "info",
+    "config|get",
+    "brpoplpush",
+    "blmove",
+    "lrange",
+    "hello",
+    "auth",
+    "select",
+    "client|setname",
+)
 
 
 class Sampler(threading.Thread):
-    """Counts SETs over time on its own connection, and records the memory of the process and its children."""
+    """Counts SETs over time on its own connection, and records the memory of the process and its
+    children."""
 
     def __init__(self, redis, pid):
         super().__init__(daemon=True)
@@ -59,8 +77,8 @@ class Sampler(threading.Thread):
                 self.over.wait(SAMPLE_S)
 
     def active_s(self):
-        """Returns the seconds from the last sample before the first SET to the first sample that counts all SETs; None if
-        there were no SETs."""
+        """Returns the seconds from the last sample before the first SET to the first sample that
+        counts all SETs; None if there were no SETs."""
         if not self.marks or self.marks[0][1] == self.marks[-1][1]:
             return None
         begin = max(t for t, n in self.marks if n == self.marks[0][1])
@@ -78,8 +96,8 @@ def end_group(p, sig=signal.SIGKILL):
 
 
 def wait_usage(p, limit_s, tick=None):
-    """Waits for the process with a time limit, and calls tick meanwhile. Returns the usage of the process and
-    of its children."""
+    """Waits for the process with a time limit, and calls tick meanwhile. Returns the usage of the
+    process and of its children."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:
         pid, status, usage = os.wait4(p.pid, os.WNOHANG)
@@ -109,7 +127,12 @@ def progress(folder):
 
 class Measure:
     def __init__(self, rig, build, contenders):
-        self.rig, self.judge, self.contenders, self.runs = rig, os.path.join(build, "bench/judge"), contenders, 0
+        self.rig, self.judge, self.contenders, self.runs = (
+            rig,
+            os.path.join(build, "bench/judge"),
+            contenders,
+            0,
+        )
 
     def run(self, workload, contender, w1_rate=None):
         """Measures one run. Returns a dict of figures; raises Failure if there are none."""
@@ -127,7 +150,9 @@ class Measure:
             shutil.rmtree(run.folder)
 
     def finish(self, command, limit_s):
-        p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
+        p = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True
+        )
         try:
             wait_usage(p, limit_s)
         finally:
@@ -137,18 +162,25 @@ class Measure:
         if p.returncode:
             raise Failure(f"{command[0]}: exit status {p.returncode}")
 
-    # --- one process, from its start to its end ----------------------------------------------------------------------------------
+    # --- one process, from its start to its end
+    # ----------------------------------------------------------------------------------
 
     def observe(self, run, contender, command, during=None):
-        """Runs the command. during(process) is called while it runs, and must make it end. Returns the figures
-        that do not depend on the number of messages."""
+        """Runs the command. during(process) is called while it runs, and must make it end. Returns
+        the figures that do not depend on the number of messages."""
         with contextlib.ExitStack() as stack:
             out = stack.enter_context(tempfile.TemporaryFile("w+"))
             clients = [stack.enter_context(Client(r.path)) for r in run.redises]
             for c in clients:
                 c("CONFIG", "RESETSTAT")
-            cpus, begin, reads = [c.cpu_s() for c in clients], time.monotonic(), sum(c.reads() for c in clients)
-            p = subprocess.Popen(command, stdout=out, stdin=subprocess.DEVNULL, start_new_session=True)
+            cpus, begin, reads = (
+                [c.cpu_s() for c in clients],
+                time.monotonic(),
+                sum(c.reads() for c in clients),
+            )
+            p = subprocess.Popen(
+                command, stdout=out, stdin=subprocess.DEVNULL, start_new_session=True
+            )
             sampler = Sampler(run.redises[0], p.pid)
             sampler.start()
             try:
@@ -162,7 +194,10 @@ class Measure:
                 sampler.over.set()
                 sampler.join()
             whole_s = time.monotonic() - begin
-            each_s, calls = [c.cpu_s() - cpu for c, cpu in zip(clients, cpus)], collections.Counter()
+            each_s, calls = (
+                [c.cpu_s() - cpu for c, cpu in zip(clients, cpus)],
+                collections.Counter(),
+            )
             for c in clients:
                 calls.update(c.calls())
             reads = sum(c.reads() for c in clients) - reads - sampler.infos
@@ -175,32 +210,65 @@ class Measure:
         if "answers" in line and len(lines) > 1:  # the last line is the web server's
             line |= json.loads(lines[-2])
         calls["info"] = max(0, calls.get("info", 0) - sampler.infos - 2 * len(clients))
-        return {"whole_s": whole_s, "redis_s": sum(each_s), "shard_s": max(each_s), "own_s": usage.ru_utime + usage.ru_stime, "reads": reads, "calls": calls,
-                "line": line, "active_s": sampler.active_s(), "hwm_mb": max(sampler.hwm_kb.values(), default=0) / 1024}
+        return {
+            "whole_s": whole_s,
+            "redis_s": sum(each_s),
+            "shard_s": max(each_s),
+            "own_s": usage.ru_utime + usage.ru_stime,
+            "reads": reads,
+            "calls": calls,
+            "line": line,
+            "active_s": sampler.active_s(),
+            "hwm_mb": max(sampler.hwm_kb.values(), default=0) / 1024,
+        }
 
     def figures(self, contender, o, n, elapsed_s):
         calls = {k: v for k, v in o["calls"].items() if not k.startswith(("config|", "command"))}
         total = sum(calls.values())
         if contender.ours:
-            sent = o["line"].get("redis_commands") or sum(calls.get(k, 0) for k in SENT) + 3 * calls.get("info", 0)
+            sent = o["line"].get("redis_commands") or sum(
+                calls.get(k, 0) for k in SENT
+            ) + 3 * calls.get("info", 0)
         elif "commands" in o["line"]:
             sent = o["line"]["commands"]
-        elif calls.get("evalsha", 0) + calls.get("eval", 0):  # count only the commands that scripts do not call
-            sent = sum(calls.get(k, 0) for k in ("evalsha", "eval", "publish", "ping", "hello", "script|load"))
+        elif calls.get("evalsha", 0) + calls.get(
+            "eval", 0
+        ):  # count only the commands that scripts do not call
+            sent = sum(
+                calls.get(k, 0)
+                for k in ("evalsha", "eval", "publish", "ping", "hello", "script|load")
+            )
         else:
             sent = total
         trips = o["line"].get("redis_round_trips", o["reads"])
         web = {}
         if "answers" in o["line"]:
             answers = max(1, o["line"]["answers"])
-            web = {"web_us": o["line"]["web_us"], "client_us": o["own_s"] / answers * 1e6 - o["line"]["web_us"]}
-        return web | {"n": n, "elapsed_s": elapsed_s, "rate": n / elapsed_s, "whole_rate": n / o["whole_s"], "redis_us": o["redis_s"] / n * 1e6,
-                "shard_us": o["shard_s"] / n * 1e6, "redis_busy": o["shard_s"] / max(elapsed_s, 1e-6), "own_us": o["own_s"] / n * 1e6, "sent": sent / n,
-                "inside": max(0, total - sent) / n, "trips": trips / n, "hwm_mb": o["hwm_mb"], "calls": calls,
-                "line": o["line"]}
+            web = {
+                "web_us": o["line"]["web_us"],
+                "client_us": o["own_s"] / answers * 1e6 - o["line"]["web_us"],
+            }
+        return web | {
+            "n": n,
+            "elapsed_s": elapsed_s,
+            "rate": n / elapsed_s,
+            "whole_rate": n / o["whole_s"],
+            "redis_us": o["redis_s"] / n * 1e6,
+            "shard_us": o["shard_s"] / n * 1e6,
+            "redis_busy": o["shard_s"] / max(elapsed_s, 1e-6),
+            "own_us": o["own_s"] / n * 1e6,
+            "sent": sent / n,
+            "inside": max(0, total - sent) / n,
+            "trips": trips / n,
+            "hwm_mb": o["hwm_mb"],
+            "calls": calls,
+            "line": o["line"],
+        }
 
     def judged(self, run, *args):
-        p = subprocess.run([self.judge, run.journal, *args], stdout=subprocess.PIPE, text=True, timeout=600)
+        p = subprocess.run(
+            [self.judge, run.journal, *args], stdout=subprocess.PIPE, text=True, timeout=600
+        )
         if p.returncode:
             raise Failure("the journal could not be judged")
         return json.loads(p.stdout)
@@ -209,29 +277,50 @@ class Measure:
         """Returns the number handled, and the seconds from the first start to the last end."""
         if contender.ours and contender.handler in ("plugin", "batch"):
             handled, first, last = progress(run.journal)
-        elif contender.ours:  # the handler keeps no journal, so count from the first to the last lock that Redis saw
-            return o["line"].get("done", 0) + o["line"].get("dropped", 0), o["active_s"] or o["whole_s"]
+        elif (
+            contender.ours
+        ):  # the handler keeps no journal, so count from the first to the last lock that Redis saw
+            return o["line"].get("done", 0) + o["line"].get("dropped", 0), o["active_s"] or o[
+                "whole_s"
+            ]
         else:
-            handled, first, last = o["line"].get("messages", 0), o["line"].get("first_us", 0), o["line"].get("last_us", 0)
+            handled, first, last = (
+                o["line"].get("messages", 0),
+                o["line"].get("first_us", 0),
+                o["line"].get("last_us", 0),
+            )
         return handled, max((last - first) / 1e6, 1e-6)
 
-    # --- procedures, by the kind of a workload -----------------------------------------------------------------------------------
+    # --- procedures, by the kind of a workload
+    # -----------------------------------------------------------------------------------
 
     def run_plain(self, run, contender, _):
         o = self.observe(run, contender, contender.command(run))
         handled, elapsed_s = self.span(run, contender, o)
         if handled < run.messages or (contender.ours and handled != run.messages):
-            raise Failure(f"{contender.label}: {handled:,} of {run.messages:,} messages were handled")
+            raise Failure(
+                f"{contender.label}: {handled:,} of {run.messages:,} messages were handled"
+            )
         r = self.figures(contender, o, run.messages, elapsed_s)
         if run.workload.journal:
             j = self.judged(run)
             if j["distinct"] != run.messages:
-                raise Failure(f"{contender.label}: {j['distinct']:,} of {run.messages:,} messages are in the journal")
-            # the journal divides the time of a batch among its messages, but the bound is for messages that are
-            # handled one by one, so each counts with at least work_us
-            bound_s = j["busiest"]["count"] * max(j["busiest"]["mean_us"], run.workload.work_us) / 1e6
-            r |= {"judge": j, "overlaps": j["overlaps"], "misordered": j["misordered"], "duplicates": j["duplicates"], "bound_s": bound_s,
-                  "of_bound": bound_s / elapsed_s}
+                raise Failure(
+                    f"{contender.label}: {j['distinct']:,} of {run.messages:,} messages are in the journal"
+                )
+            # the journal divides the time of a batch among its messages, but the bound is for
+            # messages that are handled one by one, so each counts with at least work_us
+            bound_s = (
+                j["busiest"]["count"] * max(j["busiest"]["mean_us"], run.workload.work_us) / 1e6
+            )
+            r |= {
+                "judge": j,
+                "overlaps": j["overlaps"],
+                "misordered": j["misordered"],
+                "duplicates": j["duplicates"],
+                "bound_s": bound_s,
+                "of_bound": bound_s / elapsed_s,
+            }
         return r
 
     def run_insert(self, run, contender, _):
@@ -240,11 +329,15 @@ class Measure:
         o = self.observe(run, contender, contender.command(run))
         handled, elapsed_s = self.span(run, contender, o)
         if handled != run.messages:
-            raise Failure(f"{contender.label}: {handled:,} of {run.messages:,} messages were handled")
+            raise Failure(
+                f"{contender.label}: {handled:,} of {run.messages:,} messages were handled"
+            )
         return self.figures(contender, o, run.messages, elapsed_s)
 
     def start(self, command):
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
+        return subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
     def stop(self, p):
         """Sends SIGTERM to the supervisor alone, so that it ends its workers in good order."""
@@ -258,15 +351,23 @@ class Measure:
                 p.wait()
 
     def park(self, run, contender, data, paused):
-        """Makes a worker park all messages of a topic: in paused lanes, or behind locks that another client holds.
-        Measures the memory of Redis per waiting message once all messages wait and the worker is idle."""
+        """Makes a worker park all messages of a topic: in paused lanes, or behind locks that
+        another client holds. Measures the memory of Redis per waiting message once all messages
+        wait and the worker is idle."""
         prefix = run.prefix("")
         with Client(self.rig.redis.path) as c:
             if paused:
                 self.in_chunks(c, "SADD", prefix + "paused", data)
             else:
                 for i in range(0, data.keys, 1000):
-                    c("MSET", *(w for k in range(i, min(i + 1000, data.keys)) for w in (prefix + f"lock:{data.prefix}{k}", "another:0")))
+                    c(
+                        "MSET",
+                        *(
+                            w
+                            for k in range(i, min(i + 1000, data.keys))
+                            for w in (prefix + f"lock:{data.prefix}{k}", "another:0")
+                        ),
+                    )
             before = int(c.info("memory")["used_memory"])
             c("CONFIG", "RESETSTAT")
             begin = time.monotonic()
@@ -282,35 +383,52 @@ class Measure:
                 raise
             park_s = time.monotonic() - begin
             time.sleep(1)
-            figures = self.waiting_figures(c, prefix, data, int(c.info("memory")["used_memory"]) - before)
+            figures = self.waiting_figures(
+                c, prefix, data, int(c.info("memory")["used_memory"]) - before
+            )
         return p, figures | {"park_rate": data.messages / park_s}
 
     def waiting(self, c, prefix, data):
         """Returns the number of messages in all waiting lists."""
         text = "local n = 0; for i = 1, #ARGV do n = n + redis.call('LLEN', KEYS[1] .. ARGV[i]) end; return n"
-        return sum(int(c("EVAL", text, "1", prefix + "wait:", *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys)))))
-                   for i in range(0, data.keys, 1000))
+        return sum(
+            int(
+                c(
+                    "EVAL",
+                    text,
+                    "1",
+                    prefix + "wait:",
+                    *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys))),
+                )
+            )
+            for i in range(0, data.keys, 1000)
+        )
 
     def in_chunks(self, c, command, name, data):
         for i in range(0, data.keys, 1000):
             c(command, name, *(f"{data.prefix}{k}" for k in range(i, min(i + 1000, data.keys))))
 
     def waiting_figures(self, c, prefix, data, used):
-        """Returns bytes per waiting message: of all of Redis' memory, and of the envelope alone. The figures whose
-        names end with "beyond" leave out the payload."""
+        """Returns bytes per waiting message: of all of Redis' memory, and of the envelope alone.
+        The figures whose names end with "beyond" leave out the payload."""
         sizes = []
         for k in range(0, data.keys, max(1, data.keys // 200)):
             element = c("LINDEX", prefix + f"wait:{data.prefix}{k}", 0)
             if element:
                 sizes.append(len(element))
         envelope = sum(sizes) / max(1, len(sizes))
-        return {"memory": used / data.messages, "beyond": used / data.messages - SIZE, "envelope": envelope,
-                "envelope_beyond": envelope - SIZE, "of_envelope": (used / data.messages - SIZE) / max(1, envelope - SIZE),
-                "of_whole": used / data.messages / max(1, envelope)}
+        return {
+            "memory": used / data.messages,
+            "beyond": used / data.messages - SIZE,
+            "envelope": envelope,
+            "envelope_beyond": envelope - SIZE,
+            "of_envelope": (used / data.messages - SIZE) / max(1, envelope - SIZE),
+            "of_whole": used / data.messages / max(1, envelope),
+        }
 
     def run_parked(self, run, contender, _):
-        """Lets all messages wait in paused lanes, then resumes all lanes at once, with hints as `queue resume`
-        makes them."""
+        """Lets all messages wait in paused lanes, then resumes all lanes at once, with hints as
+        `queue resume` makes them."""
         data, prefix = run.workload.data, run.prefix("")
         parker, memory = self.park(run, contender, data, paused=True)
         try:
@@ -321,15 +439,25 @@ class Measure:
                 self.in_chunks(c, "LPUSH", prefix + "ready", data)
                 while progress(run.journal)[0] < data.messages:
                     if time.monotonic() - begin > run.workload.limit_s or parker.poll() is not None:
-                        raise Failure(f"draining: {progress(run.journal)[0]:,} of {data.messages:,} messages were handled")
+                        raise Failure(
+                            f"draining: {progress(run.journal)[0]:,} of {data.messages:,} messages were handled"
+                        )
                     time.sleep(0.05)
                 redis_s, calls = c.cpu_s() - cpu, c.calls()
         finally:
             self.stop(parker)
         handled, _, last = progress(run.journal)
         n, elapsed_s = data.messages, last / 1e6 - begin
-        return memory | {"n": n, "elapsed_s": elapsed_s, "rate": n / elapsed_s, "redis_us": redis_s / n * 1e6, "inside": sum(calls.values()) / n,
-                         "redis_busy": redis_s / elapsed_s, "duplicates": handled - n, "calls": calls}
+        return memory | {
+            "n": n,
+            "elapsed_s": elapsed_s,
+            "rate": n / elapsed_s,
+            "redis_us": redis_s / n * 1e6,
+            "inside": sum(calls.values()) / n,
+            "redis_busy": redis_s / elapsed_s,
+            "duplicates": handled - n,
+            "calls": calls,
+        }
 
     def run_waiting(self, run, contender, _):
         """Runs workload W1 while messages of other keys wait behind locks that are never
@@ -343,14 +471,17 @@ class Measure:
         return extra | self.run_plain(run, contender, None)
 
     def run_latency(self, run, contender, w1_rate):
-        """Offers messages at a fixed rate to a contender that is already running. Measures two latencies of each
-        message: the time from when it was due until its handler starts, and until its handler ends."""
+        """Offers messages at a fixed rate to a contender that is already running. Measures two
+        latencies of each message: the time from when it was due until its handler starts, and until
+        its handler ends."""
         w, kafka = run.workload, self.rig.kafka
         rate = int(w.rate if w.rate > 0 else -w.rate * (w1_rate or 0))
         if rate <= 0:
             raise Failure("our rate on W1 is not known yet")
         n = min(run.messages, rate * 10)
-        heavy = rate > 2000  # warm up first, because the broker's JIT compiler takes a core when load begins
+        heavy = (
+            rate > 2000
+        )  # warm up first, because the broker's JIT compiler takes a core when load begins
         ahead, linger_ms = (3 * rate, LINGER_MS) if heavy else (0, 0)
         run.topic, run.messages = f"{w.name}-{run.name}", n + ahead + WARM
         kafka.create(run.topic, PARTITIONS)
@@ -370,12 +501,24 @@ class Measure:
             begin = time.monotonic()
             while kafka.committed(run.name, run.topic) < WARM:
                 if time.monotonic() - begin > 60:
-                    raise Failure(f"{contender.label}: the first messages are not committed after 60 s")
+                    raise Failure(
+                        f"{contender.label}: the first messages are not committed after 60 s"
+                    )
                 time.sleep(0.2)
             at_rate = ["--rate", rate, "--linger-ms", linger_ms, *words]
             if ahead:
                 kafka.tool("generate", run.topic, "--messages", ahead, "--seed", 3, *at_rate)
-            kafka.tool("generate", run.topic, "--messages", n, "--seed", 2, "--produced", produced, *at_rate)
+            kafka.tool(
+                "generate",
+                run.topic,
+                "--messages",
+                n,
+                "--seed",
+                2,
+                "--produced",
+                produced,
+                *at_rate,
+            )
             if contender.ours:
                 handled(p, run.messages)
                 p.send_signal(signal.SIGTERM)
@@ -385,10 +528,20 @@ class Measure:
         j = self.judged(run, "--produced", produced)
         kafka.tool("delete", run.topic)
         if j["missing"]:
-            raise Failure(f"{contender.label}: {j['missing']:,} of {n:,} messages were never handled")
+            raise Failure(
+                f"{contender.label}: {j['missing']:,} of {n:,} messages were never handled"
+            )
         spread = j["latency_us"]["start"]
         r = self.figures(contender, o, run.messages, (j["last_us"] - j["first_us"]) / 1e6)
         times = [int(line.split()[2]) for line in open(produced)]
         took_s = max((j["last_us"] - min(times)) / 1e6, 1e-6)
-        return r | {"offered": rate, "rate": n / took_s, "judge": j, "p50_ms": spread["p50"] / 1000, "p99_ms": spread["p99"] / 1000,
-                    "max_ms": spread["max"] / 1000, "overlaps": j["overlaps"], "misordered": j["misordered"]}
+        return r | {
+            "offered": rate,
+            "rate": n / took_s,
+            "judge": j,
+            "p50_ms": spread["p50"] / 1000,
+            "p99_ms": spread["p99"] / 1000,
+            "max_ms": spread["max"] / 1000,
+            "overlaps": j["overlaps"],
+            "misordered": j["misordered"],
+        }

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what open web pages cost a fleet that works: in one run, windows of time without an open page and
-windows with several open overviews follow each other in pairs, in turn the one and the other first.
+"""Measures what open web pages cost a fleet that works: in one run, windows of time without an open
+page and windows with several open overviews follow each other in pairs, in turn the one and the
+other first.
 
 usage: bench/pages.py [BUILD]        (make bench-pages; options: --help)
 
-A page is a client that reads the stream of the overview, /api/v1/events, as a browser does; it draws nothing.
-The handler does nothing, so the fleet spends all its time on what a page could disturb. Two things are told:
-the throughput with pages over that without, pair by pair, with a confidence interval; and the CPU time that
-the process uses which serves the pages, of each second and of the CPU time of the fleet. The second hardly
-depends on what else the machine does. It fails if no page gets an event, or if the messages do not last for
-three pairs."""
+A page is a client that reads the stream of the overview, /api/v1/events, as a browser does; it
+draws nothing. The handler does nothing, so the fleet spends all its time on what a page could
+disturb. Two things are told: the throughput with pages over that without, pair by pair, with a
+confidence interval; and the CPU time that the process uses which serves the pages, of each second
+and of the CPU time of the fleet. The second hardly depends on what else the machine does. It fails
+if no page gets an event, or if the messages do not last for three pairs."""
+
 import argparse
 import http.client
 import json
@@ -28,7 +30,9 @@ from lib import scenario  # noqa: E402
 from lib.ports import free_port  # noqa: E402
 from lib.process import descendants, listens, wait_until  # noqa: E402
 
-SETTLE_S = 0.3  # what a page gets when it opens, the last 15 minutes, is not counted: it is sent once
+SETTLE_S = (
+    0.3  # what a page gets when it opens, the last 15 minutes, is not counted: it is sent once
+)
 
 
 class Page(threading.Thread):
@@ -75,11 +79,15 @@ class Fleet:
     def __init__(self, t, workers):
         self.port, self.events = free_port(), 0
         plugin = os.path.join(t.rig.build, "bench/bench.so")
-        self.run = t.start(workers=workers, lock={"ttl_ms": 10000}, handler={"type": "plugin", "path": plugin, "config": {}, "threads": 2},
-                           http={"listen": "127.0.0.1:%d" % self.port},
-                           environment={"LATCHWORK_JOURNAL": ""})
+        self.run = t.start(
+            workers=workers,
+            lock={"ttl_ms": 10000},
+            handler={"type": "plugin", "path": plugin, "config": {}, "threads": 2},
+            http={"listen": "127.0.0.1:%d" % self.port},
+            environment={"LATCHWORK_JOURNAL": ""},
+        )
         wait_until(lambda: self.done() > 0, 60, "a start")
-        self.server, = [pid for pid in descendants(self.run.pid) if listens(pid, self.port)]
+        (self.server,) = [pid for pid in descendants(self.run.pid) if listens(pid, self.port)]
 
     def done(self):
         self.run.check_running()
@@ -97,8 +105,8 @@ class Fleet:
         return time.monotonic(), self.done(), cpu_s([self.server]), cpu_s(pids)
 
     def window(self, pages, seconds):
-        """Returns messages per second, and the CPU seconds per second of the server and of the fleet, while so
-        many pages are open."""
+        """Returns messages per second, and the CPU seconds per second of the server and of the
+        fleet, while so many pages are open."""
         opened = [Page(self.port) for _ in range(pages)]
         time.sleep(SETTLE_S)
         before = [p.events for p in opened]
@@ -113,7 +121,8 @@ class Fleet:
 
 
 def pairs(fleet, total, pages, seconds, most):
-    """Yields (window without, window with) until the messages no longer suffice for a whole pair."""
+    """Yields (window without, window with) until the messages no longer suffice for a whole
+    pair."""
     rate = 0
     for i in range(most):
         if total - fleet.done() < 3 * rate * (seconds + SETTLE_S):
@@ -127,7 +136,8 @@ def pairs(fleet, total, pages, seconds, most):
 
 
 def interval(values):
-    """Returns the mean, and half the width of its 95 % confidence interval (normal approximation)."""
+    """Returns the mean, and half the width of its 95 % confidence interval (normal
+    approximation)."""
     return statistics.mean(values), 1.96 * statistics.stdev(values) / len(values) ** 0.5
 
 
@@ -135,14 +145,24 @@ def report(got, pages):
     ratios = [with_[0] / without[0] for without, with_ in got]
     mean, half = interval(ratios)
     print("%d pairs; load of the machine %.1f" % (len(got), os.getloadavg()[0]))
-    print("messages/s without a page: median %.0f; with %d: %.0f" % (statistics.median(w[0] for w, _ in got), pages, statistics.median(w[0] for _, w in got)))
-    print("throughput with %d pages over that without: median %.3f, mean %.3f +- %.3f (95 %%), %.3f to %.3f" % (
-        pages, statistics.median(ratios), mean, half, min(ratios), max(ratios)))
+    print(
+        "messages/s without a page: median %.0f; with %d: %.0f"
+        % (statistics.median(w[0] for w, _ in got), pages, statistics.median(w[0] for _, w in got))
+    )
+    print(
+        "throughput with %d pages over that without: median %.3f, mean %.3f +- %.3f (95 %%), %.3f to %.3f"
+        % (pages, statistics.median(ratios), mean, half, min(ratios), max(ratios))
+    )
     server = [statistics.mean(w[i][1] for w in got) for i in (0, 1)]
     share = [sum(w[i][1] for w in got) / sum(w[i][2] for w in got) for i in (0, 1)]
-    print("CPU of the process that serves pages: %.2f %% of a core without, %.2f %% with %d" % (100 * server[0], 100 * server[1], pages))
-    print("its share of the fleet's CPU: %.2f %% without, %.2f %% with %d; pages cost %.2f %% of the fleet's CPU" % (
-        100 * share[0], 100 * share[1], pages, 100 * (share[1] - share[0])))
+    print(
+        "CPU of the process that serves pages: %.2f %% of a core without, %.2f %% with %d"
+        % (100 * server[0], 100 * server[1], pages)
+    )
+    print(
+        "its share of the fleet's CPU: %.2f %% without, %.2f %% with %d; pages cost %.2f %% of the fleet's CPU"
+        % (100 * share[0], 100 * share[1], pages, 100 * (share[1] - share[0]))
+    )
 
 
 def make_topic(rig, messages):
@@ -155,11 +175,21 @@ def make_topic(rig, messages):
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     p.add_argument("build", nargs="?", default="build")
-    p.add_argument("--messages", type=int, default=4000000, help="messages in the topic (default: 4,000,000)")
-    p.add_argument("--pages", type=int, default=10, help="open pages (default: 10; the server allows 16)")
-    p.add_argument("--window", type=float, default=2, metavar="S", help="seconds of a window (default: 2)")
-    p.add_argument("--pairs", type=int, default=20, help="maximum number of pairs per run (default: 20)")
-    p.add_argument("--runs", type=int, default=4, help="times that the fleet reads the topic (default: 4)")
+    p.add_argument(
+        "--messages", type=int, default=4000000, help="messages in the topic (default: 4,000,000)"
+    )
+    p.add_argument(
+        "--pages", type=int, default=10, help="open pages (default: 10; the server allows 16)"
+    )
+    p.add_argument(
+        "--window", type=float, default=2, metavar="S", help="seconds of a window (default: 2)"
+    )
+    p.add_argument(
+        "--pairs", type=int, default=20, help="maximum number of pairs per run (default: 20)"
+    )
+    p.add_argument(
+        "--runs", type=int, default=4, help="times that the fleet reads the topic (default: 4)"
+    )
     p.add_argument("--workers", type=int, default=2, help="workers of the fleet (default: 2)")
     o = p.parse_args()
     rig, got, events = scenario.Rig(o.build), [], 0

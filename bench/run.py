@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmark: Latchwork, what people would use instead, and the limits, on the same data in one run.
+"""The benchmark: Latchwork, what people would use instead, and the limits, on the same data in one
+run.
 
-Starts a private Kafka and a private Redis, fills the topics once, and runs the contenders in turn, round by round: each on an empty
-Redis with a consumer group of its own. Writes each figure to a file of JSON lines as soon as it is measured, then a table and plots.
+Starts a private Kafka and a private Redis, fills the topics once, and runs the contenders in turn,
+round by round: each on an empty Redis with a consumer group of its own. Writes each figure to a
+file of JSON lines as soon as it is measured, then a table and plots.
 
-Without --full it runs as many rounds as fit into --budget-s. With --full it measures everything, except what an earlier run has
-measured with the same programs. Standard library only; only processes started here are ended."""
+Without --full it runs as many rounds as fit into --budget-s. With --full it measures everything,
+except what an earlier run has measured with the same programs. Standard library only; only
+processes started here are ended."""
+
 import argparse
 import dataclasses
 import json
@@ -41,10 +45,14 @@ class Rig:
         self.folder = folder
         self.redis = Redis(os.path.join(folder, "redis"), tls)
         self.started_postgres = None  # the first workload that needs PostgreSQL starts it
-        self.cluster = []  # masters of a Redis Cluster, started by the first workload that needs them
-        self.more = []  # Redis servers for further shards, started by the first workload that needs them
+        # masters of a Redis Cluster, started by the first workload that needs them
+        self.cluster = []
+        # Redis servers for further shards, started by the first workload that needs them
+        self.more = []
         try:
-            self.kafka = Kafka(os.path.join(folder, "kafka"), os.path.join(build, "tests/tools/kafkatool"))
+            self.kafka = Kafka(
+                os.path.join(folder, "kafka"), os.path.join(build, "tests/tools/kafkatool")
+            )
         except BaseException:
             self.redis.end()
             raise
@@ -54,10 +62,11 @@ class Rig:
     def redises(self, n):
         while len(self.more) < n - 1:
             self.more.append(Redis(os.path.join(self.folder, f"redis-{len(self.more) + 2}")))
-        return [self.redis] + self.more[:n - 1]
+        return [self.redis] + self.more[: n - 1]
 
     def cluster_redises(self):
-        """Returns a list of one Redis: the master of the cluster that has the slot of the only shard, and so all the work."""
+        """Returns a list of one Redis: the master of the cluster that has the slot of the only
+        shard, and so all the work."""
         self.cluster = self.cluster or make_cluster(os.path.join(self.folder, "cluster"))
         return self.cluster[:1]
 
@@ -87,7 +96,9 @@ class Results:
             with open(path) as f:
                 for line in f:
                     if not line.endswith("\n"):
-                        break  # the line is incomplete, because the benchmark ended while it wrote this line
+                        # the line is incomplete, because the benchmark ended while it wrote this
+                        # line
+                        break
                     self.rows.append(json.loads(line))
         with open(path, "w") as f:  # write the file again without the incomplete line
             for row in self.rows:
@@ -102,8 +113,14 @@ class Results:
         return any(all(row.get(k) == v for k, v in what.items()) for row in self.rows)
 
     def median(self, workload, contender, figure, digest):
-        values = [r[figure] for r in self.rows if r["workload"] == workload and r["contender"] == contender and r["digest"] == digest
-                  and figure in r]
+        values = [
+            r[figure]
+            for r in self.rows
+            if r["workload"] == workload
+            and r["contender"] == contender
+            and r["digest"] == digest
+            and figure in r
+        ]
         return statistics.median(values) if values else None
 
 
@@ -112,21 +129,35 @@ class Bench:
         self.o, self.begin, self.failures, self.costs = o, time.monotonic(), [], {}
         self.contenders = contenders(o.build, ROOT)
         self.digests = {c.name: c.digest() for c in self.contenders.values() if c.built()}
-        self.results = Results(os.path.join(o.build, "bench", "results.jsonl" if o.full else "quick.jsonl"), o.report or (o.full and not o.fresh))
-        self.plan = [w for w in plan(o.full) if (w.name in o.only if o.only else o.full or not w.rare)]
+        self.results = Results(
+            os.path.join(o.build, "bench", "results.jsonl" if o.full else "quick.jsonl"),
+            o.report or (o.full and not o.fresh),
+        )
+        self.plan = [
+            w for w in plan(o.full) if (w.name in o.only if o.only else o.full or not w.rare)
+        ]
         for name in {c for w in self.plan for c in w.contenders} - set(self.digests):
             say(f"left out, not built: {self.contenders[name].label}")
 
     def what(self, workload, contender, number):
-        return {"workload": workload.name, "contender": contender, "round": number, "spec": workload.spec,
-                "digest": self.digests[contender]}
+        return {
+            "workload": workload.name,
+            "contender": contender,
+            "round": number,
+            "spec": workload.spec,
+            "digest": self.digests[contender],
+        }
 
     def turns(self):
         """Returns all that is to be measured, in order. The order of contenders differs from
         round to round."""
         for number in range(1, self.o.rounds + 1):
             for w in (w for w in self.plan if number <= w.most_rounds):
-                names = [c for c in w.contenders if c in self.digests and (not self.o.contender or c in self.o.contender)]
+                names = [
+                    c
+                    for c in w.contenders
+                    if c in self.digests and (not self.o.contender or c in self.o.contender)
+                ]
                 for name in names if number % 2 else names[::-1]:
                     if not self.results.finished(**self.what(w, name, number)):
                         yield number, w, name
@@ -140,7 +171,11 @@ class Bench:
             w = dataclasses.replace(w, limit_s=min(w.limit_s, 30 + int(self.left_s())))
         try:
             w.data.fill(m.rig.kafka) if w.kind != "latency" else None
-            r = m.run(w, self.contenders[name], self.results.median("W1", "ours", "rate", self.digests.get("ours")))
+            r = m.run(
+                w,
+                self.contenders[name],
+                self.results.median("W1", "ours", "rate", self.digests.get("ours")),
+            )
         except Failure as e:
             self.failures.append(f"{w.name}, {self.contenders[name].label}, round {number}: {e}")
             say("  FAILED: " + self.failures[-1])
@@ -148,11 +183,17 @@ class Bench:
         finally:
             self.costs[w.name, name] = time.monotonic() - begin
         self.results.add(self.what(w, name, number) | {"kind": w.kind, "at": time.time()} | r)
-        say(f"  round {number}  {w.name:<13} {self.contenders[name].label:<28} " + table.short(r) + self.clock())
+        say(
+            f"  round {number}  {w.name:<13} {self.contenders[name].label:<28} "
+            + table.short(r)
+            + self.clock()
+        )
 
     def clock(self):
         s = int(time.monotonic() - self.begin)
-        return f"   [{s // 60}:{s % 60:02}" + ("]" if self.o.full else f" of {self.o.budget_s // 60}:{self.o.budget_s % 60:02}]")
+        return f"   [{s // 60}:{s % 60:02}" + (
+            "]" if self.o.full else f" of {self.o.budget_s // 60}:{self.o.budget_s % 60:02}]"
+        )
 
     def rounds(self, m):
         late = 0
@@ -162,12 +203,19 @@ class Bench:
                 continue
             self.measure(m, number, w, name)
         if late:
-            say(f"time is up: {late} of the planned runs were left out; make bench-full runs them all")
+            say(
+                f"time is up: {late} of the planned runs were left out; make bench-full runs them all"
+            )
 
     def report(self):
         folder = os.path.join(self.o.build, "bench")
         specs = {w.name: w.spec for w in self.plan}
-        rows = [r for r in self.results.rows if r["digest"] == self.digests.get(r["contender"]) and r["spec"] == specs.get(r["workload"])]
+        rows = [
+            r
+            for r in self.results.rows
+            if r["digest"] == self.digests.get(r["contender"])
+            and r["spec"] == specs.get(r["workload"])
+        ]
         text = table.whole(rows, self.plan, self.contenders, self.failures)
         with open(os.path.join(folder, "table.md"), "w") as f:
             f.write(text)
@@ -179,17 +227,30 @@ class Bench:
 
 
 def arguments():
-    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     a.add_argument("--build", default="build")
-    a.add_argument("--full", action="store_true", help="everything; goes on where an earlier run stopped")
-    a.add_argument("--fresh", action="store_true", help="with --full: forget what was measured before")
+    a.add_argument(
+        "--full", action="store_true", help="everything; goes on where an earlier run stopped"
+    )
+    a.add_argument(
+        "--fresh", action="store_true", help="with --full: forget what was measured before"
+    )
     a.add_argument("--rounds", type=int, default=5)
-    a.add_argument("--budget-s", type=int, default=840, help="without --full: when to stop (default 840)")
+    a.add_argument(
+        "--budget-s", type=int, default=840, help="without --full: when to stop (default 840)"
+    )
     a.add_argument("--only", nargs="+", metavar="WORKLOAD")
     a.add_argument("--contender", nargs="+", metavar="NAME")
-    a.add_argument("--report", action="store_true", help="only the table and the plots, from what is there")
+    a.add_argument(
+        "--report", action="store_true", help="only the table and the plots, from what is there"
+    )
     a.add_argument("--list", action="store_true", help="name the workloads and contenders")
-    a.add_argument("--folder", help="for the servers' files (default: a new one in the folder for temporary files)")
+    a.add_argument(
+        "--folder",
+        help="for the servers' files (default: a new one in the folder for temporary files)",
+    )
     return a.parse_args()
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private servers of a benchmark: one real Kafka (tests/live/kafka/kafka.sh) and one Redis on a unix socket.
-Only processes started here are ended, by their ids."""
+"""Private servers of a benchmark: one real Kafka (tests/live/kafka/kafka.sh) and one Redis on a
+unix socket. Only processes started here are ended, by their ids."""
+
 import os
 import re
 import socket
@@ -39,7 +40,9 @@ class Client:
 
     def send(self, *args):
         words = [a if isinstance(a, bytes) else str(a).encode() for a in args]
-        self.sock.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+        self.sock.sendall(
+            b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+        )
 
     def reply(self):
         line = self.file.readline()
@@ -60,10 +63,17 @@ class Client:
         return [self.reply() for _ in range(n)]
 
     def info(self, section):
-        return dict(line.split(":", 1) for line in self("INFO", section).decode().split("\r\n") if ":" in line)
+        return dict(
+            line.split(":", 1)
+            for line in self("INFO", section).decode().split("\r\n")
+            if ":" in line
+        )
 
     def calls(self):
-        return {name[len("cmdstat_"):]: int(re.match(r"calls=(\d+)", text).group(1)) for name, text in self.info("commandstats").items()}
+        return {
+            name[len("cmdstat_") :]: int(re.match(r"calls=(\d+)", text).group(1))
+            for name, text in self.info("commandstats").items()
+        }
 
     def reads(self):
         return int(self.info("stats").get("total_reads_processed", 0))
@@ -80,8 +90,9 @@ def free_port():
 
 
 class Redis:
-    """A private redis-server on a unix socket, and also on a free loopback port for Java clients, which cannot use a unix socket; with
-    tls, on another port for TLS, too. With cluster, it is a node that knows no other yet."""
+    """A private redis-server on a unix socket, and also on a free loopback port for Java clients,
+    which cannot use a unix socket; with tls, on another port for TLS, too. With cluster, it is a
+    node that knows no other yet."""
 
     def __init__(self, folder, tls=False, cluster=False):
         os.makedirs(folder)
@@ -93,8 +104,27 @@ class Redis:
             more += ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
         with open(os.path.join(folder, "redis.log"), "wb") as log:
             self.process = subprocess.Popen(
-                [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--unixsocket", self.path, "--save", "", "--appendonly",
-                 "no", "--dir", folder] + more, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+                [
+                    REDIS_SERVER,
+                    "--port",
+                    str(self.port),
+                    "--bind",
+                    "127.0.0.1",
+                    "--unixsocket",
+                    self.path,
+                    "--save",
+                    "",
+                    "--appendonly",
+                    "no",
+                    "--dir",
+                    folder,
+                ]
+                + more,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         for _ in range(200):
             try:
                 if self("PING") == b"PONG":
@@ -108,10 +138,22 @@ class Redis:
         raise Failure("redis-server does not answer; see " + os.path.join(folder, "redis.log"))
 
     def with_tls(self, folder):
-        subprocess.run([os.path.join(ROOT, "tests/support/certs.sh"), folder], check=True, timeout=60)
+        subprocess.run(
+            [os.path.join(ROOT, "tests/support/certs.sh"), folder], check=True, timeout=60
+        )
         self.tls_port = free_port()
-        return ["--tls-port", str(self.tls_port), "--tls-auth-clients", "no", "--tls-ca-cert-file", self.ca_file,
-                "--tls-cert-file", os.path.join(folder, "server.pem"), "--tls-key-file", os.path.join(folder, "server.key")]
+        return [
+            "--tls-port",
+            str(self.tls_port),
+            "--tls-auth-clients",
+            "no",
+            "--tls-ca-cert-file",
+            self.ca_file,
+            "--tls-cert-file",
+            os.path.join(folder, "server.pem"),
+            "--tls-key-file",
+            os.path.join(folder, "server.key"),
+        ]
 
     def __call__(self, *args):
         with Client(self.path) as c:
@@ -127,13 +169,18 @@ class Redis:
 
 
 def make_cluster(folder):
-    """Starts a cluster of three masters. Returns them; the first has slot 96, where shard 0 is, and with one shard it has all the work."""
+    """Starts a cluster of three masters. Returns them; the first has slot 96, where shard 0 is, and
+    with one shard it has all the work."""
     nodes = [Redis(os.path.join(folder, f"node-{i}"), cluster=True) for i in range(3)]
     for i, n in enumerate(nodes):
         n("CLUSTER", "ADDSLOTSRANGE", i * 16384 // 3, (i + 1) * 16384 // 3 - 1)
         n("CLUSTER", "MEET", "127.0.0.1", nodes[0].port, nodes[0].bus_port)
     for _ in range(600):
-        if all(b"cluster_state:ok" in n("CLUSTER", "INFO") and b"cluster_known_nodes:3" in n("CLUSTER", "INFO") for n in nodes):
+        if all(
+            b"cluster_state:ok" in n("CLUSTER", "INFO")
+            and b"cluster_known_nodes:3" in n("CLUSTER", "INFO")
+            for n in nodes
+        ):
             return nodes
         time.sleep(0.05)
     for n in nodes:
@@ -144,7 +191,13 @@ def make_cluster(folder):
 class Kafka:
     def __init__(self, folder, tool):
         self.folder, self.tool_path, self.topics = folder, tool, set()
-        p = subprocess.run([KAFKA, "start", folder, "0"], check=True, stdout=subprocess.PIPE, text=True, timeout=300)
+        p = subprocess.run(
+            [KAFKA, "start", folder, "0"],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=300,
+        )
         self.brokers = p.stdout.strip()
 
     def command(self, *args):
@@ -153,7 +206,11 @@ class Kafka:
     def tool(self, *args):
         p = subprocess.run(self.command(*args), capture_output=True, text=True, timeout=1800)
         if p.returncode:
-            raise Failure("kafkatool " + " ".join(map(str, args)) + f": exit status {p.returncode}: {p.stderr[-500:]}")
+            raise Failure(
+                "kafkatool "
+                + " ".join(map(str, args))
+                + f": exit status {p.returncode}: {p.stderr[-500:]}"
+            )
         return p.stdout
 
     def create(self, topic, partitions):

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the documents as a new user does: installs the package in a clean chroot, connects it to a Kafka 4 with TLS, SASL and ACLs and to a
-Valkey with TLS and users, and handles messages. packaging/deb.sh runs it, as root. usage: secured.py DISTRIBUTION PACKAGES
+"""Follows the documents as a new user does: installs the package in a clean chroot, connects it to
+a Kafka 4 with TLS, SASL and ACLs and to a Valkey with TLS and users, and handles messages.
+packaging/deb.sh runs it, as root. usage: secured.py DISTRIBUTION PACKAGES
 
   DISTRIBUTION  bookworm or trixie
   PACKAGES      a folder with the packages of that distribution
 
-The servers run here, on the loopback, as if others operated them. What the user does is in packaging/test-secured.sh, which runs in the chroot.
-The oracles of the live tests judge the journal that the handler writes: each message is handled once, in order within its key, and no two
-messages of a key at a time. $LW_BUILD: the folder of the build (build). $LW_KAFKA_VERSION chooses another Kafka than 4.1.1, and $LW_REDIS_SERVER another server than Valkey 8.1.
-exit: 0 all is well, 1 not"""
+The servers run here, on the loopback, as if others operated them. What the user does is in
+packaging/test-secured.sh, which runs in the chroot. The oracles of the live tests judge the journal
+that the handler writes: each message is handled once, in order within its key, and no two messages
+of a key at a time. $LW_BUILD: the folder of the build (build). $LW_KAFKA_VERSION chooses another
+Kafka than 4.1.1, and $LW_REDIS_SERVER another server than Valkey 8.1. exit: 0 all is well, 1 not"""
+
 import os
 import shlex
 import shutil
@@ -22,7 +25,9 @@ import time
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 os.environ.setdefault("LW_KAFKA_VERSION", "4.1.1")
 if not os.environ.get("LW_REDIS_SERVER"):
-    os.environ["LW_REDIS_SERVER"] = subprocess.check_output([os.path.join(TOP, "tests/matrix/servers.sh"), "valkey-8.1"], text=True).strip()
+    os.environ["LW_REDIS_SERVER"] = subprocess.check_output(
+        [os.path.join(TOP, "tests/matrix/servers.sh"), "valkey-8.1"], text=True
+    ).strip()
 sys.path.insert(0, os.path.join(TOP, "tests/live"))
 from lib import journal, oracles  # noqa: E402
 from lib.kafka import SCRIPT, wait_finished  # noqa: E402
@@ -31,27 +36,51 @@ from lib.process import Failure, end_popen, wait_until  # noqa: E402
 from lib.redis import Redis  # noqa: E402
 from lib.secure import PASSWORD, SecureKafka  # noqa: E402
 
-ADMIN, REDIS_ADMIN = "admin", "valkey-admin-5"  # the administrator of both servers, and its password for Valkey
+ADMIN, REDIS_ADMIN = (
+    "admin",
+    "valkey-admin-5",
+)  # the administrator of both servers, and its password for Valkey
 MESSAGES, KEYS, PARTITIONS = 2000, 40, 4
 LIMIT_S = 1200  # of the user's part, most of which is the installation
 
 
 class Servers:
-    """A Kafka and a Valkey that let nobody in without TLS and a password. The topics exist; users and rights are what the documents tell."""
+    """A Kafka and a Valkey that let nobody in without TLS and a password. The topics exist; users
+    and rights are what the documents tell."""
 
     def __init__(self, directory):
-        self.kafka = SecureKafka(os.environ.get("LW_BUILD") or os.path.join(TOP, "build"), os.path.join(directory, "kafka"), ("orders", ADMIN), "super.users=User:ANONYMOUS;User:" + ADMIN)
+        self.kafka = SecureKafka(
+            os.environ.get("LW_BUILD") or os.path.join(TOP, "build"),
+            os.path.join(directory, "kafka"),
+            ("orders", ADMIN),
+            "super.users=User:ANONYMOUS;User:" + ADMIN,
+        )
         self.certificates = self.kafka.certificates
         self.certificates.sign("redis", "DNS:redis.example.com")
         self.port = free_port()
         path = self.certificates.path
-        self.redis = Redis(os.path.join(directory, "redis"), "--tls-port", str(self.port), "--tls-ca-cert-file", path("ca.pem"), "--tls-cert-file",
-                           path("redis.pem"), "--tls-key-file", path("redis.key"), "--tls-auth-clients", "no", "--maxmemory-policy", "noeviction")
+        self.redis = Redis(
+            os.path.join(directory, "redis"),
+            "--tls-port",
+            str(self.port),
+            "--tls-ca-cert-file",
+            path("ca.pem"),
+            "--tls-cert-file",
+            path("redis.pem"),
+            "--tls-key-file",
+            path("redis.key"),
+            "--tls-auth-clients",
+            "no",
+            "--maxmemory-policy",
+            "noeviction",
+        )
 
     def start(self):
         self.kafka.start()
         self.redis.start()
-        self.redis.call("ACL", "SETUSER", ADMIN, "on", ">" + REDIS_ADMIN, "allkeys", "allchannels", "+@all")
+        self.redis.call(
+            "ACL", "SETUSER", ADMIN, "on", ">" + REDIS_ADMIN, "allkeys", "allchannels", "+@all"
+        )
         self.redis.call("ACL", "SETUSER", "default", "off")
         self.kafka.create("orders", PARTITIONS)
         self.kafka.create("orders.dead", 1)
@@ -64,9 +93,11 @@ class Servers:
         """Runs the commands for kafka-acls of the page, as the administrator."""
         properties = os.path.join(directory, "admin.properties")
         with open(properties, "w") as f:
-            f.write("security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nssl.truststore.type=PEM\nssl.truststore.location=%s\n"
-                    "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=\"%s\" password=\"%s\";\n"
-                    % (self.certificates.path("ca.pem"), ADMIN, PASSWORD))
+            f.write(
+                "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\nssl.truststore.type=PEM\nssl.truststore.location=%s\n"
+                "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username=\"%s\" password=\"%s\";\n"
+                % (self.certificates.path("ca.pem"), ADMIN, PASSWORD)
+            )
         with open(page) as f:
             commands = [shlex.split(line) for line in f if line.strip().startswith("kafka-acls ")]
         if not commands:
@@ -76,11 +107,21 @@ class Servers:
         libs = subprocess.check_output([SCRIPT, "fetch"], env=environment, text=True).strip()
         places = {"localhost:9094": self.kafka.at["SASLTLS"], "admin.properties": properties}
         for words in commands:
-            run(["java", "-cp", libs + "/*", "kafka.admin.AclCommand"] + [places.get(w, w) for w in words[1:]])
+            run(
+                ["java", "-cp", libs + "/*", "kafka.admin.AclCommand"]
+                + [places.get(w, w) for w in words[1:]]
+            )
 
 
 def run(command):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
     if done.returncode:
         raise Failure("%s: status %d: %s" % (" ".join(command), done.returncode, done.stdout))
 
@@ -98,36 +139,65 @@ def hand_over(servers, shared):
     shutil.copy(os.path.join(TOP, "tests/live/handlers/work.py"), shared)
     write(os.path.join(shared, "kafka-password"), PASSWORD + "\n")
     write(os.path.join(shared, "redis-admin-password"), REDIS_ADMIN + "\n")
-    write(os.path.join(shared, "places"), "KAFKA=%s\nREDIS_PORT=%d\n" % (servers.kafka.at["SASLTLS"], servers.port))
+    write(
+        os.path.join(shared, "places"),
+        "KAFKA=%s\nREDIS_PORT=%d\n" % (servers.kafka.at["SASLTLS"], servers.port),
+    )
     os.chmod(shared, 0o777)  # the handler runs as another user
 
 
 def begin_user(distribution, packages, shared):
-    environment = dict(os.environ, LW_CHROOT_CLEAN="1", LW_CHROOT_TREE="deb", LW_CHROOT_SHARED="%s %s" % (packages, shared),
-                       LW_CHROOTS=os.environ.get("LW_CLEAN_CHROOTS") or os.path.join(TOP, "build/clean"))
-    return subprocess.Popen([os.path.join(TOP, "tests/matrix/debian.sh"), distribution, "packaging/test-secured.sh", packages, shared],
-                            cwd=TOP, env=environment, stdin=subprocess.DEVNULL)
+    environment = dict(
+        os.environ,
+        LW_CHROOT_CLEAN="1",
+        LW_CHROOT_TREE="deb",
+        LW_CHROOT_SHARED="%s %s" % (packages, shared),
+        LW_CHROOTS=os.environ.get("LW_CLEAN_CHROOTS") or os.path.join(TOP, "build/clean"),
+    )
+    return subprocess.Popen(
+        [
+            os.path.join(TOP, "tests/matrix/debian.sh"),
+            distribution,
+            "packaging/test-secured.sh",
+            packages,
+            shared,
+        ],
+        cwd=TOP,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def signs(user, shared, name):
     """Waits until the user's part has made the file `name`."""
+
     def there():
         if user.poll() is not None:
             raise Failure("the user's part ended with status %d" % user.returncode)
         return os.path.exists(os.path.join(shared, name))
+
     wait_until(there, LIMIT_S, name)
 
 
 def judge(servers, shared):
     ends, runs = servers.kafka.ends(["orders"]), journal.read(os.path.join(shared, "journal"))
     produced = sum(high - low for low, high in ends.values())
-    wrong = oracles.overlaps(runs) + oracles.fences(runs) + oracles.misordered(runs) + oracles.lost(ends, runs) + oracles.unknown(ends, runs)
+    wrong = (
+        oracles.overlaps(runs)
+        + oracles.fences(runs)
+        + oracles.misordered(runs)
+        + oracles.lost(ends, runs)
+        + oracles.unknown(ends, runs)
+    )
     wrong += ["ran twice: %r, then %r" % pair for pair in oracles.reruns(runs)]
     if produced != MESSAGES:
         wrong.append("%d messages were produced, not %d" % (produced, MESSAGES))
     if wrong:
         raise Failure("%d × %s" % (len(wrong), oracles.shown(wrong)))
-    print("ok: %d messages of %d keys were handled once each, in order within their keys" % (produced, len({r.key for r in runs})))
+    print(
+        "ok: %d messages of %d keys were handled once each, in order within their keys"
+        % (produced, len({r.key for r in runs}))
+    )
 
 
 def follow(servers, distribution, packages, shared):
@@ -140,7 +210,20 @@ def follow(servers, distribution, packages, shared):
         write(os.path.join(shared, "has-rights"), "")
         signs(user, shared, "runs")
         begun = time.monotonic()
-        tool = servers.kafka.begin_tool("generate", "orders", "--messages", MESSAGES, "--keys", KEYS, "--zipf", 0.8, "--seed", 1, "--rate", 400)
+        tool = servers.kafka.begin_tool(
+            "generate",
+            "orders",
+            "--messages",
+            MESSAGES,
+            "--keys",
+            KEYS,
+            "--zipf",
+            0.8,
+            "--seed",
+            1,
+            "--rate",
+            400,
+        )
         if tool.wait(120):
             raise Failure("kafkatool generate failed; see " + servers.kafka.dir)
         wait_finished(servers.kafka, "orders", ["orders"], 120, lambda: signs(user, shared, "runs"))
@@ -156,7 +239,9 @@ def follow(servers, distribution, packages, shared):
 def main():
     if len(sys.argv) != 3:
         sys.exit("usage: secured.py DISTRIBUTION PACKAGES")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # if SIGTERM ends the test, its servers must end, too
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(1)
+    )  # if SIGTERM ends the test, its servers must end, too
     distribution, packages = sys.argv[1], os.path.abspath(sys.argv[2])
     shared = os.path.join(os.path.abspath(TOP), "build/deb/secured-" + distribution)
     shutil.rmtree(shared, ignore_errors=True)
@@ -170,7 +255,10 @@ def main():
     finally:
         servers.stop()
     shutil.rmtree(directory)
-    print("%s: the installed package works with a secured Kafka %s and a Valkey with TLS" % (distribution, os.environ["LW_KAFKA_VERSION"]))
+    print(
+        "%s: the installed package works with a secured Kafka %s and a Valkey with TLS"
+        % (distribution, os.environ["LW_KAFKA_VERSION"])
+    )
 
 
 if __name__ == "__main__":

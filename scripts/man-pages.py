@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the manual pages whose text is already in the program and the headers: latchwork.json(5), latchwork-handler(3),
-latchwork-lock(3). Usage: scripts/man-pages.py PROGRAM FOLDER"""
+"""Writes the manual pages whose text is already in the program and the headers: latchwork.json(5),
+latchwork-handler(3), latchwork-lock(3). Usage: scripts/man-pages.py PROGRAM FOLDER"""
+
 import os
 import re
 import subprocess
 import sys
 
 PROGRAM, FOLDER = sys.argv[1:3]
-VERSION = subprocess.run([PROGRAM, "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout.split()[1]
+VERSION = subprocess.run(
+    [PROGRAM, "--version"], check=True, stdout=subprocess.PIPE, text=True
+).stdout.split()[1]
 HEADERS = {
     "handler": ("handlers for Latchwork, written in C", "latchwork.json(5), latchwork(1)"),
-    "lock": ("locks between threads, processes and machines, through Redis", "latchwork(1), latchwork-handler(3), pkg-config(1)"),
+    "lock": (
+        "locks between threads, processes and machines, through Redis",
+        "latchwork(1), latchwork-handler(3), pkg-config(1)",
+    ),
 }
 
 
@@ -22,7 +28,8 @@ def text(s):
 
 
 def words(s):
-    """Converts the Markdown within a line: `code` and *words* become bold and italic, and a link becomes its text."""
+    """Converts the Markdown within a line: `code` and *words* become bold and italic, and a link
+    becomes its text."""
     s = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", s).replace("\\|", "|")
     out = []
     for i, part in enumerate(re.split(r"(?<!`)`(?!`)([^`]+)`", s)):
@@ -42,40 +49,70 @@ def title(name, section, kind):
 
 
 def see_also(pages):
-    return ".SH SEE ALSO\n" + ",\n".join(f".BR {p[:-3]} {p[-3:]}" for p in pages.split(", ")).replace(",\n", " ,\n") + "\n"
+    return (
+        ".SH SEE ALSO\n"
+        + ",\n".join(f".BR {p[:-3]} {p[-3:]}" for p in pages.split(", ")).replace(",\n", " ,\n")
+        + "\n"
+    )
 
 
 # The next functions write latchwork.json(5), from the table of keys.
 
+
 def configuration():
-    """Converts the page of `check --reference`, which consists of paragraphs and a table of keys."""
-    page = subprocess.run([PROGRAM, "check", "--reference"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    """Converts the page of `check --reference`, which consists of paragraphs and a table of
+    keys."""
+    page = subprocess.run(
+        [PROGRAM, "check", "--reference"], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
     out = title("latchwork.json", 5, "File Formats")
     out += ".SH NAME\nlatchwork.json \\- configuration of Latchwork\n.SH DESCRIPTION\n"
     keys = ""
     for line in page.splitlines():
-        cells = re.split(r"(?<!\\) \| ", line.strip().strip("|").strip()) if line.startswith("| ") else []
+        cells = (
+            re.split(r"(?<!\\) \| ", line.strip().strip("|").strip())
+            if line.startswith("| ")
+            else []
+        )
         if len(cells) < 3 or cells[0] in ("key", "---"):
             if line and not line.startswith(("#", "<!--", "|")):
                 out += ".PP\n" + words(line) + "\n"
             continue
-        key, value, default, meaning = cells if len(cells) == 4 else (cells[0], cells[1], "", cells[2])
-        note = "required" if default == "required" else "default: " + default if default.strip() else ""
-        keys += f".TP\n{words(key)}: {words(value)}" + (f" ({words(note)})" if note else "") + "\n" + words(meaning) + "\n"
+        key, value, default, meaning = (
+            cells if len(cells) == 4 else (cells[0], cells[1], "", cells[2])
+        )
+        note = (
+            "required"
+            if default == "required"
+            else "default: " + default
+            if default.strip()
+            else ""
+        )
+        keys += (
+            f".TP\n{words(key)}: {words(value)}"
+            + (f" ({words(note)})" if note else "")
+            + "\n"
+            + words(meaning)
+            + "\n"
+        )
     out += ".SH KEYS\n" + keys
-    out += ".SH EXAMPLE\n" + example("""{
+    out += ".SH EXAMPLE\n" + example(
+        """{
   "name": "orders",
   "kafka": { "topics": ["orders"], "properties": { "bootstrap.servers": "127.0.0.1:9092" } },
   "redis": { "url": "redis://127.0.0.1:6379/0" },
   "handler": { "type": "exec", "command": ["python3", "handler.py"], "processes": 4 }
-}""".split("\n"))
+}""".split("\n")
+    )
     return out + see_also("latchwork(1), latchwork-handler(3)")
 
 
 # The next functions write the pages that are made from headers.
 
+
 def prose(comment):
-    """Converts a comment to roff: sentences become paragraphs, and indented lines become examples."""
+    """Converts a comment to roff: sentences become paragraphs, and indented lines become
+    examples."""
     out, par, code = "", [], []
     for line in comment + [""]:
         indented = line.startswith("    ")
@@ -103,16 +140,17 @@ def comment_lines(block):
 
 
 def blocks(source):
-    """Returns the (comment, code) pairs of the header's interface, in order. If code is None, the comment is a heading."""
+    """Returns the (comment, code) pairs of the header's interface, in order. If code is None, the
+    comment is a heading."""
     for block in re.split(r"\n\s*\n(?=\S)", source):
         block = block.strip("\n")
         heading = re.match(r"/\* --- (.*?) -+ \*/", block)
         if heading:
             yield heading.group(1), None
-            block = block[heading.end():].strip("\n")
+            block = block[heading.end() :].strip("\n")
         m = re.match(r"/\*.*?\*/\n", block + "\n", re.S)
         comment = comment_lines(m.group()) if m else []
-        code = (block + "\n")[m.end():] if m else block
+        code = (block + "\n")[m.end() :] if m else block
         if comment or code.strip():
             yield comment, code.strip("\n")
 
@@ -125,7 +163,9 @@ def header(name):
     interface = re.split(r'extern "C" \{\n#endif\n', rest, maxsplit=1)[1]
     interface = re.split(r"#ifdef __cplusplus\n\}", interface)[0]
     out = title("latchwork-" + name, 3, "Library Functions")
-    out += f".SH NAME\nlatchwork\\-{name} \\- {what}\n.SH SYNOPSIS\n" + example([f"#include <latchwork/{name}.h>"])
+    out += f".SH NAME\nlatchwork\\-{name} \\- {what}\n.SH SYNOPSIS\n" + example(
+        [f"#include <latchwork/{name}.h>"]
+    )
     out += ".SH DESCRIPTION\n" + prose(comment_lines(head)) + ".SH INTERFACE\n"
     for comment, code in blocks(interface):
         if code is None:

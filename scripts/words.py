@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that no page, comment or text of the program uses a phrase that was retired because a plainer phrase exists.
+"""Checks that no page, comment or text of the program uses a phrase that was retired because a
+plainer phrase exists.
 usage: words.py [FILE...]   (default: every file that git knows, from the top of the tree)
 exit: 0 no such phrase was found, 1 some phrases were found, which are printed"""
+
 import re, subprocess, sys
 
 # maps each retired phrase to what should be said instead
@@ -24,12 +26,17 @@ ANY = re.compile('|'.join(rf'\b(?:{words})\b' for words in RETIRED))
 TEXT = ('.c', '.h', '.lua', '.md', '.txt', '.sh', '.py', '.mk', '.awk', 'Makefile')
 
 
-def instead_of(found): return next(say for words, say in RETIRED.items() if re.fullmatch(words, found))
+def instead_of(found):
+    return next(say for words, say in RETIRED.items() if re.fullmatch(words, found))
 
 
 def main():
-    listed = subprocess.run(['git', 'ls-files'], stdout=subprocess.PIPE, text=True, check=True).stdout.split('\n')
-    files = sys.argv[1:] or [path for path in listed if path.endswith(TEXT) and path != 'scripts/words.py']
+    listed = subprocess.run(
+        ['git', 'ls-files'], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.split('\n')
+    files = sys.argv[1:] or [
+        path for path in listed if path.endswith(TEXT) and path != 'scripts/words.py'
+    ]
     bad = 0
     for path in files:
         with open(path, encoding='utf-8') as f:

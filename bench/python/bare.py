@@ -1,16 +1,30 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how many messages coroutines that sleep can handle on this CPU. Each of several processes has a number of coroutines. Each
-coroutine parses the JSON of a request, sleeps, and writes the JSON of an answer. There is no Kafka, no Redis and no pipe. The program
-prints the same line as the other programs of this benchmark."""
+"""Measures how many messages coroutines that sleep can handle on this CPU. Each of several
+processes has a number of coroutines. Each coroutine parses the JSON of a request, sleeps, and
+writes the JSON of an answer. There is no Kafka, no Redis and no pipe. The program prints the same
+line as the other programs of this benchmark."""
+
 import argparse
 import asyncio
 import json
 import multiprocessing
 import time
 
-REQUEST = json.dumps({"id": "t/0/123456", "key": "k012345", "fence": 1763671234567890, "attempt": 1, "topic": "t", "partition": 0, "offset": 123456,
-                      "timestamp_ms": 1763671234567, "headers": [], "payload": "x" * 200})
+REQUEST = json.dumps(
+    {
+        "id": "t/0/123456",
+        "key": "k012345",
+        "fence": 1763671234567890,
+        "attempt": 1,
+        "topic": "t",
+        "partition": 0,
+        "offset": 123456,
+        "timestamp_ms": 1763671234567,
+        "headers": [],
+        "payload": "x" * 200,
+    }
+)
 
 
 async def one(left, work_s):
@@ -50,7 +64,15 @@ def main():
     go.set()
     for p in processes:
         p.join()
-    print(json.dumps({"messages": a.messages // a.processes * a.processes, "first_us": first_us, "last_us": time.monotonic_ns() // 1000}))
+    print(
+        json.dumps(
+            {
+                "messages": a.messages // a.processes * a.processes,
+                "first_us": first_us,
+                "last_us": time.monotonic_ns() // 1000,
+            }
+        )
+    )
 
 
 main()

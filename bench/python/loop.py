@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A plain consumer loop with confluent-kafka, which promises nothing: it locks no key, does no work for a message, and leaves commits to
-the library. The program prints the same line as the other programs of this benchmark."""
+"""A plain consumer loop with confluent-kafka, which promises nothing: it locks no key, does no work
+for a message, and leaves commits to the library. The program prints the same line as the other
+programs of this benchmark."""
+
 import argparse
 import json
 import time
@@ -15,7 +17,9 @@ def main():
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--messages", type=int, required=True)
     a = parser.parse_args()
-    consumer = Consumer({"bootstrap.servers": a.brokers, "group.id": a.group, "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": a.brokers, "group.id": a.group, "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe([a.topic])
     n = first_us = 0
     give_up = time.monotonic() + 300

@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates how KEDA scales a fleet by latchwork_wanted_workers, and by Kafka's lag for comparison, and draws it.
+"""Simulates how KEDA scales a fleet by latchwork_wanted_workers, and by Kafka's lag for comparison,
+and draws it.
 
 usage: bench/scaler/simulate.py [--svg FILE] [--recorded]
 
-The load is a function of time: messages per second, and how they spread over keys. Messages of one key run one after the other, those of different keys
-at once, as many as the fleet has handlers. What a supervisor writes as latchwork_wanted_workers is computed as in monitor/metrics.c; the autoscaler is
-that of Kubernetes with the values of the chart: it looks every 15 s, takes the average of a minute, and goes down only after five quiet minutes, by one
-pod per minute. tests/cli/test_scaler.py holds the results to what doc/how-to/kubernetes.md says.
+The load is a function of time: messages per second, and how they spread over keys. Messages of one
+key run one after the other, those of different keys at once, as many as the fleet has handlers.
+What a supervisor writes as latchwork_wanted_workers is computed as in monitor/metrics.c; the
+autoscaler is that of Kubernetes with the values of the chart: it looks every 15 s, takes the
+average of a minute, and goes down only after five quiet minutes, by one pod per minute.
+tests/cli/test_scaler.py holds the results to what doc/how-to/kubernetes.md says.
 
-With --recorded, the autoscaler gets the metrics that bench/scaler/record.py recorded of a real fleet, second by second, instead of those of the
-simulated one. Such a run shows what the autoscaler does with real values. It cannot show what its pods do to the load, because the number of workers
+With --recorded, the autoscaler gets the metrics that bench/scaler/record.py recorded of a real
+fleet, second by second, instead of those of the simulated one. Such a run shows what the autoscaler
+does with real values. It cannot show what its pods do to the load, because the number of workers
 was fixed: in the recording, the lag stays as it was when more pods would have ended it sooner."""
+
 import argparse
 import collections
 import csv
@@ -19,22 +24,25 @@ import math
 import os
 import random
 
-AT_ONCE = 8          # number of handlers per worker
-WORKERS = 2          # number of workers per pod
-GRANTED = AT_ONCE    # maximum number of messages that a worker with slow handlers is granted beyond those that its handlers run
-SERVICE_S = 0.1      # time that a handler needs for a message
+AT_ONCE = 8  # number of handlers per worker
+WORKERS = 2  # number of workers per pod
+# maximum number of messages that a worker with slow handlers is granted beyond those that its
+# handlers run
+GRANTED = AT_ONCE
+SERVICE_S = 0.1  # time that a handler needs for a message
 MAX_PODS = 8
 LOOK_S, AVERAGE_S, QUIET_S = 15, 60, 300
-DOWN_S = 60          # minimum time between two pods that are taken away
-LAG_PER_POD = 500    # lag per pod that the autoscaler by lag aims at
+DOWN_S = 60  # minimum time between two pods that are taken away
+LAG_PER_POD = 500  # lag per pod that the autoscaler by lag aims at
 END_S = 3600
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "recorded")
 RECORDINGS = ["many-keys", "one-hot-key", "a-hot-key-among-many"]
-AFTER_S = 1200       # time after the end of a recording, in which its last row holds
+AFTER_S = 1200  # time after the end of a recording, in which its last row holds
 
 
 class Load:
-    """A load: the arrivals per second over an hour. They are few at first, then many for twenty minutes, then none."""
+    """A load: the arrivals per second over an hour. They are few at first, then many for twenty
+    minutes, then none."""
 
     def __init__(self, name, hot_share, per_s):
         self.name, self.hot_share, self.per_s = name, hot_share, per_s
@@ -46,13 +54,17 @@ class Load:
         return 0 if rng.random() < self.hot_share else rng.randrange(1, 20000)
 
 
-LOADS = [Load("many keys", 0.0, (20, 600)), Load("one hot key", 1.0, (2, 12)), Load("a hot key among many", 0.08, (10, 150))]
+LOADS = [
+    Load("many keys", 0.0, (20, 600)),
+    Load("one hot key", 1.0, (2, 12)),
+    Load("a hot key among many", 0.08, (10, 150)),
+]
 
 
 class Fleet:
     def __init__(self, seed=1):
         self.waiting = collections.defaultdict(int)  # number of messages per key that wait
-        self.running = {}                            # time at which the running message of each key ends
+        self.running = {}  # time at which the running message of each key ends
         self.rng = random.Random(seed)
 
     def arrive(self, load, t):
@@ -86,19 +98,31 @@ class Fleet:
 
 
 class Autoscaler:
-    """KEDA and the autoscaler of Kubernetes, with the values of the chart. `by` is "wanted" or "lag"."""
+    """KEDA and the autoscaler of Kubernetes, with the values of the chart. `by` is "wanted" or
+    "lag"."""
 
     def __init__(self, by, min_pods=0):
         self.by, self.min_pods, self.pods = by, min_pods, min_pods
-        self.wanted, self.proposals, self.quiet_since, self.down_at = collections.deque(maxlen=AVERAGE_S), [], 0, -DOWN_S
+        self.wanted, self.proposals, self.quiet_since, self.down_at = (
+            collections.deque(maxlen=AVERAGE_S),
+            [],
+            0,
+            -DOWN_S,
+        )
 
     def see(self, t, wanted, lag):
         """Takes the metrics of a second, and every 15 seconds decides on the number of pods."""
         self.wanted.append(wanted)
         if t % LOOK_S:
             return
-        want = math.ceil(sum(self.wanted) / len(self.wanted) / WORKERS) if self.by == "wanted" else math.ceil(lag / LAG_PER_POD)
-        active = lag > 0  # KEDA starts the first pod, and stops the last one, by its trigger on Kafka
+        want = (
+            math.ceil(sum(self.wanted) / len(self.wanted) / WORKERS)
+            if self.by == "wanted"
+            else math.ceil(lag / LAG_PER_POD)
+        )
+        active = (
+            lag > 0
+        )  # KEDA starts the first pod, and stops the last one, by its trigger on Kafka
         want = min(MAX_PODS, max(want, 1 if active else self.min_pods))
         self.proposals = [(at, n) for at, n in self.proposals + [(t, want)] if at > t - QUIET_S]
         self.quiet_since = t if active else self.quiet_since
@@ -112,7 +136,8 @@ class Autoscaler:
 
 
 def simulate(load, by, min_pods=0):
-    """Returns a row for each second: (time, pods, lag, wanted workers). `by` is "wanted" or "lag"."""
+    """Returns a row for each second: (time, pods, lag, wanted workers). `by` is "wanted" or
+    "lag"."""
     fleet, scaler, rows = Fleet(), Autoscaler(by, min_pods), []
     for t in range(END_S):
         fleet.arrive(load, t)
@@ -126,11 +151,15 @@ def simulate(load, by, min_pods=0):
 def recorded(name):
     """Returns the rows of a recording: [{column: value}]."""
     with open(os.path.join(RECORDED, name + ".csv"), newline="") as f:
-        return [{k: int(v) for k, v in row.items()} for row in csv.DictReader(line for line in f if not line.startswith("#"))]
+        return [
+            {k: int(v) for k, v in row.items()}
+            for row in csv.DictReader(line for line in f if not line.startswith("#"))
+        ]
 
 
 def replay(recording, by):
-    """Feeds the autoscaler with a recording, then with its last row for AFTER_S seconds. Returns rows as simulate() does."""
+    """Feeds the autoscaler with a recording, then with its last row for AFTER_S seconds. Returns
+    rows as simulate() does."""
     scaler, rows = Autoscaler(by), []
     for t, seen in enumerate(recording + recording[-1:] * AFTER_S):
         rows.append((t, scaler.pods, seen["lag"], seen["wanted_workers"]))
@@ -140,24 +169,38 @@ def replay(recording, by):
 
 def summary(rows):
     busy = [r for r in rows if 600 <= r[0] < 1800]
-    return {"most_pods": max(r[1] for r in busy), "pod_hours": sum(r[1] for r in rows) / 3600, "most_lag": max(r[2] for r in rows),
-            "cleared_s": next((r[0] for r in rows if r[0] > 1800 and r[2] == 0), None), "pods_at_end": rows[-1][1]}
+    return {
+        "most_pods": max(r[1] for r in busy),
+        "pod_hours": sum(r[1] for r in rows) / 3600,
+        "most_lag": max(r[2] for r in rows),
+        "cleared_s": next((r[0] for r in rows if r[0] > 1800 and r[2] == 0), None),
+        "pods_at_end": rows[-1][1],
+    }
 
 
 def draw(results):
     """Draws a panel for each load: pods by each scaler, and the lag."""
     width, height, left, gap = 760, 150, 60, 60
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {len(results) * (height + gap) + 40}" font-family="sans-serif" font-size="12">',
-           '<rect width="100%" height="100%" fill="#fff"/>']
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {len(results) * (height + gap) + 40}" font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="#fff"/>',
+    ]
     for i, (load, rows) in enumerate(results):
         top = 40 + i * (height + gap)
         x = lambda t: left + t * (width - left - 60) / END_S  # noqa: E731
         most_lag = max(max(r[2] for r in rows["wanted"]), max(r[2] for r in rows["lag"]), 1)
-        out.append(f'<text x="{left}" y="{top - 12}" font-weight="bold">{load.name}: {load.per_s[0]}, then {load.per_s[1]} messages per second, then none</text>')
+        out.append(
+            f'<text x="{left}" y="{top - 12}" font-weight="bold">{load.name}: {load.per_s[0]}, then {load.per_s[1]} messages per second, then none</text>'
+        )
         for n in range(0, MAX_PODS + 1, 2):
             y = top + height - n * height / MAX_PODS
-            out.append(f'<path d="M{left} {y}H{width - 60}" stroke="#ddd"/><text x="{left - 8}" y="{y + 4}" text-anchor="end">{n}</text>')
-        lag = " ".join(f"{x(r[0]):.0f},{top + height - r[2] * height / most_lag:.1f}" for r in rows["wanted"][::10])
+            out.append(
+                f'<path d="M{left} {y}H{width - 60}" stroke="#ddd"/><text x="{left - 8}" y="{y + 4}" text-anchor="end">{n}</text>'
+            )
+        lag = " ".join(
+            f"{x(r[0]):.0f},{top + height - r[2] * height / most_lag:.1f}"
+            for r in rows["wanted"][::10]
+        )
         out.append(f'<polyline points="{lag}" fill="none" stroke="#bbb" stroke-width="3"/>')
         out.append(f'<text x="{width - 55}" y="{top + 10}" fill="#888">{most_lag}</text>')
         for by, colour, dash in (("lag", "#c60", "5 4"), ("wanted", "#06c", "none")):
@@ -169,39 +212,57 @@ def draw(results):
                     points.append(f"{x(t):.0f},{top + height - pods * height / MAX_PODS:.1f}")
                     before = pods
             points.append(f"{x(END_S):.0f},{top + height - before * height / MAX_PODS:.1f}")
-            out.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>')
+            out.append(
+                f'<polyline points="{" ".join(points)}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>'
+            )
         for minute in range(0, 61, 10):
-            out.append(f'<text x="{x(minute * 60):.0f}" y="{top + height + 16}" text-anchor="middle">{minute} min</text>')
+            out.append(
+                f'<text x="{x(minute * 60):.0f}" y="{top + height + 16}" text-anchor="middle">{minute} min</text>'
+            )
     y = 40 + len(results) * (height + gap) - 14
-    out.append(f'<text x="{left}" y="{y}" fill="#06c">— pods by latchwork_wanted_workers</text><text x="{left + 240}" y="{y}" fill="#c60">- - pods by lag</text>'
-               f'<text x="{left + 370}" y="{y}" fill="#888">— lag with the former (right scale)</text></svg>')
+    out.append(
+        f'<text x="{left}" y="{y}" fill="#06c">— pods by latchwork_wanted_workers</text><text x="{left + 240}" y="{y}" fill="#c60">- - pods by lag</text>'
+        f'<text x="{left + 370}" y="{y}" fill="#888">— lag with the former (right scale)</text></svg>'
+    )
     return "\n".join(out) + "\n"
 
 
 def print_recorded():
-    print(f"{'recording':24} {'by':7} {'most pods':>9} {'most wanted':>11} {'most lag':>9} {'at end':>6}")
+    print(
+        f"{'recording':24} {'by':7} {'most pods':>9} {'most wanted':>11} {'most lag':>9} {'at end':>6}"
+    )
     for name in RECORDINGS:
         for by in ("wanted", "lag"):
             rows = replay(recorded(name), by)
-            print(f"{name:24} {by:7} {max(r[1] for r in rows):9} {max(r[3] for r in rows):11} {max(r[2] for r in rows):9} {rows[-1][1]:6}")
+            print(
+                f"{name:24} {by:7} {max(r[1] for r in rows):9} {max(r[3] for r in rows):11} {max(r[2] for r in rows):9} {rows[-1][1]:6}"
+            )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--svg", help="write the plot to this file")
-    parser.add_argument("--recorded", action="store_true", help="feed the autoscaler with bench/scaler/recorded/*.csv")
+    parser.add_argument(
+        "--recorded",
+        action="store_true",
+        help="feed the autoscaler with bench/scaler/recorded/*.csv",
+    )
     args = parser.parse_args()
     if args.recorded:
         return print_recorded()
     results = []
-    print(f"{'load':24} {'by':7} {'most pods':>9} {'pod hours':>9} {'most lag':>9} {'done at':>8} {'at end':>6}")
+    print(
+        f"{'load':24} {'by':7} {'most pods':>9} {'pod hours':>9} {'most lag':>9} {'done at':>8} {'at end':>6}"
+    )
     for load in LOADS:
         rows = {by: simulate(load, by) for by in ("wanted", "lag")}
         results.append((load, rows))
         for by in ("wanted", "lag"):
             s = summary(rows[by])
             done = f"{s['cleared_s']} s" if s["cleared_s"] else "never"
-            print(f"{load.name:24} {by:7} {s['most_pods']:9} {s['pod_hours']:9.2f} {s['most_lag']:9} {done:>8} {s['pods_at_end']:6}")
+            print(
+                f"{load.name:24} {by:7} {s['most_pods']:9} {s['pod_hours']:9.2f} {s['most_lag']:9} {done:>8} {s['pods_at_end']:6}"
+            )
     if args.svg:
         with open(args.svg, "w") as f:
             f.write(draw(results))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This server is the handler of the example: Latchwork calls it for each message, with CloudEvents over HTTP, in binary mode. A
-server with Express or FastAPI would look much the same.
-GET / returns the numbers of customers and orders. Usage: server.py [PORT]"""
+"""This server is the handler of the example: Latchwork calls it for each message, with CloudEvents
+over HTTP, in binary mode. A server with Express or FastAPI would look much the same. GET / returns
+the numbers of customers and orders. Usage: server.py [PORT]"""
+
 import json
 import sys
 import threading
@@ -12,15 +13,22 @@ accounts = {}  # per customer: the last fence, the sum, and the identities of th
 
 
 def add(identity, fence, order):
-    """Adds an order to the customer's account. Returns the HTTP status and the text of the answer."""
+    """Adds an order to the customer's account. Returns the HTTP status and the text of the
+    answer."""
     if "amount" not in order:
-        return 422, "the order has no amount"  # for this status, Latchwork makes a dead letter of the message
+        return (
+            422,
+            "the order has no amount",
+        )  # for this status, Latchwork makes a dead letter of the message
     with lock:
         last, amount, seen = accounts.get(order["customer"], (0, 0, set()))
         if identity in seen:
             return 200, "known"
         if fence < last:
-            return 409, "a stale fence"  # for this status, Latchwork gives the message back, to whoever holds the key now
+            return (
+                409,
+                "a stale fence",
+            )  # for this status, Latchwork gives the message back, to whoever holds the key now
         accounts[order["customer"]] = (fence, amount + order["amount"], seen | {identity})
     return 200, "added"
 
@@ -47,10 +55,20 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         with lock:
-            self.answer(200, json.dumps({"customers": len(accounts), "orders": sum(len(seen) for _, _, seen in accounts.values())}))
+            self.answer(
+                200,
+                json.dumps(
+                    {
+                        "customers": len(accounts),
+                        "orders": sum(len(seen) for _, _, seen in accounts.values()),
+                    }
+                ),
+            )
 
     def log_message(self, *_):
         pass
 
 
-ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 8379), Handler).serve_forever()
+ThreadingHTTPServer(
+    ("127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 8379), Handler
+).serve_forever()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service that this example calls: it takes 20 ms for a bill, remembers idempotency keys, and answers 422 to an order without
-an amount.
-GET / returns the number of bills, of repeated requests, and of requests that were under way at once. Usage: service.py [PORT]"""
+"""The service that this example calls: it takes 20 ms for a bill, remembers idempotency keys, and
+answers 422 to an order without an amount. GET / returns the number of bills, of repeated requests,
+and of requests that were under way at once. Usage: service.py [PORT]"""
+
 import asyncio
 import json
 import sys
@@ -27,16 +28,23 @@ async def serve(reader, writer):
     headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     if head[0].startswith("GET"):
-        status, text = 200, json.dumps({"billed": len(billed), "again": again, "most_at_once": most})
+        status, text = (
+            200,
+            json.dumps({"billed": len(billed), "again": again, "most_at_once": most}),
+        )
     else:
         status, text = await bill(headers, body)
-    writer.write(("HTTP/1.0 %d -\r\ncontent-length: %d\r\n\r\n%s" % (status, len(text), text)).encode())
+    writer.write(
+        ("HTTP/1.0 %d -\r\ncontent-length: %d\r\n\r\n%s" % (status, len(text), text)).encode()
+    )
     await writer.drain()
     writer.close()
 
 
 async def main():
-    server = await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 8377)
+    server = await asyncio.start_server(
+        serve, "127.0.0.1", int(sys.argv[1]) if len(sys.argv) > 1 else 8377
+    )
     await server.serve_forever()
 
 

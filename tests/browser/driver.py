@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives a headless Chromium by the WebDriver protocol (W3C), which is JSON over HTTP. So the tests need
-no WebDriver package of Python, but the programs chromium and chromedriver in PATH."""
+"""Drives a headless Chromium by the WebDriver protocol (W3C), which is JSON over HTTP. So the tests
+need no WebDriver package of Python, but the programs chromium and chromedriver in PATH."""
+
 import base64
 import http.client
 import json
@@ -15,7 +16,8 @@ KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", "Space": "\ue00d
 
 
 class BrowserError(Exception):
-    """Raised if the driver refuses a command. `kind` is the name that WebDriver gives to the error."""
+    """Raised if the driver refuses a command. `kind` is the name that WebDriver gives to the
+    error."""
 
     def __init__(self, kind, message):
         super().__init__("%s: %s" % (kind, message.split("\n")[0]))
@@ -49,14 +51,20 @@ class Element:
 
 
 class Browser:
-    """One browser with a profile of its own. Every wait has a limit. If the limit passes, the test fails,
-    and the failure names what was awaited."""
+    """One browser with a profile of its own. Every wait has a limit. If the limit passes, the test
+    fails, and the failure names what was awaited."""
 
     def __init__(self, width=1280, height=900):
         self.folder = tempfile.TemporaryDirectory(prefix="lw-browser-")
         self.log = open(os.path.join(self.folder.name, "driver.log"), "wb+")
-        self.process = subprocess.Popen(["chromedriver", "--port=0", "--log-level=SEVERE"], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
-                                        env=dict(os.environ, HOME=self.folder.name, TMPDIR=self.folder.name), start_new_session=True)
+        self.process = subprocess.Popen(
+            ["chromedriver", "--port=0", "--log-level=SEVERE"],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+            env=dict(os.environ, HOME=self.folder.name, TMPDIR=self.folder.name),
+            start_new_session=True,
+        )
         self.session = None
         try:
             self.connection = http.client.HTTPConnection("127.0.0.1", self._port(), timeout=60)
@@ -76,15 +84,36 @@ class Browser:
         raise AssertionError("chromedriver does not start")
 
     def _open(self, width, height):
-        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
-                     "--disable-component-update", "--disable-sync", "--force-device-scale-factor=1", "--hide-scrollbars",
-                     "--window-size=%d,%d" % (width, height)]
-        wanted = {"browserName": "chrome", "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"},
-                  "unhandledPromptBehavior": "ignore"}
-        self.session = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
+        arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--force-device-scale-factor=1",
+            "--hide-scrollbars",
+            "--window-size=%d,%d" % (width, height),
+        ]
+        wanted = {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"},
+            "unhandledPromptBehavior": "ignore",
+        }
+        self.session = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})[
+            "sessionId"
+        ]
 
     def _ask(self, method, path, body=None):
-        self.connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+        self.connection.request(
+            method,
+            path,
+            None if body is None else json.dumps(body),
+            {"Content-Type": "application/json"},
+        )
         value = json.loads(self.connection.getresponse().read())["value"]
         if isinstance(value, dict) and "error" in value:
             raise BrowserError(value["error"], value["message"])
@@ -131,16 +160,24 @@ class Browser:
         return [Element(self, e[ELEMENT]) for e in found]
 
     def text(self, selector="body"):
-        """Returns the text, as people see it, of the first element that matches the selector, or "" if no
-        element does."""
-        return self.run("const e = document.querySelector(arguments[0]); return e ? e.innerText : ''", selector)
+        """Returns the text, as people see it, of the first element that matches the selector, or ""
+        if no element does."""
+        return self.run(
+            "const e = document.querySelector(arguments[0]); return e ? e.innerText : ''", selector
+        )
 
     def texts(self, selector):
-        return self.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)", selector)
+        return self.run(
+            "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)", selector
+        )
 
     def problems(self):
         """Returns the errors that the page has written to the console since the last call."""
-        return [e["message"] for e in self.do("POST", "/se/log", {"type": "browser"}) if e["level"] == "SEVERE"]
+        return [
+            e["message"]
+            for e in self.do("POST", "/se/log", {"type": "browser"})
+            if e["level"] == "SEVERE"
+        ]
 
     # --- waiting and acting -----------------------------------------------------------------------
 
@@ -151,28 +188,46 @@ class Browser:
             try:
                 value = ready()
             except BrowserError as e:
-                if e.kind not in ("stale element reference", "no such element", "element not interactable", "element click intercepted"):
+                if e.kind not in (
+                    "stale element reference",
+                    "no such element",
+                    "element not interactable",
+                    "element click intercepted",
+                ):
                     raise
                 value = None
             if value:
                 return value
             if time.monotonic() > until:
-                raise AssertionError("no %s within %g s; the page shows at %s:\n%s" % (what, limit_s, self.url, self.text()[:3000]))
+                raise AssertionError(
+                    "no %s within %g s; the page shows at %s:\n%s"
+                    % (what, limit_s, self.url, self.text()[:3000])
+                )
             time.sleep(0.1)
 
     def one(self, selector, limit_s=30):
-        return self.until(selector, lambda: next(iter(e for e in self.all(selector) if e.shown), None), limit_s)
+        return self.until(
+            selector, lambda: next(iter(e for e in self.all(selector) if e.shown), None), limit_s
+        )
 
     def until_text(self, selector, wanted, limit_s=30):
-        return self.until("%r in %s" % (wanted, selector), lambda: re.search(wanted, self.text(selector), re.S), limit_s)
+        return self.until(
+            "%r in %s" % (wanted, selector),
+            lambda: re.search(wanted, self.text(selector), re.S),
+            limit_s,
+        )
 
     def button(self, text, within="body"):
         """Waits for the button whose label begins with `text`, and returns the button."""
         script = "return [...document.querySelectorAll(arguments[0] + ' button')].filter((e) => e.checkVisibility() && e.textContent.startsWith(arguments[1]))[0]"
-        return Element(self, self.until("a button %r" % text, lambda: self.run(script, within, text))[ELEMENT])
+        return Element(
+            self, self.until("a button %r" % text, lambda: self.run(script, within, text))[ELEMENT]
+        )
 
     def click(self, selector):
-        self.until("a click on " + selector, lambda: [e.click() or True for e in self.all(selector)[:1]])
+        self.until(
+            "a click on " + selector, lambda: [e.click() or True for e in self.all(selector)[:1]]
+        )
 
     def press(self, text, within="body"):
         """Clicks the button whose label begins with `text`."""
@@ -189,18 +244,29 @@ class Browser:
         for name in names:
             value = KEYS.get(name, name)
             actions += [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
-        self.do("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]})
+        self.do(
+            "POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": actions}]}
+        )
 
     def resize(self, width, height=900):
-        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def media(self, **features):
         """Emulates media features of CSS, for example prefers_color_scheme="dark"."""
-        self.devtools("Emulation.setEmulatedMedia", features=[{"name": k.replace("_", "-"), "value": v} for k, v in features.items()])
+        self.devtools(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": k.replace("_", "-"), "value": v} for k, v in features.items()],
+        )
 
     def shot(self, path=None, quality_colors=0):
-        """Returns a screenshot of what is visible, as PNG. If there is a path, also stores the screenshot
-        there."""
+        """Returns a screenshot of what is visible, as PNG. If there is a path, also stores the
+        screenshot there."""
         png = base64.b64decode(self.do("GET", "/screenshot"))
         if path:
             with open(path, "wb") as f:

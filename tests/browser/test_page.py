@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the program's web page in a real browser, on a running `latchwork dev --faults`: each view, the
-effect of each action in Redis, tokens, hostile texts in messages, restarts, widths, colours, keyboard,
-accessibility.
+"""Tests the program's web page in a real browser, on a running `latchwork dev --faults`: each view,
+the effect of each action in Redis, tokens, hostile texts in messages, restarts, widths, colours,
+keyboard, accessibility.
 Usage: test_page.py [BUILD [TEST…]]
 No test asserts a time. Waits have limits only to make a hang a failure."""
+
 import http.client
 import http.server
 import json
@@ -42,8 +43,9 @@ def quote(text):
 
 
 class PrefixProxy(http.server.BaseHTTPRequestHandler):
-    """A reverse proxy that serves the web page below /lw/. It keeps the Host header, and passes on a
-    stream as it comes."""
+    """A reverse proxy that serves the web page below /lw/. It keeps the Host header, and passes on
+    a stream as it comes."""
+
     target = None
 
     def log_message(self, *args):
@@ -53,7 +55,7 @@ class PrefixProxy(http.server.BaseHTTPRequestHandler):
         assert self.path.startswith("/lw/"), self.path
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         there = http.client.HTTPConnection(self.target, timeout=60)
-        there.request(self.command, self.path[len("/lw"):], body, dict(self.headers))
+        there.request(self.command, self.path[len("/lw") :], body, dict(self.headers))
         r = there.getresponse()
         self.send_response(r.status)
         for name, value in r.getheaders():
@@ -101,8 +103,17 @@ class Page(unittest.TestCase):
 
     def letters(self, customer, n=1):
         """Makes n dead letters of this customer, and returns them."""
-        self.w.put("".join('0|k|{"id":"%s-%d","customer":"%s","amount":"twelve"}\n' % (customer, i, customer) for i in range(n)))
-        return self.b.until("%d dead letters of %s" % (n, customer), lambda: [x for x in [self.of(customer)] if len(x) == n], 60)[0]
+        self.w.put(
+            "".join(
+                '0|k|{"id":"%s-%d","customer":"%s","amount":"twelve"}\n' % (customer, i, customer)
+                for i in range(n)
+            )
+        )
+        return self.b.until(
+            "%d dead letters of %s" % (n, customer),
+            lambda: [x for x in [self.of(customer)] if len(x) == n],
+            60,
+        )[0]
 
     def of(self, customer):
         return [m for m in self.w.dead() if m["key"] == customer]
@@ -119,12 +130,20 @@ class Page(unittest.TestCase):
         self.assertLess(sum(sizes.values()), BYTES_MAX, sizes)
         html, script = self.w.get("", plain=True), self.w.get("app.js", plain=True)
         self.assertNotRegex(html, r"(?i)<style|\sstyle=|\son[a-z]+=|<script[^>]*>[^<]|https?://")
-        self.assertNotRegex(script, r"innerHTML|outerHTML\s*=|insertAdjacentHTML|document\.write|\beval\(|new Function|setTimeout\(\s*[\"']")
+        self.assertNotRegex(
+            script,
+            r"innerHTML|outerHTML\s*=|insertAdjacentHTML|document\.write|\beval\(|new Function|setTimeout\(\s*[\"']",
+        )
         self.assertNotRegex(script.replace("http://www.w3.org/2000/svg", ""), r"https?://")
         policy = http.client.HTTPConnection(self.w.base.split("/")[2], timeout=10)
         policy.request("GET", "/")
         text = policy.getresponse().headers["Content-Security-Policy"]
-        for wanted in ("default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"):
+        for wanted in (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "frame-ancestors 'none'",
+        ):
             self.assertIn(wanted, text)
         self.assertNotIn("unsafe", text)
         print("bytes of the page: %s, sum %d" % (sizes, sum(sizes.values())))
@@ -142,7 +161,14 @@ class Page(unittest.TestCase):
         b.until_text("main > section:nth-last-of-type(2) tbody", "ready")
         label = b.run("return document.querySelector('.chart svg').getAttribute('aria-label')")
         self.assertRegex(label, r"^Messages per second, last 15 minutes; now in \S+, done \S+$")
-        b.until("hot keys with what waits behind them", lambda: [r for r in b.texts(".pair .card:nth-of-type(2) tbody tr") if re.search(r"customer-\d+\s+\d+\s+\d+$", r)])
+        b.until(
+            "hot keys with what waits behind them",
+            lambda: [
+                r
+                for r in b.texts(".pair .card:nth-of-type(2) tbody tr")
+                if re.search(r"customer-\d+\s+\d+\s+\d+$", r)
+            ],
+        )
         first = b.text("#ledger")
         b.until("figures that change by themselves", lambda: b.text("#ledger") != first)
 
@@ -177,11 +203,16 @@ class Page(unittest.TestCase):
         self.b.until_text("main", re.escape(letter["reason"]))
 
     def test_locks(self):
-        """The lock that the stuck handler holds must be listed with its holder, and be found by a filter."""
+        """The lock that the stuck handler holds must be listed with its holder, and be found by a
+        filter."""
         b = self.b
-        lane = b.until("a held lane", lambda: [x for x in [self.w.lane("customer-7")] if x["holder"]], 60)[0]
+        lane = b.until(
+            "a held lane", lambda: [x for x in [self.w.lane("customer-7")] if x["holder"]], 60
+        )[0]
         self.open("locks?match=customer-7")
-        b.until_text("tbody", r"customer-7\s+%s\s+.*%d" % (re.escape(lane["holder"]), lane["fence"]))
+        b.until_text(
+            "tbody", r"customer-7\s+%s\s+.*%d" % (re.escape(lane["holder"]), lane["fence"])
+        )
         b.fill("#filter-match", "no-such-*")
         b.press("Filter", "main")
         b.until_text("main", "No lock is held")
@@ -206,12 +237,22 @@ class Page(unittest.TestCase):
         b.until_text("main", "No lock is held")
 
     def test_run_messages_again(self):
-        """Reads the messages of two keys again from Kafka. First a dry run, which is a job, too, must tell how
-        many; then they must run once more, under the number of the job."""
+        """Reads the messages of two keys again from Kafka. First a dry run, which is a job, too,
+        must tell how many; then they must run once more, under the number of the job."""
         b = self.b
-        self.w.put("".join('0|%s|{"id":"%s-%d","customer":"%s","amount":12}\n' % (key, key, i, key) for key in ("ms-again-1", "ms-again-2") for i in range(3)))
+        self.w.put(
+            "".join(
+                '0|%s|{"id":"%s-%d","customer":"%s","amount":12}\n' % (key, key, i, key)
+                for key in ("ms-again-1", "ms-again-2")
+                for i in range(3)
+            )
+        )
         ended = lambda key: self.w.get("api/v1/outcomes?outcome=done&key=" + key)["outcomes"]  # noqa: E731
-        b.until("the end of all six", lambda: len(ended("ms-again-1")) == len(ended("ms-again-2")) == 3, 60)
+        b.until(
+            "the end of all six",
+            lambda: len(ended("ms-again-1")) == len(ended("ms-again-2")) == 3,
+            60,
+        )
         self.open("lanes?match=ms-again-*")
         b.until_text("#count", "^0 match")
         b.click("#all-that-match")
@@ -223,8 +264,17 @@ class Page(unittest.TestCase):
         b.fill("#rate", "0")
         b.press("Run again 6 messages", "dialog")
         b.until_text("#toasts", "Job .*: done, 6 of 6", 60)
-        b.until("all six, once more", lambda: len(ended("ms-again-1")) == len(ended("ms-again-2")) == 6, 60)
-        b.until("a link to the job", lambda: b.run("const a = [...document.querySelectorAll('#toasts a')].pop(); if (a) a.click(); return Boolean(a)"))
+        b.until(
+            "all six, once more",
+            lambda: len(ended("ms-again-1")) == len(ended("ms-again-2")) == 6,
+            60,
+        )
+        b.until(
+            "a link to the job",
+            lambda: b.run(
+                "const a = [...document.querySelectorAll('#toasts a')].pop(); if (a) a.click(); return Boolean(a)"
+            ),
+        )
         b.until_text("main", r"queue replay.*done.*6 of 6, 0 failed")
         self.assertIn("#/jobs/", b.url)
         self.view("lanes?older_than=1h")
@@ -238,7 +288,10 @@ class Page(unittest.TestCase):
         self.view("jobs")
         b.press("Run the ledger", "main")
         b.until_text("#toasts", "Job .*: done", 60)
-        b.until_text("#ledger-result", r"Nothing is lost.*8 partitions, \d+ lanes? with \d+ waiting messages?")
+        b.until_text(
+            "#ledger-result",
+            r"Nothing is lost.*8 partitions, \d+ lanes? with \d+ waiting messages?",
+        )
         ledger = self.w.get("api/v1/ledger")["ledger"]
         self.assertTrue(ledger["ok"], ledger)
         self.assertIn("ledger run", b.text("tbody"))
@@ -268,9 +321,16 @@ class Page(unittest.TestCase):
         chosen = [row.split()[0].encode() for row in b.texts("tbody tr")[:2]]
         b.press("Resume", "main")
         b.until_text("dialog #dry-run", "The dry run found 2 lanes")
-        self.assertEqual(len(set(chosen) & set(self.w.redis("SMEMBERS", P + "paused"))), 2, "the dry run changes nothing")
+        self.assertEqual(
+            len(set(chosen) & set(self.w.redis("SMEMBERS", P + "paused"))),
+            2,
+            "the dry run changes nothing",
+        )
         b.press("Resume 2 lanes", "dialog")
-        b.until("two that are not paused", lambda: not set(chosen) & set(self.w.redis("SMEMBERS", P + "paused")))
+        b.until(
+            "two that are not paused",
+            lambda: not set(chosen) & set(self.w.redis("SMEMBERS", P + "paused")),
+        )
         self.open("lanes?match=customer-2%3F")
         b.click("#all-that-match")
         b.until_text("#chosen", "All that match")
@@ -301,7 +361,11 @@ class Page(unittest.TestCase):
         b.until_text(".reasons", "^12 × BAD_AMOUNT$")
         b.press("Message", "thead")
         names = b.texts("tbody td:nth-child(4)")
-        self.assertEqual(names, sorted(names, key=lambda n: [int(p) if p.isdigit() else p for p in n.split("/")]), "sorted by message")
+        self.assertEqual(
+            names,
+            sorted(names, key=lambda n: [int(p) if p.isdigit() else p for p in n.split("/")]),
+            "sorted by message",
+        )
         exported = self.export()
         self.assertEqual({e["identity"] for e in exported}, {m["identity"] for m in letters})
         b.fill("#filter-where", "/amount=nothing")
@@ -311,7 +375,9 @@ class Page(unittest.TestCase):
 
     def export(self):
         """Presses Export. Returns the rows of the file that the browser would store."""
-        self.b.run("URL.createObjectURL = (blob) => (blob.text().then((t) => (window.exported = t)), 'blob:none'); HTMLAnchorElement.prototype.click = () => {};")
+        self.b.run(
+            "URL.createObjectURL = (blob) => (blob.text().then((t) => (window.exported = t)), 'blob:none'); HTMLAnchorElement.prototype.click = () => {};"
+        )
         self.b.press("Export JSONL", "main")
         text = self.b.until("an export", lambda: self.b.run("return window.exported"))
         return [json.loads(line) for line in text.splitlines()]
@@ -333,7 +399,10 @@ class Page(unittest.TestCase):
         b.press("Replay", "main")
         b.until_text("dialog #dry-run", "found 1 dead letter")
         b.press("Replay 1 dead letter", "dialog")
-        b.until("the same, dead again under the number of a job", lambda: [m.get("replay", 0) > 0 for m in self.of("miss-drop")] == [True])
+        b.until(
+            "the same, dead again under the number of a job",
+            lambda: [m.get("replay", 0) > 0 for m in self.of("miss-drop")] == [True],
+        )
 
     def test_cancel_a_job(self):
         b = self.b
@@ -347,7 +416,9 @@ class Page(unittest.TestCase):
         self.view("jobs")
         b.press("Cancel", "tbody")
         b.until_text("tbody", "cancelled")
-        self.assertIn(0, [m.get("replay", 0) for m in self.of("ms-cancel")], "what was not replayed stays")
+        self.assertIn(
+            0, [m.get("replay", 0) for m in self.of("ms-cancel")], "what was not replayed stays"
+        )
 
     def test_audit(self):
         self.w.command("queue", "pause", "customer-40")
@@ -376,7 +447,12 @@ class Page(unittest.TestCase):
     def test_tokens_for_reading_and_writing_and_masked_payloads(self):
         b = self.b
         self.letters("dr-mask")
-        base = self.w.another(read_tokens={"rita": "rita-reads-only-here"}, write_tokens={"walter": "walter-may-write-here"}, payloads="mask", mask=["/customer"])
+        base = self.w.another(
+            read_tokens={"rita": "rita-reads-only-here"},
+            write_tokens={"walter": "walter-may-write-here"},
+            payloads="mask",
+            mask=["/customer"],
+        )
         self.open("dead?key=dr-mask", base, token=False)
         b.until_text("dialog", "Reading needs a token")
         b.fill("dialog #token", "rita-reads-only-here")
@@ -391,24 +467,51 @@ class Page(unittest.TestCase):
         b.fill("dialog #token", "walter-may-write-here")
         b.press("Use this token", "dialog")
         b.until_text("#who", "Token: walter")
-        b.until("the question, or the page", lambda: "dry run" in b.text("dialog") or not b.all("dialog"))
-        self.assertNotIn("walter-may-write-here", b.run("return document.cookie + location.href + JSON.stringify(localStorage)"))
+        b.until(
+            "the question, or the page",
+            lambda: "dry run" in b.text("dialog") or not b.all("dialog"),
+        )
+        self.assertNotIn(
+            "walter-may-write-here",
+            b.run("return document.cookie + location.href + JSON.stringify(localStorage)"),
+        )
 
     # --- what a stranger may put into a message ---------------------------------------------------
 
     def test_no_script_of_a_message_runs(self):
         b = self.b
         payload = json.dumps({"id": EVIL, "customer": EVIL, "amount": EVIL})
-        subprocess.run([BUILD + "/tests/tools/kafkatool", self.w.brokers, "produce", "orders-web", "--header", "trace=" + EVIL],
-                       input=("0|k|%s\n" % payload).encode(), check=True, stdout=subprocess.DEVNULL, timeout=60)
-        letter = b.until("the dead letter", lambda: [m for m in self.w.dead() if m["key"] == EVIL], 60)[0]
+        subprocess.run(
+            [
+                BUILD + "/tests/tools/kafkatool",
+                self.w.brokers,
+                "produce",
+                "orders-web",
+                "--header",
+                "trace=" + EVIL,
+            ],
+            input=("0|k|%s\n" % payload).encode(),
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=60,
+        )
+        letter = b.until(
+            "the dead letter", lambda: [m for m in self.w.dead() if m["key"] == EVIL], 60
+        )[0]
         self.assertIn("<img", letter["reason"])
         self.view("dead/" + quote(letter["id"]))
         for part in ("main dl", "#pretty"):
             b.until_text(part, re.escape("<img src=x onerror="))
-        self.assertEqual(b.run("return [...document.querySelectorAll('dt')].find((e) => e.textContent === 'Header trace').nextSibling.textContent"), EVIL)
+        self.assertEqual(
+            b.run(
+                "return [...document.querySelectorAll('dt')].find((e) => e.textContent === 'Header trace').nextSibling.textContent"
+            ),
+            EVIL,
+        )
         self.assertIn(EVIL.replace('"', '\\"'), b.one("#payload").value)
-        b.run("const a = document.getElementById('payload'); a.value = a.value.replace('pwned=1', 'pwned=3'); a.dispatchEvent(new Event('input'));")
+        b.run(
+            "const a = document.getElementById('payload'); a.value = a.value.replace('pwned=1', 'pwned=3'); a.dispatchEvent(new Event('input'));"
+        )
         b.until_text("#diff", re.escape("<img src=x"))
         for view in ("dead", "overview", "audit", "key/" + quote(EVIL), "lanes?key=" + quote(EVIL)):
             self.view(view)
@@ -423,7 +526,12 @@ class Page(unittest.TestCase):
         b.until_text("dialog #dry-run", "found 1 dead letter")
         self.w.command("queue", "resume", EVIL)
         self.assertIsNone(b.run("return window.pwned === undefined ? null : window.pwned"))
-        self.assertEqual(b.run("return document.querySelectorAll('main img, main script, dialog img, dialog script').length"), 0)
+        self.assertEqual(
+            b.run(
+                "return document.querySelectorAll('main img, main script, dialog img, dialog script').length"
+            ),
+            0,
+        )
         self.assertEqual(b.problems(), [])
 
     # --- the server goes away; the page is served at another address ------------------------------
@@ -508,14 +616,25 @@ class Page(unittest.TestCase):
             self.b.resize(width)
             for view in (*VIEWS, "dead/" + quote(letter["id"])):
                 self.view(view)
-                self.b.until("the view", lambda: self.b.run("return !document.querySelector('#count') || document.querySelector('#count').textContent !== '…'"))
-                inner, wide = self.b.run("return [innerWidth, document.documentElement.scrollWidth]")
-                self.assertLessEqual(wide, inner, "%s at %d: the page does not scroll sideways" % (view, width))
+                self.b.until(
+                    "the view",
+                    lambda: self.b.run(
+                        "return !document.querySelector('#count') || document.querySelector('#count').textContent !== '…'"
+                    ),
+                )
+                inner, wide = self.b.run(
+                    "return [innerWidth, document.documentElement.scrollWidth]"
+                )
+                self.assertLessEqual(
+                    wide, inner, "%s at %d: the page does not scroll sideways" % (view, width)
+                )
         self.b.resize(360)
         self.view("dead")
         self.b.until_text("#count", r"\d+ match")
-        sizes = self.b.run("return [...document.querySelectorAll('main *')].filter((e) => e.checkVisibility() && e.textContent.trim() && !e.children.length)"
-                           ".map((e) => parseFloat(getComputedStyle(e).fontSize))")
+        sizes = self.b.run(
+            "return [...document.querySelectorAll('main *')].filter((e) => e.checkVisibility() && e.textContent.trim() && !e.children.length)"
+            ".map((e) => parseFloat(getComputedStyle(e).fontSize))"
+        )
         self.assertGreaterEqual(min(sizes), 10)
 
     def test_keyboard(self):
@@ -525,18 +644,28 @@ class Page(unittest.TestCase):
         seen = []
         for _ in range(10):
             b.keys("Tab")
-            name, style, width = b.run("const e = document.activeElement, s = getComputedStyle(e); return [e.textContent.trim() || e.id, s.outlineStyle, parseFloat(s.outlineWidth)]")
+            name, style, width = b.run(
+                "const e = document.activeElement, s = getComputedStyle(e); return [e.textContent.trim() || e.id, s.outlineStyle, parseFloat(s.outlineWidth)]"
+            )
             seen.append(name)
             self.assertTrue(style != "none" and width >= 2, "%s: the focus is visible" % name)
-        self.assertEqual([n.split(" ")[0] for n in seen[1:8]], ["Overview", "Lanes", "Dead", "Locks", "Jobs", "Audit", "Workers"], seen)
+        self.assertEqual(
+            [n.split(" ")[0] for n in seen[1:8]],
+            ["Overview", "Lanes", "Dead", "Locks", "Jobs", "Audit", "Workers"],
+            seen,
+        )
         b.keys("?")
         b.until_text("dialog", "Keys of this page")
-        self.assertTrue(b.run("return document.querySelector('dialog').contains(document.activeElement)"))
+        self.assertTrue(
+            b.run("return document.querySelector('dialog').contains(document.activeElement)")
+        )
         b.keys("Escape")
         b.until("no dialog", lambda: not b.all("dialog"))
         b.keys("g", "d")
         b.until_text("h1", "Dead letters")
-        self.assertEqual(b.run("return document.activeElement.id"), "main", "the focus goes to what has changed")
+        self.assertEqual(
+            b.run("return document.activeElement.id"), "main", "the focus goes to what has changed"
+        )
 
     def test_reduced_motion(self):
         self.b.media(prefers_reduced_motion="reduce")
@@ -546,7 +675,13 @@ class Page(unittest.TestCase):
 
     def test_accessible(self):
         b = self.b
-        path = subprocess.run([os.path.join(ROOT, "tests/browser/axe.sh"), os.path.dirname(BUILD + "/x")], check=True, capture_output=True, text=True, timeout=300).stdout
+        path = subprocess.run(
+            [os.path.join(ROOT, "tests/browser/axe.sh"), os.path.dirname(BUILD + "/x")],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        ).stdout
         with open(path.strip(), encoding="utf-8") as f:
             axe = f.read()
         letter = self.letters("lady-axe")[0]
@@ -564,8 +699,21 @@ class Page(unittest.TestCase):
             b.keys("Escape")
 
     def violations(self):
-        found = self.b.run_async("const done = arguments[arguments.length - 1]; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations))")
-        return ["%s: %s: %s" % (v["id"], v["help"], [n["html"][:160] + " " + (n["any"] or [{"message": ""}])[0]["message"][:200] for n in v["nodes"]][:3]) for v in found]
+        found = self.b.run_async(
+            "const done = arguments[arguments.length - 1]; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations))"
+        )
+        return [
+            "%s: %s: %s"
+            % (
+                v["id"],
+                v["help"],
+                [
+                    n["html"][:160] + " " + (n["any"] or [{"message": ""}])[0]["message"][:200]
+                    for n in v["nodes"]
+                ][:3],
+            )
+            for v in found
+        ]
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the walk in doc/how-to/operate.md, with the web page alone, on `latchwork dev --faults`: find
-the stuck key, break its lock, find why ten messages died, correct the payload of one, replay the ten at
-5 per second, and watch the replay in the charts.
-Usage: test_walk.py [BUILD [FOLDER]]
-If there is a FOLDER, a screenshot of each step is stored there (make screenshots). No test asserts a
-time. Waits have limits only to make a hang a failure."""
+"""Follows the walk in doc/how-to/operate.md, with the web page alone, on `latchwork dev --faults`:
+find the stuck key, break its lock, find why ten messages died, correct the payload of one, replay
+the ten at 5 per second, and watch the replay in the charts.
+Usage: test_walk.py [BUILD [FOLDER]] If there is a FOLDER, a screenshot of each step is stored there
+(make screenshots). No test asserts a time. Waits have limits only to make a hang a failure."""
+
 import json
 import os
 import re
@@ -27,7 +27,11 @@ class Walk:
     def shot(self, name):
         if not SHOTS:
             return
-        self.b.run("document.querySelectorAll('.toast').forEach((e) => e.remove())" if name in ("overview", "after") else "")
+        self.b.run(
+            "document.querySelectorAll('.toast').forEach((e) => e.remove())"
+            if name in ("overview", "after")
+            else ""
+        )
         self.b.shot(os.path.join(SHOTS, "page-%s.png" % name))
 
     def look(self):
@@ -72,7 +76,10 @@ class Walk:
         b.press("Break the lock", "dialog")
         b.until_text("#toasts", "is broken; the fence is ")
         b.until("a lane that moves on", lambda: self.w.lane(STUCK)["waiting"] == 0, 60)
-        b.until("a higher fence", lambda: int(self.w.redis("GET", P + "fence") or self.fence + 1) > self.fence)
+        b.until(
+            "a higher fence",
+            lambda: int(self.w.redis("GET", P + "fence") or self.fence + 1) > self.fence,
+        )
         b.until_text("main", "Nothing waits|orders-")
 
     def why(self):
@@ -97,7 +104,9 @@ class Walk:
         right = wrong.replace('"12,50"', "1250")
         b.fill("#payload", right)
         b.until_text("#valid", "Valid JSON")
-        assert '-   "amount": "12,50"' in b.text("#diff del") and '+   "amount": 1250' in b.text("#diff ins"), b.text("#diff")
+        assert '-   "amount": "12,50"' in b.text("#diff del") and '+   "amount": 1250' in b.text(
+            "#diff ins"
+        ), b.text("#diff")
         self.shot("edit")
         b.press("Save", "#main .stack")
         b.press("Save", "dialog")
@@ -127,8 +136,15 @@ class Walk:
         b.until_text("tbody", r"done\s+10 of 10")
         b.click("nav a[href='#/overview']")
         b.until_text(".charts", r"Dead letters.*kept 0\b")
-        b.until("no badge", lambda: b.run("return document.getElementById('dead-badge').classList.contains('none')"))
-        drawn = b.run("return [...document.querySelectorAll('.chart path')].map((e) => (e.getAttribute('d') || '').length)")
+        b.until(
+            "no badge",
+            lambda: b.run(
+                "return document.getElementById('dead-badge').classList.contains('none')"
+            ),
+        )
+        drawn = b.run(
+            "return [...document.querySelectorAll('.chart path')].map((e) => (e.getAttribute('d') || '').length)"
+        )
         assert len(drawn) == 12 and min(drawn) > 20, drawn
         self.shot("after")
         b.click("nav a[href='#/audit']")

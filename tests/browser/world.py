@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running `latchwork dev --faults`, for the tests of the web page."""
+
 import json
 import os
 import re
@@ -34,16 +35,29 @@ class World:
         self.env = dict(os.environ, TMPDIR=self.folder, LC_ALL="C.UTF-8")
         self.env.pop("LATCHWORK_JOURNAL", None)
         with open(self.out, "wb") as out:
-            self.dev = subprocess.Popen([self.build + "/latchwork", "dev", *options], cwd=self.folder, env=self.env, stdin=subprocess.DEVNULL,
-                                        stdout=out, stderr=out, start_new_session=True)
+            self.dev = subprocess.Popen(
+                [self.build + "/latchwork", "dev", *options],
+                cwd=self.folder,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
         self.others = []
         try:
-            wait_until(lambda: re.search(r"^  workers +\d", self.said(), re.M) or self.dev.poll() is not None, 60, "a welcome of dev")
-            self.link, = re.findall(r"^  page +(\S+)", self.said(), re.M)
+            wait_until(
+                lambda: (
+                    re.search(r"^  workers +\d", self.said(), re.M) or self.dev.poll() is not None
+                ),
+                60,
+                "a welcome of dev",
+            )
+            (self.link,) = re.findall(r"^  page +(\S+)", self.said(), re.M)
             self.base, self.token = self.link.split("#/?token=")
-            self.config, = re.findall(r"^  config +(\S+)", self.said(), re.M)
+            (self.config,) = re.findall(r"^  config +(\S+)", self.said(), re.M)
             self.redis = Client(re.findall(r"^  redis +unix://(\S+)", self.said(), re.M)[0])
-            self.brokers, = re.findall(r"^  broker +(\S+)", self.said(), re.M)
+            (self.brokers,) = re.findall(r"^  broker +(\S+)", self.said(), re.M)
             wait_until(lambda: self.get("readyz", plain=True), 60, "a ready worker")
         except BaseException:
             print(self.said())
@@ -69,7 +83,12 @@ class World:
 
     def get(self, path, plain=False):
         try:
-            with urllib.request.urlopen(urllib.request.Request(self.base + path, headers={"Authorization": "Bearer " + self.token}), timeout=20) as r:
+            with urllib.request.urlopen(
+                urllib.request.Request(
+                    self.base + path, headers={"Authorization": "Bearer " + self.token}
+                ),
+                timeout=20,
+            ) as r:
                 text = r.read().decode()
         except OSError:
             return None
@@ -77,8 +96,15 @@ class World:
 
     def command(self, *words, stdin=None):
         """Runs an operators' command with --json. Returns the lines that it prints."""
-        done = subprocess.run([self.build + "/latchwork", *words, "-c", self.config, "--json"], cwd=self.folder, env=self.env, input=stdin,
-                              capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [self.build + "/latchwork", *words, "-c", self.config, "--json"],
+            cwd=self.folder,
+            env=self.env,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == 0, "%s: %s%s" % (words, done.stdout, done.stderr)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -90,11 +116,17 @@ class World:
 
     def put(self, lines):
         """Produces messages to a topic of `latchwork dev`. Each line is partition|key|payload."""
-        subprocess.run([self.build + "/tests/tools/kafkatool", self.brokers, "produce", "orders-web"], input=lines.encode(), check=True,
-                       stdout=subprocess.DEVNULL, timeout=60)
+        subprocess.run(
+            [self.build + "/tests/tools/kafkatool", self.brokers, "produce", "orders-web"],
+            input=lines.encode(),
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=60,
+        )
 
     def exporter(self):
-        """Returns the process that serves the web page, which is the one that listens on its port."""
+        """Returns the process that serves the web page, which is the one that listens on its
+        port."""
         port = int(self.base.rsplit(":", 1)[1].strip("/"))
         for pid in descendants(self.dev.pid):
             if port in listening(pid):
@@ -102,8 +134,8 @@ class World:
         return None
 
     def another(self, **http):
-        """Starts `latchwork run` with the same broker and Redis, and with settings of its own for HTTP.
-        Returns the address of the web page."""
+        """Starts `latchwork run` with the same broker and Redis, and with settings of its own for
+        HTTP. Returns the address of the web page."""
         with open(self.config) as f:
             settings = json.load(f)
         port = free_port()
@@ -113,8 +145,17 @@ class World:
         with open(path, "w") as f:
             json.dump(settings, f)
         with open(path + ".log", "wb") as log:
-            self.others.append(subprocess.Popen([self.build + "/latchwork", "run", "-c", path], cwd=self.folder, env=self.env,
-                                                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True))
+            self.others.append(
+                subprocess.Popen(
+                    [self.build + "/latchwork", "run", "-c", path],
+                    cwd=self.folder,
+                    env=self.env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
         base = "http://127.0.0.1:%d/" % port
 
         def serves():
@@ -123,6 +164,7 @@ class World:
                 return urllib.request.urlopen(base + "version", timeout=5).status == 200
             except OSError:
                 return False
+
         wait_until(serves, 30, "the other page")
         return base
 
@@ -132,7 +174,9 @@ def listening(pid):
     inodes = set()
     try:
         for fd in os.listdir("/proc/%d/fd" % pid):
-            inodes.update(re.findall(r"^socket:\[(\d+)\]$", os.readlink("/proc/%d/fd/%s" % (pid, fd))))
+            inodes.update(
+                re.findall(r"^socket:\[(\d+)\]$", os.readlink("/proc/%d/fd/%s" % (pid, fd)))
+            )
         with open("/proc/%d/net/tcp" % pid) as f:
             rows = [line.split() for line in f.readlines()[1:]]
     except OSError:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of the HTTP API (/api/v1/) share these parts: a running supervisor on a private Redis and the
-dev broker, and a client."""
+"""The tests of the HTTP API (/api/v1/) share these parts: a running supervisor on a private Redis
+and the dev broker, and a client."""
+
 import http.client
 import json
 import os
@@ -25,7 +26,12 @@ def quote(text):
 def envelope(offset, key, first_ms=None):
     payload = b'{"total":%d}' % offset
     key = key.encode()
-    line = "1 orders 9 %d 0 %d 5 %d 0 0 %d\n" % (offset, int(time.time() * 1000) if first_ms is None else first_ms, len(key), len(payload))
+    line = "1 orders 9 %d 0 %d 5 %d 0 0 %d\n" % (
+        offset,
+        int(time.time() * 1000) if first_ms is None else first_ms,
+        len(key),
+        len(payload),
+    )
     return line.encode() + key + payload
 
 
@@ -51,7 +57,12 @@ class ApiCase(unittest.TestCase):
     def forget(self):
         """Removes the lanes that tests added. These lanes are paused, so no worker touches them."""
         for key in self.w.redis.keys():
-            if key.startswith(tuple((P + name).encode() for name in ("wait:t-", "wait:dead-", "lock:t-", "state:orders:9"))):
+            if key.startswith(
+                tuple(
+                    (P + name).encode()
+                    for name in ("wait:t-", "wait:dead-", "lock:t-", "state:orders:9")
+                )
+            ):
                 self.call("DEL", key)
         for name in ("lanes", "paused"):
             self.call("DEL", P + name)
@@ -67,7 +78,9 @@ class ApiCase(unittest.TestCase):
     def ask(self, path, method="GET", body=None, status=200, **headers):
         connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
         try:
-            connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
+            connection.request(
+                method, path, body, {k.replace("_", "-"): v for k, v in headers.items()}
+            )
             r = connection.getresponse()
             text = r.read().decode()
             self.headers = r.headers

@@ -3,6 +3,7 @@
 """Tests the HTTP API (/api/v1/) of a running supervisor, on a private Redis and the dev broker.
 Usage: test_api.py [BUILD [TEST…]]
 No test asserts a time. Waits have limits only to make a hang a failure."""
+
 import http.client
 import json
 import os
@@ -22,6 +23,7 @@ from api_case import ApiCase, P, TOKEN, envelope, quote  # noqa: E402
 from test_metrics import BUILD, World  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 
+
 class Api(ApiCase):
     # --- reading ----------------------------------------------------------------------------------
 
@@ -29,15 +31,23 @@ class Api(ApiCase):
         v = self.ask("/api/v1")
         self.assertEqual((v["name"], v["writable"]), ("audit", True))
         for path in v["get"]:
-            if not re.search(r"\*|/export$|/events$", path):  # exports are no single JSON value, and events do not end
+            if not re.search(
+                r"\*|/export$|/events$", path
+            ):  # exports are no single JSON value, and events do not end
                 self.ask(path)
         self.assertEqual(self.ask("/api/v1/"), v)
         self.assertEqual(self.ask("/api/v1/version"), self.ask("/version"))
         self.assertEqual(self.ask("/api/v1", "HEAD"), "")
 
     def test_stats(self):
-        wait_until(lambda: self.ask("/api/v1/stats")["shards"][0]["dead"] == len(self.dead()), 30, "look at Redis")
-        wait_until(lambda: self.ask("/api/v1/stats")["ready"] == 2, 60, "two ready workers")  # they are not after a Redis that hung
+        wait_until(
+            lambda: self.ask("/api/v1/stats")["shards"][0]["dead"] == len(self.dead()),
+            30,
+            "look at Redis",
+        )
+        wait_until(
+            lambda: self.ask("/api/v1/stats")["ready"] == 2, 60, "two ready workers"
+        )  # they are not after a Redis that hung
         v = self.ask("/api/v1/stats")
         self.assertEqual((v["name"], v["workers"], v["ready"], v["partitions"]), ("audit", 2, 2, 3))
         self.assertGreaterEqual(v["counters"]["dead"], 3)
@@ -56,7 +66,9 @@ class Api(ApiCase):
         self.assertEqual(keys("?topic=other"), [])
         self.assertEqual(keys("?topic=orders&partition=9"), ["t-a", "t-b"])
         a = self.ask("/api/v1/lanes?key=t-a")["lanes"][0]
-        self.assertEqual((a["waiting"], a["paused"], a["holder"], a["oldest"]), (2, True, None, "orders/9/1"))
+        self.assertEqual(
+            (a["waiting"], a["paused"], a["holder"], a["oldest"]), (2, True, None, "orders/9/1")
+        )
 
     def test_lanes_by_cursor(self):
         for i in range(700):
@@ -71,8 +83,13 @@ class Api(ApiCase):
         self.plant("t-a/b %", *range(1, 31))
         self.call("SET", P + "lock:t-a/b %", "host-7-ab.9:1700000000000123", "PX", 60000)
         v = self.ask("/api/v1/lanes/" + quote("t-a/b %") + "?limit=10")
-        self.assertEqual((v["key"], v["waiting"], v["holder"], v["fence"], v["more"]), ("t-a/b %", 30, "host-7-ab", 1700000000000123, True))
-        self.assertEqual([m["identity"] for m in v["messages"]], ["orders/9/%d" % i for i in range(1, 11)])
+        self.assertEqual(
+            (v["key"], v["waiting"], v["holder"], v["fence"], v["more"]),
+            ("t-a/b %", 30, "host-7-ab", 1700000000000123, True),
+        )
+        self.assertEqual(
+            [m["identity"] for m in v["messages"]], ["orders/9/%d" % i for i in range(1, 11)]
+        )
         self.assertEqual(v["messages"][0]["payload"], '{"total":1}')
         v = self.ask("/api/v1/lanes/t-nothing")
         self.assertEqual((v["waiting"], v["messages"], v["more"]), (0, [], False))
@@ -86,22 +103,50 @@ class Api(ApiCase):
         self.post("/api/v1/lanes/t-a/pause")
         self.call("SET", P + "lock:t-a", "my-host-77-0a1b2c3d.9:1700000000000123", "PX", 60000)
         v = self.ask(path)
-        self.assertEqual((v["key"], v["waiting"], v["lane"]["waiting"], v["more"], v["dead"], v["dead_complete"]), ("t-a", 3, 3, False, [], True))
-        self.assertEqual([m["identity"] for m in v["messages"]], ["orders/9/3", "orders/9/1", "orders/9/2"])
+        self.assertEqual(
+            (
+                v["key"],
+                v["waiting"],
+                v["lane"]["waiting"],
+                v["more"],
+                v["dead"],
+                v["dead_complete"],
+            ),
+            ("t-a", 3, 3, False, [], True),
+        )
+        self.assertEqual(
+            [m["identity"] for m in v["messages"]], ["orders/9/3", "orders/9/1", "orders/9/2"]
+        )
         self.assertGreaterEqual(min(m["age_ms"] for m in v["messages"]), 60000)
         holder = dict(v["holder"], lease_left_ms=0)
-        self.assertEqual(holder, {"worker": "my-host-77-0a1b2c3d", "host": "my-host", "pid": 77, "since_ms": 1700000000000, "lease_left_ms": 0,
-                                  "fence": 1700000000000123})
+        self.assertEqual(
+            holder,
+            {
+                "worker": "my-host-77-0a1b2c3d",
+                "host": "my-host",
+                "pid": 77,
+                "since_ms": 1700000000000,
+                "lease_left_ms": 0,
+                "fence": 1700000000000123,
+            },
+        )
         self.assertTrue(0 < v["holder"]["lease_left_ms"] <= 60000)
         self.assertTrue(v["paused"]["by"].startswith("http:"), v["paused"])
         self.assertGreater(v["paused"]["at_ms"], 1700000000000)
         v = self.ask(path + "?limit=1")
-        self.assertEqual(([m["identity"] for m in v["messages"]], v["more"]), (["orders/9/3"], True))
+        self.assertEqual(
+            ([m["identity"] for m in v["messages"]], v["more"]), (["orders/9/3"], True)
+        )
         self.call("SET", P + "lock:t-a", "backoff:100", "PX", 60000)
-        self.assertEqual((self.ask(path)["holder"], self.ask(path)["lane"]["backoff"]), (None, True))
+        self.assertEqual(
+            (self.ask(path)["holder"], self.ask(path)["lane"]["backoff"]), (None, True)
+        )
         one = self.dead()[0]
         v = self.ask("/api/v1/keys/" + quote(one["key"]))
-        self.assertEqual((v["lane"], v["holder"], v["paused"], v["waiting"], v["messages"]), (None, None, None, 0, []))
+        self.assertEqual(
+            (v["lane"], v["holder"], v["paused"], v["waiting"], v["messages"]),
+            (None, None, None, 0, []),
+        )
         self.assertIn(one["id"], [d["id"] for d in v["dead"]])
         self.ask("/api/v1/keys/t-a?key=b", status=400)
 
@@ -110,23 +155,48 @@ class Api(ApiCase):
         self.assertEqual(sorted(r["key"][:4] for r in rows), ["bad-"] * len(rows))
         one = self.ask("/api/v1/dead/" + quote(rows[0]["id"]))
         self.assertEqual((one["identity"], one["reason"]), (rows[0]["identity"], "it says so"))
-        self.assertEqual(self.ask("/api/v1/dead/" + quote(rows[0]["identity"]))["id"], rows[0]["id"])
+        self.assertEqual(
+            self.ask("/api/v1/dead/" + quote(rows[0]["identity"]))["id"], rows[0]["id"]
+        )
         self.ask("/api/v1/dead/0:1-1", status=404)
         newest = self.ask("/api/v1/dead?order=newest")["dead"]
         self.assertEqual([r["id"] for r in newest], [r["id"] for r in reversed(rows)])
         for order in ("newest", "oldest"):
             paged, pages = self.pages("/api/v1/dead?limit=1&order=" + order, "dead")
-            self.assertEqual([r["id"] for r in paged], [r["id"] for r in (newest if order == "newest" else rows)])
+            self.assertEqual(
+                [r["id"] for r in paged], [r["id"] for r in (newest if order == "newest" else rows)]
+            )
             self.assertGreaterEqual(pages, len(rows))
         self.assertEqual(self.ask("/api/v1/dead?error=nothing+like+it")["dead"], [])
         self.ask("/api/v1/dead?cursor=7:1-1", status=400)
 
     def test_bad_paths_and_queries(self):
-        for path in ("/api/v1/nonsense", "/api/v1/lanes/a/b", "/api/v1/lanes/", "/api/v1//lanes", "/api/v1/lanes/%zz", "/api/v1/lanes/%00", "/api/v2",
-                     "/api/", "/api/v1/lanes/..%2f..%2f/x/y/z/1", "/api/v1lanes"):
+        for path in (
+            "/api/v1/nonsense",
+            "/api/v1/lanes/a/b",
+            "/api/v1/lanes/",
+            "/api/v1//lanes",
+            "/api/v1/lanes/%zz",
+            "/api/v1/lanes/%00",
+            "/api/v2",
+            "/api/",
+            "/api/v1/lanes/..%2f..%2f/x/y/z/1",
+            "/api/v1lanes",
+        ):
             self.ask(path, status=404)
-        for query in ("limit=0", "limit=501", "limit=x", "frob=1", "partition=-1", "older_than=soon", "key=a&match=b", "where=x", "order=up", "a=%0",
-                      "&".join("key=%d" % i for i in range(100))):
+        for query in (
+            "limit=0",
+            "limit=501",
+            "limit=x",
+            "frob=1",
+            "partition=-1",
+            "older_than=soon",
+            "key=a&match=b",
+            "where=x",
+            "order=up",
+            "a=%0",
+            "&".join("key=%d" % i for i in range(100)),
+        ):
             self.ask("/api/v1/lanes?" + query, status=400)
         self.ask("/api/v1/lanes", "PUT", status=405)
         self.ask("/api/v1/lanes/a/pause", status=405)
@@ -154,19 +224,32 @@ class Api(ApiCase):
 
     def test_bodies(self):
         path = "/api/v1/lanes/t-a/break"
-        for body in ("x", "[]", '{"execute":1}', '{"execute":true,"more":1}', '{"execute":true,"execute":true}', b"\xff", "{}{}"):
+        for body in (
+            "x",
+            "[]",
+            '{"execute":1}',
+            '{"execute":true,"more":1}',
+            '{"execute":true,"execute":true}',
+            b"\xff",
+            "{}{}",
+        ):
             self.post(path, body, status=400)
         self.post(path, "{}" + " " * (64 << 10), status=413)
         # The server must refuse a request whose body is too large before the body is sent.
         with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
-            s.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000000\r\n\r\n" % path.encode())
+            s.sendall(
+                b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000000\r\n\r\n"
+                % path.encode()
+            )
             self.assertTrue(s.makefile("rb").readline().startswith(b"HTTP/1.1 413 "))
 
     def test_endless_body(self):
-        """A body in chunks does not say its length in advance, so the server cannot refuse the request at
-        once. The server ends the connection when the body has become too large."""
+        """A body in chunks does not say its length in advance, so the server cannot refuse the
+        request at once. The server ends the connection when the body has become too large."""
         with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
-            s.sendall(b"POST /api/v1/lanes/t-a/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+            s.sendall(
+                b"POST /api/v1/lanes/t-a/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
             with self.assertRaises(OSError):
                 while True:
                     s.sendall(b"10000\r\n" + b"x" * 65536 + b"\r\n")
@@ -211,14 +294,26 @@ class Api(ApiCase):
         v = self.post(path, '{"execute":true}')
         self.assertEqual(v["results"][0]["result"], "put")
         wait_until(lambda: self.w.sum("messages_total") == before + 1, 60, "run of the replay")
-        wait_until(lambda: any(r["identity"].startswith(one["identity"] + "#") for r in self.dead()), 30, "its new death")
+        wait_until(
+            lambda: any(r["identity"].startswith(one["identity"] + "#") for r in self.dead()),
+            30,
+            "its new death",
+        )
         self.post(path, '{"execute":true}', status=404)
         self.call("SET", P + "job", "99 x", "PX", 60000)
         try:
-            self.post("/api/v1/dead/%s/replay" % quote(self.dead()[0]["id"]), '{"execute":true}', status=409)
+            self.post(
+                "/api/v1/dead/%s/replay" % quote(self.dead()[0]["id"]),
+                '{"execute":true}',
+                status=409,
+            )
         finally:
             self.call("DEL", P + "job")
-        who = [self.call("HGET", key, "who") for key in self.w.redis.keys() if key.startswith((P + "job:").encode())]
+        who = [
+            self.call("HGET", key, "who")
+            for key in self.w.redis.keys()
+            if key.startswith((P + "job:").encode())
+        ]
         self.assertTrue(any(x and x.startswith(b"http:token@127.0.0.1") for x in who), who)
 
     # --- many requests, and faults ----------------------------------------------------------------
@@ -232,14 +327,26 @@ class Api(ApiCase):
             for _ in range(10):
                 connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=60)
                 try:
-                    connection.request("GET", ("/api/v1/lanes?limit=500", "/metrics", "/api/v1/dead", "/api/v1/lanes/t-001")[i % 4])
+                    connection.request(
+                        "GET",
+                        (
+                            "/api/v1/lanes?limit=500",
+                            "/metrics",
+                            "/api/v1/dead",
+                            "/api/v1/lanes/t-001",
+                        )[i % 4],
+                    )
                     r = connection.getresponse()
                     text = r.read()
-                    # 503 is also allowed, because the server refuses requests while too many are waiting
-                    if r.status != 200 and not (r.status == 503 and i % 4 != 1 and b'"error"' in text):
+                    # 503 is also allowed, because the server refuses requests while too many are
+                    # waiting
+                    if r.status != 200 and not (
+                        r.status == 503 and i % 4 != 1 and b'"error"' in text
+                    ):
                         wrong.append((i, r.status, text[:200]))
                 finally:
                     connection.close()
+
         threads = [threading.Thread(target=read, args=(i,)) for i in range(12)]
         for t in threads:
             t.start()
@@ -248,12 +355,15 @@ class Api(ApiCase):
         self.assertEqual(wrong, [])
 
     def test_redis_that_hangs(self):
-        """When Redis hangs, the API must report the fault, and must still answer requests that need no
-        Redis."""
+        """When Redis hangs, the API must report the fault, and must still answer requests that need
+        no Redis."""
         self.w.redis.signal(signal.SIGSTOP)
         try:
             found = []
-            asking = [threading.Thread(target=lambda: found.append(self.w.get("/api/v1/lanes"))) for _ in range(20)]
+            asking = [
+                threading.Thread(target=lambda: found.append(self.w.get("/api/v1/lanes")))
+                for _ in range(20)
+            ]
             for t in asking:
                 t.start()
             for path in ("/metrics", "/healthz", "/api/v1/stats", "/api/v1/workers"):
@@ -286,17 +396,43 @@ class Alone(unittest.TestCase):
             for i in range(130):
                 w.redis.call("SADD", "lw:{audit.%d}:paused" % shard, "t-%d-%d" % (shard, i))
             for i in range(3):
-                w.redis.call("XADD", "lw:{audit.%d}:dead" % shard, "%d-0" % (i + 1), "envelope", envelope(i, "k"), "reason", "r", "attempts", 1,
-                             "first_ms", 1, "last_ms", 1000 * i + shard)
+                w.redis.call(
+                    "XADD",
+                    "lw:{audit.%d}:dead" % shard,
+                    "%d-0" % (i + 1),
+                    "envelope",
+                    envelope(i, "k"),
+                    "reason",
+                    "r",
+                    "attempts",
+                    1,
+                    "first_ms",
+                    1,
+                    "last_ms",
+                    1000 * i + shard,
+                )
         keys = {r["key"] for r in self.pages(w, "/api/v1/lanes?limit=10", "lanes")}
         self.assertEqual(keys, {"t-%d-%d" % (s, i) for s in (0, 1) for i in range(130)})
         for order, ids in (("oldest", (1, 2, 3)), ("newest", (3, 2, 1))):
             for limit in (1, 2, 3, 4, 100):
                 rows = self.pages(w, "/api/v1/dead?limit=%d&order=%s" % (limit, order), "dead")
-                self.assertEqual([r["id"] for r in rows], ["%d:%d-0" % (s, i) for s in (0, 1) for i in ids])
-        top = [BUILD + "/latchwork", "top", "-c", w.config_path, "--once", "--json", "--interval", "100ms"]
+                self.assertEqual(
+                    [r["id"] for r in rows], ["%d:%d-0" % (s, i) for s in (0, 1) for i in ids]
+                )
+        top = [
+            BUILD + "/latchwork",
+            "top",
+            "-c",
+            w.config_path,
+            "--once",
+            "--json",
+            "--interval",
+            "100ms",
+        ]
         v = json.loads(subprocess.run(top, capture_output=True, check=True).stdout)
-        self.assertEqual([d["id"] for d in v["failures"]], ["1:3-0", "0:3-0", "1:2-0", "0:2-0", "1:1-0", "0:1-0"])
+        self.assertEqual(
+            [d["id"] for d in v["failures"]], ["1:3-0", "0:3-0", "1:2-0", "0:2-0", "1:1-0", "0:1-0"]
+        )
         self.assertEqual((v["dead"], v["paused"]), (6, 260))
 
     def test_redis_that_is_gone(self):
@@ -308,14 +444,24 @@ class Alone(unittest.TestCase):
                 self.assertEqual((status, json.loads(text)), (200, {"lanes": [], "next": None}))
                 for token in (None, "", TOKEN):
                     connection = http.client.HTTPConnection("127.0.0.1", w.port, timeout=30)
-                    connection.request("POST", "/api/v1/lanes/a/pause", None, {"Authorization": "Bearer " + token} if token is not None else {})
+                    connection.request(
+                        "POST",
+                        "/api/v1/lanes/a/pause",
+                        None,
+                        {"Authorization": "Bearer " + token} if token is not None else {},
+                    )
                     r = connection.getresponse()
                     self.assertEqual(r.status, 403, r.read())
                     connection.close()
                 self.assertFalse(json.loads(w.get("/api/v1")[1])["writable"])
                 self.two_shards(w)
                 w.redis.kill()
-                for path in ("/api/v1/lanes", "/api/v1/dead", "/api/v1/lanes/a", "/api/v1/dead/0:1-1"):
+                for path in (
+                    "/api/v1/lanes",
+                    "/api/v1/dead",
+                    "/api/v1/lanes/a",
+                    "/api/v1/dead/0:1-1",
+                ):
                     status, text = w.get(path)
                     self.assertEqual(status, 503)
                     self.assertIn(": Redis", json.loads(text)["error"])

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the description of the HTTP API (/api/v1/openapi.json) with a running server: every path in the
-description must answer as described, and every route of the server must be described. Runs on a private
-Redis and the dev broker.
+"""Compares the description of the HTTP API (/api/v1/openapi.json) with a running server: every path
+in the description must answer as described, and every route of the server must be described. Runs
+on a private Redis and the dev broker.
 Usage: test_api_openapi.py [BUILD [TEST…]]
 No test asserts a time. Waits have limits only to make a hang a failure."""
+
 import http.client
 import json
 import os
@@ -18,14 +19,38 @@ from api_case import ApiCase, P, TOKEN, envelope, quote  # noqa: E402
 from test_metrics import ROOT  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 
-KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict, "null": type(None)}
+KINDS = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "array": list,
+    "object": dict,
+    "null": type(None),
+}
 # For each parameter of a query, by its name, a value for the tests.
-VALUES = {"key": "t-a", "match": "t-*", "topic": "orders", "partition": "9", "older_than": "0s", "attempts": "0", "reason": "*", "error": "r",
-          "where": "/total", "from": "1h", "to": "2100-01-01T00:00:00Z", "order": "newest", "limit": "5", "outcome": "done"}
+VALUES = {
+    "key": "t-a",
+    "match": "t-*",
+    "topic": "orders",
+    "partition": "9",
+    "older_than": "0s",
+    "attempts": "0",
+    "reason": "*",
+    "error": "r",
+    "where": "/total",
+    "from": "1h",
+    "to": "2100-01-01T00:00:00Z",
+    "order": "newest",
+    "limit": "5",
+    "outcome": "done",
+}
 
 
 def is_of(v, kind):
-    return isinstance(v, KINDS[kind]) and not (isinstance(v, bool) and kind in ("integer", "number"))
+    return isinstance(v, KINDS[kind]) and not (
+        isinstance(v, bool) and kind in ("integer", "number")
+    )
 
 
 class Openapi(ApiCase):
@@ -40,21 +65,49 @@ class Openapi(ApiCase):
         self.plant("t-a/b %", 3)
         self.plant("t-idle")
         self.call("SET", P + "lock:t-a", "host-7-0a1b2c3d.9:1700000000000123", "PX", 600000)
-        self.letter = "0:" + self.call("XADD", P + "dead", "*", "envelope", envelope(7, "t-a"), "original", envelope(8, "t-a"), "reason", "r\xff",
-                                       "attempts", 5, "first_ms", 1, "last_ms", 2, "edited_by", "me", "edited_ms", 3).decode()
+        self.letter = (
+            "0:"
+            + self.call(
+                "XADD",
+                P + "dead",
+                "*",
+                "envelope",
+                envelope(7, "t-a"),
+                "original",
+                envelope(8, "t-a"),
+                "reason",
+                "r\xff",
+                "attempts",
+                5,
+                "first_ms",
+                1,
+                "last_ms",
+                2,
+                "edited_by",
+                "me",
+                "edited_ms",
+                3,
+            ).decode()
+        )
         self.addCleanup(self.call, "XDEL", P + "dead", self.letter.split(":")[1])
         self.job = self.post("/api/v1/ledger", status=202)["job"]
         self.wait_for_jobs()
 
     def wait_for_jobs(self):
-        wait_until(lambda: all(j["state"] != "running" for j in self.ask("/api/v1/jobs")["jobs"]), 60, "end of the jobs")
+        wait_until(
+            lambda: all(j["state"] != "running" for j in self.ask("/api/v1/jobs")["jobs"]),
+            60,
+            "end of the jobs",
+        )
 
     # --- does a value fit a schema? ---------------------------------------------------------------
 
     def wrong(self, schema, v, where):
         """Returns the errors of a value that does not fit a schema, as a list of texts."""
         if "$ref" in schema:
-            return self.wrong(self.doc["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]], v, where)
+            return self.wrong(
+                self.doc["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]], v, where
+            )
         if "anyOf" in schema:
             found = [self.wrong(s, v, where) for s in schema["anyOf"]]
             return [] if [] in found else sum(found, [])
@@ -64,8 +117,16 @@ class Openapi(ApiCase):
             return ["%s: %r is not %s" % (where, v, kinds)]
         bad = []
         if isinstance(v, dict) and "properties" in schema:
-            bad += ["%s: %s is missing" % (where, name) for name in schema.get("required", []) if name not in v]
-            bad += ["%s: %s is not described" % (where, name) for name in v if name not in schema["properties"]]
+            bad += [
+                "%s: %s is missing" % (where, name)
+                for name in schema.get("required", [])
+                if name not in v
+            ]
+            bad += [
+                "%s: %s is not described" % (where, name)
+                for name in v
+                if name not in schema["properties"]
+            ]
             for name in set(v) & set(schema["properties"]):
                 bad += self.wrong(schema["properties"][name], v[name], where + "." + name)
         if isinstance(v, list) and "items" in schema:
@@ -91,45 +152,65 @@ class Openapi(ApiCase):
         """Returns a body that an action accepts, and with which it changes nothing."""
         members = op["requestBody"]["content"]["application/json"]["schema"].get("properties", {})
         if "ids" in members:
-            return {"ids": [self.letter] if "reason" in members["filter"]["properties"] else ["t-a"]}
+            return {
+                "ids": [self.letter] if "reason" in members["filter"]["properties"] else ["t-a"]
+            }
         return {"payload": "{}"} if "payload" in members else {}
 
     def send(self, path, method, body=None, token=TOKEN):
         connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
         try:
-            connection.request(method.upper(), path, body, {"Authorization": "Bearer " + token} if token else {})
+            connection.request(
+                method.upper(), path, body, {"Authorization": "Bearer " + token} if token else {}
+            )
             r = connection.getresponse()
             stream = r.headers["Content-Type"].startswith("text/event-stream")
-            return r.status, r.headers["Content-Type"].split(";")[0], r.readline() if stream else r.read().decode()
+            return (
+                r.status,
+                r.headers["Content-Type"].split(";")[0],
+                r.readline() if stream else r.read().decode(),
+            )
         finally:
             connection.close()
 
     def check(self, path, method, op, status, kind, text):
         where = "%s %s" % (method, path)
         described = op["responses"].get(str(status))
-        self.assertTrue(described and status < 300, "%s: %d is not described: %s" % (where, status, text))
+        self.assertTrue(
+            described and status < 300, "%s: %d is not described: %s" % (where, status, text)
+        )
         self.assertEqual(list(described["content"]), [kind], where)
         if kind == "application/json":
             values = [json.loads(text)]
         else:
-            values = [json.loads(line) for line in text.splitlines()] if kind == "application/x-ndjson" else []
+            values = (
+                [json.loads(line) for line in text.splitlines()]
+                if kind == "application/x-ndjson"
+                else []
+            )
         for v in values:
             self.assertEqual(self.wrong(described["content"][kind]["schema"], v, where), [])
 
     # --- tests ------------------------------------------------------------------------------------
 
     def test_form(self):
-        """The document must be sound: its references must lead somewhere, names must be unique, and every
-        parameter of a path must be described."""
+        """The document must be sound: its references must lead somewhere, names must be unique, and
+        every parameter of a path must be described."""
         self.assertEqual(self.doc["openapi"], "3.1.0")
         schemas = self.doc["components"]["schemas"]
         text = json.dumps(self.doc)
-        self.assertEqual(set(re.findall(r'"#/components/schemas/(\w+)"', text)) - set(schemas), set())
+        self.assertEqual(
+            set(re.findall(r'"#/components/schemas/(\w+)"', text)) - set(schemas), set()
+        )
         ids = [op["operationId"] for _, _, op in self.operations() if "operationId" in op]
         self.assertEqual(len(ids), len(set(ids)))
         self.assertIn("get_lanes_key", ids)
         for path, _, op in self.operations():
-            self.assertEqual(re.findall("{(.*?)}", path), [p["name"] for p in op.get("parameters", []) if p["in"] == "path"], path)
+            self.assertEqual(
+                re.findall("{(.*?)}", path),
+                [p["name"] for p in op.get("parameters", []) if p["in"] == "path"],
+                path,
+            )
 
     def test_every_path_answers_as_described(self):
         for path, method, op in self.operations():
@@ -140,14 +221,19 @@ class Openapi(ApiCase):
                 continue
             body = json.dumps(self.body(op))
             self.assertEqual(self.send(self.fill(path), method, body, token=None)[0], 401, path)
-            self.assertEqual(self.send(self.fill(path), method, '{"no_such_member":1}')[0], 400, path)
+            self.assertEqual(
+                self.send(self.fill(path), method, '{"no_such_member":1}')[0], 400, path
+            )
             self.check(path, method, op, *self.send(self.fill(path), method, body))
             self.wait_for_jobs()
 
     def test_others_answer(self):
         for path in ("/metrics", "/healthz", "/readyz", "/version"):
             self.assertEqual(self.send(path, "get", token=None)[0], 200)
-            self.assertEqual([self.send(path, "get")[1]], list(self.doc["paths"][path]["get"]["responses"]["default"]["content"]))
+            self.assertEqual(
+                [self.send(path, "get")[1]],
+                list(self.doc["paths"][path]["get"]["responses"]["default"]["content"]),
+            )
 
     def test_parameters(self):
         """The server must accept every parameter that is described, and no other."""
@@ -156,9 +242,19 @@ class Openapi(ApiCase):
                 continue
             for p in op["parameters"]:
                 if p["in"] == "query" and p["name"] != "cursor":
-                    self.check(path, method, op, *self.send("%s?%s=%s" % (self.fill(path), p["name"], quote(VALUES[p["name"]])), method))
+                    self.check(
+                        path,
+                        method,
+                        op,
+                        *self.send(
+                            "%s?%s=%s" % (self.fill(path), p["name"], quote(VALUES[p["name"]])),
+                            method,
+                        ),
+                    )
                 if p["name"] == "cursor":
-                    self.assertEqual(self.send(self.fill(path) + "?cursor=%3F", method)[0], 400, path)
+                    self.assertEqual(
+                        self.send(self.fill(path) + "?cursor=%3F", method)[0], 400, path
+                    )
             if op["parameters"]:
                 status, _, text = self.send(self.fill(path) + "?no_such_parameter=1", method)
                 self.assertEqual(status, 400, path)
@@ -167,10 +263,22 @@ class Openapi(ApiCase):
     def test_filters_of_actions(self):
         """The server must accept every member of a filter that is described."""
         for path, method, op in self.operations():
-            schema = op.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {}).get("properties", {}).get("filter")
+            schema = (
+                op.get("requestBody", {})
+                .get("content", {})
+                .get("application/json", {})
+                .get("schema", {})
+                .get("properties", {})
+                .get("filter")
+            )
             for name, member in (schema or {}).get("properties", {}).items():
                 value = int(VALUES[name]) if member.get("type") == "integer" else VALUES[name]
-                self.check(path, method, op, *self.send(path, method, json.dumps({"filter": {name: value}})))
+                self.check(
+                    path,
+                    method,
+                    op,
+                    *self.send(path, method, json.dumps({"filter": {name: value}})),
+                )
                 self.wait_for_jobs()
 
     def test_other_methods(self):
@@ -181,16 +289,23 @@ class Openapi(ApiCase):
                 self.assertEqual(self.send(self.fill(path), "get")[0], 405, path)
 
     def has_get(self, path):
-        """Returns True if a GET finds the path under another name: lanes/pause is also the lane of the key
-        `pause`."""
-        return any("get" in item and re.fullmatch(re.sub("{.*?}", "[^/]*", p), path) for p, item in self.doc["paths"].items())
+        """Returns True if a GET finds the path under another name: lanes/pause is also the lane of
+        the key `pause`."""
+        return any(
+            "get" in item and re.fullmatch(re.sub("{.*?}", "[^/]*", p), path)
+            for p, item in self.doc["paths"].items()
+        )
 
     def test_nothing_is_missing(self):
-        """Every route of the server must be described: the routes that the server lists, and those in the
-        exporter's code."""
+        """Every route of the server must be described: the routes that the server lists, and those
+        in the exporter's code."""
         listed = self.ask("/api/v1")
         for method in ("get", "post"):
-            described = {re.sub("{.*?}", "*", p) for p, m, _ in self.operations() if m == method and p.startswith("/api/v1/")}
+            described = {
+                re.sub("{.*?}", "*", p)
+                for p, m, _ in self.operations()
+                if m == method and p.startswith("/api/v1/")
+            }
             self.assertEqual(set(listed[method]), described)
         code = ""
         for name in ("exporter.c", "http.c"):

@@ -3,6 +3,7 @@
 """Tests the parts of the benchmark that need no servers: figures, goals, results that survive an
 interruption, and plots.
 Usage: test_bench.py [BUILD]"""
+
 import os
 import struct
 import sys
@@ -25,8 +26,13 @@ def row(workload, contender, number, **figures):
 
 
 class Figures(unittest.TestCase):
-    rows = [row("W1", "ours", 1, rate=40), row("W1", "ours", 2, rate=90), row("W1", "ours", 3, rate=10), row("W1", "naive", 2, rate=30),
-            row("W1", "naive", 1, rate=10)]
+    rows = [
+        row("W1", "ours", 1, rate=40),
+        row("W1", "ours", 2, rate=90),
+        row("W1", "ours", 3, rate=10),
+        row("W1", "naive", 2, rate=30),
+        row("W1", "naive", 1, rate=10),
+    ]
 
     def test_ratios_are_taken_round_by_round(self):
         self.assertEqual(sorted(table.ratios(self.rows, ("W1", "ours"), ("W1", "naive"))), [3, 4])
@@ -41,8 +47,17 @@ class Figures(unittest.TestCase):
         text = table.goals(self.rows)
         self.assertIn("| W1 / naive, 4 threads | ≥ 4 | 3.50 (3.00 – 4.00) | **no** |", text)
         self.assertIn("| W2x, overlaps | 0 | not measured | – |", text)
-        text = table.goals(self.rows + [row("W2x", "ours", 1, overlaps=0), row("W2x", "ours", 2, overlaps=1), row("W2x", "ours", 3, overlaps=0)])
-        self.assertIn("| W2x, overlaps | 0 | 1 | **no** |", text)  # the table must show the worst round, not the median
+        text = table.goals(
+            self.rows
+            + [
+                row("W2x", "ours", 1, overlaps=0),
+                row("W2x", "ours", 2, overlaps=1),
+                row("W2x", "ours", 3, overlaps=0),
+            ]
+        )
+        self.assertIn(
+            "| W2x, overlaps | 0 | 1 | **no** |", text
+        )  # the table must show the worst round, not the median
         text = table.goals([row("W1", "ours", 1, redis_us=3.9)])
         self.assertIn("| W1, Redis CPU µs a message | ≤ 4 | 3.90 | yes |", text)
 
@@ -55,7 +70,11 @@ class Figures(unittest.TestCase):
 
     def test_progress_of_several_processes(self):
         with tempfile.TemporaryDirectory() as d:
-            for name, three in (("1.progress", (3, 100, 300)), ("2.progress", (4, 50, 200)), ("3.progress", (0, 0, 0))):
+            for name, three in (
+                ("1.progress", (3, 100, 300)),
+                ("2.progress", (4, 50, 200)),
+                ("3.progress", (0, 0, 0)),
+            ):
                 with open(os.path.join(d, name), "wb") as f:
                     f.write(struct.pack("=3q", *three))
             self.assertEqual(measure.progress(d), (7, 50, 300))
@@ -81,7 +100,9 @@ class Plans(unittest.TestCase):
             path = os.path.join(d, "bench/results.jsonl")
             run.Results(path, keep=True).add(row("W1", "ours", 1, rate=1, digest="a"))
             with open(path, "a") as f:
-                f.write('{"workload": "W1", "conten')  # half a line, as if the benchmark had been killed while it wrote
+                f.write(
+                    '{"workload": "W1", "conten'
+                )  # half a line, as if the benchmark had been killed while it wrote
             again = run.Results(path, keep=True)
             self.assertTrue(again.finished(workload="W1", contender="ours", round=1, digest="a"))
             self.assertFalse(again.finished(workload="W1", contender="ours", round=1, digest="b"))
@@ -96,17 +117,44 @@ class Plots(unittest.TestCase):
         rows = []
         for w in plan:
             for i, c in enumerate(w.contenders):
-                rows += [row(w.name, c, n, rate=1000 * (i + n), redis_us=4 + n, own_us=3, p99_ms=5.0 * (i + 1), offered=max(1, w.rate))
-                         for n in (1, 2)]
+                rows += [
+                    row(
+                        w.name,
+                        c,
+                        n,
+                        rate=1000 * (i + n),
+                        redis_us=4 + n,
+                        own_us=3,
+                        p99_ms=5.0 * (i + 1),
+                        offered=max(1, w.rate),
+                    )
+                    for n in (1, 2)
+                ]
         plots = dict(plot.all_plots(rows, plan, known))
-        self.assertEqual(set(plots), {"throughput.svg", "load-throughput.svg", "load-p99.svg", "cost-keys.svg", "cost-waiting.svg"})
+        self.assertEqual(
+            set(plots),
+            {
+                "throughput.svg",
+                "load-throughput.svg",
+                "load-p99.svg",
+                "cost-keys.svg",
+                "cost-waiting.svg",
+            },
+        )
         for name, text in plots.items():
             for e in xml.fromstring(text).iter():
-                for attribute, most in (("cx", plot.WIDTH), ("x", plot.WIDTH), ("cy", plot.HEIGHT), ("y", plot.HEIGHT)):
+                for attribute, most in (
+                    ("cx", plot.WIDTH),
+                    ("x", plot.WIDTH),
+                    ("cy", plot.HEIGHT),
+                    ("y", plot.HEIGHT),
+                ):
                     self.assertTrue(0 <= float(e.get(attribute, 0)) <= most, (name, e.attrib))
 
     def test_none_without_figures(self):
-        self.assertEqual(plot.all_plots([], workloads.plan(True), contenders.contenders("build", ".")), [])
+        self.assertEqual(
+            plot.all_plots([], workloads.plan(True), contenders.contenders("build", ".")), []
+        )
 
 
 if __name__ == "__main__":

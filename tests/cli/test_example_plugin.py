@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the plugin that README.md, the tutorial and handler.h show. Its threads run in several processes,
-and each line that they write must be whole. The test takes no arguments."""
+"""Tests the plugin that README.md, the tutorial and handler.h show. Its threads run in several
+processes, and each line that they write must be whole. The test takes no arguments."""
+
 import collections
 import os
 import re
@@ -51,17 +52,43 @@ def plugins():
         assert found, "%s shows no plugin" % page
         yield page, found[0]
     with open(os.path.join(ROOT, "include/latchwork/handler.h")) as f:
-        lines = [line[7:] for line in f.read().split("*/")[1].splitlines() if line.startswith(" *     ") or line == " *"]
+        lines = [
+            line[7:]
+            for line in f.read().split("*/")[1].splitlines()
+            if line.startswith(" *     ") or line == " *"
+        ]
     text = "\n".join(lines)
-    yield "handler.h", text[:text.index("LATCHWORK_HANDLER_INIT") + len("LATCHWORK_HANDLER_INIT, .handle = handle};")] + "\n"
+    yield (
+        "handler.h",
+        text[
+            : text.index("LATCHWORK_HANDLER_INIT")
+            + len("LATCHWORK_HANDLER_INIT, .handle = handle};")
+        ]
+        + "\n",
+    )
 
 
 def lines_of(plugin, folder):
     for name, text in (("plugin.c", plugin), ("driver.c", DRIVER)):
         with open(os.path.join(folder, name), "w") as f:
             f.write(text)
-    subprocess.run(["cc", "-pthread", "-I", os.path.join(ROOT, "include"), "-o", "driver", "plugin.c", "driver.c"], cwd=folder, check=True)
-    out = subprocess.run(["sh", "-c", "./driver | cat"], cwd=folder, stdout=subprocess.PIPE, check=True, timeout=120).stdout
+    subprocess.run(
+        [
+            "cc",
+            "-pthread",
+            "-I",
+            os.path.join(ROOT, "include"),
+            "-o",
+            "driver",
+            "plugin.c",
+            "driver.c",
+        ],
+        cwd=folder,
+        check=True,
+    )
+    out = subprocess.run(
+        ["sh", "-c", "./driver | cat"], cwd=folder, stdout=subprocess.PIPE, check=True, timeout=120
+    ).stdout
     return out.decode().splitlines()
 
 
@@ -71,7 +98,9 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             lines = lines_of(plugin, folder)
         torn = [line for line in lines if not re.fullmatch(r"t/\d+/\d+ (a+|b+|c+|d+)", line)]
-        twice = [n for n, k in collections.Counter(line.split(" ")[0] for line in lines).items() if k > 1]
+        twice = [
+            n for n, k in collections.Counter(line.split(" ")[0] for line in lines).items() if k > 1
+        ]
         whole = len(lines) == PROCESSES * THREADS * LINES and not torn and not twice
         if not whole:
             print("FAILED: %s: %d lines, %d torn: %.200s" % (page, len(lines), len(torn), torn[:1]))

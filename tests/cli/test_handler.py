@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests `latchwork handler new` and `handler test`. For each language, a project is made, built and
-tested, and then broken, which its test must notice. Other tests use handlers that crash, hang, cannot
-start, or forget what they did. Usage: test_handler.py [BUILD]"""
+tested, and then broken, which its test must notice. Other tests use handlers that crash, hang,
+cannot start, or forget what they did. Usage: test_handler.py [BUILD]"""
+
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests/live"))
 from lib.postgres import Postgres  # noqa: E402
 from lib.ports import free_port  # noqa: E402
 from lib.process import wait_until  # noqa: E402
+
 BUILD = {"c": ["make", "-s"], "c++": ["make", "-s"], "go": ["go", "build", "-o", "handler", "."]}
 
 
@@ -32,19 +34,38 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir)
         pc = os.path.join(self.dir, "latchwork.pc")
         with open(pc, "w") as f:
-            f.write("Name: latchwork\nDescription: of the tree\nVersion: 0\nCflags: -I%s/include\n" % ROOT)
+            f.write(
+                "Name: latchwork\nDescription: of the tree\nVersion: 0\nCflags: -I%s/include\n"
+                % ROOT
+            )
         self.tmp = os.path.join(self.dir, "tmp")
         os.mkdir(self.tmp)
-        # The make that runs this test has set these variables for itself. The commands under test must not
-        # see the variables.
-        outer = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-        self.env = dict(outer, PKG_CONFIG_PATH=self.dir, TMPDIR=self.tmp, GOFLAGS="-mod=mod", GOPROXY="off",
-                        GOCACHE=os.environ.get("GOCACHE") or os.path.expanduser("~/.cache/go-build"))
+        # The make that runs this test has set these variables for itself. The commands under test
+        # must not see the variables.
+        outer = {
+            k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+        }
+        self.env = dict(
+            outer,
+            PKG_CONFIG_PATH=self.dir,
+            TMPDIR=self.tmp,
+            GOFLAGS="-mod=mod",
+            GOPROXY="off",
+            GOCACHE=os.environ.get("GOCACHE") or os.path.expanduser("~/.cache/go-build"),
+        )
 
     def run_in(self, folder, *command):
         """Returns (exit status, stdout, stderr)."""
-        p = subprocess.run(command, cwd=os.path.join(self.dir, folder), env=self.env, stdin=subprocess.DEVNULL, timeout=LIMIT_S,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        p = subprocess.run(
+            command,
+            cwd=os.path.join(self.dir, folder),
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            timeout=LIMIT_S,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         return p.returncode, p.stdout, p.stderr
 
     def new(self, lang):
@@ -80,7 +101,8 @@ class Case(unittest.TestCase):
         return self.run_in("orders", PROGRAM, "handler", "test", "-c", "orders.json", *options)
 
     def results(self, *options):
-        """Returns the exit status, the objects that `--json` prints for the messages, and the summary."""
+        """Returns the exit status, the objects that `--json` prints for the messages, and the
+        summary."""
         status, out, err = self.try_it("--json", *options)
         lines = [json.loads(line) for line in out.splitlines()]
         self.assertTrue(lines, err)
@@ -90,14 +112,24 @@ class Case(unittest.TestCase):
     def exec_handler(self, code, **more):
         """Makes a project whose handler is a Python program with the text `code`."""
         self.write("handler.py", code)
-        config = {"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}}, "redis": {"url": "redis://127.0.0.1:1"},
-                  "handler": dict({"type": "exec", "command": [sys.executable, "handler.py"], "processes": 1}, **more)}
+        config = {
+            "kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}},
+            "redis": {"url": "redis://127.0.0.1:1"},
+            "handler": dict(
+                {"type": "exec", "command": [sys.executable, "handler.py"], "processes": 1}, **more
+            ),
+        }
         self.write("orders.json", json.dumps(config))
-        shutil.copy(os.path.join(ROOT, "sdk/python/latchwork/__init__.py"), self.path("latchwork.py"))
+        shutil.copy(
+            os.path.join(ROOT, "sdk/python/latchwork/__init__.py"), self.path("latchwork.py")
+        )
 
     def plugin(self, body, **more):
-        """Makes a project whose handler is a plugin in C; `body` is the body of its function `handle`."""
-        self.write("p.c", """
+        """Makes a project whose handler is a plugin in C; `body` is the body of its function
+        `handle`."""
+        self.write(
+            "p.c",
+            """
             #include <latchwork/handler.h>
             #include <stdio.h>
             #include <stdlib.h>
@@ -107,17 +139,35 @@ class Case(unittest.TestCase):
                 %s
             }
             LATCHWORK_EXPORT const struct latchwork_handler latchwork_handler = {LATCHWORK_HANDLER_INIT, .handle = handle};
-        """ % body)
-        config = {"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}}, "redis": {"url": "redis://127.0.0.1:1"},
-                  "handler": dict({"type": "plugin", "path": "./p.so"}, **more)}
+        """
+            % body,
+        )
+        config = {
+            "kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}},
+            "redis": {"url": "redis://127.0.0.1:1"},
+            "handler": dict({"type": "plugin", "path": "./p.so"}, **more),
+        }
         self.write("orders.json", json.dumps(config))
-        self.assertEqual(self.run_in("orders", "cc", "-shared", "-fPIC", "-I", os.path.join(ROOT, "include"), "-o", "p.so", "p.c")[0], 0)
+        self.assertEqual(
+            self.run_in(
+                "orders",
+                "cc",
+                "-shared",
+                "-fPIC",
+                "-I",
+                os.path.join(ROOT, "include"),
+                "-o",
+                "p.so",
+                "p.c",
+            )[0],
+            0,
+        )
 
 
 class Projects(Case):
     def project(self, lang, name, old, new):
-        """Makes a project, builds it and tests it. Then changes the project so that its test must fail,
-        and tests it again."""
+        """Makes a project, builds it and tests it. Then changes the project so that its test must
+        fail, and tests it again."""
         self.new(lang)
         status, out, err = self.try_it()
         self.assertEqual(status, 0, out + err)
@@ -133,7 +183,12 @@ class Projects(Case):
         self.project("c", "handler.c", "return LATCHWORK_DEAD;", "return LATCHWORK_RETRY;")
 
     def test_cpp(self):
-        self.project("c++", "handler.cpp", 'throw Dead("the payload is empty")', 'throw std::runtime_error("the payload is empty")')
+        self.project(
+            "c++",
+            "handler.cpp",
+            'throw Dead("the payload is empty")',
+            'throw std::runtime_error("the payload is empty")',
+        )
 
     def test_python(self):
         self.project("python", "handler.py", "raise latchwork.Dead", "raise latchwork.Retry")
@@ -157,7 +212,9 @@ class Projects(Case):
         self.assertEqual((status, os.listdir(self.path(""))), (2, ["mine.txt"]))
         self.assertIn("orders exists already and is not an empty folder", err)
         os.mkdir(os.path.join(self.dir, "empty"))
-        self.assertEqual(self.run_in("", PROGRAM, "handler", "new", "empty", "--lang", "python")[0], 0)
+        self.assertEqual(
+            self.run_in("", PROGRAM, "handler", "new", "empty", "--lang", "python")[0], 0
+        )
 
 
 class Messages(Case):
@@ -171,24 +228,53 @@ class Messages(Case):
 
     def test_members(self):
         self.exec_handler(self.ECHO)
-        self.messages({"key": "k", "payload": {"b": 1, "a": [None]}},
-                      {"key": 17, "payload": "text", "headers": [["a", "b"], ["a", None]], "attempt": 3},
-                      {"key_base64": "/w==", "payload_base64": "AA==", "headers": {"x": {"base64": "/w=="}}, "topic": "t", "partition": 2, "offset": 9},
-                      {"topic": "t", "partition": 2, "offset": 10, "tstype": "create", "ts": 1, "headers": ["a", "b"], "key": "k2", "payload": "p",
-                       "identity": "t/2/10", "attempts": 5, "shard": 0, "reason": "x", "id": "0:1-1"},
-                      {"key": "k3"})
+        self.messages(
+            {"key": "k", "payload": {"b": 1, "a": [None]}},
+            {"key": 17, "payload": "text", "headers": [["a", "b"], ["a", None]], "attempt": 3},
+            {
+                "key_base64": "/w==",
+                "payload_base64": "AA==",
+                "headers": {"x": {"base64": "/w=="}},
+                "topic": "t",
+                "partition": 2,
+                "offset": 9,
+            },
+            {
+                "topic": "t",
+                "partition": 2,
+                "offset": 10,
+                "tstype": "create",
+                "ts": 1,
+                "headers": ["a", "b"],
+                "key": "k2",
+                "payload": "p",
+                "identity": "t/2/10",
+                "attempts": 5,
+                "shard": 0,
+                "reason": "x",
+                "id": "0:1-1",
+            },
+            {"key": "k3"},
+        )
         status, lines, _ = self.results()
         self.assertEqual(status, 0)
-        self.assertEqual([line["reason"] for line in lines], [
-            repr(("k", '{"b":1,"a":[null]}', [], "orders", 0, 0, 1)),
-            repr(("17", "text", [("a", "b"), ("a", None)], "orders", 0, 1, 3)),
-            repr((b"\xff", "\0", [("x", b"\xff")], "t", 2, 9, 1)),
-            repr(("k2", "p", [("a", "b")], "t", 2, 10, 1)),
-            repr(("k3", None, [], "orders", 0, 2, 1))])
+        self.assertEqual(
+            [line["reason"] for line in lines],
+            [
+                repr(("k", '{"b":1,"a":[null]}', [], "orders", 0, 0, 1)),
+                repr(("17", "text", [("a", "b"), ("a", None)], "orders", 0, 1, 3)),
+                repr((b"\xff", "\0", [("x", b"\xff")], "t", 2, 9, 1)),
+                repr(("k2", "p", [("a", "b")], "t", 2, 10, 1)),
+                repr(("k3", None, [], "orders", 0, 2, 1)),
+            ],
+        )
 
     def test_keys_are_found_as_configured(self):
         self.exec_handler(self.ECHO)
-        self.messages({"payload": {"id": 7}, "expect": "dead"}, {"payload": {}, "expect": {"outcome": "skipped"}})
+        self.messages(
+            {"payload": {"id": 7}, "expect": "dead"},
+            {"payload": {}, "expect": {"outcome": "skipped"}},
+        )
         status, lines, _ = self.results("--set", "key.from=json:/id", "--set", "key.missing=skip")
         self.assertEqual((status, lines[0]["key"], lines[1]["outcome"]), (0, "7", "skipped"))
         self.messages({"payload": {}, "expect": {"outcome": "dead", "reason": "/id"}})
@@ -196,13 +282,27 @@ class Messages(Case):
 
     def test_every_error_is_reported(self):
         self.exec_handler(self.ECHO)
-        self.write("messages.jsonl", '{"expekt":"done"}\n\n{"key":[\n{"key_base64":"A"}\n{"key_base64":"A%AA"}\n{"expect":"fine"}\n[]\n'
-                   '{"partition":-1}\n{"headers":[["a"]]}\n{"headers":["a"]}\n{"expect":{"reason":"x"}}\n{"topic":""}\n{"headers":[[null,"a"]]}\n')
+        self.write(
+            "messages.jsonl",
+            '{"expekt":"done"}\n\n{"key":[\n{"key_base64":"A"}\n{"key_base64":"A%AA"}\n{"expect":"fine"}\n[]\n'
+            '{"partition":-1}\n{"headers":[["a"]]}\n{"headers":["a"]}\n{"expect":{"reason":"x"}}\n{"topic":""}\n{"headers":[[null,"a"]]}\n',
+        )
         status, out, err = self.try_it()
         self.assertEqual((status, out), (2, ""))
-        want = [(1, "expekt.*; did you mean expect"), (3, "not JSON"), (4, "multiple of 4"), (5, "none of its digits"), (6, "expect: must be"),
-                (7, "must be a JSON object"), (8, "partition: expected a number from 0"), (9, "each must be"), (10, "a name without a value"),
-                (11, "expect: has outcome and reason"), (12, "topic: must be"), (13, "must not be null")]
+        want = [
+            (1, "expekt.*; did you mean expect"),
+            (3, "not JSON"),
+            (4, "multiple of 4"),
+            (5, "none of its digits"),
+            (6, "expect: must be"),
+            (7, "must be a JSON object"),
+            (8, "partition: expected a number from 0"),
+            (9, "each must be"),
+            (10, "a name without a value"),
+            (11, "expect: has outcome and reason"),
+            (12, "topic: must be"),
+            (13, "must not be null"),
+        ]
         self.assertEqual(len(err.splitlines()), len(want), err)
         for line, (number, text) in zip(err.splitlines(), want):
             self.assertRegex(line, r"messages\.jsonl:%d: .*%s" % (number, text))
@@ -210,7 +310,8 @@ class Messages(Case):
         self.assertIn("has no messages", self.try_it()[2])
 
     def test_messages_of_a_key_run_in_order_and_in_batches(self):
-        self.exec_handler("""
+        self.exec_handler(
+            """
             import latchwork
             seen = {}
             @latchwork.handler
@@ -220,22 +321,37 @@ class Messages(Case):
                 seen[m.key] = number
                 if number % 7 == 3: raise latchwork.Retry("enough")
             latchwork.run()
-        """, batch=8, in_flight=4)
-        self.messages(*({"key": "k%d" % (i % 5), "payload": i // 5, "expect": "retry" if i // 5 % 7 == 3 else "done"} for i in range(200)))
+        """,
+            batch=8,
+            in_flight=4,
+        )
+        self.messages(
+            *(
+                {
+                    "key": "k%d" % (i % 5),
+                    "payload": i // 5,
+                    "expect": "retry" if i // 5 % 7 == 3 else "done",
+                }
+                for i in range(200)
+            )
+        )
         status, lines, summary = self.results()
         self.assertEqual((status, summary["messages"], summary["retry"]), (0, 200, 30), lines)
 
 
 class Trouble(Case):
     def test_a_plugin_that_crashes(self):
-        """Several threads run messages, and one message crashes the plugin. Only that message may be
-        reported as failed, and all other messages must be tested."""
-        self.plugin("""
+        """Several threads run messages, and one message crashes the plugin. Only that message may
+        be reported as failed, and all other messages must be tested."""
+        self.plugin(
+            """
             usleep(m->offset == 7 ? 5000 : 50000);
             if (m->offset == 7) abort();
             if (m->offset == 9) exit(3);
             return LATCHWORK_DONE;
-        """, threads=4)
+        """,
+            threads=4,
+        )
         self.messages(*({"key": "k%d" % i, "expect": "done"} for i in range(20)))
         status, lines, summary = self.results()
         self.assertEqual((status, summary["crashed"], summary["done"]), (1, 2, 18))
@@ -244,12 +360,21 @@ class Trouble(Case):
 
     def test_a_plugin_that_does_not_end(self):
         self.plugin("if (m->offset == 1) for (;;) sleep(1); return LATCHWORK_DONE;", timeout_ms=100)
-        self.messages({"key": "a", "expect": "done"}, {"key": "a", "expect": "done"}, {"key": "a", "expect": "done"})
+        self.messages(
+            {"key": "a", "expect": "done"},
+            {"key": "a", "expect": "done"},
+            {"key": "a", "expect": "done"},
+        )
         status, lines, _ = self.results()
-        self.assertEqual((status, [line["outcome"] for line in lines]), (1, ["done", "stuck", "done"]))
+        self.assertEqual(
+            (status, [line["outcome"] for line in lines]), (1, ["done", "stuck", "done"])
+        )
 
     def test_a_command_that_cannot_start(self):
-        for code, why in (("import nowhere", "No module named 'nowhere'"), ("raise SystemExit(7)", "exited with status 7")):
+        for code, why in (
+            ("import nowhere", "No module named 'nowhere'"),
+            ("raise SystemExit(7)", "exited with status 7"),
+        ):
             self.exec_handler(code)
             self.messages({"key": "a"})
             begin = time.monotonic()
@@ -269,28 +394,39 @@ class Trouble(Case):
         self.assertIn("cannot be loaded", err)
 
     def test_a_process_that_dies_in_company(self):
-        self.exec_handler("""
+        self.exec_handler(
+            """
             import latchwork, os
             @latchwork.handler
             async def handle(m):
                 if m.json() == "die": os._exit(9)
             latchwork.run()
-        """, in_flight=50)
-        self.messages(*({"key": "k%d" % i, "payload": "\"die\"" if i == 33 else "1"} for i in range(100)))
+        """,
+            in_flight=50,
+        )
+        self.messages(
+            *({"key": "k%d" % i, "payload": "\"die\"" if i == 33 else "1"} for i in range(100))
+        )
         status, lines, summary = self.results()
         self.assertEqual((status, summary["done"], lines[33]["outcome"]), (0, 99, "retry"))
         self.assertIn("exited with status 9", lines[33]["reason"])
 
     def test_time_limits(self):
-        self.exec_handler("""
+        self.exec_handler(
+            """
             import latchwork, time
             @latchwork.handler
             def handle(m):
                 assert 0 < m.deadline - time.time() <= 3
                 if m.json(): time.sleep(60)
             latchwork.run()
-        """, timeout_ms=3000)
-        self.messages({"key": "a", "payload": 0, "expect": "done"}, {"key": "b", "payload": 1, "expect": "retry"})
+        """,
+            timeout_ms=3000,
+        )
+        self.messages(
+            {"key": "a", "payload": 0, "expect": "done"},
+            {"key": "b", "payload": 1, "expect": "retry"},
+        )
         self.assertEqual(self.try_it()[0], 0)
 
 
@@ -314,33 +450,50 @@ class Chaos(Case):
         """)
         self.messages({"key": "a"})
         status, found = self.rounds()
-        self.assertEqual((status, found["first"], found["again"]), (1, [("done", True)], [("dead", False)]))
-        self.assertIn("a message that comes again must have the outcome of the first time", self.try_it("--chaos")[1])
+        self.assertEqual(
+            (status, found["first"], found["again"]), (1, [("done", True)], [("dead", False)])
+        )
+        self.assertIn(
+            "a message that comes again must have the outcome of the first time",
+            self.try_it("--chaos")[1],
+        )
 
     def test_cancellation(self):
-        self.exec_handler("""
+        self.exec_handler(
+            """
             import asyncio, latchwork
             @latchwork.handler
             async def handle(m): await asyncio.sleep(0.2)
             latchwork.run()
-        """, in_flight=10)
+        """,
+            in_flight=10,
+        )
         self.messages({"key": "a", "expect": "done"}, {"key": "a", "expect": "done"})
         status, found = self.rounds()
-        self.assertEqual((status, found["cancel"], found["after"]), (0, [("back", True)] * 2, [("done", True)] * 2))
+        self.assertEqual(
+            (status, found["cancel"], found["after"]),
+            (0, [("back", True)] * 2, [("done", True)] * 2),
+        )
 
     def test_a_plugin_that_ignores_cancellation_for_ever(self):
-        self.plugin("""
+        self.plugin(
+            """
             static int n;
             if (++n == 3) for (;;) sleep(1);
             return LATCHWORK_DONE;
-        """, threads=1, timeout_ms=100)
+        """,
+            threads=1,
+            timeout_ms=100,
+        )
         self.messages({"key": "a", "expect": "done"})
         status, found = self.rounds()
-        self.assertEqual((status, found["cancel"], found["after"]), (1, [("stuck", False)], [("done", True)]))
+        self.assertEqual(
+            (status, found["cancel"], found["after"]), (1, [("stuck", False)], [("done", True)])
+        )
 
     def test_fences(self):
-        """In the round called "stale", all fences are smaller than those of other rounds. In the other
-        rounds, the fences of a key grow from message to message."""
+        """In the round called "stale", all fences are smaller than those of other rounds. In the
+        other rounds, the fences of a key grow from message to message."""
         self.exec_handler("""
             import latchwork
             top = {}
@@ -358,18 +511,45 @@ class Chaos(Case):
 
 class Insert(Case):
     def config(self, **more):
-        self.write("orders.json", json.dumps({
-            "kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}}, "redis": {"url": "redis://127.0.0.1:1"},
-            "key": {"from": "json:/id"},
-            "handler": dict({"type": "insert", "store": "sqlite:real.db", "table": "orders", "columns": {"id": "/id", "amount": "/amount"},
-                             "primary_key": ["id"], "on_conflict": "dead"}, **more)}))
-        self.messages({"payload": {"id": 1, "amount": 2}, "expect": "done"}, {"payload": {"id": 2, "amount": -2}},
-                      {"payload": {"id": 1, "amount": 3}, "expect": {"outcome": "dead", "reason": "duplicate primary key"}})
+        self.write(
+            "orders.json",
+            json.dumps(
+                {
+                    "kafka": {
+                        "topics": ["orders"],
+                        "properties": {"bootstrap.servers": "127.0.0.1:1"},
+                    },
+                    "redis": {"url": "redis://127.0.0.1:1"},
+                    "key": {"from": "json:/id"},
+                    "handler": dict(
+                        {
+                            "type": "insert",
+                            "store": "sqlite:real.db",
+                            "table": "orders",
+                            "columns": {"id": "/id", "amount": "/amount"},
+                            "primary_key": ["id"],
+                            "on_conflict": "dead",
+                        },
+                        **more,
+                    ),
+                }
+            ),
+        )
+        self.messages(
+            {"payload": {"id": 1, "amount": 2}, "expect": "done"},
+            {"payload": {"id": 2, "amount": -2}},
+            {
+                "payload": {"id": 1, "amount": 3},
+                "expect": {"outcome": "dead", "reason": "duplicate primary key"},
+            },
+        )
 
     def test_the_store_is_temporary(self):
         self.config(create=True)
         status, lines, _ = self.results("--chaos")
-        self.assertEqual((status, os.path.exists(self.path("real.db")), os.listdir(self.tmp)), (0, False, []))
+        self.assertEqual(
+            (status, os.path.exists(self.path("real.db")), os.listdir(self.tmp)), (0, False, [])
+        )
         self.assertEqual({line["outcome"] for line in lines if line["round"] == "stale"}, {"back"})
 
     def test_it_has_the_tables_of_the_real_one(self):
@@ -379,9 +559,13 @@ class Insert(Case):
         db.execute("INSERT INTO orders VALUES(1, 1)")
         db.commit()
         status, lines, _ = self.results()
-        self.assertEqual((status, [line["outcome"] for line in lines]), (0, ["done", "dead", "dead"]))
+        self.assertEqual(
+            (status, [line["outcome"] for line in lines]), (0, ["done", "dead", "dead"])
+        )
         self.assertEqual(db.execute("SELECT count(*) FROM orders").fetchall(), [(1,)])
-        self.assertEqual([name for name, in db.execute("SELECT name FROM sqlite_master")], ["orders"])
+        self.assertEqual(
+            [name for (name,) in db.execute("SELECT name FROM sqlite_master")], ["orders"]
+        )
         db.close()
 
 
@@ -400,8 +584,16 @@ class InsertPostgres(Insert):
     def test_the_store_is_temporary(self):
         self.config(create=True, store=self.pg.url, table="new_orders")
         status, lines, _ = self.results("--chaos")
-        self.assertEqual((status, self.schemas(), self.pg.sql("SELECT relname FROM pg_class WHERE relname = 'new_orders' OR relname LIKE 'latchwork%'")),
-                         (0, [], []))
+        self.assertEqual(
+            (
+                status,
+                self.schemas(),
+                self.pg.sql(
+                    "SELECT relname FROM pg_class WHERE relname = 'new_orders' OR relname LIKE 'latchwork%'"
+                ),
+            ),
+            (0, [], []),
+        )
         self.assertEqual({line["outcome"] for line in lines if line["round"] == "stale"}, {"back"})
 
     def test_it_has_the_tables_of_the_real_one(self):
@@ -409,12 +601,16 @@ class InsertPostgres(Insert):
                        INSERT INTO sales."Orders" VALUES(1, 1)""")
         self.config(store=self.pg.url, table="sales.Orders")
         status, lines, _ = self.results()
-        self.assertEqual((status, [line["outcome"] for line in lines]), (0, ["done", "dead", "dead"]), lines)
-        self.assertEqual((self.pg.sql('SELECT count(*) FROM sales."Orders"'), self.schemas()), ([["1"]], []))
+        self.assertEqual(
+            (status, [line["outcome"] for line in lines]), (0, ["done", "dead", "dead"]), lines
+        )
+        self.assertEqual(
+            (self.pg.sql('SELECT count(*) FROM sales."Orders"'), self.schemas()), ([["1"]], [])
+        )
 
     def test_a_pooler_is_refused(self):
-        """A connection pooler that ignores the search_path would send the rows of `handler test` into the
-        real tables, so the command must refuse to run behind such a pooler."""
+        """A connection pooler that ignores the search_path would send the rows of `handler test`
+        into the real tables, so the command must refuse to run behind such a pooler."""
         self.pg.start_bouncer()
         for more in ("", "ignore_startup_parameters = options\n"):
             if more:
@@ -422,14 +618,19 @@ class InsertPostgres(Insert):
                 self.pg.bouncer.wait()
                 with open(os.path.join(self.pg.dir, "pgbouncer.ini"), "a") as f:
                     f.write(more)
-                self.pg.bouncer = self.pg.begin([os.path.join(self.pg.dir, "pgbouncer.ini")], name="pgbouncer",
-                                                path=shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin"))
+                self.pg.bouncer = self.pg.begin(
+                    [os.path.join(self.pg.dir, "pgbouncer.ini")],
+                    name="pgbouncer",
+                    path=shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin"),
+                )
                 wait_until(lambda: self.pg.answers(self.pg.bouncer_url), 60, "answer of PgBouncer")
             self.config(store=self.pg.bouncer_url, create=True, table="pooled")
             status, out, err = self.try_it()
             self.assertEqual((status, out), (1, ""), err)
             self.assertIn("does not take its search_path from PGOPTIONS, as behind a pooler", err)
-            self.assertEqual((self.schemas(), self.pg.sql("SELECT to_regclass('pooled') IS NULL")), ([], [["t"]]))
+            self.assertEqual(
+                (self.schemas(), self.pg.sql("SELECT to_regclass('pooled') IS NULL")), ([], [["t"]])
+            )
 
     def test_a_server_that_is_away(self):
         self.config(store="postgres://postgres@/postgres?host=/nowhere", create=True)
@@ -440,7 +641,8 @@ class InsertPostgres(Insert):
 
 class Http(Case):
     def test_a_service(self):
-        """Tests the service of examples/http-python, and then an address at which nothing listens."""
+        """Tests the service of examples/http-python, and then an address at which nothing
+        listens."""
         port = free_port()
         shutil.copytree(os.path.join(ROOT, "examples/http-python"), self.path(""))
         os.rename(self.path("accounts.json"), self.path("orders.json"))
@@ -452,7 +654,11 @@ class Http(Case):
         finally:
             server.kill()
             server.wait()
-        self.assertEqual((status, [line["outcome"] for line in lines if line["round"] == "stale"]), (0, ["back", "back", "dead"]), lines)
+        self.assertEqual(
+            (status, [line["outcome"] for line in lines if line["round"] == "stale"]),
+            (0, ["back", "back", "dead"]),
+            lines,
+        )
         status, lines, _ = self.results()
         self.assertEqual((status, lines[0]["outcome"]), (1, "retry"))
         self.assertIn("Connection refused", lines[0]["reason"])
@@ -470,7 +676,8 @@ class Watch(Case):
             self.fail("%r is not there %d times: %s" % (text, times, f.read()))
 
     def test_it_runs_again_when_a_file_changes(self):
-        """The handler writes into its own folder. Such a write must not count as a change of the handler."""
+        """The handler writes into its own folder. Such a write must not count as a change of the
+        handler."""
         self.exec_handler("""
             import latchwork
             @latchwork.handler
@@ -481,14 +688,21 @@ class Watch(Case):
         self.messages({"key": "a", "expect": "done"})
         log = os.path.join(self.dir, "log")
         with open(log, "w") as out:
-            p = subprocess.Popen([PROGRAM, "handler", "test", "-c", "orders.json", "--watch"], cwd=self.path(""), env=self.env, stdout=out,
-                                 stderr=subprocess.STDOUT)
+            p = subprocess.Popen(
+                [PROGRAM, "handler", "test", "-c", "orders.json", "--watch"],
+                cwd=self.path(""),
+                env=self.env,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
         try:
             self.wait_for(log, "-- waiting", 1)
             self.messages({"key": "a", "expect": "dead"})
             self.wait_for(log, "messages.jsonl:1: expected dead", 1)
             self.wait_for(log, "1 not as expected", 1)
-            self.write("sedAbc", '{"key": "a", "expect": "retry"}')  # sed -i and some editors replace a file by a new one
+            self.write(
+                "sedAbc", '{"key": "a", "expect": "retry"}'
+            )  # sed -i and some editors replace a file by a new one
             os.rename(self.path("sedAbc"), self.path("messages.jsonl"))
             self.wait_for(log, "messages.jsonl:1: expected retry", 1)
             self.wait_for(log, "messages.jsonl has changed", 2)
@@ -508,8 +722,13 @@ class Watch(Case):
     def test_a_signal_leaves_nothing_behind(self):
         self.plugin("for (;;) sleep(1);")
         self.messages({"key": "a"})
-        p = subprocess.Popen([PROGRAM, "handler", "test", "-c", "orders.json"], cwd=self.path(""), env=self.env, stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL)
+        p = subprocess.Popen(
+            [PROGRAM, "handler", "test", "-c", "orders.json"],
+            cwd=self.path(""),
+            env=self.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         time.sleep(0.5)
         p.send_signal(signal.SIGTERM)
         self.assertEqual((p.wait(10), os.listdir(self.tmp)), (128 + signal.SIGTERM, []))

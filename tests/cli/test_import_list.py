@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `queue import --from-list`: the waiting list of another scheme moves to the topic, in order, and nothing is lost when the
-command is killed or Kafka is away. Usage: test_import_list.py [BUILD]"""
+"""Tests `queue import --from-list`: the waiting list of another scheme moves to the topic, in
+order, and nothing is lost when the command is killed or Kafka is away. Usage: test_import_list.py
+[BUILD]"""
+
 import json
 import os
 import shutil
@@ -25,12 +27,19 @@ class Import(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="latchwork-import.")
         self.addCleanup(shutil.rmtree, self.dir)
-        self.redis, self.old = Redis(os.path.join(self.dir, "redis")), Redis(os.path.join(self.dir, "old"))
+        self.redis, self.old = (
+            Redis(os.path.join(self.dir, "redis")),
+            Redis(os.path.join(self.dir, "old")),
+        )
         for server in (self.redis, self.old):
             server.start()
             self.addCleanup(server.kill)
         self.redis.call("HSET", "lw:{t.0}:epoch", "id", "e1", "not_before", "0", "ttl_ms", "10000")
-        self.broker = subprocess.Popen([BUILD + "/tests/tools/mockcluster", "orders:3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.broker = subprocess.Popen(
+            [BUILD + "/tests/tools/mockcluster", "orders:3"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self.addCleanup(self.end_broker)
         self.brokers = self.broker.stdout.readline().decode().strip()
         self.configure(self.brokers)
@@ -44,11 +53,30 @@ class Import(unittest.TestCase):
     def configure(self, brokers, **kafka):
         self.config = os.path.join(self.dir, "t.json")
         with open(self.config, "w") as f:
-            json.dump({"name": "t", "kafka": dict({"topics": ["orders"], "properties": {"bootstrap.servers": brokers}}, **kafka),
-                       "redis": {"url": self.redis.url, "shards": 1}, "handler": {"type": "exec", "command": ["cat"]}}, f)
+            json.dump(
+                {
+                    "name": "t",
+                    "kafka": dict(
+                        {"topics": ["orders"], "properties": {"bootstrap.servers": brokers}},
+                        **kafka,
+                    ),
+                    "redis": {"url": self.redis.url, "shards": 1},
+                    "handler": {"type": "exec", "command": ["cat"]},
+                },
+                f,
+            )
 
     def command(self, *args):
-        return [BUILD + "/latchwork", "queue", "import", "-c", self.config, "--list-redis", self.old.url, *args]
+        return [
+            BUILD + "/latchwork",
+            "queue",
+            "import",
+            "-c",
+            self.config,
+            "--list-redis",
+            self.old.url,
+            *args,
+        ]
 
     def run_import(self, *args):
         return subprocess.run(self.command(*args), capture_output=True, text=True, timeout=150)
@@ -58,11 +86,18 @@ class Import(unittest.TestCase):
             self.old.call("LPUSH", LIST, json.dumps({"id": "c-%d" % (i % keys), "seq": i}))
 
     def produced(self):
-        done = subprocess.run([BUILD + "/tests/tools/kafkatool", self.brokers, "dump", "orders"], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [BUILD + "/tests/tools/kafkatool", self.brokers, "dump", "orders"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def sequences(self):
-        """Returns, for each key, the numbers of its messages in the order in which the topic has them."""
+        """Returns, for each key, the numbers of its messages in the order in which the topic has
+        them."""
         out = {}
         for r in sorted(self.produced(), key=lambda r: (r["partition"], r["offset"])):
             out.setdefault(r["key"], []).append(json.loads(r["payload"])["seq"])
@@ -93,44 +128,71 @@ class Import(unittest.TestCase):
         done = self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")
         self.assertEqual(done.returncode, 1)
         self.assertIn(LIST + "#4", done.stdout + done.stderr)
-        self.assertEqual(self.old.call("LRANGE", LIST + ":refused", 0, -1), [b"no json", b'{"seq":7}'])
+        self.assertEqual(
+            self.old.call("LRANGE", LIST + ":refused", 0, -1), [b"no json", b'{"seq":7}']
+        )
         self.assertEqual(len(self.produced()), 5)
 
     def test_limit_and_killed_in_between(self):
         self.fill(5000)
-        self.assertEqual(self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute", "--limit", "10").returncode, 0)
+        self.assertEqual(
+            self.run_import(
+                "--from-list", LIST, "--list-key", "json:/id", "--execute", "--limit", "10"
+            ).returncode,
+            0,
+        )
         self.assertEqual(len(self.produced()), 10)
-        p = subprocess.Popen(self.command("--from-list", LIST, "--list-key", "json:/id", "--execute", "--rate", "500"), stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL)
+        p = subprocess.Popen(
+            self.command(
+                "--from-list", LIST, "--list-key", "json:/id", "--execute", "--rate", "500"
+            ),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         wait_until(lambda: self.old.call("LLEN", LIST) < 4700, 60, "messages that moved")
         p.send_signal(signal.SIGKILL)
         p.wait()
         left = self.old.call("LLEN", LIST) + self.old.call("LLEN", LIST + ":importing")
         self.assertGreater(left, 0)
         until = time.time() + 60  # a job that was killed blocks the next one for 30 s
-        while (done := self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")).returncode and time.time() < until:
+        while (
+            done := self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")
+        ).returncode and time.time() < until:
             time.sleep(1)
         self.assertEqual(done.returncode, 0, done.stderr)
         for key, seqs in self.sequences().items():
             first = list(dict.fromkeys(seqs))
-            self.assertEqual(first, list(range(int(key[2:]), 5000, 7)))  # all are there, in order; some may be there twice
+            self.assertEqual(
+                first, list(range(int(key[2:]), 5000, 7))
+            )  # all are there, in order; some may be there twice
         self.assertEqual(self.old.call("EXISTS", LIST, LIST + ":importing"), 0)
 
     def test_kafka_is_away(self):
         self.fill(20)
-        self.configure("127.0.0.1:1", properties={"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": "2000"})
+        self.configure(
+            "127.0.0.1:1",
+            properties={"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": "2000"},
+        )
         done = self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")
         self.assertEqual(done.returncode, 1)
-        self.assertEqual(self.old.call("LLEN", LIST) + self.old.call("LLEN", LIST + ":importing"), 20)
+        self.assertEqual(
+            self.old.call("LLEN", LIST) + self.old.call("LLEN", LIST + ":importing"), 20
+        )
         self.configure(self.brokers)
         until = time.time() + 60
-        while (done := self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")).returncode and time.time() < until:
+        while (
+            done := self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")
+        ).returncode and time.time() < until:
             time.sleep(1)
         self.assertEqual(self.sequences(), {"c-%d" % k: list(range(k, 20, 7)) for k in range(7)})
 
     def test_wrong_usage(self):
-        for args, why in ((("--from-list", LIST, "x.jsonl"), "either a FILE or --from-list"), ((), "either a FILE or --from-list"),
-                          (("--from-list", ""), "1 to 512 bytes"), (("--from-list", LIST, "--list-key", "/id"), "must be json:/POINTER")):
+        for args, why in (
+            (("--from-list", LIST, "x.jsonl"), "either a FILE or --from-list"),
+            ((), "either a FILE or --from-list"),
+            (("--from-list", ""), "1 to 512 bytes"),
+            (("--from-list", LIST, "--list-key", "/id"), "must be json:/POINTER"),
+        ):
             done = self.run_import(*args)
             self.assertEqual(done.returncode, 2, args)
             self.assertIn(why, done.stderr)

@@ -1,16 +1,28 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that includes point one way: a file includes only from its own folder and from lower layers, in
-the order that CONTRIBUTING.md shows under "The house". Usage: test_layers.py [BUILD_DIR]"""
+"""Checks that includes point one way: a file includes only from its own folder and from lower
+layers, in the order that CONTRIBUTING.md shows under "The house". Usage: test_layers.py
+[BUILD_DIR]"""
+
 import os, re, subprocess, sys
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 
 # The layers are listed from the top down. Folders of one layer do not include each other.
-LAYERS = ['cli', 'monitor', 'ops', 'consumer', 'kafka', 'handlers', 'queue lock', 'config', 'base include']
-# For each folder with folders inside, these are listed from the top down; "" stands for the files that are in
-# no inner folder. The folders inside cli are not listed: they may include each other in any order, but not in
-# a circle.
+LAYERS = [
+    'cli',
+    'monitor',
+    'ops',
+    'consumer',
+    'kafka',
+    'handlers',
+    'queue lock',
+    'config',
+    'base include',
+]
+# For each folder with folders inside, these are listed from the top down; "" stands for the files
+# that are in no inner folder. The folders inside cli are not listed: they may include each other in
+# any order, but not in a circle.
 INSIDE = {
     'consumer': ['fleet', 'process', 'worker', ''],
     'handlers': ['exec http insert', ''],
@@ -19,11 +31,15 @@ INSIDE = {
 }
 
 
-def rank(layers, name): return next((len(layers) - i for i, names in enumerate(layers) if name in (names.split() or [''])), None)
+def rank(layers, name):
+    return next(
+        (len(layers) - i for i, names in enumerate(layers) if name in (names.split() or [''])), None
+    )
 
 
 def places(path):
-    """Returns the first two folders of a path: ('consumer', 'worker') for consumer/worker/turn.c."""
+    """Returns the first two folders of a path: ('consumer', 'worker') for
+    consumer/worker/turn.c."""
     parts = path.split('/')[:-1]
     return (parts + ['', ''])[:2]
 
@@ -31,26 +47,35 @@ def places(path):
 def wrong(path, to):
     (top, room), (to_top, to_room) = places(path), places(to)
     if top != to_top:
-        if rank(LAYERS, to_top) is None: return f'{to_top}/ has no place among the layers'
-        return None if rank(LAYERS, to_top) < rank(LAYERS, top) else f'{to_top}/ does not stand below {top}/'
+        if rank(LAYERS, to_top) is None:
+            return f'{to_top}/ has no place among the layers'
+        return (
+            None
+            if rank(LAYERS, to_top) < rank(LAYERS, top)
+            else f'{to_top}/ does not stand below {top}/'
+        )
     if top in INSIDE and room != to_room:
         a, b = rank(INSIDE[top], room), rank(INSIDE[top], to_room)
-        if a is None or b is None: return f'{top}/{room if a is None else to_room}/ has no place inside {top}/'
+        if a is None or b is None:
+            return f'{top}/{room if a is None else to_room}/ has no place inside {top}/'
         return None if b < a else f'{top}/{to_room} does not stand below {top}/{room}'
     return None
 
 
 def circle(edges):
-    """Returns a circle of includes as a list of names that ends with its first name, or None if there is
-    no circle."""
+    """Returns a circle of includes as a list of names that ends with its first name, or None if
+    there is no circle."""
     done = set()
 
     def walk(at, path):
-        if at in path: return path[path.index(at):] + [at]
-        if at in done: return None
+        if at in path:
+            return path[path.index(at) :] + [at]
+        if at in done:
+            return None
         for to in sorted(edges.get(at, ())):
             found = walk(to, path + [at])
-            if found: return found
+            if found:
+                return found
         done.add(at)
 
     return next((c for c in (walk(at, []) for at in sorted(edges)) if c), None)
@@ -58,22 +83,30 @@ def circle(edges):
 
 def main():
     tops = ' '.join(LAYERS).split()
-    files = subprocess.run(['git', 'ls-files', '*.c', '*.h'], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    files = subprocess.run(
+        ['git', 'ls-files', '*.c', '*.h'], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.split()
     files = [f for f in files if f.split('/')[0] in tops and '/examples/' not in f]
     known, bad, of_files, of_commands = set(files), [], {}, {}
     for path in files:
-        with open(path) as f: text = f.read()
+        with open(path) as f:
+            text = f.read()
         for to in re.findall(r'^#include "([^"]+)"', text, re.M):
-            if to not in known: continue
+            if to not in known:
+                continue
             why = wrong(path, to)
-            if why: bad.append(f'{path} includes {to}: {why}')
+            if why:
+                bad.append(f'{path} includes {to}: {why}')
             of_files.setdefault(path, set()).add(to)
             (top, room), (to_top, to_room) = places(path), places(to)
-            if top == to_top == 'cli' and room and to_room and room != to_room: of_commands.setdefault(room, set()).add(to_room)
+            if top == to_top == 'cli' and room and to_room and room != to_room:
+                of_commands.setdefault(room, set()).add(to_room)
     for edges in (of_files, of_commands):
         found = circle(edges)
-        if found: bad.append('a circle of includes: ' + ' → '.join(found))
-    for line in bad: print(line)
+        if found:
+            bad.append('a circle of includes: ' + ' → '.join(found))
+    for line in bad:
+        print(line)
     print(f'{len(files)} files, {sum(map(len, of_files.values()))} includes, {len(bad)} wrong')
     return 1 if bad or len(files) < 100 else 0
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the lease under which a command holds a lane: the lease is never longer than the TTL in the
-schema, it is renewed as long as the command needs it, and the command notices if its lease ends. Each
-command runs against a private Redis, while a thread reads the lock from outside. Arguments: build
-folder [test…]"""
+schema, it is renewed as long as the command needs it, and the command notices if its lease ends.
+Each command runs against a private Redis, while a thread reads the lock from outside. Arguments:
+build folder [test…]"""
+
 import json
 import os
 import subprocess
@@ -15,7 +16,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from test_ops import P, main  # noqa: E402
 
 TTL_MS = 1000
-HOLD_S = 3.0  # seconds for which a command holds its lane: three TTLs, so a lease that is not renewed ends long before
+# seconds for which a command holds its lane: three TTLs, so a lease that is not renewed ends long
+# before
+HOLD_S = 3.0
 tests = []
 
 HANDLER = """
@@ -48,11 +51,18 @@ def test(function):
 
 
 class Watch:
-    """Reads the lock of a lane every few milliseconds. Notes the longest TTL, and how often the lock was
-    missing."""
+    """Reads the lock of a lane every few milliseconds. Notes the longest TTL, and how often the
+    lock was missing."""
 
     def __init__(self, w, lane):
-        self.w, self.name, self.longest_ms, self.seen, self.gaps, self.over = w, P + "lock:" + lane, 0, 0, 0, False
+        self.w, self.name, self.longest_ms, self.seen, self.gaps, self.over = (
+            w,
+            P + "lock:" + lane,
+            0,
+            0,
+            0,
+            False,
+        )
         self.thread = threading.Thread(target=self.run)
 
     def run(self):
@@ -80,7 +90,9 @@ def configure(w, ttl_ms=TTL_MS, seconds=HOLD_S, timeout_ms=30000, handler=None):
     with open(w.config) as f:
         c = json.load(f)
     c["lock"] = {"ttl_ms": ttl_ms}
-    c["handler"] = dict(handler or {"type": "exec", "command": [sys.executable, "slow.py"]}, timeout_ms=timeout_ms)
+    c["handler"] = dict(
+        handler or {"type": "exec", "command": [sys.executable, "slow.py"]}, timeout_ms=timeout_ms
+    )
     with open(w.config, "w") as f:
         json.dump(c, f)
     if os.path.exists(os.path.join(w.dir, "runs")):
@@ -100,7 +112,9 @@ def runs(w):
 
 
 def begin(w, *args):
-    return subprocess.Popen([w.program] + list(args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=w.dir)
+    return subprocess.Popen(
+        [w.program] + list(args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=w.dir
+    )
 
 
 def trial(w):
@@ -108,10 +122,18 @@ def trial(w):
 
 
 def lock_exec(*more):
-    return lambda w: ["lock", "exec", "c", "-c", w.config] + list(more) + ["--", "sh", "-c", "echo start >runs; sleep %s" % HOLD_S]
+    return lambda w: (
+        ["lock", "exec", "c", "-c", w.config]
+        + list(more)
+        + ["--", "sh", "-c", "echo start >runs; sleep %s" % HOLD_S]
+    )
 
 
-COMMANDS = {"dead replay --try": trial, "lock exec": lock_exec(), "lock exec --ttl": lock_exec("--ttl", "400")}
+COMMANDS = {
+    "dead replay --try": trial,
+    "lock exec": lock_exec(),
+    "lock exec --ttl": lock_exec("--ttl", "400"),
+}
 
 
 def setup(w, epoch_ttl_ms=TTL_MS, **more):
@@ -124,8 +146,8 @@ def setup(w, epoch_ttl_ms=TTL_MS, **more):
 
 @test
 def no_lease_is_longer_than_the_schemas_ttl(w):
-    """While handlers and commands last three TTLs, the lease must be renewed, and must never be longer
-    than the TTL in the schema, whatever TTL the command's own configuration has."""
+    """While handlers and commands last three TTLs, the lease must be renewed, and must never be
+    longer than the TTL in the schema, whatever TTL the command's own configuration has."""
     for own_ttl_ms in (TTL_MS, 60000):
         for name, command in COMMANDS.items():
             w.begin()
@@ -138,7 +160,9 @@ def no_lease_is_longer_than_the_schemas_ttl(w):
             assert watch.longest_ms <= TTL_MS, (name, own_ttl_ms, watch.longest_ms)
             assert watch.seen > 50, (name, watch.seen)
             assert w.call("EXISTS", P + "lock:c") == 0, name
-            assert w.call("HGET", P + "epoch", "ttl_ms") == b"%d" % TTL_MS, "a command's configuration does not raise the schema's TTL"
+            assert w.call("HGET", P + "epoch", "ttl_ms") == b"%d" % TTL_MS, (
+                "a command's configuration does not raise the schema's TTL"
+            )
 
 
 @test
@@ -172,8 +196,14 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
         done = begin(w, *trial(w))
         started(w, done)
         lose(w, how)
-        out = done.communicate(timeout=15)[0].decode()  # the limit is less than the 20 s for which the handler sleeps
-        assert done.returncode == 1 and "lease of its lane" in out and "tried" not in out, (how, done.returncode, out)
+        out = done.communicate(timeout=15)[
+            0
+        ].decode()  # the limit is less than the 20 s for which the handler sleeps
+        assert done.returncode == 1 and "lease of its lane" in out and "tried" not in out, (
+            how,
+            done.returncode,
+            out,
+        )
         assert runs(w) == ["start"], (how, runs(w))
         if how == "taken":
             assert w.call("GET", P + "lock:c") == b"another.1:9", "another's lock stays"
@@ -181,24 +211,41 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
 
 @test
 def a_handler_that_does_not_listen_ends_with_the_trial(w):
-    """A plugin runs in the command's own process and cannot be killed alone. So the whole process must end
-    before another holder could get the lane."""
+    """A plugin runs in the command's own process and cannot be killed alone. So the whole process
+    must end before another holder could get the lane."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     source = os.path.join(w.dir, "deaf.c")
     with open(source, "w") as f:
         f.write(DEAF_PLUGIN)
-    subprocess.run(["cc", "-shared", "-fPIC", "-I", os.path.join(root, "include"), "-o", os.path.join(w.dir, "deaf.so"), source], check=True)
+    subprocess.run(
+        [
+            "cc",
+            "-shared",
+            "-fPIC",
+            "-I",
+            os.path.join(root, "include"),
+            "-o",
+            os.path.join(w.dir, "deaf.so"),
+            source,
+        ],
+        check=True,
+    )
     for how in ("wiped", "its time"):
         w.begin()
-        setup(w, timeout_ms=20000 if how == "wiped" else 500,
-              handler={"type": "plugin", "path": os.path.join(w.dir, "deaf.so"), "threads": 1})
+        setup(
+            w,
+            timeout_ms=20000 if how == "wiped" else 500,
+            handler={"type": "plugin", "path": os.path.join(w.dir, "deaf.so"), "threads": 1},
+        )
         done = begin(w, *trial(w))
         end = time.monotonic() + 20
         while w.call("EXISTS", P + "lock:c") == 0 and time.monotonic() < end:
             time.sleep(0.01)
         if how == "wiped":
             w.call("FLUSHALL")
-        out = done.communicate(timeout=40)[0].decode()  # the limit is less than the 60 s for which the plugin sleeps
+        out = done.communicate(timeout=40)[
+            0
+        ].decode()  # the limit is less than the 60 s for which the plugin sleeps
         assert done.returncode == 1 and "the handler still runs" in out, (how, done.returncode, out)
 
 
@@ -206,7 +253,9 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
 def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
     setup(w, seconds=0.1)
     w.call("HSET", P + "epoch", "not_before", int(time.time() * 1000) + 60000)
-    w.call("HSET", P + "epoch", "ttl_ms", 120000)  # the largest TTL in use, which bounds the length of a quarantine
+    w.call(
+        "HSET", P + "epoch", "ttl_ms", 120000
+    )  # the largest TTL in use, which bounds the length of a quarantine
     configure(w, ttl_ms=120000, seconds=0.1)
     out = w.run(*trial(w)[:2], "--key", "c", "--try", "--execute", status=1)
     assert "quarantine" in w.err and not os.path.exists(os.path.join(w.dir, "runs")), (out, w.err)
@@ -218,9 +267,9 @@ def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
 
 @test
 def an_epoch_that_a_command_begins_is_dated(w):
-    """When a command starts an epoch, the epoch's id must contain the time, as it does when a worker
-    starts one. If two fleets share a group, that time decides which of them is the younger and must
-    stop (consumer/worker/rival.c)."""
+    """When a command starts an epoch, the epoch's id must contain the time, as it does when a
+    worker starts one. If two fleets share a group, that time decides which of them is the younger
+    and must stop (consumer/worker/rival.c)."""
     setup(w, seconds=0.1)
     configure(w, ttl_ms=120000, seconds=0.1)
     w.call("DEL", P + "epoch")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork lock`, and operators' commands while a slot moves, on a real Redis Cluster and behind
-real Sentinels.
+"""Tests `latchwork lock`, and operators' commands while a slot moves, on a real Redis Cluster and
+behind real Sentinels.
 Usage: test_lock_cluster.py [BUILD]"""
+
 import json
 import os
 import subprocess
@@ -27,7 +28,13 @@ SHARDS, USER = 3, "locks"
 
 
 def run(*args, status=0, env=None):
-    done = subprocess.run([PROGRAM, *args], capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
+    done = subprocess.run(
+        [PROGRAM, *args],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **(env or {})},
+    )
     assert done.returncode == status, (args, done.returncode, done.stdout, done.stderr)
     return done.stdout + done.stderr
 
@@ -36,8 +43,13 @@ class Holder:
     """Runs `lock exec` in the background; the command holds the lock until end() is called."""
 
     def __init__(self, *args, env=None):
-        self.p = subprocess.Popen([PROGRAM, "lock", "exec", *args, "--", "sh", "-c", "echo $LATCHWORK_FENCE; cat"], stdin=subprocess.PIPE,
-                                  stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+        self.p = subprocess.Popen(
+            [PROGRAM, "lock", "exec", *args, "--", "sh", "-c", "echo $LATCHWORK_FENCE; cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(env or {})},
+        )
         self.fence = int(self.p.stdout.readline())
 
     def end(self, status=0):
@@ -46,7 +58,8 @@ class Holder:
 
 
 class Locks:
-    """Tests that run both on a cluster and behind Sentinels. Servers is the class of the servers."""
+    """Tests that run both on a cluster and behind Sentinels. Servers is the class of the
+    servers."""
 
     @classmethod
     def setUpClass(cls):
@@ -59,8 +72,19 @@ class Locks:
 
     def write_config(self, **redis):
         self.path = os.path.join(self.dir, "app.json")
-        settings = config("app", "127.0.0.1:1", None, ["t"], redis={**self.redis.settings("default"), **redis}, lock={"ttl_ms": 1000})
-        settings["redis"] = {k: v for k, v in settings["redis"].items() if v is not None and k not in ("username", "password")}
+        settings = config(
+            "app",
+            "127.0.0.1:1",
+            None,
+            ["t"],
+            redis={**self.redis.settings("default"), **redis},
+            lock={"ttl_ms": 1000},
+        )
+        settings["redis"] = {
+            k: v
+            for k, v in settings["redis"].items()
+            if v is not None and k not in ("username", "password")
+        }
         with open(self.path, "w") as f:
             json.dump(settings, f)
 
@@ -70,7 +94,10 @@ class Locks:
     def test_the_locks_of_lanes(self):
         for key in self.keys():
             holder = Holder(key, "-c", self.path, "--wait", "30000")
-            self.assertIn("could not be locked", run("lock", "exec", key, "-c", self.path, "--", "true", status=75))
+            self.assertIn(
+                "could not be locked",
+                run("lock", "exec", key, "-c", self.path, "--", "true", status=75),
+            )
             self.assertIn(key, run("lock", "ls", "-c", self.path))
             self.assertIn(str(holder.fence), run("lock", "show", key, "-c", self.path))
             holder.end()
@@ -86,7 +113,11 @@ class OnACluster(Locks, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.url = ["--redis", "redis://" + ",".join("127.0.0.1:%d" % n.port for n in cls.redis.nodes[:2]), "--cluster"]
+        cls.url = [
+            "--redis",
+            "redis://" + ",".join("127.0.0.1:%d" % n.port for n in cls.redis.nodes[:2]),
+            "--cluster",
+        ]
 
     def setUp(self):
         self.write_config(shards=SHARDS)
@@ -97,8 +128,12 @@ class OnACluster(Locks, unittest.TestCase):
         for key, holder in holders.items():
             self.assertIn(key, listed)
             self.assertIn(str(holder.fence), run("lock", "show", key, *self.url))
-            self.assertIn("could not be locked", run("lock", "exec", key, *self.url, "--", "true", status=75))
-        self.assertEqual(len({self.redis.owner_of("lwl:{%s}:lock" % key).port for key in holders}), 3)
+            self.assertIn(
+                "could not be locked", run("lock", "exec", key, *self.url, "--", "true", status=75)
+            )
+        self.assertEqual(
+            len({self.redis.owner_of("lwl:{%s}:lock" % key).port for key in holders}), 3
+        )
         first, *rest = self.keys()
         self.assertIn("broke", run("lock", "break", first, *self.url, "--execute"))
         holders[first].end(status=1)
@@ -107,37 +142,61 @@ class OnACluster(Locks, unittest.TestCase):
         self.assertNotIn("key-", run("lock", "ls", *self.url))
 
     def test_the_rights_are_enough(self):
-        """While the slot of a lock moves, a user with the rights that `check --acl --for lock` prints
-        takes the lock, and waits for it by sharded channels."""
+        """While the slot of a lock moves, a user with the rights that `check --acl --for lock`
+        prints takes the lock, and waits for it by sharded channels."""
         rules = run("check", "--acl", USER, "--for", "lock").split()[3:]
         for node in self.redis.nodes:
             node.call("ACL", "SETUSER", USER, "reset", ">" + PASSWORD, *rules)
             node.call("ACL", "LOG", "RESET")
         env = {"LATCHWORK_REDIS_USER": USER, "LATCHWORK_REDIS_PASSWORD": PASSWORD}
         holder = Holder("right", *self.url, "--ttl", "1500", env=env)
-        waiter = subprocess.Popen([PROGRAM, "lock", "exec", "right", *self.url, "--wait", "60000", "--", "true"], env={**os.environ, **env})
+        waiter = subprocess.Popen(
+            [PROGRAM, "lock", "exec", "right", *self.url, "--wait", "60000", "--", "true"],
+            env={**os.environ, **env},
+        )
         slot = slot_of("lwl:{right}:lock")
-        wait_until(lambda: self.redis.owner(slot).call("PUBSUB", "SHARDCHANNELS"), 30, "a sharded channel")
+        wait_until(
+            lambda: self.redis.owner(slot).call("PUBSUB", "SHARDCHANNELS"), 30, "a sharded channel"
+        )
         target = next(m for m in self.redis.masters() if m is not self.redis.owner(slot))
         source = self.redis.open_slot(slot, target)
         while self.redis.move_keys(slot, source, target):
             pass
-        time.sleep(2)  # longer than the TTL; the lock must be renewed at the node to which the slot moves, by ASKING
+        time.sleep(
+            2
+        )  # longer than the TTL; the lock must be renewed at the node to which the slot moves, by ASKING
         self.redis.close_slot(slot, target)
-        wait_until(lambda: target.call("PUBSUB", "SHARDCHANNELS"), 30, "a sharded channel at the new owner")
+        wait_until(
+            lambda: target.call("PUBSUB", "SHARDCHANNELS"), 30, "a sharded channel at the new owner"
+        )
         holder.end()
         self.assertEqual(waiter.wait(60), 0)
-        self.assertEqual([entry for node in self.redis.nodes for entry in node.call("ACL", "LOG") if USER.encode() in entry], [])
+        self.assertEqual(
+            [
+                entry
+                for node in self.redis.nodes
+                for entry in node.call("ACL", "LOG")
+                if USER.encode() in entry
+            ],
+            [],
+        )
 
     def test_operators_wait_for_a_slot_that_moves(self):
         tag = self.redis.tag("app", 0, SHARDS)
         slot = slot_of("lw:{%s}:epoch" % tag)
-        Holder("key-0", "-c", self.path, "--wait", "30000").end()  # the command begins an epoch, which the test needs
+        Holder(
+            "key-0", "-c", self.path, "--wait", "30000"
+        ).end()  # the command begins an epoch, which the test needs
         for shard in range(SHARDS):
-            self.redis.call("HSET", "lw:{%s}:epoch" % self.redis.tag("app", shard, SHARDS), "x", "y")
+            self.redis.call(
+                "HSET", "lw:{%s}:epoch" % self.redis.tag("app", shard, SHARDS), "x", "y"
+            )
         target = next(m for m in self.redis.masters() if m is not self.redis.owner(slot))
         source = self.redis.open_slot(slot, target)
-        self.assertRegex(run("queue", "ls", "-c", self.path, status=1), r"shard 0: .*is being moved to another node.*run the command again")
+        self.assertRegex(
+            run("queue", "ls", "-c", self.path, status=1),
+            r"shard 0: .*is being moved to another node.*run the command again",
+        )
 
         def finish():
             time.sleep(1)
@@ -145,6 +204,7 @@ class OnACluster(Locks, unittest.TestCase):
                 pass
             time.sleep(1)
             self.redis.close_slot(slot, target)
+
         mover = threading.Thread(target=finish)
         mover.start()
         run("queue", "ls", "-c", self.path)

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests metrics, health and the ledger of a running supervisor, on a private Redis and the dev broker.
+"""Tests metrics, health and the ledger of a running supervisor, on a private Redis and the dev
+broker.
 Usage: test_metrics.py [BUILD]
 No test asserts a time. Waits have limits only to make a hang a failure."""
+
 import json
 import os
 import re
@@ -32,12 +34,14 @@ for line in sys.stdin:
     bad = m["key"].startswith("bad")
     print(json.dumps({"id": m["id"], "outcome": "dead" if bad else "done", "reason": "it says so" if bad else ""}), flush=True)
 '''
-SAMPLE = re.compile(r'^(latchwork_[a-z_]+)(?:\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*)\})? (-?[0-9.e+-]+|\+Inf|NaN)$')
+SAMPLE = re.compile(
+    r'^(latchwork_[a-z_]+)(?:\{([a-z]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z]+="(?:[^"\\\n]|\\["\\n])*")*)\})? (-?[0-9.e+-]+|\+Inf|NaN)$'
+)
 
 
 def parse(text):
-    """Returns {(name, labels): value}. Fails if the text breaks a rule of Prometheus: one HELP and one
-    TYPE line come before the samples of each name."""
+    """Returns {(name, labels): value}. Fails if the text breaks a rule of Prometheus: one HELP and
+    one TYPE line come before the samples of each name."""
     assert text.endswith("\n")
     samples, types, family = {}, {}, None
     for line in text.splitlines():
@@ -52,7 +56,11 @@ def parse(text):
             match = SAMPLE.match(line)
             assert match, "not a sample: " + line
             name, labels, value = match.groups()
-            base = re.sub("_(bucket|sum|count)$", "", name) if types.get(family) == "histogram" else name
+            base = (
+                re.sub("_(bucket|sum|count)$", "", name)
+                if types.get(family) == "histogram"
+                else name
+            )
             assert base == family and (name, labels) not in samples, line
             assert types[family] != "counter" or name.endswith("_total"), line
             samples[name, labels] = float(value)
@@ -68,20 +76,39 @@ class World:
         self.gate = os.path.join(directory, "gate")
         self.redis = Redis(os.path.join(directory, "redis"))
         self.redis.start()
-        self.broker = subprocess.Popen([BUILD + "/tests/tools/mockcluster", "orders:3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.broker = subprocess.Popen(
+            [BUILD + "/tests/tools/mockcluster", "orders:3"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         self.brokers = self.broker.stdout.readline().decode().strip()
         self.port = free_port()
         path = os.path.join(directory, "handler.py")
         with open(path, "w") as f:
             f.write(HANDLER)
-        self.settings = config("audit", self.brokers, self.redis.url, ["orders"], workers=2, http=dict(http, listen="127.0.0.1:%d" % self.port),
-                               kafka={"properties": {"session.timeout.ms": "6000"}}, redis={"shards": shards},
-                               handler={"type": "exec", "command": [sys.executable, "-S", "-E", path], "processes": 2, "timeout_ms": 60000})
+        self.settings = config(
+            "audit",
+            self.brokers,
+            self.redis.url,
+            ["orders"],
+            workers=2,
+            http=dict(http, listen="127.0.0.1:%d" % self.port),
+            kafka={"properties": {"session.timeout.ms": "6000"}},
+            redis={"shards": shards},
+            handler={
+                "type": "exec",
+                "command": [sys.executable, "-S", "-E", path],
+                "processes": 2,
+                "timeout_ms": 60000,
+            },
+        )
         self.instance = Instance(BUILD, directory, "one", self.settings, {"GATE": self.gate})
         self.config_path = os.path.join(directory, "one.json")
 
     def get(self, path, **headers):
-        request = urllib.request.Request("http://127.0.0.1:%d%s" % (self.port, path), headers=headers)
+        request = urllib.request.Request(
+            "http://127.0.0.1:%d%s" % (self.port, path), headers=headers
+        )
         try:
             with urllib.request.urlopen(request, timeout=10) as r:
                 return r.status, r.read().decode()
@@ -99,8 +126,12 @@ class World:
         return lag == [0, 0, 0] and self.sum("waiting_messages") == 0
 
     def produce(self, *arguments):
-        subprocess.run([BUILD + "/tests/tools/kafkatool", self.brokers, "generate", "orders"] + [str(a) for a in arguments], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [BUILD + "/tests/tools/kafkatool", self.brokers, "generate", "orders"]
+            + [str(a) for a in arguments],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
 
     def serving(self):
         self.instance.check_running()
@@ -110,21 +141,33 @@ class World:
             return False
 
     def ledger(self, *options):
-        done = subprocess.run([BUILD + "/latchwork", "ledger", "-c", self.config_path, *options], capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [BUILD + "/latchwork", "ledger", "-c", self.config_path, *options],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         return done.returncode, done.stdout, done.stderr
 
     def let_wait(self, messages, seed):
-        """Makes messages of two keys wait. First creates the file `gate`: no handler ends while that file
-        exists. Returns when the output of the ledger no longer changes."""
+        """Makes messages of two keys wait. First creates the file `gate`: no handler ends while
+        that file exists. Returns when the output of the ledger no longer changes."""
         open(self.gate, "w").close()
-        self.produce("--messages", messages, "--keys", 2, "--partitioner", "roundrobin", "--seed", seed)
-        wait_until(lambda: self.sum("lanes") > 0 and self.sum("waiting_messages") > 0, 60, "messages that wait")
+        self.produce(
+            "--messages", messages, "--keys", 2, "--partitioner", "roundrobin", "--seed", seed
+        )
+        wait_until(
+            lambda: self.sum("lanes") > 0 and self.sum("waiting_messages") > 0,
+            60,
+            "messages that wait",
+        )
         last = None
 
         def settled():
             nonlocal last
             was, last = last, self.ledger("--json")[1]
             return last == was
+
         wait_until(settled, 60, "nothing that moves", 0.5)
 
     def close(self):
@@ -164,13 +207,31 @@ class Running(unittest.TestCase):
         self.assertGreater(s["latchwork_lock_acquire_total", 'result="granted"'], 0)
         self.assertEqual(s["latchwork_workers", 'state="ready"'], 2)
         wait_until(lambda: self.w.sum("dead_letters") == 5, 30, "count of the dead letters")
-        self.assertEqual(s["latchwork_build_info", 'version="%s"' % json.loads(self.w.get("/version")[1])["version"]], 1)
+        self.assertEqual(
+            s[
+                "latchwork_build_info",
+                'version="%s"' % json.loads(self.w.get("/version")[1])["version"],
+            ],
+            1,
+        )
 
     def test_every_name_is_told_of(self):
-        names = subprocess.run([BUILD + "/latchwork", "check", "--metric-names"], capture_output=True, text=True, check=True).stdout.split()
-        wait_until(lambda: self.w.sum("redis_up") == 1 and self.w.caught_up(), 30, "look at Redis, and all partitions")
+        names = subprocess.run(
+            [BUILD + "/latchwork", "check", "--metric-names"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        wait_until(
+            lambda: self.w.sum("redis_up") == 1 and self.w.caught_up(),
+            30,
+            "look at Redis, and all partitions",
+        )
         # metrics of the http handler exist only if a worker has such a handler
-        self.assertEqual({n for n, _ in self.w.scrape()}, {n for n in names if not n.startswith("latchwork_handler_http_")})
+        self.assertEqual(
+            {n for n, _ in self.w.scrape()},
+            {n for n in names if not n.startswith("latchwork_handler_http_")},
+        )
 
     def test_paths(self):
         self.assertEqual(self.w.get("/healthz"), (200, "ok\n"))
@@ -184,8 +245,13 @@ class Running(unittest.TestCase):
         self.assertEqual(sorted(p["partition"] for p in partitions), [0, 1, 2])
 
     def test_no_payload_and_no_key_in_the_log(self):
-        line = next(line for line in self.w.instance.log().splitlines() if "is a dead letter" in line)
-        self.assertRegex(line, r'warn .*orders/\d/\d+ is a dead letter: it says so id=orders/\d/\d+ key_hash=[0-9a-f]{16} attempt=1 fence=\d+ duration_ms=\d+$')
+        line = next(
+            line for line in self.w.instance.log().splitlines() if "is a dead letter" in line
+        )
+        self.assertRegex(
+            line,
+            r'warn .*orders/\d/\d+ is a dead letter: it says so id=orders/\d/\d+ key_hash=[0-9a-f]{16} attempt=1 fence=\d+ duration_ms=\d+$',
+        )
         self.assertNotIn("bad-", self.w.instance.log())
         self.assertNotIn("amount", self.w.instance.log())
 
@@ -193,7 +259,10 @@ class Running(unittest.TestCase):
         os.kill(self.w.instance.pid, signal.SIGUSR1)
         wait_until(lambda: self.w.instance.log().count("dump: end") >= 2, 30, "both dumps")
         log = self.w.instance.log()
-        self.assertRegex(log, r"dump: orders:0 watermark \d+ for \d+ ms, committed \d+, next \d+, unfinished 0, waiting 0\n")
+        self.assertRegex(
+            log,
+            r"dump: orders:0 watermark \d+ for \d+ ms, committed \d+, next \d+, unfinished 0, waiting 0\n",
+        )
         self.assertRegex(log, r"dump: shard 0 ready, epoch [0-9a-f]{32}")
 
     def test_counters_go_on_when_a_worker_dies(self):
@@ -214,6 +283,7 @@ class Running(unittest.TestCase):
                     self.assertGreaterEqual(s[key], value, key)
             last = s
             return s["latchwork_messages_total", 'outcome="done"'] >= done + 100
+
         wait_until(all_done, 60, "end of what came after the kill")
         wait_until(self.w.caught_up, 60, "end of the lag")
 
@@ -243,12 +313,17 @@ class Running(unittest.TestCase):
         self.assertTrue(rows[-1]["ok"])
         self.assertGreater(rows[-1]["waiting"], 0)
         for row in rows[:-1]:
-            self.assertEqual(row["consumed"], sum(row[k] for k in ("committed", "done", "dead", "waiting", "in_hand")))
+            self.assertEqual(
+                row["consumed"],
+                sum(row[k] for k in ("committed", "done", "dead", "waiting", "in_hand")),
+            )
             self.assertEqual(row["begin"] + row["consumed"] + row["not_gated"], row["end"])
             self.assertEqual(row["waiting"], row["listed"])
         wait_until(lambda: self.w.sum("waiting_age_seconds") > 0, 30, "age of what waits")
         os.unlink(self.w.gate)
-        while self.w.sum("waiting_messages"):  # the ledger must also agree while the waiting lists become shorter
+        while self.w.sum(
+            "waiting_messages"
+        ):  # the ledger must also agree while the waiting lists become shorter
             status, out, err = self.w.ledger()
             self.assertEqual((status, err), (0, ""), out)
         wait_until(self.w.caught_up, 60, "end of all messages")
@@ -263,8 +338,8 @@ class Running(unittest.TestCase):
 
 
 class Faults(unittest.TestCase):
-    """Tests that the ledger finds faults. The tests make the faults by hand after the workers have ended,
-    so no worker repairs them."""
+    """Tests that the ledger finds faults. The tests make the faults by hand after the workers have
+    ended, so no worker repairs them."""
 
     @classmethod
     def setUpClass(cls):
@@ -274,15 +349,23 @@ class Faults(unittest.TestCase):
         cls.addClassCleanup(cls.w.close)
         wait_until(cls.w.serving, 60, "metrics and ready workers")
         cls.w.produce("--messages", 100, "--keys", 10)
-        wait_until(lambda: cls.w.sum("messages_total") == 100 and cls.w.caught_up(), 60, "end of all messages")
+        wait_until(
+            lambda: cls.w.sum("messages_total") == 100 and cls.w.caught_up(),
+            60,
+            "end of all messages",
+        )
         cls.w.let_wait(200, 11)
         cls.w.instance.destroy()
         # The tests use one message: the newest of a waiting list.
         cls.list = next(k for k in cls.w.redis.keys() if k.startswith(b"lw:{audit.0}:wait:"))
-        cls.lane = cls.list[len(b"lw:{audit.0}:wait:"):]
+        cls.lane = cls.list[len(b"lw:{audit.0}:wait:") :]
         cls.envelope = cls.w.redis.call("LINDEX", cls.list, 0)
         _, topic, cls.partition, cls.offset = cls.envelope.split(b" ", 4)[:4]
-        cls.state = b"lw:{audit.0}:state:%s:%s:%d" % (topic, cls.partition, int(cls.offset) // 16384)
+        cls.state = b"lw:{audit.0}:state:%s:%s:%d" % (
+            topic,
+            cls.partition,
+            int(cls.offset) // 16384,
+        )
         cls.bit = 2 * (int(cls.offset) % 16384)
 
     def setUp(self):
@@ -353,8 +436,8 @@ class Faults(unittest.TestCase):
         self.redis("HSET", "lw:{audit.0}:floor", name, floor)
 
     def test_commit_above_what_waits(self):
-        # The test commits to another group, because the dev broker accepts no commit from outside for a group
-        # that ever had members.
+        # The test commits to another group, because the dev broker accepts no commit from outside
+        # for a group that ever had members.
         tool = [BUILD + "/tests/tools/kafkatool", self.w.brokers, "set-offsets", "beyond", "orders"]
         for partition in range(3):
             floor = int(self.redis("HGET", "lw:{audit.0}:floor", "orders:%d" % partition) or 0)
@@ -362,7 +445,11 @@ class Faults(unittest.TestCase):
             subprocess.run(tool + [str(partition), str(offset)], check=True)
         status, out, _ = self.w.ledger("--json", "--set", "kafka.properties.group.id=beyond")
         self.assertEqual(status, 1, out)
-        self.assertEqual({json.loads(line)["difference"] for line in out.splitlines() if '"difference"' in line}, {"committed"}, out)
+        self.assertEqual(
+            {json.loads(line)["difference"] for line in out.splitlines() if '"difference"' in line},
+            {"committed"},
+            out,
+        )
 
     def test_floor_of_a_partition_that_is_not_there(self):
         self.redis("HSET", "lw:{audit.0}:floor", "orders:9", 5)
@@ -372,7 +459,14 @@ class Faults(unittest.TestCase):
 
 class Deploy(unittest.TestCase):
     def test_dashboard_and_alerts_use_names_that_exist(self):
-        names = set(subprocess.run([BUILD + "/latchwork", "check", "--metric-names"], capture_output=True, text=True, check=True).stdout.split())
+        names = set(
+            subprocess.run(
+                [BUILD + "/latchwork", "check", "--metric-names"],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.split()
+        )
         for path in ("deploy/grafana-dashboard.json", "deploy/prometheus-alerts.yml"):
             with open(os.path.join(ROOT, path)) as f:
                 text = f.read()

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what `latchwork run` tells its service manager, with a socket in place of systemd's, on a private
-Redis and the dev broker.
+"""Tests what `latchwork run` tells its service manager, with a socket in place of systemd's, on a
+private Redis and the dev broker.
 Usage: test_notify.py [BUILD]
 No test asserts a time. Waits have limits only to make a hang a failure."""
+
 import os
 import signal
 import socket
@@ -31,7 +32,8 @@ for line in sys.stdin:
 
 
 class Manager:
-    """Stands in for a service manager: listens on a socket, and keeps all messages, each as a dict."""
+    """Stands in for a service manager: listens on a socket, and keeps all messages, each as a
+    dict."""
 
     def __init__(self, directory):
         self.path = os.path.join(directory, "notify")
@@ -46,7 +48,8 @@ class Manager:
         return self.messages[-1]
 
     def until(self, name):
-        """Receives messages up to the first that has a field called `name`. Returns all these messages."""
+        """Receives messages up to the first that has a field called `name`. Returns all these
+        messages."""
         got = [self.next()]
         while name not in got[-1]:
             got.append(self.next())
@@ -61,25 +64,48 @@ def names(messages):
 
 
 class Notify(unittest.TestCase):
-    """Tests one run of two workers. The tests run in the order of their names; each begins in the state in
-    which the one before ended."""
+    """Tests one run of two workers. The tests run in the order of their names; each begins in the
+    state in which the one before ended."""
 
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="lw-notify-")
         cls.addClassCleanup(folder.cleanup)
         cls.redis = Redis(os.path.join(folder.name, "redis"))
-        cls.broker = subprocess.Popen([BUILD + "/tests/tools/mockcluster", "orders:3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        cls.broker = subprocess.Popen(
+            [BUILD + "/tests/tools/mockcluster", "orders:3"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         cls.addClassCleanup(cls.end_broker)
         brokers = cls.broker.stdout.readline().decode().strip()
-        handler, cls.seen = os.path.join(folder.name, "handler.py"), os.path.join(folder.name, "seen")
+        handler, cls.seen = (
+            os.path.join(folder.name, "handler.py"),
+            os.path.join(folder.name, "seen"),
+        )
         with open(handler, "w") as f:
             f.write(HANDLER)
         cls.manager = Manager(folder.name)
         cls.addClassCleanup(cls.manager.close)
-        settings = config("notify", brokers, cls.redis.url, ["orders"], workers=2, kafka={"properties": {"session.timeout.ms": "6000"}},
-                          handler={"type": "exec", "command": [sys.executable, "-S", "-E", handler], "processes": 1, "timeout_ms": 20000})
-        environment = {"NOTIFY_SOCKET": cls.manager.path, "WATCHDOG_USEC": "20000000", "SEEN": cls.seen}
+        settings = config(
+            "notify",
+            brokers,
+            cls.redis.url,
+            ["orders"],
+            workers=2,
+            kafka={"properties": {"session.timeout.ms": "6000"}},
+            handler={
+                "type": "exec",
+                "command": [sys.executable, "-S", "-E", handler],
+                "processes": 1,
+                "timeout_ms": 20000,
+            },
+        )
+        environment = {
+            "NOTIFY_SOCKET": cls.manager.path,
+            "WATCHDOG_USEC": "20000000",
+            "SEEN": cls.seen,
+        }
         cls.instance = Instance(BUILD, folder.name, "one", settings, environment)
         cls.config_path = os.path.join(folder.name, "one.json")
         cls.addClassCleanup(cls.redis.stop)
@@ -92,19 +118,25 @@ class Notify(unittest.TestCase):
         cls.broker.wait(10)
 
     def test_1_not_ready_while_redis_is_away(self):
-        # The sum of 90 s and the grace period of 10 s, after which a hung worker is replaced, and of one
-        # minute.
+        # The sum of 90 s and the grace period of 10 s, after which a hung worker is replaced, and
+        # of one minute.
         self.assertEqual(self.manager.next(), {"WATCHDOG_USEC": "160000000"})
 
         def says_why():
             return "redis" in self.manager.until("STATUS")[-1]["STATUS"]
+
         wait_until(says_why, LIMIT_S, "a status that names Redis", 0)
-        self.assertRegex(self.manager.messages[-1]["STATUS"], r"^0 of 2 workers are ready; worker 0: .*redis.*; done 0, dead 0, waiting 0$")
+        self.assertRegex(
+            self.manager.messages[-1]["STATUS"],
+            r"^0 of 2 workers are ready; worker 0: .*redis.*; done 0, dead 0, waiting 0$",
+        )
         self.assertNotIn("READY", names(self.manager.messages))
 
     def test_2_ready(self):
         self.redis.start()
-        self.assertRegex(self.manager.until("READY")[-1]["STATUS"], "^2 of 2 workers are ready; done ")
+        self.assertRegex(
+            self.manager.until("READY")[-1]["STATUS"], "^2 of 2 workers are ready; done "
+        )
         self.assertEqual(self.manager.messages[-1]["READY"], "1")
         self.assertEqual(self.manager.until("WATCHDOG")[-1], {"WATCHDOG": "1"})
 
@@ -120,7 +152,10 @@ class Notify(unittest.TestCase):
         self.assertEqual(got[-1], {"READY": "1", "STATUS": "reload: done"})
         self.assertIn("EXTEND_TIMEOUT_USEC", names(got))
         after = self.instance.workers()
-        self.assertFalse(set(before) & set(after), "a worker was not replaced when the reload was reported as done")
+        self.assertFalse(
+            set(before) & set(after),
+            "a worker was not replaced when the reload was reported as done",
+        )
         self.assertEqual(len(after), 2)
 
     def test_5_reload_of_a_bad_configuration(self):
@@ -130,7 +165,10 @@ class Notify(unittest.TestCase):
             f.write("{")
         self.instance.signal(signal.SIGHUP)
         self.manager.until("RELOADING")
-        self.assertEqual(self.manager.until("READY")[-1]["STATUS"], "reload: the configuration has errors (see the log); the old one stays")
+        self.assertEqual(
+            self.manager.until("READY")[-1]["STATUS"],
+            "reload: the configuration has errors (see the log); the old one stays",
+        )
         with open(self.config_path, "w") as f:
             f.write(good)
 
@@ -139,7 +177,9 @@ class Notify(unittest.TestCase):
         self.manager.until("WATCHDOG")
         send(worker, signal.SIGSTOP)
         try:
-            self.manager.until("STATUS")  # up to this message, a ping of the watchdog may have been under way
+            self.manager.until(
+                "STATUS"
+            )  # up to this message, a ping of the watchdog may have been under way
             self.manager.until("STATUS")
             self.assertNotIn("WATCHDOG", names(self.manager.until("STATUS")))
         finally:
@@ -149,8 +189,14 @@ class Notify(unittest.TestCase):
     def test_7_stop(self):
         self.instance.signal(signal.SIGTERM)
         # The sum of the grace period of 10 s, of 5 s until a worker is killed, and of another 10 s.
-        self.assertEqual(self.manager.until("STOPPING")[-1],
-                         {"STOPPING": "1", "EXTEND_TIMEOUT_USEC": "25000000", "STATUS": "stopping: finishing what is in a handler"})
+        self.assertEqual(
+            self.manager.until("STOPPING")[-1],
+            {
+                "STOPPING": "1",
+                "EXTEND_TIMEOUT_USEC": "25000000",
+                "STATUS": "stopping: finishing what is in a handler",
+            },
+        )
         status, _ = self.instance.wait(LIMIT_S)
         self.assertEqual(status, 0, self.instance.log())
 

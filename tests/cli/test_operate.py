@@ -5,6 +5,7 @@ configuration are read from the page, so page and program cannot differ. Then th
 command of `queue` and `dead` with --json, while the workers are loaded.
 Usage: test_operate.py [BUILD]
 No test asserts a time. Waits have limits only to make a hang a failure."""
+
 import json
 import os
 import re
@@ -25,8 +26,8 @@ CUSTOMER = "customer-0"
 
 
 def sections():
-    """Returns [(heading, [(language, text)])] of the page. Blocks without a language show output, and are
-    left out."""
+    """Returns [(heading, [(language, text)])] of the page. Blocks without a language show output,
+    and are left out."""
     out = [("", [])]
     block = None
     for line in open(PAGE):
@@ -64,8 +65,15 @@ class World:
     def terminal(self, text, name):
         """Runs, in the background, a command that stays in a terminal until Ctrl-C."""
         with open(self.path(name), "wb") as out:
-            p = subprocess.Popen(["bash", "-ec", text], cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                 start_new_session=True)
+            p = subprocess.Popen(
+                ["bash", "-ec", text],
+                cwd=self.dir,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
         self.terminals.append(p)
         return p
 
@@ -73,19 +81,33 @@ class World:
         return open(self.path(name), errors="replace").read()
 
     def run(self, command, status=0):
-        done = subprocess.run(["bash", "-c", command], cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              errors="backslashreplace", timeout=120)
-        assert done.returncode == status, "%s: status %d\n%s%s" % (command, done.returncode, done.stdout, done.stderr)
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.dir,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            timeout=120,
+        )
+        assert done.returncode == status, "%s: status %d\n%s%s" % (
+            command,
+            done.returncode,
+            done.stdout,
+            done.stderr,
+        )
         return done.stdout
 
     def until(self, command, good, limit_s=60):
-        """Runs the command again and again, as an operator would. Returns the first output for which
-        good() is true."""
+        """Runs the command again and again, as an operator would. Returns the first output for
+        which good() is true."""
         seen = []
 
         def look():
             seen.append(self.run(command))
             return good(seen[-1])
+
         try:
             wait_until(look, limit_s, command, 0.5)
         except Exception as e:
@@ -96,7 +118,8 @@ class World:
         return [json.loads(line) for line in self.run(command + " --json", **more).splitlines()]
 
     def end(self):
-        """Ends the background commands with Ctrl-C, the youngest first. Returns their exit statuses."""
+        """Ends the background commands with Ctrl-C, the youngest first. Returns their exit
+        statuses."""
         out = []
         for p in reversed(self.terminals):
             if p.poll() is None:
@@ -119,7 +142,8 @@ def lines_of(block):
     return block[1].splitlines()
 
 
-# --- the page's sections: a function each, which gets its blocks ------------------------------------------------------------------------
+# --- the page's sections: a function each, which gets its blocks
+# ------------------------------------------------------------------------
 
 
 def something_to_operate(w, blocks):
@@ -142,13 +166,20 @@ def something_to_operate(w, blocks):
 def what_is_stuck(w, blocks):
     stats, ls = lines_of(blocks[0])
     text = w.until(ls, lambda out: CUSTOMER in out)
-    key, waiting, *_ = next(line for line in text.splitlines() if line.startswith(CUSTOMER + " ")).split()
+    key, waiting, *_ = next(
+        line for line in text.splitlines() if line.startswith(CUSTOMER + " ")
+    ).split()
     assert int(waiting) > 0
     w.holder = text.split()[-1]
-    # Wait until there are dead letters. There will be ten, or only nine if one of the ten messages waits
-    # behind the message of the stuck customer.
-    text = w.until(stats, lambda out: re.search(r"^dead +[1-9]", out, re.M) and re.search(r"^in +[1-9]", out, re.M))
-    assert re.search(r"^lanes .* 1 held", text, re.M) and re.search(r"^ +\d+  %s$" % CUSTOMER, text, re.M), text
+    # Wait until there are dead letters. There will be ten, or only nine if one of the ten messages
+    # waits behind the message of the stuck customer.
+    text = w.until(
+        stats,
+        lambda out: re.search(r"^dead +[1-9]", out, re.M) and re.search(r"^in +[1-9]", out, re.M),
+    )
+    assert re.search(r"^lanes .* 1 held", text, re.M) and re.search(
+        r"^ +\d+  %s$" % CUSTOMER, text, re.M
+    ), text
     assert "NO_RATE" in text and re.search(r"^out +\d+ a second", text, re.M), text
 
 
@@ -165,7 +196,9 @@ def break_it(w, blocks):
     dry, execute = lines_of(blocks[0])
     text = w.run(dry)
     assert "would break" in text and w.worker in text and "--execute" in text, text
-    assert w.rows("build/latchwork lock show %s -c till/till.json" % CUSTOMER)[0]["holder"] == w.worker, "a dry run breaks nothing"
+    assert (
+        w.rows("build/latchwork lock show %s -c till/till.json" % CUSTOMER)[0]["holder"] == w.worker
+    ), "a dry run breaks nothing"
     text = w.run(execute)
     assert int(re.search(r"the fence is (\d+)", text).group(1)) > w.fence, text
     (ls,) = lines_of(blocks[1])
@@ -175,11 +208,17 @@ def break_it(w, blocks):
 def why_did_ten_die(w, blocks):
     ls, filtered, show = lines_of(blocks[0])
     rows = dead_lines(w.until(ls, lambda out: len(dead_lines(out)) == 10))
-    assert sorted(r[1] for r in rows) == sorted("orders-%s/2/%d" % (t, i) for t in ("web", "shop") for i in range(5)), rows
+    assert sorted(r[1] for r in rows) == sorted(
+        "orders-%s/2/%d" % (t, i) for t in ("web", "shop") for i in range(5)
+    ), rows
     amounts = [json.loads(r["payload"])["amount"] for r in w.rows(ls)]
     assert len(dead_lines(w.run(filtered))) == sum(a > 0 for a in amounts) > 0
     text = w.run(show)
-    assert "identity orders-shop/2/3" in text and "reason   NO_RATE: no exchange rate for order-" in text and '"customer"' in text, text
+    assert (
+        "identity orders-shop/2/3" in text
+        and "reason   NO_RATE: no exchange rate for order-" in text
+        and '"customer"' in text
+    ), text
 
 
 def mend_a_payload(w, blocks):
@@ -187,11 +226,17 @@ def mend_a_payload(w, blocks):
     text = w.run(edit)
     assert "dead replay puts it back" in text, text
     text = w.run(show)
-    assert "edited by" in text and re.search(r'^\+.*, "rate": 1}', text, re.M) and re.search(r"^-\{.*[^1]}", text, re.M), text
+    assert (
+        "edited by" in text
+        and re.search(r'^\+.*, "rate": 1}', text, re.M)
+        and re.search(r"^-\{.*[^1]}", text, re.M)
+    ), text
     attempt, dry, execute = lines_of(blocks[1])
     assert "tried: done" in w.run(attempt)
     assert "would be put" in w.run(dry)
-    assert len(dead_lines(w.run("build/latchwork dead ls -c till/till.json"))) == 10, "neither a trial nor a dry run takes one away"
+    assert len(dead_lines(w.run("build/latchwork dead ls -c till/till.json"))) == 10, (
+        "neither a trial nor a dry run takes one away"
+    )
     assert "1 put; job 2" in w.run(execute)
     w.until("build/latchwork dead ls -c till/till.json", lambda out: len(dead_lines(out)) == 9)
 
@@ -203,7 +248,11 @@ def replay_at_a_rate(w, blocks):
     text = w.run(execute)
     assert "9 put; job 3: finished" in text, text
     assert w.until(ls, lambda out: not dead_lines(out))
-    wait_until(lambda: metric(w, "messages_total", 'outcome="dead"') == 10, 30, "ten dead, none of them again")
+    wait_until(
+        lambda: metric(w, "messages_total", 'outcome="dead"') == 10,
+        30,
+        "ten dead, none of them again",
+    )
 
 
 def replay_an_hour(w, blocks):
@@ -216,29 +265,46 @@ def replay_an_hour(w, blocks):
     assert int(re.search(r"; (\d+) would be put", text).group(1)) >= n, text
     text = w.run(execute)
     assert int(re.search(r"; (\d+) put", text).group(1)) >= n and "job 4: finished" in text, text
-    w.until("build/latchwork queue ls -c till/till.json --key customer-7", lambda out: re.search(r"^customer-7 +0 ", out, re.M))
+    w.until(
+        "build/latchwork queue ls -c till/till.json --key customer-7",
+        lambda out: re.search(r"^customer-7 +0 ", out, re.M),
+    )
     after = w.rows("build/latchwork ledger -c till/till.json")
-    back = [(b, a) for b, a in zip(before, after) if "committed" in b and a["committed"] < b["committed"]]
+    back = [
+        (b, a)
+        for b, a in zip(before, after)
+        if "committed" in b and a["committed"] < b["committed"]
+    ]
     assert not back, "the group's offsets only go on"
 
 
 def who_did_what(w, blocks):
     text = w.run(*lines_of(blocks[0]))
-    for wanted in (r"lock break .*key %s" % CUSTOMER, r" edit .*dead edit orders-shop/2/3", r" 3  finished +9  dead replay --reason NO_RATE\*",
-                   r" 4  finished .*queue replay --key customer-7 --topic orders-web --from 1h --again"):
+    for wanted in (
+        r"lock break .*key %s" % CUSTOMER,
+        r" edit .*dead edit orders-shop/2/3",
+        r" 3  finished +9  dead replay --reason NO_RATE\*",
+        r" 4  finished .*queue replay --key customer-7 --topic orders-web --from 1h --again",
+    ):
         assert re.search(wanted, text), "%s in\n%s" % (wanted, text)
 
 
 def metric(w, name, label=""):
     text = w.run("curl -s http://$LISTEN/metrics")
-    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("latchwork_%s{" % name) or
-               line.startswith("latchwork_%s " % name) if label in line)
+    return sum(
+        float(line.split()[-1])
+        for line in text.splitlines()
+        if line.startswith("latchwork_%s{" % name) or line.startswith("latchwork_%s " % name)
+        if label in line
+    )
 
 
 def see_it_in_the_metrics(w, blocks):
     curl, ledger = lines_of(blocks[0])
     # The page tells the reader that the figures are refreshed every few seconds.
-    text = w.until(curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M))
+    text = w.until(
+        curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M)
+    )
     assert re.search(r'^latchwork_messages_total\{outcome="dead"\} 10$', text, re.M), text
     assert int(re.search(r"^latchwork_leases_lost_total (\d+)$", text, re.M).group(1)) >= 1, text
     assert re.search(r"^latchwork_waiting_messages \d+$", text, re.M), text
@@ -250,15 +316,22 @@ def drop_what_shall_never_run(w, blocks):
     assert "customer-7: paused" in w.run(pause)
     assert re.search(r"2 put", w.run(replay))
     exported = [json.loads(line) for line in w.run(export).splitlines()]
-    assert len([e for e in exported if e.get("replay")]) == 2 and {e["lane"] for e in exported if "lane" in e} <= {"customer-7"}, exported
+    assert len([e for e in exported if e.get("replay")]) == 2 and {
+        e["lane"] for e in exported if "lane" in e
+    } <= {"customer-7"}, exported
     assert "1 would be dropped" in w.run(dry) and not os.path.exists(w.path("till/dropped.jsonl"))
     assert "1 dropped" in w.run(drop)
     (backup,) = [json.loads(line) for line in w.said("till/dropped.jsonl").splitlines()]
     left = [json.loads(line)["identity"] for line in w.run(export).splitlines()]
-    assert backup["identity"] in [e["identity"] for e in exported] and backup["identity"] not in left
+    assert (
+        backup["identity"] in [e["identity"] for e in exported] and backup["identity"] not in left
+    )
     assert "1 put" in w.run(imported)
     assert "customer-7: resumed" in w.run(resume)
-    w.until("build/latchwork queue ls -c till/till.json --key customer-7", lambda out: re.search(r"^customer-7 +0 ", out, re.M))
+    w.until(
+        "build/latchwork queue ls -c till/till.json --key customer-7",
+        lambda out: re.search(r"^customer-7 +0 ", out, re.M),
+    )
 
 
 STEPS = {
@@ -275,18 +348,28 @@ STEPS = {
     "Drop what should never run": drop_what_shall_never_run,
 }
 
-# --- every command with --json, while the workers are loaded ----------------------------------------------------------------------------
+# --- every command with --json, while the workers are loaded
+# ----------------------------------------------------------------------------
 
 EVERY = {
     "queue": {
-        "ls": ["", "--sort size --limit 3 --match 'customer-*'", "--topic orders-web --older-than 1h --attempts 1 --partition 0 --reverse"],
+        "ls": [
+            "",
+            "--sort size --limit 3 --match 'customer-*'",
+            "--topic orders-web --older-than 1h --attempts 1 --partition 0 --reverse",
+        ],
         "show": ["customer-7", "customer-7 --raw --limit 2", "nobody"],
         "pause": ["customer-9", "--key customer-9", "--match 'customer-1?' --execute"],
         "resume": ["customer-9", "--match 'customer-1?' --execute"],
         "export": ["", "--key customer-7 --where '/amount>=0'"],
         "stats": ["--over 500ms"],
-        "replay": ["orders-web/0/0 --again", "--key customer-8 --from 10m --limit 3 --again --execute", "--topic orders-shop --from @5 --to @9 --execute",
-                   "orders-web/1/1 --try --execute", "orders-web/1/1 --to-topic orders-web"],
+        "replay": [
+            "orders-web/0/0 --again",
+            "--key customer-8 --from 10m --limit 3 --again --execute",
+            "--topic orders-shop --from @5 --to @9 --execute",
+            "orders-web/1/1 --try --execute",
+            "orders-web/1/1 --to-topic orders-web",
+        ],
         "drop": ["--key customer-8", "--key customer-8 --execute --backup till/again.jsonl"],
         "audit": ["", "--limit 2"],
         "import": ["till/dropped.jsonl", "till/dropped.jsonl --execute"],
@@ -303,27 +386,47 @@ EVERY = {
 
 
 def every_command_with_json(w):
-    # Without the file `rates`, the records of partition 2 become dead letters again, under new identities.
+    # Without the file `rates`, the records of partition 2 become dead letters again, under new
+    # identities.
     os.unlink(w.path("till/rates"))
     done = metric(w, "messages_total", 'outcome="done"')
-    w.run("build/latchwork queue replay -c till/till.json --topic orders-web --partition 2 --from @0 --to @5 --again --execute")
+    w.run(
+        "build/latchwork queue replay -c till/till.json --topic orders-web --partition 2 --from @0 --to @5 --again --execute"
+    )
     letters = lambda: w.rows("build/latchwork dead ls -c till/till.json")  # noqa: E731
     wait_until(lambda: len(letters()) == 5, 30, "five dead letters")
     ran = 0
     for noun, verbs in EVERY.items():
-        listed = re.findall(r"^  ([a-z]+) ", w.run("build/latchwork %s --help" % noun).split("Examples")[0], re.M)
-        assert sorted(listed) == sorted(verbs), "verbs that are tested: %s; that there are: %s" % (sorted(verbs), sorted(listed))
+        listed = re.findall(
+            r"^  ([a-z]+) ", w.run("build/latchwork %s --help" % noun).split("Examples")[0], re.M
+        )
+        assert sorted(listed) == sorted(verbs), "verbs that are tested: %s; that there are: %s" % (
+            sorted(verbs),
+            sorted(listed),
+        )
         for verb, calls in verbs.items():
-            assert "usage: latchwork %s %s" % (noun, verb) in w.run("build/latchwork %s %s --help" % (noun, verb))
+            assert "usage: latchwork %s %s" % (noun, verb) in w.run(
+                "build/latchwork %s %s --help" % (noun, verb)
+            )
             for call in calls:
                 words = call % letters()[0]["identity"] if "%s" in call else call
                 rows = w.rows("build/latchwork %s %s -c till/till.json %s" % (noun, verb, words))
                 assert all(isinstance(r, dict) for r in rows), rows
                 if verb in ("replay", "drop", "import"):
-                    assert rows[-1]["type"] == "summary" and rows[-1]["dry_run"] == ("--execute" not in call) and not rows[-1]["problems"], rows
+                    assert (
+                        rows[-1]["type"] == "summary"
+                        and rows[-1]["dry_run"] == ("--execute" not in call)
+                        and not rows[-1]["problems"]
+                    ), rows
                 ran += 1
-    wait_until(lambda: w.rows("build/latchwork queue stats -c till/till.json")[0]["out_per_second"] > 0, 30, "commits, by stats")
-    assert metric(w, "messages_total", 'outcome="done"') > done, "no load: nothing was done meanwhile"
+    wait_until(
+        lambda: w.rows("build/latchwork queue stats -c till/till.json")[0]["out_per_second"] > 0,
+        30,
+        "commits, by stats",
+    )
+    assert metric(w, "messages_total", 'outcome="done"') > done, (
+        "no load: nothing was done meanwhile"
+    )
     w.until("build/latchwork ledger -c till/till.json", lambda out: "it agrees" in out)
     print("%d commands with --json" % ran)
 
@@ -334,7 +437,9 @@ def main():
         w = World(directory)
         try:
             page = sections()
-            assert [heading for heading, _ in page] == list(STEPS), "the page's steps: %s" % [heading for heading, _ in page]
+            assert [heading for heading, _ in page] == list(STEPS), "the page's steps: %s" % [
+                heading for heading, _ in page
+            ]
             for heading, blocks in page:
                 try:
                     STEPS[heading](w, blocks)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork queue` and `latchwork dead` on a private Redis, with lanes that the test made itself.
+"""Tests `latchwork queue` and `latchwork dead` on a private Redis, with lanes that the test made
+itself.
 Argument: build folder.
 
 No workers run here: the tests are about what the commands read, write and refuse.
 tests/live/test_replay.py tests the commands beside workers."""
+
 import json
 import os
 import re
@@ -26,10 +28,29 @@ def test(function):
     return function
 
 
-def envelope(offset, key, payload=b'{"total":1}', topic="orders", partition=0, replay=0, first_ms=None, headers=b"", n_headers=0):
+def envelope(
+    offset,
+    key,
+    payload=b'{"total":1}',
+    topic="orders",
+    partition=0,
+    replay=0,
+    first_ms=None,
+    headers=b"",
+    n_headers=0,
+):
     first_ms = int(time.time() * 1000) if first_ms is None else first_ms
     key = key if isinstance(key, bytes) else key.encode()
-    line = "1 %s %d %d %d %d 5 %d 0 %d %d\n" % (topic, partition, offset, replay, first_ms, len(key), n_headers, len(payload))
+    line = "1 %s %d %d %d %d 5 %d 0 %d %d\n" % (
+        topic,
+        partition,
+        offset,
+        replay,
+        first_ms,
+        len(key),
+        n_headers,
+        len(payload),
+    )
     return line.encode() + key + headers + payload
 
 
@@ -42,8 +63,18 @@ class World:
         self.env = {}
         self.config = os.path.join(directory, "t.json")
         with open(self.config, "w") as f:
-            json.dump({"name": "t", "kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}},
-                       "redis": {"url": self.redis.url}, "handler": {"type": "exec", "command": ["cat"]}}, f)
+            json.dump(
+                {
+                    "name": "t",
+                    "kafka": {
+                        "topics": ["orders"],
+                        "properties": {"bootstrap.servers": "127.0.0.1:1"},
+                    },
+                    "redis": {"url": self.redis.url},
+                    "handler": {"type": "exec", "command": ["cat"]},
+                },
+                f,
+            )
 
     def call(self, *args):
         return self.redis.call(*args)
@@ -59,29 +90,73 @@ class World:
             self.set_state(offset, 1)
 
     def set_state(self, offset, state, tp="orders:0"):
-        self.call("BITFIELD", P + "state:%s:%d" % (tp, offset // 16384), "SET", "u2", "#%d" % (offset % 16384), state)
+        self.call(
+            "BITFIELD",
+            P + "state:%s:%d" % (tp, offset // 16384),
+            "SET",
+            "u2",
+            "#%d" % (offset % 16384),
+            state,
+        )
 
     def state(self, offset, tp="orders:0"):
-        return self.call("BITFIELD", P + "state:%s:%d" % (tp, offset // 16384), "GET", "u2", "#%d" % (offset % 16384))[0]
+        return self.call(
+            "BITFIELD",
+            P + "state:%s:%d" % (tp, offset // 16384),
+            "GET",
+            "u2",
+            "#%d" % (offset % 16384),
+        )[0]
 
     def bury(self, offset, key, reason="no luck", **more):
         self.set_state(offset, 3)
-        return self.call("XADD", P + "dead", "*", "envelope", envelope(offset, key, **more), "reason", reason, "attempts", 5, "first_ms", 1,
-                         "last_ms", int(time.time() * 1000)).decode()
+        return self.call(
+            "XADD",
+            P + "dead",
+            "*",
+            "envelope",
+            envelope(offset, key, **more),
+            "reason",
+            reason,
+            "attempts",
+            5,
+            "first_ms",
+            1,
+            "last_ms",
+            int(time.time() * 1000),
+        ).decode()
 
     def waiting(self, lane):
         """Returns the identities of a lane's waiting messages, oldest first."""
         out = []
         for e in reversed(self.call("LRANGE", P + "wait:" + lane, 0, -1)):
             topic, partition, offset, replay = e.split(b"\n")[0].decode().split(" ")[1:5]
-            out.append("%s/%s/%s%s" % (topic, partition, offset, "#" + replay if replay != "0" else ""))
+            out.append(
+                "%s/%s/%s%s" % (topic, partition, offset, "#" + replay if replay != "0" else "")
+            )
         return out
 
     def run(self, *args, given=b"", status=0):
-        done = subprocess.run([self.program] + list(args) + ["-c", self.config], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              cwd=self.dir, timeout=60, env=dict(os.environ, **self.env))
-        self.out, self.err = done.stdout.decode("utf-8", "backslashreplace"), done.stderr.decode("utf-8", "backslashreplace")
-        assert done.returncode == status, "status %d, not %d: %s\n%s%s" % (done.returncode, status, args, self.out, self.err)
+        done = subprocess.run(
+            [self.program] + list(args) + ["-c", self.config],
+            input=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.dir,
+            timeout=60,
+            env=dict(os.environ, **self.env),
+        )
+        self.out, self.err = (
+            done.stdout.decode("utf-8", "backslashreplace"),
+            done.stderr.decode("utf-8", "backslashreplace"),
+        )
+        assert done.returncode == status, "status %d, not %d: %s\n%s%s" % (
+            done.returncode,
+            status,
+            args,
+            self.out,
+            self.err,
+        )
         return self.out
 
     def rows(self, *args, **more):
@@ -92,7 +167,8 @@ class World:
         return sorted((k, self.call("DUMP", k)) for k in self.redis.keys())
 
 
-# --- ls ------------------------------------------------------------------------------------------------------------------------------
+# --- ls
+# ------------------------------------------------------------------------------------------------------------------------------
 
 
 @test
@@ -108,7 +184,13 @@ def ls_tells_of_lanes(w):
     rows = w.rows("queue", "ls")
     assert [r["key"] for r in rows] == ["b", "a", "idle"], rows
     a = rows[1]
-    assert (a["waiting"], a["holder"], a["fence"], a["since_ms"], a["oldest"]) == (2, "host-7-ab", 1700000000000123, 1700000000000, "orders/0/1"), a
+    assert (a["waiting"], a["holder"], a["fence"], a["since_ms"], a["oldest"]) == (
+        2,
+        "host-7-ab",
+        1700000000000123,
+        1700000000000,
+        "orders/0/1",
+    ), a
     assert 59000 < a["age_ms"] < 90000 and now < a["until_ms"] <= now + 70000, a
     assert rows[0]["backoff"] and rows[0]["attempts"] == 2 and rows[0]["holder"] is None, rows[0]
     assert rows[2]["paused"] and rows[2]["waiting"] == 0, rows[2]
@@ -130,7 +212,9 @@ def ls_of_many_lanes(w):
         w.park("k%04d" % i, i, first_ms=1700000000000 + i)
     rows = w.rows("queue", "ls", "--limit", "0")
     assert [r["key"] for r in rows] == ["k%04d" % i for i in range(1000)]
-    assert [r["key"] for r in w.rows("queue", "ls", "--limit", "7", "--reverse")] == ["k%04d" % i for i in range(999, 992, -1)]
+    assert [r["key"] for r in w.rows("queue", "ls", "--limit", "7", "--reverse")] == [
+        "k%04d" % i for i in range(999, 992, -1)
+    ]
     assert "100 of 1000 lanes" in w.run("queue", "ls")
 
 
@@ -151,7 +235,9 @@ def ls_shows_keys_that_are_no_text(w):
     assert w.rows("queue", "ls")[0]["key"] == "a\x1b[31m"
     w.call("LPUSH", (P + "wait:").encode() + b"\xff", envelope(2, b"\xff"))
     w.call("ZADD", P + "lanes", 1, b"\xff")
-    assert [r.get("key_base64") for r in w.rows("queue", "ls", "--topic", "orders")].count("/w==") == 1
+    assert [r.get("key_base64") for r in w.rows("queue", "ls", "--topic", "orders")].count(
+        "/w=="
+    ) == 1
 
 
 @test
@@ -161,7 +247,8 @@ def ls_tells_of_a_broken_name(w):
     assert w.rows("queue", "ls")[0]["waiting"] == -1
 
 
-# --- show, export --------------------------------------------------------------------------------------------------------------------
+# --- show, export
+# --------------------------------------------------------------------------------------------------------------------
 
 
 @test
@@ -173,7 +260,11 @@ def show_tells_of_all_that_waits(w):
     rows = w.rows("queue", "show", "a")
     assert rows[0]["type"] == "lane" and rows[0]["holder"] == "host-7-ab"
     assert [r["offset"] for r in rows[1:]] == [i for i in range(200) if i != 100]
-    assert rows[1]["payload"] == '{"n":0}' and rows[1]["identity"] == "orders/0/0" and rows[1]["key"] == "a"
+    assert (
+        rows[1]["payload"] == '{"n":0}'
+        and rows[1]["identity"] == "orders/0/0"
+        and rows[1]["key"] == "a"
+    )
     text = w.run("queue", "show", "a", "--limit", "3")
     assert "holder   host-7-ab" in text and "orders/0/2" in text and "orders/0/3" not in text, text
     w.park("long", 500, payload=b"x" * 5000)
@@ -184,7 +275,9 @@ def show_tells_of_all_that_waits(w):
 @test
 def show_finds_the_lane_of_a_long_key(w):
     key = "k" * 600
-    import_line = json.dumps({"topic": "orders", "partition": 0, "offset": 1, "key": key, "payload": "x"})
+    import_line = json.dumps(
+        {"topic": "orders", "partition": 0, "offset": 1, "key": key, "payload": "x"}
+    )
     w.run("queue", "import", "-", "--execute", given=import_line.encode())
     rows = w.rows("queue", "show", key)
     assert len(rows) == 2 and rows[1]["key"] == key, rows
@@ -200,7 +293,9 @@ def export_writes_what_import_reads(w):
     lists = {k: w.call("LRANGE", P + "wait:" + k, 0, -1) for k in "ab"}
     text = w.run("queue", "export")
     rows = [json.loads(line) for line in text.splitlines()]
-    assert rows[0]["headers"] == ["h", "v1", "n", None] and rows[0]["payload_base64"] == "/wA=", rows[0]
+    assert rows[0]["headers"] == ["h", "v1", "n", None] and rows[0]["payload_base64"] == "/wA=", (
+        rows[0]
+    )
     assert rows[1]["payload"] == "" and rows[2]["payload"] == "ü"
     w.begin()
     w.run("queue", "import", "-", given=text.encode())
@@ -222,19 +317,25 @@ def export_filters(w):
     assert offsets("--where", "/total>100") == [4, 3, 5]
     assert offsets("--where", "/total>100", "--where", "/total<=200") == [4, 3]
     assert offsets("--where", "/city=Ulm", "--limit", "2") == [0, 2]
-    assert offsets("--where", "/city~lm") == [0, 2, 4, 1, 3, 5] and offsets("--where", "/street") == []
+    assert (
+        offsets("--where", "/city~lm") == [0, 2, 4, 1, 3, 5] and offsets("--where", "/street") == []
+    )
     assert offsets("orders/0/3", "orders/0/4") == [4, 3]
     w.run("queue", "export", "--where", "total>1", status=2)
 
 
-# --- pause, resume -------------------------------------------------------------------------------------------------------------------
+# --- pause, resume
+# -------------------------------------------------------------------------------------------------------------------
 
 
 @test
 def pause_and_resume(w):
     w.park("a", 1)
     w.park("b", 2)
-    assert w.rows("queue", "pause", "a", "c") == [{"key": "a", "result": "paused"}, {"key": "c", "result": "paused"}]
+    assert w.rows("queue", "pause", "a", "c") == [
+        {"key": "a", "result": "paused"},
+        {"key": "c", "result": "paused"},
+    ]
     assert w.rows("queue", "pause", "a") == [{"key": "a", "result": "was paused"}]
     assert sorted(w.call("SMEMBERS", P + "paused")) == [b"a", b"c"]
     w.run("queue", "pause", "--match", "b")
@@ -244,7 +345,9 @@ def pause_and_resume(w):
     w.run("queue", "pause", status=2)
     w.run("queue", "resume", "a", "c")
     assert w.call("SMEMBERS", P + "paused") == [b"b"]
-    assert w.call("LRANGE", P + "ready", 0, -1) == [b"a"], "only the lane that has waiters is hinted"
+    assert w.call("LRANGE", P + "ready", 0, -1) == [b"a"], (
+        "only the lane that has waiters is hinted"
+    )
     assert w.rows("queue", "resume", "a") == [{"key": "a", "result": "was not paused"}]
     w.run("queue", "resume", "--match", "*", "--execute")
     assert w.call("EXISTS", P + "paused") == 0
@@ -261,12 +364,20 @@ def stats_count(w):
     w.call("SADD", P + "paused", "b")
     s = w.rows("queue", "stats")[0]
     assert (s["lanes"], s["waiting"], s["dead"], s["paused"]) == (2, 6, 3, 1), s
-    assert s["top_keys"][0] == {"key": "a", "waiting": 5} and s["top_reasons"][0] == {"reason": "no money", "dead": 2}, s
-    assert s["in_per_second"] is None and s["out_per_second"] == 0 and "Kafka does not answer" in w.run("queue", "stats", "--over", "100ms")
+    assert s["top_keys"][0] == {"key": "a", "waiting": 5} and s["top_reasons"][0] == {
+        "reason": "no money",
+        "dead": 2,
+    }, s
+    assert (
+        s["in_per_second"] is None
+        and s["out_per_second"] == 0
+        and "Kafka does not answer" in w.run("queue", "stats", "--over", "100ms")
+    )
     assert "no money" in w.out
 
 
-# --- drop ----------------------------------------------------------------------------------------------------------------------------
+# --- drop
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 @test
@@ -291,7 +402,9 @@ def drop_writes_a_backup_first(w):
     assert w.state(3) == 2 and w.state(99) == 2 and w.state(4) == 1
     assert [r["offset"] for r in w.rows("queue", "export")] == [i for i in range(99) if i != 3]
     w.rows("queue", "drop", "--key", "a", "--execute", "--backup", backup)
-    assert w.call("EXISTS", P + "wait:a", P + "lanes") == 0, "a lane of which nothing is left goes at once"
+    assert w.call("EXISTS", P + "wait:a", P + "lanes") == 0, (
+        "a lane of which nothing is left goes at once"
+    )
     assert len(open(backup).readlines()) == 100
     os.unlink(backup)
 
@@ -319,7 +432,8 @@ def nothing_is_done_where_states_are_not_known(w):
     assert "new epoch" in w.err and w.state(1) == 1
 
 
-# --- import --------------------------------------------------------------------------------------------------------------------------
+# --- import
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 def lines(*objects):
@@ -329,12 +443,23 @@ def lines(*objects):
 @test
 def import_refuses_what_is_no_message(w):
     good = {"topic": "orders", "partition": 0, "offset": 1, "key": "a", "payload": "x"}
-    bad = [dict(good, topic="a b"), dict(good, offset=-1), dict(good, partition="0"), dict(good, key=None), dict(good, payload=5),
-           dict(good, payload_base64="x"), dict(good, headers=["a"]), dict(good, payload_size=9), []]
+    bad = [
+        dict(good, topic="a b"),
+        dict(good, offset=-1),
+        dict(good, partition="0"),
+        dict(good, key=None),
+        dict(good, payload=5),
+        dict(good, payload_base64="x"),
+        dict(good, headers=["a"]),
+        dict(good, payload_size=9),
+        [],
+    ]
     rows = w.rows("queue", "import", "-", "--execute", given=lines(*bad, good) + b"\n{", status=1)
     assert rows[-1]["problems"] == len(bad) + 1 and rows[-1]["messages"] == 1, rows
     assert w.waiting("a") == ["orders/0/1"] and w.state(1) == 1
-    rows = w.rows("queue", "import", "-", "--execute", "--stop-on-error", given=lines({}, good), status=1)
+    rows = w.rows(
+        "queue", "import", "-", "--execute", "--stop-on-error", given=lines({}, good), status=1
+    )
     assert rows[-1]["messages"] == 0
 
 
@@ -342,17 +467,24 @@ def import_refuses_what_is_no_message(w):
 def import_leaves_out_what_is_finished(w):
     message = {"topic": "orders", "partition": 0, "offset": 1, "key": "a", "payload": "x"}
     w.set_state(1, 2)
-    assert w.rows("queue", "import", "-", "--execute", given=lines(message))[-1]["results"] == {"there or finished already": 1}
+    assert w.rows("queue", "import", "-", "--execute", given=lines(message))[-1]["results"] == {
+        "there or finished already": 1
+    }
     w.call("HSET", P + "floor", "orders:0", 100)
     w.set_state(1, 0)
-    assert w.rows("queue", "import", "-", "--execute", given=lines(message))[-1]["results"] == {"there or finished already": 1}
+    assert w.rows("queue", "import", "-", "--execute", given=lines(message))[-1]["results"] == {
+        "there or finished already": 1
+    }
     assert w.waiting("a") == []
     rows = w.rows("queue", "import", "-", "--execute", "--again", given=lines(message))
-    assert rows[-1]["results"] == {"put": 1} and w.waiting("a") == ["orders/0/1#%d" % rows[-1]["job"]], rows
+    assert rows[-1]["results"] == {"put": 1} and w.waiting("a") == [
+        "orders/0/1#%d" % rows[-1]["job"]
+    ], rows
     assert w.call("LRANGE", P + "ready", 0, -1) == [b"a"]
 
 
-# --- dead ----------------------------------------------------------------------------------------------------------------------------
+# --- dead
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 @test
@@ -360,20 +492,38 @@ def dead_ls_show_export(w):
     now = int(time.time() * 1000)
     first = w.bury(1, "a", reason="no money", payload=b'{"total":200}')
     w.bury(2, "b", reason="no wine", payload=b'{"total":5}', first_ms=now - 7200000)
-    w.call("XADD", P + "dead", "*", "envelope", "rubbish", "reason", "not an envelope of this version", "attempts", "0")
+    w.call(
+        "XADD",
+        P + "dead",
+        "*",
+        "envelope",
+        "rubbish",
+        "reason",
+        "not an envelope of this version",
+        "attempts",
+        "0",
+    )
     rows = w.rows("dead", "ls")
-    assert [(r.get("identity"), r["reason"]) for r in rows] == [("orders/0/1", "no money"), ("orders/0/2", "no wine"),
-                                                               (None, "not an envelope of this version")], rows
+    assert [(r.get("identity"), r["reason"]) for r in rows] == [
+        ("orders/0/1", "no money"),
+        ("orders/0/2", "no wine"),
+        (None, "not an envelope of this version"),
+    ], rows
     assert rows[0]["id"] == "0:" + first and rows[0]["attempts"] == 5
     identities = lambda *a: [r.get("identity") for r in w.rows("dead", "ls", *a)]  # noqa: E731
     assert identities("--reason", "no *") == ["orders/0/1", "orders/0/2"]
     assert identities("--error", "wine") == ["orders/0/2"]
     assert identities("--where", "/total>100") == ["orders/0/1"]
     assert identities("--older-than", "1h", "--key", "b") == ["orders/0/2"]
-    assert identities("--from", "1h", "--topic", "orders") == ["orders/0/1", "orders/0/2"] and identities("--to", "1h", "--topic", "orders") == []
+    assert (
+        identities("--from", "1h", "--topic", "orders") == ["orders/0/1", "orders/0/2"]
+        and identities("--to", "1h", "--topic", "orders") == []
+    )
     assert identities("--limit", "1") == ["orders/0/1"]
     assert w.rows("dead", "show", "orders/0/1")[0]["payload"] == '{"total":200}'
-    assert "no wine" in w.run("dead", "show", "orders/0/2") and "rubbish" in w.run("dead", "show", rows[2]["id"])
+    assert "no wine" in w.run("dead", "show", "orders/0/2") and "rubbish" in w.run(
+        "dead", "show", rows[2]["id"]
+    )
     w.run("dead", "show", "orders/0/9", status=1)
     assert [r.get("identity") for r in w.rows("dead", "export", "orders/0/2")] == ["orders/0/2"]
     assert "no money" in w.run("dead", "ls")
@@ -390,11 +540,21 @@ def dead_replay_goes_behind_what_waits(w):
     rows = w.rows("dead", "replay", "--key", "a", "--execute")
     n = rows[-1]["job"]
     assert rows[-1]["results"] == {"put": 35} and rows[-1]["state"] == "finished"
-    assert w.waiting("a") == ["orders/0/5"] + ["orders/0/%d#%d" % (i, n) for i in range(100, 170, 2)]
-    assert w.call("XLEN", P + "dead") == 35 and w.state(100, "orders:0#%d" % n) == 1 and w.state(100) == 3
+    assert w.waiting("a") == ["orders/0/5"] + [
+        "orders/0/%d#%d" % (i, n) for i in range(100, 170, 2)
+    ]
+    assert (
+        w.call("XLEN", P + "dead") == 35
+        and w.state(100, "orders:0#%d" % n) == 1
+        and w.state(100) == 3
+    )
     assert w.rows("dead", "replay", "--match", "*", "--execute", "--limit", "5")[-1]["job"] == n + 1
     audit = [dict(zip(f[::2], f[1::2])) for _, f in w.call("XRANGE", P + "audit", "-", "+")]
-    assert [a[b"event"] for a in audit] == [b"begin", b"end"] * 2 and audit[1][b"done"] == b"35" and b"@" in audit[0][b"who"], audit
+    assert (
+        [a[b"event"] for a in audit] == [b"begin", b"end"] * 2
+        and audit[1][b"done"] == b"35"
+        and b"@" in audit[0][b"who"]
+    ), audit
     assert b'"keys":["a"]' in audit[0][b"words"]
     w.run("dead", "replay", status=2)
 
@@ -421,9 +581,22 @@ def dead_drop_writes_a_backup(w):
     for i in range(5):
         w.bury(i, "a", payload=b"p%d" % i)
     backup = os.path.join(w.dir, "dead.jsonl")
-    assert w.rows("dead", "drop", "orders/0/1", "--execute", "--backup", backup)[-1]["results"] == {"dropped": 1}
-    assert w.call("XLEN", P + "dead") == 4 and [json.loads(x)["payload"] for x in open(backup)] == ["p1"]
-    w.run("dead", "drop", "--match", "*", "--execute", "--backup", os.path.join(w.dir, "nowhere", "file"), status=1)
+    assert w.rows("dead", "drop", "orders/0/1", "--execute", "--backup", backup)[-1]["results"] == {
+        "dropped": 1
+    }
+    assert w.call("XLEN", P + "dead") == 4 and [json.loads(x)["payload"] for x in open(backup)] == [
+        "p1"
+    ]
+    w.run(
+        "dead",
+        "drop",
+        "--match",
+        "*",
+        "--execute",
+        "--backup",
+        os.path.join(w.dir, "nowhere", "file"),
+        status=1,
+    )
     assert w.call("XLEN", P + "dead") == 4 and w.call("EXISTS", P + "job") == 0
     rows = [json.loads(x) for x in open(backup)]
     w.rows("queue", "import", backup, "--execute", "--again")
@@ -438,11 +611,17 @@ def dead_edit_keeps_the_original(w):
     row = w.rows("dead", "edit", "orders/0/1")[0]
     assert w.call("XLEN", P + "dead") == 1 and row["result"] == "edited"
     shown = w.rows("dead", "show", row["id"])[0]
-    assert shown["payload"] == '{"total":2}' and shown["original_payload"] == '{"total":1}' and "@" in shown["edited_by"], shown
+    assert (
+        shown["payload"] == '{"total":2}'
+        and shown["original_payload"] == '{"total":1}'
+        and "@" in shown["edited_by"]
+    ), shown
     assert '+{"total":2}' in w.run("dead", "show", row["id"])
     w.env = {"EDITOR": "sed -i s/2/3/"}
     row = w.rows("dead", "edit", row["id"])[0]
-    assert w.rows("dead", "show", row["id"])[0]["original_payload"] == '{"total":1}', "the first one is kept"
+    assert w.rows("dead", "show", row["id"])[0]["original_payload"] == '{"total":1}', (
+        "the first one is kept"
+    )
     before = w.dump()
     w.env = {"EDITOR": "sed -i s/}/,/"}
     w.run("dead", "edit", "orders/0/1", status=1)
@@ -452,15 +631,22 @@ def dead_edit_keeps_the_original(w):
     os.unlink(written)
     w.env = {"EDITOR": "false", "TMPDIR": w.dir}
     w.run("dead", "edit", "orders/0/1", status=1)
-    assert not [name for name in os.listdir(w.dir) if "edit" in name], "nothing was written that is worth keeping"
+    assert not [name for name in os.listdir(w.dir) if "edit" in name], (
+        "nothing was written that is worth keeping"
+    )
     w.env = {"EDITOR": "true"}
-    assert w.rows("dead", "edit", "orders/0/1") == [{"result": "not changed"}] and w.dump() == before
+    assert (
+        w.rows("dead", "edit", "orders/0/1") == [{"result": "not changed"}] and w.dump() == before
+    )
     w.env = {}
     n = w.rows("dead", "replay", "orders/0/1", "--execute")[-1]["job"]
-    assert w.rows("queue", "export")[0]["payload"] == '{"total":3}' and w.waiting("a") == ["orders/0/1#%d" % n]
+    assert w.rows("queue", "export")[0]["payload"] == '{"total":3}' and w.waiting("a") == [
+        "orders/0/1#%d" % n
+    ]
 
 
-# --- jobs ----------------------------------------------------------------------------------------------------------------------------
+# --- jobs
+# ----------------------------------------------------------------------------------------------------------------------------
 
 
 @test
@@ -473,12 +659,15 @@ def one_job_at_a_time(w):
 
 
 def replay_slowly(w):
-    """Adds 40 dead letters, and begins to replay them at 5 per second. Returns the process of the command
-    after the first replays."""
+    """Adds 40 dead letters, and begins to replay them at 5 per second. Returns the process of the
+    command after the first replays."""
     for i in range(40):
         w.bury(i, "a")
-    p = subprocess.Popen([w.program, "dead", "replay", "--key", "a", "--rate", "5", "--execute", "-c", w.config], stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE)
+    p = subprocess.Popen(
+        [w.program, "dead", "replay", "--key", "a", "--rate", "5", "--execute", "-c", w.config],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     while w.call("XLEN", P + "dead") > 38:
         time.sleep(0.01)
     return p
@@ -493,7 +682,9 @@ def a_job_that_was_interrupted_goes_on(w):
     assert 0 < left < 40 and len(w.waiting("a")) == 40 - left
     w.run("dead", "replay", "--key", "a", "--resume", "1", "--execute", status=1)
     assert "under way" in w.err
-    w.call("DEL", P + "job")  # the key `job` would expire after 30 s, and the test does not wait so long
+    w.call(
+        "DEL", P + "job"
+    )  # the key `job` would expire after 30 s, and the test does not wait so long
     w.run("dead", "replay", "--key", "b", "--resume", "1", "--execute", status=1)
     assert "another command" in w.err
     w.run("dead", "replay", "--key", "a", "--resume", "9", "--execute", status=1)
@@ -509,25 +700,29 @@ def an_interrupt_ends_the_job(w):
     p.terminate()
     _, err = p.communicate(timeout=20)
     assert p.returncode == 1 and b"--resume 1" in err, err
-    assert w.call("EXISTS", P + "job") == 0 and w.call("HGET", P + "job:1", "state") == b"interrupted"
+    assert (
+        w.call("EXISTS", P + "job") == 0 and w.call("HGET", P + "job:1", "state") == b"interrupted"
+    )
     assert w.call("XLEN", P + "dead") + len(w.waiting("a")) == 40
 
 
 @test
 def a_job_goes_on_by_its_number_alone(w):
-    """A job that is resumed must still have its options, and a time such as 1h must still count from the
-    job's first start."""
+    """A job that is resumed must still have its options, and a time such as 1h must still count
+    from the job's first start."""
     now = int(time.time() * 1000)
     for i in range(30):
         w.bury(i, "a", reason="no money" if i < 20 else "no wine")
-    rows = w.rows("dead", "replay", "--reason", "no m*", "--from", "1h", "--limit", "5", "--execute")
+    rows = w.rows(
+        "dead", "replay", "--reason", "no m*", "--from", "1h", "--limit", "5", "--execute"
+    )
     job = rows[-1]["job"]
     words = json.loads(w.call("HGET", P + "job:%d" % job, "words"))
     assert words["reason"] == "no m*" and words["from"] == "1h", words
     asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
     assert now <= asked <= int(time.time() * 1000)
-    # The job now looks as if it had been started two hours later. Then no dead letter is from the hour before
-    # its start.
+    # The job now looks as if it had been started two hours later. Then no dead letter is from the
+    # hour before its start.
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked)
@@ -536,18 +731,36 @@ def a_job_goes_on_by_its_number_alone(w):
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 15
     rows = w.rows("dead", "replay", "--resume", str(job), "--execute")
     assert rows[-1]["results"] == {"put": 15} and rows[-1]["job"] == job, rows[-1]
-    assert w.call("XLEN", P + "dead") == 10 and sorted(w.waiting("a")) == sorted("orders/0/%d#%d" % (i, job) for i in range(20))
+    assert w.call("XLEN", P + "dead") == 10 and sorted(w.waiting("a")) == sorted(
+        "orders/0/%d#%d" % (i, job) for i in range(20)
+    )
 
 
 @test
 def a_job_that_was_silent_goes_on_alone(w):
-    """If the key of a job has expired in Redis, the job must continue when no other job has begun, and
-    stop when one has."""
+    """If the key of a job has expired in Redis, the job must continue when no other job has begun,
+    and stop when one has."""
     for i in range(40):
         w.bury(i, "a")
     for other in (False, True):
-        p = subprocess.Popen([w.program, "dead", "replay", "--key", "a", "--rate", "8", "--limit", "12", "--execute", "-c", w.config],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        p = subprocess.Popen(
+            [
+                w.program,
+                "dead",
+                "replay",
+                "--key",
+                "a",
+                "--rate",
+                "8",
+                "--limit",
+                "12",
+                "--execute",
+                "-c",
+                w.config,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         left = w.call("XLEN", P + "dead")
         while w.call("XLEN", P + "dead") > left - 2:
             time.sleep(0.01)
@@ -572,8 +785,17 @@ def the_audit_tells_who_did_what(w):
     w.run("dead", "replay", "--where", "/total>1", "--execute")
     w.run("dead", "replay", "--match", "*")  # the audit gets no entry, because it is a dry run
     rows = w.rows("queue", "audit")
-    assert [(r["event"], r.get("done")) for r in rows] == [("pause", 1), ("edit", 1), ("begin", None), ("end", 1)], rows
-    assert all("@" in r["who"] and r["at_ms"] > 0 for r in rows) and rows[0]["words"]["words"] == ["a"] and rows[3]["words"]["where"] == ["/total>1"], rows
+    assert [(r["event"], r.get("done")) for r in rows] == [
+        ("pause", 1),
+        ("edit", 1),
+        ("begin", None),
+        ("end", 1),
+    ], rows
+    assert (
+        all("@" in r["who"] and r["at_ms"] > 0 for r in rows)
+        and rows[0]["words"]["words"] == ["a"]
+        and rows[3]["words"]["where"] == ["/total>1"]
+    ), rows
     assert rows[2]["job"] == rows[3]["job"] == 1 and rows[3]["state"] == "finished"
     text = w.run("queue", "audit", "--limit", "1")
     assert "dead replay --where /total>1" in text and "edit" not in text, text
@@ -592,15 +814,17 @@ def a_letter_is_found_by_its_place(w):
 
 @test
 def large_messages_come_in_small_pages(w):
-    """Even if messages are large, no call may read more than Redis can answer quickly, and every message
-    must be listed once and in order."""
+    """Even if messages are large, no call may read more than Redis can answer quickly, and every
+    message must be listed once and in order."""
     for i in range(40):
         w.park("a", i, payload=b"x" * 200000)
         w.bury(100 + i, "b", payload=b"y" * 200000)
     for i in range(20):
         w.park("c%02d" % i, 200 + i, payload=b"z" * 200000)
     assert [r["offset"] for r in w.rows("queue", "show", "a")[1:]] == list(range(40))
-    assert [r["key"] for r in w.rows("queue", "ls", "--limit", "0", "--sort", "age")] == ["a"] + ["c%02d" % i for i in range(20)]
+    assert [r["key"] for r in w.rows("queue", "ls", "--limit", "0", "--sort", "age")] == ["a"] + [
+        "c%02d" % i for i in range(20)
+    ]
     assert [r["offset"] for r in w.rows("dead", "ls", "--limit", "0")] == list(range(100, 140))
     w.run("dead", "replay", "--match", "*", "--execute")
     assert w.waiting("b") == ["orders/0/%d#1" % i for i in range(100, 140)]
@@ -608,8 +832,8 @@ def large_messages_come_in_small_pages(w):
 
 @test
 def drop_beside_many_held_lanes(w):
-    """There are more held lanes than one call of the script examines, so the command must call the script
-    again."""
+    """There are more held lanes than one call of the script examines, so the command must call the
+    script again."""
     for k in range(20):
         for i in range(70):
             w.park("k%02d" % k, k * 100 + i)
@@ -618,13 +842,17 @@ def drop_beside_many_held_lanes(w):
     rows = w.rows("queue", "drop", "--match", "k*", "--execute", "--backup", backup, status=1)
     assert sorted(rows[-1]["results"].values()) == [20 * 6, 20 * 64], rows[-1]
     assert [w.state(k * 100 + i) for k in (0, 19) for i in (0, 63, 64, 69)] == [1, 1, 2, 2] * 2
-    assert len({r["identity"] for r in rows[:-1]}) == 20 * 70 == len(rows) - 1, "each is told of once"
+    assert len({r["identity"] for r in rows[:-1]}) == 20 * 70 == len(rows) - 1, (
+        "each is told of once"
+    )
     for k in range(20):  # each lane has so few messages that one call carries several lanes
         for i in range(3):
             w.park("few%02d" % k, 5000 + k * 3 + i)
         w.call("SET", P + "lock:few%02d" % k, "host-7-ab.9:1700000000000123", "PX", 60000)
     rows = w.rows("queue", "drop", "--match", "few*", "--execute", "--backup", backup, status=1)
-    assert rows[-1]["problems"] == 60 == len(rows) - 1 and w.state(5000) == w.state(5059) == 1, rows[-1]
+    assert rows[-1]["problems"] == 60 == len(rows) - 1 and w.state(5000) == w.state(5059) == 1, (
+        rows[-1]
+    )
     os.unlink(backup)
 
 
@@ -643,8 +871,12 @@ def progress_on_a_terminal(w):
     for i in range(20):
         w.bury(i, "a")
     master, slave = os.openpty()
-    p = subprocess.Popen([w.program, "dead", "replay", "--match", "*", "--rate", "40", "--execute", "-c", w.config], stdout=subprocess.DEVNULL,
-                         stderr=slave, env=dict(os.environ, TERM="xterm"))
+    p = subprocess.Popen(
+        [w.program, "dead", "replay", "--match", "*", "--rate", "40", "--execute", "-c", w.config],
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+        env=dict(os.environ, TERM="xterm"),
+    )
     os.close(slave)
     text = b""
     while True:
@@ -658,21 +890,37 @@ def progress_on_a_terminal(w):
     os.close(master)
     assert p.wait() == 0
     lines = text.decode().split("\r")
-    assert len(lines) > 3 and "[####################] 100 %  20 put, 0 not" in lines[-2] + lines[-1], text
-    assert any("%" in line and "[....................]" not in line and "100 %" not in line for line in lines), "something between: %r" % text
+    assert (
+        len(lines) > 3 and "[####################] 100 %  20 put, 0 not" in lines[-2] + lines[-1]
+    ), text
+    assert any(
+        "%" in line and "[....................]" not in line and "100 %" not in line
+        for line in lines
+    ), "something between: %r" % text
     w.bury(30, "a")
     w.run("dead", "replay", "--match", "*", "--execute")
     assert w.err == "", "none in a pipe"
 
 
-# --- usage ---------------------------------------------------------------------------------------------------------------------------
+# --- usage
+# ---------------------------------------------------------------------------------------------------------------------------
 
 
 @test
 def usage(w):
-    for args in (["queue"], ["queue", "list"], ["queue", "ls", "x"], ["queue", "ls", "--rate", "5"], ["queue", "show"], ["dead", "edit"],
-                 ["queue", "ls", "--older-than", "soon"], ["queue", "ls", "--sort", "name"], ["queue", "ls", "--key", "a", "--match", "b"],
-                 ["dead", "ls", "--from", "whenever"], ["queue", "ls", "--wrong"]):
+    for args in (
+        ["queue"],
+        ["queue", "list"],
+        ["queue", "ls", "x"],
+        ["queue", "ls", "--rate", "5"],
+        ["queue", "show"],
+        ["dead", "edit"],
+        ["queue", "ls", "--older-than", "soon"],
+        ["queue", "ls", "--sort", "name"],
+        ["queue", "ls", "--key", "a", "--match", "b"],
+        ["dead", "ls", "--from", "whenever"],
+        ["queue", "ls", "--wrong"],
+    ):
         w.run(*args, status=2)
         assert w.err and not w.out, args
     for args in (["queue", "--help"], ["dead", "--help"], ["queue", "ls", "--help"]):
@@ -694,14 +942,41 @@ def help_completion_and_reference_agree(w):
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     reference = open(os.path.join(root, "doc/reference/commands.md")).read()
     seen = 0
-    help_of = lambda *words: subprocess.run([w.program, *words, "--help"], stdout=subprocess.PIPE, check=True, text=True).stdout  # noqa: E731
+    help_of = lambda *words: (
+        subprocess.run(
+            [w.program, *words, "--help"], stdout=subprocess.PIPE, check=True, text=True
+        ).stdout
+    )  # noqa: E731
     for command in ("run", "dev", "check", "queue", "dead", "lock", "top", "ledger"):
         has_verbs = command in ("queue", "dead", "lock")
-        for verb in re.findall(r"^  ([a-z]+) ", help_of(command).split("Examples")[0], re.M) if has_verbs else [""]:
-            options = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", help_of(command, *verb.split()), re.M))
+        for verb in (
+            re.findall(r"^  ([a-z]+) ", help_of(command).split("Examples")[0], re.M)
+            if has_verbs
+            else [""]
+        ):
+            options = set(
+                re.findall(r"^ +(?:-., )?(--[a-z-]+)", help_of(command, *verb.split()), re.M)
+            )
             script = '. "$1"; _latchwork_options "$2" "$3"'
-            done = subprocess.run(["bash", "-c", script, "x", os.path.join(root, "scripts/completion.bash"), command, verb], stdout=subprocess.PIPE, check=True)
-            assert options == {o for o in done.stdout.decode().split() if re.match("--[a-z]", o)}, (command, verb, sorted(options), done.stdout)
+            done = subprocess.run(
+                [
+                    "bash",
+                    "-c",
+                    script,
+                    "x",
+                    os.path.join(root, "scripts/completion.bash"),
+                    command,
+                    verb,
+                ],
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+            assert options == {o for o in done.stdout.decode().split() if re.match("--[a-z]", o)}, (
+                command,
+                verb,
+                sorted(options),
+                done.stdout,
+            )
             left_out = [o for o in options if "`%s" % o not in reference]
             assert set(left_out) <= {"--help"} and verb in reference, (command, verb, left_out)
             seen += 1
@@ -712,7 +987,13 @@ def complete(*words):
     """Returns the words that bash proposes to complete the last word."""
     script = '. scripts/completion.bash; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _latchwork 2>/dev/null; printf "%s\\n" "${COMPREPLY[@]}"'
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
-    done = subprocess.run(["bash", "-c", script, "x", "latchwork", *words], stdout=subprocess.PIPE, check=True, text=True, cwd=root)
+    done = subprocess.run(
+        ["bash", "-c", script, "x", "latchwork", *words],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+        cwd=root,
+    )
     return done.stdout.split()
 
 
@@ -720,19 +1001,30 @@ def complete(*words):
 def completion_knows_where_the_line_stands(w):
     assert complete("le") == ["ledger"]
     assert complete("queue", "re") == ["resume", "replay"]
-    assert complete("queue", "-c", "orders.json", "re") == ["resume", "replay"], "the value of an option is no verb"
-    assert complete("queue", "ls", "--so") == ["--sort"] and complete("queue", "show", "k", "--so") == []
-    assert complete("queue", "ls", "--sort", "") == ["age", "size"] and complete("top", "--sort", "a") == ["age"]
+    assert complete("queue", "-c", "orders.json", "re") == ["resume", "replay"], (
+        "the value of an option is no verb"
+    )
+    assert (
+        complete("queue", "ls", "--so") == ["--sort"]
+        and complete("queue", "show", "k", "--so") == []
+    )
+    assert complete("queue", "ls", "--sort", "") == ["age", "size"] and complete(
+        "top", "--sort", "a"
+    ) == ["age"]
     assert complete("run", "--set", "lock.t") == ["lock.ttl_ms="]
-    assert complete("queue", "ls", "-c", "scripts/deps") == ["scripts/deps.sh"] and complete("run", "--workers", "") == []
+    assert (
+        complete("queue", "ls", "-c", "scripts/deps") == ["scripts/deps.sh"]
+        and complete("run", "--workers", "") == []
+    )
     assert complete("lock", "exec", "k", "--", "") == [], "a command of its own"
 
 
 @test
 def ids_that_are_not_there_are_named_and_fail(w):
-    """Runs every subcommand that takes IDs of messages, with one ID that exists and two that do not. Each
-    runs with text and with JSON as its output; subcommands that change something also run with
-    --execute."""
+    """Runs every subcommand that takes IDs of messages, with one ID that exists and two that do
+    not. Each runs with text and with JSON as its output; subcommands that change something also run
+    with --execute."""
+
     def dead(*verb):
         return lambda: w.bury(1, "a") and ["dead"] + list(verb) + ["orders/0/1"]
 
@@ -740,8 +1032,18 @@ def ids_that_are_not_there_are_named_and_fail(w):
         return lambda: w.park("a", 1) or ["queue"] + list(verb) + ["orders/0/1"]
 
     missing = ["orders/0/77", "orders/9/1"]
-    commands = [dead("show"), dead("export"), dead("replay"), dead("replay", "--execute"), dead("drop"), dead("drop", "--execute"),
-                dead("replay", "--try"), queue("export"), queue("drop"), queue("drop", "--execute")]
+    commands = [
+        dead("show"),
+        dead("export"),
+        dead("replay"),
+        dead("replay", "--execute"),
+        dead("drop"),
+        dead("drop", "--execute"),
+        dead("replay", "--try"),
+        queue("export"),
+        queue("drop"),
+        queue("drop", "--execute"),
+    ]
     for command in commands:
         for json_too in ([], ["--json"]):
             w.begin()
@@ -752,7 +1054,7 @@ def ids_that_are_not_there_are_named_and_fail(w):
             for word in missing:
                 w.begin()
                 command()
-                w.run(*(args[:-1 - len(json_too)] + [word] + json_too), status=1)
+                w.run(*(args[: -1 - len(json_too)] + [word] + json_too), status=1)
                 assert word in w.err, (args, w.err)
             w.begin()
             w.run(*command())
@@ -761,12 +1063,17 @@ def ids_that_are_not_there_are_named_and_fail(w):
     place = "0:" + w.bury(1, "a")
     w.run("dead", "drop", place, "0:1-1", "9:1-1", status=1)
     assert w.err.count("0:1-1") == 1 and w.err.count("9:1-1") == 1 and place not in w.err, w.err
-    w.run("dead", "drop", place, "--reason", "other*")  # the message exists, so it must not be reported as missing
+    w.run(
+        "dead", "drop", place, "--reason", "other*"
+    )  # the message exists, so it must not be reported as missing
     assert w.err == "", w.err
     w.run("dead", "edit", "orders/0/77", status=1)
     assert "orders/0/77" in w.err
     rows = w.rows("dead", "replay", place, "orders/0/77", "--execute", status=1)
-    assert rows[-1]["problems"] == 1 and {"identity": "orders/0/77", "result": "not found", "job": rows[-1]["job"]} in rows, rows
+    assert (
+        rows[-1]["problems"] == 1
+        and {"identity": "orders/0/77", "result": "not found", "job": rows[-1]["job"]} in rows
+    ), rows
     # Missing messages that the first run reported must not be reported again.
     w.run("dead", "replay", "--resume", str(rows[-1]["job"]), "--execute")
     w.begin()
@@ -788,7 +1095,9 @@ def a_dry_run_says_execute_only_where_something_would_be_done(w):
     w.park("a", 1)
     w.run("queue", "export", "--match", "*")
     lines = w.out
-    out = w.run("queue", "import", "-", given=lines.encode())  # the second import finds that the message is already there
+    out = w.run(
+        "queue", "import", "-", given=lines.encode()
+    )  # the second import finds that the message is already there
     assert "--execute" not in out and "nothing to do" in out, out
 
 

@@ -1,28 +1,34 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that one file alone assigns each field of the structs lw_worker, shard and part in
-consumer/worker. The same must hold for each field of the structs inside them that belong to one step
-(`sh->gate`, `w->runs`, `p->watch`, …).
+consumer/worker. The same must hold for each field of the structs inside them that belong to one
+step (`sh->gate`, `w->runs`, `p->watch`, …).
 Usage: test_owners.py [BUILD_DIR]"""
+
 import glob, os, re, sys
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 FOLDER = 'consumer/worker'
 INDEX = r'\[(?:[^][]|\[[^][]*\])*\]'
-# For each struct, this table has: the names of variables that point to the struct; a pattern of other
-# expressions for it; the fields that are not checked; the minimum number of fields.
+# For each struct, this table has: the names of variables that point to the struct; a pattern of
+# other expressions for it; the fields that are not checked; the minimum number of fields.
 NOUNS = {
     'shard': (['sh', 'shards'], r'\bshards' + INDEX + r'\.', [], 15),
     # The field `scratch` is not checked, because any function may use it while that function runs.
     'lw_worker': (['w'], None, ['scratch', 'scratch2', 'shards'], 15),
-    'part': (['p', 'part', 'parts', 'only', 'next', 'tmp', 'assigned', 'idle_parts', 'next_idle'], r'\b(?:parts|assigned)' + INDEX + '->', [], 25),
+    'part': (
+        ['p', 'part', 'parts', 'only', 'next', 'tmp', 'assigned', 'idle_parts', 'next_idle'],
+        r'\b(?:parts|assigned)' + INDEX + '->',
+        [],
+        25,
+    ),
 }
 COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 
 def assigned(names, more):
-    """Yields patterns that find assignments to a field. Each pattern has two groups: the field, and what
-    follows the field in the expression."""
+    """Yields patterns that find assignments to a field. Each pattern has two groups: the field, and
+    what follows the field in the expression."""
     reached = '(?:' + '|'.join([rf'\b{name}->' for name in names] + ([more] if more else [])) + ')'
     field = reached + r'(\w+)((?:\.\w+|->\w+|' + INDEX + ')*)'
     yield field + r'\s*(?:=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)=)'
@@ -33,21 +39,25 @@ def assigned(names, more):
 
 
 def read(path):
-    with open(path) as f: return COMMENT.sub(' ', f.read())
+    with open(path) as f:
+        return COMMENT.sub(' ', f.read())
 
 
 def own(path):
-    """Returns True if an assignment to this path changes the struct itself, and not an object to which the
-    struct points: `sh->gate.item[p->n] = …` changes the shard, but `sh->settle.item[i].hold->n = 1`
-    changes a hold."""
+    """Returns True if an assignment to this path changes the struct itself, and not an object to
+    which the struct points: `sh->gate.item[p->n] = …` changes the shard, but
+    `sh->settle.item[i].hold->n = 1` changes a hold."""
     return '->' not in re.sub(INDEX, '', path)
 
 
 def foreign_names(struct, names, path, text):
-    """Returns an error for each variable that points to the struct and is not listed in `names`, because
-    the patterns would not find assignments through that variable."""
+    """Returns an error for each variable that points to the struct and is not listed in `names`,
+    because the patterns would not find assignments through that variable."""
     found = re.findall(rf'(?<!const )\bstruct {struct} \*\*?(\w+)(?=[ ,;)=])', text)
-    return [f'{path}: a {struct} is called {name}; call it {names[0]}' for name in sorted(set(found) - set(names))]
+    return [
+        f'{path}: a {struct} is called {name}; call it {names[0]}'
+        for name in sorted(set(found) - set(names))
+    ]
 
 
 def check(struct, names, more, common, least, texts):
@@ -56,9 +66,17 @@ def check(struct, names, more, common, least, texts):
         bad += foreign_names(struct, names, path, text)
         for pattern in assigned(names, more):
             for field, rest in re.findall(pattern, text):
-                if own(rest) and field not in common: writers.setdefault(field, set()).add(path)
-    bad += [f'{struct}: {field} is assigned by ' + ', '.join(sorted(files)) for field, files in sorted(writers.items()) if len(files) > 1]
-    if len(writers) < least: bad.append(f'{struct}: only {len(writers)} fields are assigned; the patterns of this test see too little')
+                if own(rest) and field not in common:
+                    writers.setdefault(field, set()).add(path)
+    bad += [
+        f'{struct}: {field} is assigned by ' + ', '.join(sorted(files))
+        for field, files in sorted(writers.items())
+        if len(files) > 1
+    ]
+    if len(writers) < least:
+        bad.append(
+            f'{struct}: only {len(writers)} fields are assigned; the patterns of this test see too little'
+        )
     print(f'{struct}: {len(writers)} fields and parts of it are assigned')
     return bad
 
@@ -66,7 +84,8 @@ def check(struct, names, more, common, least, texts):
 def main():
     texts = {path: read(path) for path in sorted(glob.glob(FOLDER + '/*.[ch]'))}
     bad = [line for struct, how in NOUNS.items() for line in check(struct, *how, texts)]
-    for line in bad: print(line)
+    for line in bad:
+        print(line)
     return 1 if bad else 0
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what the web page gets from a running supervisor: its files, tokens, outcomes and events. Runs on
-a private Redis and the dev broker.
+"""Tests what the web page gets from a running supervisor: its files, tokens, outcomes and events.
+Runs on a private Redis and the dev broker.
 Usage: test_page.py [BUILD [TEST…]]
 No test asserts a time. Waits have limits only to make a hang a failure."""
+
 import gzip
 import http.client
 import json
@@ -22,10 +23,32 @@ from test_metrics import BUILD, ROOT, World  # noqa: E402
 from lib.process import wait_until  # noqa: E402
 from lib.redis import Client  # noqa: E402
 
-ANNA, BEN, ONE = "anna-reads-what-is-there", "ben-may-change-everything", "the-text-of-the-one-token"
+ANNA, BEN, ONE = (
+    "anna-reads-what-is-there",
+    "ben-may-change-everything",
+    "the-text-of-the-one-token",
+)
 STREAMS = 16
-POINT = {"at_ms", "received", "done", "retried", "dead", "skipped", "dropped", "parked", "drained", "lag", "waiting", "in_handler",
-         "dead_letters", "lanes", "handler_p50_us", "handler_p99_us", "end_to_end_p50_us", "end_to_end_p99_us"}
+POINT = {
+    "at_ms",
+    "received",
+    "done",
+    "retried",
+    "dead",
+    "skipped",
+    "dropped",
+    "parked",
+    "drained",
+    "lag",
+    "waiting",
+    "in_handler",
+    "dead_letters",
+    "lanes",
+    "handler_p50_us",
+    "handler_p99_us",
+    "end_to_end_p50_us",
+    "end_to_end_p99_us",
+}
 LEDGER = {"received", "done", "dead", "dropped", "skipped", "waiting", "in_handler", "unfinished"}
 
 
@@ -34,7 +57,9 @@ class Stream:
 
     def __init__(self, port, token=None):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-        self.connection.request("GET", "/api/v1/events", headers={"Authorization": "Bearer " + token} if token else {})
+        self.connection.request(
+            "GET", "/api/v1/events", headers={"Authorization": "Bearer " + token} if token else {}
+        )
         self.answer = self.connection.getresponse()
 
     def next(self):
@@ -61,8 +86,14 @@ class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="lw-page-")
-        cls.w = World(cls.folder.name, token=ONE, read_tokens={"anna": ANNA}, write_tokens={"ben": BEN}, hosts=["page.example"],
-                      payloads="hide")
+        cls.w = World(
+            cls.folder.name,
+            token=ONE,
+            read_tokens={"anna": ANNA},
+            write_tokens={"ben": BEN},
+            hosts=["page.example"],
+            payloads="hide",
+        )
         cls.addClassCleanup(cls.folder.cleanup)
         cls.addClassCleanup(cls.w.close)
         wait_until(cls.w.serving, 60, "metrics and ready workers")
@@ -88,8 +119,12 @@ class Page(unittest.TestCase):
     # --- files ------------------------------------------------------------------------------------
 
     def test_files_are_served_as_they_are(self):
-        types = {"index.html": "text/html; charset=utf-8", "app.js": "text/javascript; charset=utf-8", "app.css": "text/css; charset=utf-8",
-                 "favicon.svg": "image/svg+xml"}
+        types = {
+            "index.html": "text/html; charset=utf-8",
+            "app.js": "text/javascript; charset=utf-8",
+            "app.css": "text/css; charset=utf-8",
+            "favicon.svg": "image/svg+xml",
+        }
         for name, kind in types.items():
             with open(os.path.join(ROOT, "monitor/page", name)) as f:
                 self.assertEqual(self.ask("/" + ("" if name == "index.html" else name)), f.read())
@@ -105,27 +140,45 @@ class Page(unittest.TestCase):
         self.ask("/nothing.js", 404)
 
     def test_files_are_compressed_and_kept(self):
-        """A browser must get the files compressed, and must not get them again while they are the same."""
+        """A browser must get the files compressed, and must not get them again while they are the
+        same."""
         for name in ("", "app.js", "app.css", "favicon.svg"):
             tags = set()
             for encoding in ("identity", "gzip"):
                 status, headers, body = self.raw("/" + name, Accept_Encoding=encoding)
-                self.assertEqual((status, headers["Content-Encoding"]), (200, "gzip" if encoding == "gzip" else None))
+                self.assertEqual(
+                    (status, headers["Content-Encoding"]),
+                    (200, "gzip" if encoding == "gzip" else None),
+                )
                 with open(os.path.join(ROOT, "monitor/page", name or "index.html"), "rb") as f:
-                    self.assertEqual(gzip.decompress(body) if encoding == "gzip" else body, f.read())
-                self.assertEqual((headers["Vary"], headers["Cache-Control"]), ("Accept-Encoding", "no-cache"))
+                    self.assertEqual(
+                        gzip.decompress(body) if encoding == "gzip" else body, f.read()
+                    )
+                self.assertEqual(
+                    (headers["Vary"], headers["Cache-Control"]), ("Accept-Encoding", "no-cache")
+                )
                 tags.add(headers["ETag"])
-                status, again, body = self.raw("/" + name, Accept_Encoding=encoding, If_None_Match=headers["ETag"])
+                status, again, body = self.raw(
+                    "/" + name, Accept_Encoding=encoding, If_None_Match=headers["ETag"]
+                )
                 self.assertEqual((status, body, again["ETag"]), (304, b"", headers["ETag"]))
-                self.assertEqual(self.raw("/" + name, Accept_Encoding=encoding, If_None_Match='"another"')[0], 200)
+                self.assertEqual(
+                    self.raw("/" + name, Accept_Encoding=encoding, If_None_Match='"another"')[0],
+                    200,
+                )
             self.assertEqual(len(tags), 2, "what is compressed is another text")
         status, headers, _ = self.raw("/api/v1/session", Accept_Encoding="gzip")
-        self.assertEqual((status, headers["Content-Encoding"], headers["ETag"], headers["Cache-Control"]), (200, None, None, "no-store"))
+        self.assertEqual(
+            (status, headers["Content-Encoding"], headers["ETag"], headers["Cache-Control"]),
+            (200, None, None, "no-store"),
+        )
 
     def raw(self, path, **headers):
         connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
         try:
-            connection.request("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+            connection.request(
+                "GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()}
+            )
             r = connection.getresponse()
             return r.status, r.headers, r.read()
         finally:
@@ -139,15 +192,32 @@ class Page(unittest.TestCase):
     # --- who may ask ------------------------------------------------------------------------------
 
     def test_session(self):
-        self.assertEqual(self.ask("/api/v1/session"), {"name": None, "read": False, "write": False, "needs_token": True, "payloads": "hide",
-                                                       "version": self.ask("/version")["version"], "application": "audit"})
+        self.assertEqual(
+            self.ask("/api/v1/session"),
+            {
+                "name": None,
+                "read": False,
+                "write": False,
+                "needs_token": True,
+                "payloads": "hide",
+                "version": self.ask("/version")["version"],
+                "application": "audit",
+            },
+        )
         for token, name, write in ((ANNA, "anna", False), (BEN, "ben", True), (ONE, "token", True)):
             s = self.ask("/api/v1/session", token=token)
             self.assertEqual((s["name"], s["read"], s["write"]), (name, True, write))
         self.assertIsNone(self.ask("/api/v1/session", token="x" * 30)["name"])
 
     def test_reading_needs_a_token(self):
-        for path in ("/api/v1", "/api/v1/stats", "/api/v1/outcomes", "/api/v1/events", "/api/v1/lanes", "/api/v1/version"):
+        for path in (
+            "/api/v1",
+            "/api/v1/stats",
+            "/api/v1/outcomes",
+            "/api/v1/events",
+            "/api/v1/lanes",
+            "/api/v1/version",
+        ):
             self.assertIn("token", self.ask(path, 401)["error"])
             self.assertEqual(self.headers["WWW-Authenticate"], "Bearer")
             self.ask(path, 401, token=ANNA + "x")
@@ -179,7 +249,12 @@ class Page(unittest.TestCase):
             self.ask("/api/v1/lanes/t-1/pause", 403, "POST", BEN, Origin=origin)
 
     def test_top_sends_a_token(self):
-        done = subprocess.run([BUILD + "/latchwork", "top", "-c", self.w.config_path, "--once", "--json"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [BUILD + "/latchwork", "top", "-c", self.w.config_path, "--once", "--json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(len(json.loads(done.stdout)["workers"]), 2, done.stdout)
 
@@ -189,9 +264,19 @@ class Page(unittest.TestCase):
 
         def measured():
             self.w.produce("--messages", 10, "--keys", 5, "--prefix", "more-", "--seed", 5)
-            seen.append(subprocess.run([BUILD + "/latchwork", "top", "-c", self.w.config_path, "--once"], capture_output=True, text=True,
-                                       timeout=60).stdout)
-            return re.search(r"(?m)^handler p50 \S+ (ms|µs|s)  p99 \S+ (ms|µs|s)  end to end p50 \S+ (ms|µs|s)  p99 \S+ (ms|µs|s)$", seen[-1])
+            seen.append(
+                subprocess.run(
+                    [BUILD + "/latchwork", "top", "-c", self.w.config_path, "--once"],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                ).stdout
+            )
+            return re.search(
+                r"(?m)^handler p50 \S+ (ms|µs|s)  p99 \S+ (ms|µs|s)  end to end p50 \S+ (ms|µs|s)  p99 \S+ (ms|µs|s)$",
+                seen[-1],
+            )
+
         wait_until(measured, 60, "percentiles", 0.5)
         point = self.ask("/api/v1/point", token=ANNA)
         self.assertEqual((point["every_ms"], set(point["point"])), (5000, POINT))
@@ -206,15 +291,30 @@ class Page(unittest.TestCase):
         rows = answer["outcomes"]
         self.assertEqual(len(rows), 43)
         self.assertTrue(answer["complete"], answer)
-        self.assertEqual([r["at_ms"] for r in rows], sorted((r["at_ms"] for r in rows), reverse=True))
+        self.assertEqual(
+            [r["at_ms"] for r in rows], sorted((r["at_ms"] for r in rows), reverse=True)
+        )
         self.assertEqual(len({(r["topic"], r["partition"], r["offset"]) for r in rows}), 43)
         for r in rows:
             bad = r["key"].startswith("bad-")
-            self.assertEqual((r["outcome"], r["reason"]), ("dead", "it says so") if bad else ("done", ""), r)
-            self.assertTrue(r["topic"] == "orders" and r["attempt"] == 1 and r["fence"] > 0 and r["took_us"] > 0 and r["worker"] in (0, 1), r)
-        self.assertEqual([r["outcome"] for r in self.outcomes("?outcome=dead")["outcomes"]], ["dead"] * 3)
-        self.assertEqual(len(self.outcomes("?outcome=dead&outcome=done&key=good-1")["outcomes"]),
-                         len([r for r in rows if r["key"] == "good-1"]))
+            self.assertEqual(
+                (r["outcome"], r["reason"]), ("dead", "it says so") if bad else ("done", ""), r
+            )
+            self.assertTrue(
+                r["topic"] == "orders"
+                and r["attempt"] == 1
+                and r["fence"] > 0
+                and r["took_us"] > 0
+                and r["worker"] in (0, 1),
+                r,
+            )
+        self.assertEqual(
+            [r["outcome"] for r in self.outcomes("?outcome=dead")["outcomes"]], ["dead"] * 3
+        )
+        self.assertEqual(
+            len(self.outcomes("?outcome=dead&outcome=done&key=good-1")["outcomes"]),
+            len([r for r in rows if r["key"] == "good-1"]),
+        )
         self.assertEqual(len(self.outcomes("?outcome=dead&outcome=dead")["outcomes"]), 3)
         cut = self.outcomes("?limit=5")
         self.assertEqual(cut["outcomes"], rows[:5])
@@ -242,13 +342,20 @@ class Page(unittest.TestCase):
             self.assertEqual(name, "now")
             self.assertEqual(set(now["point"]), POINT)
             self.assertEqual(set(now["ledger"]), LEDGER)
-            self.assertEqual((now["point"]["received"], now["point"]["done"], now["point"]["dead"]), (43, 40, 3))
-            self.assertEqual((now["ledger"]["received"], now["ledger"]["done"], now["ledger"]["dead"]), (43, 40, 3))
+            self.assertEqual(
+                (now["point"]["received"], now["point"]["done"], now["point"]["dead"]), (43, 40, 3)
+            )
+            self.assertEqual(
+                (now["ledger"]["received"], now["ledger"]["done"], now["ledger"]["dead"]),
+                (43, 40, 3),
+            )
             self.assertEqual(len(now["workers"]), 2)
             self.assertEqual(len(now["partitions"]), 3)
             self.assertFalse(now["more_partitions"])
             self.assertEqual(now["stats"]["name"], "audit")
-            self.assertEqual([(f["outcome"], f["reason"]) for f in now["failures"]], [("dead", "it says so")] * 3)
+            self.assertEqual(
+                [(f["outcome"], f["reason"]) for f in now["failures"]], [("dead", "it says so")] * 3
+            )
 
     def test_events_tell_what_is_new(self):
         stream = self.open()
@@ -270,8 +377,8 @@ class Page(unittest.TestCase):
         self.fail("not within %d events; the last one: %s" % (most, now))
 
     def test_what_waits_behind_hot_keys(self):
-        """The events must tell how many messages wait behind each of the ten hottest keys. However many
-        pages are open, Redis must be asked once per event."""
+        """The events must tell how many messages wait behind each of the ten hottest keys. However
+        many pages are open, Redis must be asked once per event."""
         self.addCleanup(self.forget_totals)
         self.w.produce("--messages", 60, "--keys", 12, "--prefix", "warm-", "--seed", 5)
         streams = [self.open() for _ in range(5)]
@@ -294,7 +401,9 @@ class Page(unittest.TestCase):
             if b"the end" in line:
                 break
         self.assertGreater(calls, 0)
-        self.assertLessEqual(calls, (seconds + 2) * 16, "16 keys per second, for all five streams together")
+        self.assertLessEqual(
+            calls, (seconds + 2) * 16, "16 keys per second, for all five streams together"
+        )
 
     def forget_totals(self):
         """Starts the supervisor again, because other tests count from its start."""
@@ -312,13 +421,21 @@ class Page(unittest.TestCase):
             again = Stream(self.w.port, ANNA)
             self.addCleanup(again.close)
             return again.answer.status == 200
+
         wait_until(place, 30, "a place for another stream")
 
     def test_a_client_that_goes_away(self):
-        for _ in range(3 * STREAMS):  # the server must forget these clients, to have a place for the next one
+        for _ in range(
+            3 * STREAMS
+        ):  # the server must forget these clients, to have a place for the next one
             with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
-                s.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n" % ANNA.encode())
-        wait_until(lambda: Stream(self.w.port, ANNA).answer.status == 200, 30, "a place for a stream")
+                s.sendall(
+                    b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n"
+                    % ANNA.encode()
+                )
+        wait_until(
+            lambda: Stream(self.w.port, ANNA).answer.status == 200, 30, "a place for a stream"
+        )
 
     def test_the_server_ends_while_streams_are_open(self):
         streams = [self.open() for _ in range(3)]
@@ -343,14 +460,21 @@ class Open(unittest.TestCase):
             self.addCleanup(w.close)
             wait_until(w.serving, 60, "metrics and ready workers")
             s = json.loads(w.get("/api/v1/session")[1])
-            self.assertEqual((s["read"], s["write"], s["needs_token"], s["payloads"]), (True, False, False, "show"))
+            self.assertEqual(
+                (s["read"], s["write"], s["needs_token"], s["payloads"]),
+                (True, False, False, "show"),
+            )
             stream = Stream(w.port)
             self.assertEqual(stream.next()[0], "history")
             stream.close()
             connection = http.client.HTTPConnection("127.0.0.1", w.port, timeout=30)
-            connection.request("POST", "/api/v1/lanes/a/pause", headers={"Authorization": "Bearer " + BEN})
+            connection.request(
+                "POST", "/api/v1/lanes/a/pause", headers={"Authorization": "Bearer " + BEN}
+            )
             answer = connection.getresponse()
-            self.assertEqual((answer.status, "no write token" in answer.read().decode()), (403, True))
+            self.assertEqual(
+                (answer.status, "no write token" in answer.read().decode()), (403, True)
+            )
             connection.close()
 
 

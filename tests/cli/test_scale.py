@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what operators' commands ask of Redis, call by call: however many lanes there are, a call may use
-only a bounded number of commands and elements (tests/scale/scale.py). Argument: build folder."""
+"""Tests what operators' commands ask of Redis, call by call: however many lanes there are, a call
+may use only a bounded number of commands and elements (tests/scale/scale.py). Argument: build
+folder."""
+
 import os
 import sys
 

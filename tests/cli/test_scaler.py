@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the simulation of the autoscaler behaves as doc/how-to/kubernetes.md says, under made-up loads and with the
-recordings of bench/scaler/recorded. Usage: test_scaler.py [BUILD]"""
+"""Checks that the simulation of the autoscaler behaves as doc/how-to/kubernetes.md says, under
+made-up loads and with the recordings of bench/scaler/recorded. Usage: test_scaler.py [BUILD]"""
+
 import os
 import re
 import sys
@@ -15,11 +16,17 @@ import simulate  # noqa: E402
 class Scaler(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.seen = {load.name: {by: simulate.summary(simulate.simulate(load, by)) for by in ("wanted", "lag")} for load in simulate.LOADS}
+        cls.seen = {
+            load.name: {
+                by: simulate.summary(simulate.simulate(load, by)) for by in ("wanted", "lag")
+            }
+            for load in simulate.LOADS
+        }
 
     def test_many_keys_get_the_pods_that_they_need(self):
         s = self.seen["many keys"]["wanted"]
-        # 600 messages per second, of 100 ms each, keep 60 handlers busy, which are those of four pods.
+        # 600 messages per second, of 100 ms each, keep 60 handlers busy, which are those of four
+        # pods.
         self.assertGreaterEqual(s["most_pods"], 4)
         self.assertLess(s["cleared_s"], 1860)
 
@@ -47,9 +54,16 @@ class Scaler(unittest.TestCase):
                 self.assertIsNotNone(re.search(row, page), row)
 
     def test_the_plot_is_the_simulation_s(self):
-        results = [(load, {by: simulate.simulate(load, by) for by in ("wanted", "lag")}) for load in simulate.LOADS]
+        results = [
+            (load, {by: simulate.simulate(load, by) for by in ("wanted", "lag")})
+            for load in simulate.LOADS
+        ]
         with open(os.path.join(ROOT, "doc/how-to/scaling.svg")) as f:
-            self.assertEqual(f.read(), simulate.draw(results), "run bench/scaler/simulate.py --svg doc/how-to/scaling.svg")
+            self.assertEqual(
+                f.read(),
+                simulate.draw(results),
+                "run bench/scaler/simulate.py --svg doc/how-to/scaling.svg",
+            )
 
 
 class Recorded(unittest.TestCase):
@@ -57,7 +71,10 @@ class Recorded(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.seen = {name: {by: simulate.replay(simulate.recorded(name), by) for by in ("wanted", "lag")} for name in simulate.RECORDINGS}
+        cls.seen = {
+            name: {by: simulate.replay(simulate.recorded(name), by) for by in ("wanted", "lag")}
+            for name in simulate.RECORDINGS
+        }
 
     def most_pods(self, name, by):
         return max(row[1] for row in self.seen[name][by])
@@ -70,7 +87,8 @@ class Recorded(unittest.TestCase):
             self.assertEqual((rows[-1]["lag"], rows[-1]["wanted_workers"]), (0, 0), name)
 
     def test_many_keys_scale_out(self):
-        # One pod ran. Its workers hold at most twice as many locks as they have handlers, so its metrics ask for two pods.
+        # One pod ran. Its workers hold at most twice as many locks as they have handlers, so its
+        # metrics ask for two pods.
         self.assertGreaterEqual(self.most_pods("many-keys", "wanted"), 2)
 
     def test_a_hot_key_does_not_while_lag_asks_for_more(self):

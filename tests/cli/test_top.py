@@ -4,6 +4,7 @@
 pseudo-terminal, as text and as JSON.
 Usage: test_top.py [BUILD [TEST…]]
 No test asserts a time. Waits have limits only to make a hang a failure."""
+
 import fcntl
 import json
 import os
@@ -46,7 +47,7 @@ class Screen:
         at = 0
         while at < len(data):
             c = data[at]
-            if c == 0x1b:
+            if c == 0x1B:
                 m = ESCAPE.match(data, at)
                 if not m:
                     break  # the sequence is incomplete, and the remainder comes later
@@ -60,10 +61,10 @@ class Screen:
                         self.y = max(self.y - 1, 0)
                 at = m.end()
                 continue
-            n = 1 if c < 0x80 else 2 if c < 0xe0 else 3 if c < 0xf0 else 4
+            n = 1 if c < 0x80 else 2 if c < 0xE0 else 3 if c < 0xF0 else 4
             if at + n > len(data):
                 break
-            self.put(c, data[at:at + n])
+            self.put(c, data[at : at + n])
             at += n
         self.rest = data[at:]
 
@@ -109,7 +110,10 @@ class Screen:
                 if n[0] == 2 or (n[0] == 0 and x >= self.x) or (n[0] == 1 and x <= self.x):
                     self.cells[self.y][x] = " "
         elif final == "r":
-            self.top, self.bottom = first - 1, min((n[1] if len(n) > 1 else 0) or self.rows, self.rows) - 1
+            self.top, self.bottom = (
+                first - 1,
+                min((n[1] if len(n) > 1 else 0) or self.rows, self.rows) - 1,
+            )
             self.y = self.x = 0
         elif final not in "mhl":
             raise AssertionError("what is CSI %s%s?" % (text, final))
@@ -129,7 +133,11 @@ class Terminal:
             os.chdir(directory)
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
             environment = {k: v for k, v in os.environ.items() if k not in ("LINES", "COLUMNS")}
-            os.execve(BUILD + "/latchwork", ["latchwork", "top"] + arguments, dict(environment, TERM="vt100", LC_ALL="C.UTF-8"))
+            os.execve(
+                BUILD + "/latchwork",
+                ["latchwork", "top"] + arguments,
+                dict(environment, TERM="vt100", LC_ALL="C.UTF-8"),
+            )
         self.screen = Screen(rows, cols)
         self.raw = b""
         self.status = None
@@ -157,7 +165,9 @@ class Terminal:
         while bool(re.search(pattern, self.screen.text(), re.M)) == absent:
             self.read()
             if time.monotonic() > until or self.status is not None:
-                raise AssertionError("no %r (status %s) in\n%s" % (pattern, self.status, self.screen.text()))
+                raise AssertionError(
+                    "no %r (status %s) in\n%s" % (pattern, self.status, self.screen.text())
+                )
         return self.screen.text()
 
     def type(self, text):
@@ -182,7 +192,12 @@ def plant(call, lane, *offsets):
     """Adds a lane that is paused, so workers leave the lane alone."""
     call("SADD", P + "paused", lane)
     for at in offsets:
-        line = "1 orders 9 %d 0 %d 5 %d 0 0 1\n%s1" % (at, int(time.time() * 1000) - 1000 * at, len(lane), lane)
+        line = "1 orders 9 %d 0 %d 5 %d 0 0 1\n%s1" % (
+            at,
+            int(time.time() * 1000) - 1000 * at,
+            len(lane),
+            lane,
+        )
         call("LPUSH", P + "wait:" + lane, line)
         call("BITFIELD", P + "state:orders:9:0", "SET", "u2", "#%d" % at, 1)
     call("ZADD", P + "lanes", "9e15", lane)
@@ -208,7 +223,9 @@ class Top(unittest.TestCase):
 
     def forget(self):
         for key in self.w.redis.keys():
-            if re.match(rb"lw:\{audit\.0\}:(wait|lock):(cold|hot|l-)", key) or key.endswith((b":lanes", b":paused", b":state:orders:9:0")):
+            if re.match(rb"lw:\{audit\.0\}:(wait|lock):(cold|hot|l-)", key) or key.endswith(
+                (b":lanes", b":paused", b":state:orders:9:0")
+            ):
                 self.call("DEL", key)
 
     def plant(self, lane, *offsets):
@@ -218,27 +235,49 @@ class Top(unittest.TestCase):
         return self.w.redis.call(*args)
 
     def top(self, *options, rows=24, cols=80):
-        t = Terminal(["-c", self.w.config_path, "--interval", "200ms", *options], self.w.dir, rows, cols)
+        t = Terminal(
+            ["-c", self.w.config_path, "--interval", "200ms", *options], self.w.dir, rows, cols
+        )
         self.addCleanup(t.close)
         return t
 
     def plain(self, *options, status=0, **environment):
-        done = subprocess.run([BUILD + "/latchwork", "top", "-c", self.w.config_path, "--once", *options], capture_output=True, text=True, timeout=60,
-                              stdin=subprocess.DEVNULL, env=dict({k: v for k, v in os.environ.items() if k not in ("LINES", "COLUMNS")}, **environment))
+        done = subprocess.run(
+            [BUILD + "/latchwork", "top", "-c", self.w.config_path, "--once", *options],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+            env=dict(
+                {k: v for k, v in os.environ.items() if k not in ("LINES", "COLUMNS")},
+                **environment,
+            ),
+        )
         self.assertEqual(done.returncode, status, done.stderr)
         return done.stdout, done.stderr
 
     # --- without a terminal -----------------------------------------------------------------------
 
     def test_once(self):
-        self.call("SET", P + "lock:hot-1", "host-7-ab.9:%d" % (int(time.time() - 5) * 1000000), "PX", 60000)
+        self.call(
+            "SET",
+            P + "lock:hot-1",
+            "host-7-ab.9:%d" % (int(time.time() - 5) * 1000000),
+            "PX",
+            60000,
+        )
         text, err = self.plain()
         lines = text.splitlines()
         self.assertLessEqual(len(lines), 24)
         self.assertLessEqual(max(len(x) for x in lines), 80)
         self.assertRegex(lines[0], "^latchwork top  audit  ")
-        self.assertRegex(lines[1], r"^in [0-9.]+/s  out [0-9.]+/s  committed [0-9.]+/s  lag 0  waiting 52  oldest \d+ s")
-        self.assertRegex(lines[2], r"^lanes 3  paused 3  dead 3  workers 2/2 ready  in handler 0  done \d+$")
+        self.assertRegex(
+            lines[1],
+            r"^in [0-9.]+/s  out [0-9.]+/s  committed [0-9.]+/s  lag 0  waiting 52  oldest \d+ s",
+        )
+        self.assertRegex(
+            lines[2], r"^lanes 3  paused 3  dead 3  workers 2/2 ready  in handler 0  done \d+$"
+        )
         rows = [x.split()[0] for x in lines if re.match("(hot|cold)", x)]
         self.assertEqual(rows, ["hot-1", "hot-2", "cold"])
         self.assertRegex(text, r"(?m)^hot-1 +30 +\d+ s +0 host-7-ab, paused +\d+ s$")
@@ -247,16 +286,31 @@ class Top(unittest.TestCase):
         self.assertNotIn("\x1b", text)
         wide, _ = self.plain(COLUMNS="140", LINES="50")
         self.assertIn("orders/9/10", wide)
-        self.assertEqual([x.split()[0] for x in self.plain("--sort", "age")[0].splitlines() if re.match("(hot|cold)", x)], ["hot-2", "hot-1", "cold"])
+        self.assertEqual(
+            [
+                x.split()[0]
+                for x in self.plain("--sort", "age")[0].splitlines()
+                if re.match("(hot|cold)", x)
+            ],
+            ["hot-2", "hot-1", "cold"],
+        )
         self.assertEqual(err, "")
 
     def test_json(self):
         v = json.loads(self.plain("--json", "--filter", "hot")[0])
-        self.assertEqual([(k["key"], k["waiting"]) for k in v["hot_keys"]], [("hot-1", 30), ("hot-2", 20)])
-        self.assertEqual((v["name"], v["redis"], v["supervisor"], v["lanes"], v["paused"], v["dead"], v["lag"]), ("audit", True, True, 3, 3, 3, 0))
+        self.assertEqual(
+            [(k["key"], k["waiting"]) for k in v["hot_keys"]], [("hot-1", 30), ("hot-2", 20)]
+        )
+        self.assertEqual(
+            (v["name"], v["redis"], v["supervisor"], v["lanes"], v["paused"], v["dead"], v["lag"]),
+            ("audit", True, True, 3, 3, 3, 0),
+        )
         self.assertEqual([w["state"] for w in v["workers"]], ["ready", "ready"])
         self.assertEqual((v["waiting"], v["waiting_is_at_least"], v["failures"]), (50, False, []))
-        self.assertEqual(json.loads(self.plain("--json", "--filter", "[b]ad*")[0])["failures"][0]["reason"], "it says so")
+        self.assertEqual(
+            json.loads(self.plain("--json", "--filter", "[b]ad*")[0])["failures"][0]["reason"],
+            "it says so",
+        )
         self.assertIsInstance(v["in_per_second"], float)
 
     def test_what_does_not_answer(self):
@@ -272,8 +326,8 @@ class Top(unittest.TestCase):
         self.assertEqual((v["redis"], v["supervisor"]), (False, True))
 
     def test_many_lanes(self):
-        """There are more lanes than one refresh examines. Later refreshes must still find the busiest
-        lanes, and each refresh may send Redis only a bounded number of commands."""
+        """There are more lanes than one refresh examines. Later refreshes must still find the
+        busiest lanes, and each refresh may send Redis only a bounded number of commands."""
         client = Client(self.w.redis.path)
         for i in range(3000):
             plant(client, "l-%04d" % i, 1000 + i)
@@ -294,7 +348,11 @@ class Top(unittest.TestCase):
 
     def busy(self):
         text = self.w.redis.info("commandstats")
-        return sum(int(re.search(r"calls=(\d+)", text["cmdstat_" + c]).group(1)) for c in ("eval", "zscan") if "cmdstat_" + c in text)
+        return sum(
+            int(re.search(r"calls=(\d+)", text["cmdstat_" + c]).group(1))
+            for c in ("eval", "zscan")
+            if "cmdstat_" + c in text
+        )
 
     # --- on a terminal ----------------------------------------------------------------------------
 
@@ -302,8 +360,15 @@ class Top(unittest.TestCase):
         t = self.top()
         t.wait(r"^hot-2 +20 ")
         text = t.wait("^in [0-9]")
-        for pattern in (r"^latchwork top  audit  .* every 0.2 s  by waiting", r"^in .*/s  out .*/s  committed .*/s  lag 0", r"^KEY +WAITING", r"^WORKER +PID",
-                        r"^   DIED IDENTITY", r"^\? help  / filter .* D drop$", "it says so"):
+        for pattern in (
+            r"^latchwork top  audit  .* every 0.2 s  by waiting",
+            r"^in .*/s  out .*/s  committed .*/s  lag 0",
+            r"^KEY +WAITING",
+            r"^WORKER +PID",
+            r"^   DIED IDENTITY",
+            r"^\? help  / filter .* D drop$",
+            "it says so",
+        ):
             self.assertRegex(text, "(?m)" + pattern)
         self.assertEqual(len(t.screen.cells), 24)
         self.assertIn("DROP", t.screen.text().upper().splitlines()[-1])
@@ -324,8 +389,13 @@ class Top(unittest.TestCase):
         t.type("?")
         t.wait("a backup is written first")
         text = t.screen.text()
-        for line in ("whose key holds this text", r"or matches this pattern \(\* \? \[a-z\]\)", "refused from now on", "the lane moves on",
-                     "a backup is written first"):
+        for line in (
+            "whose key holds this text",
+            r"or matches this pattern \(\* \? \[a-z\]\)",
+            "refused from now on",
+            "the lane moves on",
+            "a backup is written first",
+        ):
             self.assertRegex(text, line)
         self.assertNotIn("…", text)
 
@@ -349,7 +419,13 @@ class Top(unittest.TestCase):
 
     def test_capitals_ask(self):
         self.call("SREM", P + "paused", "hot-1")
-        self.call("SET", P + "lock:hot-1", "host-7-ab.9:%d" % (int(time.time() - 5) * 1000000), "PX", 600000)
+        self.call(
+            "SET",
+            P + "lock:hot-1",
+            "host-7-ab.9:%d" % (int(time.time() - 5) * 1000000),
+            "PX",
+            600000,
+        )
         t = self.top()
         t.wait("^hot-1 .* host-7-ab ")
         t.type("P")
@@ -410,7 +486,12 @@ class Top(unittest.TestCase):
                 os.kill(t.pid, how)
             self.assertEqual(t.end(), 0)
             now = termios.tcgetattr(t.fd)
-            self.assertTrue(now[3] & termios.ECHO and now[3] & termios.ICANON and now[0] & termios.ICRNL and now[1] & termios.ONLCR)
+            self.assertTrue(
+                now[3] & termios.ECHO
+                and now[3] & termios.ICANON
+                and now[0] & termios.ICRNL
+                and now[1] & termios.ONLCR
+            )
             self.assertTrue(now[3] & termios.ISIG)
 
     def test_redis_that_comes_back(self):
@@ -429,11 +510,24 @@ class Top(unittest.TestCase):
     # --- usage ------------------------------------------------------------------------------------
 
     def test_usage(self):
-        for options in (["--sort", "x"], ["--interval", "1ms"], ["--interval", "soon"], ["--frob"], ["extra"], ["--set", "x"], ["--set", "nonsense=1"]):
+        for options in (
+            ["--sort", "x"],
+            ["--interval", "1ms"],
+            ["--interval", "soon"],
+            ["--frob"],
+            ["extra"],
+            ["--set", "x"],
+            ["--set", "nonsense=1"],
+        ):
             out, err = self.plain(*options, status=2)
             self.assertEqual(out, "")
             self.assertTrue(err)
-        done = subprocess.run([BUILD + "/latchwork", "top", "-c", self.w.config_path], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [BUILD + "/latchwork", "top", "-c", self.w.config_path],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+        )
         self.assertEqual(done.returncode, 2)
         self.assertIn("--once", done.stderr)
 

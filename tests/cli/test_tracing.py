@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the process that sends spans, with a receiver of OTLP that misbehaves: what a request has, what is
-sent again, what is given up and counted. Usage: test_tracing.py [BUILD]
-No test asserts a time, except that Retry-After is waited for."""
+"""Tests the process that sends spans, with a receiver of OTLP that misbehaves: what a request has,
+what is sent again, what is given up and counted. Usage: test_tracing.py [BUILD] No test asserts a
+time, except that Retry-After is waited for."""
+
 import json
 import os
 import subprocess
@@ -29,13 +30,26 @@ class Tracing(unittest.TestCase):
         self.addCleanup(self.receiver.server.server_close)
 
     def send(self, spans=8, seconds=20, status=0, **tracing):
-        """Lets each of two workers end this number of jobs. Returns what became of their spans, and the log."""
+        """Lets each of two workers end this number of jobs. Returns what became of their spans, and
+        the log."""
         path = os.path.join(self.dir.name, "c.json")
         with open(path, "w") as f:
-            json.dump({"name": "orders", "kafka": {"topics": ["orders"]}, "handler": {"type": "exec", "command": ["cat"]},
-                       "tracing": dict({"endpoint": self.receiver.url}, **tracing)}, f)
-        p = subprocess.run([BUILD + "/tests/tools/spantool", path, str(spans), str(seconds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                           timeout=120, text=True)
+            json.dump(
+                {
+                    "name": "orders",
+                    "kafka": {"topics": ["orders"]},
+                    "handler": {"type": "exec", "command": ["cat"]},
+                    "tracing": dict({"endpoint": self.receiver.url}, **tracing),
+                },
+                f,
+            )
+        p = subprocess.run(
+            [BUILD + "/tests/tools/spantool", path, str(spans), str(seconds)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=120,
+            text=True,
+        )
         self.assertEqual(p.returncode, status, p.stderr)
         self.assertEqual(self.receiver.errors, [])
         return json.loads(p.stdout), p.stderr
@@ -50,29 +64,58 @@ class Tracing(unittest.TestCase):
         self.assertEqual(len({s["spanId"] for s in spans.values()}), 16)
         a = spans[0]["attributes"]
         self.assertLess(a.pop("latchwork.lane.wait_ms"), 60000)
-        self.assertEqual(a, {
-            "messaging.system": "kafka", "messaging.operation.type": "process", "messaging.operation.name": "process",
-            "messaging.destination.name": "orders", "messaging.destination.partition.id": "7", "messaging.consumer.group.name": "orders",
-            "messaging.kafka.offset": 0, "messaging.message.body.size": 9, "latchwork.outcome": "done", "latchwork.attempt": 2,
-            "latchwork.lane.parked": False, "latchwork.fence": 2**53, "latchwork.worker": 0})
-        self.assertEqual((spans[0]["name"], spans[8]["attributes"]["latchwork.worker"]), ("process orders", 1))
+        self.assertEqual(
+            a,
+            {
+                "messaging.system": "kafka",
+                "messaging.operation.type": "process",
+                "messaging.operation.name": "process",
+                "messaging.destination.name": "orders",
+                "messaging.destination.partition.id": "7",
+                "messaging.consumer.group.name": "orders",
+                "messaging.kafka.offset": 0,
+                "messaging.message.body.size": 9,
+                "latchwork.outcome": "done",
+                "latchwork.attempt": 2,
+                "latchwork.lane.parked": False,
+                "latchwork.fence": 2**53,
+                "latchwork.worker": 0,
+            },
+        )
+        self.assertEqual(
+            (spans[0]["name"], spans[8]["attributes"]["latchwork.worker"]), ("process orders", 1)
+        )
         for i, s in spans.items():
             if i % 8 < 4:
-                self.assertEqual((s["traceId"], s["parentSpanId"], s["traceState"]), (TRACE, PARENT, "vendor=1,other=t61rcWkgMzE"))
+                self.assertEqual(
+                    (s["traceId"], s["parentSpanId"], s["traceState"]),
+                    (TRACE, PARENT, "vendor=1,other=t61rcWkgMzE"),
+                )
             else:
                 self.assertNotIn("parentSpanId", s)
                 self.assertNotIn("traceState", s)
         self.assertEqual(len({s["traceId"] for i, s in spans.items() if i % 8 >= 4}), 8)
-        self.assertEqual([spans[i]["attributes"]["latchwork.outcome"] for i in range(4)], ["done", "retry", "dead", "back"])
-        self.assertEqual([spans[i].get("status") for i in (0, 2, 3)], [None, {"code": 2, "message": "no such customer: ä"}, None])
+        self.assertEqual(
+            [spans[i]["attributes"]["latchwork.outcome"] for i in range(4)],
+            ["done", "retry", "dead", "back"],
+        )
+        self.assertEqual(
+            [spans[i].get("status") for i in (0, 2, 3)],
+            [None, {"code": 2, "message": "no such customer: ä"}, None],
+        )
         self.assertEqual(spans[1]["status"]["message"], '"busy"\n???')
-        self.assertEqual([spans[i]["attributes"].get("error.type") for i in range(4)], [None, "retry", "dead", None])
+        self.assertEqual(
+            [spans[i]["attributes"].get("error.type") for i in range(4)],
+            [None, "retry", "dead", None],
+        )
         self.assertIs(spans[6]["attributes"]["messaging.kafka.message.tombstone"], True)
         self.assertNotIn("messaging.message.body.size", spans[6]["attributes"])
         self.assertTrue(spans[3]["attributes"]["latchwork.lane.parked"])
         self.assertEqual(spans[7]["attributes"]["latchwork.replay"], 1)
         resource = spans[0]["resource"]
-        self.assertEqual((resource["service.name"], resource["telemetry.sdk.name"]), ("orders", "latchwork"))
+        self.assertEqual(
+            (resource["service.name"], resource["telemetry.sdk.name"]), ("orders", "latchwork")
+        )
         self.assertEqual(resource["host.name"], os.uname().nodename)
         self.assertTrue(resource["service.instance.id"].startswith(resource["host.name"] + ":"))
 
@@ -117,7 +160,14 @@ class Tracing(unittest.TestCase):
         self.assertEqual(got, dict(NONE_LOST, made=16, sent=16))
         self.assertEqual([len(r["spans"]) for r in self.receiver.requests], [16] * 5)
         self.assertEqual(len(self.receiver.spans()), 16)
-        self.assertEqual(log.count("spans can't be sent to %s/v1/traces: status 429: later; trying again" % self.receiver.url), 1, log)
+        self.assertEqual(
+            log.count(
+                "spans can't be sent to %s/v1/traces: status 429: later; trying again"
+                % self.receiver.url
+            ),
+            1,
+            log,
+        )
         self.assertIn("takes spans again; 0 spans were given up", log)
 
     def test_retry_after(self):
@@ -131,14 +181,20 @@ class Tracing(unittest.TestCase):
         got, log = self.send()
         self.assertEqual(got, dict(NONE_LOST, made=16, sent=0, refused=16))
         self.assertEqual(len(self.receiver.requests), 1)
-        self.assertIn("spans were refused by %s/v1/traces: status 400: bad request; 16 spans given up so far" % self.receiver.url, log)
+        self.assertIn(
+            "spans were refused by %s/v1/traces: status 400: bad request; 16 spans given up so far"
+            % self.receiver.url,
+            log,
+        )
 
     def test_redirects_are_refused(self):
         self.receiver.answers += [(307, {"Location": self.receiver.url + "/elsewhere"}, "")]
         self.assertEqual(self.send()[0]["refused"], 16)
 
     def test_partial_success(self):
-        self.receiver.answers += [(200, {}, '{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "too old"}}')]
+        self.receiver.answers += [
+            (200, {}, '{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "too old"}}')
+        ]
         got, log = self.send()
         self.assertEqual(got, dict(NONE_LOST, made=16, sent=13, rejected=3))
         self.assertIn("3 spans rejected: too old", log)
@@ -148,7 +204,9 @@ class Tracing(unittest.TestCase):
         self.assertEqual(self.send()[0]["sent"], 16)
 
     def test_nobody_there(self):
-        got, log = self.send(endpoint="http://127.0.0.1:%d" % free_port(), seconds=1000)  # it ends only because spans are given up
+        got, log = self.send(
+            endpoint="http://127.0.0.1:%d" % free_port(), seconds=1000
+        )  # it ends only because spans are given up
         self.assertEqual(got, dict(NONE_LOST, made=16, sent=0, unreachable=16))
         self.assertIn("spans can't be sent to", log)
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that doc/how-to/troubleshooting.md is an index of errors. Each text that the page quotes must be
-the beginning of a message in the code. Each warning and error of a worker, of the supervisor and of
-`check` must be on the page if it contains at least three words of its own. What doc/how-to/refused.md
-quotes must be in the code, too. Usage: test_troubleshooting.py [BUILD]"""
+"""Checks that doc/how-to/troubleshooting.md is an index of errors. Each text that the page quotes
+must be the beginning of a message in the code. Each warning and error of a worker, of the
+supervisor and of `check` must be on the page if it contains at least three words of its own. What
+doc/how-to/refused.md quotes must be in the code, too. Usage: test_troubleshooting.py [BUILD]"""
+
 import glob
 import os
 import re
@@ -12,7 +13,17 @@ import sys
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 PAGE, REFUSED = "doc/how-to/troubleshooting.md", "doc/how-to/refused.md"
 FOLDERS = ["base", "config", "handlers", "kafka", "consumer", "monitor", "cli/run", "cli/check"]
-LEVELS = {"lw_info": 0, "lw_warn": 0, "lw_error": 0, "PROBLEM": 1, "lw_problem": 1, "lw_problem_warn": 1, "lw_log": 1, "lw_log_with": 3, "tell_end": 3}
+LEVELS = {
+    "lw_info": 0,
+    "lw_warn": 0,
+    "lw_error": 0,
+    "PROBLEM": 1,
+    "lw_problem": 1,
+    "lw_problem_warn": 1,
+    "lw_log": 1,
+    "lw_log_with": 3,
+    "tell_end": 3,
+}
 CONVERSION = r"%[-+ 0#]*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:ll|l|z|h)?[a-zA-Z]"
 
 
@@ -55,8 +66,8 @@ def own_words(text):
 
 
 def messages(infos):
-    """Returns {text of a message: path of its source file} for all warnings and errors; if `infos` is
-    true, for all messages of level info."""
+    """Returns {text of a message: path of its source file} for all warnings and errors; if `infos`
+    is true, for all messages of level info."""
     out = {}
     for folder in FOLDERS:
         for path in sorted(glob.glob(folder + "/**/*.c", recursive=True)):
@@ -65,12 +76,14 @@ def messages(infos):
                 if (name == "lw_info") != infos:
                     continue
                 if name.startswith("lw_problem") and folder != "cli/check":
-                    # Such messages are not on the page: an error about the configuration begins with the
-                    # key's path, and says what is right.
+                    # Such messages are not on the page: an error about the configuration begins
+                    # with the key's path, and says what is right.
                     continue
                 if len(args) <= at or not args[at].startswith('"'):
                     continue
-                if name in ("lw_log", "lw_log_with") and not re.search("LW_LOG_(WARN|ERROR)", args[0]):
+                if name in ("lw_log", "lw_log_with") and not re.search(
+                    "LW_LOG_(WARN|ERROR)", args[0]
+                ):
                     continue
                 if name == "tell_end":
                     if "WARN" not in args[2]:
@@ -91,8 +104,8 @@ def quoted(page):
 
 
 def regular(entry):
-    """Turns an entry of the page into a pattern. An … in the entry matches any text, even text that is
-    literal in the code."""
+    """Turns an entry of the page into a pattern. An … in the entry matches any text, even text that
+    is literal in the code."""
     return re.compile(".*?".join(re.escape(p) for p in entry.split("…")))
 
 
@@ -106,8 +119,14 @@ def main():
     for text, path in known.items():
         if own_words(text) >= 3 and not any(p.match(text) for p in patterns):
             bad.append(f"{path}: not in {PAGE}: {text}")
-    strings = "\n".join(squeeze(message(m)) for f in FOLDERS for path in glob.glob(f + "/**/*.c", recursive=True)
-                        for m in re.findall(r'"(?:[^"\\]|\\.)*"(?:\s*(?:PRI\w+\s*)?"(?:[^"\\]|\\.)*")*', open(path).read()))
+    strings = "\n".join(
+        squeeze(message(m))
+        for f in FOLDERS
+        for path in glob.glob(f + "/**/*.c", recursive=True)
+        for m in re.findall(
+            r'"(?:[^"\\]|\\.)*"(?:\s*(?:PRI\w+\s*)?"(?:[^"\\]|\\.)*")*', open(path).read()
+        )
+    )
     for n, entry in quoted(REFUSED):
         for part in entry.split("…"):
             part = part.strip(' ",')

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the tutorials for handlers (doc/tutorial-python.md, -node.md, -cpp.md) as a new user would:
-starts in an empty folder, uses only what `make install` installs, runs each command and writes each
-file as the page shows it. Usage: test_tutorials.py [BUILD]"""
+"""Follows the tutorials for handlers (doc/tutorial-python.md, -node.md, -cpp.md) as a new user
+would: starts in an empty folder, uses only what `make install` installs, runs each command and
+writes each file as the page shows it. Usage: test_tutorials.py [BUILD]"""
+
 import os
 import re
 import shutil
@@ -19,8 +20,8 @@ LIMIT_S = 180
 
 
 def steps(page):
-    """Yields (language, code, the text before the block) for each block of the page. Blocks without a
-    language show output."""
+    """Yields (language, code, the text before the block) for each block of the page. Blocks without
+    a language show output."""
     text, code, language = [], [], None
     with open(os.path.join(ROOT, "doc", page)) as f:
         lines = f.readlines()
@@ -41,15 +42,27 @@ class Tutorials(unittest.TestCase):
         cls.prefix = tempfile.mkdtemp(prefix="latchwork-installed-")
         cls.addClassCleanup(shutil.rmtree, cls.prefix)
         env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-        made = subprocess.run(["make", "--no-print-directory", "install", "B=" + BUILD, "PREFIX=" + cls.prefix], cwd=ROOT, env=env,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+        made = subprocess.run(
+            ["make", "--no-print-directory", "install", "B=" + BUILD, "PREFIX=" + cls.prefix],
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+        )
         assert made.returncode == 0, made.stdout
 
     def setUp(self):
         self.home = tempfile.mkdtemp(prefix="latchwork-tutorial-")
         self.addCleanup(shutil.rmtree, self.home)
-        self.env = dict(os.environ, PATH=self.prefix + "/bin:" + os.environ["PATH"], PKG_CONFIG_PATH=self.prefix + "/lib/pkgconfig",
-                        TMPDIR=self.home, CXX="c++")
+        self.env = dict(
+            os.environ,
+            PATH=self.prefix + "/bin:" + os.environ["PATH"],
+            PKG_CONFIG_PATH=self.prefix + "/lib/pkgconfig",
+            TMPDIR=self.home,
+            CXX="c++",
+        )
         for name in ("LATCHWORK_JOURNAL", "BROKER", "REDIS", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"):
             self.env.pop(name, None)
         self.here = self.home
@@ -67,12 +80,19 @@ class Tutorials(unittest.TestCase):
                 p.wait()
 
     def run_here(self, code):
-        """Runs a block as the reader would in one terminal: the current folder and exported variables last
-        from block to block. Returns the output."""
+        """Runs a block as the reader would in one terminal: the current folder and exported
+        variables last from block to block. Returns the output."""
         state = os.path.join(self.home, ".state")
         script = 'cd "%s"\n%s\n{ pwd; env -0; } >"%s"\n' % (self.here, code, state)
-        p = subprocess.run(["bash", "-ec", script], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                           text=True, timeout=LIMIT_S)
+        p = subprocess.run(
+            ["bash", "-ec", script],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_S,
+        )
         self.assertEqual(p.returncode, 0, "%s\n%s\n%s" % (code, p.stdout[-3000:], p.stderr[-3000:]))
         with open(state) as f:
             folder, env = f.read().split("\n", 1)
@@ -83,15 +103,26 @@ class Tutorials(unittest.TestCase):
     def open_terminal(self, code):
         out = os.path.join(self.home, ".terminal%d" % len(self.terminals))
         with open(out, "wb") as f:
-            self.terminals.append(subprocess.Popen(["bash", "-ec", "exec " + code], cwd=self.here, env=self.env, stdin=subprocess.DEVNULL, stdout=f,
-                                                   stderr=f, start_new_session=True))
+            self.terminals.append(
+                subprocess.Popen(
+                    ["bash", "-ec", "exec " + code],
+                    cwd=self.here,
+                    env=self.env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=f,
+                    stderr=f,
+                    start_new_session=True,
+                )
+            )
         if "latchwork dev" in code:
             until = time.monotonic() + 60
             while not re.search(r"^  workers ", self.said(out), re.M):
                 self.assertLess(time.monotonic(), until, self.said(out))
                 time.sleep(0.1)
             self.dev = self.said(out)
-            time.sleep(3)  # during this time `latchwork dev` produces orders, which a later command of the page drains
+            time.sleep(
+                3
+            )  # during this time `latchwork dev` produces orders, which a later command of the page drains
         else:
             time.sleep(1)
 

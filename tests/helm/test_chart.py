@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the Helm chart: helm must accept the chart, its output must be valid for Kubernetes and the CRDs,
-and must agree with the configuration. usage: tests/helm/test_chart.py BUILD_DIR [unittest arguments]
+"""Tests the Helm chart: helm must accept the chart, its output must be valid for Kubernetes and the
+CRDs, and must agree with the configuration. usage: tests/helm/test_chart.py BUILD_DIR [unittest
+arguments]
 
 tests/helm/tools.sh puts helm, kubeconform and the schemas into BUILD_DIR/helm. BUILD_DIR/latchwork
 checks the rendered configurations."""
+
 import json
 import os
 import re
@@ -20,22 +22,35 @@ CHART = os.path.join(ROOT, "deploy/helm/latchwork")
 BUILD = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else os.path.join(ROOT, "build")
 TOOLS = os.path.join(BUILD, "helm")
 VERSIONS = ["1.29.0", "1.31.0"]
-SMALL = {"config": {"name": "a", "kafka": {"topics": ["a"], "properties": {"bootstrap.servers": "k:1"}}, "redis": {"url": "redis://r:1/0"},
-                    "handler": {"type": "http", "url": "http://s/"}}}
+SMALL = {
+    "config": {
+        "name": "a",
+        "kafka": {"topics": ["a"], "properties": {"bootstrap.servers": "k:1"}},
+        "redis": {"url": "redis://r:1/0"},
+        "handler": {"type": "http", "url": "http://s/"},
+    }
+}
 
 
 def helm(*args, values=None):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump(values or {}, f)
         f.flush()
-        return subprocess.run([TOOLS + "/bin/helm", *args, CHART, "-f", f.name], capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            [TOOLS + "/bin/helm", *args, CHART, "-f", f.name],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
 
 
 def render(values, version=VERSIONS[0]):
     p = helm("template", "demo", "--namespace", "shop", "--kube-version", version, values=values)
     if p.returncode:
         raise AssertionError(p.stderr)
-    return p.stdout, {(d["kind"], d["metadata"]["name"]): d for d in yaml.safe_load_all(p.stdout) if d}
+    return p.stdout, {
+        (d["kind"], d["metadata"]["name"]): d for d in yaml.safe_load_all(p.stdout) if d
+    }
 
 
 def all_values():
@@ -45,21 +60,33 @@ def all_values():
 
 def workers_by_default():
     """Returns the default of `workers` as the program's table of keys has it, as text."""
-    p = subprocess.run([BUILD + "/latchwork", "check", "--reference"], capture_output=True, text=True, timeout=60, check=True)
+    p = subprocess.run(
+        [BUILD + "/latchwork", "check", "--reference"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     return re.search(r"^\| `workers` \|[^|]*\| `(\d+)` \|", p.stdout, re.M).group(1)
 
 
 def make_crd_schemas():
     """Writes each CRD's schema in the form that kubeconform reads. Unknown fields are refused."""
+
     def close(s):
         if isinstance(s, dict):
-            if s.get("type") == "object" and "properties" in s and not s.get("x-kubernetes-preserve-unknown-fields"):
+            if (
+                s.get("type") == "object"
+                and "properties" in s
+                and not s.get("x-kubernetes-preserve-unknown-fields")
+            ):
                 s.setdefault("additionalProperties", False)
             for v in s.values():
                 close(v)
         elif isinstance(s, list):
             for v in s:
                 close(v)
+
     for name in os.listdir(TOOLS + "/crds"):
         if not name.endswith(".yaml"):
             continue
@@ -69,20 +96,33 @@ def make_crd_schemas():
             schema = v["schema"]["openAPIV3Schema"]
             for part in ("spec", "status"):
                 close(schema["properties"].get(part))
-            with open(f"{TOOLS}/crds/{crd['spec']['names']['kind'].lower()}-{v['name']}.json", "w") as f:
+            with open(
+                f"{TOOLS}/crds/{crd['spec']['names']['kind'].lower()}-{v['name']}.json", "w"
+            ) as f:
                 json.dump(schema, f)
 
 
 def make_schemas(version):
-    """Writes the schemas of the kinds that the chart uses. Each schema contains its definitions, because
-    kubeconform follows no references to other files."""
-    source, out = f"{TOOLS}/wheel/kubernetes_validate/kubernetes-json-schema/v{version}-local-strict", f"{TOOLS}/schemas/{version}"
+    """Writes the schemas of the kinds that the chart uses. Each schema contains its definitions,
+    because kubeconform follows no references to other files."""
+    source, out = (
+        f"{TOOLS}/wheel/kubernetes_validate/kubernetes-json-schema/v{version}-local-strict",
+        f"{TOOLS}/schemas/{version}",
+    )
     os.makedirs(out, exist_ok=True)
+
     def read(name):
         with open(f"{source}/{name}.json") as f:
             schema = json.loads(f.read().replace('"/api/_definitions.json#', '"#'))
         return {k: v for k, v in schema.items() if k not in ("$id", "$schema")}
-    for name in ("configmap-v1", "service-v1", "deployment-apps-v1", "statefulset-apps-v1", "poddisruptionbudget-policy-v1"):
+
+    for name in (
+        "configmap-v1",
+        "service-v1",
+        "deployment-apps-v1",
+        "statefulset-apps-v1",
+        "poddisruptionbudget-policy-v1",
+    ):
         with open(f"{out}/{name}.json", "w") as f:
             json.dump({**read(name), "$defs": read("_definitions")["$defs"]}, f)
     return out + "/{{ .ResourceKind }}{{ .KindSuffix }}.json"
@@ -98,9 +138,26 @@ class Chart(unittest.TestCase):
         make_crd_schemas()
         for version in VERSIONS:
             text, objects = render(all_values(), version)
-            p = subprocess.run([TOOLS + "/bin/kubeconform", "-strict", "-summary", "-output", "json", "-kubernetes-version", version, "-schema-location",
-                                make_schemas(version), "-schema-location", TOOLS + "/crds/{{ .ResourceKind }}-{{ .ResourceAPIVersion }}.json", "-"], input=text, capture_output=True,
-                               text=True, timeout=60)
+            p = subprocess.run(
+                [
+                    TOOLS + "/bin/kubeconform",
+                    "-strict",
+                    "-summary",
+                    "-output",
+                    "json",
+                    "-kubernetes-version",
+                    version,
+                    "-schema-location",
+                    make_schemas(version),
+                    "-schema-location",
+                    TOOLS + "/crds/{{ .ResourceKind }}-{{ .ResourceAPIVersion }}.json",
+                    "-",
+                ],
+                input=text,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
             told = json.loads(p.stdout)
             self.assertEqual(p.returncode, 0, told)
             self.assertEqual(told["summary"]["valid"], len(objects), told)
@@ -111,8 +168,13 @@ class Chart(unittest.TestCase):
             with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
                 f.write(objects["ConfigMap", name]["data"]["latchwork.json"])
                 f.flush()
-                p = subprocess.run([BUILD + "/latchwork", "check", "-c", f.name], capture_output=True, text=True, timeout=60,
-                                   env={**os.environ, "POD_NAME": "demo-orders-0", "REDIS_PASSWORD": "secret"})
+                p = subprocess.run(
+                    [BUILD + "/latchwork", "check", "-c", f.name],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                    env={**os.environ, "POD_NAME": "demo-orders-0", "REDIS_PASSWORD": "secret"},
+                )
                 self.assertEqual(p.returncode, 0, p.stdout + p.stderr)
 
     def test_what_a_consumer_gets(self):
@@ -121,12 +183,26 @@ class Chart(unittest.TestCase):
         pod = orders["spec"]["template"]["spec"]
         self.assertEqual(pod["terminationGracePeriodSeconds"], 56)  # 45.5 s rounded up, plus 10 s
         self.assertEqual(audit["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], 40)
-        self.assertEqual(json.loads(objects["ConfigMap", "demo-orders"]["data"]["latchwork.json"])["kafka"]["member_id"], "${POD_NAME}")
-        self.assertNotIn("member_id", json.loads(objects["ConfigMap", "demo-audit"]["data"]["latchwork.json"])["kafka"])
+        self.assertEqual(
+            json.loads(objects["ConfigMap", "demo-orders"]["data"]["latchwork.json"])["kafka"][
+                "member_id"
+            ],
+            "${POD_NAME}",
+        )
+        self.assertNotIn(
+            "member_id",
+            json.loads(objects["ConfigMap", "demo-audit"]["data"]["latchwork.json"])["kafka"],
+        )
         self.assertNotIn("replicas", orders["spec"])  # the autoscaler sets the number of replicas
         self.assertEqual(audit["spec"]["replicas"], 1)
-        self.assertEqual(audit["spec"]["template"]["spec"]["containers"][0]["image"], "latchwork:0.1.0-python")
-        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):  # no probe may depend on Redis or Kafka
+        self.assertEqual(
+            audit["spec"]["template"]["spec"]["containers"][0]["image"], "latchwork:0.1.0-python"
+        )
+        for probe in (
+            "startupProbe",
+            "livenessProbe",
+            "readinessProbe",
+        ):  # no probe may depend on Redis or Kafka
             self.assertEqual(pod["containers"][0][probe]["httpGet"]["path"], "/healthz")
         self.assertTrue(pod["securityContext"]["runAsNonRoot"])
         self.assertTrue(pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"])
@@ -137,7 +213,9 @@ class Chart(unittest.TestCase):
         spec = objects["ScaledObject", "demo-orders"]["spec"]
         self.assertEqual([t["type"] for t in spec["triggers"]], ["prometheus", "kafka"])
         metadata = spec["triggers"][0]["metadata"]
-        self.assertIn('latchwork_wanted_workers{service="demo-orders",namespace="shop"}', metadata["query"])
+        self.assertIn(
+            'latchwork_wanted_workers{service="demo-orders",namespace="shop"}', metadata["query"]
+        )
         self.assertEqual(metadata["threshold"], "2")  # number of workers per pod
         self.assertEqual(spec["triggers"][1]["metadata"]["consumerGroup"], "orders")
         values = all_values()
@@ -151,25 +229,49 @@ class Chart(unittest.TestCase):
         triggers = render(values)[1]["ScaledObject", "demo-orders"]["spec"]["triggers"]
         self.assertEqual(triggers[1]["metadata"]["consumerGroup"], "other")
         del values["consumers"]["orders"]["scaling"]["kafka"]
-        self.assertIn("minReplicas 0 needs `kafka`", helm("template", "demo", "--kube-version", VERSIONS[0], values=values).stderr)
+        self.assertIn(
+            "minReplicas 0 needs `kafka`",
+            helm("template", "demo", "--kube-version", VERSIONS[0], values=values).stderr,
+        )
         del values["consumers"]["orders"]["scaling"]["prometheus"]
         values["consumers"]["orders"]["scaling"]["minReplicas"] = 1
-        self.assertIn("the address of Prometheus", helm("template", "demo", "--kube-version", VERSIONS[0], values=values).stderr)
+        self.assertIn(
+            "the address of Prometheus",
+            helm("template", "demo", "--kube-version", VERSIONS[0], values=values).stderr,
+        )
 
     def test_monitoring_holds_the_project_s_files(self):
         _, objects = render(all_values())
         with open(ROOT + "/deploy/grafana-dashboard.json") as f:
-            self.assertEqual(json.loads(objects["ConfigMap", "demo-dashboard"]["data"]["latchwork.json"]), json.load(f))
+            self.assertEqual(
+                json.loads(objects["ConfigMap", "demo-dashboard"]["data"]["latchwork.json"]),
+                json.load(f),
+            )
         with open(ROOT + "/deploy/prometheus-alerts.yml") as f:
             self.assertEqual(objects["PrometheusRule", "demo"]["spec"], yaml.safe_load(f))
-        self.assertEqual(objects["ServiceMonitor", "demo"]["metadata"]["labels"]["release"], "prometheus")
+        self.assertEqual(
+            objects["ServiceMonitor", "demo"]["metadata"]["labels"]["release"], "prometheus"
+        )
         _, plain = render({"consumers": {"a": SMALL}})
-        self.assertEqual({kind for kind, _ in plain}, {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget"})
+        self.assertEqual(
+            {kind for kind, _ in plain},
+            {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget"},
+        )
 
     def test_wrong_values_are_refused(self):
-        for consumer, why in (({}, "config is required"), ({**SMALL, "kind": "DaemonSet"}, "kind"), ({**SMALL, "replica": 1}, "replica"),
-                              ({"config": {"name": "a"}}, "kafka is required")):
-            p = helm("template", "demo", "--kube-version", VERSIONS[0], values={"consumers": {"a": consumer}})
+        for consumer, why in (
+            ({}, "config is required"),
+            ({**SMALL, "kind": "DaemonSet"}, "kind"),
+            ({**SMALL, "replica": 1}, "replica"),
+            ({"config": {"name": "a"}}, "kafka is required"),
+        ):
+            p = helm(
+                "template",
+                "demo",
+                "--kube-version",
+                VERSIONS[0],
+                values={"consumers": {"a": consumer}},
+            )
             self.assertNotEqual(p.returncode, 0)
             self.assertIn(why, p.stderr)
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the whole program with a real Kafka and a private Redis: two topics of four partitions, with the
-same keys in all of them.
+"""Tests the whole program with a real Kafka and a private Redis: two topics of four partitions,
+with the same keys in all of them.
 
-Each case checks five promises. No two runs of a key overlap, and fences only grow. The first runs of
-the messages of a (partition, key) come in the order of offsets. No message is lost. No message runs
-twice unless a process died. All offsets are committed. Arguments: build folder [case]. The last line is
-"N passed, N failed"."""
+Each case checks five promises. No two runs of a key overlap, and fences only grow. The first runs
+of the messages of a (partition, key) come in the order of offsets. No message is lost. No message
+runs twice unless a process died. All offsets are committed. Arguments: build folder [case]. The
+last line is "N passed, N failed"."""
+
 import collections
 import json
 import os
@@ -53,12 +54,29 @@ class Redis:
 
     def start(self):
         self.process = subprocess.Popen(
-            [REDIS_SERVER, "--port", "0", "--unixsocket", self.path, "--dir", self.folder, "--save", ""],
-            stdout=subprocess.DEVNULL)
+            [
+                REDIS_SERVER,
+                "--port",
+                "0",
+                "--unixsocket",
+                self.path,
+                "--dir",
+                self.folder,
+                "--save",
+                "",
+            ],
+            stdout=subprocess.DEVNULL,
+        )
         until("redis answers", lambda: self.ask("ping") == "PONG", 20)
 
     def ask(self, *words):
-        done = subprocess.run(["redis-cli", "-s", self.path, *words], capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["redis-cli", "-s", self.path, *words],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
         return done.stdout.strip()
 
     def stop(self):
@@ -80,10 +98,17 @@ class Trial:
         config = {
             "name": name,
             "workers": 4,
-            "kafka": {"topics": self.topics, "properties": {"bootstrap.servers": brokers, "session.timeout.ms": "6000"}},
+            "kafka": {
+                "topics": self.topics,
+                "properties": {"bootstrap.servers": brokers, "session.timeout.ms": "6000"},
+            },
             "redis": {"url": f"unix://{name}:secret@{redis.path}"},
             "lock": {"ttl_ms": TTL_MS},
-            "handler": {"type": "exec", "command": ["python3", os.path.join(HERE, "journal_handler.py")], "processes": 2},
+            "handler": {
+                "type": "exec",
+                "command": ["python3", os.path.join(HERE, "journal_handler.py")],
+                "processes": 2,
+            },
         }
         with open(self.config, "w") as f:
             json.dump(config, f)
@@ -92,25 +117,49 @@ class Trial:
             self.tool("create", topic, "4")
 
     def make_user(self):
-        line = subprocess.run([f"{BUILD}/latchwork", "check", "--acl", self.name, "-c", self.config], check=True, timeout=60, text=True,
-                              stdout=subprocess.PIPE).stdout
+        line = subprocess.run(
+            [f"{BUILD}/latchwork", "check", "--acl", self.name, "-c", self.config],
+            check=True,
+            timeout=60,
+            text=True,
+            stdout=subprocess.PIPE,
+        ).stdout
         said = self.redis.ask(*line.split(), ">secret")
         expect(said == "OK", f"{line}: {said}")
 
     def tool(self, *words):
-        done = subprocess.run([f"{BUILD}/tests/tools/kafkatool", self.brokers, *words], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [f"{BUILD}/tests/tools/kafkatool", self.brokers, *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         expect(done.returncode == 0, f"kafkatool {words}: {done.stderr}")
         return done.stdout
 
     def produce(self, messages, keys):
         for n, topic in enumerate(self.topics):
-            self.tool("generate", topic, "--messages", str(messages), "--keys", str(keys), "--partitioner", "random", "--seed", str(n + 1))
+            self.tool(
+                "generate",
+                topic,
+                "--messages",
+                str(messages),
+                "--keys",
+                str(keys),
+                "--partitioner",
+                "random",
+                "--seed",
+                str(n + 1),
+            )
             self.messages += messages
 
     def start(self, *args, delay=0.0):
         env = dict(os.environ, JOURNAL=self.journal, DELAY=str(delay))
         log = open(self.log, "a")
-        self.process = subprocess.Popen([f"{BUILD}/latchwork", "run", "-c", self.config, *args], env=env, stdout=log, stderr=log)
+        self.process = subprocess.Popen(
+            [f"{BUILD}/latchwork", "run", "-c", self.config, *args], env=env, stdout=log, stderr=log
+        )
         return self.process
 
     def finish(self):
@@ -135,7 +184,10 @@ class Trial:
     def check_log(self, deaths_allowed):
         with open(self.log) as f:
             log = f.read()
-        expect("Sanitizer" not in log and "runtime error" not in log, "a sanitizer has something to say")
+        expect(
+            "Sanitizer" not in log and "runtime error" not in log,
+            "a sanitizer has something to say",
+        )
         expect(deaths_allowed or "started again" not in log, "a worker died")
 
     def check(self, reruns_allowed):
@@ -159,12 +211,20 @@ class Trial:
                     last[partition] = int(offset)
                 seen.add(identity)
         reruns = sum(ids.values()) - len(ids)
-        print(f"  {self.name}: {len(ids)} of {self.messages}, {reruns} again, {overlaps} overlaps, {fences} fences back, {misordered} misordered")
+        print(
+            f"  {self.name}: {len(ids)} of {self.messages}, {reruns} again, {overlaps} overlaps, {fences} fences back, {misordered} misordered"
+        )
         expect(len(ids) == self.messages, f"{self.messages - len(ids)} messages are lost")
         expect(overlaps == 0 and fences == 0 and misordered == 0, "exclusion or order is broken")
         expect(reruns_allowed or reruns == 0, f"{reruns} messages ran again")
-        ends = {tuple(line.split()[:2]): line.split()[3] for line in self.tool("ends", *self.topics).splitlines()}
-        commits = {tuple(line.split()[:2]): line.split()[2] for line in self.tool("committed", self.name, *self.topics).splitlines()}
+        ends = {
+            tuple(line.split()[:2]): line.split()[3]
+            for line in self.tool("ends", *self.topics).splitlines()
+        }
+        commits = {
+            tuple(line.split()[:2]): line.split()[2]
+            for line in self.tool("committed", self.name, *self.topics).splitlines()
+        }
         expect(ends == commits, f"ends {ends}, committed {commits}")
 
 
@@ -185,7 +245,10 @@ def ends_in_order(trial):
     trial.process.send_signal(signal.SIGTERM)
     expect(trial.finish() == 0, "exit status after SIGTERM")
     expect(len(trial.runs()) < trial.messages, "it was to end in the middle")
-    expect(trial.redis.ask("--scan", "--pattern", f"lw:{{{trial.name}.0}}:lock:*") == "", "locks are left")
+    expect(
+        trial.redis.ask("--scan", "--pattern", f"lw:{{{trial.name}.0}}:lock:*") == "",
+        "locks are left",
+    )
     trial.start("--drain", delay=0.0005)
     expect(trial.finish() == 0, "exit status")
     trial.check(reruns_allowed=False)
@@ -247,7 +310,12 @@ def main():
     passed = 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        brokers = subprocess.run([kafka, "start", os.path.join(folder, "kafka"), "0"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+        brokers = subprocess.run(
+            [kafka, "start", os.path.join(folder, "kafka"), "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.strip()
         redis = Redis(folder)
         for case in cases:
             passed += run_case(case, brokers, redis, folder)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how much memory a worker needs for large waiting messages. Arguments: build folder [scenario…]."""
+"""Measures how much memory a worker needs for large waiting messages. Arguments: build folder
+[scenario…]."""
+
 import time
 
 from lib.latchwork import exec_handler
@@ -28,8 +30,8 @@ def high_water_mb(pid):
 
 @scenario
 def large_messages_wait(t):
-    """Messages of 640 MB in all wait in ten waiting lists. A new worker must take only a few messages at a
-    time, and run each message once, in the order of its key."""
+    """Messages of 640 MB in all wait in ten waiting lists. A new worker must take only a few
+    messages at a time, and run each message once, in the order of its key."""
     t.start_redis()
     t.make_topics(1)
     settings = {"workers": 1, "handler": exec_handler(processes=16), "lock": {"ttl_ms": 4000}}
@@ -46,6 +48,7 @@ def large_messages_wait(t):
     def drained():
         peak[0] = max(peak[0], *(high_water_mb(pid) for pid in second.workers()))
         return not t.redis.call("EXISTS", *[t.prefix() + b"wait:big-%d" % k for k in range(LANES)])
+
     wait_until(drained, 180, "empty waiting lists")
     second.stop()
     runs = t.runs()

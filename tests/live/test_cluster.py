@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills masters and moves slots of a Redis Cluster of three masters with a replica each. Arguments: build
-folder [scenario…]. LW_SOAK=1: 20 times each."""
+"""Kills masters and moves slots of a Redis Cluster of three masters with a replica each. Arguments:
+build folder [scenario…]. LW_SOAK=1: 20 times each."""
+
 import ctypes
 import re
 import time
@@ -16,7 +17,9 @@ RATE = 250
 KILLS = 20 if SOAK > 1 else 2
 MOVES = 20 if SOAK > 1 else 3
 KILL_S, MOVE_S = 15, 12  # seconds of load per fault
-BACK_S = 2 + 10  # maximum number of seconds after a fault until messages run again: lock.ttl_ms, and ten seconds
+BACK_S = (
+    2 + 10
+)  # maximum number of seconds after a fault until messages run again: lock.ttl_ms, and ten seconds
 
 
 def start(t, load_s, tls=False):
@@ -44,20 +47,29 @@ def shard_of(key):
     """Returns the shard of a key, computed as in queue/lane.c."""
     xxh = ctypes.CDLL("libxxhash.so.0")
     xxh.XXH3_64bits.restype = ctypes.c_uint64
-    return (xxh.XXH3_64bits(key, len(key)) & 0xffffffff) % SHARDS
+    return (xxh.XXH3_64bits(key, len(key)) & 0xFFFFFFFF) % SHARDS
 
 
 def said_of(run, text, begin=0):
-    """Returns the shards about which the log has a line with the given text. The search starts at byte
-    `begin` of the log."""
+    """Returns the shards about which the log has a line with the given text. The search starts at
+    byte `begin` of the log."""
     return {int(n) for n in re.findall(r"shard (\d+): [^\n]*" + text, run.log()[begin:])}
 
 
 def back_at_work(t, shard):
     """Waits until a run of a message of the shard begins. Returns how many seconds passed."""
     now_us = boot_us()
+
     def later():
-        return next((r for r in t.runs() if r.start_us > now_us and shard_of(bytes.fromhex(r.key)) == shard), None)
+        return next(
+            (
+                r
+                for r in t.runs()
+                if r.start_us > now_us and shard_of(bytes.fromhex(r.key)) == shard
+            ),
+            None,
+        )
+
     return (wait_until(later, 60, "run of shard %d" % shard).start_us - now_us) / 1e6
 
 
@@ -83,7 +95,11 @@ def master_killed(t):
         old = t.redis.kill_owner(slot(t, shard))
         pauses.append(back_at_work(t, shard))
         hit = {s for s in where if where[s] is old}
-        t.same(said_of(run, "is lost", begin) - hit, set(), "shards of other nodes that lost their epoch")
+        t.same(
+            said_of(run, "is lost", begin) - hit,
+            set(),
+            "shards of other nodes that lost their epoch",
+        )
         t.redis.restart(old)
     t.figure(kills=KILLS)
     finish(t, run, before, pauses, wiped=True)
@@ -92,8 +108,8 @@ def master_killed(t):
 
 @scenario
 def slots_moved(t):
-    """The slot of a busy shard is migrated from one master to the next, several times. Nothing may be
-    lost, and no key may run twice at once."""
+    """The slot of a busy shard is migrated from one master to the next, several times. Nothing may
+    be lost, and no key may run twice at once."""
     run, before = start(t, MOVES * MOVE_S)
     pauses, moved = [], 0
     for i in range(MOVES):
@@ -111,15 +127,15 @@ def slots_moved(t):
 
 @scenario
 def over_tls(t):
-    """The nodes accept only TLS, also from each other. The workers and commands know two nodes from the
-    configuration, and must learn the others."""
+    """The nodes accept only TLS, also from each other. The workers and commands know two nodes from
+    the configuration, and must learn the others."""
     after_a_switch(t, tls=True)
 
 
 @scenario
 def commands(t):
-    """After a planned failover, commands must find the new master, and `check` must say on which node each
-    shard is."""
+    """After a planned failover, commands must find the new master, and `check` must say on which
+    node each shard is."""
     after_a_switch(t)
 
 
@@ -130,11 +146,14 @@ def after_a_switch(t, tls=False):
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
     tool(t, "dead", "ls")
-    # The command `check` may fail, because it runs the handler without the environment that `start` gives to
-    # the handler.
+    # The command `check` may fail, because it runs the handler without the environment that `start`
+    # gives to the handler.
     checked = str(tool(t, "check", "--connect", status=None))
     for shard, node in owners(t).items():
-        t.check("shard %d: slot %d, 127.0.0.1:%d" % (shard, slot(t, shard), node.port) in checked, "check does not say where shard %d is: %s" % (shard, checked))
+        t.check(
+            "shard %d: slot %d, 127.0.0.1:%d" % (shard, slot(t, shard), node.port) in checked,
+            "check does not say where shard %d is: %s" % (shard, checked),
+        )
     t.same(len(set(owners(t).values())), SHARDS, "masters with shards")
     finish(t, run, before, pauses, wiped=True)
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Moves the slot of a busy shard from master to master of a Redis Cluster, with all its data; the epoch
-must not end. Arguments: build folder [scenario…]. LW_SOAK=1: 20 moves."""
+"""Moves the slot of a busy shard from master to master of a Redis Cluster, with all its data; the
+epoch must not end. Arguments: build folder [scenario…]. LW_SOAK=1: 20 moves."""
+
 import time
 
 from lib.scenario import SOAK, main, scenario
@@ -9,8 +10,8 @@ from test_cluster import back_at_work, finish, slot, start
 
 MOVES = 20 if SOAK > 1 else 3
 MOVE_S = 12  # seconds of load for each move
-# Seconds after which each worker has certainly seen that the whole slot has moved; must be more than a
-# quarter of the TTL.
+# Seconds after which each worker has certainly seen that the whole slot has moved; must be more
+# than a quarter of the TTL.
 SEEN_S = 2
 
 
@@ -25,8 +26,8 @@ def name_of_epoch(t):
 
 @scenario
 def moved_whole(t):
-    """A slot moves back and forth between two masters under load. No epoch may end, no worker may wait for
-    a quarantine, and no handler may run again."""
+    """A slot moves back and forth between two masters under load. No epoch may end, no worker may
+    wait for a quarantine, and no handler may run again."""
     run, before = start(t, MOVES * MOVE_S)
     pauses, moved, first = [], 0, epoch(t)
     time.sleep(SEEN_S)
@@ -39,7 +40,11 @@ def moved_whole(t):
         t.same(epoch(t), first, "epoch of shard 0 after move %d" % (i + 1))
         time.sleep(SEEN_S)
     t.check(moved > 0, "no key was moved")
-    t.check("is lost" not in run.log(), "an epoch was lost: %s" % [line for line in run.log().splitlines() if "is lost" in line][:3])
+    t.check(
+        "is lost" not in run.log(),
+        "an epoch was lost: %s"
+        % [line for line in run.log().splitlines() if "is lost" in line][:3],
+    )
     t.figure(moves=MOVES, keys=moved, pauses=" ".join("%.1f" % p for p in pauses))
     finish(t, run, before, pauses, wiped=False)
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the programs in examples/ as their READMEs describe them. Each must pass `handler test`, then
-drain a topic of a real Kafka, and its effect must be right. Arguments: build folder [scenario…]."""
+"""Tests the programs in examples/ as their READMEs describe them. Each must pass `handler test`,
+then drain a topic of a real Kafka, and its effect must be right. Arguments: build folder
+[scenario…]."""
+
 import glob
 import json
 import os
@@ -30,10 +32,22 @@ class Example:
         shutil.copytree(os.path.join(ROOT, "examples", name), os.path.join(t.dir, "examples", name))
         os.symlink(os.path.join(ROOT, "sdk"), os.path.join(t.dir, "sdk"))
         self.dir = os.path.join(t.dir, "examples", name)
-        self.config = [os.path.basename(p) for p in glob.glob(self.dir + "/*.json") if os.path.basename(p) != "package.json"][0]
+        self.config = [
+            os.path.basename(p)
+            for p in glob.glob(self.dir + "/*.json")
+            if os.path.basename(p) != "package.json"
+        ][0]
         self.port = free_port()
-        self.env = dict(os.environ, BROKER=t.kafka.brokers, REDIS=t.redis.url, PYTHONPATH=os.path.join(ROOT, "sdk/python"),
-                        SERVICE="127.0.0.1:%d" % self.port, GOPROXY="off", npm_config_offline="true", npm_config_cache=os.path.join(t.dir, "npm"))
+        self.env = dict(
+            os.environ,
+            BROKER=t.kafka.brokers,
+            REDIS=t.redis.url,
+            PYTHONPATH=os.path.join(ROOT, "sdk/python"),
+            SERVICE="127.0.0.1:%d" % self.port,
+            GOPROXY="off",
+            npm_config_offline="true",
+            npm_config_cache=os.path.join(t.dir, "npm"),
+        )
 
     def __enter__(self):
         return self
@@ -43,19 +57,32 @@ class Example:
             end_popen(self.service, 0)
 
     def run(self, *command, limit_s=120):
-        p = subprocess.run(command, cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                           timeout=limit_s)
+        p = subprocess.run(
+            command,
+            cwd=self.dir,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=limit_s,
+        )
         if p.returncode:
-            raise Failure("%s: status %d\n%s\n%s" % (" ".join(command), p.returncode, p.stdout[-2000:], p.stderr[-2000:]))
+            raise Failure(
+                "%s: status %d\n%s\n%s"
+                % (" ".join(command), p.returncode, p.stdout[-2000:], p.stderr[-2000:])
+            )
         return p.stdout
 
     def serve(self, *command):
-        self.service = subprocess.Popen([*command, str(self.port)], cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL)
+        self.service = subprocess.Popen(
+            [*command, str(self.port)], cwd=self.dir, env=self.env, stdin=subprocess.DEVNULL
+        )
         wait_until(self.told, 20, "answer of the service")
 
     def told(self):
-        """Returns the figures that the service reports about itself, or None if the service does not
-        answer."""
+        """Returns the figures that the service reports about itself, or None if the service does
+        not answer."""
         try:
             with urllib.request.urlopen("http://127.0.0.1:%d/" % self.port, timeout=5) as r:
                 return json.loads(r.read())
@@ -70,8 +97,8 @@ class Example:
         self.t.check("; as expected" in out, "handler test: " + out)
 
     def produce(self, payload, n=MESSAGES):
-        """Produces the payloads payload(0) to payload(n - 1) without keys, spread over all topics and
-        partitions."""
+        """Produces the payloads payload(0) to payload(n - 1) without keys, spread over all topics
+        and partitions."""
         places = [(topic, partition) for topic in self.t.topics for partition in range(4)]
         share = {}
         for i in range(n):
@@ -81,8 +108,8 @@ class Example:
             self.t.kafka.produce(topic, records)
 
     def drain_orders(self, *more):
-        """Tests the example, and drains orders through it. Returns the figures of its service before and
-        after the drain."""
+        """Tests the example, and drains orders through it. Returns the figures of its service
+        before and after the drain."""
         self.test(*more)
         before = self.told()
         self.produce(order)
@@ -92,12 +119,16 @@ class Example:
     def drain(self, *more):
         """Runs the example until its topics are drained. Returns the summary."""
         topics = "kafka.topics=" + json.dumps(self.t.topics)
-        out = self.latchwork("run", "-c", self.config, "--drain", "--set", topics, "--set", "http.listen=off", *more)
+        out = self.latchwork(
+            "run", "-c", self.config, "--drain", "--set", topics, "--set", "http.listen=off", *more
+        )
         return [line for line in out.splitlines() if line.startswith("done ")][-1]
 
     def drains_all(self, n=MESSAGES, dead=0, *more):
         summary = self.drain(*more)
-        self.t.check(summary.startswith("done %d dead %d " % (n - dead, dead)), "summary: " + summary)
+        self.t.check(
+            summary.startswith("done %d dead %d " % (n - dead, dead)), "summary: " + summary
+        )
 
 
 def order(i):
@@ -121,9 +152,12 @@ def node_pool(t):
         before, after = e.drain_orders()
         t.same(after["customers"], CUSTOMERS, "customers in the store")
         t.same(after["writes"] - before["writes"], MESSAGES, "writes")
-        # Two workers have one process each, whose pool opens at most 10 connections. Each call of e.told()
-        # opens one more.
-        t.check(after["connections"] - before["connections"] <= 25, "connections: %d" % (after["connections"] - before["connections"]))
+        # Two workers have one process each, whose pool opens at most 10 connections. Each call of
+        # e.told() opens one more.
+        t.check(
+            after["connections"] - before["connections"] <= 25,
+            "connections: %d" % (after["connections"] - before["connections"]),
+        )
 
 
 @scenario
@@ -153,18 +187,24 @@ def postgres_upsert(t):
         e.env["STORE"] = pg.url
         e.test()
         t.same(pg.sql("SELECT count(*) FROM customers"), [["0"]], "rows that the test left")
-        # All messages of a customer are in one partition. So their order is fixed, and the last message is
-        # the newest.
+        # All messages of a customer are in one partition. So their order is fixed, and the last
+        # message is the newest.
         records = {}
         for i in range(MESSAGES):
             c = i % CUSTOMERS
             value = {"id": "c-%d" % c, "name": "n", "visits": i // CUSTOMERS, "profile": {"i": i}}
-            records.setdefault(t.topics[c % 2], []).append((c % 4, None, json.dumps(value).encode()))
+            records.setdefault(t.topics[c % 2], []).append(
+                (c % 4, None, json.dumps(value).encode())
+            )
         for topic, share in records.items():
             t.kafka.produce(topic, share)
         e.drains_all()
         last = MESSAGES // CUSTOMERS - 1
-        t.same(pg.sql("SELECT count(*), min(visits), max(visits) FROM customers"), [[str(CUSTOMERS), str(last), str(last)]], "rows")
+        t.same(
+            pg.sql("SELECT count(*), min(visits), max(visits) FROM customers"),
+            [[str(CUSTOMERS), str(last), str(last)]],
+            "rows",
+        )
 
 
 @scenario
@@ -174,10 +214,25 @@ def same_keys(t):
         e.produce(lambda i: {"id": "row-%d" % (i % CUSTOMERS), "amount": i})
         e.drains_all()
         e.drains_all(MESSAGES, 0, "--workers", "8", "--set", "name=again")
-        counted = e.run("sqlite3", "rows.db", "SELECT app, name, n FROM latchwork_count WHERE name IN ('inserted', 'ignored') ORDER BY app, name DESC")
-        t.same(counted.split(), ["again|ignored|%d" % MESSAGES, "same-keys|inserted|%d" % CUSTOMERS, "same-keys|ignored|%d" % (MESSAGES - CUSTOMERS)],
-               "rows inserted and duplicates ignored")
-        t.same(e.run("sqlite3", "rows.db", "SELECT count(*), count(DISTINCT id) FROM rows").split(), ["%d|%d" % (CUSTOMERS, CUSTOMERS)], "rows")
+        counted = e.run(
+            "sqlite3",
+            "rows.db",
+            "SELECT app, name, n FROM latchwork_count WHERE name IN ('inserted', 'ignored') ORDER BY app, name DESC",
+        )
+        t.same(
+            counted.split(),
+            [
+                "again|ignored|%d" % MESSAGES,
+                "same-keys|inserted|%d" % CUSTOMERS,
+                "same-keys|ignored|%d" % (MESSAGES - CUSTOMERS),
+            ],
+            "rows inserted and duplicates ignored",
+        )
+        t.same(
+            e.run("sqlite3", "rows.db", "SELECT count(*), count(DISTINCT id) FROM rows").split(),
+            ["%d|%d" % (CUSTOMERS, CUSTOMERS)],
+            "rows",
+        )
 
 
 @scenario

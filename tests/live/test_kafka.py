@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests faults of Kafka, rebalances, deploys, slow handlers and commit metadata. Arguments: build folder
-[scenario…]."""
+"""Tests faults of Kafka, rebalances, deploys, slow handlers and commit metadata. Arguments: build
+folder [scenario…]."""
+
 import random
 import signal
 import time
@@ -13,8 +14,8 @@ from lib.scenario import SOAK, main, scenario
 
 @scenario
 def broker_killed(t):
-    """Fault 17: the broker is killed (kill -9) twice under load. Commits must be retried, nothing may
-    hang, and no message may be lost."""
+    """Fault 17: the broker is killed (kill -9) twice under load. Commits must be retried, nothing
+    may hang, and no message may be lost."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -50,10 +51,14 @@ def rebalances(t):
         other.wait_workers(1)
         mine = other.workers()
         time.sleep(random.uniform(0.5, 1.5))
-        # In every second round the member stays until it has run a message, because on a loaded machine
-        # joining takes longer than a second.
+        # In every second round the member stays until it has run a message, because on a loaded
+        # machine joining takes longer than a second.
         if n % 2 == 0:
-            wait_until(lambda: not t.producing() or any(r.pid in mine for r in t.runs()), 60, "work for %s" % other.label)
+            wait_until(
+                lambda: not t.producing() or any(r.pid in mine for r in t.runs()),
+                60,
+                "work for %s" % other.label,
+            )
         other.stop()
         n += 1
     t.wait_finished()
@@ -61,19 +66,30 @@ def rebalances(t):
     run.stop()
     runs, again = t.judge(samples=sampler.end())
     members = {r.pid for r in runs}
-    t.figure(joins=n, workers_that_ran=len(members), reruns_percent="%.3f" % (100 * len(again) / len(runs)))
-    t.check(n >= 2 and len(members) >= 3 + (n - 1) // 2, "the other members hardly ran: %d of them" % (len(members) - 3))
+    t.figure(
+        joins=n,
+        workers_that_ran=len(members),
+        reruns_percent="%.3f" % (100 * len(again) / len(runs)),
+    )
+    t.check(
+        n >= 2 and len(members) >= 3 + (n - 1) // 2,
+        "the other members hardly ran: %d of them" % (len(members) - 3),
+    )
     t.check(len(again) * 1000 <= len(runs), "re-runs above 0.1 %%: %d" % len(again))
 
 
 @scenario
 def revoke_with_backlog(t):
-    """A rebalance must wait for handlers that have started, but not for messages that wait in Redis. Here
-    thousands of messages of a few keys wait in Redis, and running handlers have a long time to end
-    (shutdown.grace_ms)."""
+    """A rebalance must wait for handlers that have started, but not for messages that wait in
+    Redis. Here thousands of messages of a few keys wait in Redis, and running handlers have a long
+    time to end (shutdown.grace_ms)."""
     t.start_redis()
     t.make_topics(1)
-    over = dict(kafka={"properties": {"session.timeout.ms": "10000"}}, shutdown={"grace_ms": 90000}, handler=exec_handler(processes=2))
+    over = dict(
+        kafka={"properties": {"session.timeout.ms": "10000"}},
+        shutdown={"grace_ms": 90000},
+        handler=exec_handler(processes=2),
+    )
     run = t.start(workers=2, work_ms="20-30", **over)
     run.wait_workers(2)
     t.generate(2400, keys=6)
@@ -81,7 +97,11 @@ def revoke_with_backlog(t):
     time.sleep(2)  # during the sleep, the remaining messages are parked
     begun = time.monotonic()
     other = t.start(label="other", workers=1, work_ms="0-1", log={"level": "debug"}, **over)
-    wait_until(lambda: "partitions assigned" in other.log(), 60, "the new member's assignment: a rebalance waits for a backlog")
+    wait_until(
+        lambda: "partitions assigned" in other.log(),
+        60,
+        "the new member's assignment: a rebalance waits for a backlog",
+    )
     t.figure(assigned_after="%.1f s" % (time.monotonic() - begun))
     t.check(t.ends_so_far() < 2200, "no backlog was left when the partitions moved")
     t.wait_finished(240)
@@ -93,8 +113,9 @@ def revoke_with_backlog(t):
 
 @scenario
 def deploy(t):
-    """Fault 36: all workers get SIGTERM under load, three times. They must finish their handlers within 20
-    s and end with status 0. No attempt may be counted, and no message may be lost or run again."""
+    """Fault 36: all workers get SIGTERM under load, three times. They must finish their handlers
+    within 20 s and end with status 0. No attempt may be counted, and no message may be lost or run
+    again."""
     t.start_redis()
     t.make_topics()
     t.generate(6000 * SOAK, keys=100)
@@ -115,7 +136,8 @@ def deploy(t):
 
 @scenario
 def reload(t):
-    """SIGHUP under load must replace one worker after the other. No message may be lost or run again."""
+    """SIGHUP under load must replace one worker after the other. No message may be lost or run
+    again."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -135,11 +157,14 @@ def reload(t):
 
 @scenario
 def slow_handler(t):
-    """Fault 20: handlers take longer than max.poll.interval.ms. The workers must continue to poll, so that
-    none is removed from the group and no message runs again."""
+    """Fault 20: handlers take longer than max.poll.interval.ms. The workers must continue to poll,
+    so that none is removed from the group and no message runs again."""
     t.start_redis()
     t.make_topics()
-    run = t.start(kafka={"properties": {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}}, handler=exec_handler(timeout_ms=30000))
+    run = t.start(
+        kafka={"properties": {"max.poll.interval.ms": "6000", "session.timeout.ms": "6000"}},
+        handler=exec_handler(timeout_ms=30000),
+    )
     run.wait_workers(4)
     slow = b'{"do":"sleep","ms":9000}'
     for topic in t.topics:
@@ -156,15 +181,24 @@ def slow_handler(t):
 
 @scenario
 def foreign_metadata(t):
-    """Fault 25: if commit metadata is corrupt or was written by another program, the worker must log a
-    warning, and must not take any message for done because of this metadata."""
+    """Fault 25: if commit metadata is corrupt or was written by another program, the worker must
+    log a warning, and must not take any message for done because of this metadata."""
     t.start_redis()
     t.make_topics()
     t.generate(800, keys=50)
     status, _ = t.start("--drain").wait(60)
     t.same(status, 0, "status of --drain")
     wait_until(lambda: not any_members(t), 20, "end of the group's members")
-    garbage = ["what is this", "lw1:AAAA:00000000", "lw2:AQE:12345678", "lw1:" + "A" * 4000 + ":89abcdef", "x" * 4096, "{}", "lw1::", "\u00e9\u2713"]
+    garbage = [
+        "what is this",
+        "lw1:AAAA:00000000",
+        "lw2:AQE:12345678",
+        "lw1:" + "A" * 4000 + ":89abcdef",
+        "x" * 4096,
+        "{}",
+        "lw1::",
+        "\u00e9\u2713",
+    ]
     committed = t.kafka.committed(t.id, t.topics)
     for text, ((topic, partition), (offset, _)) in zip(garbage, sorted(committed.items())):
         t.kafka.tool("set-offsets", t.id, topic, partition, offset, text)
@@ -179,18 +213,24 @@ def foreign_metadata(t):
 
 
 def made_anew(t, topic, old, new, late):
-    """Recreates a topic with `new` records, after its `old` records were done; if `late` is true, some of
-    the old records still run at that time. The run must end as refused, and so must the next run,
-    because a restart must not hide the fault."""
+    """Recreates a topic with `new` records, after its `old` records were done; if `late` is true,
+    some of the old records still run at that time. The run must end as refused, and so must the
+    next run, because a restart must not hide the fault."""
     t.topics = [topic]
     t.kafka.create(topic, 1)
     before = t.ends_so_far()
     run = t.start(label="%s-1" % topic, workers=1, work_ms="15-20" if late else "0-2")
     run.wait_workers(1)
     t.kafka.produce(topic, [(0, b"k-%d" % (i % 20), b"{}") for i in range(old)])
-    wait_until(lambda: t.ends_so_far() >= before + (old // 2 if late else old), 60, "the old records")
+    wait_until(
+        lambda: t.ends_so_far() >= before + (old // 2 if late else old), 60, "the old records"
+    )
     if not late:
-        wait_until(lambda: t.kafka.committed(t.id, [topic])[topic, 0][0] == old, 30, "the commit of the old records")
+        wait_until(
+            lambda: t.kafka.committed(t.id, [topic])[topic, 0][0] == old,
+            30,
+            "the commit of the old records",
+        )
     t.kafka.tool("delete", topic)
 
     def made():
@@ -199,6 +239,7 @@ def made_anew(t, topic, old, new, late):
             return True
         except Failure:
             return False
+
     wait_until(made, 30, "the new topic")
     t.kafka.produce(topic, [(0, b"k-%d" % (i % 20), b'{"new":1}') for i in range(new)])
     status, _ = run.wait(90)
@@ -212,16 +253,22 @@ def made_anew(t, topic, old, new, late):
 
 @scenario
 def topic_made_anew(t):
-    """Fault 22: a topic is deleted and recreated under a running worker, with more records than before, as
-    many, or fewer. The worker must never skip records without a report."""
+    """Fault 22: a topic is deleted and recreated under a running worker, with more records than
+    before, as many, or fewer. The worker must never skip records without a report."""
     t.start_redis()
-    for old, new, late in ((100, 150, False), (30, 400, False), (60, 60, False), (200, 80, False), (150, 400, True)):
+    for old, new, late in (
+        (100, 150, False),
+        (30, 400, False),
+        (60, 60, False),
+        (200, 80, False),
+        (150, 400, True),
+    ):
         made_anew(t, "%s-%d-%d%s" % (t.id, old, new, "-late" if late else ""), old, new, late)
 
 
 def any_members(t):
-    """Returns True if the group has members. While the group has members, Kafka refuses offsets that a
-    program outside the group sets."""
+    """Returns True if the group has members. While the group has members, Kafka refuses offsets
+    that a program outside the group sets."""
     topic, partition = t.topics[0], 0
     offset = t.kafka.committed(t.id, t.topics)[topic, partition][0]
     try:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests a Kafka with SASL PLAIN and ACLs. If a right is missing, `check --connect` and a running worker
-must name the right, its resource and its user. With all rights both must work, and `check` must write
-nothing to Kafka. Arguments: build folder."""
+"""Tests a Kafka with SASL PLAIN and ACLs. If a right is missing, `check --connect` and a running
+worker must name the right, its resource and its user. With all rights both must work, and `check`
+must write nothing to Kafka. Arguments: build folder."""
+
 import json
 import os
 import re
@@ -19,12 +20,21 @@ BUILD = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
 GROUP, TOPIC, DEAD = "orders-group", "orders", "orders.dead"
 RIGHTS = {
     "group": (("read", "group", GROUP), 'user "%s" may not READ the consumer group ' + GROUP),
-    "topic": (("read", "topic", TOPIC), 'kafka.topics: .*' + TOPIC + '.*user "%s" (may not (READ|DESCRIBE)|to DESCRIBE)'),
-    "dead": (("write", "topic", DEAD), 'dead.to: .*' + DEAD + '.*user "%s" (may not (WRITE|DESCRIBE)|to DESCRIBE)'),
+    "topic": (
+        ("read", "topic", TOPIC),
+        'kafka.topics: .*' + TOPIC + '.*user "%s" (may not (READ|DESCRIBE)|to DESCRIBE)',
+    ),
+    "dead": (
+        ("write", "topic", DEAD),
+        'dead.to: .*' + DEAD + '.*user "%s" (may not (WRITE|DESCRIBE)|to DESCRIBE)',
+    ),
 }
-# If the log of a running worker has another text for a missing right than `check` prints, this table has it:
-# {right: text in the log}.
-LOGGED = {"topic": 'user "%s" may not READ topic ' + TOPIC, "dead": 'user "%s" may not WRITE topic ' + DEAD}
+# If the log of a running worker has another text for a missing right than `check` prints, this
+# table has it: {right: text in the log}.
+LOGGED = {
+    "topic": 'user "%s" may not READ topic ' + TOPIC,
+    "dead": 'user "%s" may not WRITE topic ' + DEAD,
+}
 
 
 def start(directory):
@@ -32,13 +42,23 @@ def start(directory):
     os.makedirs(directory)
     with open(os.path.join(directory, "port"), "w") as f:
         f.write(str(port))
-    users = " ".join('user_%s="pw"' % u for u in ["all", "none"] + ["no_" + r for r in RIGHTS] + ["sees_" + r for r in RIGHTS])
+    users = " ".join(
+        'user_%s="pw"' % u
+        for u in ["all", "none"] + ["no_" + r for r in RIGHTS] + ["sees_" + r for r in RIGHTS]
+    )
     kafka = Kafka(
-        BUILD, directory, "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS",
-        "listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d,SASL://127.0.0.1:%d" % (port, port + 1, port + 2),
+        BUILD,
+        directory,
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:ANONYMOUS",
+        "listeners=PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d,SASL://127.0.0.1:%d"
+        % (port, port + 1, port + 2),
         "advertised.listeners=PLAINTEXT://127.0.0.1:%d,SASL://127.0.0.1:%d" % (port, port + 2),
-        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT", "sasl.enabled.mechanisms=PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required %s;" % users)
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required %s;"
+        % users,
+    )
     kafka.start()
     return kafka, "127.0.0.1:%d" % (port + 2)
 
@@ -51,11 +71,29 @@ def allow(kafka, users, what):
 def configure(directory, brokers, redis, user):
     path = os.path.join(directory, user + ".json")
     with open(path, "w") as f:
-        json.dump({"name": "orders", "workers": 1, "dead": {"to": "topic:" + DEAD}, "redis": {"url": redis.url}, "http": {"listen": "off"},
-                   "handler": {"type": "exec", "command": ["cat"]},
-                   "kafka": {"topics": [TOPIC], "properties": {
-                       "bootstrap.servers": brokers, "group.id": GROUP, "security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN",
-                       "sasl.username": user, "sasl.password": "pw", "session.timeout.ms": 6000}}}, f)
+        json.dump(
+            {
+                "name": "orders",
+                "workers": 1,
+                "dead": {"to": "topic:" + DEAD},
+                "redis": {"url": redis.url},
+                "http": {"listen": "off"},
+                "handler": {"type": "exec", "command": ["cat"]},
+                "kafka": {
+                    "topics": [TOPIC],
+                    "properties": {
+                        "bootstrap.servers": brokers,
+                        "group.id": GROUP,
+                        "security.protocol": "sasl_plaintext",
+                        "sasl.mechanism": "PLAIN",
+                        "sasl.username": user,
+                        "sasl.password": "pw",
+                        "session.timeout.ms": 6000,
+                    },
+                },
+            },
+            f,
+        )
     return path
 
 
@@ -63,12 +101,19 @@ def logged(directory, brokers, redis, user, said):
     """Checks that a worker writes the text `said` to its log if it logs in as `user`."""
     path = configure(directory, brokers, redis, user)
     with open(path + ".log", "wb") as log:
-        run = subprocess.Popen([BUILD + "/latchwork", "run", "-c", path], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        run = subprocess.Popen(
+            [BUILD + "/latchwork", "run", "-c", path],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
     try:
+
         def found():
             assert run.poll() is None, "the fleet of %s ended" % user
             with open(path + ".log", errors="replace") as f:
                 return re.search(said, f.read())
+
         wait_until(found, 60, "%s in the log of %s" % (said, user))
     finally:
         assert end_popen(run, 40) == 0, "status of the fleet of " + user
@@ -76,7 +121,12 @@ def logged(directory, brokers, redis, user, said):
 
 def check(directory, brokers, redis, user):
     path = configure(directory, brokers, redis, user)
-    done = subprocess.run([BUILD + "/latchwork", "check", "--connect", "-c", path, "--json"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [BUILD + "/latchwork", "check", "--connect", "-c", path, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     return [e for e in json.loads(done.stdout)["errors"] if "redis" not in e and "handler" not in e]
 
 
@@ -92,15 +142,23 @@ def main():
                 others = [kind + r for r in RIGHTS if r != right for kind in ("no_", "sees_")]
                 allow(kafka, ["all"] + others, what)
                 allow(kafka, ["sees_" + right], ("describe",) + what[1:])
-            wait_until(lambda: check(directory, brokers, redis, "all") == [], 60, "a check of a user that has all rights")
+            wait_until(
+                lambda: check(directory, brokers, redis, "all") == [],
+                60,
+                "a check of a user that has all rights",
+            )
             for missing, (_, said) in RIGHTS.items():
                 for user in ("no_" + missing, "sees_" + missing):
                     errors = check(directory, brokers, redis, user)
                     assert errors and all(re.search(said % user, e) for e in errors), (user, errors)
             errors = check(directory, brokers, redis, "none")
-            assert all(any(re.search(said % "none", e) for e in errors) for _, said in RIGHTS.values()), errors
+            assert all(
+                any(re.search(said % "none", e) for e in errors) for _, said in RIGHTS.values()
+            ), errors
             assert kafka.ends([DEAD]) == {(DEAD, 0): (0, 0)}, "nothing was written"
-            assert all(at < 0 for at, _ in kafka.committed(GROUP, [TOPIC]).values()), "nothing was committed"
+            assert all(at < 0 for at, _ in kafka.committed(GROUP, [TOPIC]).values()), (
+                "nothing was committed"
+            )
             kafka.produce(TOPIC, [(0, None, b"without a key: a dead letter")])
             for missing, (_, said) in RIGHTS.items():
                 user = "sees_" + missing

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests Kafka with TLS, SASL and ACLs. Messages must be handled over each kind of connection. `check
---connect` and a running worker's log must name each mistake with its cause. No log, output of `check`
-or command line may contain a secret. Arguments: build folder [scenario…]. Default: scram_tls and
-tls_mistakes, or all if LW_MORE=1."""
+"""Tests Kafka with TLS, SASL and ACLs. Messages must be handled over each kind of connection.
+`check --connect` and a running worker's log must name each mistake with its cause. No log, output
+of `check` or command line may contain a secret. Arguments: build folder [scenario…]. Default:
+scram_tls and tls_mistakes, or all if LW_MORE=1."""
+
 import json
 import os
 import re
@@ -35,10 +36,23 @@ def check(t, properties):
     path = os.path.join(t.dir, "check.json")
     kafka = {"topics": t.topics, "properties": dict(properties, **{"group.id": t.id})}
     with open(path, "w") as f:
-        json.dump({"name": t.id, "kafka": kafka, "redis": {"url": t.redis.url}, "dead": {"to": "topic:%s.dead" % t.id},
-                   "handler": {"type": "exec", "command": ["cat"]}}, f)
-    done = subprocess.run([os.path.join(t.rig.build, "latchwork"), "check", "--connect", "-c", path, "--json"], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=120)
+        json.dump(
+            {
+                "name": t.id,
+                "kafka": kafka,
+                "redis": {"url": t.redis.url},
+                "dead": {"to": "topic:%s.dead" % t.id},
+                "handler": {"type": "exec", "command": ["cat"]},
+            },
+            f,
+        )
+    done = subprocess.run(
+        [os.path.join(t.rig.build, "latchwork"), "check", "--connect", "-c", path, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
     t.check(PASSWORD not in done.stdout, "check shows the password")
     return [e for e in json.loads(done.stdout)["errors"] if "kafka" in e or "dead.to" in e]
 
@@ -54,26 +68,34 @@ def no_secrets(t, run):
 
 
 def works(t, user, properties, messages=300, seconds=1):
-    """`check` must find no error, and a fleet must handle every message. A message without a key must go
-    to the dead-letter topic."""
+    """`check` must find no error, and a fleet must handle every message. A message without a key
+    must go to the dead-letter topic."""
     t.kafka.allow_all(user, t.id, t.topics, t.id + ".dead")
-    wait_until(lambda: check(t, properties) == [], 60, "a check without errors: %s" % check(t, properties))
-    run = t.start(log={"level": "debug"}, **settings(t, dict(properties, debug="conf,security,broker")))
+    wait_until(
+        lambda: check(t, properties) == [], 60, "a check without errors: %s" % check(t, properties)
+    )
+    run = t.start(
+        log={"level": "debug"}, **settings(t, dict(properties, debug="conf,security,broker"))
+    )
     t.generate(messages, keys=20, rate=messages // seconds)
     t.kafka.produce(t.topics[0], [(0, None, b"no key")])
     t.wait_finished()
     wait_until(lambda: len(t.kafka.dump(t.id + ".dead")) == 1, 30, "dead letter")
-    t.dead.update(dict(letter["headers"])["latchwork-origin"] for letter in t.kafka.dump(t.id + ".dead"))
+    t.dead.update(
+        dict(letter["headers"])["latchwork-origin"] for letter in t.kafka.dump(t.id + ".dead")
+    )
     no_secrets(t, run)
     run.stop()
     t.judge()
 
 
 def named(t, properties, said, label, errors=None):
-    """Checks that `check` and the log of a running worker contain the text `said`, which names the cause
-    of an error."""
+    """Checks that `check` and the log of a running worker contain the text `said`, which names the
+    cause of an error."""
     found = check(t, properties) if errors is None else errors
-    t.check(any(re.search(said, e) for e in found), "check does not name it (%s): %s" % (said, found))
+    t.check(
+        any(re.search(said, e) for e in found), "check does not name it (%s): %s" % (said, found)
+    )
     run = t.start(label=label, **settings(t, properties))
     try:
         wait_until(lambda: re.search(said, run.log()), 60, "%s in the log of %s" % (said, label))
@@ -91,19 +113,47 @@ def scram_tls(t):
 
 @scenario
 def tls_mistakes(t):
-    """Each of these mistakes must be named: a wrong password, a wrong CA, an expired certificate, a name
-    that does not match, a listener without TLS, no broker at the address."""
+    """Each of these mistakes must be named: a wrong password, a wrong CA, an expired certificate, a
+    name that does not match, a listener without TLS, no broker at the address."""
     begin(t)
     k = t.kafka
-    named(t, k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"), "[Aa]uthentication (error|failed)", "wrong-password")
+    named(
+        t,
+        k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"),
+        "[Aa]uthentication (error|failed)",
+        "wrong-password",
+    )
     # another address, at which nobody listens, must not hide what the broker says
-    two = dict(k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"), **{"bootstrap.servers": k.at["SASLTLS"] + ",127.0.0.1:1"})
+    two = dict(
+        k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"),
+        **{"bootstrap.servers": k.at["SASLTLS"] + ",127.0.0.1:1"},
+    )
     named(t, two, "[Aa]uthentication (error|failed)", "wrong-password-two-addresses")
-    named(t, k.client("SASLTLS", "SCRAM-SHA-256", "orders", ca="strange-ca"), "certificate is not accepted: its CA is not in ssl.ca.location", "wrong-ca")
+    named(
+        t,
+        k.client("SASLTLS", "SCRAM-SHA-256", "orders", ca="strange-ca"),
+        "certificate is not accepted: its CA is not in ssl.ca.location",
+        "wrong-ca",
+    )
     named(t, k.client("EXPIRED"), "certificate is not accepted: it has expired", "expired")
-    named(t, k.client("OTHERNAME"), "certificate is not accepted: it is for another host name", "other-name")
-    named(t, dict(k.client("MTLS"), **{"bootstrap.servers": k.brokers}), "Perhaps this listener has no TLS|connecting to a PLAINTEXT broker listener", "no-tls")
-    named(t, dict(k.client("MTLS"), **{"bootstrap.servers": "127.0.0.1:1"}), "Connection refused", "nobody")
+    named(
+        t,
+        k.client("OTHERNAME"),
+        "certificate is not accepted: it is for another host name",
+        "other-name",
+    )
+    named(
+        t,
+        dict(k.client("MTLS"), **{"bootstrap.servers": k.brokers}),
+        "Perhaps this listener has no TLS|connecting to a PLAINTEXT broker listener",
+        "no-tls",
+    )
+    named(
+        t,
+        dict(k.client("MTLS"), **{"bootstrap.servers": "127.0.0.1:1"}),
+        "Connection refused",
+        "nobody",
+    )
 
 
 @more
@@ -120,11 +170,16 @@ def scram_256(t):
 
 @more
 def oauthbearer(t):
-    """Unsigned tokens expire and must be renewed while the fleet works. With librdkafka before 2.8 the
-    configuration must be refused."""
+    """Unsigned tokens expire and must be renewed while the fleet works. With librdkafka before 2.8
+    the configuration must be refused."""
     begin(t)
     properties = t.kafka.client("SASLTLS", "OAUTHBEARER")
-    properties.update({"enable.sasl.oauthbearer.unsecure.jwt": "true", "sasl.oauthbearer.config": "principal=orders lifeSeconds=10"})
+    properties.update(
+        {
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": "principal=orders lifeSeconds=10",
+        }
+    )
     errors = check(t, properties)
     if any("crashes when an unsigned token" in e for e in errors):
         t.same(len(errors), 1, "errors")
@@ -133,8 +188,8 @@ def oauthbearer(t):
 
 
 def have_certificate(k, name, **by):
-    """Signs a certificate unless an earlier scenario has signed it. The scenarios share a broker, and any
-    scenario may be the first."""
+    """Signs a certificate unless an earlier scenario has signed it. The scenarios share a broker,
+    and any scenario may be the first."""
     if not os.path.exists(k.certificates.path(name + ".pem")):
         k.certificates.sign(name, "DNS:client", **by)
 
@@ -161,7 +216,12 @@ def mtls_rights(t):
     k = t.kafka
     have_certificate(k, "client")
     k.allow("CN=client", "read", "topic", t.topics[0])
-    named(t, k.client("MTLS", certificate="client"), "the user of the certificate in .*client.pem may not READ the consumer group " + t.id, "group")
+    named(
+        t,
+        k.client("MTLS", certificate="client"),
+        "the user of the certificate in .*client.pem may not READ the consumer group " + t.id,
+        "group",
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests workers that die (kill -9), or that are stopped until their leases have ended (SIGSTOP).
-Arguments: build folder [scenario…]. doc/design/faults.md explains the numbers of faults, and oracles
-such as O3."""
+Arguments: build folder [scenario…]. doc/design/faults.md explains the numbers of faults, and
+oracles such as O3."""
+
 import os
 import random
 import signal
@@ -13,10 +14,22 @@ from lib import orders
 from lib.process import alive, boot_us, descendants, send, wait_until
 from lib.scenario import SOAK, main, scenario
 
-CONFLICT_UPDATE = {"type": "insert", "table": "orders", "columns": {"id": "/id", "seq": "/seq", "amount": "/amount"}, "primary_key": ["id"],
-                   "on_conflict": "update", "create": True}
-CONFLICT_IGNORE = {"type": "insert", "table": "orders", "columns": {"seq": "/seq", "id": "/id"}, "primary_key": ["seq"], "on_conflict": "ignore",
-                   "create": True}
+CONFLICT_UPDATE = {
+    "type": "insert",
+    "table": "orders",
+    "columns": {"id": "/id", "seq": "/seq", "amount": "/amount"},
+    "primary_key": ["id"],
+    "on_conflict": "update",
+    "create": True,
+}
+CONFLICT_IGNORE = {
+    "type": "insert",
+    "table": "orders",
+    "columns": {"seq": "/seq", "id": "/id"},
+    "primary_key": ["seq"],
+    "on_conflict": "ignore",
+    "create": True,
+}
 
 
 def kill_often(t, run, every_s):
@@ -32,14 +45,21 @@ def kill_often(t, run, every_s):
 
 
 def check_blame(t, run, again):
-    """Checks that each message that ran again had been run by a killed worker before. Counts how many
-    messages ran again per kill."""
+    """Checks that each message that ran again had been run by a killed worker before. Counts how
+    many messages ran again per kill."""
     for earlier, later in again:
-        t.check(earlier.pid in run.deaths, "ran again though nobody was killed: %r, then %r" % (earlier, later))
+        t.check(
+            earlier.pid in run.deaths,
+            "ran again though nobody was killed: %r, then %r" % (earlier, later),
+        )
     # handlers end soon after their worker does, long before the lease ends
     for r in t.runs():
-        t.check(r.last_us < run.deaths.get(r.pid, 1 << 62) + run.settings["lock"]["ttl_ms"] * 1000, "outlived its worker and its lease: %r" % r)
-    # Messages of a killed worker run again if they were running, or had finished without being settled.
+        t.check(
+            r.last_us < run.deaths.get(r.pid, 1 << 62) + run.settings["lock"]["ttl_ms"] * 1000,
+            "outlived its worker and its lease: %r" % r,
+        )
+    # Messages of a killed worker run again if they were running, or had finished without being
+    # settled.
     per_kill = {}
     for earlier, _ in again:
         per_kill[earlier.pid] = per_kill.get(earlier.pid, 0) + 1
@@ -60,7 +80,9 @@ def make_store(path):
 
 
 def judge_store(t, path, messages):
-    orders.judge(t, rows(path, "id, seq", "history ORDER BY n"), rows(path, "id, seq, amount"), messages)
+    orders.judge(
+        t, rows(path, "id, seq", "history ORDER BY n"), rows(path, "id, seq, amount"), messages
+    )
 
 
 def rows(path, columns, source="orders"):
@@ -110,8 +132,8 @@ def kill_workers_all_at_once(t):
 
 @scenario
 def kill_supervisor(t):
-    """The supervisor is killed. Its workers and handlers must end by themselves, and the next run must do
-    the remaining work."""
+    """The supervisor is killed. Its workers and handlers must end by themselves, and the next run
+    must do the remaining work."""
     t.start_redis()
     t.make_topics()
     t.generate(5000, keys=100)
@@ -128,13 +150,16 @@ def kill_supervisor(t):
     t.same(status, 0, "status of --drain")
     runs, again = t.judge()
     for earlier, later in again:
-        t.check(earlier.pid in pids and earlier.start_us < dead_us, "ran again though nobody was killed: %r, then %r" % (earlier, later))
+        t.check(
+            earlier.pid in pids and earlier.start_us < dead_us,
+            "ran again though nobody was killed: %r, then %r" % (earlier, later),
+        )
 
 
 @scenario
 def kill_workers_insert_update(t):
-    """O3: the statement of the handler replaces an earlier row of the same id. The table must equal the
-    reference model."""
+    """O3: the statement of the handler replaces an earlier row of the same id. The table must equal
+    the reference model."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")
@@ -164,12 +189,16 @@ def kill_workers_insert_ignore(t):
     run.stop()
     _, again = t.judge()
     check_blame(t, run, again)
-    t.same(sorted(s for s, in rows(store, "seq")) == list(range(10000 * SOAK)), True, "the table holds each message once")
+    t.same(
+        sorted(s for (s,) in rows(store, "seq")) == list(range(10000 * SOAK)),
+        True,
+        "the table holds each message once",
+    )
 
 
 def stop_often(t, run, ttl_ms, family):
-    """Stops a random worker by SIGSTOP for 3 × TTL, then sends SIGCONT. If `family` is true, also stops
-    the worker's handlers."""
+    """Stops a random worker by SIGSTOP for 3 × TTL, then sends SIGCONT. If `family` is true, also
+    stops the worker's handlers."""
     n = 0
     while t.producing() or n < 3:
         time.sleep(0.5)
@@ -180,7 +209,9 @@ def stop_often(t, run, ttl_ms, family):
         pids = [pid] + (descendants(pid) if family else [])
         for p in pids:
             send(p, signal.SIGSTOP)
-        t.stops.append((pid, boot_us()))  # the time is taken after the signals, because a run may still begin between two signals
+        t.stops.append(
+            (pid, boot_us())
+        )  # the time is taken after the signals, because a run may still begin between two signals
         time.sleep(3 * ttl_ms / 1000)
         for p in reversed(pids):
             send(p, signal.SIGCONT)
@@ -190,8 +221,8 @@ def stop_often(t, run, ttl_ms, family):
 
 @scenario
 def stop_workers(t):
-    """Fault 4: workers and their handlers are stopped for 3 × TTL. Meanwhile other workers must take over
-    their keys, and the late reports of the stopped workers must be refused."""
+    """Fault 4: workers and their handlers are stopped for 3 × TTL. Meanwhile other workers must
+    take over their keys, and the late reports of the stopped workers must be refused."""
     t.start_redis()
     t.make_topics()
     run = t.start(lock={"ttl_ms": 600}, work_ms="2-10")
@@ -206,21 +237,26 @@ def stop_workers(t):
 
 @scenario
 def stop_workers_insert(t):
-    """Fault 4, O3: workers are stopped while they wait for the store, until other workers have taken over
-    their partitions and keys. The late writes of the stopped workers must be refused."""
+    """Fault 4, O3: workers are stopped while they wait for the store, until other workers have
+    taken over their partitions and keys. The late writes of the stopped workers must be refused."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")
     make_store(store)
-    run = t.start(lock={"ttl_ms": 500}, handler=dict(CONFLICT_UPDATE, store="sqlite:" + store),
-                  kafka={"properties": {"session.timeout.ms": "1000", "heartbeat.interval.ms": "200"}})
+    run = t.start(
+        lock={"ttl_ms": 500},
+        handler=dict(CONFLICT_UPDATE, store="sqlite:" + store),
+        kafka={"properties": {"session.timeout.ms": "1000", "heartbeat.interval.ms": "200"}},
+    )
     run.wait_workers(4)
     t.generate(12000 * SOAK, keys=40, rate=1000, partitioner="key", wait=False)
     n = 0
     while t.producing() or n < 3:
         wait_until(lambda: len(run.workers()) == 4, 30, "workers")
         gate = sqlite3.connect(store, timeout=20, isolation_level=None)
-        gate.execute("BEGIN IMMEDIATE")  # from now on every worker has to wait for the store, while its leases are live
+        gate.execute(
+            "BEGIN IMMEDIATE"
+        )  # from now on every worker has to wait for the store, while its leases are live
         time.sleep(0.2)
         pid = random.choice(run.workers())
         send(pid, signal.SIGSTOP)

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the promises hold while no server fails: without faults, during deploys and rebalances, with
-a slow handler or foreign metadata. Arguments: build folder [scenario…]. doc/design/faults.md explains
-oracles such as O1."""
+"""Tests that the promises hold while no server fails: without faults, during deploys and
+rebalances, with a slow handler or foreign metadata. Arguments: build folder [scenario…].
+doc/design/faults.md explains oracles such as O1."""
+
 import re
 
 from lib.process import wait_until
 from lib.scenario import SOAK, main, scenario
 
-SUMMARY = re.compile(r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked (\d+) drained (\d+) re-runs (\d+)  in [0-9.]+ s  \((\d+) msg/s\)$")
+SUMMARY = re.compile(
+    r"^done (\d+) dead (\d+) dropped (\d+) skipped (\d+) parked (\d+) drained (\d+) re-runs (\d+)  in [0-9.]+ s  \((\d+) msg/s\)$"
+)
 
 
 @scenario
 def no_faults_drain(t):
-    """O1, O2, O5: each message must run once, in order, and never beside another message of its key.
-    --drain must end with status 0, and the counts of its summary must be right."""
+    """O1, O2, O5: each message must run once, in order, and never beside another message of its
+    key. --drain must end with status 0, and the counts of its summary must be right."""
     t.start_redis()
     t.make_topics()
     t.generate(12000 * SOAK, keys=300)
@@ -30,8 +33,8 @@ def no_faults_drain(t):
         return
     done, dead, dropped, skipped, parked, drained, reruns, rate = map(int, found.groups())
     t.same((done, dead, dropped, skipped, reruns), (len(runs), 0, 0, 0, 0), "summary")
-    # If Kafka redelivers a waiting message, the message is counted as parked again. Redelivery happens while
-    # the workers start one after the other.
+    # If Kafka redelivers a waiting message, the message is counted as parked again. Redelivery
+    # happens while the workers start one after the other.
     t.check(parked >= drained, "drained %d, but parked %d" % (drained, parked))
     t.same(len([r for r in runs if r.attempt != 1]), 0, "attempts beyond the first")
     t.check(drained > 0, "nothing was ever parked: the test does not test much")
@@ -40,8 +43,8 @@ def no_faults_drain(t):
 
 @scenario
 def no_faults_idle(t):
-    """O4: when all is done, no lock, no waiting list, no lane, no hint and no count of attempts may be
-    left in Redis."""
+    """O4: when all is done, no lock, no waiting list, no lane, no hint and no count of attempts may
+    be left in Redis."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -54,11 +57,11 @@ def no_faults_idle(t):
     t.figure(keys_left=len(t.redis.keys()))
 
 
-
 @scenario
 def first_run(t):
-    """If the name of the application was never used before, the first run must not need a quarantine,
-    however long the TTL. After Redis was wiped, the group's commits must show that the name was used."""
+    """If the name of the application was never used before, the first run must not need a
+    quarantine, however long the TTL. After Redis was wiped, the group's commits must show that the
+    name was used."""
     t.start_redis()
     t.make_topics()
     t.generate(400, keys=50)
@@ -71,9 +74,17 @@ def first_run(t):
     t.redis.call("FLUSHALL")
     epoch = t.prefix() + b"epoch"
     run = t.start(label="wiped", lock={"ttl_ms": 600000})
-    wait_until(lambda: t.redis.call("HGET", epoch, "id") and not t.redis.call("HGET", epoch, "first"), 60, "word of the group's commits")
-    t.check(int(t.redis.call("HGET", epoch, "not_before")) > 0, "the quarantine after a wipe was lifted")
-    t.check("no quarantine" not in run.log(), "the log says that there was no quarantine after a wipe")
+    wait_until(
+        lambda: t.redis.call("HGET", epoch, "id") and not t.redis.call("HGET", epoch, "first"),
+        60,
+        "word of the group's commits",
+    )
+    t.check(
+        int(t.redis.call("HGET", epoch, "not_before")) > 0, "the quarantine after a wipe was lifted"
+    )
+    t.check(
+        "no quarantine" not in run.log(), "the log says that there was no quarantine after a wipe"
+    )
     run.stop()
     t.figure(runs=len(runs))
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork lock exec -c` beside running workers: a command and the handlers of the same lane
-exclude each other. Arguments: build folder [scenario…]."""
+"""Tests `latchwork lock exec -c` beside running workers: a command and the handlers of the same
+lane exclude each other. Arguments: build folder [scenario…]."""
+
 import os
 import subprocess
 import sys
@@ -22,18 +23,36 @@ os.write(fd, ("%s %d %d %s\\n" % (sys.argv[2], begin, end, os.environ["LATCHWORK
 
 
 def exec_under(t, config, key, notes):
-    command = [os.path.join(t.rig.build, "latchwork"), "lock", "exec", key, "-c", config, "--wait", "60000", "--", sys.executable, "-c", NOTE, notes, key]
+    command = [
+        os.path.join(t.rig.build, "latchwork"),
+        "lock",
+        "exec",
+        key,
+        "-c",
+        config,
+        "--wait",
+        "60000",
+        "--",
+        sys.executable,
+        "-c",
+        NOTE,
+        notes,
+        key,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def held_by_commands(notes):
     with open(notes) as f:
-        return [(key, int(begin), int(end), int(fence)) for key, begin, end, fence in (line.split() for line in f)]
+        return [
+            (key, int(begin), int(end), int(fence))
+            for key, begin, end, fence in (line.split() for line in f)
+        ]
 
 
 def meetings(commands, runs):
-    """Returns two lists: the runs that overlapped a command with the same key, and the runs whose fence is
-    smaller than that of an earlier command or larger than that of a later one."""
+    """Returns two lists: the runs that overlapped a command with the same key, and the runs whose
+    fence is smaller than that of an earlier command or larger than that of a later one."""
     out = []
     for key, begin, end, fence in commands:
         for r in runs:
@@ -53,7 +72,8 @@ def commands_and_handlers(t):
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-12", lock={"ttl_ms": 4000})
-    # With more load no lane would ever be free, so a command could get a lock only if it paused the lane.
+    # With more load no lane would ever be free, so a command could get a lock only if it paused the
+    # lane.
     t.generate(1200 * SOAK, keys=KEYS, rate=80, zipf=0, wait=False)
     until = time.monotonic() + 60
     while len({r.key for r in t.runs()}) < KEYS and time.monotonic() < until:
@@ -63,7 +83,10 @@ def commands_and_handlers(t):
     notes = os.path.join(t.dir, "commands")
     for i in range(COMMANDS * SOAK):
         done = exec_under(t, config, keys[i % len(keys)], notes)
-        t.check(done.returncode == 0, "lock exec: status %d, %s" % (done.returncode, done.stderr.strip()))
+        t.check(
+            done.returncode == 0,
+            "lock exec: status %d, %s" % (done.returncode, done.stderr.strip()),
+        )
     busy = t.producing()
     t.wait_finished()
     t.judge_idle()
@@ -74,7 +97,11 @@ def commands_and_handlers(t):
     t.same(len(commands), COMMANDS * SOAK, "commands that ran")
     t.expect(meetings(commands, runs))
     beside = [c for c in commands if any(r.start_us > c[2] for r in runs)]
-    t.check(len(beside) > COMMANDS // 4, "the workers were idle while the commands ran: %d of %d beside them" % (len(beside), len(commands)))
+    t.check(
+        len(beside) > COMMANDS // 4,
+        "the workers were idle while the commands ran: %d of %d beside them"
+        % (len(beside), len(commands)),
+    )
     t.figure(commands=len(commands), beside=len(beside), still_producing=busy)
 
 

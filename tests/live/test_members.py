@@ -4,9 +4,10 @@
 heartbeat.interval.ms at their defaults. Only the partitions of the dead worker may be affected.
 Arguments: build folder [scenario…].
 
-The log shows that the other workers notice nothing: none of them has a partition revoked or assigned.
-Time limits only tell two cases apart: partitions that come back at once, and partitions that wait for
-session.timeout.ms (15 s)."""
+The log shows that the other workers notice nothing: none of them has a partition revoked or
+assigned. Time limits only tell two cases apart: partitions that come back at once, and partitions
+that wait for session.timeout.ms (15 s)."""
+
 import os
 import re
 import signal
@@ -24,12 +25,17 @@ REBALANCE = re.compile(r"worker (\d+): kafka: (\d+) partitions (assigned|revoked
 
 def begin(t, *options, label=None, workers=4, properties=(), **over):
     kafka = dict({"properties": dict(DEFAULTS, **dict(properties))}, **over.pop("kafka", {}))
-    return t.start(*options, label=label, workers=workers, kafka=kafka, log={"level": "debug"}, **over)
+    return t.start(
+        *options, label=label, workers=workers, kafka=kafka, log={"level": "debug"}, **over
+    )
 
 
 def load(t, rate=400, seconds=600):
-    """Produces messages of many keys, so that hardly any message waits for the lease of a dead worker."""
-    t.generate(rate * seconds, keys=rate * seconds, rate=rate, zipf=0, partitioner="roundrobin", wait=False)
+    """Produces messages of many keys, so that hardly any message waits for the lease of a dead
+    worker."""
+    t.generate(
+        rate * seconds, keys=rate * seconds, rate=rate, zipf=0, partitioner="roundrobin", wait=False
+    )
 
 
 def rebalances(run, since=0):
@@ -45,15 +51,22 @@ def owned(run):
 
 
 def settled(t, runs, partitions=8):
-    """Waits until each worker has its share of the partitions, and messages of every partition run."""
-    wait_until(lambda: sum(sum(owned(r).values()) for r in runs) == partitions and
-               all(len(owned(r)) == r.settings["workers"] and all(owned(r).values()) for r in runs), 90, "share for every worker")
+    """Waits until each worker has its share of the partitions, and messages of every partition
+    run."""
+    wait_until(
+        lambda: (
+            sum(sum(owned(r).values()) for r in runs) == partitions
+            and all(len(owned(r)) == r.settings["workers"] and all(owned(r).values()) for r in runs)
+        ),
+        90,
+        "share for every worker",
+    )
     working(t)
 
 
 def working(t, since_us=None, limit_s=60, partitions=8, without=()):
-    """Waits until every partition has begun a run after `since_us`. Runs of the workers in `without` do
-    not count. Returns how many seconds the last partition took."""
+    """Waits until every partition has begun a run after `since_us`. Runs of the workers in
+    `without` do not count. Returns how many seconds the last partition took."""
     since_us = since_us or boot_us()
 
     def first():
@@ -62,21 +75,34 @@ def working(t, since_us=None, limit_s=60, partitions=8, without=()):
             if r.start_us > since_us and r.pid not in without:
                 seen.setdefault(r.partition, r.start_us)
         return seen if len(seen) == partitions else None
-    return (max(wait_until(first, limit_s, "work on every partition", 0.3).values()) - since_us) / 1e6
+
+    return (
+        max(wait_until(first, limit_s, "work on every partition", 0.3).values()) - since_us
+    ) / 1e6
 
 
 def longest_gap(t, partitions, since_us, until_us):
-    """Returns the longest time in seconds during which no message of one of these partitions began to run."""
+    """Returns the longest time in seconds during which no message of one of these partitions began
+    to run."""
     longest = 0
     for p in partitions:
-        times = [since_us] + sorted(r.start_us for r in t.runs() if r.partition == p and since_us < r.start_us < until_us) + [until_us]
+        times = (
+            [since_us]
+            + sorted(
+                r.start_us
+                for r in t.runs()
+                if r.partition == p and since_us < r.start_us < until_us
+            )
+            + [until_us]
+        )
         longest = max([longest] + [b - a for a, b in zip(times, times[1:])])
     return longest / 1e6
 
 
 def partitions_of(t, pids):
-    """Returns the partitions of which these workers ran more messages than all other workers in the last
-    two seconds. A single run proves nothing, because a parked message may run on any worker."""
+    """Returns the partitions of which these workers ran more messages than all other workers in the
+    last two seconds. A single run proves nothing, because a parked message may run on any
+    worker."""
     balance, since_us = {}, boot_us() - 2000000
     for r in t.runs():
         if r.start_us > since_us:
@@ -98,9 +124,22 @@ def end(t, *runs):
 def plugin(t):
     out = os.path.join(t.dir, "plugin")
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
-    subprocess.run(["make", "-s", "-C", os.path.join(root, "tests/plugins/crash"), "OUT=" + out, "CPPFLAGS=-I" + os.path.abspath(os.path.join(root, "include"))],
-                   check=True, env=environment, timeout=120)
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+    }
+    subprocess.run(
+        [
+            "make",
+            "-s",
+            "-C",
+            os.path.join(root, "tests/plugins/crash"),
+            "OUT=" + out,
+            "CPPFLAGS=-I" + os.path.abspath(os.path.join(root, "include")),
+        ],
+        check=True,
+        env=environment,
+        timeout=120,
+    )
     return {"type": "plugin", "path": os.path.join(out, "crash.so"), "threads": 4}
 
 
@@ -110,8 +149,8 @@ def index_of(run, pid):
 
 @scenario
 def worker_killed(t):
-    """One worker of four is killed by kill -9. The other workers must notice nothing, and messages of the
-    killed worker's partitions must run again long before the session timeout."""
+    """One worker of four is killed by kill -9. The other workers must notice nothing, and messages
+    of the killed worker's partitions must run again long before the session timeout."""
     t.start_redis()
     t.make_topics()
     run = begin(t)
@@ -124,8 +163,14 @@ def worker_killed(t):
         mark, at = len(run.log()), boot_us()
         run.kill_worker(victim)
         back = working(t, at, without={victim})
-        time.sleep(4)  # more than one heartbeat interval; a rebalance would have reached the other workers by then
-        t.same(sorted({w for w, _, _ in rebalances(run, mark)}), [index], "workers that saw a rebalance")
+        time.sleep(
+            4
+        )  # more than one heartbeat interval; a rebalance would have reached the other workers by then
+        t.same(
+            sorted({w for w, _, _ in rebalances(run, mark)}),
+            [index],
+            "workers that saw a rebalance",
+        )
         t.check(back < AT_ONCE_S, "the dead worker's share was back after %.1f s" % back)
         gap = longest_gap(t, others, at, boot_us())
         t.check(gap < AT_ONCE_S, "another worker's partition stood still for %.1f s" % gap)
@@ -148,7 +193,11 @@ def plugin_crashed(t):
     back = working(t, at, without=before - set(run.workers()))
     time.sleep(4)
     died = sorted({int(w) for w in re.findall(r"worker (\d+) died of signal", run.log()[mark:])})
-    t.same(sorted({w for w, _, _ in rebalances(run, mark)}), died, "workers that saw a rebalance, beside those that died")
+    t.same(
+        sorted({w for w, _, _ in rebalances(run, mark)}),
+        died,
+        "workers that saw a rebalance, beside those that died",
+    )
     t.check(len(died) < 4, "every worker died")
     t.check(back < AT_ONCE_S, "the dead worker's share was back after %.1f s" % back)
     t.figure(share_back_s="%.1f" % back)
@@ -157,8 +206,8 @@ def plugin_crashed(t):
 
 @scenario
 def reloaded(t):
-    """At SIGHUP, each worker must give its partitions to its own successor, and no other worker may have a
-    partition revoked."""
+    """At SIGHUP, each worker must give its partitions to its own successor, and no other worker may
+    have a partition revoked."""
     t.start_redis()
     t.make_topics()
     run = begin(t)
@@ -167,12 +216,17 @@ def reloaded(t):
     before, mark, at = owned(run), len(run.log()), boot_us()
     run.signal(signal.SIGHUP)
     wait_until(lambda: "reload: done" in run.log(), 120, "end of the reload")
-    gap = longest_gap(t, {"%s/%d" % (topic, p) for topic in t.topics for p in range(4)}, at, boot_us())
+    gap = longest_gap(
+        t, {"%s/%d" % (topic, p) for topic in t.topics for p in range(4)}, at, boot_us()
+    )
     working(t)
     time.sleep(4)
     seen = rebalances(run, mark)
-    t.same(sorted((w, what, n) for w, what, n in seen), sorted((w, what, n) for w, n in before.items() for what in ("assigned", "revoked")),
-           "one revoke and one assignment a worker")
+    t.same(
+        sorted((w, what, n) for w, what, n in seen),
+        sorted((w, what, n) for w, n in before.items() for what in ("assigned", "revoked")),
+        "one revoke and one assignment a worker",
+    )
     t.check(gap < AT_ONCE_S, "a partition stood still for %.1f s" % gap)
     t.figure(longest_gap_s="%.1f" % gap)
     end(t, run)
@@ -180,15 +234,27 @@ def reloaded(t):
 
 @scenario
 def own_ids(t):
-    """With group.instance.id in kafka.properties, each worker of each fleet must get an id made from this
-    setting, and a rolling restart of both fleets must move no partition."""
+    """With group.instance.id in kafka.properties, each worker of each fleet must get an id made
+    from this setting, and a rolling restart of both fleets must move no partition."""
     t.start_redis()
     t.make_topics()
-    fleets = [begin(t, label=name, workers=2, properties={"group.instance.id": name}) for name in ("here", "there")]
+    fleets = [
+        begin(t, label=name, workers=2, properties={"group.instance.id": name})
+        for name in ("here", "there")
+    ]
     load(t)
     settled(t, fleets)
-    t.same(sorted(set(re.findall(r"group.instance.id (\S+-\d+)-[0-9a-f]{8}", "".join(run.log() for run in fleets)))),
-           ["here-0", "here-1", "there-0", "there-1"], "ids")
+    t.same(
+        sorted(
+            set(
+                re.findall(
+                    r"group.instance.id (\S+-\d+)-[0-9a-f]{8}", "".join(run.log() for run in fleets)
+                )
+            )
+        ),
+        ["here-0", "here-1", "there-0", "there-1"],
+        "ids",
+    )
     before, marks = [owned(run) for run in fleets], [len(run.log()) for run in fleets]
     for run in fleets:
         run.signal(signal.SIGHUP)
@@ -196,8 +262,11 @@ def own_ids(t):
     working(t)
     time.sleep(4)
     for run, was, mark in zip(fleets, before, marks):
-        t.same(sorted(rebalances(run, mark)), sorted((w, what, n) for w, n in was.items() for what in ("assigned", "revoked")),
-               "one revoke and one assignment a worker of " + run.label)
+        t.same(
+            sorted(rebalances(run, mark)),
+            sorted((w, what, n) for w, n in was.items() for what in ("assigned", "revoked")),
+            "one revoke and one assignment a worker of " + run.label,
+        )
     _, reruns = end(t, *fleets)
     t.same(reruns, [], "re-runs")
 
@@ -234,10 +303,14 @@ def supervisor_gone(t):
 @scenario
 def supervisor_stopped(t):
     """After SIGTERM, the partitions of a supervisor must go to the other supervisor at once. With
-    kafka.on_stop "stay" they must wait for the next run, and the other supervisor must notice nothing."""
+    kafka.on_stop "stay" they must wait for the next run, and the other supervisor must notice
+    nothing."""
     t.start_redis()
     t.make_topics()
-    stays, stops = begin(t, label="stays", workers=2), begin(t, label="stops", workers=2, kafka={"on_stop": "stay"})
+    stays, stops = (
+        begin(t, label="stays", workers=2),
+        begin(t, label="stops", workers=2, kafka={"on_stop": "stay"}),
+    )
     load(t)
     settled(t, [stays, stops])
     mark = len(stays.log())
@@ -249,7 +322,9 @@ def supervisor_stopped(t):
     t.check(back < AT_ONCE_S + 5, "its share was back after %.1f s" % back)
     again.stop()
     left = working(t, boot_us(), 90)
-    t.check(left < SESSION_S - 3, "the share of the stopped supervisor stood still for %.1f s" % left)
+    t.check(
+        left < SESSION_S - 3, "the share of the stopped supervisor stood still for %.1f s" % left
+    )
     t.figure(restarted_s="%.1f" % back, left_s="%.1f" % left)
     _, reruns = end(t, stays)
     t.same(reruns, [], "re-runs")
@@ -257,8 +332,9 @@ def supervisor_stopped(t):
 
 @scenario
 def same_id(t):
-    """Two supervisors have the same group.instance.id. The first must lose its place, report the loss, and
-    continue as a dynamic member. The two must not take the place from each other again and again."""
+    """Two supervisors have the same group.instance.id. The first must lose its place, report the
+    loss, and continue as a dynamic member. The two must not take the place from each other again
+    and again."""
     t.start_redis()
     t.make_topics()
     one = begin(t, label="one", workers=1, properties={"group.instance.id": "the-same"})
@@ -268,14 +344,18 @@ def same_id(t):
     wait_until(lambda: "which is this worker's id" in one.log(), 60, "word of the loss of the id")
     wait_until(lambda: owned(one).get(0) == 4 and owned(two).get(0) == 4, 90, "share for both")
     time.sleep(5)
-    t.same((one.log() + two.log()).count("which is this worker's id"), 1, "how often a worker was thrown out")
+    t.same(
+        (one.log() + two.log()).count("which is this worker's id"),
+        1,
+        "how often a worker was thrown out",
+    )
     end(t, one, two)
 
 
 @scenario
 def stopped_in_a_rebalance(t):
-    """A run gets SIGTERM at various moments of a rebalance. It must end with status 0, and never call a
-    Kafka handle that is closing."""
+    """A run gets SIGTERM at various moments of a rebalance. It must end with status 0, and never
+    call a Kafka handle that is closing."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=1)
@@ -284,8 +364,8 @@ def stopped_in_a_rebalance(t):
     for i in range(6):
         run = begin(t, label="run-%d" % i, workers=2)
         run.wait_workers(2)
-        # The new workers join the group. The first worker learns of the rebalance from a heartbeat, within 3
-        # s.
+        # The new workers join the group. The first worker learns of the rebalance from a heartbeat,
+        # within 3 s.
         time.sleep(0.4 * i)
         run.stop()
         for bad in ("can't ask", "does not tell", "Local: Broker handle destroyed"):
@@ -296,8 +376,8 @@ def stopped_in_a_rebalance(t):
 
 @scenario
 def drain_beside_others(t):
-    """A run with --drain must end although another supervisor of the same name runs on. In one case the
-    other supervisor is at work; in the other case it is idle and owns every partition."""
+    """A run with --drain must end although another supervisor of the same name runs on. In one case
+    the other supervisor is at work; in the other case it is idle and owns every partition."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=8)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests commit metadata. A broker accepts only little metadata, and two fleets notice each other through
-it. Arguments: build folder [scenario…]."""
+"""Tests commit metadata. A broker accepts only little metadata, and two fleets notice each other
+through it. Arguments: build folder [scenario…]."""
+
 import os
 import re
 import signal
@@ -18,9 +19,11 @@ SLOW = b'{"do":"sleep","ms":2500}'
 
 @scenario
 def small_metadata(t):
-    """If the broker refuses the metadata of a commit, the worker must commit with less metadata, or with
-    none: the group's offset must advance, even after Redis lost its data."""
-    t.rig.broker = Kafka(t.rig.build, os.path.join(t.rig.dir, "kafka-small"), "offset.metadata.max.bytes=48")
+    """If the broker refuses the metadata of a commit, the worker must commit with less metadata, or
+    with none: the group's offset must advance, even after Redis lost its data."""
+    t.rig.broker = Kafka(
+        t.rig.build, os.path.join(t.rig.dir, "kafka-small"), "offset.metadata.max.bytes=48"
+    )
     t.rig.broker.start()
     t.start_redis()
     t.make_topics(1)
@@ -28,12 +31,23 @@ def small_metadata(t):
     run = t.start()
     run.wait_workers(4)
     config = os.path.join(t.dir, run.label + ".json")
-    subprocess.run([os.path.join(t.rig.build, "latchwork"), "queue", "pause", "-c", config, "p"], check=True, stdout=subprocess.DEVNULL)
-    # While the first message runs, every second message behind it finishes. When the first one ends, the
-    # offset is committed with metadata of hundreds of ranges.
-    t.kafka.produce(topic, [(0, b"slow", SLOW)] + [(0, b"p" if i % 2 else b"k-%d" % i, b"{}") for i in range(600)])
+    subprocess.run(
+        [os.path.join(t.rig.build, "latchwork"), "queue", "pause", "-c", config, "p"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    # While the first message runs, every second message behind it finishes. When the first one
+    # ends, the offset is committed with metadata of hundreds of ranges.
+    t.kafka.produce(
+        topic,
+        [(0, b"slow", SLOW)] + [(0, b"p" if i % 2 else b"k-%d" % i, b"{}") for i in range(600)],
+    )
     wait_until(lambda: "offset.metadata.max.bytes" in run.log(), 60, "word of the refusal")
-    wait_until(lambda: t.kafka.committed(t.id, t.topics).get((topic, 0), (0, ""))[0] > 0, 60, "commit with less metadata")
+    wait_until(
+        lambda: t.kafka.committed(t.id, t.topics).get((topic, 0), (0, ""))[0] > 0,
+        60,
+        "commit with less metadata",
+    )
     _, metadata = t.kafka.committed(t.id, t.topics)[topic, 0]
     t.check(len(metadata) <= 48, "metadata of %d bytes" % len(metadata))
     t.redis.call("FLUSHALL")  # FLUSHALL also deletes the pause, so the messages of key p run
@@ -45,10 +59,10 @@ def small_metadata(t):
 
 @scenario
 def two_fleets(t):
-    """Two fleets have one name and group but use two Redis servers. The older fleet must log an error and
-    continue, and the younger fleet must be refused within seconds. The worker of the younger fleet that
-    looks at the group is stopped until the older fleet has logged its error. Otherwise the younger
-    fleet might end before the older one has seen one of its commits."""
+    """Two fleets have one name and group but use two Redis servers. The older fleet must log an
+    error and continue, and the younger fleet must be refused within seconds. The worker of the
+    younger fleet that looks at the group is stopped until the older fleet has logged its error.
+    Otherwise the younger fleet might end before the older one has seen one of its commits."""
     t.rig.broker = Kafka(t.rig.build, os.path.join(t.rig.dir, "kafka-two"))
     t.rig.broker.start()
     t.start_redis()
@@ -66,7 +80,10 @@ def two_fleets(t):
         looker = int(re.search(r"worker 0: started as \S+-(\d+)-", younger.log()).group(1))
         send(looker, signal.SIGSTOP)
         wait_until(lambda: "another fleet of" in older.log(), 60, "word of the older fleet")
-        t.check(younger.running(), "the younger fleet ended while the worker stood still that looks at the group")
+        t.check(
+            younger.running(),
+            "the younger fleet ended while the worker stood still that looks at the group",
+        )
         send(looker, signal.SIGCONT)
         status, _ = younger.wait(90)
         t.same(status, 78, "status of the younger fleet")
@@ -82,8 +99,8 @@ def two_fleets(t):
 
 @scenario
 def wiped_is_no_rival(t):
-    """A fleet whose Redis was wiped, and a fleet that moved to another Redis, see commits of fleets that
-    no longer exist. Both must continue."""
+    """A fleet whose Redis was wiped, and a fleet that moved to another Redis, see commits of fleets
+    that no longer exist. Both must continue."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(workers=2)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests a bad network between the workers and Redis: 200 ms more in each direction, connections that are
-cut, connections that stay silent for good. No message may be lost, no leases may overlap, messages must
-stay in order, and runs must begin again soon after. Arguments: build folder [scenario…]. Default: the
-scenarios over TLS; with LW_MORE=1 also those over plain TCP."""
+"""Tests a bad network between the workers and Redis: 200 ms more in each direction, connections
+that are cut, connections that stay silent for good. No message may be lost, no leases may overlap,
+messages must stay in order, and runs must begin again soon after. Arguments: build folder
+[scenario…]. Default: the scenarios over TLS; with LW_MORE=1 also those over plain TCP."""
+
 import os
 import re
 import subprocess
@@ -31,24 +32,45 @@ def start(t, tls, delay_s=0, seconds=SECONDS * SOAK, **settings):
         certs = os.path.join(t.dir, "certs")
         os.makedirs(certs)
         subprocess.run([os.path.join(HERE, "..", "support", "certs.sh"), certs], check=True)
-        t.start_redis("--tls-port", str(port), "--tls-auth-clients", "no", "--tls-ca-cert-file", certs + "/ca.pem", "--tls-cert-file",
-                      certs + "/server.pem", "--tls-key-file", certs + "/server.key")
+        t.start_redis(
+            "--tls-port",
+            str(port),
+            "--tls-auth-clients",
+            "no",
+            "--tls-ca-cert-file",
+            certs + "/ca.pem",
+            "--tls-cert-file",
+            certs + "/server.pem",
+            "--tls-key-file",
+            certs + "/server.key",
+        )
     else:
         t.start_redis("--port", str(port), "--bind", "127.0.0.1")
     proxy = Proxy(port)
     proxy.delay_s = delay_s
     t.make_topics()
-    place = {"url": "%s://127.0.0.1:%d" % ("rediss" if tls else "redis", proxy.port), "username": t.id, "password": PASSWORD}
-    run = t.start(redis=dict(place, tls={"ca_file": certs + "/ca.pem"}) if tls else place, **settings)
+    place = {
+        "url": "%s://127.0.0.1:%d" % ("rediss" if tls else "redis", proxy.port),
+        "username": t.id,
+        "password": PASSWORD,
+    }
+    run = t.start(
+        redis=dict(place, tls={"ca_file": certs + "/ca.pem"}) if tls else place, **settings
+    )
     run.wait_workers(4)
     t.generate(RATE * seconds, keys=200, rate=RATE, wait=False)
     return proxy, run
 
 
 def back_at_work(t, since_us):
-    """Waits for a run that begins after `since_us`, the time at which the network works again. Returns how
-    many seconds later the run began."""
-    start_us = wait_until(lambda: next((r.start_us for r in t.runs() if r.start_us > since_us), 0), 60, "run after the fault", 0.05)
+    """Waits for a run that begins after `since_us`, the time at which the network works again.
+    Returns how many seconds later the run began."""
+    start_us = wait_until(
+        lambda: next((r.start_us for r in t.runs() if r.start_us > since_us), 0),
+        60,
+        "run after the fault",
+        0.05,
+    )
     return (start_us - since_us) / 1e6
 
 
@@ -95,7 +117,11 @@ def faults(t, tls):
     t.judge()
     proxy.close()
     t.check(max(pauses) <= BACK_S, "back at work only after %.1f s" % max(pauses))
-    t.figure(cut=n, megabytes="%.1f" % (proxy.relayed / 1e6), back_after=" ".join("%.1f" % p for p in pauses) + " s")
+    t.figure(
+        cut=n,
+        megabytes="%.1f" % (proxy.relayed / 1e6),
+        back_after=" ".join("%.1f" % p for p in pauses) + " s",
+    )
 
 
 @scenario
@@ -110,10 +136,17 @@ def bad_network(t):
 
 @scenario
 def too_slow_for_the_ttl(t):
-    """If an answer takes longer than an eighth of the TTL, the workers must log which TTL this network
-    needs. Once the network is quicker, they must work."""
+    """If an answer takes longer than an eighth of the TTL, the workers must log which TTL this
+    network needs. Once the network is quicker, they must work."""
     proxy, run = start(t, False, delay_s=DELAY_S, seconds=5, lock={"ttl_ms": 2000})
-    wait_until(lambda: re.search(r"shard 0: the server takes 4\d\d ms to answer, .* set lock.ttl_ms to [56]000 or more", run.log()), 60, "the warning")
+    wait_until(
+        lambda: re.search(
+            r"shard 0: the server takes 4\d\d ms to answer, .* set lock.ttl_ms to [56]000 or more",
+            run.log(),
+        ),
+        60,
+        "the warning",
+    )
     t.same(t.ends_so_far(), 0, "messages handled")
     proxy.delay_s = 0
     t.wait_finished(240)

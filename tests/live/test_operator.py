@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests operators' commands that race with workers and with one another, and that are killed by kill -9.
-No message may be lost or doubled, and the ledger must agree. Arguments: build folder [scenario…]."""
+"""Tests operators' commands that race with workers and with one another, and that are killed by
+kill -9. No message may be lost or doubled, and the ledger must agree. Arguments: build folder
+[scenario…]."""
+
 import json
 import os
 import random
@@ -29,7 +31,11 @@ def replays(t):
 
 def originals(t, *keys):
     """Returns the identities of the records whose key is one of `keys`."""
-    return ["%s/%d/%d" % (t.topics[0], r["partition"], r["offset"]) for r in t.kafka.dump(t.topics[0]) if not keys or r["key"] in keys]
+    return [
+        "%s/%d/%d" % (t.topics[0], r["partition"], r["offset"])
+        for r in t.kafka.dump(t.topics[0])
+        if not keys or r["key"] in keys
+    ]
 
 
 def key_of(r):
@@ -61,14 +67,14 @@ def kill_in_the_middle(t, p, until):
 
 
 def job_is_free(t):
-    """Deletes the job of a killed command, to let another command start at once. Otherwise the job would
-    expire only after up to 30 s."""
+    """Deletes the job of a killed command, to let another command start at once. Otherwise the job
+    would expire only after up to 30 s."""
     t.redis.call("DEL", t.prefix() + b"job")
 
 
 def vanished(t):
-    """Returns the lanes whose waiting list was deleted, according to the stream in which the scripts
-    report such lanes."""
+    """Returns the lanes whose waiting list was deleted, according to the stream in which the
+    scripts report such lanes."""
     return {fields[1] for _, fields in t.redis.call("XRANGE", t.prefix() + b"vanished", "-", "+")}
 
 
@@ -86,7 +92,11 @@ def two_jobs_at_once(t):
     tool(t, *args, "--execute", status=1)
     tool(t, "queue", "drop", "--key", "k4", "--execute", status=1)
     tool(t, "queue", "import", "-", "--execute", status=1, given=b"{}")
-    tool(t, "queue", "ls"), tool(t, "queue", "stats"), agree(t)  # commands that only read must not be refused
+    (
+        tool(t, "queue", "ls"),
+        tool(t, "queue", "stats"),
+        agree(t),
+    )  # commands that only read must not be refused
     t.same(tool(t, *args)[-1]["dry_run"], True, "a dry run beside it")
     t.same(first.poll(), None, "end of the first, which was to be under way")
     t.same(first.wait(60), 0, "status of the first")
@@ -99,7 +109,11 @@ def two_jobs_at_once(t):
     t.redis.call("DEL", lane)
     wait_until(lambda: vanished(t), 30, "a worker's sign that the list was deleted")
     rows = [r for r in tool(t, "ledger", status=1) if "difference" in r]
-    t.check({"missing"} == {r["difference"] for r in rows} and 1 in {bool(r.get("replay")) for r in rows}, "a replay that was lost: %r" % rows)
+    t.check(
+        {"missing"} == {r["difference"] for r in rows}
+        and 1 in {bool(r.get("replay")) for r in rows},
+        "a replay that was lost: %r" % rows,
+    )
     t.redis.call("RPUSH", lane, *kept)  # puts the deleted messages back, as the oldest of the list
     tool(t, "queue", "resume", "k3")
     wanted = {r["identity"] for r in lines(first) + one if r.get("result") == "put"}
@@ -116,7 +130,9 @@ def two_jobs_at_once(t):
     wait_until(lambda: ended(t) >= len(wanted), 60, "replays")
     judge_replays(t, wanted)
     t.same(vanished(t), {b"k3"}, "lanes whose list was deleted")
-    t.redis.call("DEL", t.prefix() + b"vanished")  # deletes the record of the deleted list, which would otherwise stay for 100 × TTL
+    t.redis.call(
+        "DEL", t.prefix() + b"vanished"
+    )  # deletes the record of the deleted list, which would otherwise stay for 100 × TTL
     judge_operated(t)
     t.figure(replays=len(wanted), refused=ends.count(1))
     t.instances[-1].stop()
@@ -132,13 +148,30 @@ def drop_killed_while_workers_drain(t):
     tool(t, "queue", "pause", "k1")
     wait_until(lambda: len(tool(t, "queue", "export", "--key", "k1")) > 150, 60, "a long lane")
     backup = os.path.join(t.dir, "backup.jsonl")
-    args = ("queue", "drop", "--key", "k1", "--key", "k4", "--key", "k7", "--execute", "--backup", backup)
+    args = (
+        "queue",
+        "drop",
+        "--key",
+        "k1",
+        "--key",
+        "k4",
+        "--key",
+        "k7",
+        "--execute",
+        "--backup",
+        backup,
+    )
 
     def backed_up():
         return sum(1 for _ in open(backup)) if os.path.exists(backup) else 0
+
     for tried in range(2):
         have = backed_up()
-        kill_in_the_middle(t, begin(t, *args, "--rate", "100", *(["--resume", "1"] if tried else [])), lambda: backed_up() > have + 30)
+        kill_in_the_middle(
+            t,
+            begin(t, *args, "--rate", "100", *(["--resume", "1"] if tried else [])),
+            lambda: backed_up() > have + 30,
+        )
         job_is_free(t)
         agree(t)
     rows = tool(t, *args, "--resume", "1")
@@ -150,8 +183,16 @@ def drop_killed_while_workers_drain(t):
     done = Counter(r.identity for r in t.runs() if r.outcome == "done")
     t.same([i for i, n in done.items() if n > 1], [], "done twice")
     both = set(kept) & set(done)
-    t.check(len(both) <= 2 * 25, "dropped and done: %d, more than the two batches under way (%r…)" % (len(both), sorted(both)[:5]))
-    t.same([i for i in both if i in set(originals(t, "k1"))], [], "of a lane that stood, dropped and done")
+    t.check(
+        len(both) <= 2 * 25,
+        "dropped and done: %d, more than the two batches under way (%r…)"
+        % (len(both), sorted(both)[:5]),
+    )
+    t.same(
+        [i for i in both if i in set(originals(t, "k1"))],
+        [],
+        "of a lane that stood, dropped and done",
+    )
     judge_operated(t)
     t.figure(dropped=len(kept), killed_batches=len(both))
     t.instances[-1].stop()
@@ -159,8 +200,8 @@ def drop_killed_while_workers_drain(t):
 
 @scenario
 def import_killed(t):
-    """Messages were dropped from paused lanes. An import, which is killed and resumed, must bring them
-    back from the backup, and each message must run once."""
+    """Messages were dropped from paused lanes. An import, which is killed and resumed, must bring
+    them back from the backup, and each message must run once."""
     produce(t, 3000)
     t.start(work_ms="2-4")
     wait_until(lambda: t.ends_so_far() > 50, 30, "a start")
@@ -168,7 +209,9 @@ def import_killed(t):
     wait_until(lambda: len(tool(t, "queue", "export", "--key", "k1")) > 80, 60, "a long lane")
     backup = os.path.join(t.dir, "backup.jsonl")
     time.sleep(0.5)  # during the sleep, the messages that were granted before the pause are done
-    n = tool(t, "queue", "drop", "--key", "k1", "--key", "k2", "--execute", "--backup", backup)[-1]["results"]["dropped"]
+    n = tool(t, "queue", "drop", "--key", "k1", "--key", "k2", "--execute", "--backup", backup)[-1][
+        "results"
+    ]["dropped"]
     tool(t, "queue", "resume", "k1", "k2")
     kept = ["%(topic)s/%(partition)d/%(offset)d" % json.loads(line) for line in open(backup)]
     t.same(len(kept), n, "lines of the backup")
@@ -189,8 +232,8 @@ def import_killed(t):
 
 @scenario
 def pauses_and_breaks_under_load(t):
-    """Lanes are paused, resumed and broken at random under load. No message may be granted in a paused
-    lane, all must be done, and fences must grow."""
+    """Lanes are paused, resumed and broken at random under load. No message may be granted in a
+    paused lane, all must be done, and fences must grow."""
     produce(t, 0)
     t.start(work_ms="0-3")
     t.generate(6000 * SOAK, keys=KEYS, rate=800, wait=False)
@@ -202,14 +245,24 @@ def pauses_and_breaks_under_load(t):
         tool(t, "queue", "pause", *some)
         fence, since = int(t.redis.call("GET", t.prefix() + b"fence")), boot_us()
         for _ in range(3):
-            tool(t, "lock", "break", chance.choice(keys), "--execute", status=None)  # the status is 1 if nobody held the lock
+            tool(
+                t, "lock", "break", chance.choice(keys), "--execute", status=None
+            )  # the status is 1 if nobody held the lock
         time.sleep(chance.random() / 4)
         spans += [(key, fence, since, boot_us()) for key in some]
         tool(t, "queue", "resume", *some)
     t.wait_finished()
     runs = t.runs()
     for key, fence, since, until in spans:
-        t.same([r for r in runs if key_of(r) == key and since < r.start_us < until and r.fence > fence], [], "granted in a paused lane")
+        t.same(
+            [
+                r
+                for r in runs
+                if key_of(r) == key and since < r.start_us < until and r.fence > fence
+            ],
+            [],
+            "granted in a paused lane",
+        )
     broken = sum(len(fences) for fences in broken_fences(t).values())
     t.check(broken > 0, "no lane was held when it was to be broken: the test does not test much")
     judge_operated(t, runs)
@@ -228,8 +281,8 @@ def broken_fences(t):
 
 
 def judge_operated(t, runs=None):
-    """Applies the oracles. If a lock is broken, its holder may still finish its message. Therefore the
-    runs of a lane between two breaks are judged separately."""
+    """Applies the oracles. If a lock is broken, its holder may still finish its message. Therefore
+    the runs of a lane between two breaks are judged separately."""
     runs = runs or t.runs()
     broken = broken_fences(t)
     lines_of = defaultdict(list)
@@ -239,13 +292,17 @@ def judge_operated(t, runs=None):
         t.expect(oracles.overlaps(line))
         t.expect(oracles.fences(line))
     t.expect(oracles.misordered(runs))
-    t.expect(oracles.lost(t.kafka.ends(t.topics), [r for r in runs if "#" not in r.identity], t.dead))
+    t.expect(
+        oracles.lost(t.kafka.ends(t.topics), [r for r in runs if "#" not in r.identity], t.dead)
+    )
     again = [later for _, later in oracles.reruns(runs)]
-    t.same([r for r in again if key_of(r) not in broken], [], "ran again, and nobody broke its lane")
+    t.same(
+        [r for r in again if key_of(r) not in broken], [], "ran again, and nobody broke its lane"
+    )
     last = agree(t)
     t.same((last["waiting"], last["lanes"], last["locks"]), (0, 0, 0), "left")
     for name in t.redis.keys():  # jobs leave keys that are meant to stay: job:…, audit and replays
-        if name[len(t.prefix()):].startswith((b"job:", b"audit", b"replays")):
+        if name[len(t.prefix()) :].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()
     t.figure(runs=len(runs), reruns=len(again))

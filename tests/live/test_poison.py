@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests messages and handlers that misbehave: crashes, hangs, malformed answers, retries, dead letters,
-odd keys and payloads. Arguments: build folder [scenario…]."""
+"""Tests messages and handlers that misbehave: crashes, hangs, malformed answers, retries, dead
+letters, odd keys and payloads. Arguments: build folder [scenario…]."""
+
 import json
 import time
 
@@ -26,8 +27,8 @@ def fill(t, n=400, keys=40):
 
 
 def poison_and_others(t, poison, n=400):
-    """Produces each poison message in a lane of its own, with a good message behind it, among many good
-    messages. Returns the identities of the poison messages by key."""
+    """Produces each poison message in a lane of its own, with a good message behind it, among many
+    good messages. Returns the identities of the poison messages by key."""
     topic, where = t.topics[0], {}
     records, at = [], {}
     for i, (key, payload) in enumerate(poison):
@@ -46,17 +47,34 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def big_endian(text):
-    return int.from_bytes(bytes.fromhex(text["hex"]) if isinstance(text, dict) else text.encode(), "big")
+    return int.from_bytes(
+        bytes.fromhex(text["hex"]) if isinstance(text, dict) else text.encode(), "big"
+    )
 
 
 def judge_original(t, record, headers):
-    """Checks the headers by which other programs find the original of a dead letter, and the headers that
-    the message itself had."""
+    """Checks the headers by which other programs find the original of a dead letter, and the
+    headers that the message itself had."""
     topic, partition, offset = headers["latchwork-origin"].split("/")
-    t.same((headers["kafka_dlt-original-topic"], headers["x-original-topic"]), (topic, topic), "original topic")
-    t.same([big_endian(headers["kafka_dlt-original-" + name]) for name in ("partition", "offset")], [int(partition), int(offset)], "original place")
-    t.check(0 < big_endian(headers["kafka_dlt-original-timestamp"]) <= record["timestamp_ms"], "original timestamp: %r" % headers)
-    t.same([h for h in record["headers"][:2]], [["traceparent", TRACE], ["tracestate", "a=1"]], "headers of the message, which come first")
+    t.same(
+        (headers["kafka_dlt-original-topic"], headers["x-original-topic"]),
+        (topic, topic),
+        "original topic",
+    )
+    t.same(
+        [big_endian(headers["kafka_dlt-original-" + name]) for name in ("partition", "offset")],
+        [int(partition), int(offset)],
+        "original place",
+    )
+    t.check(
+        0 < big_endian(headers["kafka_dlt-original-timestamp"]) <= record["timestamp_ms"],
+        "original timestamp: %r" % headers,
+    )
+    t.same(
+        [h for h in record["headers"][:2]],
+        [["traceparent", TRACE], ["tracestate", "a=1"]],
+        "headers of the message, which come first",
+    )
 
 
 DEATHS = (b"exit", b"crash", b"exit-once")
@@ -64,14 +82,29 @@ DEATHS = (b"exit", b"crash", b"exit-once")
 
 @scenario
 def handlers_that_misbehave(t):
-    """Faults 26, 28, 29: exec handlers fail, exit, crash, hang or give malformed answers. Their messages
-    must be tried max_attempts times and then be dead, with a reason. All other messages must be done."""
+    """Faults 26, 28, 29: exec handlers fail, exit, crash, hang or give malformed answers. Their
+    messages must be tried max_attempts times and then be dead, with a reason. All other messages
+    must be done."""
     t.start_redis()
     t.make_topics()
-    poison = [(b"retry", do("retry")), (b"dead", do("dead")), (b"exit", do("exit")), (b"crash", do("crash")), (b"hang", do("hang")),
-              (b"garbage", do("garbage")), (b"foreign", do("foreign")), (b"half", do("half")), (b"flood", do("flood")),
-              (b"child-hang", do("child-hang"))]
-    mended = [(b"exit-once", do("exit", times=1)), (b"retry-twice", do("retry", times=2)), (b"loud", do("loud")), (b"hang-once", do("hang", times=1))]
+    poison = [
+        (b"retry", do("retry")),
+        (b"dead", do("dead")),
+        (b"exit", do("exit")),
+        (b"crash", do("crash")),
+        (b"hang", do("hang")),
+        (b"garbage", do("garbage")),
+        (b"foreign", do("foreign")),
+        (b"half", do("half")),
+        (b"flood", do("flood")),
+        (b"child-hang", do("child-hang")),
+    ]
+    mended = [
+        (b"exit-once", do("exit", times=1)),
+        (b"retry-twice", do("retry", times=2)),
+        (b"loud", do("loud")),
+        (b"hang-once", do("hang", times=1)),
+    ]
     where = poison_and_others(t, poison + mended)
     t.dead = {where[key] for key, _ in poison}
     run = t.start(handler=exec_handler(timeout_ms=700), retry={"max_attempts": 3, "backoff_ms": 20})
@@ -86,27 +119,46 @@ def handlers_that_misbehave(t):
     for key, _ in poison:
         wanted = [1] if key == b"dead" else [1, 2, 3]
         attempts = [r.attempt for r in runs if r.identity == where[key]]
-        # As long as no process of the command has answered, the death of a process counts no attempt, because
-        # the command itself may be at fault. Then a message runs twice with the same attempt number.
+        # As long as no process of the command has answered, the death of a process counts no
+        # attempt, because the command itself may be at fault. Then a message runs twice with the
+        # same attempt number.
         t.same(attempts, sorted(attempts), "order of attempts of " + key.decode())
-        t.same(sorted(set(attempts)) if key in counted_twice else attempts, wanted, "attempts of " + key.decode())
+        t.same(
+            sorted(set(attempts)) if key in counted_twice else attempts,
+            wanted,
+            "attempts of " + key.decode(),
+        )
     for key, last in ((b"exit-once", 2), (b"retry-twice", 3), (b"loud", 1), (b"hang-once", 2)):
         attempts = [r.attempt for r in runs if r.identity == where[key]]
-        t.same(sorted(set(attempts)) if key in counted_twice else attempts, list(range(1, last + 1)), "attempts of " + key.decode())
+        t.same(
+            sorted(set(attempts)) if key in counted_twice else attempts,
+            list(range(1, last + 1)),
+            "attempts of " + key.decode(),
+        )
     letters = t.dead_letters()
     t.same(len(letters), len(poison), "dead letters in Redis")
     reasons = sorted(l[b"reason"].decode() for l in letters)
     t.same(all(reasons), True, "each dead letter has a reason")
-    for part in ("the payload says retry", "the payload says dead", "exited with status 3", "signal 11", "timed out after 700 ms"):
+    for part in (
+        "the payload says retry",
+        "the payload says dead",
+        "exited with status 3",
+        "signal 11",
+        "timed out after 700 ms",
+    ):
         t.check(any(part in r for r in reasons), "no dead letter says %r: %r" % (part, reasons))
-    t.same(sorted(int(l[b"attempts"]) for l in letters), [1] + [3] * (len(poison) - 1), "attempts of the dead letters")
+    t.same(
+        sorted(int(l[b"attempts"]) for l in letters),
+        [1] + [3] * (len(poison) - 1),
+        "attempts of the dead letters",
+    )
     t.figure(dead=len(letters))
 
 
 @scenario
 def grandchildren(t):
-    """Fault 29: when a handler ends, the processes that it left in its process group must be ended, too,
-    and none of these may write after the lease of its message."""
+    """Fault 29: when a handler ends, the processes that it left in its process group must be ended,
+    too, and none of these may write after the lease of its message."""
     t.start_redis()
     t.make_topics()
     poison_and_others(t, [(b"child-%d" % i, do("child-hang", times=1)) for i in range(6)], n=100)
@@ -117,7 +169,11 @@ def grandchildren(t):
     beats = sum(1 for line in open(t.journal_path) if line.startswith("beat"))
     t.check(beats > 6, "no grandchild ever beat")
     time.sleep(0.5)
-    t.same(sum(1 for line in open(t.journal_path) if line.startswith("beat")), beats, "beats of grandchildren after the end of their handlers")
+    t.same(
+        sum(1 for line in open(t.journal_path) if line.startswith("beat")),
+        beats,
+        "beats of grandchildren after the end of their handlers",
+    )
     run.stop()
     t.check(not any(alive(p) for p in family), "something is left")
     t.judge()
@@ -133,7 +189,9 @@ def plugin_crashes(t):
     mended = [(b"segv-once", b"once:segv"), (b"retry-once", b"once:retry")]
     where = poison_and_others(t, poison + mended)
     t.dead = {where[key] for key, _ in poison}
-    run = t.start(handler=crash_plugin(t), retry={"max_attempts": 2, "backoff_ms": 20}, lock={"ttl_ms": 1500})
+    run = t.start(
+        handler=crash_plugin(t), retry={"max_attempts": 2, "backoff_ms": 20}, lock={"ttl_ms": 1500}
+    )
     t.wait_finished(120)
     log = run.log()
     run.stop()
@@ -143,43 +201,61 @@ def plugin_crashes(t):
     t.check(log.count("started again in") >= len(poison), "hardly a worker was replaced")
     for letter in letters:
         t.check(letter[b"reason"], "a dead letter without a reason: %r" % letter)
-    t.figure(dead=len(letters), workers_replaced=log.count("started again in"), reasons=sorted({l[b"reason"].decode()[:60] for l in letters}))
+    t.figure(
+        dead=len(letters),
+        workers_replaced=log.count("started again in"),
+        reasons=sorted({l[b"reason"].decode()[:60] for l in letters}),
+    )
 
 
 @scenario
 def plugin_hangs(t):
-    """Fault 28: a handler of a plugin hangs. The handler must be cancelled, and if it never returns, its
-    worker must be replaced. The message must be dead after its attempts. All other messages must be
-    done."""
+    """Fault 28: a handler of a plugin hangs. The handler must be cancelled, and if it never
+    returns, its worker must be replaced. The message must be dead after its attempts. All other
+    messages must be done."""
     t.start_redis()
     t.make_topics()
     where = poison_and_others(t, [(b"stuck", b"stuck"), (b"hang", b"once:hang")])
     t.dead = {where[b"stuck"]}
     handler = dict(crash_plugin(t), timeout_ms=500)
-    run = t.start(handler=handler, retry={"max_attempts": 2, "backoff_ms": 20}, lock={"ttl_ms": 1500})
+    run = t.start(
+        handler=handler, retry={"max_attempts": 2, "backoff_ms": 20}, lock={"ttl_ms": 1500}
+    )
     t.wait_finished(120)
     log = run.log()
     run.stop()
     t.judge()
     letters = t.dead_letters()
     t.same(len(letters), 1, "dead letters")
-    t.same([r.attempt for r in t.runs() if r.identity == where[b"hang"]], [1, 2], "attempts of the one that hung once")
+    t.same(
+        [r.attempt for r in t.runs() if r.identity == where[b"hang"]],
+        [1, 2],
+        "attempts of the one that hung once",
+    )
     named = [line for line in log.splitlines() if "in its handler: " + where[b"stuck"] in line]
-    t.check(named and all("key" in line and "handler_ms" in line for line in named), "what hung is named: %r" % named[:2])
-    t.figure(workers_replaced=log.count("started again in"), reasons=sorted({l[b"reason"].decode()[:60] for l in letters}))
+    t.check(
+        named and all("key" in line and "handler_ms" in line for line in named),
+        "what hung is named: %r" % named[:2],
+    )
+    t.figure(
+        workers_replaced=log.count("started again in"),
+        reasons=sorted({l[b"reason"].decode()[:60] for l in letters}),
+    )
 
 
 @scenario
 def dead_letter_topic(t):
-    """Fault 26: dead letters go to a topic. The topic must have accepted a letter before the message
-    counts as dead, and the headers of the letter must name origin, reason and attempts."""
+    """Fault 26: dead letters go to a topic. The topic must have accepted a letter before the
+    message counts as dead, and the headers of the letter must name origin, reason and attempts."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
     t.kafka.create(grave, 2)
     where = poison_and_others(t, [(b"retry-%d" % i, do("retry", n=i)) for i in range(20)])
     t.dead = set(where.values())
-    status, out = t.start("--drain", dead={"to": "topic:" + grave}, retry={"max_attempts": 2, "backoff_ms": 10}).wait(60)
+    status, out = t.start(
+        "--drain", dead={"to": "topic:" + grave}, retry={"max_attempts": 2, "backoff_ms": 10}
+    ).wait(60)
     t.same(status, 0, "status of --drain")
     t.check(" dead 20 " in out, "summary: %r" % out)
     runs, _ = t.judge()
@@ -190,16 +266,20 @@ def dead_letter_topic(t):
         headers = dict(r["headers"])
         judge_original(t, r, headers)
         t.same(headers.get("latchwork-attempts"), "2", "latchwork-attempts")
-        t.same(headers.get("latchwork-reason"), "the payload says retry; traceparent is %s; tracestate is a=1" % TRACE, "latchwork-reason")
+        t.same(
+            headers.get("latchwork-reason"),
+            "the payload says retry; traceparent is %s; tracestate is a=1" % TRACE,
+            "latchwork-reason",
+        )
         t.same(where[r["key"].encode()], headers.get("latchwork-origin"), "key and origin")
     t.same(t.dead_letters(), [], "dead letters in Redis")
 
 
 @scenario
 def letters_never_taken(t):
-    """If the topic never accepts a dead letter, the letter must stay in Redis, its lane must continue, and
-    its offset must be committed. One such letter is too large; another has no key, and the topic is
-    compacted. The topic must still accept the other dead letters of the batch."""
+    """If the topic never accepts a dead letter, the letter must stay in Redis, its lane must
+    continue, and its offset must be committed. One such letter is too large; another has no key,
+    and the topic is compacted. The topic must still accept the other dead letters of the batch."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
@@ -222,12 +302,23 @@ def letters_never_taken(t):
 
 @scenario
 def no_key(t):
-    """Fault 32: the key rule needs JSON. A message that is malformed or has no key must be dead, with
-    position and reason. All other messages must be done."""
+    """Fault 32: the key rule needs JSON. A message that is malformed or has no key must be dead,
+    with position and reason. All other messages must be done."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
-    bad = [b"{", b'{"id":}', b"", None, b"[]", b'{"other":1}', b'{"id":null}', b'{"id":{"a":1}}', b"\xff\xfe", b'{"id":"a"} trailing']
+    bad = [
+        b"{",
+        b'{"id":}',
+        b"",
+        None,
+        b"[]",
+        b'{"other":1}',
+        b'{"id":null}',
+        b'{"id":{"a":1}}',
+        b"\xff\xfe",
+        b'{"id":"a"} trailing',
+    ]
     good = [b'{"id":"a"}', b'{"id":17}', b'{"id":"\\u0000\\u00e9"}', b' {"id" : "a" } ']
     t.kafka.produce(topic, [(0, b"k", b) for b in bad] + [(0, None, g) for g in good])
     t.kafka.produce(t.topics[1], [(i % 4, None, b'{"id":%d}' % (i % 20)) for i in range(200)])
@@ -239,14 +330,22 @@ def no_key(t):
     t.same([r for r in runs if r.identity in t.dead], [], "runs of messages without a key")
     reasons = [l[b"reason"].decode() for l in t.dead_letters()]
     t.same(len(reasons), len(bad), "dead letters")
-    t.check(any("position" in r or "column" in r or "byte" in r or "offset" in r for r in reasons), "no reason tells a position: %r" % reasons)
-    t.same({r.key for r in runs if r.partition == topic + "/0"}, {b"a".hex(), b"17".hex(), "\0\u00e9".encode().hex()}, "keys")
+    t.check(
+        any("position" in r or "column" in r or "byte" in r or "offset" in r for r in reasons),
+        "no reason tells a position: %r" % reasons,
+    )
+    t.same(
+        {r.key for r in runs if r.partition == topic + "/0"},
+        {b"a".hex(), b"17".hex(), "\0\u00e9".encode().hex()},
+        "keys",
+    )
     t.figure(reasons=sorted(set(reasons))[:4])
 
 
 @scenario
 def skipped(t):
-    """key.missing skip: a message without a key must be counted as skipped, and the commit must pass it."""
+    """key.missing skip: a message without a key must be counted as skipped, and the commit must
+    pass it."""
     t.start_redis()
     t.make_topics()
     t.kafka.produce(t.topics[0], [(0, None, b"{}") for _ in range(5)] + [(0, b"k", b"{}")])
@@ -260,8 +359,8 @@ def skipped(t):
 
 @scenario
 def own_lanes(t):
-    """key.missing own: all records without a key must run. Each record is a lane of its own, named by its
-    identity, so these records run side by side, also beside a record that has a key."""
+    """key.missing own: all records without a key must run. Each record is a lane of its own, named
+    by its identity, so these records run side by side, also beside a record that has a key."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
@@ -271,32 +370,72 @@ def own_lanes(t):
     t.check(out.startswith("done 41 dead 0 dropped 0 skipped 0 "), "summary: %r" % out)
     runs, again = t.judge()
     t.same(again, [], "re-runs")
-    t.same({r.key for r in runs}, {identity(topic, 0, i).encode().hex() for i in range(40)} | {b"k".hex()}, "keys")
-    t.check(any(a.start_us < b.end_us and b.start_us < a.end_us for a in runs for b in runs if a is not b), "no two ran at once")
+    t.same(
+        {r.key for r in runs},
+        {identity(topic, 0, i).encode().hex() for i in range(40)} | {b"k".hex()},
+        "keys",
+    )
+    t.check(
+        any(
+            a.start_us < b.end_us and b.start_us < a.end_us
+            for a in runs
+            for b in runs
+            if a is not b
+        ),
+        "no two ran at once",
+    )
 
 
 @scenario
 def odd_keys_and_payloads(t):
-    """Fault 31: keys of 1 MB, with NUL, UTF-8 or braces, empty or null, and payloads of 1 MB, binary or
-    null. Each message must be done, or be dead if it has no key."""
+    """Fault 31: keys of 1 MB, with NUL, UTF-8 or braces, empty or null, and payloads of 1 MB,
+    binary or null. Each message must be done, or be dead if it has no key."""
     t.start_redis()
     t.make_topics()
-    keys = [b"big" * (MEGABYTE // 3), b"a\0b", b"\0", "schl\u00fcssel \u2713 \U0001f511".encode(), b"{tag}", b"}{", b"{", b"lw:{x.0}:epoch", b"\xff\xfe\xfd",
-            b"a b\r\nc", b"'\"\\", b"k" * 511, b"k" * 512, b"k" * 513, b"k" * 514, b""]
+    keys = [
+        b"big" * (MEGABYTE // 3),
+        b"a\0b",
+        b"\0",
+        "schl\u00fcssel \u2713 \U0001f511".encode(),
+        b"{tag}",
+        b"}{",
+        b"{",
+        b"lw:{x.0}:epoch",
+        b"\xff\xfe\xfd",
+        b"a b\r\nc",
+        b"'\"\\",
+        b"k" * 511,
+        b"k" * 512,
+        b"k" * 513,
+        b"k" * 514,
+        b"",
+    ]
     bodies = [b"{}", b"x" * MEGABYTE, bytes(range(256)) * 16, b"\0", b"", None]
-    records = [(i % 4, key, body) for i, key in enumerate(keys) for body in bodies for _ in range(2)]
+    records = [
+        (i % 4, key, body) for i, key in enumerate(keys) for body in bodies for _ in range(2)
+    ]
     records += [(2, None, b"no key")]
     for topic in t.topics:
         t.kafka.produce(topic, records)
     ends = t.kafka.ends(t.topics)
     null = {identity(topic, 2, ends[topic, 2][1] - 1) for topic in t.topics}
     t.dead = null
-    status, out = t.start("--drain", kafka={"properties": {"message.max.bytes": "10000000", "fetch.message.max.bytes": "10000000"}}, work_ms="0-10").wait(120)
+    status, out = t.start(
+        "--drain",
+        kafka={
+            "properties": {"message.max.bytes": "10000000", "fetch.message.max.bytes": "10000000"}
+        },
+        work_ms="0-10",
+    ).wait(120)
     t.same(status, 0, "status of --drain")
     runs, again = t.judge()
     t.same(again, [], "re-runs")
     wanted = {k.hex() or "-" for k in keys}
-    t.same({r.key for r in runs} == wanted, True, "the keys that ran (%d of %d)" % (len({r.key for r in runs} & wanted), len(wanted)))
+    t.same(
+        {r.key for r in runs} == wanted,
+        True,
+        "the keys that ran (%d of %d)" % (len({r.key for r in runs} & wanted), len(wanted)),
+    )
     t.same(len(t.dead_letters()), len(null), "dead letters")
     t.figure(summary=out.strip().split("  ")[0])
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the handler `insert` with a real PostgreSQL, while workers, connections and the server itself die.
+"""Tests the handler `insert` with a real PostgreSQL, while workers, connections and the server
+itself die.
 Arguments: build folder [scenario…]. Scenarios with `max_attempts` 1 show that a fault counts no
 attempt: otherwise they would have a dead letter."""
+
 import json
 import os
 import random
@@ -28,7 +30,17 @@ def write_private(path, text):
 
 def handler(url, on_conflict="update", key="id", **more):
     columns = {"id": "/id", "seq": "/seq", "amount": "/amount"}
-    return dict({"type": "insert", "store": url, "table": "orders", "columns": columns, "primary_key": [key], "on_conflict": on_conflict}, **more)
+    return dict(
+        {
+            "type": "insert",
+            "store": url,
+            "table": "orders",
+            "columns": columns,
+            "primary_key": [key],
+            "on_conflict": on_conflict,
+        },
+        **more,
+    )
 
 
 def check_connect(t, section):
@@ -36,27 +48,38 @@ def check_connect(t, section):
     path = os.path.join(t.dir, "check.json")
     with open(path, "w") as f:
         json.dump(config(t.id, t.kafka.brokers, t.redis.url, t.topics, handler=section), f)
-    told = subprocess.run([os.path.join(t.rig.build, "latchwork"), "check", "-c", path, "--connect"], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=60)
+    told = subprocess.run(
+        [os.path.join(t.rig.build, "latchwork"), "check", "-c", path, "--connect"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
     return told.stdout
 
 
 def make_table(pg, key="id"):
     """Makes the table, and a history of every write to it, which shows overwritten rows as well."""
-    pg.sql("""
+    pg.sql(
+        """
         CREATE TABLE orders (id text, seq bigint, amount integer, PRIMARY KEY (%s));
         CREATE TABLE history (n bigserial PRIMARY KEY, id text, seq bigint);
         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
             $$ BEGIN INSERT INTO history (id, seq) VALUES (NEW.id, NEW.seq); RETURN NULL; END $$;
         CREATE TRIGGER note AFTER INSERT OR UPDATE ON orders FOR EACH ROW EXECUTE FUNCTION note();
-    """ % key)
+    """
+        % key
+    )
 
 
 def judge_table(t, pg, messages):
-    """Checks the table and its history, and that no message is a dead letter, and that each is counted
-    once."""
+    """Checks the table and its history, and that no message is a dead letter, and that each is
+    counted once."""
     history = [(key, int(seq)) for key, seq in pg.sql("SELECT id, seq FROM history ORDER BY n")]
-    table = [(key, int(seq), int(amount)) for key, seq, amount in pg.sql("SELECT id, seq, amount FROM orders")]
+    table = [
+        (key, int(seq), int(amount))
+        for key, seq, amount in pg.sql("SELECT id, seq, amount FROM orders")
+    ]
     orders.judge(t, history, table, messages)
     t.same(t.dead_letters(), [], "dead letters")
     counted = pg.sql("SELECT coalesce(sum(n), 0) FROM latchwork_count")
@@ -92,8 +115,8 @@ def disturb(t, every_s, fault):
 
 @scenario
 def workers_killed(t):
-    """A random worker is killed by kill -9 every 1.5 s. The messages that it had in flight must come
-    again, and each must take effect once."""
+    """A random worker is killed by kill -9 every 1.5 s. The messages that it had in flight must
+    come again, and each must take effect once."""
     with Postgres() as pg:
         make_table(pg)
         run = under_load(t, pg.url, 12000 * SOAK, 1500, keys=400)
@@ -103,29 +126,44 @@ def workers_killed(t):
 
 @scenario
 def same_rows_from_two_groups(t):
-    """Two applications read the same two topics and write the same rows. Each row must be there once, and
-    neither application may fail."""
+    """Two applications read the same two topics and write the same rows. Each row must be there
+    once, and neither application may fail."""
     with Postgres() as pg:
         t.start_redis()
         t.make_topics(2)
         section = handler(pg.url, "ignore", "seq", create=True)
         run = t.start(handler=section, retry=ONCE)
-        other = t.start("--set", "name=" + t.id + "-other", handler=section, retry=ONCE, redis={"url": t.redis.url},
-                        kafka={"properties": {"group.id": t.id + "-other"}})
+        other = t.start(
+            "--set",
+            "name=" + t.id + "-other",
+            handler=section,
+            retry=ONCE,
+            redis={"url": t.redis.url},
+            kafka={"properties": {"group.id": t.id + "-other"}},
+        )
         t.generate(8000 * SOAK, keys=300, rate=2000, wait=False)
         t.wait_finished()
-        wait_until(lambda: pg.sql("SELECT coalesce(sum(n), 0) FROM latchwork_count") == [[str(16000 * SOAK)]], 60, "end of the other group")
+        wait_until(
+            lambda: (
+                pg.sql("SELECT coalesce(sum(n), 0) FROM latchwork_count") == [[str(16000 * SOAK)]]
+            ),
+            60,
+            "end of the other group",
+        )
         for instance in (run, other):
             instance.stop()
-        t.same(pg.sql("SELECT count(*), count(DISTINCT seq), max(seq::bigint) FROM orders"),
-               [[str(8000 * SOAK), str(8000 * SOAK), str(8000 * SOAK - 1)]], "rows")
+        t.same(
+            pg.sql("SELECT count(*), count(DISTINCT seq), max(seq::bigint) FROM orders"),
+            [[str(8000 * SOAK), str(8000 * SOAK), str(8000 * SOAK - 1)]],
+            "rows",
+        )
         t.same(t.dead_letters(), [], "dead letters")
 
 
 @scenario
 def server_restarted(t):
-    """The server crashes twice; it comes back at once the first time, and after 4 s the second time.
-    Messages must wait, and no attempt may be counted."""
+    """The server crashes twice; it comes back at once the first time, and after 4 s the second
+    time. Messages must wait, and no attempt may be counted."""
     with Postgres() as pg:
         make_table(pg)
         run = under_load(t, pg.url, 9000 * SOAK, 900, retry=ONCE)
@@ -135,7 +173,11 @@ def server_restarted(t):
             pg.kill()
             time.sleep(away_s)
             pg.start()
-            wait_until(lambda before=before: pg.sql("SELECT count(*) FROM history") > before, 60, "messages after the restart")
+            wait_until(
+                lambda before=before: pg.sql("SELECT count(*) FROM history") > before,
+                60,
+                "messages after the restart",
+            )
         finish(t, run, pg, 9000 * SOAK)
         t.check("pausing for" in run.log(), "no outage was logged")
         t.figure(pauses=run.log().count("pausing for"))
@@ -143,8 +185,8 @@ def server_restarted(t):
 
 @scenario
 def connections_ended(t):
-    """An administrator ends all connections every 0.7 s. The handlers must connect again, and no attempt
-    may be counted."""
+    """An administrator ends all connections every 0.7 s. The handlers must connect again, and no
+    attempt may be counted."""
     with Postgres() as pg:
         make_table(pg)
         run = under_load(t, pg.url, 9000 * SOAK, 1500, retry=ONCE)
@@ -154,8 +196,8 @@ def connections_ended(t):
 
 @scenario
 def behind_pgbouncer(t):
-    """PgBouncer is in transaction mode and has fewer connections than there are threads. The server's
-    connections are ended now and then."""
+    """PgBouncer is in transaction mode and has fewer connections than there are threads. The
+    server's connections are ended now and then."""
     with Postgres() as pg:
         make_table(pg)
         pg.start_bouncer()
@@ -170,18 +212,27 @@ def deadlocks(t):
     transactions, which must be repeated."""
     with Postgres() as pg:
         make_table(pg)
-        pg.sql("ALTER TABLE orders ADD COLUMN touched integer; DROP TRIGGER note ON orders;"
-               "CREATE TRIGGER note AFTER INSERT OR UPDATE OF seq ON orders FOR EACH ROW EXECUTE FUNCTION note()")
+        pg.sql(
+            "ALTER TABLE orders ADD COLUMN touched integer; DROP TRIGGER note ON orders;"
+            "CREATE TRIGGER note AFTER INSERT OR UPDATE OF seq ON orders FOR EACH ROW EXECUTE FUNCTION note()"
+        )
         run = under_load(t, pg.url, 9000 * SOAK, 1500, keys=40, retry=ONCE)
 
         def tangle():
             ids = pg.sql("SELECT id FROM orders ORDER BY random() LIMIT 12")
-            pg.psql("BEGIN; SET LOCAL deadlock_timeout = '20s'; %s; COMMIT" % "; ".join(
-                "UPDATE orders SET touched = 1 WHERE id = '%s'; SELECT pg_sleep(0.02)" % i for i, in ids))
+            pg.psql(
+                "BEGIN; SET LOCAL deadlock_timeout = '20s'; %s; COMMIT"
+                % "; ".join(
+                    "UPDATE orders SET touched = 1 WHERE id = '%s'; SELECT pg_sleep(0.02)" % i
+                    for (i,) in ids
+                )
+            )
 
         disturb(t, 0.05, tangle)
         finish(t, run, pg, 9000 * SOAK)
-        found = int(pg.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")[0][0])
+        found = int(
+            pg.sql("SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'")[0][0]
+        )
         t.figure(deadlocks=found)
         t.check(found, "there was no deadlock")
 
@@ -192,8 +243,15 @@ def stopped_workers_are_stale(t):
     partitions and keys. The late writes of the stopped workers must be refused."""
     with Postgres() as pg:
         make_table(pg)
-        run = under_load(t, pg.url, 9000 * SOAK, 1000, keys=40, lock={"ttl_ms": 500},
-                         kafka={"properties": {"session.timeout.ms": "1000", "heartbeat.interval.ms": "200"}})
+        run = under_load(
+            t,
+            pg.url,
+            9000 * SOAK,
+            1000,
+            keys=40,
+            lock={"ttl_ms": 500},
+            kafka={"properties": {"session.timeout.ms": "1000", "heartbeat.interval.ms": "200"}},
+        )
         n = 0
         while t.producing() or n < 3:
             wait_until(lambda: len(run.workers()) == 4, 30, "workers")
@@ -213,30 +271,40 @@ def stopped_workers_are_stale(t):
 
 @scenario
 def tls_and_passwords(t):
-    """TLS with a verified certificate must work, and the password may come from a file: in the URL, and by
-    PGPASSFILE. `check --connect` must refuse a wrong authority and a wrong password, and show no
-    password."""
+    """TLS with a verified certificate must work, and the password may come from a file: in the URL,
+    and by PGPASSFILE. `check --connect` must refuse a wrong authority and a wrong password, and
+    show no password."""
     with Postgres() as pg:
         port = free_port()
         pg.stop()
         pg.listen(port)
         pg.start()
         make_table(pg)
-        pg.sql("CREATE ROLE loader LOGIN PASSWORD 'geheim'; GRANT CREATE ON SCHEMA public TO loader; GRANT ALL ON orders, history TO loader;"
-               "GRANT USAGE ON SEQUENCE history_n_seq TO loader")
+        pg.sql(
+            "CREATE ROLE loader LOGIN PASSWORD 'geheim'; GRANT CREATE ON SCHEMA public TO loader; GRANT ALL ON orders, history TO loader;"
+            "GRANT USAGE ON SEQUENCE history_n_seq TO loader"
+        )
         write_private(pg.dir + "/password", "geheim\n")
         write_private(pg.dir + "/pgpass", "127.0.0.1:%d:postgres:loader:geheim\n" % port)
         t.start_redis()
         t.make_topics(1)
         form = "postgres://loader%s@127.0.0.1:%d/postgres?sslmode=verify-full&sslrootcert=%s/%s.pem"
         good = form % (":${file:%s/password}" % pg.dir, port, pg.dir, "ca")
-        for url, why in ((good, None), (form % (":geheim", port, pg.dir, "other-ca"), "certificate verify failed"),
-                         (form % (":falsch", port, pg.dir, "ca"), "password authentication failed")):
+        for url, why in (
+            (good, None),
+            (form % (":geheim", port, pg.dir, "other-ca"), "certificate verify failed"),
+            (form % (":falsch", port, pg.dir, "ca"), "password authentication failed"),
+        ):
             told = check_connect(t, handler(url))
             t.check((why or "handler: insert opens") in told, "check says: " + told)
-            t.check("geheim" not in told and "falsch" not in told, "check shows a password: " + told)
+            t.check(
+                "geheim" not in told and "falsch" not in told, "check shows a password: " + told
+            )
         half = 2000 * SOAK
-        for environment, url in (({}, good), ({"PGPASSFILE": pg.dir + "/pgpass"}, form % ("", port, pg.dir, "ca"))):
+        for environment, url in (
+            ({}, good),
+            ({"PGPASSFILE": pg.dir + "/pgpass"}, form % ("", port, pg.dir, "ca")),
+        ):
             t.tools = []
             run = t.start(handler=handler(url), retry=ONCE, environment=environment)
             t.generate(half, keys=300, partitioner="key")
@@ -248,24 +316,42 @@ def tls_and_passwords(t):
 
 @scenario
 def bad_rows(t):
-    """Every 25th message does not fit the table. Exactly these messages must be dead letters, each with
-    PostgreSQL's reason."""
+    """Every 25th message does not fit the table. Exactly these messages must be dead letters, each
+    with PostgreSQL's reason."""
     with Postgres() as pg:
-        pg.sql("CREATE TABLE orders (id text, seq bigint PRIMARY KEY, amount integer NOT NULL CHECK (amount >= 0))")
+        pg.sql(
+            "CREATE TABLE orders (id text, seq bigint PRIMARY KEY, amount integer NOT NULL CHECK (amount >= 0))"
+        )
         t.start_redis()
         t.make_topics(1)
         wrong = ['"x"', "-1", "null", "99999999999"]
-        bodies = ['{"id":"k%d","seq":%d,"amount":%s}' % (i % 300, i, wrong[i // 25 % 4] if i % 25 == 7 else i) for i in range(4000)]
-        t.kafka.produce(t.topics[0], [(i % 4, b"k%d" % (i % 300), body.encode()) for i, body in enumerate(bodies)])
+        bodies = [
+            '{"id":"k%d","seq":%d,"amount":%s}'
+            % (i % 300, i, wrong[i // 25 % 4] if i % 25 == 7 else i)
+            for i in range(4000)
+        ]
+        t.kafka.produce(
+            t.topics[0],
+            [(i % 4, b"k%d" % (i % 300), body.encode()) for i, body in enumerate(bodies)],
+        )
         run = t.start(handler=handler(pg.url, "dead", "seq"), retry=ONCE)
         t.wait_finished()
         run.stop()
         reasons = sorted(d[b"reason"].decode() for d in t.dead_letters())
         t.same(pg.sql("SELECT count(*) FROM orders"), [["3840"]], "rows")
         t.same(len(reasons), 160, "dead letters")
-        for part in ('invalid input syntax for type integer: "x"', "violates check constraint", "violates not-null constraint", "is out of range for type integer"):
+        for part in (
+            'invalid input syntax for type integer: "x"',
+            "violates check constraint",
+            "violates not-null constraint",
+            "is out of range for type integer",
+        ):
             t.same(sum(part in r for r in reasons), 40, part)
-        t.same(pg.sql("SELECT count(*) FROM latchwork_seen"), [["0"]], "identities after the last commit")
+        t.same(
+            pg.sql("SELECT count(*) FROM latchwork_seen"),
+            [["0"]],
+            "identities after the last commit",
+        )
 
 
 if __name__ == "__main__":

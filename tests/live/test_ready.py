@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that /readyz, the metrics and the log tell how well the workers are connected to Kafka. Arguments:
-build folder [scenario…]."""
+"""Tests that /readyz, the metrics and the log tell how well the workers are connected to Kafka.
+Arguments: build folder [scenario…]."""
+
 import os
 import re
 import signal
@@ -15,7 +16,8 @@ from lib.process import send, wait_until
 from lib.scenario import main, scenario
 
 SHORT = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "1000"}
-# With these settings librdkafka notices the loss of its broker long after /readyz must have reported it.
+# With these settings librdkafka notices the loss of its broker long after /readyz must have
+# reported it.
 LONG = {"session.timeout.ms": "45000", "heartbeat.interval.ms": "1000"}
 
 
@@ -26,7 +28,9 @@ class Health:
     def get(self, path):
         self.run.check_running()
         try:
-            with urllib.request.urlopen("http://127.0.0.1:%d%s" % (self.port, path), timeout=10) as r:
+            with urllib.request.urlopen(
+                "http://127.0.0.1:%d%s" % (self.port, path), timeout=10
+            ) as r:
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
@@ -34,7 +38,9 @@ class Health:
             return 0, str(e)
 
     def workers(self, state):
-        m = re.search(r'^latchwork_kafka_workers\{state="%s"\} (\d+)$' % state, self.get("/metrics")[1], re.M)
+        m = re.search(
+            r'^latchwork_kafka_workers\{state="%s"\} (\d+)$' % state, self.get("/metrics")[1], re.M
+        )
         return int(m.group(1)) if m else None
 
     def wait_ready(self, workers=2):
@@ -45,6 +51,7 @@ class Health:
         def unready():
             status, why = self.get("/readyz")
             return status == 503 and len(re.findall(pattern, why)) == workers
+
         wait_until(unready, 60, "/readyz 503 with " + pattern)
         wait_until(lambda: self.workers(state) == workers, 10, "workers that are " + state)
         assert self.get("/healthz") == (200, "ok\n"), "alive all the same"
@@ -52,21 +59,27 @@ class Health:
 
 def start(t, properties=SHORT, **over):
     port = free_port()
-    run = t.start(workers=2, http={"listen": "127.0.0.1:%d" % port}, kafka={"properties": properties}, **over)
+    run = t.start(
+        workers=2, http={"listen": "127.0.0.1:%d" % port}, kafka={"properties": properties}, **over
+    )
     return run, Health(run, port)
 
 
 @scenario
 def broker_dead_then_back(t):
-    """The only broker is killed (kill -9): /readyz must answer 503 with the reason. When the broker is
-    back, /readyz must answer 200, and messages must be handled again."""
+    """The only broker is killed (kill -9): /readyz must answer 503 with the reason. When the broker
+    is back, /readyz must answer 200, and messages must be handled again."""
     t.start_redis()
     t.make_topics(1)
     run, health = start(t)
     health.wait_ready()
     t.kafka.kill()
     health.wait_unready("unreachable", "is not ready: kafka: (no broker reachable|the coordinator)")
-    wait_until(lambda: "not ready: kafka: no broker reachable" in run.log(), 60, "a line of the log that says so")
+    wait_until(
+        lambda: "not ready: kafka: no broker reachable" in run.log(),
+        60,
+        "a line of the log that says so",
+    )
     t.kafka.start()
     health.wait_ready()
     wait_until(lambda: "serving again" in run.log(), 30, "a line of the log that says so")
@@ -85,10 +98,22 @@ def broker_frozen(t):
     health.wait_ready()
     send(t.kafka.pid(), signal.SIGSTOP)
     try:
-        # The answer of /readyz may also be that a main loop does not turn, because a worker in a rebalance
-        # waits for Kafka.
-        wait_until(lambda: health.get("/readyz")[0] == 503 and len(re.findall(
-            r"is not ready: kafka: .* has not answered for \d+ s|no main-loop turn for \d+ ms", health.get("/readyz")[1])) == 2, 60, "/readyz 503")
+        # The answer of /readyz may also be that a main loop does not turn, because a worker in a
+        # rebalance waits for Kafka.
+        wait_until(
+            lambda: (
+                health.get("/readyz")[0] == 503
+                and len(
+                    re.findall(
+                        r"is not ready: kafka: .* has not answered for \d+ s|no main-loop turn for \d+ ms",
+                        health.get("/readyz")[1],
+                    )
+                )
+                == 2
+            ),
+            60,
+            "/readyz 503",
+        )
         wait_until(lambda: health.workers("silent"), 30, "workers that say so")
         assert health.get("/healthz") == (200, "ok\n"), "alive all the same"
     finally:
@@ -99,8 +124,8 @@ def broker_frozen(t):
 
 @scenario
 def broker_frozen_before_the_start(t):
-    """The workers have never had a connection to Kafka. They must not be ready, although Redis answers and
-    their main loops turn."""
+    """The workers have never had a connection to Kafka. They must not be ready, although Redis
+    answers and their main loops turn."""
     t.start_redis()
     t.make_topics(1)
     send(t.kafka.pid(), signal.SIGSTOP)
@@ -115,13 +140,17 @@ def broker_frozen_before_the_start(t):
 
 @scenario
 def spare_member(t):
-    """There are more workers than partitions. A worker without a partition must be ready as long as it is
-    a member of the group."""
+    """There are more workers than partitions. A worker without a partition must be ready as long as
+    it is a member of the group."""
     t.start_redis()
     t.make_topics(1, partitions=1)
     run, health = start(t)
     health.wait_ready()
-    wait_until(lambda: "in the group, without a partition" in health.get("/api/v1/workers")[1], 30, "the remark about it")
+    wait_until(
+        lambda: "in the group, without a partition" in health.get("/api/v1/workers")[1],
+        30,
+        "the remark about it",
+    )
     t.kafka.kill()
     health.wait_unready("unreachable", "is not ready: kafka: ")
     t.kafka.start()
@@ -131,16 +160,16 @@ def spare_member(t):
 
 @scenario
 def wrong_topic(t):
-    """A topic does not exist, alone and beside a topic that does: /readyz must answer 503 with the name of
-    the missing topic. When the topic has been created, /readyz must answer 200."""
+    """A topic does not exist, alone and beside a topic that does: /readyz must answer 503 with the
+    name of the missing topic. When the topic has been created, /readyz must answer 200."""
     t.start_redis()
     t.make_topics(1)
     existing = list(t.topics)
     for n, beside in enumerate(([], existing)):
         missing = "%s-missing-%d" % (t.id, n)
         t.topics = beside + [missing]
-        # While other topics are read, librdkafka looks for a missing topic only once per such interval, which
-        # is five minutes by default.
+        # While other topics are read, librdkafka looks for a missing topic only once per such
+        # interval, which is five minutes by default.
         run, health = start(t, dict(SHORT, **{"topic.metadata.refresh.interval.ms": "3000"}))
         health.wait_unready("no_topic", "is not ready: kafka: topic %s does not exist" % missing)
         t.kafka.create(missing, 1)  # one of two workers gets no partition of the topic
@@ -150,20 +179,26 @@ def wrong_topic(t):
 
 @scenario
 def no_rights_to_the_group(t):
-    """READ on the group is denied: /readyz must answer 503 with the broker's reason. When the right is
-    granted, /readyz must answer 200."""
+    """READ on the group is denied: /readyz must answer 503 with the broker's reason. When the right
+    is granted, /readyz must answer 200."""
     t.start_redis()
     shared = t.rig.broker
-    t.rig.broker = Kafka(t.rig.build, os.path.join(t.dir, "kafka"),
-                         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-                         "allow.everyone.if.no.acl.found=true")
+    t.rig.broker = Kafka(
+        t.rig.build,
+        os.path.join(t.dir, "kafka"),
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found=true",
+    )
     try:
         t.kafka.start()
         t.make_topics(1)
         right = ["--deny-principal", "User:ANONYMOUS", "--operation", "Read", "--group", t.id]
         t.kafka.acl("--add", *right)
         run, health = start(t)
-        health.wait_unready("refused", r"is not ready: kafka: the brokers have refused this client for \d+ s: .*[Aa]uthorization failed")
+        health.wait_unready(
+            "refused",
+            r"is not ready: kafka: the brokers have refused this client for \d+ s: .*[Aa]uthorization failed",
+        )
         t.kafka.acl("--remove", *right)
         health.wait_ready()
         run.stop()
@@ -180,7 +215,14 @@ def redis_away(t):
     run, health = start(t)
     health.wait_ready()
     t.redis.kill()
-    wait_until(lambda: len(re.findall("is not ready: redis shard 0: not connected", health.get("/readyz")[1])) == 2, 60, "/readyz 503")
+    wait_until(
+        lambda: (
+            len(re.findall("is not ready: redis shard 0: not connected", health.get("/readyz")[1]))
+            == 2
+        ),
+        60,
+        "/readyz 503",
+    )
     t.check(health.workers("joined") == 2, "Kafka is as it was")
     t.redis.start()
     health.wait_ready()
@@ -189,9 +231,9 @@ def redis_away(t):
 
 @scenario
 def handler_cannot_start(t):
-    """The handler's process dies at its start: no attempt may be counted, no message may be dead, and
-    /readyz must give the reason with the last line of stderr. When the handler can start, every message
-    must be done at its first attempt."""
+    """The handler's process dies at its start: no attempt may be counted, no message may be dead,
+    and /readyz must give the reason with the last line of stderr. When the handler can start, every
+    message must be done at its first attempt."""
     t.start_redis()
     t.make_topics(1)
     module = os.path.join(t.dir, "nosuchmodule.py")
@@ -199,12 +241,25 @@ def handler_cannot_start(t):
     work = handler["command"][-1]
     broken = os.path.join(t.dir, "broken.py")
     with open(broken, "w") as f:
-        f.write("import runpy, sys\nsys.path[:0] = [%r, %r]\nimport nosuchmodule\nrunpy.run_path(%r, run_name='__main__')\n"
-                % (t.dir, os.path.dirname(work), work))
+        f.write(
+            "import runpy, sys\nsys.path[:0] = [%r, %r]\nimport nosuchmodule\nrunpy.run_path(%r, run_name='__main__')\n"
+            % (t.dir, os.path.dirname(work), work)
+        )
     run, health = start(t, handler=dict(handler, command=handler["command"][:-1] + [broken]))
     t.generate(200, keys=20)
-    wait_until(lambda: len(re.findall("is not ready: handler: .*ModuleNotFoundError: No module named 'nosuchmodule'",
-                                      health.get("/readyz")[1])) == 2, 60, "/readyz 503 with the reason")
+    wait_until(
+        lambda: (
+            len(
+                re.findall(
+                    "is not ready: handler: .*ModuleNotFoundError: No module named 'nosuchmodule'",
+                    health.get("/readyz")[1],
+                )
+            )
+            == 2
+        ),
+        60,
+        "/readyz 503 with the reason",
+    )
     wait_until(lambda: run.log().count("pausing for 2000 ms") >= 1, 60, "a backoff that grows")
     t.check(health.get("/healthz")[0] == 200, "alive all the same")
     with open(module, "w"):

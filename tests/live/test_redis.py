@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests faults of Redis: wiped, killed, frozen, full, scripts deleted, replies lost, a policy that evicts.
+"""Tests faults of Redis: wiped, killed, frozen, full, scripts deleted, replies lost, a policy that
+evicts.
 Arguments: build folder [scenario…]."""
+
 import re
 import signal
 import time
@@ -35,21 +37,34 @@ def check_same_workers(t, run, before):
 
 
 def back_at_work(t, since_us):
-    """O6: waits for the next run after a fault. Returns how many seconds after the fault the run began."""
-    return wait_until(lambda: next((r for r in t.runs() if r.start_us > since_us), None), 60, "run after the fault").start_us / 1e6 - since_us / 1e6
+    """O6: waits for the next run after a fault. Returns how many seconds after the fault the run
+    began."""
+    return (
+        wait_until(
+            lambda: next((r for r in t.runs() if r.start_us > since_us), None),
+            60,
+            "run after the fault",
+        ).start_us
+        / 1e6
+        - since_us / 1e6
+    )
 
 
 def check_refused(t, run, when):
-    """Checks that the run ends by itself with status 78, and that its log names the policy and the fix."""
+    """Checks that the run ends by itself with status 78, and that its log names the policy and the
+    fix."""
     status, _ = run.wait(60)
     t.same(status, 78, "exit status, an evicting policy " + when)
-    t.check(re.search("maxmemory-policy allkeys-lru.*set noeviction", run.log()), "no word of the policy and its fix " + when)
+    t.check(
+        re.search("maxmemory-policy allkeys-lru.*set noeviction", run.log()),
+        "no word of the policy and its fix " + when,
+    )
 
 
 @scenario
 def flushall_twice(t):
-    """Fault 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and partitions
-    are rewound. No message may be lost, and no key may run twice at once."""
+    """Fault 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and
+    partitions are rewound. No message may be lost, and no key may run twice at once."""
     t.start_redis()
     run = under_load(t, 10000 * SOAK, 700)
     before = sorted(run.workers())
@@ -68,10 +83,19 @@ def flushall_twice(t):
 
 @scenario
 def flushall_slow_handlers(t):
-    """Fault 5 with handlers that run for longer than the quarantine. They must be cancelled or finish, but
-    never run beside another handler of the same key."""
+    """Fault 5 with handlers that run for longer than the quarantine. They must be cancelled or
+    finish, but never run beside another handler of the same key."""
     t.start_redis()
-    run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="300-2500", lock={"ttl_ms": 1000}, handler=exec_handler(processes=8))
+    run = under_load(
+        t,
+        120 * SOAK,
+        30,
+        keys=24,
+        zipf=0,
+        work_ms="300-2500",
+        lock={"ttl_ms": 1000},
+        handler=exec_handler(processes=8),
+    )
     for _ in range(3 * SOAK):
         t.redis.call("FLUSHALL")
         time.sleep(2)
@@ -82,8 +106,8 @@ def flushall_slow_handlers(t):
 
 @scenario
 def script_flush(t):
-    """Fault 8: the scripts are deleted again and again, and the workers load them again. No message of a
-    pipeline may be lost or run twice."""
+    """Fault 8: the scripts are deleted again and again, and the workers load them again. No message
+    of a pipeline may be lost or run twice."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 900)
     n = 0
@@ -100,8 +124,8 @@ def script_flush(t):
 
 @scenario
 def replies_lost(t):
-    """Fault 13: connections are cut again and again. Calls whose replies were lost must be sent again and
-    change nothing more."""
+    """Fault 13: connections are cut again and again. Calls whose replies were lost must be sent
+    again and change nothing more."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -134,8 +158,8 @@ def redis_killed_empty(t):
 
 @scenario
 def redis_killed_everysec(t):
-    """Fault 6: Redis with appendfsync everysec is killed (kill -9). Redis comes back with most of its
-    data, but the workers must not trust the data."""
+    """Fault 6: Redis with appendfsync everysec is killed (kill -9). Redis comes back with most of
+    its data, but the workers must not trust the data."""
     t.start_redis("--appendonly", "yes", "--appendfsync", "everysec")
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -151,11 +175,20 @@ def redis_killed_everysec(t):
 
 @scenario
 def redis_frozen(t):
-    """Fault 12: Redis is stopped for longer than the TTL, while handlers have work that would outlast
-    their leases. Each handler must be killed before its lease ends, and afterwards messages must run
-    again."""
+    """Fault 12: Redis is stopped for longer than the TTL, while handlers have work that would
+    outlast their leases. Each handler must be killed before its lease ends, and afterwards messages
+    must run again."""
     t.start_redis()
-    run = under_load(t, 120 * SOAK, 30, keys=24, zipf=0, work_ms="200-2500", lock={"ttl_ms": 1200}, handler=exec_handler(processes=8))
+    run = under_load(
+        t,
+        120 * SOAK,
+        30,
+        keys=24,
+        zipf=0,
+        work_ms="200-2500",
+        lock={"ttl_ms": 1200},
+        handler=exec_handler(processes=8),
+    )
     before = sorted(run.workers())
     for _ in range(2 * SOAK):
         t.redis.signal(signal.SIGSTOP)
@@ -174,14 +207,15 @@ def redis_frozen(t):
 
 @scenario
 def maxmemory(t):
-    """Fault 9: Redis is full. No new messages are admitted, and those that wait are granted one after the
-    other. When Redis has room again, the workers must continue without a restart."""
+    """Fault 9: Redis is full. No new messages are admitted, and those that wait are granted one
+    after the other. When Redis has room again, the workers must continue without a restart."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1500, keys=20, work_ms="5-20")
     before = sorted(run.workers())
 
     def waiting():
         return [k for k in t.redis.keys() if k.startswith(t.prefix() + b"wait:")]
+
     wait_until(waiting, 60, "parked messages")
     t.redis.call("CONFIG", "SET", "maxmemory", int(t.redis.info("memory")["used_memory"]) // 2)
     parked = len(waiting())
@@ -201,9 +235,10 @@ def maxmemory(t):
 
 @scenario
 def refused_starts_no_more(t):
-    """A refused worker has jobs in its queue for its four handlers. The worker must start none of these
-    jobs, however long it takes to leave Kafka: here the broker is stopped. Runs are long, so that
-    hardly any can start between the end of the worker's loop and the reading of the journal."""
+    """A refused worker has jobs in its queue for its four handlers. The worker must start none of
+    these jobs, however long it takes to leave Kafka: here the broker is stopped. Runs are long, so
+    that hardly any can start between the end of the worker's loop and the reading of the
+    journal."""
     t.start_redis("--maxmemory-policy", "noeviction")
     t.make_topics(1)
     t.kafka.produce(t.topics[0], [(i % 4, b"k%d" % i, b"{}") for i in range(400)])
@@ -224,7 +259,8 @@ def refused_starts_no_more(t):
 
 @scenario
 def policy_evicts(t):
-    """If an evicting maxmemory-policy is set during a run, the run and the next run must end with status
+    """If an evicting maxmemory-policy is set during a run, the run and the next run must end with
+    status
     78. After the policy is set back, a new run must do all remaining messages."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1000, keys=20, work_ms="5-20")
@@ -245,9 +281,9 @@ def policy_evicts(t):
 
 @scenario
 def lists_deleted(t):
-    """A person deletes the waiting lists of a paused lane and of busy lanes while workers run. The log
-    must report the deletion, the messages that waited there must be read from Kafka again, and none may
-    be lost. The order within those lanes may be lost."""
+    """A person deletes the waiting lists of a paused lane and of busy lanes while workers run. The
+    log must report the deletion, the messages that waited there must be read from Kafka again, and
+    none may be lost. The order within those lanes may be lost."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(work_ms="3-6")
@@ -258,26 +294,39 @@ def lists_deleted(t):
     wait_until(lambda: t.redis.call("LLEN", wait_list + b"k-1") >= 50, 60, "a long list")
     deleted, lost_from = {b"k-1"}, t.redis.call("LLEN", wait_list + b"k-1")
     t.same(t.redis.call("DEL", wait_list + b"k-1"), 1, "lists of k-1")
-    wait_until(lambda: re.search("the waiting list of lane .* has vanished.*read from Kafka again", run.log()), 30, "word of it")
+    wait_until(
+        lambda: re.search(
+            "the waiting list of lane .* has vanished.*read from Kafka again", run.log()
+        ),
+        30,
+        "word of it",
+    )
     while t.producing():
         for name in t.redis.keys():
-            if name.startswith(wait_list) and not name.endswith(b":k-1") and t.redis.call("LLEN", name) > 1 and t.redis.call("DEL", name):
-                deleted.add(name[len(wait_list):])
+            if (
+                name.startswith(wait_list)
+                and not name.endswith(b":k-1")
+                and t.redis.call("LLEN", name) > 1
+                and t.redis.call("DEL", name)
+            ):
+                deleted.add(name[len(wait_list) :])
         time.sleep(0.2)
     tool(t, "queue", "resume", "k-1")
     t.wait_finished()
     t.check(len(deleted) >= 2, "no busy lane had a list to delete: %r" % deleted)
     run.stop()
     t.judge(unordered={r.identity for r in t.runs() if bytes.fromhex(r.key) in deleted})
-    t.figure(lanes=len(deleted), waited_in_the_first=lost_from, told=run.log().count("has vanished"))
+    t.figure(
+        lanes=len(deleted), waited_in_the_first=lost_from, told=run.log().count("has vanished")
+    )
 
 
 @scenario
 def rights_taken(t):
-    """The workers' Redis user loses rights under load: to commands, to names of keys, and to log in. Each
-    time the workers must stop working, and the log and /readyz must name what is missing. When the
-    right is given back, the workers must continue. Scripts that failed in the middle may not have lost
-    a message."""
+    """The workers' Redis user loses rights under load: to commands, to names of keys, and to log
+    in. Each time the workers must stop working, and the log and /readyz must name what is missing.
+    When the right is given back, the workers must continue. Scripts that failed in the middle may
+    not have lost a message."""
     port = free_port()
     t.start_redis()
     t.rights_taken = True
@@ -293,25 +342,44 @@ def rights_taken(t):
         acl("resetpass", ">another")
         t.redis.call("CLIENT", "KILL", "USER", t.id)
 
-    losses = [(lambda name=name: acl("-" + name), lambda name=name: acl("+" + name), "may not run [A-Z or]*" + name.upper())
-              for name in ("lpush", "setrange", "zadd", "evalsha", "time")]
-    losses += [(lambda first=first: acl("resetkeys", mine + "[^%s]*" % first), lambda: acl("resetkeys", mine + "*"), "may not use a key")
-               for first in ("w", "s", "e")]  # the first letters of names of keys: wait:, state: and epoch
-    losses += [(lambda: acl("-brpoplpush"), lambda: acl("+brpoplpush"), "brpoplpush"),
-               (new_password, lambda: acl(">secret"), "WRONGPASS")]
+    losses = [
+        (
+            lambda name=name: acl("-" + name),
+            lambda name=name: acl("+" + name),
+            "may not run [A-Z or]*" + name.upper(),
+        )
+        for name in ("lpush", "setrange", "zadd", "evalsha", "time")
+    ]
+    losses += [
+        (
+            lambda first=first: acl("resetkeys", mine + "[^%s]*" % first),
+            lambda: acl("resetkeys", mine + "*"),
+            "may not use a key",
+        )
+        for first in ("w", "s", "e")
+    ]  # the first letters of names of keys: wait:, state: and epoch
+    losses += [
+        (lambda: acl("-brpoplpush"), lambda: acl("+brpoplpush"), "brpoplpush"),
+        (new_password, lambda: acl(">secret"), "WRONGPASS"),
+    ]
     for take, give, said in losses:
         at = len(run.log())
         take()
         wait_until(lambda: re.search(said, run.log()[at:]), 60, "word in the log of " + said)
-        wait_until(lambda: readyz(port)[0] == 503 and re.search(said, readyz(port)[1]), 60, "word at /readyz of " + said)
+        wait_until(
+            lambda: readyz(port)[0] == 503 and re.search(said, readyz(port)[1]),
+            60,
+            "word at /readyz of " + said,
+        )
         give()
         back_at_work(t, boot_us())
         wait_until(lambda: readyz(port)[0] == 200, 60, "/readyz 200 after " + said)
     t.check(t.producing(), "the rights were not taken under load")
     check_same_workers(t, run, before)
     t.wait_finished()
-    # A script that was denied a write in the middle left a mark without its message, so the message was read
-    # from Kafka again. Scripts report such lanes in this stream, whose entries are meant to stay for a while.
+    # A script that was denied a write in the middle left a mark without its message, so the message
+    # was read from Kafka again. Scripts report such lanes in this stream, whose entries are meant
+    # to stay for a while.
     t.redis.call("DEL", "lw:{%s.0}:vanished" % t.id)
     finish(t, run, samples=sampler.end())
     t.figure(rights=len(losses), refused=len(t.redis.refusals()))

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests replays, drops and pauses beside workers that drain. No message may be lost, and each replay must
-run once. Arguments: build folder [scenario…]."""
+"""Tests replays, drops and pauses beside workers that drain. No message may be lost, and each
+replay must run once. Arguments: build folder [scenario…]."""
+
 import json
 import os
 import subprocess
@@ -16,20 +17,34 @@ KEYS = 20
 
 def tool(t, *args, status=0):
     """Runs a command of `latchwork` with --json and returns the lines that it prints."""
-    command = [os.path.join(t.rig.build, "latchwork")] + list(args) + ["-c", t.instances[-1].log_path.replace(".log", ".json"), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=120)
+    command = (
+        [os.path.join(t.rig.build, "latchwork")]
+        + list(args)
+        + ["-c", t.instances[-1].log_path.replace(".log", ".json"), "--json"]
+    )
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=120
+    )
     if done.returncode != status:
-        raise Failure("%s: status %d: %s%s" % (" ".join(args), done.returncode, done.stdout.decode()[-500:], done.stderr.decode()))
+        raise Failure(
+            "%s: status %d: %s%s"
+            % (" ".join(args), done.returncode, done.stdout.decode()[-500:], done.stderr.decode())
+        )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-TRACE = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": "a=1"}
+TRACE = {
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "tracestate": "a=1",
+}
 
 
 def begin(t, n=2000, payload=lambda i: b"{}", **headers):
     t.start_redis()
     t.make_topics(1)
-    t.kafka.produce(t.topics[0], [(i % KEYS % 4, b"k%d" % (i % KEYS), payload(i)) for i in range(n)], **headers)
+    t.kafka.produce(
+        t.topics[0], [(i % KEYS % 4, b"k%d" % (i % KEYS), payload(i)) for i in range(n)], **headers
+    )
 
 
 def replays(t):
@@ -37,8 +52,8 @@ def replays(t):
 
 
 def judge(t, wanted):
-    """Checks that each of the replays in `wanted` was done once, in order, and that no two runs of a key
-    overlapped."""
+    """Checks that each of the replays in `wanted` was done once, in order, and that no two runs of
+    a key overlapped."""
     runs = t.runs()
     t.expect(oracles.overlaps(runs))
     t.expect(oracles.fences(runs))
@@ -50,7 +65,11 @@ def judge(t, wanted):
 
 def of_key(t, key):
     """Returns the identities of a key's records in order."""
-    return ["%s/%d/%d" % (t.topics[0], r["partition"], r["offset"]) for r in t.kafka.dump(t.topics[0]) if r["key"] == key]
+    return [
+        "%s/%d/%d" % (t.topics[0], r["partition"], r["offset"])
+        for r in t.kafka.dump(t.topics[0])
+        if r["key"] == key
+    ]
 
 
 def committed(t):
@@ -59,8 +78,8 @@ def committed(t):
 
 @scenario
 def replay_a_key_from_kafka_while_others_run(t):
-    """A range of one key is read from Kafka again. Its messages must run again, once and in order, while
-    new messages of all keys come. The group's offsets may only advance."""
+    """A range of one key is read from Kafka again. Its messages must run again, once and in order,
+    while new messages of all keys come. The group's offsets may only advance."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
@@ -75,12 +94,32 @@ def replay_a_key_from_kafka_while_others_run(t):
     t.generate(4000 * SOAK, keys=KEYS, rate=2000, wait=False)
     wanted = []
     for _ in range(2):  # the second replay includes the records that came during the first
-        rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--from", "1h", "--again", "--execute")
+        rows = tool(
+            t,
+            "queue",
+            "replay",
+            "--topic",
+            topic,
+            "--key",
+            "k3",
+            "--from",
+            "1h",
+            "--again",
+            "--execute",
+        )
         wanted += [r["identity"] for r in rows if r.get("result") == "put"]
     t.check(len(wanted) >= 2 * 2000 // KEYS, "only %d were replayed" % len(wanted))
     # All records of the key are less than an hour old.
-    t.same(tool(t, "queue", "replay", "--key", "k3", "--to", "1h", "--again")[-1]["messages"], 0, "records from before")
-    t.check(tool(t, "queue", "replay", "--key", "k3", "--from", "1h", "--again")[-1]["messages"] >= 2000 // KEYS, "records of all topics")
+    t.same(
+        tool(t, "queue", "replay", "--key", "k3", "--to", "1h", "--again")[-1]["messages"],
+        0,
+        "records from before",
+    )
+    t.check(
+        tool(t, "queue", "replay", "--key", "k3", "--from", "1h", "--again")[-1]["messages"]
+        >= 2000 // KEYS,
+        "records of all topics",
+    )
     one = tool(t, "queue", "replay", topic + "/0/0", topic + "/1/5", "--again", "--execute")
     wanted += [r["identity"] for r in one[:-1]]
     t.wait_finished()
@@ -88,15 +127,23 @@ def replay_a_key_from_kafka_while_others_run(t):
     judge(t, wanted)
     marks = [name for name in t.redis.keys() if b"#" in name]
     t.check(bool(marks), "no marks of replays")
-    t.same([name for name in marks if not name.startswith(t.prefix() + b"state:") or t.redis.call("PTTL", name) <= 0], [], "marks that stay for ever")
+    t.same(
+        [
+            name
+            for name in marks
+            if not name.startswith(t.prefix() + b"state:") or t.redis.call("PTTL", name) <= 0
+        ],
+        [],
+        "marks that stay for ever",
+    )
     t.instances[-1].stop()
     t.figure(replays=len(wanted))
 
 
 @scenario
 def replay_of_dead_letters(t):
-    """Ten messages become dead letters. One is edited, and all are put back at a limited rate. The edited
-    message must be done, and the others must become dead letters again."""
+    """Ten messages become dead letters. One is edited, and all are put back at a limited rate. The
+    edited message must be done, and the others must become dead letters again."""
     begin(t, payload=lambda i: json.dumps({"do": "dead"}).encode() if i % 200 == 7 else b"{}")
     t.start(work_ms="0-1", retry={"max_attempts": 1})
     t.wait_finished()
@@ -109,8 +156,11 @@ def replay_of_dead_letters(t):
     wait_until(lambda: len([r for r in replays(t) if r.outcome]) >= 10, 30, "replays")
     judge(t, ["%s#%d" % (edited, n)])
     wait_until(lambda: len(tool(t, "dead", "ls")) == 9, 20, "dead letters again")
-    t.same(sorted(d["identity"] for d in tool(t, "dead", "ls")), sorted("%s#%d" % (d["identity"], n) for d in dead if d["identity"] != edited),
-           "dead again")
+    t.same(
+        sorted(d["identity"] for d in tool(t, "dead", "ls")),
+        sorted("%s#%d" % (d["identity"], n) for d in dead if d["identity"] != edited),
+        "dead again",
+    )
     t.instances[-1].stop()
 
 
@@ -121,19 +171,36 @@ def tool_killed_in_the_middle(t):
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
-    command = [os.path.join(t.rig.build, "latchwork"), "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "-c",
-               t.instances[-1].log_path.replace(".log", ".json")]
+    command = [
+        os.path.join(t.rig.build, "latchwork"),
+        "queue",
+        "replay",
+        "--topic",
+        t.topics[0],
+        "--again",
+        "--execute",
+        "-c",
+        t.instances[-1].log_path.replace(".log", ".json"),
+    ]
     tried = 0
     while tried < 2:  # each command after the first resumes the job of the killed one
-        p = subprocess.Popen(command + ["--rate", "1000"] + (["--resume", "1"] if tried else []), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        p = subprocess.Popen(
+            command + ["--rate", "1000"] + (["--resume", "1"] if tried else []),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         have = len(replays(t))
         wait_until(lambda: len(replays(t)) > have + 50 or p.poll() is not None, 60, "some replays")
         t.same(p.poll(), None, "end of the tool before it was killed")
         p.kill()
         p.wait()
-        t.redis.call("DEL", t.prefix() + b"job")  # deletes the job's key, which would otherwise expire only 30 s later
+        t.redis.call(
+            "DEL", t.prefix() + b"job"
+        )  # deletes the job's key, which would otherwise expire only 30 s later
         tried += 1
-    rows = tool(t, "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "--resume", "1")
+    rows = tool(
+        t, "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "--resume", "1"
+    )
     t.same(rows[-1]["messages"], 2000, "messages of the last")
     wait_until(lambda: len([r for r in replays(t) if r.outcome]) >= 2000, 60, "replays")
     time.sleep(0.5)
@@ -144,9 +211,9 @@ def tool_killed_in_the_middle(t):
 
 @scenario
 def replay_to_a_topic_and_to_the_handler(t):
-    """--to-topic must copy records and dead letters with their headers, and add a header that names the
-    origin. --try must run the handler under the lane's lock and free the lane afterwards. Each command
-    is run as a dry run first."""
+    """--to-topic must copy records and dead letters with their headers, and add a header that names
+    the origin. --try must run the handler under the lane's lock and free the lane afterwards. Each
+    command is run as a dry run first."""
     begin(t, 200, payload=lambda i: b'{"do":"dead"}' if i == 50 else b'{"n":%d}' % i, **TRACE)
     other = t.topics[0] + "-other"
     t.kafka.create(other, 1)
@@ -162,11 +229,19 @@ def replay_to_a_topic_and_to_the_handler(t):
     tool(t, "queue", "replay", "--resume", str(rows[-1]["job"]), "--execute", status=1)
     copied = t.kafka.dump(other)
     t.same([r["key"] for r in copied], ["k3"] * 10, "keys")
-    t.same([dict(r["headers"]) for r in copied], [dict(TRACE, **{"latchwork-origin": i}) for i in of_key(t, "k3")], "headers")
+    t.same(
+        [dict(r["headers"]) for r in copied],
+        [dict(TRACE, **{"latchwork-origin": i}) for i in of_key(t, "k3")],
+        "headers",
+    )
     tool(t, "dead", "replay", "--match", "*", "--to-topic", other, "--execute")
     letter = t.kafka.dump(other)[-1]
     t.same(letter["key"], "k%d" % (50 % KEYS), "the key of the dead letter's copy")
-    t.same({k: dict(letter["headers"]).get(k) for k in TRACE}, TRACE, "the trace context of the dead letter's copy")
+    t.same(
+        {k: dict(letter["headers"]).get(k) for k in TRACE},
+        TRACE,
+        "the trace context of the dead letter's copy",
+    )
     # The command's handler writes to the same journal as the workers' handlers.
     os.environ["LW_TEST_JOURNAL"] = t.journal_path
     first = of_key(t, "k3")[0]
@@ -174,7 +249,9 @@ def replay_to_a_topic_and_to_the_handler(t):
     t.same(len(replays(t)), 0, "runs of a dry run")
     rows = tool(t, "queue", "replay", first, "--try", "--execute")
     number = rows[-1]["job"]
-    t.same([(r.identity, r.outcome) for r in replays(t)], [("%s#%d" % (first, number), "done")], "runs")
+    t.same(
+        [(r.identity, r.outcome) for r in replays(t)], [("%s#%d" % (first, number), "done")], "runs"
+    )
     rows = tool(t, "dead", "replay", "--match", "*", "--try", "--execute", status=1)
     t.check("dead" in rows[0]["result"], "the outcome of the dead one: %r" % rows)
     t.same(len(tool(t, "dead", "ls")), 1, "dead letters: it stays")
@@ -189,8 +266,9 @@ def replay_to_a_topic_and_to_the_handler(t):
 
 @scenario
 def dead_letters_back_from_their_topic(t):
-    """If the setting dead.to is a topic, a dead letter in that topic must be replayed as the original
-    message, which its header names. A dead letter that is there twice must be put into the lane once."""
+    """If the setting dead.to is a topic, a dead letter in that topic must be replayed as the
+    original message, which its header names. A dead letter that is there twice must be put into the
+    lane once."""
     begin(t, 100, payload=lambda i: b'{"do":"dead"}' if i == 50 else b"{}")
     letters = t.topics[0] + "-dead"
     t.kafka.create(letters, 1)
@@ -205,7 +283,11 @@ def dead_letters_back_from_their_topic(t):
     number = rows[-1]["job"]
     t.same(rows[-1]["results"], {"put": 1, "put already": 1}, "results")
     wait_until(lambda: len(t.kafka.dump(letters)) == 3, 30, "a letter of the replay")
-    t.same([(r.identity, r.outcome) for r in replays(t)], [("%s#%d" % (origin, number), "dead")], "runs")
+    t.same(
+        [(r.identity, r.outcome) for r in replays(t)],
+        [("%s#%d" % (origin, number), "dead")],
+        "runs",
+    )
     names = [name for name, _ in t.kafka.dump(letters)[2]["headers"]]
     t.same((len(names), len(set(names))), (8, 8), "headers, each of them once: %r" % names)
     t.instances[-1].stop()
@@ -213,8 +295,8 @@ def dead_letters_back_from_their_topic(t):
 
 @scenario
 def drop_and_pause_beside_workers(t):
-    """Lanes are paused, and the waiting messages of one lane are dropped, while workers drain. Every
-    message must be done or dropped, but not both."""
+    """Lanes are paused, and the waiting messages of one lane are dropped, while workers drain.
+    Every message must be done or dropped, but not both."""
     begin(t, 4000)
     t.start(work_ms="1-3")
     wait_until(lambda: t.ends_so_far() > 200, 30, "a start")
@@ -228,9 +310,30 @@ def drop_and_pause_beside_workers(t):
             shown = tool(t, "queue", "export", "--key", key)
             if not shown:
                 continue
-            p = subprocess.run([os.path.join(t.rig.build, "latchwork"), "queue", "drop", "--key", key, "--execute", "--limit", "5", "--backup",
-                                backup, "--json", "-c", t.instances[-1].log_path.replace(".log", ".json")], stdout=subprocess.PIPE, timeout=60)
-            dropped |= {r["identity"] for r in map(json.loads, p.stdout.splitlines()) if r.get("result") == "dropped"}
+            p = subprocess.run(
+                [
+                    os.path.join(t.rig.build, "latchwork"),
+                    "queue",
+                    "drop",
+                    "--key",
+                    key,
+                    "--execute",
+                    "--limit",
+                    "5",
+                    "--backup",
+                    backup,
+                    "--json",
+                    "-c",
+                    t.instances[-1].log_path.replace(".log", ".json"),
+                ],
+                stdout=subprocess.PIPE,
+                timeout=60,
+            )
+            dropped |= {
+                r["identity"]
+                for r in map(json.loads, p.stdout.splitlines())
+                if r.get("result") == "dropped"
+            }
     t.check(bool(dropped), "nothing was dropped: the test does not test much")
     tool(t, "queue", "resume", "--match", "k*", "--execute")
     t.dead = dropped
@@ -238,7 +341,7 @@ def drop_and_pause_beside_workers(t):
     runs, _ = t.judge()
     t.same([r.identity for r in runs if r.identity in dropped], [], "dropped, and run")
     for name in t.redis.keys():  # jobs leave keys that are meant to stay: job:…, audit and replays
-        if name[len(t.prefix()):].startswith((b"job:", b"audit", b"replays")):
+        if name[len(t.prefix()) :].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()
     t.figure(dropped=len(dropped))

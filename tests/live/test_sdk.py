@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests handlers made with the SDKs, with many messages at a time in each process, on a real Kafka and
-Redis, while processes end. Arguments: build folder [scenario…]."""
+"""Tests handlers made with the SDKs, with many messages at a time in each process, on a real Kafka
+and Redis, while processes end. Arguments: build folder [scenario…]."""
+
 import os
 import subprocess
 import time
@@ -10,7 +11,10 @@ from lib.latchwork import HANDLERS, exec_handler
 from lib.scenario import main, variants
 
 WORK_MS = "5-15"
-os.environ["LW_TEST_BOOT_OFFSET_US"] = str((time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)) // 1000)
+os.environ["LW_TEST_BOOT_OFFSET_US"] = str(
+    (time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+    // 1000
+)
 
 
 def python_handler(t):
@@ -18,19 +22,31 @@ def python_handler(t):
 
 
 def node_handler(t):
-    return dict(python_handler(t), command=["node", os.path.abspath(os.path.join(HANDLERS, "sdk.js"))])
+    return dict(
+        python_handler(t), command=["node", os.path.abspath(os.path.join(HANDLERS, "sdk.js"))]
+    )
 
 
 def go_handler(t):
     program = os.path.join(t.dir, "sdk_go")
-    subprocess.run(["go", "build", "-o", program, "."], cwd=os.path.join(HANDLERS, "sdk_go"), check=True, timeout=300,
-                   env=dict(os.environ, GOPROXY="off"))
+    subprocess.run(
+        ["go", "build", "-o", program, "."],
+        cwd=os.path.join(HANDLERS, "sdk_go"),
+        check=True,
+        timeout=300,
+        env=dict(os.environ, GOPROXY="off"),
+    )
     return dict(python_handler(t), command=[program])
 
 
 def most_at_once(runs):
     """Returns the largest number of runs that one worker had at the same time."""
-    events = sorted((at, step, r.pid) for r in runs if r.end_us for at, step in ((r.start_us, 1), (r.end_us, -1)))
+    events = sorted(
+        (at, step, r.pid)
+        for r in runs
+        if r.end_us
+        for at, step in ((r.start_us, 1), (r.end_us, -1))
+    )
     now, most = {}, 0
     for _, step, pid in events:
         now[pid] = now.get(pid, 0) + step
@@ -54,13 +70,21 @@ def many_at_once(t, handler_of):
 
 
 def a_process_ends(t, handler_of):
-    """A message ends the handler's process. The other messages of that process must be given back without
-    counting an attempt, and be done later."""
+    """A message ends the handler's process. The other messages of that process must be given back
+    without counting an attempt, and be done later."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
-    t.kafka.produce(topic, [(i % 4, b"k-%d" % i, b'{"do":"exit"}' if i % 200 == 100 else b"{}") for i in range(1000)])
-    status, out = t.start("--drain", retry={"max_attempts": 5, "backoff_ms": 10}, handler=handler_of(t), work_ms=WORK_MS).wait(120)
+    t.kafka.produce(
+        topic,
+        [(i % 4, b"k-%d" % i, b'{"do":"exit"}' if i % 200 == 100 else b"{}") for i in range(1000)],
+    )
+    status, out = t.start(
+        "--drain",
+        retry={"max_attempts": 5, "backoff_ms": 10},
+        handler=handler_of(t),
+        work_ms=WORK_MS,
+    ).wait(120)
     t.same(status, 0, "status of --drain")
     t.check(out.startswith("done 1000 dead 0 "), "summary: %r" % out)
     runs, _ = t.judge()
@@ -69,8 +93,18 @@ def a_process_ends(t, handler_of):
     t.same(sorted(innocent), [], "messages with a counted attempt that did not end a process")
 
 
-variants(many_at_once, python_coroutines=python_handler, node_promises=node_handler, go_routines=go_handler)
-variants(a_process_ends, a_process_that_ends=python_handler, a_node_process_that_ends=node_handler, a_go_process_that_ends=go_handler)
+variants(
+    many_at_once,
+    python_coroutines=python_handler,
+    node_promises=node_handler,
+    go_routines=go_handler,
+)
+variants(
+    a_process_ends,
+    a_process_that_ends=python_handler,
+    a_node_process_that_ends=node_handler,
+    a_go_process_that_ends=go_handler,
+)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests Redis behind Sentinels: the master is killed, or replaced in a planned failover, with and without
-TLS. Arguments: build folder [scenario…]. LW_SOAK=1: the master is killed 20 times."""
+"""Tests Redis behind Sentinels: the master is killed, or replaced in a planned failover, with and
+without TLS. Arguments: build folder [scenario…]. LW_SOAK=1: the master is killed 20 times."""
+
 import time
 
 from lib.process import boot_us, wait_until
@@ -12,7 +13,9 @@ from lib.tool import tool
 
 RATE = 250
 KILLS = 20 if SOAK > 1 else 3
-ROUND_S = 20  # seconds for a failover, the quarantine, and the return of the old master as a replica
+ROUND_S = (
+    20  # seconds for a failover, the quarantine, and the return of the old master as a replica
+)
 BACK_S = 2 + 10  # maximum number of seconds until messages run again: lock.ttl_ms, and ten seconds
 
 
@@ -32,8 +35,10 @@ def back_at_work(t, since_us):
     """Waits until a run begins that the new master has granted. Returns how many seconds after the
     agreement of the Sentinels the run began, and how many seconds after the fault."""
     named_us = boot_us()
+
     def later():
         return next((r for r in t.runs() if r.start_us > named_us), None)
+
     start_us = wait_until(later, 60, "run after the fail-over").start_us
     return (start_us - named_us) / 1e6, (start_us - since_us) / 1e6
 
@@ -46,13 +51,16 @@ def finish(t, run, before, pauses):
     t.judge(wiped=True)  # a replica may lack the last writes of its master
     ours = max(pause for pause, _ in pauses)
     t.check(ours <= BACK_S, "back at work %.1f s after the Sentinels agreed" % ours)
-    t.figure(longest_pause="%.1f s" % ours, with_the_election="%.1f s" % max(pause for _, pause in pauses))
+    t.figure(
+        longest_pause="%.1f s" % ours,
+        with_the_election="%.1f s" % max(pause for _, pause in pauses),
+    )
 
 
 @scenario
 def master_killed(t):
-    """Fault 7: the master is killed (kill -9) under load, again and again. No message may be lost, no
-    leases may overlap, and messages must run again once the replica is the master."""
+    """Fault 7: the master is killed (kill -9) under load, again and again. No message may be lost,
+    no leases may overlap, and messages must run again once the replica is the master."""
     run, before = start(t, KILLS)
     pauses = []
     for _ in range(KILLS):
@@ -68,7 +76,8 @@ def master_killed(t):
 
 @scenario
 def master_switched(t):
-    """After SENTINEL FAILOVER, the old master becomes a replica. Commands must find the new master."""
+    """After SENTINEL FAILOVER, the old master becomes a replica. Commands must find the new
+    master."""
     run, before = start(t, 1)
     switched_us = boot_us()
     t.redis.switch()
@@ -76,45 +85,71 @@ def master_switched(t):
     t.redis.wait_ready()
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
-    # Any exit status is right, because check runs the handler without the environment that `start` gives to
-    # the handler.
+    # Any exit status is right, because check runs the handler without the environment that `start`
+    # gives to the handler.
     checked = tool(t, "check", "--connect", status=None)
-    t.check("1 replica, 3 Sentinels, quorum 2" in str(checked), "check says nothing of the Sentinels: %r" % checked)
+    t.check(
+        "1 replica, 3 Sentinels, quorum 2" in str(checked),
+        "check says nothing of the Sentinels: %r" % checked,
+    )
     check_names_what_a_replica_lacks(t, checked)
     time.sleep(1)
     finish(t, run, before, pauses)
 
 
 def check_names_what_a_replica_lacks(t, checked):
-    """On the replica, the user first has all rights, then lacks one right, then may not log in. `check`
-    must report the second state and the third."""
-    t.check("this user" not in str(checked) and "the user" not in str(checked), "check misses a right for no reason: %r" % checked)
-    replica = next(server for port, server in t.redis.data.items() if port != t.redis.sentinels[0].master_port())
-    for rule, said in (("-zadd", "this user may not run ZADD"), ("off", "it refuses the user or password")):
+    """On the replica, the user first has all rights, then lacks one right, then may not log in.
+    `check` must report the second state and the third."""
+    t.check(
+        "this user" not in str(checked) and "the user" not in str(checked),
+        "check misses a right for no reason: %r" % checked,
+    )
+    replica = next(
+        server
+        for port, server in t.redis.data.items()
+        if port != t.redis.sentinels[0].master_port()
+    )
+    for rule, said in (
+        ("-zadd", "this user may not run ZADD"),
+        ("off", "it refuses the user or password"),
+    ):
         replica.call("ACL", "SETUSER", t.id, rule)
         check_lines(t, ["a replica of %s" % NAME, said])
     replica.call("ACL", "SETUSER", t.id, "on", "+zadd")
 
 
 def check_lines(t, wanted):
-    """Waits until `check --connect` prints all of the given lines about the Sentinels. Returns its output."""
+    """Waits until `check --connect` prints all of the given lines about the Sentinels. Returns its
+    output."""
+
     def said():
-        # The command check may fail, because it runs the handler without the environment that `start` gives
-        # to the handler.
+        # The command check may fail, because it runs the handler without the environment that
+        # `start` gives to the handler.
         text = str(tool(t, "check", "--connect", status=None))
         return all(line in text for line in wanted) and text
+
     return wait_until(said, 60, "word of `check` about the Sentinels: %s" % wanted, 0.5)
 
 
 @scenario
 def tls_and_check(t):
-    """All connections to Redis and the Sentinels use TLS, and the Sentinels have a user of their own. The
-    master is killed under load. `check --connect` must name what would prevent the next failover."""
+    """All connections to Redis and the Sentinels use TLS, and the Sentinels have a user of their
+    own. The master is killed under load. `check --connect` must name what would prevent the next
+    failover."""
     run, before = start(t, 1, tls=True)
     first = t.redis.sentinels[0]
-    text = check_lines(t, ["sentinel 127.0.0.1:%d: master 127.0.0.1:%d, 1 replica, 3 Sentinels, quorum 2" % (s.port, first.master_port())
-                           for s in t.redis.sentinels])
-    t.check("nothing could take over" not in text and "it takes the master for down" not in text, "check warns for no reason: " + text)
+    text = check_lines(
+        t,
+        [
+            "sentinel 127.0.0.1:%d: master 127.0.0.1:%d, 1 replica, 3 Sentinels, quorum 2"
+            % (s.port, first.master_port())
+            for s in t.redis.sentinels
+        ],
+    )
+    t.check(
+        "nothing could take over" not in text and "it takes the master for down" not in text,
+        "check warns for no reason: " + text,
+    )
     t.check(USER_PASSWORD not in text and PASSWORD not in text, "check shows a password")
     killed_us = boot_us()
     old = t.redis.kill_master()
@@ -127,10 +162,18 @@ def tls_and_check(t):
     _, second, third = t.redis.sentinels
     third.kill()
     second.call("SENTINEL", "SET", NAME, "quorum", "9")
-    check_lines(t, ["sentinel 127.0.0.1:%d: Connection refused" % third.port,
-                    "sentinel 127.0.0.1:%d: its quorum, 9, is more than the Sentinels that it knows (3)" % second.port])
+    check_lines(
+        t,
+        [
+            "sentinel 127.0.0.1:%d: Connection refused" % third.port,
+            "sentinel 127.0.0.1:%d: its quorum, 9, is more than the Sentinels that it knows (3)"
+            % second.port,
+        ],
+    )
     second.call("SENTINEL", "REMOVE", NAME)
-    check_lines(t, ["sentinel 127.0.0.1:%d: SENTINEL MASTER %s: ERR No such master" % (second.port, NAME)])
+    check_lines(
+        t, ["sentinel 127.0.0.1:%d: SENTINEL MASTER %s: ERR No such master" % (second.port, NAME)]
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests Redis over TLS, with a user, a password and client certificates: connections are cut, certificates
-replaced, passwords rotated.
+"""Tests Redis over TLS, with a user, a password and client certificates: connections are cut,
+certificates replaced, passwords rotated.
 
 Arguments: build folder [scenario…]."""
+
 import os
 import re
 import shutil
@@ -19,8 +20,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def start(t, messages, rate):
-    """Starts a Redis that demands TLS and a client certificate, makes its user, and starts workers under
-    load."""
+    """Starts a Redis that demands TLS and a client certificate, makes its user, and starts workers
+    under load."""
     folder = os.path.join(t.dir, "certs")
     os.makedirs(folder)
     subprocess.run([os.path.join(HERE, "..", "support", "certs.sh"), folder], check=True)
@@ -29,14 +30,32 @@ def start(t, messages, rate):
     shutil.copy(os.path.join(folder, "ca.pem"), os.path.join(folder, "trusted.pem"))
     port = free_port()
     t.certs = folder
-    t.start_redis("--tls-port", str(port), "--tls-ca-cert-file", folder + "/ca.pem", "--tls-cert-file", folder + "/server.pem",
-                  "--tls-key-file", folder + "/server.key", "--tls-auth-clients", "yes")
+    t.start_redis(
+        "--tls-port",
+        str(port),
+        "--tls-ca-cert-file",
+        folder + "/ca.pem",
+        "--tls-cert-file",
+        folder + "/server.pem",
+        "--tls-key-file",
+        folder + "/server.key",
+        "--tls-auth-clients",
+        "yes",
+    )
     t.redis.call("ACL", "SETUSER", "tester", "on", ">first", "allkeys", "allchannels", "+@all")
     t.password = os.path.join(t.dir, "password")
     write(t.password, "first")
     t.make_topics()
-    t.place = {"url": "rediss://localhost:%d" % port, "username": "tester", "password": "${file:%s}" % t.password,
-               "tls": {"ca_file": folder + "/trusted.pem", "cert_file": folder + "/mine.pem", "key_file": folder + "/mine.key"}}
+    t.place = {
+        "url": "rediss://localhost:%d" % port,
+        "username": "tester",
+        "password": "${file:%s}" % t.password,
+        "tls": {
+            "ca_file": folder + "/trusted.pem",
+            "cert_file": folder + "/mine.pem",
+            "key_file": folder + "/mine.key",
+        },
+    }
     run = t.start(redis=t.place)
     run.wait_workers(4)
     t.generate(messages, keys=200, rate=rate, wait=False)
@@ -51,8 +70,8 @@ def write(path, text):
 
 
 def cut(t):
-    """Closes the workers' connections, even in the middle of a pipeline. The test's own connection, over
-    the unix socket, stays."""
+    """Closes the workers' connections, even in the middle of a pipeline. The test's own connection,
+    over the unix socket, stays."""
     return t.redis.call("CLIENT", "KILL", "USER", "tester")
 
 
@@ -66,8 +85,8 @@ def finish(t, run):
 
 @scenario
 def cut_in_pipelines(t):
-    """Connections over TLS are reset again and again under load. Calls that were not answered must be sent
-    again, and change nothing more."""
+    """Connections over TLS are reset again and again under load. Calls that were not answered must
+    be sent again, and change nothing more."""
     run = start(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
     n = 0
@@ -82,55 +101,95 @@ def cut_in_pipelines(t):
 
 @scenario
 def certificates_replaced(t):
-    """The client's certificate is replaced by one of another CA, and later the server's by one that has
-    expired. Connections that are up must stay up. New connections must fail, and the log must say why.
-    With the right certificates the workers must continue."""
+    """The client's certificate is replaced by one of another CA, and later the server's by one that
+    has expired. Connections that are up must stay up. New connections must fail, and the log must
+    say why. With the right certificates the workers must continue."""
     run = start(t, 6000 * SOAK, 500)
     before = sorted(run.workers())
     for name in ("pem", "key"):
-        shutil.copy(os.path.join(t.certs, "stranger." + name), os.path.join(t.certs, "mine." + name))
+        shutil.copy(
+            os.path.join(t.certs, "stranger." + name), os.path.join(t.certs, "mine." + name)
+        )
     time.sleep(1)
     t.check(not re.search("TLS: ", run.log()), "connections that are up went down")
     cut(t)
-    wait_until(lambda: "does not trust the CA of redis.tls.cert_file" in run.log(), 30, "word of a client certificate that is refused")
+    wait_until(
+        lambda: "does not trust the CA of redis.tls.cert_file" in run.log(),
+        30,
+        "word of a client certificate that is refused",
+    )
     for name in ("pem", "key"):
         shutil.copy(os.path.join(t.certs, "client." + name), os.path.join(t.certs, "mine." + name))
     done = t.ends_so_far()
-    wait_until(lambda: t.ends_so_far() > done + 50, 30, "work after the client's certificate was put right")
-    t.redis.call("CONFIG", "SET", "tls-cert-file", t.certs + "/expired.pem", "tls-key-file", t.certs + "/expired.key")
+    wait_until(
+        lambda: t.ends_so_far() > done + 50, 30, "work after the client's certificate was put right"
+    )
+    t.redis.call(
+        "CONFIG",
+        "SET",
+        "tls-cert-file",
+        t.certs + "/expired.pem",
+        "tls-key-file",
+        t.certs + "/expired.key",
+    )
     cut(t)
-    wait_until(lambda: "has expired" in run.log(), 30, "word of a server's certificate that has expired")
-    t.redis.call("CONFIG", "SET", "tls-cert-file", t.certs + "/server.pem", "tls-key-file", t.certs + "/server.key")
+    wait_until(
+        lambda: "has expired" in run.log(), 30, "word of a server's certificate that has expired"
+    )
+    t.redis.call(
+        "CONFIG",
+        "SET",
+        "tls-cert-file",
+        t.certs + "/server.pem",
+        "tls-key-file",
+        t.certs + "/server.key",
+    )
     done = t.ends_so_far()
-    wait_until(lambda: t.ends_so_far() > done + 50, 30, "work after the server's certificate was renewed")
+    wait_until(
+        lambda: t.ends_so_far() > done + 50, 30, "work after the server's certificate was renewed"
+    )
     t.same(sorted(run.workers()), before, "workers: none ended because of this")
     finish(t, run)
 
 
 @scenario
 def password_rotated(t):
-    """The password is changed in the order of the how-to, which must cause no outage, and then in the
-    wrong order, which causes an outage until the reload."""
+    """The password is changed in the order of the how-to, which must cause no outage, and then in
+    the wrong order, which causes an outage until the reload."""
     run = start(t, 8000 * SOAK, 400)
     t.redis.call("ACL", "SETUSER", "tester", ">second")
     write(t.password, "second")
     before = set(run.workers())
     os.kill(run.pid, signal.SIGHUP)
-    wait_until(lambda: len(run.workers()) == 4 and not before & set(run.workers()), 60, "new workers")
+    wait_until(
+        lambda: len(run.workers()) == 4 and not before & set(run.workers()), 60, "new workers"
+    )
     t.redis.call("ACL", "SETUSER", "tester", "<first")
     cut(t)
     done = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > done + 50, 30, "work with the new password")
-    t.check("refuses the user or password" not in run.log(), "the order of the how-to was an outage")
+    t.check(
+        "refuses the user or password" not in run.log(), "the order of the how-to was an outage"
+    )
     t.rights_taken = True  # from now on Redis refuses the workers
     t.redis.call("ACL", "SETUSER", "tester", "resetpass", ">third")
     cut(t)
-    wait_until(lambda: re.search("refuses the user or password.*WRONGPASS", run.log()), 30, "word of the password")
+    wait_until(
+        lambda: re.search("refuses the user or password.*WRONGPASS", run.log()),
+        30,
+        "word of the password",
+    )
     write(t.password, "third")
     before, done = set(run.workers()), t.ends_so_far()
     os.kill(run.pid, signal.SIGHUP)
-    wait_until(lambda: len(run.workers()) == 4 and not before & set(run.workers()), 120, "new workers once more")
-    wait_until(lambda: t.ends_so_far() > done + 50 or not t.producing(), 60, "work after the reload")
+    wait_until(
+        lambda: len(run.workers()) == 4 and not before & set(run.workers()),
+        120,
+        "new workers once more",
+    )
+    wait_until(
+        lambda: t.ends_so_far() > done + 50 or not t.producing(), 60, "work after the reload"
+    )
     finish(t, run)
 
 

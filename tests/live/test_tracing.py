@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests tracing on a real Kafka and Redis, with a receiver of OTLP that is well, slow, failing or away.
+"""Tests tracing on a real Kafka and Redis, with a receiver of OTLP that is well, slow, failing or
+away.
 Arguments: build folder [scenario…]."""
+
 import json
 import os
 import urllib.request
@@ -13,13 +15,21 @@ from lib.process import children, send, wait_until
 from lib.scenario import SOAK, main, scenario
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-SAMPLED, UNSAMPLED, MALFORMED = "00-%s-%s-01" % (TRACE, PARENT), "00-%s-%s-00" % (TRACE, PARENT), "00-%s-%s-1" % (TRACE, PARENT)
+SAMPLED, UNSAMPLED, MALFORMED = (
+    "00-%s-%s-01" % (TRACE, PARENT),
+    "00-%s-%s-00" % (TRACE, PARENT),
+    "00-%s-%s-1" % (TRACE, PARENT),
+)
 
 
 def spans_counted(port):
     """Returns the numbers of spans that the metrics tell: {"sent": n, reason: n}."""
     with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as r:
-        lines = [line.rsplit(" ", 1) for line in r.read().decode().splitlines() if line.startswith("latchwork_spans_")]
+        lines = [
+            line.rsplit(" ", 1)
+            for line in r.read().decode().splitlines()
+            if line.startswith("latchwork_spans_")
+        ]
     return {name.split('"')[1] if '"' in name else "sent": int(value) for name, value in lines}
 
 
@@ -30,48 +40,98 @@ def seen(t):
 
 def identity(span):
     a = span["attributes"]
-    return "%s/%s/%d" % (a["messaging.destination.name"], a["messaging.destination.partition.id"], a["messaging.kafka.offset"]), a["latchwork.attempt"]
+    return "%s/%s/%d" % (
+        a["messaging.destination.name"],
+        a["messaging.destination.partition.id"],
+        a["messaging.kafka.offset"],
+    ), a["latchwork.attempt"]
 
 
 @scenario
 def parents(t):
-    """Each sampled message must have a span below its producer's, which its handler sees as the parent.
-    Messages that are not sampled keep their headers."""
+    """Each sampled message must have a span below its producer's, which its handler sees as the
+    parent. Messages that are not sampled keep their headers."""
     t.start_redis()
     t.make_topics(4)
     receiver, n = Receiver(), 100
-    for topic, headers in zip(t.topics, [{"traceparent": SAMPLED, "tracestate": "a=1"}, {"traceparent": UNSAMPLED, "x": "y"}, {"traceparent": MALFORMED}, {}]):
-        t.kafka.produce(topic, [(i % 4, b"k-%d" % (i % 30), b'{"fail": %d}' % (i % 10 == 0)) for i in range(n)], **headers)
+    for topic, headers in zip(
+        t.topics,
+        [
+            {"traceparent": SAMPLED, "tracestate": "a=1"},
+            {"traceparent": UNSAMPLED, "x": "y"},
+            {"traceparent": MALFORMED},
+            {},
+        ],
+    ):
+        t.kafka.produce(
+            topic,
+            [(i % 4, b"k-%d" % (i % 30), b'{"fail": %d}' % (i % 10 == 0)) for i in range(n)],
+            **headers,
+        )
     env = {"LW_TEST_SEEN": os.path.join(t.dir, "seen")}
-    status, _ = t.start("--drain", handler=exec_handler("traced.py"), tracing={"endpoint": receiver.url}, retry={"backoff_ms": 20}, environment=env).wait(90)
+    status, _ = t.start(
+        "--drain",
+        handler=exec_handler("traced.py"),
+        tracing={"endpoint": receiver.url},
+        retry={"backoff_ms": 20},
+        environment=env,
+    ).wait(90)
     t.same(status, 0, "status of --drain")
     t.same(receiver.errors, [], "malformed requests")
     headers, spans = seen(t), {identity(s): s for s in receiver.spans()}
     by_topic = {topic: [k for k in headers if k[0].startswith(topic + "/")] for topic in t.topics}
     t.same([len(v) for v in by_topic.values()], [n + n // 10] * 4, "attempts")
     t.same(len(receiver.spans()), 3 * (n + n // 10), "spans")
-    t.same(set(spans), {k for topic in (t.topics[0], t.topics[2], t.topics[3]) for k in by_topic[topic]}, "which attempts have a span")
+    t.same(
+        set(spans),
+        {k for topic in (t.topics[0], t.topics[2], t.topics[3]) for k in by_topic[topic]},
+        "which attempts have a span",
+    )
     for k, s in spans.items():
         parent = "00-%s-%s-01" % (s["traceId"], s["spanId"])
         own = k[0].startswith(t.topics[0] + "/")
-        wanted = [["traceparent", parent], ["tracestate", "a=1"]] if own else [["traceparent", parent]]
+        wanted = (
+            [["traceparent", parent], ["tracestate", "a=1"]] if own else [["traceparent", parent]]
+        )
         t.same(headers[k], wanted, "headers that the handler of %s saw" % (k,))
-        t.same((s.get("parentSpanId"), s["traceId"] == TRACE, s.get("traceState")), (PARENT, True, "a=1") if own else (None, False, None), "parent of %s" % (k,))
+        t.same(
+            (s.get("parentSpanId"), s["traceId"] == TRACE, s.get("traceState")),
+            (PARENT, True, "a=1") if own else (None, False, None),
+            "parent of %s" % (k,),
+        )
         failed = k[1] == 1 and (k[0], 2) in headers
-        t.same(s["attributes"]["latchwork.outcome"], "retry" if failed else "done", "outcome of %s" % (k,))
-        t.same(s.get("status"), {"code": 2, "message": "not yet"} if failed else None, "status of %s" % (k,))
-        t.check(k[1] == 1 or spans[(k[0], 1)]["traceId"] == s["traceId"], "the attempts of %s are in different traces" % k[0])
+        t.same(
+            s["attributes"]["latchwork.outcome"],
+            "retry" if failed else "done",
+            "outcome of %s" % (k,),
+        )
+        t.same(
+            s.get("status"),
+            {"code": 2, "message": "not yet"} if failed else None,
+            "status of %s" % (k,),
+        )
+        t.check(
+            k[1] == 1 or spans[(k[0], 1)]["traceId"] == s["traceId"],
+            "the attempts of %s are in different traces" % k[0],
+        )
     for k in by_topic[t.topics[1]]:
-        t.same(headers[k], [["traceparent", UNSAMPLED], ["x", "y"]], "headers of %s, which is not sampled" % (k,))
-    t.check({s["attributes"]["latchwork.lane.parked"] for s in spans.values()} == {True, False}, "no message waited in Redis, or all did")
+        t.same(
+            headers[k],
+            [["traceparent", UNSAMPLED], ["x", "y"]],
+            "headers of %s, which is not sampled" % (k,),
+        )
+    t.check(
+        {s["attributes"]["latchwork.lane.parked"] for s in spans.values()} == {True, False},
+        "no message waited in Redis, or all did",
+    )
     t.same({s["resource"]["service.name"] for s in spans.values()}, {t.id}, "service.name")
     t.figure(spans=len(spans))
 
 
 @scenario
 def ratio(t):
-    """Without a parent, about the configured share of messages must be traced, each in a trace of its
-    own."""
+    """Without a parent, about the configured share of messages must be traced, each in a trace of
+    its own."""
     t.start_redis()
     t.make_topics(1)
     receiver, n = Receiver(), 4000
@@ -91,21 +151,27 @@ def under_load(t, receiver, **tracing):
     t.make_topics(2)
     t.generate(20000 * SOAK, keys=400, wait=False)
     port = free_port()
-    instance = t.start(work_ms="0-1", http={"listen": "127.0.0.1:%d" % port}, tracing=dict({"endpoint": receiver.url}, **tracing))
+    instance = t.start(
+        work_ms="0-1",
+        http={"listen": "127.0.0.1:%d" % port},
+        tracing=dict({"endpoint": receiver.url}, **tracing),
+    )
     return instance, port
 
 
 def settle(t, port, sent=None):
     """Waits until every span is sent or dropped. Returns the numbers that the metrics tell."""
     done = sum(high - low for low, high in t.kafka.ends(t.topics).values())
-    wait_until(lambda: sum(spans_counted(port).values()) >= done, 60, "%d spans in the metrics" % done)
+    wait_until(
+        lambda: sum(spans_counted(port).values()) >= done, 60, "%d spans in the metrics" % done
+    )
     return spans_counted(port), done
 
 
 @scenario
 def receiver_away(t):
-    """While nobody listens, messages must be consumed as ever, and spans are dropped and counted. When the
-    receiver is back, spans arrive again."""
+    """While nobody listens, messages must be consumed as ever, and spans are dropped and counted.
+    When the receiver is back, spans arrive again."""
     receiver = Receiver()
     receiver.stop()
     instance, port = under_load(t, receiver)
@@ -118,17 +184,24 @@ def receiver_away(t):
     instance.stop()
     runs, again = t.judge()
     t.same(again, [], "re-runs")
-    t.check(counted["sent"] > 1000 and sum(counted.values()) == len(runs) == done, "spans: %r of %d" % (counted, len(runs)))
+    t.check(
+        counted["sent"] > 1000 and sum(counted.values()) == len(runs) == done,
+        "spans: %r of %d" % (counted, len(runs)),
+    )
     t.same(len(receiver.spans()), counted["sent"], "spans that came")
     log = instance.log()
-    t.check("spans can't be sent to %s/v1/traces: " % receiver.url in log and "takes spans again" in log, "the log does not tell")
+    t.check(
+        "spans can't be sent to %s/v1/traces: " % receiver.url in log
+        and "takes spans again" in log,
+        "the log does not tell",
+    )
     t.figure(sent=counted["sent"], dropped=counted["full"])
 
 
 @scenario
 def receiver_in_trouble(t):
-    """The receiver is slow, then asks to be left alone, then refuses, then is well: messages are consumed
-    as ever, what can succeed later is sent again, and every span is counted once."""
+    """The receiver is slow, then asks to be left alone, then refuses, then is well: messages are
+    consumed as ever, what can succeed later is sent again, and every span is counted once."""
     receiver = Receiver()
     receiver.delay_s = 0.5
     receiver.answers += [(503, {"Retry-After": "1"}, ""), (429, {}, ""), (500, {}, "broken")]
@@ -143,16 +216,23 @@ def receiver_in_trouble(t):
     first, second, third = [{s["spanId"] for s in r["spans"]} for r in receiver.requests[:3]]
     t.check(first == second == third, "the request was not sent again as it was")
     t.same(counted["refused"], len(third), "spans that were refused")
-    t.check(receiver.requests[1]["at"] - receiver.requests[0]["at"] > 0.9, "Retry-After was not waited for")
+    t.check(
+        receiver.requests[1]["at"] - receiver.requests[0]["at"] > 0.9,
+        "Retry-After was not waited for",
+    )
     ids = [s["spanId"] for s in receiver.spans()]
-    t.same((len(ids), len(set(ids))), (counted["sent"], counted["sent"]), "spans that came, and different ones")
+    t.same(
+        (len(ids), len(set(ids))),
+        (counted["sent"], counted["sent"]),
+        "spans that came, and different ones",
+    )
     t.figure(sent=counted["sent"], dropped=counted["full"], messages=done)
 
 
 @scenario
 def processes_killed(t):
-    """The process that sends spans is killed, then a worker: the supervisor starts them again, messages are
-    consumed as ever, and spans go on."""
+    """The process that sends spans is killed, then a worker: the supervisor starts them again,
+    messages are consumed as ever, and spans go on."""
     receiver = Receiver()
     instance, port = under_load(t, receiver)
     instance.wait_workers(4)
@@ -166,7 +246,10 @@ def processes_killed(t):
     t.wait_finished()
     wait_until(lambda: len(receiver.spans()) > before, 30, "spans after the kill")
     instance.stop()
-    t.check("tracing: the process that sends spans ended; restarting it" in instance.log(), "the log does not tell of the restart")
+    t.check(
+        "tracing: the process that sends spans ended; restarting it" in instance.log(),
+        "the log does not tell of the restart",
+    )
     t.judge()
     t.same(receiver.errors, [], "malformed requests")
     t.figure(spans=len(receiver.spans()), killed_beside_workers=len(beside))
@@ -192,6 +275,7 @@ def reloaded(t):
     def produce(n):
         t.kafka.produce(t.topics[0], [(i % 4, b"k-%d" % (i % 30), b"{}") for i in range(n)])
         t.wait_finished()
+
     produce(100)
     reload(tracing={"endpoint": receiver.url})
     produce(200)

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests an upgrade: workers of an earlier version and of this one in one fleet, forward and back, under load. What one version has left in
-Redis and Kafka, the other must read. It builds the earlier version, so it is no part of `make check`; `make upgrade-test` runs it.
+"""Tests an upgrade: workers of an earlier version and of this one in one fleet, forward and back,
+under load. What one version has left in Redis and Kafka, the other must read. It builds the earlier
+version, so it is no part of `make check`; `make upgrade-test` runs it.
 
-Arguments: build folder [scenario…]. $LW_FROM: a tag or a commit, the earlier version. Default: the newest tag before this commit; if there is
-none, FIRST below. It is built once in build/upgrade.
+Arguments: build folder [scenario…]. $LW_FROM: a tag or a commit, the earlier version. Default: the
+newest tag before this commit; if there is none, FIRST below. It is built once in build/upgrade.
 
-A format of data changes only with LW_SCHEMA_VERSION (queue/lane.h). If the two versions have different ones, they can't work in one fleet:
-then this tests only that each refuses the other's data with a text that names both numbers."""
+A format of data changes only with LW_SCHEMA_VERSION (queue/lane.h). If the two versions have
+different ones, they can't work in one fleet: then this tests only that each refuses the other's
+data with a text that names both numbers."""
+
 import os
 import random
 import re
@@ -21,24 +24,34 @@ from lib.scenario import SOAK, main, scenario, variants
 from lib.tool import tool
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-# There is no release yet. This commit is the last one before the handlers http and PostgreSQL, locks on a cluster and the page were added, and
-# before most of the program's text was rewritten. It has the same formats.
+# There is no release yet. This commit is the last one before the handlers http and PostgreSQL,
+# locks on a cluster and the page were added, and before most of the program's text was rewritten.
+# It has the same formats.
 FIRST = "5a808d37c443489fbe5dfe09d6288e539e2c77e0"
 MACHINES = ("one", "two", "three")
 WORKERS = 2  # number of workers per machine
 
 
 def git(*args):
-    done = subprocess.run(["git", "-C", TOP] + list(args), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    done = subprocess.run(
+        ["git", "-C", TOP] + list(args),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def earlier_commit():
-    # The search begins at HEAD^, because a release that is tested already has its tag, and would be compared with itself.
+    # The search begins at HEAD^, because a release that is tested already has its tag, and would be
+    # compared with itself.
     name = os.environ.get("LW_FROM") or git("describe", "--tags", "--abbrev=0", "HEAD^") or FIRST
     commit = git("rev-parse", "--verify", name + "^{commit}")
     if not commit:
-        sys.exit("upgrade.py: this clone has no commit %s; fetch it (git fetch --unshallow), or name another by LW_FROM" % name)
+        sys.exit(
+            "upgrade.py: this clone has no commit %s; fetch it (git fetch --unshallow), or name another by LW_FROM"
+            % name
+        )
     return name, commit
 
 
@@ -48,10 +61,24 @@ def build_earlier(commit):
     if os.path.exists(os.path.join(tree, ".complete")):
         return tree
     os.makedirs(tree, exist_ok=True)
-    subprocess.run(["sh", "-c", 'git archive "$1" | tar -xf - -C "$2"', "sh", commit, tree], check=True, cwd=TOP)
-    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "B", "WERROR")}
+    subprocess.run(
+        ["sh", "-c", 'git archive "$1" | tar -xf - -C "$2"', "sh", commit, tree],
+        check=True,
+        cwd=TOP,
+    )
+    environment = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "B", "WERROR")
+    }
     print("upgrade.py: building %s (once)" % commit[:12], flush=True)
-    done = subprocess.run(["make", "-s", "-j%d" % os.cpu_count(), "-C", tree, "all"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        ["make", "-s", "-j%d" % os.cpu_count(), "-C", tree, "all"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     if done.returncode:
         sys.exit("upgrade.py: %s does not build: %s" % (commit, done.stdout[-3000:]))
     open(os.path.join(tree, ".complete"), "w").close()
@@ -73,7 +100,11 @@ class Version:
 def versions():
     name, commit = earlier_commit()
     tree = build_earlier(commit)
-    print("from %s (%s, schema %d) to this tree (schema %d)" % (name[:12], commit[:12], schema(tree), schema(TOP)), flush=True)
+    print(
+        "from %s (%s, schema %d) to this tree (schema %d)"
+        % (name[:12], commit[:12], schema(tree), schema(TOP)),
+        flush=True,
+    )
     build = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build")
     return Version("old", tree, os.path.join(tree, "build")), Version("new", TOP, build)
 
@@ -88,7 +119,12 @@ def together(function):
 
 def start(t, version, machine, **over):
     number = sum(i.label.startswith(machine) for i in t.instances)
-    run = t.start(label="%s-%d-%s" % (machine, number, version.label), build=version.build, workers=WORKERS, **over)
+    run = t.start(
+        label="%s-%d-%s" % (machine, number, version.label),
+        build=version.build,
+        workers=WORKERS,
+        **over,
+    )
     run.wait_workers(WORKERS)
     return run
 
@@ -106,19 +142,23 @@ def all_work(t, fleet):
             load(t)
         pids = {r.pid for r in t.runs() if r.start_us > since and r.outcome == "done"}
         return [machine for machine, run in fleet.items() if not pids & set(run.workers())]
+
     wait_until(lambda: not idle(), 90, "work of each supervisor", 0.5)
 
 
 def nothing_again(t, deaths=()):
     """Returns a check of the runs that nobody asked for: only a killed worker may cause one."""
     for earlier, later in oracles.reruns(t.runs()):
-        t.check(earlier.pid in deaths, "ran again though its worker was not killed: %r, then %r" % (earlier, later))
+        t.check(
+            earlier.pid in deaths,
+            "ran again though its worker was not killed: %r, then %r" % (earlier, later),
+        )
 
 
 @together
 def rolled_and_back(t):
-    """The machines change to the new version one by one, and then back to the old one. An orderly stop makes nothing run again, and the
-    promises hold all the time."""
+    """The machines change to the new version one by one, and then back to the old one. An orderly
+    stop makes nothing run again, and the promises hold all the time."""
     t.start_redis()
     t.make_topics(2, 6)
     fleet = {machine: start(t, OLD, machine) for machine in MACHINES}
@@ -142,7 +182,8 @@ def rolled_and_back(t):
 
 @together
 def killed_while_mixed(t):
-    """Workers of both versions are killed while they work side by side, so that each version repairs what the other has left."""
+    """Workers of both versions are killed while they work side by side, so that each version
+    repairs what the other has left."""
     t.start_redis()
     t.make_topics(2, 6)
     fleet = {"one": start(t, OLD, "one"), "two": start(t, NEW, "two")}
@@ -166,19 +207,30 @@ def killed_while_mixed(t):
 
 
 def waiting(t, version):
-    """Returns what the version reads of what waits, as {identity: payload}, and of the dead letters, as {identity: reason}."""
+    """Returns what the version reads of what waits, as {identity: payload}, and of the dead
+    letters, as {identity: reason}."""
     queue = {r["identity"]: r["payload"] for r in tool(t, "queue", "export", build=version.build)}
-    dead = {r["identity"]: r.get("reason") for r in tool(t, "dead", "ls", "--limit", "0", build=version.build)}
+    dead = {
+        r["identity"]: r.get("reason")
+        for r in tool(t, "dead", "ls", "--limit", "0", build=version.build)
+    }
     return queue, dead
 
 
 def paused(t, version):
-    return sorted(r["key"] for r in tool(t, "queue", "ls", "--limit", "0", build=version.build) if r.get("paused"))
+    return sorted(
+        r["key"]
+        for r in tool(t, "queue", "ls", "--limit", "0", build=version.build)
+        if r.get("paused")
+    )
 
 
 def leave(t, version):
-    """Lets the version work until it has left paused lanes with waiting messages, dead letters, and a message that failed several times."""
-    run = start(t, version, "first", retry={"max_attempts": 100, "backoff_ms": 400, "backoff_max_ms": 400})
+    """Lets the version work until it has left paused lanes with waiting messages, dead letters, and
+    a message that failed several times."""
+    run = start(
+        t, version, "first", retry={"max_attempts": 100, "backoff_ms": 400, "backoff_max_ms": 400}
+    )
     topic = t.topics[0]
     for key in ("p0", "p1", "p2"):
         tool(t, "queue", "pause", key, build=version.build)
@@ -186,14 +238,26 @@ def leave(t, version):
     t.kafka.produce(topic, [(i % 4, b"p%d" % (i % 3), b'{"n":%d}' % i) for i in range(120)])
     t.kafka.produce(topic, [(i % 4, b"d%d" % i, b'{"do":"dead"}') for i in range(20)])
     t.kafka.produce(topic, [(0, b"r", b'{"do":"retry","times":12}'), (0, b"r", b"{}")])
-    wait_until(lambda: sum(r.outcome == "done" for r in t.runs()) == 800 and any(r.attempt == 3 and r.outcome for r in t.runs()), 90, "the work of " + version.label)
-    wait_until(lambda: len(waiting(t, version)[1]) == 20 and len(waiting(t, version)[0]) >= 120, 30, "what is left of " + version.label)
+    wait_until(
+        lambda: (
+            sum(r.outcome == "done" for r in t.runs()) == 800
+            and any(r.attempt == 3 and r.outcome for r in t.runs())
+        ),
+        90,
+        "the work of " + version.label,
+    )
+    wait_until(
+        lambda: len(waiting(t, version)[1]) == 20 and len(waiting(t, version)[0]) >= 120,
+        30,
+        "what is left of " + version.label,
+    )
     run.stop()
     return run
 
 
 def left_behind(t, pair):
-    """One version leaves work behind. The other one reads it, shows the same, goes on at the same place, and finishes it."""
+    """One version leaves work behind. The other one reads it, shows the same, goes on at the same
+    place, and finishes it."""
     first, then = pair
     t.start_redis()
     t.make_topics(1)
@@ -204,17 +268,29 @@ def left_behind(t, pair):
     t.same((paused(t, first), paused(t, then)), (["p0", "p1", "p2"],) * 2, "paused lanes")
     t.check(tool(t, "ledger", build=then.build)[-1]["ok"], "the ledger does not agree")
     t.dead.update(dead)
-    run = start(t, then, "then", retry={"max_attempts": 100, "backoff_ms": 400, "backoff_max_ms": 400})
+    run = start(
+        t, then, "then", retry={"max_attempts": 100, "backoff_ms": 400, "backoff_max_ms": 400}
+    )
     for key in ("p0", "p1", "p2"):
         tool(t, "queue", "resume", key, build=then.build)
     t.wait_finished()
     nothing_again(t)
-    t.same(sorted(r.attempt for r in t.runs() if r.key == b"r".hex() and r.attempt > 1), list(range(2, 14)), "attempts of the message that failed")
+    t.same(
+        sorted(r.attempt for r in t.runs() if r.key == b"r".hex() and r.attempt > 1),
+        list(range(2, 14)),
+        "attempts of the message that failed",
+    )
     t.judge()
     tool(t, "dead", "replay", "--match", "*", "--execute", build=then.build)
-    wait_until(lambda: sum("#" in r.identity and r.outcome == "dead" for r in t.runs()) == 20, 60, "replays of the dead letters")
+    wait_until(
+        lambda: sum("#" in r.identity and r.outcome == "dead" for r in t.runs()) == 20,
+        60,
+        "replays of the dead letters",
+    )
     wait_until(lambda: len(waiting(t, then)[1]) == 20, 30, "dead letters of the replays")
-    t.check(tool(t, "ledger", build=then.build)[-1]["ok"], "the ledger does not agree after the replays")
+    t.check(
+        tool(t, "ledger", build=then.build)[-1]["ok"], "the ledger does not agree after the replays"
+    )
     run.stop()
 
 
@@ -226,14 +302,21 @@ def refuses(t, version, found):
     run = t.start(label="refused-" + version.label, build=version.build, workers=1)
     status, _ = run.wait(60)
     t.same(status, 78, "status of %s" % version.label)
-    t.check("version %d" % found in run.log() or "schema %d" % found in run.log(), "%s does not name schema %d: %s" % (version.label, found, run.log()[-800:]))
+    t.check(
+        "version %d" % found in run.log() or "schema %d" % found in run.log(),
+        "%s does not name schema %d: %s" % (version.label, found, run.log()[-800:]),
+    )
     if version is NEW:
-        t.check("schema %d" % NEW.schema in run.log(), "the refusal does not name the own schema %d: %s" % (NEW.schema, run.log()[-800:]))
+        t.check(
+            "schema %d" % NEW.schema in run.log(),
+            "the refusal does not name the own schema %d: %s" % (NEW.schema, run.log()[-800:]),
+        )
 
 
 @scenario
 def another_schema_is_refused(t):
-    """A worker does not touch the data of another schema. If both versions have the same one, a third is put in place of theirs."""
+    """A worker does not touch the data of another schema. If both versions have the same one, a
+    third is put in place of theirs."""
     t.start_redis()
     t.make_topics(1)
     for first, second in ((OLD, NEW), (NEW, OLD)):
@@ -247,7 +330,11 @@ def another_schema_is_refused(t):
             t.redis.call("HSET", t.prefix() + b"epoch", "version", str(found))
         before = sorted((name, t.redis.call("DUMP", name)) for name in t.redis.keys())
         refuses(t, second, found)
-        t.same(sorted((name, t.redis.call("DUMP", name)) for name in t.redis.keys()) == before, True, "Redis is as it was")
+        t.same(
+            sorted((name, t.redis.call("DUMP", name)) for name in t.redis.keys()) == before,
+            True,
+            "Redis is as it was",
+        )
         t.redis.call("FLUSHALL")
     t.judge(wiped=True)
 

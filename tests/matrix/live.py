@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the live scenarios of a cell of the matrix on one broker: no faults and a drain, killed workers, a
-wiped Redis, a killed Redis, rebalances, operators' commands. The scenarios check the same promises as
-in their own files. Arguments: build folder [scenario…]."""
+"""Runs the live scenarios of a cell of the matrix on one broker: no faults and a drain, killed
+workers, a wiped Redis, a killed Redis, rebalances, operators' commands. The scenarios check the
+same promises as in their own files. Arguments: build folder [scenario…]."""
+
 import os
 import sys
 
@@ -14,7 +15,14 @@ import test_lanes  # noqa: E402,F401
 import test_operator  # noqa: E402,F401
 import test_redis  # noqa: E402,F401
 
-CHOSEN = ["no_faults_drain", "kill_workers", "flushall_twice", "redis_killed_everysec", "rebalances", "pauses_and_breaks_under_load"]
+CHOSEN = [
+    "no_faults_drain",
+    "kill_workers",
+    "flushall_twice",
+    "redis_killed_everysec",
+    "rebalances",
+    "pauses_and_breaks_under_load",
+]
 
 if __name__ == "__main__":
     sys.argv = (sys.argv + ["build"])[:2] + (sys.argv[2:] or CHOSEN)

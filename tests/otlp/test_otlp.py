@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that spans are OTLP as others understand it: a collector of OpenTelemetry must take them and print
-them unchanged, and the published protocol definitions must know every field.
+"""Tests that spans are OTLP as others understand it: a collector of OpenTelemetry must take them
+and print them unchanged, and the published protocol definitions must know every field.
 usage: tests/otlp/test_otlp.py BUILD_DIR
 
 tests/otlp/tools.sh puts the collector and the definitions into BUILD_DIR/otlp."""
+
 import base64
 import json
 import os
@@ -41,12 +42,26 @@ def listens(port):
 
 class Otlp(unittest.TestCase):
     def send(self, url, keys):
-        """Lets two workers end eight jobs each, of every shape. Returns what became of their spans."""
+        """Lets two workers end eight jobs each, of every shape. Returns what became of their
+        spans."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
-            json.dump({"name": "orders", "kafka": {"topics": ["orders"]}, "handler": {"type": "exec", "command": ["cat"]},
-                       "tracing": {"endpoint": url, "keys": keys}}, f)
+            json.dump(
+                {
+                    "name": "orders",
+                    "kafka": {"topics": ["orders"]},
+                    "handler": {"type": "exec", "command": ["cat"]},
+                    "tracing": {"endpoint": url, "keys": keys},
+                },
+                f,
+            )
             f.flush()
-            p = subprocess.run([BUILD + "/tests/tools/spantool", f.name, "8", "20"], stdout=subprocess.PIPE, timeout=60, check=True, text=True)
+            p = subprocess.run(
+                [BUILD + "/tests/tools/spantool", f.name, "8", "20"],
+                stdout=subprocess.PIPE,
+                timeout=60,
+                check=True,
+                text=True,
+            )
         return json.loads(p.stdout)
 
     def test_a_collector_takes_them(self):
@@ -60,11 +75,23 @@ class Otlp(unittest.TestCase):
                 collector.terminate()
                 self.assertEqual(collector.wait(20), 0)
             out.seek(0)
-            taken = {plain(s["attributes"])["messaging.kafka.offset"]: s for line in out for s in spans(json.loads(line))}
+            taken = {
+                plain(s["attributes"])["messaging.kafka.offset"]: s
+                for line in out
+                for s in spans(json.loads(line))
+            }
         self.assertEqual(sorted(taken), list(range(16)))
         s = taken[1]
-        self.assertEqual((s["traceId"], s["parentSpanId"], s["traceState"], s["kind"], s["name"]),
-                         ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "vendor=1,other=t61rcWkgMzE", 5, "process orders"))
+        self.assertEqual(
+            (s["traceId"], s["parentSpanId"], s["traceState"], s["kind"], s["name"]),
+            (
+                "4bf92f3577b34da6a3ce929d0e0e4736",
+                "00f067aa0ba902b7",
+                "vendor=1,other=t61rcWkgMzE",
+                5,
+                "process orders",
+            ),
+        )
         self.assertEqual((s["status"], s["flags"]), ({"message": '"busy"\n???', "code": 2}, 0x301))
         self.assertEqual(int(s["endTimeUnixNano"]) - int(s["startTimeUnixNano"]), 1500000)
         self.assertNotIn("parentSpanId", {k: v for k, v in taken[4].items() if v})
@@ -74,7 +101,9 @@ class Otlp(unittest.TestCase):
         receiver = Receiver()
         self.send(receiver.url, "hash")
         body = json.loads(receiver.requests[0]["body"])
-        for s in spans(body):  # JSON of protocol buffers has base64 for bytes, and OTLP has hex instead for ids
+        for s in spans(
+            body
+        ):  # JSON of protocol buffers has base64 for bytes, and OTLP has hex instead for ids
             for name in {"traceId", "spanId", "parentSpanId"} & set(s):
                 s[name] = base64.b64encode(bytes.fromhex(s[name])).decode()
         parsed = json_format.ParseDict(body, ExportTraceServiceRequest())

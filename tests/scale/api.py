@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what the web page and the HTTP API ask of a private Redis with many lanes: how long each request
-takes, how long the longest command took Redis, and the memory of the process that serves them.
+"""Measures what the web page and the HTTP API ask of a private Redis with many lanes: how long each
+request takes, how long the longest command took Redis, and the memory of the process that serves
+them.
 
-usage: tests/scale/api.py BUILD [LANES]        (1,000,000 lanes by default: 1 GB of memory and some minutes)
+usage: tests/scale/api.py BUILD [LANES]        (1,000,000 lanes by default: 1 GB of memory and some
+minutes)
 
-The lanes are those of scale.py, and none of them may run, so a supervisor beside them has nothing to do. It
-fails if an answer is not as expected, if a lane was lost, or if the server needs more than 64 MiB. What
-Redis took includes waiting for a core: on a busy machine, set LW_REDIS_SERVER to a script that runs
-`chrt -f 1 redis-server "$@"`, as root."""
+The lanes are those of scale.py, and none of them may run, so a supervisor beside them has nothing
+to do. It fails if an answer is not as expected, if a lane was lost, or if the server needs more
+than 64 MiB. What Redis took includes waiting for a core: on a busy machine, set LW_REDIS_SERVER to
+a script that runs `chrt -f 1 redis-server "$@"`, as root."""
+
 import http.client
 import json
 import os
@@ -30,22 +33,33 @@ from lib.process import descendants, listens, wait_until  # noqa: E402
 from lib.redis import Redis  # noqa: E402
 
 TOKEN, MIB_MAX, NEXT_PAGES = "a-token-for-this-measurement", 64, 50
-LATER = 9 * 10 ** 15  # a lane with this score is looked at in the year 287,000
+LATER = 9 * 10**15  # a lane with this score is looked at in the year 287,000
 
 
 class Server:
     def __init__(self, build, directory, redis):
         self.redis, self.port = redis, free_port()
-        settings = {"name": "t", "workers": 1, "kafka": {"topics": ["idle"], "properties": {"bootstrap.servers": "127.0.0.1:1"}}, "redis": {"url": redis.url},
-                    "handler": {"type": "exec", "command": ["cat"], "processes": 1}, "http": {"listen": "127.0.0.1:%d" % self.port, "token": TOKEN}}
+        settings = {
+            "name": "t",
+            "workers": 1,
+            "kafka": {"topics": ["idle"], "properties": {"bootstrap.servers": "127.0.0.1:1"}},
+            "redis": {"url": redis.url},
+            "handler": {"type": "exec", "command": ["cat"], "processes": 1},
+            "http": {"listen": "127.0.0.1:%d" % self.port, "token": TOKEN},
+        }
         self.run = Instance(build, directory, "one", settings, {})
         wait_until(lambda: self.ask("version", failing=None), 60, "the API")
-        self.pid, = [p for p in descendants(self.run.popen.pid) if listens(p, self.port)]
+        (self.pid,) = [p for p in descendants(self.run.popen.pid) if listens(p, self.port)]
 
     def ask(self, path, body=None, failing=AssertionError):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
-            connection.request("POST" if body is not None else "GET", "/api/v1/" + path, None if body is None else json.dumps(body), {"Authorization": "Bearer " + TOKEN})
+            connection.request(
+                "POST" if body is not None else "GET",
+                "/api/v1/" + path,
+                None if body is None else json.dumps(body),
+                {"Authorization": "Bearer " + TOKEN},
+            )
             r = connection.getresponse()
             text = r.read()
         except OSError:
@@ -79,7 +93,10 @@ class Server:
 class Measure:
     def __init__(self, server, redis):
         self.server, self.redis = server, redis
-        print("%-52s %6s %9s %9s %9s %12s %12s" % ("request", "times", "median ms", "max ms", "calls", "Redis CPU ms", "slowest us"))
+        print(
+            "%-52s %6s %9s %9s %9s %12s %12s"
+            % ("request", "times", "median ms", "max ms", "calls", "Redis CPU ms", "slowest us")
+        )
 
     def __call__(self, name, ask, times=10):
         """Runs ask() several times, and prints what it took. Returns the last answer."""
@@ -91,18 +108,39 @@ class Measure:
             took.append(1000 * (time.monotonic() - begun))
         used = scale.cpu(self.redis) - before
         slow = max(self.redis.call("SLOWLOG", "GET", 128), key=lambda e: e[2], default=None)
-        calls = sum(int(re.search(r"calls=(\d+)", v).group(1)) for k, v in self.redis.info("commandstats").items() if k[8:] in OUTER)
-        print("%-52s %6d %9.1f %9.1f %9.0f %12.1f %12s" % (name, times, statistics.median(took), max(took), calls / times, 1000 * used / times,
-              "%d %s" % (slow[2], slow[3][0].decode()) if slow else "< 1000"))
+        calls = sum(
+            int(re.search(r"calls=(\d+)", v).group(1))
+            for k, v in self.redis.info("commandstats").items()
+            if k[8:] in OUTER
+        )
+        print(
+            "%-52s %6d %9.1f %9.1f %9.0f %12.1f %12s"
+            % (
+                name,
+                times,
+                statistics.median(took),
+                max(took),
+                calls / times,
+                1000 * used / times,
+                "%d %s" % (slow[2], slow[3][0].decode()) if slow else "< 1000",
+            )
+        )
         sys.stdout.flush()
         return answer
 
 
-OUTER = ("evalsha", "zscan", "sscan", "scan", "xrevrange")  # what the API sends most, and scripts do not
+OUTER = (
+    "evalsha",
+    "zscan",
+    "sscan",
+    "scan",
+    "xrevrange",
+)  # what the API sends most, and scripts do not
 
 
 def beside(server, ask, during):
-    """Asks again and again while during() runs. Returns the milliseconds that each question took."""
+    """Asks again and again while during() runs. Returns the milliseconds that each question
+    took."""
     took, over = [], threading.Event()
 
     def loop():
@@ -110,6 +148,7 @@ def beside(server, ask, during):
             begun = time.monotonic()
             ask()
             took.append(1000 * (time.monotonic() - begun))
+
     thread = threading.Thread(target=loop)
     thread.start()
     try:
@@ -121,7 +160,15 @@ def beside(server, ask, during):
 
 
 def expect(what, got, wanted):
-    print("%s %s: %s%s" % ("ok    " if got == wanted else "FAILED", what, got, "" if got == wanted else ", wanted %s" % wanted))
+    print(
+        "%s %s: %s%s"
+        % (
+            "ok    " if got == wanted else "FAILED",
+            what,
+            got,
+            "" if got == wanted else ", wanted %s" % wanted,
+        )
+    )
     return got != wanted
 
 
@@ -133,6 +180,7 @@ def measure(server, redis, lanes):
         page = server.ask("lanes?limit=100" + ("&cursor=" + at[0] if at[0] else ""))
         at[0] = page["next"]
         return page
+
     m("overview: the first event with all figures", server.first_event)
     m("lanes?limit=100", lambda: server.ask("lanes?limit=100"))
     m("lanes: the next pages by cursor", next_page, NEXT_PAGES)
@@ -143,23 +191,52 @@ def measure(server, redis, lanes):
     counted = m("lanes/count", lambda: server.ask("lanes/count"))
     some = m("lanes/count?match=l99*", lambda: server.ask("lanes/count?match=l99*"), 3)
     few = m("lanes/count?topic=orders", lambda: server.ask("lanes/count?topic=orders"), 3)
-    dry = m("lanes/pause of all: dry run", lambda: server.ask("lanes/pause", {"filter": {"match": "*"}}), 2)
-    where = m("lanes/drop where /total>5: dry run", lambda: server.ask("lanes/drop", {"filter": {"where": ["/total>5"]}}), 2)
+    dry = m(
+        "lanes/pause of all: dry run",
+        lambda: server.ask("lanes/pause", {"filter": {"match": "*"}}),
+        2,
+    )
+    where = m(
+        "lanes/drop where /total>5: dry run",
+        lambda: server.ask("lanes/drop", {"filter": {"where": ["/total>5"]}}),
+        2,
+    )
     m("dead?limit=100", lambda: server.ask("dead?limit=100"))
     m("dead/count?reason=error 3", lambda: server.ask("dead/count?reason=error%203"), 3)
-    m("dead/IDENTITY of the last one", lambda: server.ask("dead/orders%%2F%d%%2F%d" % (last % 4, last // 4)), 2)
+    m(
+        "dead/IDENTITY of the last one",
+        lambda: server.ask("dead/orders%%2F%d%%2F%d" % (last % 4, last // 4)),
+        2,
+    )
     m("locks", lambda: server.ask("locks"), 2)
-    took = beside(server, lambda: server.ask("keys/l17"), lambda: [server.ask("lanes/count?topic=orders") for _ in range(3)])
-    print("keys/l17 beside counts: %d answers, median %.1f ms, max %.1f ms" % (len(took), statistics.median(took), max(took)))
-    print("looked at within the time allowed: count?match %d, count?topic %d, dry runs %d and %d" % (some["scanned"], few["scanned"], dry["scanned"], where["scanned"]))
-    bad = expect("lanes counted", counted["count"] - lanes in (0, 1), True) + expect("keys answered beside a count", len(took) > 3, True)
+    took = beside(
+        server,
+        lambda: server.ask("keys/l17"),
+        lambda: [server.ask("lanes/count?topic=orders") for _ in range(3)],
+    )
+    print(
+        "keys/l17 beside counts: %d answers, median %.1f ms, max %.1f ms"
+        % (len(took), statistics.median(took), max(took))
+    )
+    print(
+        "looked at within the time allowed: count?match %d, count?topic %d, dry runs %d and %d"
+        % (some["scanned"], few["scanned"], dry["scanned"], where["scanned"])
+    )
+    bad = expect("lanes counted", counted["count"] - lanes in (0, 1), True) + expect(
+        "keys answered beside a count", len(took) > 3, True
+    )
     bad += expect("lanes are still there", redis.call("ZCARD", scale.P + "lanes"), lanes + 1)
     mib = server.mib()
-    return bad + expect("the server's memory is below %d MiB (%.1f)" % (MIB_MAX, mib), mib < MIB_MAX, True)
+    return bad + expect(
+        "the server's memory is below %d MiB (%.1f)" % (MIB_MAX, mib), mib < MIB_MAX, True
+    )
 
 
 def main():
-    build, lanes = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build"), int(sys.argv[2]) if len(sys.argv) > 2 else 1000000
+    build, lanes = (
+        os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else "build"),
+        int(sys.argv[2]) if len(sys.argv) > 2 else 1000000,
+    )
     lanes -= lanes % 80
     with tempfile.TemporaryDirectory() as directory:
         redis, server = Redis(os.path.join(directory, "redis")), None
@@ -167,7 +244,15 @@ def main():
         try:
             redis.call("CONFIG", "SET", "slowlog-log-slower-than", 1000)
             scale.fill(redis, lanes, later=LATER)
-            print("%d lanes, %.0f MB of Redis %s, load %.1f" % (lanes + 1, int(redis.info("memory")["used_memory"]) / 1e6, redis.info("server")["redis_version"], os.getloadavg()[0]))
+            print(
+                "%d lanes, %.0f MB of Redis %s, load %.1f"
+                % (
+                    lanes + 1,
+                    int(redis.info("memory")["used_memory"]) / 1e6,
+                    redis.info("server")["redis_version"],
+                    os.getloadavg()[0],
+                )
+            )
             server = Server(build, directory, redis)
             bad = measure(server, redis, lanes)
         finally:

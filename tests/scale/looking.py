@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what an operator's reading commands cost a running application. In one run, windows of time
-alternate: in every second window such a command runs again and again. Compares the application's
-throughput in both kinds of windows.
-usage: tests/scale/looking.py BUILD [MESSAGES]      (default: 2,500,000; needs build/bench/bench.so: make build/bench/bench.so)
+"""Measures what an operator's reading commands cost a running application. In one run, windows of
+time alternate: in every second window such a command runs again and again. Compares the
+application's throughput in both kinds of windows.
+usage: tests/scale/looking.py BUILD [MESSAGES]      (default: 2,500,000; needs build/bench/bench.so:
+make build/bench/bench.so)
 
-The handler does nothing; there are two workers and 10,000 keys. The commands have much to read: 20,000
-paused lanes with one message each, and 2,000 dead letters."""
+The handler does nothing; there are two workers and 10,000 keys. The commands have much to read:
+20,000 paused lanes with one message each, and 2,000 dead letters."""
+
 import os
 import statistics
 import sys
@@ -23,7 +25,12 @@ from lib.tool import command  # noqa: E402
 import subprocess  # noqa: E402
 
 WINDOW_S, PAIRS, LANES = float(os.environ.get("LW_WINDOW_S", "2")), 3, 20000
-LOOKS = (("queue", "ls", "--json"), ("queue", "stats", "--json"), ("dead", "ls", "--json", "--limit", "0"), ("ledger", "--json"))
+LOOKS = (
+    ("queue", "ls", "--json"),
+    ("queue", "stats", "--json"),
+    ("dead", "ls", "--json", "--limit", "0"),
+    ("ledger", "--json"),
+)
 
 
 def done(t):
@@ -41,13 +48,19 @@ def rate(t, seconds):
 def looking(t, words, over, times):
     while not over.is_set():
         begun = time.monotonic()
-        subprocess.run(command(t, *words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=t.dir, timeout=60)
+        subprocess.run(
+            command(t, *words),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=t.dir,
+            timeout=60,
+        )
         times.append(time.monotonic() - begun)
 
 
 def window(t, words):
-    """Returns the throughput without the command, the throughput with it, and how long each run of the
-    command took."""
+    """Returns the throughput without the command, the throughput with it, and how long each run of
+    the command took."""
     quiet, over, times = rate(t, WINDOW_S), threading.Event(), []
     loop = threading.Thread(target=looking, args=(t, words, over, times))
     loop.start()
@@ -62,7 +75,11 @@ def measure(t, messages):
     t.make_topics(1)
     t.generate(messages, keys=10000, zipf=0)
     plugin = os.path.join(t.rig.build, "bench/bench.so")
-    t.start(workers=2, lock={"ttl_ms": 10000}, handler={"type": "plugin", "path": plugin, "config": {}, "threads": 2})
+    t.start(
+        workers=2,
+        lock={"ttl_ms": 10000},
+        handler={"type": "plugin", "path": plugin, "config": {}, "threads": 2},
+    )
     wait_until(lambda: done(t) > 0, 60, "a start")
     scale.P = t.prefix().decode()
     scale.fill(t.redis, LANES, topic=t.topics[0] + "-other", pause=True)
@@ -73,11 +90,24 @@ def measure(t, messages):
         if not ratios:
             break
         times = [s for _, _, times in got for s in times]
-        print("%-36s ratio %.2f (%.2f to %.2f); %6.0f msg/s without; one takes %.2f s" % (
-            " ".join(words), statistics.median(ratios), min(ratios), max(ratios), statistics.median(q for q, _, _ in got), statistics.median(times)))
+        print(
+            "%-36s ratio %.2f (%.2f to %.2f); %6.0f msg/s without; one takes %.2f s"
+            % (
+                " ".join(words),
+                statistics.median(ratios),
+                min(ratios),
+                max(ratios),
+                statistics.median(q for q, _, _ in got),
+                statistics.median(times),
+            )
+        )
         sys.stdout.flush()
     left = messages - done(t)
-    print("%d messages were left" % left if left > 0 else "TOO FEW MESSAGES: the last windows had nothing to do")
+    print(
+        "%d messages were left" % left
+        if left > 0
+        else "TOO FEW MESSAGES: the last windows had nothing to do"
+    )
 
 
 def main():

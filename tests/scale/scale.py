@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures operators' reading commands on many lanes in a private Redis: what they cost Redis, and how
-much memory they need.
+"""Measures operators' reading commands on many lanes in a private Redis: what they cost Redis, and
+how much memory they need.
 
-usage: tests/scale/scale.py BUILD [LANES] [--watch]        (1,000,000 lanes by default: 1 GB of memory and some minutes; `make scale`)
+usage: tests/scale/scale.py BUILD [LANES] [--watch]        (1,000,000 lanes by default: 1 GB of
+memory and some minutes; `make scale`)
 
 Each lane has one waiting message, except one lane, which has LANES / 10 waiting messages. There are
-LANES / 10 dead letters. For each command the script prints: the time that the command took, its largest
-memory, the number of its calls to Redis, the CPU time of Redis, and how long the longest call took
-there (on a busy machine this time includes waiting for a core, so measure on an idle machine).
---watch: instead, the script checks each command that Redis runs (MONITOR) against bounds: commands per
-call, elements per command, and no command that grows with the data. For this check 3,000 lanes are
-enough; tests/cli/test_scale.py runs it."""
+LANES / 10 dead letters. For each command the script prints: the time that the command took, its
+largest memory, the number of its calls to Redis, the CPU time of Redis, and how long the longest
+call took there (on a busy machine this time includes waiting for a core, so measure on an idle
+machine). --watch: instead, the script checks each command that Redis runs (MONITOR) against bounds:
+commands per call, elements per command, and no command that grows with the data. For this check
+3,000 lanes are enough; tests/cli/test_scale.py runs it."""
+
 import json
 import os
 import re
@@ -26,10 +28,10 @@ from lib.redis import Client, Redis  # noqa: E402
 
 P = "lw:{t.0}:"
 CHUNK = 5000
-# A script that makes messages with the numbers from ARGV[1] to ARGV[2], in the form of queue/envelope.h.
-# ARGV[3] says where: 'lane': one in each of the lanes l0, l1 and so on; 'long': all in one lane; 'dead': as
-# dead letters. ARGV[4] is the topic. If ARGV[5] is '1', the lanes are paused. ARGV[6] is added to the times at
-# which workers look at the lanes.
+# A script that makes messages with the numbers from ARGV[1] to ARGV[2], in the form of
+# queue/envelope.h. ARGV[3] says where: 'lane': one in each of the lanes l0, l1 and so on; 'long':
+# all in one lane; 'dead': as dead letters. ARGV[4] is the topic. If ARGV[5] is '1', the lanes are
+# paused. ARGV[6] is added to the times at which workers look at the lanes.
 FILL = """
 local P, first, last, kind, topic = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local payload = '{"total":1,"note":"' .. string.rep('x', 180) .. '"}'
@@ -55,10 +57,25 @@ def fill(redis, lanes, topic="orders", pause=False, later=0):
     call = Client(redis.path, 60)
     if not pause:
         call("HSET", P + "epoch", "id", "e1", "not_before", "0", "ttl_ms", "10000")
-    spans = (("lane", 0, lanes), ("long", lanes, lanes + lanes // 10), ("dead", lanes + lanes // 10, lanes + lanes // 5))
+    spans = (
+        ("lane", 0, lanes),
+        ("long", lanes, lanes + lanes // 10),
+        ("dead", lanes + lanes // 10, lanes + lanes // 5),
+    )
     for kind, begin, end in spans:
         for first in range(begin, end, CHUNK):
-            call("EVAL", FILL, 1, P, first, min(first + CHUNK, end) - 1, kind, topic, int(pause), later)
+            call(
+                "EVAL",
+                FILL,
+                1,
+                P,
+                first,
+                min(first + CHUNK, end) - 1,
+                kind,
+                topic,
+                int(pause),
+                later,
+            )
     call("ZADD", P + "lanes", 1 + later, "long")
     if pause:
         call("SADD", P + "paused", "long")
@@ -68,7 +85,12 @@ def fill(redis, lanes, topic="orders", pause=False, later=0):
             while segment * 16384 * 4 < end:
                 lo, hi = max(begin // 4, segment * 16384), min(end // 4, (segment + 1) * 16384)
                 if hi > lo:
-                    call("SETRANGE", P + "state:%s:%d:%d" % (topic, partition, segment), lo % 16384 // 4, (b"\xff" if kind == "dead" else b"\x55") * ((hi - lo) // 4))
+                    call(
+                        "SETRANGE",
+                        P + "state:%s:%d:%d" % (topic, partition, segment),
+                        lo % 16384 // 4,
+                        (b"\xff" if kind == "dead" else b"\x55") * ((hi - lo) // 4),
+                    )
                 segment += 1
     for i in range(0, lanes, max(lanes // 200, 1)):
         call("SADD", P + "paused", "l%d" % i)
@@ -76,59 +98,112 @@ def fill(redis, lanes, topic="orders", pause=False, later=0):
 
 
 COMMANDS = (
-    ("queue", "ls"), ("queue", "ls", "--json", "--sort", "size"), ("queue", "ls", "--match", "l99*"), ("queue", "stats", "--json"),
-    ("queue", "show", "l17"), ("queue", "show", "long", "--limit", "1000"), ("queue", "export", "--key", "long"),
-    ("queue", "export", "--match", "l9*", "--limit", "20000"), ("queue", "drop", "--key", "long", "--limit", "2000"),
-    ("queue", "drop", "--match", "*", "--where", "/total>5", "--limit", "10"), ("queue", "pause", "--match", "l1*"),
-    ("dead", "ls"), ("dead", "ls", "--json", "--limit", "0"), ("dead", "show", "LAST"), ("dead", "replay", "--reason", "error 3"),
-    ("dead", "drop", "--match", "*"), ("lock", "ls"),
+    ("queue", "ls"),
+    ("queue", "ls", "--json", "--sort", "size"),
+    ("queue", "ls", "--match", "l99*"),
+    ("queue", "stats", "--json"),
+    ("queue", "show", "l17"),
+    ("queue", "show", "long", "--limit", "1000"),
+    ("queue", "export", "--key", "long"),
+    ("queue", "export", "--match", "l9*", "--limit", "20000"),
+    ("queue", "drop", "--key", "long", "--limit", "2000"),
+    ("queue", "drop", "--match", "*", "--where", "/total>5", "--limit", "10"),
+    ("queue", "pause", "--match", "l1*"),
+    ("dead", "ls"),
+    ("dead", "ls", "--json", "--limit", "0"),
+    ("dead", "show", "LAST"),
+    ("dead", "replay", "--reason", "error 3"),
+    ("dead", "drop", "--match", "*"),
+    ("lock", "ls"),
 )
 
 
 def run(build, config, directory, command, lanes):
-    """Runs a command. Returns the seconds that the command took, its largest memory in KiB, and its exit
-    status."""
+    """Runs a command. Returns the seconds that the command took, its largest memory in KiB, and its
+    exit status."""
     last = lanes + lanes // 5 - 1
-    command = ["orders/%d/%d" % (last % 4, last // 4) if word == "LAST" else word for word in command]
+    command = [
+        "orders/%d/%d" % (last % 4, last // 4) if word == "LAST" else word for word in command
+    ]
     begun = time.monotonic()
     with open(os.path.join(directory, "out"), "wb") as out:
-        p = subprocess.Popen([os.path.join(build, "latchwork")] + list(command) + ["-c", config], stdout=out, stderr=subprocess.STDOUT, cwd=directory)
+        p = subprocess.Popen(
+            [os.path.join(build, "latchwork")] + list(command) + ["-c", config],
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=directory,
+        )
         _, status, usage = os.wait4(p.pid, 0)
     p.returncode = status
     return time.monotonic() - begun, usage.ru_maxrss, os.waitstatus_to_exitcode(status)
 
 
 def cpu(redis):
-    """Returns the seconds of CPU time that Redis has used. CPU time is measured, because the duration of a
-    call would also contain the time of other programs."""
+    """Returns the seconds of CPU time that Redis has used. CPU time is measured, because the
+    duration of a call would also contain the time of other programs."""
     info = redis.info("cpu")
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
 
 def measure(build, redis, config, directory, lanes):
     bad = 0
-    print("%-62s %8s %9s %9s %12s %10s %10s" % ("command", "s", "MiB", "calls", "Redis CPU s", "us a call", "slowest us"))
+    print(
+        "%-62s %8s %9s %9s %12s %10s %10s"
+        % ("command", "s", "MiB", "calls", "Redis CPU s", "us a call", "slowest us")
+    )
     for command in COMMANDS:
         redis.call("SLOWLOG", "RESET"), redis.call("CONFIG", "RESETSTAT")
         before = cpu(redis)
         seconds, kib, status = run(build, config, directory, command, lanes)
         used = cpu(redis) - before
         slow = redis.call("SLOWLOG", "GET", 100)
-        stats = {k[8:]: dict(x.split("=") for x in v.split(",")) for k, v in redis.info("commandstats").items()}
-        calls = sum(int(s["calls"]) for c, s in stats.items() if c in ("eval", "evalsha", "eval_ro", "evalsha_ro", "zscan", "sscan", "scan", "xrange", "xrevrange"))
-        print("%-62s %8.1f %9.1f %9d %12.2f %10.0f %10d%s" % (" ".join(command), seconds, kib / 1024, calls, used, 1e6 * used / max(calls, 1), max([e[2] for e in slow] or [0]),
-                                                       "" if status == 0 else "  status %d" % status))
-        # The bound of the command's memory is 32 MiB plus 100 bytes per lane, which is enough for the lane's
-        # name.
+        stats = {
+            k[8:]: dict(x.split("=") for x in v.split(","))
+            for k, v in redis.info("commandstats").items()
+        }
+        calls = sum(
+            int(s["calls"])
+            for c, s in stats.items()
+            if c
+            in (
+                "eval",
+                "evalsha",
+                "eval_ro",
+                "evalsha_ro",
+                "zscan",
+                "sscan",
+                "scan",
+                "xrange",
+                "xrevrange",
+            )
+        )
+        print(
+            "%-62s %8.1f %9.1f %9d %12.2f %10.0f %10d%s"
+            % (
+                " ".join(command),
+                seconds,
+                kib / 1024,
+                calls,
+                used,
+                1e6 * used / max(calls, 1),
+                max([e[2] for e in slow] or [0]),
+                "" if status == 0 else "  status %d" % status,
+            )
+        )
+        # The bound of the command's memory is 32 MiB plus 100 bytes per lane, which is enough for
+        # the lane's name.
         bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024
         sys.stdout.flush()
     return bad
 
 
-# --- --watch ---------------------------------------------------------------------------------------------------------------------------
+# --- --watch
+# ---------------------------------------------------------------------------------------------------------------------------
 
 ELEMENTS = {"LRANGE": 64, "XRANGE": 64, "XREVRANGE": 64, "ZSCAN": 1000, "SSCAN": 1000, "SCAN": 1000}
-INNER_MOST = 64 * 10 + 20  # maximum number of commands that one call may run: ten for each of 64 lanes or messages, and 20 more
+INNER_MOST = (
+    64 * 10 + 20
+)  # maximum number of commands that one call may run: ten for each of 64 lanes or messages, and 20 more
 FOUND = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
@@ -140,12 +215,15 @@ def elements(words):
         return last - first + 1 if (first < 0) == (last < 0) else 1 << 30
     if name in ("XRANGE", "XREVRANGE") and words[2] == words[3]:
         return 1
-    at = [w.upper() for w in words].index("COUNT") if "COUNT" in [w.upper() for w in words] else None
+    at = (
+        [w.upper() for w in words].index("COUNT") if "COUNT" in [w.upper() for w in words] else None
+    )
     return int(words[at + 1]) if at else 1 << 30
 
 
 class Watch:
-    """Watches every command that Redis runs. The commands of a script follow the call of the script."""
+    """Watches every command that Redis runs. The commands of a script follow the call of the
+    script."""
 
     def __init__(self, redis):
         self.client = Client(redis.path, 600)
@@ -169,7 +247,11 @@ class Watch:
             else:
                 self.inner, self.calls = 0, self.calls + 1
             name = words[0].upper()
-            if name in ("KEYS", "SMEMBERS", "HVALS", "HKEYS", "LREM", "LINSERT", "LPOS", "SORT") or name == "HGETALL" and not words[1].endswith("floor"):
+            if (
+                name in ("KEYS", "SMEMBERS", "HVALS", "HKEYS", "LREM", "LINSERT", "LPOS", "SORT")
+                or name == "HGETALL"
+                and not words[1].endswith("floor")
+            ):
                 self.bad.append("%s: grows with the data" % " ".join(words[:3]))
             if name in ELEMENTS and elements(words) > ELEMENTS[name]:
                 self.bad.append("%s: more than %d elements" % (" ".join(words[:6]), ELEMENTS[name]))
@@ -188,7 +270,10 @@ def watch(build, redis, config, directory, lanes):
         wrong = w.end(redis)
         if status:
             wrong.append("status %d" % status)
-        print("%-6s %s: %d calls, %d commands in one at most" % ("FAILED" if wrong else "ok", " ".join(command), w.calls, w.most))
+        print(
+            "%-6s %s: %d calls, %d commands in one at most"
+            % ("FAILED" if wrong else "ok", " ".join(command), w.calls, w.most)
+        )
         for text in wrong[:5]:
             print("    " + text)
         bad += bool(wrong)
@@ -197,7 +282,10 @@ def watch(build, redis, config, directory, lanes):
 
 def main():
     words = [w for w in sys.argv[1:] if not w.startswith("--")]
-    build, lanes = os.path.abspath(words[0] if words else "build"), int(words[1]) if len(words) > 1 else 1000000
+    build, lanes = (
+        os.path.abspath(words[0] if words else "build"),
+        int(words[1]) if len(words) > 1 else 1000000,
+    )
     lanes -= lanes % 80
     with tempfile.TemporaryDirectory() as directory:
         redis = Redis(os.path.join(directory, "redis"))
@@ -205,14 +293,36 @@ def main():
         try:
             config = os.path.join(directory, "t.json")
             with open(config, "w") as f:
-                json.dump({"name": "t", "kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1"}}, "redis": {"url": redis.url},
-                           "handler": {"type": "exec", "command": ["cat"]}}, f)
+                json.dump(
+                    {
+                        "name": "t",
+                        "kafka": {
+                            "topics": ["orders"],
+                            "properties": {"bootstrap.servers": "127.0.0.1:1"},
+                        },
+                        "redis": {"url": redis.url},
+                        "handler": {"type": "exec", "command": ["cat"]},
+                    },
+                    f,
+                )
             redis.call("CONFIG", "SET", "slowlog-log-slower-than", 1000)
             begun = time.monotonic()
             fill(redis, lanes)
-            print("%d lanes, %d messages, %d dead letters, %.0f MB of Redis, in %.0f s" % (
-                lanes + 1, lanes + lanes // 10, lanes // 10, int(redis.info("memory")["used_memory"]) / 1e6, time.monotonic() - begun))
-            bad = watch(build, redis, config, directory, lanes) if "--watch" in sys.argv else measure(build, redis, config, directory, lanes)
+            print(
+                "%d lanes, %d messages, %d dead letters, %.0f MB of Redis, in %.0f s"
+                % (
+                    lanes + 1,
+                    lanes + lanes // 10,
+                    lanes // 10,
+                    int(redis.info("memory")["used_memory"]) / 1e6,
+                    time.monotonic() - begun,
+                )
+            )
+            bad = (
+                watch(build, redis, config, directory, lanes)
+                if "--watch" in sys.argv
+                else measure(build, redis, config, directory, lanes)
+            )
         finally:
             redis.stop()
     print("%d failed" % bad)

@@ -1,172 +1,881 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tries mutants of the protocol, each a small wrong change of the real code or of a real script. The
-simulation, or the test that TEST names, must catch all of them but those in QUIET.
+"""Tries mutants of the protocol, each a small wrong change of the real code or of a real script.
+The simulation, or the test that TEST names, must catch all of them but those in QUIET.
 
-usage: mutants.py BUILD_DIR [--all] [--third] [NAME...]   (from the top of the source tree; LW_JOBS processes side by side, 2 by default)
+usage: mutants.py BUILD_DIR [--all] [--third] [NAME...]   (from the top of the source tree; LW_JOBS
+processes side by side, 2 by default)
 --all: also runs those in QUIET, to notice when one is caught after all
---third: tries a third of them, with each commit another one; of the others it checks that their texts stand in the sources
+--third: tries a third of them, with each commit another one; of the others it checks that their
+texts stand in the sources
 
 The mutants are those of tests/model/mutants.py, and the rules that break a promise in
-tests/model/lanes_full.py when switched off. If the situation in which a mutant does harm is too rare
-for random runs, a test that builds the situation by hand catches the mutant (TEST).
+tests/model/lanes_full.py when switched off. If the situation in which a mutant does harm is too
+rare for random runs, a test that builds the situation by hand catches the mutant (TEST).
 
 One mutant is left out: starting the granted messages of a revoked partition. It breaks no promise,
 because the messages run under their lease (tests/model/README.md, orphan=drop). The real code takes
 those messages back (the rule "revoked goes back") only to keep a rebalance short."""
+
 import argparse, concurrent.futures, os, shutil, subprocess, sys
 
-SEEDS, LIMIT_S = 60, 120  # SEEDS: seeds per mutant; LIMIT_S: seconds after which a mutant that hangs is ended
+SEEDS, LIMIT_S = (
+    60,
+    120,
+)  # SEEDS: seeds per mutant; LIMIT_S: seconds after which a mutant that hangs is ended
 M = {
-    'gate ignores waiters': [("queue/lua/gate.lua", "if paused or (waiting and waiting[i]) then", "if paused then")],
-    'no quarantine': [('queue/lua/enter.lua', "'not_before', text(now + length), 'quarantine_ms', text(length))\n    -- These looks", "'not_before', '0')\n    -- These looks")],
-    'head popped at claim': [("queue/lua/claim.lua", "            given, answer = grant_heads(heads), 'LW_CLAIMED_HEADS'\n", "            given, answer = grant_heads(heads), 'LW_CLAIMED_HEADS'\n            call('RPOP', P .. 'wait:' .. lane)\n")],
-    'no janitor': [('queue/lua/tend.lua', "local why = refuse", "if id then return 0 end\nlocal why = refuse")],
-    'done not recorded': [("queue/lua/settle.lua", "if s.base + index >= s.floor then put_state(s, index, LW_STATE_DONE) end", "")],
-    'release deletes any lock': [("queue/lua/settle.lua", "if value == mine then return true end", "if value then return true end")],
-    'retry goes to the tail': [('queue/lua/settle.lua', "local rotate = skip and backoff > 0", "local rotate = backoff > 0")],
-    'chain on claimed runs too': [("consumer/worker/settle.c", "if (h->kind == FAST && !drops_busy(w) && lane_first(w, h->lane)) {", "if (lane_first(w, h->lane)) {"), ("consumer/worker/lane.c", "return l->hold->kind == LANE || ", "return ")],
-    'old assignment survives': [('consumer/worker/msg.h', "!m->gen || m->part->gen != m->gen || m->part->pass != m->pass", "!m->part->gen"), ('consumer/worker/partition.c', "    lane_drop_pending(w, p);\n    p->gen = 0;", "    p->gen = 0;")],
-    'commit what is merely parked': [('consumer/worker/gate.c', "part_mark(w, m->part, m->offset, LW_OFF_WAITING);", "part_mark(w, m->part, m->offset, LW_OFF_DONE);")],
-    'fence restarts after a wipe': [('queue/lua/parts/fences.lua', "math.max(tonumber(call('GET', P .. 'fence') or 0) + 1, now_us)", "tonumber(call('GET', P .. 'fence') or 0) + 1"), ('queue/lua/enter.lua', "if fence > tonumber", "if false and fence > tonumber")],
-    'no rewind when the epoch is lost': [('consumer/worker/epoch.c', "    parts_rewind(w, true);\n    commit_must_confirm(w);", "    commit_must_confirm(w);")],
-    'newer ones jump over what comes back': [("consumer/worker/hold.c", "lane_push_front(w, l, again[--n]);", "lane_push(w, l, again[--n]);")],
-    'gate beside the settle of its key': [("consumer/worker/lane.c", "if (l->in_call || l->lost || ", "if (l->lost || "), ("consumer/worker/lane.c", "if (l->listed || l->in_call || !l->head) {", "if (l->listed || !l->head) {")],
-    'the same settle again after a lost reply': [("consumer/worker/pipe.c", "settle_again(w, sh, sh->pipe.cut);", "settle_again(w, sh, false);")],
-    'calls forgotten after a lost reply': [('consumer/worker/pipe.c', "&& keeps(sh->pipe.calls[i].kind))\n", "&& sh->pipe.calls[i].kind == CALL_SETTLE)\n")],
-    'finished without the floor': [('queue/lua/parts/states.lua', "return offset < floor_of(tp) or state_of(tp, offset) >= LW_STATE_DONE", "return state_of(tp, offset) >= LW_STATE_DONE")],
-    'gate without the floor': [("queue/lua/gate.lua", "if state >= LW_STATE_DONE or offset < s.floor then", "if state >= LW_STATE_DONE then")],
-    'next of the chain unchecked': [("queue/lua/settle.lua", "local over = offset < s.floor or get_state(s, index) >= LW_STATE_DONE", "local over = false")],
-    'no memory of handlers that outlive their epoch': [("consumer/worker/lane.c", "if (l->in_call || l->lost || ", "if (l->in_call || "), ("consumer/worker/claim.c", "l->hold || l->lost || l->in_call", "l->hold || l->in_call")],
-    'late grants start': [("consumer/worker/run.c", "if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping)", "if (w->stopping)"), ("consumer/worker/run.c", "atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now", "false")],
-    'repair of what has a gap before it': [('consumer/worker/partition.c', "if (tag_test(x->open, tag)) return false;", "")],
-    'no confirmation by Kafka': [('consumer/worker/turn.c', "if (w->commit.confirm && !commit_confirm(w)) return;", "")],
-    'repair after the quarantine': [('queue/lua/repair.lua', "if why ~= 'QUARANTINE' then return 'LATE' end", "")],
-    'a clock that jumps goes unseen': [('queue/lua/parts/epoch.lua', "then return 'JUMP' end", "then end"), ('consumer/worker/connection.c', "if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {", "if (0) {"), ('queue/lua/enter.lua', "moved = true\n", "moved = false\n")],
-    'retry of a finished message': [("queue/lua/settle.lua", "if is_held and outcome ~= LW_DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then outcome = LW_DONE end", "")],
-    'gate not idempotent': [("queue/lua/gate.lua", "if not is_mine(held, token) then return 'taken' end", "if true then return 'taken' end")],
-    'claim not idempotent': [('queue/lua/claim.lua', "local mine = not broken and is_mine(held, token)", "local mine = false")],
-    'the same message twice in one worker': [("consumer/worker/lane.c", "if (l->hold && hold_has(", "if (0 && hold_has(")],
-    'another life of the server goes unseen': [('consumer/worker/connection.c', "} else if (!move_joins(sh) && !same_life(sh)) {", "} else if (0) {"), ('consumer/worker/connection.c', "if (sh->phase == READY && !same_life(sh))", "if (0)"), ('queue/lua/enter.lua', "not (same or moved_whole) or ", "")],
-    'done only under a live lease': [("queue/lua/settle.lua", "and (is_held or k == 1) then", "and is_held then")],
-    'no renewal': [('consumer/worker/lease.c', "    return n;\n}\n\nsize_t lw_leases_renewed", "    return 0;\n}\n\nsize_t lw_leases_renewed")],
-    'floors not told again to another life': [('consumer/worker/epoch.c', "    floor_unknown(w, sh);\n", ""), ('consumer/worker/repair.c', "floors += w->assigned[i]->committed >= 0;", "floors += 0;")],
-    'repair cut short': [('consumer/worker/connection.c', "shard_to(sh, sh->repair.over ? READY : REPAIRING);", "shard_to(sh, READY);")],
+    'gate ignores waiters': [
+        ("queue/lua/gate.lua", "if paused or (waiting and waiting[i]) then", "if paused then")
+    ],
+    'no quarantine': [
+        (
+            'queue/lua/enter.lua',
+            "'not_before', text(now + length), 'quarantine_ms', text(length))\n    -- These looks",
+            "'not_before', '0')\n    -- These looks",
+        )
+    ],
+    'head popped at claim': [
+        (
+            "queue/lua/claim.lua",
+            "            given, answer = grant_heads(heads), 'LW_CLAIMED_HEADS'\n",
+            "            given, answer = grant_heads(heads), 'LW_CLAIMED_HEADS'\n            call('RPOP', P .. 'wait:' .. lane)\n",
+        )
+    ],
+    'no janitor': [
+        ('queue/lua/tend.lua', "local why = refuse", "if id then return 0 end\nlocal why = refuse")
+    ],
+    'done not recorded': [
+        (
+            "queue/lua/settle.lua",
+            "if s.base + index >= s.floor then put_state(s, index, LW_STATE_DONE) end",
+            "",
+        )
+    ],
+    'release deletes any lock': [
+        (
+            "queue/lua/settle.lua",
+            "if value == mine then return true end",
+            "if value then return true end",
+        )
+    ],
+    'retry goes to the tail': [
+        (
+            'queue/lua/settle.lua',
+            "local rotate = skip and backoff > 0",
+            "local rotate = backoff > 0",
+        )
+    ],
+    'chain on claimed runs too': [
+        (
+            "consumer/worker/settle.c",
+            "if (h->kind == FAST && !drops_busy(w) && lane_first(w, h->lane)) {",
+            "if (lane_first(w, h->lane)) {",
+        ),
+        ("consumer/worker/lane.c", "return l->hold->kind == LANE || ", "return "),
+    ],
+    'old assignment survives': [
+        (
+            'consumer/worker/msg.h',
+            "!m->gen || m->part->gen != m->gen || m->part->pass != m->pass",
+            "!m->part->gen",
+        ),
+        (
+            'consumer/worker/partition.c',
+            "    lane_drop_pending(w, p);\n    p->gen = 0;",
+            "    p->gen = 0;",
+        ),
+    ],
+    'commit what is merely parked': [
+        (
+            'consumer/worker/gate.c',
+            "part_mark(w, m->part, m->offset, LW_OFF_WAITING);",
+            "part_mark(w, m->part, m->offset, LW_OFF_DONE);",
+        )
+    ],
+    'fence restarts after a wipe': [
+        (
+            'queue/lua/parts/fences.lua',
+            "math.max(tonumber(call('GET', P .. 'fence') or 0) + 1, now_us)",
+            "tonumber(call('GET', P .. 'fence') or 0) + 1",
+        ),
+        ('queue/lua/enter.lua', "if fence > tonumber", "if false and fence > tonumber"),
+    ],
+    'no rewind when the epoch is lost': [
+        (
+            'consumer/worker/epoch.c',
+            "    parts_rewind(w, true);\n    commit_must_confirm(w);",
+            "    commit_must_confirm(w);",
+        )
+    ],
+    'newer ones jump over what comes back': [
+        (
+            "consumer/worker/hold.c",
+            "lane_push_front(w, l, again[--n]);",
+            "lane_push(w, l, again[--n]);",
+        )
+    ],
+    'gate beside the settle of its key': [
+        ("consumer/worker/lane.c", "if (l->in_call || l->lost || ", "if (l->lost || "),
+        (
+            "consumer/worker/lane.c",
+            "if (l->listed || l->in_call || !l->head) {",
+            "if (l->listed || !l->head) {",
+        ),
+    ],
+    'the same settle again after a lost reply': [
+        (
+            "consumer/worker/pipe.c",
+            "settle_again(w, sh, sh->pipe.cut);",
+            "settle_again(w, sh, false);",
+        )
+    ],
+    'calls forgotten after a lost reply': [
+        (
+            'consumer/worker/pipe.c',
+            "&& keeps(sh->pipe.calls[i].kind))\n",
+            "&& sh->pipe.calls[i].kind == CALL_SETTLE)\n",
+        )
+    ],
+    'finished without the floor': [
+        (
+            'queue/lua/parts/states.lua',
+            "return offset < floor_of(tp) or state_of(tp, offset) >= LW_STATE_DONE",
+            "return state_of(tp, offset) >= LW_STATE_DONE",
+        )
+    ],
+    'gate without the floor': [
+        (
+            "queue/lua/gate.lua",
+            "if state >= LW_STATE_DONE or offset < s.floor then",
+            "if state >= LW_STATE_DONE then",
+        )
+    ],
+    'next of the chain unchecked': [
+        (
+            "queue/lua/settle.lua",
+            "local over = offset < s.floor or get_state(s, index) >= LW_STATE_DONE",
+            "local over = false",
+        )
+    ],
+    'no memory of handlers that outlive their epoch': [
+        ("consumer/worker/lane.c", "if (l->in_call || l->lost || ", "if (l->in_call || "),
+        ("consumer/worker/claim.c", "l->hold || l->lost || l->in_call", "l->hold || l->in_call"),
+    ],
+    'late grants start': [
+        (
+            "consumer/worker/run.c",
+            "if (atomic_load(&r->hold->lease.held.deadline_ms) <= now || w->stopping)",
+            "if (w->stopping)",
+        ),
+        (
+            "consumer/worker/run.c",
+            "atomic_load(&lease->cancelled) || atomic_load(&lease->deadline_ms) <= now",
+            "false",
+        ),
+    ],
+    'repair of what has a gap before it': [
+        ('consumer/worker/partition.c', "if (tag_test(x->open, tag)) return false;", "")
+    ],
+    'no confirmation by Kafka': [
+        ('consumer/worker/turn.c', "if (w->commit.confirm && !commit_confirm(w)) return;", "")
+    ],
+    'repair after the quarantine': [
+        ('queue/lua/repair.lua', "if why ~= 'QUARANTINE' then return 'LATE' end", "")
+    ],
+    'a clock that jumps goes unseen': [
+        ('queue/lua/parts/epoch.lua', "then return 'JUMP' end", "then end"),
+        (
+            'consumer/worker/connection.c',
+            "if (llabs(sh->server.new_offset_ms - sh->server.offset_ms) > w->c->lock.ttl_ms / 4) {",
+            "if (0) {",
+        ),
+        ('queue/lua/enter.lua', "moved = true\n", "moved = false\n"),
+    ],
+    'retry of a finished message': [
+        (
+            "queue/lua/settle.lua",
+            "if is_held and outcome ~= LW_DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then outcome = LW_DONE end",
+            "",
+        )
+    ],
+    'gate not idempotent': [
+        (
+            "queue/lua/gate.lua",
+            "if not is_mine(held, token) then return 'taken' end",
+            "if true then return 'taken' end",
+        )
+    ],
+    'claim not idempotent': [
+        (
+            'queue/lua/claim.lua',
+            "local mine = not broken and is_mine(held, token)",
+            "local mine = false",
+        )
+    ],
+    'the same message twice in one worker': [
+        ("consumer/worker/lane.c", "if (l->hold && hold_has(", "if (0 && hold_has(")
+    ],
+    'another life of the server goes unseen': [
+        (
+            'consumer/worker/connection.c',
+            "} else if (!move_joins(sh) && !same_life(sh)) {",
+            "} else if (0) {",
+        ),
+        ('consumer/worker/connection.c', "if (sh->phase == READY && !same_life(sh))", "if (0)"),
+        ('queue/lua/enter.lua', "not (same or moved_whole) or ", ""),
+    ],
+    'done only under a live lease': [
+        ("queue/lua/settle.lua", "and (is_held or k == 1) then", "and is_held then")
+    ],
+    'no renewal': [
+        (
+            'consumer/worker/lease.c',
+            "    return n;\n}\n\nsize_t lw_leases_renewed",
+            "    return 0;\n}\n\nsize_t lw_leases_renewed",
+        )
+    ],
+    'floors not told again to another life': [
+        ('consumer/worker/epoch.c', "    floor_unknown(w, sh);\n", ""),
+        ('consumer/worker/repair.c', "floors += w->assigned[i]->committed >= 0;", "floors += 0;"),
+    ],
+    'repair cut short': [
+        (
+            'consumer/worker/connection.c',
+            "shard_to(sh, sh->repair.over ? READY : REPAIRING);",
+            "shard_to(sh, READY);",
+        )
+    ],
     # The next mutants change how a worker runs ahead.
-    'settle without the lease records all': [('queue/lua/settle.lua', "and (is_held or k == 1) then", "then")],
-    'a lost hold is settled again': [('consumer/worker/hold.c', "    settle_unlist(&w->shards[h->lease.shard], h);\n    h->stale = true;", "    h->stale = true;")],
-    'all of a lost hold counts as done': [('consumer/worker/settle.c', "        hold_drop_runs(w, h, 1);\n    }\n    hold_cut(w, h);", "        hold_drop_runs(w, h, 1);\n    }\n    for (struct run *r = h->first; r && r->state == FINISHED; r = r->next) part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);\n    hold_cut(w, h);")],
-    'heads of an unanswered settle taken after a take-back': [('consumer/worker/grants.c', "bool stop = h && (h->failed || w->stopping);", "bool stop = false;"), ('consumer/worker/grants.c', "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {", "if (stop || (h && hold_has(h, m->part, m->offset, &same))) {")],
-    'named messages known by their place alone': [('consumer/worker/settle.c', "if (!m || m->part != want->part || m->offset != want->offset) {", "if (!m) {")],
-    'taken back to the end of the chain': [('consumer/worker/hold.c', "        lane_push_front(w, h->lane, m);\n    else", "        lane_push(w, h->lane, m);\n    else")],
-    'taken back in the wrong order': [('consumer/worker/hold.c', "    take_back(w, h, r->next);\n    struct msg *m = r->msg;", "    struct run *after = r->next;\n    struct msg *m = r->msg;"), ('consumer/worker/hold.c', "        msg_free(w, m);\n    run_free(w, r);\n}\n\nvoid hold_cut", "        msg_free(w, m);\n    run_free(w, r);\n    take_back(w, h, after);\n}\n\nvoid hold_cut")],
-    'nothing is taken back': [('consumer/worker/run.c', "    if (v != LW_DONE) {\n        h->failed = true;\n        hold_cut(w, h);\n    } else if", "    h->failed |= v != LW_DONE;\n    if")],
-    'taken back though it started': [('consumer/worker/hold.c', "if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;", "if (before->state != FINISHED && (lw_job_unthen(&before->job, &r->job), true)) break;")],
-    'gate puts back at the end': [('consumer/worker/gate.c', "            lane_push_front(w, it->lane, m), n++;", "            lane_push(w, it->lane, m), n++;")],
-    'settle sent again in mode drop': [('consumer/worker/settle.c', "if (h->n_finished + h->n_open > it->n_runs) {", "if (!again && h->n_finished + h->n_open > it->n_runs) {")],
-    'further heads from anywhere': [('queue/lua/parts/heads.lua', "false, after_tp == nil, {}", "false, true, {}")],
-    'further heads from anywhere, and again': [('queue/lua/parts/heads.lua', "false, after_tp == nil, {}", "false, true, {}"), ('consumer/worker/grants.c', "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {", "if (stop || (h && h->failed)) {")],
-    'heads not distinct': [('queue/lua/parts/heads.lua', "local again = mine and mine[offset]", "local again = false")],
-    'retry before finished heads are dropped': [('queue/lua/settle.lua', "local head, head_tp, head_offset = first_unfinished(lane)", "local head = call('LINDEX', wait, -1)\n    local head_tp, head_offset = nil, nil\n    if head then head_tp, head_offset = identity_of(head) end")],
-    'handed over heads dropped unseen': [('queue/lua/settle.lua', "if tp == s.tp and offset == s.base + r.index then", "if true then")],
-    'more does not extend the lease': [('queue/lua/settle.lua', "    call('PEXPIRE', r.lock, ttl)\n    if heads", "    if r.mode == LW_GO_KEEP or r.mode == LW_GO_KEEP_ALONE then call('PEXPIRE', r.lock, ttl) end\n    if heads")],
-    'a follower starts after a message that failed': [('handlers/handler.h', "return job->outcome == LW_DONE ? next : NULL;", "return next;")],
-    'a follower starts past the lease': [('tests/sim/world/world.c', "if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {", "if (lease) {")],
-    'a follower does not wait for the one before it': [('consumer/worker/hold.c', "if (!before || before->state == FINISHED)", "if (true)")],
-    'one fence a call': [('queue/lua/parts/fences.lua', "text(fence_base + reserve - 1)", "text(fence_base)")],
-    'settle reserves one fence': [('queue/calls.c', "lw_arg_i64(c->commands, c->fences);\n    arg_bounds", "lw_arg_i64(c->commands, 1);\n    arg_bounds")],
-    'one fence for all that are named': [('consumer/worker/settle.c', "letters[k] == LW_NAMED_GRANTED ? fence++ : 0", "letters[k] == LW_NAMED_GRANTED ? fence : 0")],
-    'what failed is forgotten before it is told': [('consumer/worker/settle.c', "    if (!h->n_finished) h->failed = false;", "    h->failed = false;")],
-    'the short way releases any lock': [('queue/lua/settle.lua', "not with_dedup and held[i] == ARGV[first_value + item[o]] then", "not with_dedup and held[i] then")],
-    'the short way though something still runs': [('queue/lua/settle.lua', "item[o + 2] == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP) and item[o + 4] == 0", "item[o + 2] == LW_DONE and item[o + 4] == 0")],
-    'the short way for several messages': [('queue/lua/settle.lua', "if item[o + 1] == 1 and item[o + 2] == LW_DONE", "if item[o + 2] == LW_DONE")],
-    'gate sent again parks what waits': [('queue/lua/gate.lua', "elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then", "elseif state == LW_STATE_WAITING and still_waits(i, key) then")],
+    'settle without the lease records all': [
+        ('queue/lua/settle.lua', "and (is_held or k == 1) then", "then")
+    ],
+    'a lost hold is settled again': [
+        (
+            'consumer/worker/hold.c',
+            "    settle_unlist(&w->shards[h->lease.shard], h);\n    h->stale = true;",
+            "    h->stale = true;",
+        )
+    ],
+    'all of a lost hold counts as done': [
+        (
+            'consumer/worker/settle.c',
+            "        hold_drop_runs(w, h, 1);\n    }\n    hold_cut(w, h);",
+            "        hold_drop_runs(w, h, 1);\n    }\n    for (struct run *r = h->first; r && r->state == FINISHED; r = r->next) part_mark(w, r->msg->part, r->msg->offset, LW_OFF_DONE);\n    hold_cut(w, h);",
+        )
+    ],
+    'heads of an unanswered settle taken after a take-back': [
+        (
+            'consumer/worker/grants.c',
+            "bool stop = h && (h->failed || w->stopping);",
+            "bool stop = false;",
+        ),
+        (
+            'consumer/worker/grants.c',
+            "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {",
+            "if (stop || (h && hold_has(h, m->part, m->offset, &same))) {",
+        ),
+    ],
+    'named messages known by their place alone': [
+        (
+            'consumer/worker/settle.c',
+            "if (!m || m->part != want->part || m->offset != want->offset) {",
+            "if (!m) {",
+        )
+    ],
+    'taken back to the end of the chain': [
+        (
+            'consumer/worker/hold.c',
+            "        lane_push_front(w, h->lane, m);\n    else",
+            "        lane_push(w, h->lane, m);\n    else",
+        )
+    ],
+    'taken back in the wrong order': [
+        (
+            'consumer/worker/hold.c',
+            "    take_back(w, h, r->next);\n    struct msg *m = r->msg;",
+            "    struct run *after = r->next;\n    struct msg *m = r->msg;",
+        ),
+        (
+            'consumer/worker/hold.c',
+            "        msg_free(w, m);\n    run_free(w, r);\n}\n\nvoid hold_cut",
+            "        msg_free(w, m);\n    run_free(w, r);\n    take_back(w, h, after);\n}\n\nvoid hold_cut",
+        ),
+    ],
+    'nothing is taken back': [
+        (
+            'consumer/worker/run.c',
+            "    if (v != LW_DONE) {\n        h->failed = true;\n        hold_cut(w, h);\n    } else if",
+            "    h->failed |= v != LW_DONE;\n    if",
+        )
+    ],
+    'taken back though it started': [
+        (
+            'consumer/worker/hold.c',
+            "if (before->state != FINISHED && lw_job_unthen(&before->job, &r->job)) break;",
+            "if (before->state != FINISHED && (lw_job_unthen(&before->job, &r->job), true)) break;",
+        )
+    ],
+    'gate puts back at the end': [
+        (
+            'consumer/worker/gate.c',
+            "            lane_push_front(w, it->lane, m), n++;",
+            "            lane_push(w, it->lane, m), n++;",
+        )
+    ],
+    'settle sent again in mode drop': [
+        (
+            'consumer/worker/settle.c',
+            "if (h->n_finished + h->n_open > it->n_runs) {",
+            "if (!again && h->n_finished + h->n_open > it->n_runs) {",
+        )
+    ],
+    'further heads from anywhere': [
+        ('queue/lua/parts/heads.lua', "false, after_tp == nil, {}", "false, true, {}")
+    ],
+    'further heads from anywhere, and again': [
+        ('queue/lua/parts/heads.lua', "false, after_tp == nil, {}", "false, true, {}"),
+        (
+            'consumer/worker/grants.c',
+            "if (stop || (h && (h->failed || hold_has(h, m->part, m->offset, &same)))) {",
+            "if (stop || (h && h->failed)) {",
+        ),
+    ],
+    'heads not distinct': [
+        ('queue/lua/parts/heads.lua', "local again = mine and mine[offset]", "local again = false")
+    ],
+    'retry before finished heads are dropped': [
+        (
+            'queue/lua/settle.lua',
+            "local head, head_tp, head_offset = first_unfinished(lane)",
+            "local head = call('LINDEX', wait, -1)\n    local head_tp, head_offset = nil, nil\n    if head then head_tp, head_offset = identity_of(head) end",
+        )
+    ],
+    'handed over heads dropped unseen': [
+        (
+            'queue/lua/settle.lua',
+            "if tp == s.tp and offset == s.base + r.index then",
+            "if true then",
+        )
+    ],
+    'more does not extend the lease': [
+        (
+            'queue/lua/settle.lua',
+            "    call('PEXPIRE', r.lock, ttl)\n    if heads",
+            "    if r.mode == LW_GO_KEEP or r.mode == LW_GO_KEEP_ALONE then call('PEXPIRE', r.lock, ttl) end\n    if heads",
+        )
+    ],
+    'a follower starts after a message that failed': [
+        ('handlers/handler.h', "return job->outcome == LW_DONE ? next : NULL;", "return next;")
+    ],
+    'a follower starts past the lease': [
+        (
+            'tests/sim/world/world.c',
+            "if (!atomic_load(&lease->cancelled) && me->world->now_ms < atomic_load(&lease->deadline_ms)) {",
+            "if (lease) {",
+        )
+    ],
+    'a follower does not wait for the one before it': [
+        ('consumer/worker/hold.c', "if (!before || before->state == FINISHED)", "if (true)")
+    ],
+    'one fence a call': [
+        ('queue/lua/parts/fences.lua', "text(fence_base + reserve - 1)", "text(fence_base)")
+    ],
+    'settle reserves one fence': [
+        (
+            'queue/calls.c',
+            "lw_arg_i64(c->commands, c->fences);\n    arg_bounds",
+            "lw_arg_i64(c->commands, 1);\n    arg_bounds",
+        )
+    ],
+    'one fence for all that are named': [
+        (
+            'consumer/worker/settle.c',
+            "letters[k] == LW_NAMED_GRANTED ? fence++ : 0",
+            "letters[k] == LW_NAMED_GRANTED ? fence : 0",
+        )
+    ],
+    'what failed is forgotten before it is told': [
+        (
+            'consumer/worker/settle.c',
+            "    if (!h->n_finished) h->failed = false;",
+            "    h->failed = false;",
+        )
+    ],
+    'the short way releases any lock': [
+        (
+            'queue/lua/settle.lua',
+            "not with_dedup and held[i] == ARGV[first_value + item[o]] then",
+            "not with_dedup and held[i] then",
+        )
+    ],
+    'the short way though something still runs': [
+        (
+            'queue/lua/settle.lua',
+            "item[o + 2] == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP) and item[o + 4] == 0",
+            "item[o + 2] == LW_DONE and item[o + 4] == 0",
+        )
+    ],
+    'the short way for several messages': [
+        (
+            'queue/lua/settle.lua',
+            "if item[o + 1] == 1 and item[o + 2] == LW_DONE",
+            "if item[o + 2] == LW_DONE",
+        )
+    ],
+    'gate sent again parks what waits': [
+        (
+            'queue/lua/gate.lua',
+            "elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then",
+            "elseif state == LW_STATE_WAITING and still_waits(i, key) then",
+        )
+    ],
     # The next mutants change what happens if a script fails in the middle.
-    'lists lose what is not recorded yet': [('queue/lua/settle.lua', "save_states()\nfor _, m in ipairs(forgotten)", "for _, m in ipairs(forgotten)")],
-    'a try counts before the lock says so': [('queue/lua/settle.lua', "save_states() -- messages that were put back are waiting now\n", "save_states()\nfor _, m in ipairs(tried_again) do set_tries(unpack(m)) end\ntried_again = {}\n")],
-    'a list before its lane is listed': [('queue/lua/gate.lua', "    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n", ""), ('queue/lua/gate.lua', "    if listed and not ok then", "    if listed and ok then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n    if listed and not ok then")],
-    'said to wait before it stands in its list': [('queue/lua/settle.lua', "        if not (head_tp == tp", "        put_state(s, index, LW_STATE_WAITING)\n        save_states()\n        if not (head_tp == tp")],
+    'lists lose what is not recorded yet': [
+        (
+            'queue/lua/settle.lua',
+            "save_states()\nfor _, m in ipairs(forgotten)",
+            "for _, m in ipairs(forgotten)",
+        )
+    ],
+    'a try counts before the lock says so': [
+        (
+            'queue/lua/settle.lua',
+            "save_states() -- messages that were put back are waiting now\n",
+            "save_states()\nfor _, m in ipairs(tried_again) do set_tries(unpack(m)) end\ntried_again = {}\n",
+        )
+    ],
+    'a list before its lane is listed': [
+        (
+            'queue/lua/gate.lua',
+            "    if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n",
+            "",
+        ),
+        (
+            'queue/lua/gate.lua',
+            "    if listed and not ok then",
+            "    if listed and ok then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end\n    if listed and not ok then",
+        ),
+    ],
+    'said to wait before it stands in its list': [
+        (
+            'queue/lua/settle.lua',
+            "        if not (head_tp == tp",
+            "        put_state(s, index, LW_STATE_WAITING)\n        save_states()\n        if not (head_tp == tp",
+        )
+    ],
     # The next mutants change an operator's trials.
-    'the lease of a trial is not renewed': [('lock/lua/lib/string_keep.lua', "if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end", "")],
-    'a command does not compare the clock': [('tests/sim/world/operator.c', 'lw_arg_text(cmd, "h")', 'lw_arg_text(cmd, "")')],
+    'the lease of a trial is not renewed': [
+        (
+            'lock/lua/lib/string_keep.lua',
+            "if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end",
+            "",
+        )
+    ],
+    'a command does not compare the clock': [
+        ('tests/sim/world/operator.c', 'lw_arg_text(cmd, "h")', 'lw_arg_text(cmd, "")')
+    ],
     # The next mutants change rebalances, which wait for handlers.
-    'a revoke waits for heads too': [('consumer/worker/partition.c', "l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;", "l->hold ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;")],
-    'a leaving partition is granted more': [('consumer/worker/partition.c', "    p->leaving = true;\n    p->pass++;", "    p->leaving = true;")],
-    'granted, given to no handler yet, and started though it leaves': [('consumer/worker/partition.c', "    run_leave(w, p);\n", "")],
-    'a letter that its topic will never take is sent for ever': [('consumer/worker/run.c', "    } else if (how == LW_SENT_NEVER) {\n        keep_letter(w, r, reason);\n", "")],
-    'a late done written back with a gap before it': [('consumer/worker/repair.c', "!quiet || !part_closed(p, r->msg) ||", "!quiet ||"), ('consumer/worker/repair.c', "if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;", "")],
-    'leases in the order of their grants': [('consumer/worker/lease.c', "while (before != head && ", "while (0 && before != head && ")],
-    'a lock stands that the clock left behind': [('queue/lua/parts/locks.lua', "if left <= most or most == 0 then return left end", "if left then return left end")],
-    'a due time stands that the clock left behind': [('queue/lua/parts/tries.lua', "if wait and due - now > wait then due = now end", "")],
-    'max_run bounds nothing': [('consumer/worker/settle.c', "w->c->lock.max_run - h->n", "1000000")],
-    'drop asks for nothing behind a run': [('consumer/worker/lane.c', "(drops_busy(w) && l->n > l->n_asked)", "false")],
-    'drop grants several of a lane': [('queue/lua/gate.lua', "elseif whose == 'mine' and drop then", "elseif false then")],
-    'drop of what was granted before': [('queue/lua/gate.lua', "    return not (s.has_tries and call('HGET', tries_name(s), text(offset)))", "    return true")],
-    'drop of what is older than the epoch': [('queue/lua/gate.lua', "if not s.new_from or offset < s.new_from then return false end", "")],
-    'the first epoch tells for all what is new': [('queue/lua/gate.lua', "if of ~= id then", "if not of then")],
-    'what is new is not asked anew in a new epoch': [('consumer/worker/partition.c', "        w->assigned[i]->new_from = INT64_MAX;", "")],
-    'a grant with drop is not noted': [('queue/lua/gate.lua', "    set_tries(s.tp, offset, 0, 0, 0)\n    s.has_tries = true", "")],
-    'business ids are not looked at': [('queue/lua/parts/envelopes.lua', "return type(by) == 'string' and by ~= tp .. ':' .. text(offset)", "return false")],
-    'business ids are not recorded': [('queue/lua/settle.lua', "if dedup ~= '' and window > 0", "if false")],
-    'a lost lease counts an attempt': [('consumer/worker/run.c', "    case LW_BACK:\n", "    case LW_BACK: if (w->c) { run_finish(w, r, LW_RETRY); break; }\n")],
-    'attempts are not counted': [('queue/lua/settle.lua', "{tp, offset, tried + 1,", "{tp, offset, tried,")],
-    'one attempt too many': [('consumer/worker/run.c', "job->attempt >= w->c->retry.max_attempts", "job->attempt > w->c->retry.max_attempts")],
-    'suspects run in company': [('consumer/worker/run.c', "if (r->job.alone && w->runs.in_handler) break;", "")],
-    'others start beside a suspect': [('consumer/worker/run.c', "if (r->job.alone || w->runs.waiting || w->runs.running_alone)", "if (r->job.alone)")],
-    'a crash alone counts no attempt': [('consumer/worker/run.c', "if (s == LW_BLAMED) {", "if (0) {")],
-    'what is given back comes at once': [('consumer/worker/settle.c', "it->backoff_ms = w->stopping ? 0 : last->rest_ms;", "it->backoff_ms = 0;")],
-    'partitions of replays are never forgotten': [('consumer/worker/msg.c', "if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);", "--m->part->n_msgs;")],
-    'the watch looks at the first segments only': [('consumer/worker/watch.c', "lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {", "at < mark + LOOK_BATCH * LW_SEGMENT && lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {")],
-    'records above the watermark without a bound': [('consumer/worker/partition.c', "if (held < most) return false;", "if (most) return false;")],
+    'a revoke waits for heads too': [
+        (
+            'consumer/worker/partition.c',
+            "l->hold && l->hold->kind == FAST ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;",
+            "l->hold ? l->hold->first : NULL; r; r = r->next)\n                if (r->msg->part == p) return true;",
+        )
+    ],
+    'a leaving partition is granted more': [
+        (
+            'consumer/worker/partition.c',
+            "    p->leaving = true;\n    p->pass++;",
+            "    p->leaving = true;",
+        )
+    ],
+    'granted, given to no handler yet, and started though it leaves': [
+        ('consumer/worker/partition.c', "    run_leave(w, p);\n", "")
+    ],
+    'a letter that its topic will never take is sent for ever': [
+        (
+            'consumer/worker/run.c',
+            "    } else if (how == LW_SENT_NEVER) {\n        keep_letter(w, r, reason);\n",
+            "",
+        )
+    ],
+    'a late done written back with a gap before it': [
+        ('consumer/worker/repair.c', "!quiet || !part_closed(p, r->msg) ||", "!quiet ||"),
+        (
+            'consumer/worker/repair.c',
+            "if (p->gen && quiet && lw_offsets_next(p->offsets) < r->msg->offset) continue;",
+            "",
+        ),
+    ],
+    'leases in the order of their grants': [
+        ('consumer/worker/lease.c', "while (before != head && ", "while (0 && before != head && ")
+    ],
+    'a lock stands that the clock left behind': [
+        (
+            'queue/lua/parts/locks.lua',
+            "if left <= most or most == 0 then return left end",
+            "if left then return left end",
+        )
+    ],
+    'a due time stands that the clock left behind': [
+        ('queue/lua/parts/tries.lua', "if wait and due - now > wait then due = now end", "")
+    ],
+    'max_run bounds nothing': [
+        ('consumer/worker/settle.c', "w->c->lock.max_run - h->n", "1000000")
+    ],
+    'drop asks for nothing behind a run': [
+        ('consumer/worker/lane.c', "(drops_busy(w) && l->n > l->n_asked)", "false")
+    ],
+    'drop grants several of a lane': [
+        ('queue/lua/gate.lua', "elseif whose == 'mine' and drop then", "elseif false then")
+    ],
+    'drop of what was granted before': [
+        (
+            'queue/lua/gate.lua',
+            "    return not (s.has_tries and call('HGET', tries_name(s), text(offset)))",
+            "    return true",
+        )
+    ],
+    'drop of what is older than the epoch': [
+        ('queue/lua/gate.lua', "if not s.new_from or offset < s.new_from then return false end", "")
+    ],
+    'the first epoch tells for all what is new': [
+        ('queue/lua/gate.lua', "if of ~= id then", "if not of then")
+    ],
+    'what is new is not asked anew in a new epoch': [
+        ('consumer/worker/partition.c', "        w->assigned[i]->new_from = INT64_MAX;", "")
+    ],
+    'a grant with drop is not noted': [
+        ('queue/lua/gate.lua', "    set_tries(s.tp, offset, 0, 0, 0)\n    s.has_tries = true", "")
+    ],
+    'business ids are not looked at': [
+        (
+            'queue/lua/parts/envelopes.lua',
+            "return type(by) == 'string' and by ~= tp .. ':' .. text(offset)",
+            "return false",
+        )
+    ],
+    'business ids are not recorded': [
+        ('queue/lua/settle.lua', "if dedup ~= '' and window > 0", "if false")
+    ],
+    'a lost lease counts an attempt': [
+        (
+            'consumer/worker/run.c',
+            "    case LW_BACK:\n",
+            "    case LW_BACK: if (w->c) { run_finish(w, r, LW_RETRY); break; }\n",
+        )
+    ],
+    'attempts are not counted': [
+        ('queue/lua/settle.lua', "{tp, offset, tried + 1,", "{tp, offset, tried,")
+    ],
+    'one attempt too many': [
+        (
+            'consumer/worker/run.c',
+            "job->attempt >= w->c->retry.max_attempts",
+            "job->attempt > w->c->retry.max_attempts",
+        )
+    ],
+    'suspects run in company': [
+        ('consumer/worker/run.c', "if (r->job.alone && w->runs.in_handler) break;", "")
+    ],
+    'others start beside a suspect': [
+        (
+            'consumer/worker/run.c',
+            "if (r->job.alone || w->runs.waiting || w->runs.running_alone)",
+            "if (r->job.alone)",
+        )
+    ],
+    'a crash alone counts no attempt': [
+        ('consumer/worker/run.c', "if (s == LW_BLAMED) {", "if (0) {")
+    ],
+    'what is given back comes at once': [
+        (
+            'consumer/worker/settle.c',
+            "it->backoff_ms = w->stopping ? 0 : last->rest_ms;",
+            "it->backoff_ms = 0;",
+        )
+    ],
+    'partitions of replays are never forgotten': [
+        (
+            'consumer/worker/msg.c',
+            "if (!--m->part->n_msgs && m->part->replay) part_idle(w, m->part);",
+            "--m->part->n_msgs;",
+        )
+    ],
+    'the watch looks at the first segments only': [
+        (
+            'consumer/worker/watch.c',
+            "lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {",
+            "at < mark + LOOK_BATCH * LW_SEGMENT && lw_offsets_find(p->offsets, LW_OFF_WAITING, &at, &budget)) {",
+        )
+    ],
+    'records above the watermark without a bound': [
+        ('consumer/worker/partition.c', "if (held < most) return false;", "if (most) return false;")
+    ],
     # The next mutants ignore bounds in bytes.
-    'a call reads lists without end': [('queue/lua/parts/heads.lua', "call_left, largest = call_left - read, most_bytes", "largest = most_bytes")],
-    'a lane is granted bytes without end': [('queue/lua/parts/heads.lua', "local fits = granted <= lane_bytes", "local fits = true")],
-    'pages of large messages': [('queue/lua/parts/heads.lua', "local n = LW_READ_AT_ONCE", "local n = 64"), ('queue/lua/parts/heads.lua', "if largest * n > room then", "if false then")],
-    'settle carries without end': [('consumer/worker/settle.c', "(bytes && bytes + more > w->bytes.call)", "false")],
-    'gate carries without end': [('consumer/worker/gate.c', "if (*bytes >= w->bytes.call) break;", ""), ('consumer/worker/gate.c', "bytes < w->bytes.call && ", "")],
-    'headers take no memory': [('consumer/worker/msg.c', "(m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n)", "0")],
-    'records are taken without end': [('consumer/worker/arrive.c', " || w->memory.held >= w->bytes.held) return 0;", ") return 0;"), ('consumer/worker/arrive.c', "size_t fit = (w->bytes.held - w->memory.held) / w->memory.big + 1;", "size_t fit = HELD_MAX;")],
-    'what runs takes no memory': [('consumer/worker/lane.c', "    if (l->n_asked) l->n_asked--;\n    w->held--;\n", "    if (l->n_asked) l->n_asked--;\n    w->held--;\n    w->memory.held -= m->bytes;\n    m->bytes = 0;\n")],
+    'a call reads lists without end': [
+        (
+            'queue/lua/parts/heads.lua',
+            "call_left, largest = call_left - read, most_bytes",
+            "largest = most_bytes",
+        )
+    ],
+    'a lane is granted bytes without end': [
+        ('queue/lua/parts/heads.lua', "local fits = granted <= lane_bytes", "local fits = true")
+    ],
+    'pages of large messages': [
+        ('queue/lua/parts/heads.lua', "local n = LW_READ_AT_ONCE", "local n = 64"),
+        ('queue/lua/parts/heads.lua', "if largest * n > room then", "if false then"),
+    ],
+    'settle carries without end': [
+        ('consumer/worker/settle.c', "(bytes && bytes + more > w->bytes.call)", "false")
+    ],
+    'gate carries without end': [
+        ('consumer/worker/gate.c', "if (*bytes >= w->bytes.call) break;", ""),
+        ('consumer/worker/gate.c', "bytes < w->bytes.call && ", ""),
+    ],
+    'headers take no memory': [
+        (
+            'consumer/worker/msg.c',
+            "(m->raw.p ? 0 : m->headers[i].name.n + m->headers[i].value.n)",
+            "0",
+        )
+    ],
+    'records are taken without end': [
+        (
+            'consumer/worker/arrive.c',
+            " || w->memory.held >= w->bytes.held) return 0;",
+            ") return 0;",
+        ),
+        (
+            'consumer/worker/arrive.c',
+            "size_t fit = (w->bytes.held - w->memory.held) / w->memory.big + 1;",
+            "size_t fit = HELD_MAX;",
+        ),
+    ],
+    'what runs takes no memory': [
+        (
+            'consumer/worker/lane.c',
+            "    if (l->n_asked) l->n_asked--;\n    w->held--;\n",
+            "    if (l->n_asked) l->n_asked--;\n    w->held--;\n    w->memory.held -= m->bytes;\n    m->bytes = 0;\n",
+        )
+    ],
     # The next mutants change what is written back during a quarantine.
-    'commit metadata written back newest first': [('consumer/worker/repair.c', "sh->repair.item[sh->repair.n++] = sh->repair.meta[i];", "sh->repair.item[sh->repair.n++] = sh->repair.meta[sh->repair.n_meta - 1 - i];"), ('consumer/worker/repair.c', "        meta_drop(sh, metas);", "        sh->repair.n_meta -= metas;")],
-    'a repair from commit metadata is lost with its connection': [('consumer/worker/repair.c', "    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;", "    meta_drop(sh, (size_t)sh->repair.n);\n    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;"), ('consumer/worker/repair.c', "        meta_drop(sh, metas);", "        (void)metas;")],
-    'metadata believed though some of it ran again': [('consumer/worker/partition.c', "p->watch.n_fresh < w->n_shards || p->claims ||", "p->watch.n_fresh < w->n_shards ||"), ('consumer/worker/commit.c', "mark == p->committed && !p->claims", "mark == p->committed")],
-    'a repair goes on where others moved its place': [('consumer/worker/repair.c', "    for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);", "    (void)w;")],
-    'a LATE repair is not forgotten': [('consumer/worker/repair.c', "    if (forget) {", "    if (0 && forget) {")],
-    'gaps of a key in the commit metadata are ignored': [('consumer/worker/partition.c', "if (in && !tag_test(p->meta_open, m->tag) &&", "if (in &&")],
-    'all dones of an ended lease count when the epoch is lost': [('consumer/worker/hold.c', "        if (!live) return;", "        (void)live;")],
-    'a broker that takes less metadata is not heeded': [('consumer/worker/commit.c', "    w->commit.meta_max = w->commit.meta_max / 2 < META_MIN", "    if (0) w->commit.meta_max = w->commit.meta_max / 2 < META_MIN")],
-    'commits before the states were read': [('consumer/worker/commit.c', "if (!all && p->watch.n_fresh < w->n_shards) continue;", "")],
-    'segments that a commit passes in one leap stay': [('queue/lua/parts/floors.lua', "    if stop < last then\n", "    if false then\n")],
-    'parked and lost unseen': [('consumer/worker/watch.c', "        x->lost = true;", "        x->lost = false;")],
-    'a wiped Redis is not told of longer leases': [('consumer/worker/epoch.c', "    return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;", "    return 0 * left;")],
-    'a quarantine under way is cut by who knows less': [('queue/lua/enter.lua', "local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)", "local length = used + grace")],
+    'commit metadata written back newest first': [
+        (
+            'consumer/worker/repair.c',
+            "sh->repair.item[sh->repair.n++] = sh->repair.meta[i];",
+            "sh->repair.item[sh->repair.n++] = sh->repair.meta[sh->repair.n_meta - 1 - i];",
+        ),
+        (
+            'consumer/worker/repair.c',
+            "        meta_drop(sh, metas);",
+            "        sh->repair.n_meta -= metas;",
+        ),
+    ],
+    'a repair from commit metadata is lost with its connection': [
+        (
+            'consumer/worker/repair.c',
+            "    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;",
+            "    meta_drop(sh, (size_t)sh->repair.n);\n    if (sh->repair.n_late) collect_late(w, sh);\n    if (!sh->repair.n) return;",
+        ),
+        ('consumer/worker/repair.c', "        meta_drop(sh, metas);", "        (void)metas;"),
+    ],
+    'metadata believed though some of it ran again': [
+        (
+            'consumer/worker/partition.c',
+            "p->watch.n_fresh < w->n_shards || p->claims ||",
+            "p->watch.n_fresh < w->n_shards ||",
+        ),
+        ('consumer/worker/commit.c', "mark == p->committed && !p->claims", "mark == p->committed"),
+    ],
+    'a repair goes on where others moved its place': [
+        (
+            'consumer/worker/repair.c',
+            "    for (int s = 0; s < w->n_shards; s++) repair_restart(&w->shards[s]);",
+            "    (void)w;",
+        )
+    ],
+    'a LATE repair is not forgotten': [
+        ('consumer/worker/repair.c', "    if (forget) {", "    if (0 && forget) {")
+    ],
+    'gaps of a key in the commit metadata are ignored': [
+        ('consumer/worker/partition.c', "if (in && !tag_test(p->meta_open, m->tag) &&", "if (in &&")
+    ],
+    'all dones of an ended lease count when the epoch is lost': [
+        ('consumer/worker/hold.c', "        if (!live) return;", "        (void)live;")
+    ],
+    'a broker that takes less metadata is not heeded': [
+        (
+            'consumer/worker/commit.c',
+            "    w->commit.meta_max = w->commit.meta_max / 2 < META_MIN",
+            "    if (0) w->commit.meta_max = w->commit.meta_max / 2 < META_MIN",
+        )
+    ],
+    'commits before the states were read': [
+        ('consumer/worker/commit.c', "if (!all && p->watch.n_fresh < w->n_shards) continue;", "")
+    ],
+    'segments that a commit passes in one leap stay': [
+        ('queue/lua/parts/floors.lua', "    if stop < last then\n", "    if false then\n")
+    ],
+    'parked and lost unseen': [
+        ('consumer/worker/watch.c', "        x->lost = true;", "        x->lost = false;")
+    ],
+    'a wiped Redis is not told of longer leases': [
+        (
+            'consumer/worker/epoch.c',
+            "    return left > sh->epoch.ttl_ms ? left : sh->epoch.ttl_ms;",
+            "    return 0 * left;",
+        )
+    ],
+    'a quarantine under way is cut by who knows less': [
+        (
+            'queue/lua/enter.lua',
+            "local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)",
+            "local length = used + grace",
+        )
+    ],
     # The next mutants change the first run of a name.
-    'a first run without the look': [('consumer/worker/first.c', "!known ? LOOK_NOT : commits ? LOOK_USED : LOOK_EMPTY", "known || commits ? LOOK_EMPTY : LOOK_NOT")],
-    'a look from before the epoch counts': [('consumer/worker/first.c', "sh->first = (struct first){.waits = waits};", "sh->first.waits = waits;")],
-    'granted before the first commit': [('queue/lua/parts/epoch.lua', " or epoch[4] and not is_command then", " then"), ('consumer/worker/epoch.c', "return sh->epoch.quiet_until_ms != 0 || sh->first.waits;", "return sh->epoch.quiet_until_ms != 0;"), ('consumer/worker/first.c', "if (!shard_quiet(w, sh, now) || now", "if ((!shard_quiet(w, sh, now) && !sh->first.waits) || now")],
-    'a first run on a promoted replica': [('queue/life.c', "life->never_replica = is_zero(bytes) && is_zero(old_replid);", "life->never_replica = true;")],
-    'a first run without a commit waits for ever': [('queue/lua/lift.lua', "call('HDEL', KEYS[1], 'first')", "")],
-    'a list that vanished goes unseen': [('queue/lua/parts/lanes.lua', "    pcall_('XADD', P .. 'vanished'", "    if true then return end\n    pcall_('XADD', P .. 'vanished'")],
-    'a rewind forgets how far was read': [('consumer/worker/partition.c', "    if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);\n", "")],
-    'what is not gated yet is passed over': [('consumer/worker/vanished.c', "    x->to = offset;\n    return false;", "    (void)offset;\n    return true;")],
-    'an attached replica ends the epoch': [('queue/life.c', "return !strcmp(a->id, b->id) || (a->history[0] && !strcmp(a->history, b->history));", "return !strcmp(a->id, b->id);")],
-    'a server that was a replica goes unseen': [('queue/life.c', '"%s/%s", run_id, bytes);', '"%s/%s", run_id, bytes + strlen(bytes));')],
+    'a first run without the look': [
+        (
+            'consumer/worker/first.c',
+            "!known ? LOOK_NOT : commits ? LOOK_USED : LOOK_EMPTY",
+            "known || commits ? LOOK_EMPTY : LOOK_NOT",
+        )
+    ],
+    'a look from before the epoch counts': [
+        (
+            'consumer/worker/first.c',
+            "sh->first = (struct first){.waits = waits};",
+            "sh->first.waits = waits;",
+        )
+    ],
+    'granted before the first commit': [
+        ('queue/lua/parts/epoch.lua', " or epoch[4] and not is_command then", " then"),
+        (
+            'consumer/worker/epoch.c',
+            "return sh->epoch.quiet_until_ms != 0 || sh->first.waits;",
+            "return sh->epoch.quiet_until_ms != 0;",
+        ),
+        (
+            'consumer/worker/first.c',
+            "if (!shard_quiet(w, sh, now) || now",
+            "if ((!shard_quiet(w, sh, now) && !sh->first.waits) || now",
+        ),
+    ],
+    'a first run on a promoted replica': [
+        (
+            'queue/life.c',
+            "life->never_replica = is_zero(bytes) && is_zero(old_replid);",
+            "life->never_replica = true;",
+        )
+    ],
+    'a first run without a commit waits for ever': [
+        ('queue/lua/lift.lua', "call('HDEL', KEYS[1], 'first')", "")
+    ],
+    'a list that vanished goes unseen': [
+        (
+            'queue/lua/parts/lanes.lua',
+            "    pcall_('XADD', P .. 'vanished'",
+            "    if true then return end\n    pcall_('XADD', P .. 'vanished'",
+        )
+    ],
+    'a rewind forgets how far was read': [
+        (
+            'consumer/worker/partition.c',
+            "    if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);\n",
+            "",
+        )
+    ],
+    'what is not gated yet is passed over': [
+        (
+            'consumer/worker/vanished.c',
+            "    x->to = offset;\n    return false;",
+            "    (void)offset;\n    return true;",
+        )
+    ],
+    'an attached replica ends the epoch': [
+        (
+            'queue/life.c',
+            "return !strcmp(a->id, b->id) || (a->history[0] && !strcmp(a->history, b->history));",
+            "return !strcmp(a->id, b->id);",
+        )
+    ],
+    'a server that was a replica goes unseen': [
+        ('queue/life.c', '"%s/%s", run_id, bytes);', '"%s/%s", run_id, bytes + strlen(bytes));')
+    ],
     # The next mutants change how a worker treats error replies.
-    'an error reply to settle is taken for an answer': [('consumer/worker/pipe.c', "if (c->kind == CALL_ALIVE) return;", "if (c->kind == CALL_ALIVE || c->kind == CALL_SETTLE) return;")],
-    'messages of a gate that is refused at maxmemory are lost': [('consumer/worker/gate.c', "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n    gate_back(w, sh);\n", "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n")],
-    'a claim that was refused is forgotten': [('consumer/worker/pipe.c', "    sh->pipe.answered--; ", "    if (c->kind != CALL_CLAIM) sh->pipe.answered--;")],
+    'an error reply to settle is taken for an answer': [
+        (
+            'consumer/worker/pipe.c',
+            "if (c->kind == CALL_ALIVE) return;",
+            "if (c->kind == CALL_ALIVE || c->kind == CALL_SETTLE) return;",
+        )
+    ],
+    'messages of a gate that is refused at maxmemory are lost': [
+        (
+            'consumer/worker/gate.c',
+            "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n    gate_back(w, sh);\n",
+            "    sh->gate.oom_until_ms = now_ms(w) + OOM_MS;\n",
+        )
+    ],
+    'a claim that was refused is forgotten': [
+        (
+            'consumer/worker/pipe.c',
+            "    sh->pipe.answered--; ",
+            "    if (c->kind != CALL_CLAIM) sh->pipe.answered--;",
+        )
+    ],
     # The next mutants change what happens to a slot that moves between nodes of a cluster.
-    'any life keeps the epoch of a moved slot': [('queue/lua/enter.lua', "not same and from ~= '' and (known_life == from or (from_history ~= '' and known_history == from_history))", "not same")],
-    'a target that restarted is vouched for': [('consumer/worker/move.c', "bool kept = m->started_ms <= m->whole_ms;", "bool kept = true;")],
-    'a promoted replica is vouched for': [('consumer/worker/move.c', "&& m->left && was_master(m);", ";"), ('consumer/worker/move.c', "bool kept = m->started_ms <= m->whole_ms;", "bool kept = true;")],
-    'a slot that came back is not looked at': [('consumer/worker/move.c', "return m->fresh || strcmp(m->node.id, m->owner.id) != 0 || strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;", "return strcmp(m->node.id, m->owner.id) != 0;")],
-    'a settle that failed in the middle is sent again as it was': [('consumer/worker/pipe.c', "        sh->pipe.cut |= keeps(c->kind);\n        not_executed", "        not_executed")],
-    'nobody vouches for a slot that moved': [('consumer/worker/move.c', "return knows && kept && direct ?", "return false && knows && kept && direct ?")],
-    'keys that have moved are taken for absent': [('queue/lua/parts/epoch.lua', "if type(r) == 'table' and r.err and not find(r.err, 'WRONGTYPE', 1, true) then", "if false then")],
+    'any life keeps the epoch of a moved slot': [
+        (
+            'queue/lua/enter.lua',
+            "not same and from ~= '' and (known_life == from or (from_history ~= '' and known_history == from_history))",
+            "not same",
+        )
+    ],
+    'a target that restarted is vouched for': [
+        ('consumer/worker/move.c', "bool kept = m->started_ms <= m->whole_ms;", "bool kept = true;")
+    ],
+    'a promoted replica is vouched for': [
+        ('consumer/worker/move.c', "&& m->left && was_master(m);", ";"),
+        (
+            'consumer/worker/move.c',
+            "bool kept = m->started_ms <= m->whole_ms;",
+            "bool kept = true;",
+        ),
+    ],
+    'a slot that came back is not looked at': [
+        (
+            'consumer/worker/move.c',
+            "return m->fresh || strcmp(m->node.id, m->owner.id) != 0 || strcmp(m->node.config_epoch, m->owner.config_epoch) != 0;",
+            "return strcmp(m->node.id, m->owner.id) != 0;",
+        )
+    ],
+    'a settle that failed in the middle is sent again as it was': [
+        (
+            'consumer/worker/pipe.c',
+            "        sh->pipe.cut |= keeps(c->kind);\n        not_executed",
+            "        not_executed",
+        )
+    ],
+    'nobody vouches for a slot that moved': [
+        (
+            'consumer/worker/move.c',
+            "return knows && kept && direct ?",
+            "return false && knows && kept && direct ?",
+        )
+    ],
+    'keys that have moved are taken for absent': [
+        (
+            'queue/lua/parts/epoch.lua',
+            "if type(r) == 'table' and r.err and not find(r.err, 'WRONGTYPE', 1, true) then",
+            "if false then",
+        )
+    ],
 }
-# For each mutant, this table has the mode of faults that catches it soonest. Mutants that are not named here
-# run in all modes; those with OPERATE run in all modes that have an operator.
+# For each mutant, this table has the mode of faults that catches it soonest. Mutants that are not
+# named here run in all modes; those with OPERATE run in all modes that have an operator.
 OPERATE = '(all with an operator)'
 MODE = {
     'a letter that its topic will never take is sent for ever': 'ttls',
@@ -239,7 +948,13 @@ MODE = {
     'parked and lost unseen': 'vanish',
     'a look from before the epoch counts': 'wipe',
     'a list that vanished goes unseen': 'unlist',
-    'a rewind forgets how far was read': [('consumer/worker/partition.c', "    if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);\n", "")],
+    'a rewind forgets how far was read': [
+        (
+            'consumer/worker/partition.c',
+            "    if (p->log_end < lw_offsets_next(p->offsets)) p->log_end = lw_offsets_next(p->offsets);\n",
+            "",
+        )
+    ],
     'what is not gated yet is passed over': 'unlist',
     'segments that a commit passes in one leap stay': 'far',
     'an attached replica ends the epoch': 'attach',
@@ -254,8 +969,9 @@ MODE = {
     'messages of a gate that is refused at maxmemory are lost': 'full',
     'a claim that was refused is forgotten': 'errors',
 }
-# For each of these mutants, the table has the test that catches it with a situation built by hand, because
-# random runs meet that situation too seldom, or because the mutant breaks no promise and only costs more.
+# For each of these mutants, the table has the test that catches it with a situation built by hand,
+# because random runs meet that situation too seldom, or because the mutant breaks no promise and
+# only costs more.
 TEST = {
     'keys that have moved are taken for absent': 'tests/lua/test_migrating',
     'the first epoch tells for all what is new': 'tests/lua/test_gate_lane',
@@ -285,11 +1001,15 @@ TEST = {
     'the watch looks at the first segments only': 'tests/guard/guard --far',
     'records above the watermark without a bound': 'tests/guard/guard --far',
 }
-# Only a run with a topic for dead letters can catch these mutants. By default a third of the seeds have such
-# a topic, and the first seeds do not. For these mutants every seed has one.
+# Only a run with a topic for dead letters can catch these mutants. By default a third of the seeds
+# have such a topic, and the first seeds do not. For these mutants every seed has one.
 DEAD_TOPIC = {'a letter that its topic will never take is sent for ever'}
 # These mutants need more seeds than usual to be caught: {mutant: number of seeds}.
-MORE = {'a letter that its topic will never take is sent for ever': 300, 'named messages known by their place alone': 300, 'drop asks for nothing behind a run': 300}
+MORE = {
+    'a letter that its topic will never take is sent for ever': 300,
+    'named messages known by their place alone': 300,
+    'drop asks for nothing behind a run': 300,
+}
 # These mutants break no promise within the usual seeds. They run only with --all.
 QUIET = {
     'a settle that failed in the middle is sent again as it was': 'breaks nothing that was seen: locks are the last writes of a settle, so it failed before it gave any away',
@@ -305,7 +1025,24 @@ QUIET = {
 }
 
 SIM = 'tests/sim/sim_lanes'
-DIRS = ['base', 'bench', 'cli', 'config', 'consumer', 'handlers', 'include', 'kafka', 'lock', 'monitor', 'ops', 'packaging', 'queue', 'scripts', 'sdk', 'tests']
+DIRS = [
+    'base',
+    'bench',
+    'cli',
+    'config',
+    'consumer',
+    'handlers',
+    'include',
+    'kafka',
+    'lock',
+    'monitor',
+    'ops',
+    'packaging',
+    'queue',
+    'scripts',
+    'sdk',
+    'tests',
+]
 
 
 def worker_tree(build, n):
@@ -313,30 +1050,39 @@ def worker_tree(build, n):
     shutil.rmtree(tree, ignore_errors=True)
     os.makedirs(tree)
     for d in DIRS:
-        shutil.copytree(d, os.path.join(tree, d), ignore=shutil.ignore_patterns('cases', '__pycache__'))
+        shutil.copytree(
+            d, os.path.join(tree, d), ignore=shutil.ignore_patterns('cases', '__pycache__')
+        )
     shutil.copy('Makefile', tree)
     make(tree, SIM)
     return tree
 
 
 def make(tree, program):
-    # The command make must not print "Entering directory", and compiler warnings about a mutant must not end
-    # the build.
-    p = subprocess.run(['make', '-s', 'B=b', 'CFLAGS=-O1', 'WERROR=-w', f'b/{program}'], cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                       text=True, env={k: v for k, v in os.environ.items() if k not in ('MAKEFLAGS', 'MFLAGS', 'MAKELEVEL')})
+    # The command make must not print "Entering directory", and compiler warnings about a mutant
+    # must not end the build.
+    p = subprocess.run(
+        ['make', '-s', 'B=b', 'CFLAGS=-O1', 'WERROR=-w', f'b/{program}'],
+        cwd=tree,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={k: v for k, v in os.environ.items() if k not in ('MAKEFLAGS', 'MFLAGS', 'MAKELEVEL')},
+    )
     if p.returncode:
         raise SystemExit('mutants: build failed:\n' + p.stdout[-3000:])
 
 
 def world_of(name):
-    if MODE.get(name) == OPERATE: return ['--operate']
+    if MODE.get(name) == OPERATE:
+        return ['--operate']
     options = ['--dead-topic'] if name in DEAD_TOPIC else []
     return [*options, '--mode', MODE[name]] if name in MODE else options
 
 
 def found(text, want):
-    """Finds a text in a source file, whatever whitespace stands in either, so that a new layout breaks no mutant. Returns the first and
-    last place of each occurrence."""
+    """Finds a text in a source file, whatever whitespace stands in either, so that a new layout
+    breaks no mutant. Returns the first and last place of each occurrence."""
     at = [i for i, c in enumerate(text) if not c.isspace()]
     bare, want = ''.join(text[i] for i in at), ''.join(want.split())
     places, k = [], bare.find(want)
@@ -347,7 +1093,8 @@ def found(text, want):
 
 
 def changed(text, a, b):
-    for first, last in reversed(found(text, a)): text = text[:first] + b.strip() + text[last:]
+    for first, last in reversed(found(text, a)):
+        text = text[:first] + b.strip() + text[last:]
     return text
 
 
@@ -358,7 +1105,9 @@ def try_one(tree, name):
             full = os.path.join(tree, path)
             text = open(full).read()
             saved.setdefault(full, text)
-            assert found(text, a), f'{name}: {path}: {a!r} stands in a line that the mutant has changed before'
+            assert found(text, a), (
+                f'{name}: {path}: {a!r} stands in a line that the mutant has changed before'
+            )
             with open(full, 'w') as f:
                 f.write(changed(text, a, b))
         program, *options = TEST.get(name, SIM).split()
@@ -368,18 +1117,42 @@ def try_one(tree, name):
                 args, seeds = options, program
             else:
                 seeds = MORE.get(name, SEEDS)
-                args, seeds = ['--seeds', str(seeds), '--until-bad', *world_of(name)], f'{seeds} seeds'
-            p = subprocess.run(['b/' + program, *args], cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace',
-                               timeout=LIMIT_S)
+                args, seeds = (
+                    ['--seeds', str(seeds), '--until-bad', *world_of(name)],
+                    f'{seeds} seeds',
+                )
+            p = subprocess.run(
+                ['b/' + program, *args],
+                cwd=tree,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors='replace',
+                timeout=LIMIT_S,
+            )
             out = p.stdout.strip().splitlines()
             if p.returncode == 0:
                 return name, 'MISSED', seeds
             if name in TEST:
-                failed = [line for line in out if line.startswith(('[  FAILED  ]', 'guard: ')) and 'test(s)' not in line]
-                return (name, 'caught', f'{program}: {failed[0][12:].strip()}') if failed else (name, 'BROKEN', str(out[-3:]))
+                failed = [
+                    line
+                    for line in out
+                    if line.startswith(('[  FAILED  ]', 'guard: ')) and 'test(s)' not in line
+                ]
+                return (
+                    (name, 'caught', f'{program}: {failed[0][12:].strip()}')
+                    if failed
+                    else (name, 'BROKEN', str(out[-3:]))
+                )
             if p.returncode not in (1, -6, -11):
                 return name, 'BROKEN', f'status {p.returncode}: {out[-1:]}'
-            return name, 'caught', (out[0] if p.returncode == 1 and out else f'crash: {p.returncode} {out[-1:] }')[:150]
+            return (
+                name,
+                'caught',
+                (out[0] if p.returncode == 1 and out else f'crash: {p.returncode} {out[-1:]}')[
+                    :150
+                ],
+            )
         except subprocess.TimeoutExpired:
             return name, 'MISSED', f'{LIMIT_S} s'
     finally:
@@ -390,43 +1163,63 @@ def try_one(tree, name):
 
 def missing_texts(names):
     """Reports each mutant whose text no longer stands in its file. Returns how many there are."""
-    gone = [(name, path, a) for name in names for path, a, _ in M[name] if not found(open(path).read(), a)]
-    for name, path, a in gone: print(f'NOT FOUND {name}: {path}: {a!r}', flush=True)
+    gone = [
+        (name, path, a)
+        for name in names
+        for path, a, _ in M[name]
+        if not found(open(path).read(), a)
+    ]
+    for name, path, a in gone:
+        print(f'NOT FOUND {name}: {path}: {a!r}', flush=True)
     return len(gone)
 
 
 def third_of(names):
     p = subprocess.run(['git', 'rev-list', '--count', 'HEAD'], stdout=subprocess.PIPE, text=True)
-    if p.returncode: return names # no history here, as in a tarball
-    return names[int(p.stdout) % 3::3]
+    if p.returncode:
+        return names  # no history here, as in a tarball
+    return names[int(p.stdout) % 3 :: 3]
 
 
 def main():
-    parser = argparse.ArgumentParser(description='Breaks the program in known ways, and sees whether the simulation notices.')
-    parser.add_argument('--all', action='store_true', help='also the mutants that are known to be missed')
-    parser.add_argument('--third', action='store_true', help='only a third of them, with each commit another one')
+    parser = argparse.ArgumentParser(
+        description='Breaks the program in known ways, and sees whether the simulation notices.'
+    )
+    parser.add_argument(
+        '--all', action='store_true', help='also the mutants that are known to be missed'
+    )
+    parser.add_argument(
+        '--third', action='store_true', help='only a third of them, with each commit another one'
+    )
     parser.add_argument('build', help='the build folder, in which the broken trees are made')
-    parser.add_argument('mutant', nargs='*', help='names of mutants; default: all that must be caught')
+    parser.add_argument(
+        'mutant', nargs='*', help='names of mutants; default: all that must be caught'
+    )
     a = parser.parse_args()
     build, names = a.build, a.mutant or [n for n in M if n not in QUIET or a.all]
-    if missing_texts(names): return 1
-    if a.third: names = third_of(names)
+    if missing_texts(names):
+        return 1
+    if a.third:
+        names = third_of(names)
     jobs = int(os.environ.get('LW_JOBS', '2'))
     todo = list(reversed(names))
 
     def told(name, what, detail):
         fine = what == 'caught' or (what == 'MISSED' and name in QUIET)
-        if what == 'MISSED' and name in QUIET: what, detail = 'quiet', QUIET[name]
+        if what == 'MISSED' and name in QUIET:
+            what, detail = 'quiet', QUIET[name]
         print(f'{what:9} {name}: {detail}', flush=True)
         return not fine
 
     def lane(k):
         tree = worker_tree(build, k)
         bad = 0
-        while todo: bad += told(*try_one(tree, todo.pop()))
+        while todo:
+            bad += told(*try_one(tree, todo.pop()))
         return bad
 
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool: bad = sum(pool.map(lane, range(jobs)))
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        bad = sum(pool.map(lane, range(jobs)))
     print(f'{len(names) - bad} passed, {bad} failed')
     return 1 if bad else 0
 

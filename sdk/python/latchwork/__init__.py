@@ -10,15 +10,19 @@
 
     latchwork.run()
 
-Latchwork starts this program (handler.type "exec"), gives it messages of different keys, up to `handler.in_flight` at a time, and
-takes an answer for each. A handler that returns is done. `raise Retry("why")` asks for another attempt, `raise Dead("why")` makes a
-dead letter, and any other exception is a retry, with a traceback in the log.
+Latchwork starts this program (handler.type "exec"), gives it messages of different keys, up to
+`handler.in_flight` at a time, and takes an answer for each. A handler that returns is done. `raise
+Retry("why")` asks for another attempt, `raise Dead("why")` makes a dead letter, and any other
+exception is a retry, with a traceback in the log.
 
-A coroutine runs beside others on one event loop; it is cancelled when Latchwork takes the message back. A plain function runs on
-`run(threads=N)` threads (default: 1, the main thread); it may look at `m.cancelled`.
+A coroutine runs beside others on one event loop; it is cancelled when Latchwork takes the message
+back. A plain function runs on `run(threads=N)` threads (default: 1, the main thread); it may look
+at `m.cancelled`.
 
-Import this module before anything that prints: it then tells Latchwork that answers come on a descriptor of their own, so that
-whatever is printed goes to the log and harms nothing. The protocol is described in doc/reference/exec-protocol.md."""
+Import this module before anything that prints: it then tells Latchwork that answers come on a
+descriptor of their own, so that whatever is printed goes to the log and harms nothing. The protocol
+is described in doc/reference/exec-protocol.md."""
+
 from __future__ import annotations
 
 import asyncio
@@ -49,12 +53,16 @@ _parse = json.JSONDecoder().raw_decode
 
 PROTOCOL = 1
 READ_BYTES = 1 << 20
-FLUSH_S = 0.001  # if a handler takes longer than this, its answer is sent at once, and not together with the next ones
-POLL_S = 0.005  # minimum time between two looks for a cancellation while a handler runs on the main thread
+# if a handler takes longer than this, its answer is sent at once, and not together with the next
+# ones
+FLUSH_S = 0.001
+# minimum time between two looks for a cancellation while a handler runs on the main thread
+POLL_S = 0.005
 
 
 class Retry(Exception):
-    """Asks for another attempt, after a backoff. The attempt that ends with this exception counts."""
+    """Asks for another attempt, after a backoff. The attempt that ends with this exception
+    counts."""
 
 
 class Dead(Exception):
@@ -62,7 +70,8 @@ class Dead(Exception):
 
 
 class Cancelled(Exception):
-    """Says that Latchwork has taken the message back. A handler raises this exception to stop; its answer then does not matter."""
+    """Says that Latchwork has taken the message back. A handler raises this exception to stop; its
+    answer then does not matter."""
 
 
 def _bytes_or_text(request: Dict[str, Any], name: str) -> Text:
@@ -75,7 +84,8 @@ def _header_value(value: Any) -> Text:
 
 
 class Message:
-    """One message, and the lease under which it is handled. Text is `str` if it is UTF-8, and `bytes` otherwise."""
+    """One message, and the lease under which it is handled. Text is `str` if it is UTF-8, and
+    `bytes` otherwise."""
 
     __slots__ = ("_cancelled", "_poll", "_request", "id")
 
@@ -88,7 +98,8 @@ class Message:
     def __repr__(self) -> str:
         return "<latchwork.Message %s attempt %d>" % (self.id, self.attempt)
 
-    # The other fields are read from the request when they are asked for: most handlers use few of them.
+    # The other fields are read from the request when they are asked for: most handlers use few of
+    # them.
 
     @property
     def key(self) -> Text:
@@ -134,7 +145,8 @@ class Message:
         return _bytes_or_text(self._request, "payload")
 
     def json(self) -> Any:
-        """Returns the payload as JSON. Raises Dead if the payload is not JSON, because another attempt would read the same bytes."""
+        """Returns the payload as JSON. Raises Dead if the payload is not JSON, because another
+        attempt would read the same bytes."""
         payload = self.payload
         if payload is None:
             raise Dead("the payload is null, so it is no JSON")
@@ -146,7 +158,9 @@ class Message:
     @property
     def headers(self) -> List[Tuple[Text, Text]]:
         """The record's headers, in order; a name may come twice, and a value may be None."""
-        return [(_header_value(name), _header_value(value)) for name, value in self._request["headers"]]
+        return [
+            (_header_value(name), _header_value(value)) for name, value in self._request["headers"]
+        ]
 
     def header(self, name: str) -> Text:
         """Returns the value of the last header of this name, or None."""
@@ -162,25 +176,29 @@ class Message:
 
     @property
     def deadline(self) -> Optional[float]:
-        """The time at which handler.timeout_ms will be over, as time.time() counts. None if there is no limit, or if the time is
-        not known yet, as for the later messages of a batch."""
+        """The time at which handler.timeout_ms will be over, as time.time() counts. None if there
+        is no limit, or if the time is not known yet, as for the later messages of a batch."""
         ms = self._request.get("deadline_ms")
         return None if ms is None else ms / 1000
 
     @property
     def cancelled(self) -> bool:
-        """True once Latchwork has taken the message back: its lease is lost, or it has timed out. Stop then, and write nothing more."""
+        """True once Latchwork has taken the message back: its lease is lost, or it has timed out.
+        Stop then, and write nothing more."""
         if self._poll and not self._cancelled:
             self._poll()
         return self._cancelled
 
 
-_current: contextvars.ContextVar[Optional[Message]] = contextvars.ContextVar("latchwork", default=None)
+_current: contextvars.ContextVar[Optional[Message]] = contextvars.ContextVar(
+    "latchwork", default=None
+)
 _handler: Optional[Handler] = None
 
 
 def current() -> Optional[Message]:
-    """Returns the message that this task or thread handles, or None; for log lines and trace contexts."""
+    """Returns the message that this task or thread handles, or None; for log lines and trace
+    contexts."""
     return _current.get()
 
 
@@ -191,18 +209,22 @@ def handler(function: Handler) -> Handler:
     return function
 
 
-# --- the wire -------------------------------------------------------------------------------------------------------------------------
+# --- the wire
+# -------------------------------------------------------------------------------------------------------------------------
 
 
 class _Wire:
-    """The descriptors on which requests come and answers go. Answers are collected, and sent by flush()."""
+    """The descriptors on which requests come and answers go. Answers are collected, and sent by
+    flush()."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.answers: List[str] = []
         self.rest = b""
         self.requests, self.out = 0, 1
-        fds = os.environ.pop("LATCHWORK_FDS", None)  # a program that we start must not take our descriptors for its own
+        fds = os.environ.pop(
+            "LATCHWORK_FDS", None
+        )  # a program that we start must not take our descriptors for its own
         if not fds:
             return
         try:
@@ -256,7 +278,7 @@ class _Wire:
 
     def write(self, data: bytes) -> None:
         while data:
-            data = data[os.write(self.out, data):]
+            data = data[os.write(self.out, data) :]
 
 
 def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
@@ -269,7 +291,10 @@ def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
         reason = "cancelled"
     else:
         reason = "%s: %s" % (type(error).__name__, error)
-        sys.stderr.write("%s: %s" % (m.id, "".join(traceback.format_exception(type(error), error, error.__traceback__))))
+        sys.stderr.write(
+            "%s: %s"
+            % (m.id, "".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        )
         sys.stderr.flush()
     line = {"id": m.id, "outcome": "dead" if isinstance(error, Dead) else "retry"}
     if reason:
@@ -278,7 +303,8 @@ def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
 
 
 class _Inbox:
-    """The requests that have come and are not handled yet, and the messages that a cancellation may name."""
+    """The requests that have come and are not handled yet, and the messages that a cancellation may
+    name."""
 
     def __init__(self, wire: _Wire, polls: bool) -> None:
         self.wire, self.polls = wire, polls
@@ -289,7 +315,8 @@ class _Inbox:
         self.polled = 0.0
 
     def take(self, lines: List[str]) -> List[List[Message]]:
-        """Returns the new requests, and marks those that are cancelled. Each request is a list of the messages of one key."""
+        """Returns the new requests, and marks those that are cancelled. Each request is a list of
+        the messages of one key."""
         new, poll = [], self.poll if self.polls else None
         for line in lines:
             if line[:1] != "{":
@@ -329,7 +356,8 @@ class _Inbox:
             self.open.pop(m.id, None)
 
 
-# --- running --------------------------------------------------------------------------------------------------------------------------
+# --- running
+# --------------------------------------------------------------------------------------------------------------------------
 
 
 def _handle(function: Handler, inbox: _Inbox, messages: List[Message]) -> None:
@@ -368,7 +396,9 @@ def _serve_here(function: Handler, wire: _Wire) -> None:
         wire.flush()
 
 
-def _work(function: Handler, inbox: _Inbox, jobs: "queue.SimpleQueue[Optional[List[Message]]]") -> None:
+def _work(
+    function: Handler, inbox: _Inbox, jobs: "queue.SimpleQueue[Optional[List[Message]]]"
+) -> None:
     while True:
         messages = jobs.get()
         if messages is None:
@@ -380,7 +410,10 @@ def _work(function: Handler, inbox: _Inbox, jobs: "queue.SimpleQueue[Optional[Li
 def _serve_threads(function: Handler, wire: _Wire, threads: int) -> None:
     inbox = _Inbox(wire, polls=False)
     jobs: "queue.SimpleQueue[Optional[List[Message]]]" = queue.SimpleQueue()
-    pool = [threading.Thread(target=_work, args=(function, inbox, jobs), daemon=True) for _ in range(threads)]
+    pool = [
+        threading.Thread(target=_work, args=(function, inbox, jobs), daemon=True)
+        for _ in range(threads)
+    ]
     for thread in pool:
         thread.start()
     while True:
@@ -399,7 +432,9 @@ class _AsyncInbox(_Inbox):
     def __init__(self, wire: _Wire) -> None:
         super().__init__(wire, polls=False)
         self.add = wire.add_unlocked
-        self.tasks: Dict[str, "asyncio.Task[None]"] = {}  # the task of each message, by its identity
+        self.tasks: Dict[
+            str, "asyncio.Task[None]"
+        ] = {}  # the task of each message, by its identity
 
     def cancel(self, identity: str) -> None:
         super().cancel(identity)
@@ -430,7 +465,12 @@ async def _handle_async(function: Handler, inbox: _AsyncInbox, messages: List[Me
 
 
 async def _serve_async(function: Handler, wire: _Wire) -> None:
-    loop, inbox, running, ended = asyncio.get_running_loop(), _AsyncInbox(wire), set(), asyncio.Event()
+    loop, inbox, running, ended = (
+        asyncio.get_running_loop(),
+        _AsyncInbox(wire),
+        set(),
+        asyncio.Event(),
+    )
     flushing = False
 
     def flush() -> None:
@@ -482,14 +522,18 @@ def _log_to_stderr() -> None:
 
 
 def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
-    """Handles messages until Latchwork closes the pipe of requests, then waits for handlers that are still running, and returns.
+    """Handles messages until Latchwork closes the pipe of requests, then waits for handlers that
+    are still running, and returns.
 
-    `function`: the handler, if it was not marked by @latchwork.handler. `threads`: how many messages a plain function handles at a
-    time; a coroutine function needs no threads. Logging goes to stderr, and so into Latchwork's log, unless it was set up before."""
+    `function`: the handler, if it was not marked by @latchwork.handler. `threads`: how many
+    messages a plain function handles at a time; a coroutine function needs no threads. Logging goes
+    to stderr, and so into Latchwork's log, unless it was set up before."""
     atexit.unregister(_tell_no_run)
     function = function or _handler
     if function is None:
-        raise RuntimeError("no handler: write @latchwork.handler above your function, or give it to latchwork.run()")
+        raise RuntimeError(
+            "no handler: write @latchwork.handler above your function, or give it to latchwork.run()"
+        )
     if threads < 1:
         raise ValueError("threads must be at least 1, is %d" % threads)
     _log_to_stderr()
@@ -503,10 +547,13 @@ def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
 
 
 def _tell_no_run() -> None:
-    """Says at the end of a program that Latchwork started why it took no message. After an exception, its traceback says that already."""
+    """Says at the end of a program that Latchwork started why it took no message. After an
+    exception, its traceback says that already."""
     if not hasattr(sys, "last_type"):
-        print("latchwork: the program ended before it called latchwork.run(), so it takes no messages; write latchwork.run() at its end",
-              file=sys.stderr)
+        print(
+            "latchwork: the program ended before it called latchwork.run(), so it takes no messages; write latchwork.run() at its end",
+            file=sys.stderr,
+        )
 
 
 _wire = _Wire()

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the Python SDK: the protocol's vectors, then handlers as processes, with this test in Latchwork's place.
+"""Tests of the Python SDK: the protocol's vectors, then handlers as processes, with this test in
+Latchwork's place.
 
-    python3 -m unittest discover -s sdk/python/tests"""
+python3 -m unittest discover -s sdk/python/tests"""
+
 import base64
 import json
 import os
@@ -26,7 +28,8 @@ def vectors(name):
 
 
 def plain(text):
-    """Returns the text, or for bytes the object {"base64": …}, as the files of test vectors write it."""
+    """Returns the text, or for bytes the object {"base64": …}, as the files of test vectors write
+    it."""
     return {"base64": base64.b64encode(text).decode()} if isinstance(text, bytes) else text
 
 
@@ -41,16 +44,39 @@ class Vectors(unittest.TestCase):
             messages = [latchwork.Message(r) for r in request.get("batch", [request])]
             self.assertEqual(len(messages), len(case["messages"]))
             for m, want in zip(messages, case["messages"]):
-                got = {name: getattr(m, name) for name in ("id", "fence", "attempt", "topic", "partition", "offset", "timestamp_ms")}
-                got.update(key=plain(m.key), payload=plain(m.payload), headers=[[plain(n), plain(v)] for n, v in m.headers])
+                got = {
+                    name: getattr(m, name)
+                    for name in (
+                        "id",
+                        "fence",
+                        "attempt",
+                        "topic",
+                        "partition",
+                        "offset",
+                        "timestamp_ms",
+                    )
+                }
+                got.update(
+                    key=plain(m.key),
+                    payload=plain(m.payload),
+                    headers=[[plain(n), plain(v)] for n, v in m.headers],
+                )
                 self.assertEqual(got, {name: want[name] for name in got})
-                self.assertEqual(m.deadline, want["deadline_ms"] / 1000 if "deadline_ms" in want else None)
+                self.assertEqual(
+                    m.deadline, want["deadline_ms"] / 1000 if "deadline_ms" in want else None
+                )
 
     def test_answers_are_what_the_vectors_allow(self):
         known = [case["answers"][0] for case in vectors("answers.jsonl") if "answers" in case]
         forms = {(frozenset(k for k, v in a.items() if v is not None), a["outcome"]) for a in known}
         m = latchwork.Message(request("t/0/1"))
-        for error in (None, latchwork.Retry("no time"), latchwork.Dead("no use"), ValueError("\u00e9\n"), latchwork.Cancelled()):
+        for error in (
+            None,
+            latchwork.Retry("no time"),
+            latchwork.Dead("no use"),
+            ValueError("\u00e9\n"),
+            latchwork.Cancelled(),
+        ):
             with open(os.devnull, "w") as null:
                 stderr, sys.stderr = sys.stderr, null
                 try:
@@ -64,8 +90,18 @@ class Vectors(unittest.TestCase):
 
 def request(identity, key="k", payload="{}", attempt=1, headers=()):
     topic, partition, offset = identity.split("/")
-    return {"id": identity, "key": key, "fence": 7, "attempt": attempt, "topic": topic, "partition": int(partition), "offset": int(offset),
-            "timestamp_ms": 1, "headers": list(headers), "payload": payload}
+    return {
+        "id": identity,
+        "key": key,
+        "fence": 7,
+        "attempt": attempt,
+        "topic": topic,
+        "partition": int(partition),
+        "offset": int(offset),
+        "timestamp_ms": 1,
+        "headers": list(headers),
+        "payload": payload,
+    }
 
 
 class Handler:
@@ -74,17 +110,35 @@ class Handler:
     def __init__(self, code, side=True):
         def pipe():
             return os.pipe()
+
         (in_r, self.stdin), (self.stdout, out_w), (self.answers, side_w) = pipe(), pipe(), pipe()
         env = dict(os.environ, PYTHONPATH=SDK)
-        # The descriptors are moved to high numbers first, so that neither is overwritten when they become 3 and 4.
-        setup = "import os\nr, w = os.dup(%d), os.dup(%d)\nr, w = [os.dup2(fd, n, inheritable=True) for fd, n in ((r, 60), (w, 61))]\n" % (in_r, side_w)
-        setup += "os.dup2(60, 3, inheritable=True); os.dup2(61, 4, inheritable=True); os.close(60); os.close(61)\n" if side else ""
-        setup += "import sys\nos.execv(sys.executable, [sys.executable, '-c', %r])\n" % textwrap.dedent(code)
+        # The descriptors are moved to high numbers first, so that neither is overwritten when they
+        # become 3 and 4.
+        setup = (
+            "import os\nr, w = os.dup(%d), os.dup(%d)\nr, w = [os.dup2(fd, n, inheritable=True) for fd, n in ((r, 60), (w, 61))]\n"
+            % (in_r, side_w)
+        )
+        setup += (
+            "os.dup2(60, 3, inheritable=True); os.dup2(61, 4, inheritable=True); os.close(60); os.close(61)\n"
+            if side
+            else ""
+        )
+        setup += (
+            "import sys\nos.execv(sys.executable, [sys.executable, '-c', %r])\n"
+            % textwrap.dedent(code)
+        )
         env.pop("LATCHWORK_FDS", None)
         if side:
             env["LATCHWORK_FDS"] = "3,4"
-        self.process = subprocess.Popen([sys.executable, "-c", setup], stdin=in_r, stdout=out_w, stderr=subprocess.PIPE, env=env,
-                                        pass_fds=(in_r, side_w))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", setup],
+            stdin=in_r,
+            stdout=out_w,
+            stderr=subprocess.PIPE,
+            env=env,
+            pass_fds=(in_r, side_w),
+        )
         for fd in (in_r, out_w, side_w):
             os.close(fd)
         if not side:
@@ -111,14 +165,15 @@ class Handler:
         return json.loads(line)
 
     def end(self):
-        """Closes the input; returns (answers not yet read, text printed, stderr, exit status of the process)."""
+        """Closes the input; returns (answers not yet read, text printed, stderr, exit status of the
+        process)."""
         os.close(self.stdin)
         left = []
         while (answer := self.answer()) is not None:
             left.append(answer)
         printed = b""
         if self.stdout is not None:
-            while (data := os.read(self.stdout, 1 << 16)):
+            while data := os.read(self.stdout, 1 << 16):
                 printed += data
             os.close(self.stdout)
         os.close(self.answers)
@@ -146,12 +201,28 @@ class Processes(unittest.TestCase):
     def outcomes(self, code, side=True):
         h = Handler(code, side)
         wanted = {}
-        for i, (payload, want) in enumerate([
-                ('{"do":"go"}', ("done", None)), ('{"do":"retry"}', ("retry", "later")), ('{"do":"dead"}', ("dead", "never")),
-                ('{"do":"fail"}', ("retry", "KeyError: 'id'")), ("x", ("dead", "the payload is no JSON: Expecting value: line 1 column 1 (char 0)")),
-                (None, ("dead", "the payload is null, so it is no JSON"))]):
+        for i, (payload, want) in enumerate(
+            [
+                ('{"do":"go"}', ("done", None)),
+                ('{"do":"retry"}', ("retry", "later")),
+                ('{"do":"dead"}', ("dead", "never")),
+                ('{"do":"fail"}', ("retry", "KeyError: 'id'")),
+                (
+                    "x",
+                    ("dead", "the payload is no JSON: Expecting value: line 1 column 1 (char 0)"),
+                ),
+                (None, ("dead", "the payload is null, so it is no JSON")),
+            ]
+        ):
             wanted["t/0/%d" % i] = want
-            h.send(request("t/0/%d" % i, key="k%d" % i, payload=payload, headers=[["traceparent", "00-aa-bb-01"]]))
+            h.send(
+                request(
+                    "t/0/%d" % i,
+                    key="k%d" % i,
+                    payload=payload,
+                    headers=[["traceparent", "00-aa-bb-01"]],
+                )
+            )
         got = {}
         for _ in wanted:
             a = h.answer()
@@ -175,8 +246,8 @@ class Processes(unittest.TestCase):
         self.outcomes(OUTCOMES % ("", ""), side=False)
 
     def together(self, code, n=50):
-        """Checks that n messages are in their handlers at once: `code` is a handler that returns only when all of them have
-        come."""
+        """Checks that n messages are in their handlers at once: `code` is a handler that returns
+        only when all of them have come."""
         h = Handler(code)
         h.send(*[request("t/0/%d" % i, key="k%d" % i) for i in range(n)])
         self.assertEqual({h.answer()["id"] for _ in range(n)}, {"t/0/%d" % i for i in range(n)})
@@ -216,14 +287,17 @@ class Processes(unittest.TestCase):
         self.assertEqual(h.end()[0::3], ([], 0))
 
     def cancelled_function(self, threads):
-        h = Handler("""
+        h = Handler(
+            """
             import latchwork, time
             def handle(m):
                 if m.key == "first": return
                 while not m.cancelled: time.sleep(0.001)
                 raise latchwork.Cancelled()
             latchwork.run(handle, threads=%d)
-        """ % threads)
+        """
+            % threads
+        )
         h.send(request("t/0/0"))
         time.sleep(0.05)  # by now the message is in its handler; if not, the test proves less
         h.send(request("t/0/1", key="first"), {"cancel": "t/0/0"})
@@ -237,7 +311,8 @@ class Processes(unittest.TestCase):
         self.cancelled_function(2)
 
     def batch(self, kind):
-        h = Handler("""
+        h = Handler(
+            """
             import latchwork
             seen = []
             %sdef handle(m):
@@ -245,7 +320,9 @@ class Processes(unittest.TestCase):
                 seen.append(m.offset)
                 if m.offset == 2: raise latchwork.Retry("enough")
             latchwork.run(handle)
-        """ % kind)
+        """
+            % kind
+        )
         h.send({"batch": [request("t/0/%d" % i) for i in range(5)]})
         self.assertEqual([h.answer()["outcome"] for _ in range(3)], ["done", "done", "retry"])
         self.assertEqual(h.end()[0::3], ([], 0))
@@ -290,13 +367,19 @@ class Processes(unittest.TestCase):
         self.assertIn("write @latchwork.handler above your function", stderr)
 
     def test_no_run(self):
-        """A program that never calls run() must say so at its end, and an exception must stay the last word."""
+        """A program that never calls run() must say so at its end, and an exception must stay the
+        last word."""
         marked = "import latchwork\n@latchwork.handler\ndef handle(m): pass\n"
-        for code, last, wanted in ((marked, "write latchwork.run() at its end", 0), (marked + "raise KeyError('x')\n", "KeyError: 'x'", 1)):
+        for code, last, wanted in (
+            (marked, "write latchwork.run() at its end", 0),
+            (marked + "raise KeyError('x')\n", "KeyError: 'x'", 1),
+        ):
             left, _, stderr, status = Handler(code).end()
             self.assertEqual((left, status), ([], wanted))
             self.assertIn(last, stderr.splitlines()[-1])
-        self.assertEqual(Handler(marked, side=False).end()[2], "")  # nothing of Latchwork started it
+        self.assertEqual(
+            Handler(marked, side=False).end()[2], ""
+        )  # nothing of Latchwork started it
 
 
 if __name__ == "__main__":

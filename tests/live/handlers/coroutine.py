@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An exec handler for the live tests, made with the Python SDK. Its function is a coroutine that sleeps,
-and writes its runs to a journal of the same form as that of work.py. A payload {"do": "exit"} ends the
-process, but only at the first attempt."""
+"""An exec handler for the live tests, made with the Python SDK. Its function is a coroutine that
+sleeps, and writes its runs to a journal of the same form as that of work.py. A payload {"do":
+"exit"} ends the process, but only at the first attempt."""
+
 import asyncio
 import os
 import random
@@ -18,7 +19,22 @@ low_ms, high_ms = (float(x) for x in os.environ.get("LW_TEST_WORK_MS", "0-0").sp
 
 def note(what, m, extra=""):
     now_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-    os.write(journal, ("%s %d %d %s %s %s %d%s\n" % (what, now_us, os.getppid(), m.id, m.key.encode().hex() or "-", m.fence, m.attempt, extra)).encode())
+    os.write(
+        journal,
+        (
+            "%s %d %d %s %s %s %d%s\n"
+            % (
+                what,
+                now_us,
+                os.getppid(),
+                m.id,
+                m.key.encode().hex() or "-",
+                m.fence,
+                m.attempt,
+                extra,
+            )
+        ).encode(),
+    )
 
 
 @latchwork.handler

@@ -4,18 +4,19 @@
 framework.
 
 Arguments: port, log, and for TLS: certificate, key, CA of clients ("-": none). The variable
-LW_TEST_HMAC_KEY is the key that must have signed each request, and LW_TEST_DELAY_MS the time until each
-answer. From SIGUSR1 to SIGUSR2, the status of every answer is 503.
+LW_TEST_HMAC_KEY is the key that must have signed each request, and LW_TEST_DELAY_MS the time until
+each answer. From SIGUSR1 to SIGUSR2, the status of every answer is 503.
 
 For each request the service writes a line to the log:
-{"id","fence","attempt","key","connection","at_us","left_ms","trace","signed","end_us","status"}. If the
-client aborted the transfer, status is 0. A payload {"do": …, "times": N} asks for a special answer at
-the first N attempts:
+{"id","fence","attempt","key","connection","at_us","left_ms","trace","signed","end_us","status"}. If
+the client aborted the transfer, status is 0. A payload {"do": …, "times": N} asks for a special
+answer at the first N attempts:
 
     {"do": "answer", "status": 503, "headers": {…}, "body": "…"}
     {"do": "sleep", "ms": 2000}     answers after that time
     {"do": "hang-up"}               closes the connection without an answer
     {"do": "stale"}                 answers 409, once per message"""
+
 import asyncio
 import base64
 import hashlib
@@ -38,20 +39,26 @@ def boot_us():
 
 
 def signed(headers, body):
-    """Verifies the signature as the specification "Standard Webhooks" describes. Returns None if the
-    request has no signature."""
+    """Verifies the signature as the specification "Standard Webhooks" describes. Returns None if
+    the request has no signature."""
     if "webhook-signature" not in headers:
         return None
-    text = b"%s.%s.%s" % (headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body)
+    text = b"%s.%s.%s" % (
+        headers["webhook-id"].encode(),
+        headers["webhook-timestamp"].encode(),
+        body,
+    )
     digest = hmac.new(base64.b64decode(KEY.removeprefix("whsec_")), text, hashlib.sha256).digest()
     wanted = "v1," + base64.b64encode(digest).decode()
     fresh = abs(time.time() - int(headers["webhook-timestamp"])) < 60
-    return fresh and any(hmac.compare_digest(wanted, one) for one in headers["webhook-signature"].split(" "))
+    return fresh and any(
+        hmac.compare_digest(wanted, one) for one in headers["webhook-signature"].split(" ")
+    )
 
 
 def orders(headers, body):
-    """Returns, as a dict, what the payload asks for at this attempt. An empty dict asks for an ordinary
-    answer."""
+    """Returns, as a dict, what the payload asks for at this attempt. An empty dict asks for an
+    ordinary answer."""
     if sick:
         return {"do": "answer", "status": 503}
     if b'"do"' not in body[:100]:
@@ -84,8 +91,8 @@ async def serve_one(reader, writer, headers, body, line):
     wish = orders(headers, body)
     wait_s = wish["ms"] / 1000 if wish.get("do") == "sleep" else DELAY_S
     if wait_s:
-        # The client sends nothing more before it has the answer. So this read ends early only if the client
-        # closes the connection.
+        # The client sends nothing more before it has the answer. So this read ends early only if
+        # the client closes the connection.
         gone = asyncio.ensure_future(reader.read(1))
         done, _ = await asyncio.wait([gone], timeout=wait_s)
         if done:
@@ -106,9 +113,18 @@ async def serve(reader, writer):
     try:
         while goes_on:
             headers, body = await read_request(reader)
-            line = {"id": headers["ce-id"], "fence": int(headers["latchwork-fence"]), "attempt": int(headers["latchwork-attempt"]),
-                    "key": headers.get("ce-partitionkey"), "connection": "%d-%d" % (os.getpid(), number), "at_us": boot_us(),
-                    "left_ms": int(headers["latchwork-deadline-ms"]) - time.time() * 1000, "trace": headers.get("traceparent"), "signed": signed(headers, body), "status": 0}
+            line = {
+                "id": headers["ce-id"],
+                "fence": int(headers["latchwork-fence"]),
+                "attempt": int(headers["latchwork-attempt"]),
+                "key": headers.get("ce-partitionkey"),
+                "connection": "%d-%d" % (os.getpid(), number),
+                "at_us": boot_us(),
+                "left_ms": int(headers["latchwork-deadline-ms"]) - time.time() * 1000,
+                "trace": headers.get("traceparent"),
+                "signed": signed(headers, body),
+                "status": 0,
+            }
             try:
                 goes_on = await serve_one(reader, writer, headers, body, line)
             finally:

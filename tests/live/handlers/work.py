@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An exec handler for the live tests. It writes a journal of its own, because one written by the program
-under test would prove little:
+"""An exec handler for the live tests. It writes a journal of its own, because one written by the
+program under test would prove little:
 
     start <boot us> <worker pid> <identity> <key in hex, - for empty> <fence> <attempt>
     beat  ...  every 50 ms of work, which shows that the process is alive and at work
     end   ... <outcome>
 
-The program's own journal has the same form (consumer/process/journal.h). The variable LW_TEST_JOURNAL
-names the file, and
-LW_TEST_WORK_MS=LO-HI says how long a run takes. A payload {"do": WHAT, "times": N, ...} asks for a
-fault at the first N attempts (default: at every attempt). WHAT is one of these words:
+The program's own journal has the same form (consumer/process/journal.h). The variable
+LW_TEST_JOURNAL names the file, and LW_TEST_WORK_MS=LO-HI says how long a run takes. A payload
+{"do": WHAT, "times": N, ...} asks for a fault at the first N attempts (default: at every attempt).
+WHAT is one of these words:
 
     retry, dead      answers with that outcome
     sleep            works for the time in "ms"
@@ -21,9 +21,11 @@ fault at the first N attempts (default: at every attempt). WHAT is one of these 
     foreign          answers with the id of another message
     half             answers with half a line, and ends
     flood            answers with a line that has no end
-    child            leaves a grandchild in this process group that writes beats for ever, and answers done
+    child            leaves a grandchild in this process group that writes beats for ever, and
+                     answers done
     child-hang       does the same, but never answers
     loud             writes a lot to stderr, and answers done"""
+
 import base64
 import json
 import os
@@ -39,9 +41,22 @@ worker = os.getppid()
 
 
 def note(what, request, extra=""):
-    key = base64.b64decode(request["key_base64"]) if "key_base64" in request else request["key"].encode()
+    key = (
+        base64.b64decode(request["key_base64"])
+        if "key_base64" in request
+        else request["key"].encode()
+    )
     now_us = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
-    line = "%s %d %d %s %s %s %d%s\n" % (what, now_us, worker, request["id"], key.hex() or "-", request["fence"], request["attempt"], extra)
+    line = "%s %d %d %s %s %s %d%s\n" % (
+        what,
+        now_us,
+        worker,
+        request["id"],
+        key.hex() or "-",
+        request["fence"],
+        request["attempt"],
+        extra,
+    )
     os.write(journal, line.encode())
 
 
@@ -120,11 +135,17 @@ def run(request):
     note("end", request, " " + outcome)
     answer = {"id": request["id"], "outcome": outcome}
     if outcome != "done":
-        answer["reason"] = "the payload says " + outcome + "".join("; %s is %s" % tuple(h) for h in request["headers"])
+        answer["reason"] = (
+            "the payload says "
+            + outcome
+            + "".join("; %s is %s" % tuple(h) for h in request["headers"])
+        )
     say(json.dumps(answer) + "\n")
 
 
 for text in sys.stdin.buffer:
     message = json.loads(text)
-    if "cancel" not in message:  # a cancel needs no reply: a handler that ignores it is killed before the lease ends
+    if (
+        "cancel" not in message
+    ):  # a cancel needs no reply: a handler that ignores it is killed before the lease ends
         run(message)

@@ -4,12 +4,14 @@
     c = Cluster(directory); c.start()          # waits until each node says that the cluster is ok
     c.settings(user)                           # the section `redis` of a configuration
     c.owner(slot), c.replica_of(node)          # nodes: Redis objects with .port, .id, .call()
-    node = c.kill_owner(slot); c.restart(node) # another master gets the slot; then the old master becomes its replica
+    node = c.kill_owner(slot)                  # another master gets the slot
+    c.restart(node)                            # the old master becomes a replica
     c.migrate(slot, node)                      # moves the slot with its data, as resharding does
     c.call(command, name, …)                   # asks the owner of the name
 
 The default user of the nodes may do everything, without a password. So MIGRATE needs no password
 either."""
+
 import os
 import subprocess
 
@@ -30,22 +32,24 @@ def crc16(data):
     for byte in data:
         crc ^= byte << 8
         for _ in range(8):
-            crc = (crc << 1 ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xffff
+            crc = (crc << 1 ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
     return crc
 
 
 def slot_of(name):
-    """Returns the slot of a name. If the name has braces, only the text between the first pair counts."""
+    """Returns the slot of a name. If the name has braces, only the text between the first pair
+    counts."""
     name = name if isinstance(name, bytes) else str(name).encode()
     begin = name.find(b"{")
     end = name.find(b"}", begin + 1) if begin >= 0 else -1
-    return crc16(name[begin + 1:end] if end > begin + 1 else name) % SLOTS
+    return crc16(name[begin + 1 : end] if end > begin + 1 else name) % SLOTS
 
 
 def shard_tag(name, shard, shards):
-    """Returns NAME.SHARD.K with the smallest K for which the slot of this name is at most 64 away from a
-    fixed slot of the shard. The fixed slot of shard 0 is 96, and the fixed slots of all shards are
-    equally far apart. So workers that disagree on the number of shards still share shard 0."""
+    """Returns NAME.SHARD.K with the smallest K for which the slot of this name is at most 64 away
+    from a fixed slot of the shard. The fixed slot of shard 0 is 96, and the fixed slots of all
+    shards are equally far apart. So workers that disagree on the number of shards still share shard
+    0."""
     place, k = 96 + shard * SLOTS // shards, 0
     while abs(slot_of("%s.%d.%d" % (name, shard, k)) - place) > 64:
         k += 1
@@ -53,28 +57,64 @@ def shard_tag(name, shard, shards):
 
 
 def parsed(line):
-    """Parses a line of CLUSTER NODES. Returns (id, port, flags, id of the master, [(first slot, last
-    slot)])."""
+    """Parses a line of CLUSTER NODES. Returns (id, port, flags, id of the master, [(first slot,
+    last slot)])."""
     words = line.split()
     spans = [w.split("-") for w in words[8:] if not w.startswith("[")]
-    return words[0], int(words[1].split("@")[0].rsplit(":", 1)[1]), words[2].split(","), words[3], [(int(s[0]), int(s[-1])) for s in spans]
+    return (
+        words[0],
+        int(words[1].split("@")[0].rsplit(":", 1)[1]),
+        words[2].split(","),
+        words[3],
+        [(int(s[0]), int(s[-1])) for s in spans],
+    )
 
 
 def listening(port, certs):
-    """Returns the options with which a node listens on a port. If there are certificates, the node accepts
-    only TLS."""
+    """Returns the options with which a node listens on a port. If there are certificates, the node
+    accepts only TLS."""
     if not certs:
         return ["--port", str(port)]
-    return ["--port", "0", "--tls-port", str(port), "--tls-cluster", "yes", "--tls-replication", "yes", "--tls-auth-clients", "no",
-            "--tls-ca-cert-file", certs + "/ca.pem", "--tls-cert-file", certs + "/server.pem", "--tls-key-file", certs + "/server.key"]
+    return [
+        "--port",
+        "0",
+        "--tls-port",
+        str(port),
+        "--tls-cluster",
+        "yes",
+        "--tls-replication",
+        "yes",
+        "--tls-auth-clients",
+        "no",
+        "--tls-ca-cert-file",
+        certs + "/ca.pem",
+        "--tls-cert-file",
+        certs + "/server.pem",
+        "--tls-key-file",
+        certs + "/server.key",
+    ]
 
 
 class Node(Redis):
     def __init__(self, directory, certs, *options):
         self.port, self.bus_port = free_port(), free_port()
-        super().__init__(directory, *listening(self.port, certs), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(self.bus_port),
-                         "--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-replica-validity-factor", "0",
-                         "--repl-diskless-sync-delay", "0", *options)
+        super().__init__(
+            directory,
+            *listening(self.port, certs),
+            "--bind",
+            "127.0.0.1",
+            "--cluster-enabled",
+            "yes",
+            "--cluster-port",
+            str(self.bus_port),
+            "--cluster-node-timeout",
+            str(NODE_TIMEOUT_MS),
+            "--cluster-replica-validity-factor",
+            "0",
+            "--repl-diskless-sync-delay",
+            "0",
+            *options,
+        )
         self.id = None
 
     def start(self):
@@ -85,7 +125,8 @@ class Node(Redis):
         return self.server is not None and self.server.poll() is None
 
     def view(self):
-        """Returns the cluster as this node sees it, which is a list of the parsed lines of CLUSTER NODES."""
+        """Returns the cluster as this node sees it, which is a list of the parsed lines of CLUSTER
+        NODES."""
         return [parsed(line) for line in self.call("CLUSTER", "NODES").decode().splitlines()]
 
     def ok(self):
@@ -107,7 +148,10 @@ class Cluster:
         if tls:
             os.makedirs(self.certs)
             subprocess.run([CERTS, self.certs], check=True, timeout=60)
-        self.nodes = [Node(os.path.join(directory, "node-%d" % i), self.certs, *options) for i in range(2 * MASTERS)]
+        self.nodes = [
+            Node(os.path.join(directory, "node-%d" % i), self.certs, *options)
+            for i in range(2 * MASTERS)
+        ]
         self.users = {}
 
     # --- starting and ending ----------------------------------------------------------------------
@@ -117,17 +161,25 @@ class Cluster:
             node.start()
             node.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
         for i in range(MASTERS):
-            self.nodes[i].call("CLUSTER", "ADDSLOTSRANGE", i * SLOTS // MASTERS, (i + 1) * SLOTS // MASTERS - 1)
+            self.nodes[i].call(
+                "CLUSTER", "ADDSLOTSRANGE", i * SLOTS // MASTERS, (i + 1) * SLOTS // MASTERS - 1
+            )
         for node in self.nodes[1:]:
             self.nodes[0].call("CLUSTER", "MEET", "127.0.0.1", node.port, node.bus_port)
-        wait_until(lambda: all(self.knows_all(node) for node in self.nodes), LIMIT_S, "nodes that know each other")
+        wait_until(
+            lambda: all(self.knows_all(node) for node in self.nodes),
+            LIMIT_S,
+            "nodes that know each other",
+        )
         for i in range(MASTERS):
             self.nodes[MASTERS + i].call("CLUSTER", "REPLICATE", self.nodes[i].id)
         self.wait_ok()
 
     def knows_all(self, node):
         view = node.view()
-        return len(view) == len(self.nodes) and not any("handshake" in flags for _, _, flags, _, _ in view)
+        return len(view) == len(self.nodes) and not any(
+            "handshake" in flags for _, _, flags, _, _ in view
+        )
 
     def alive(self):
         return [node for node in self.nodes if node.alive()]
@@ -137,12 +189,15 @@ class Cluster:
             node.stop()
 
     def ready(self):
-        """Returns True if all live nodes agree on the owners of all slots, and each live replica follows its master."""
+        """Returns True if all live nodes agree on the owners of all slots, and each live replica
+        follows its master."""
         live = self.alive()
         try:
             maps = [self.map_of(node) for node in live]
             owners = set(maps[0].values())
-            return all(m == maps[0] for m in maps) and all(node.ok() and (node.id in owners or node.follows()) for node in live)
+            return all(m == maps[0] for m in maps) and all(
+                node.ok() and (node.id in owners or node.follows()) for node in live
+            )
         except (OSError, RedisError):
             return False
 
@@ -154,17 +209,27 @@ class Cluster:
     @staticmethod
     def map_of(node):
         """Returns {(first slot, last slot): id of the owner}, according to `node`."""
-        return {span: name for name, _, flags, _, spans in node.view() if "master" in flags for span in spans}
+        return {
+            span: name
+            for name, _, flags, _, spans in node.view()
+            if "master" in flags
+            for span in spans
+        }
 
     def by_id(self, name):
         return next(node for node in self.nodes if node.id == name)
 
     def masters(self):
         """Returns the live nodes that have slots."""
-        return [node for node in self.alive() if any("myself" in flags and spans for _, _, flags, _, spans in node.view())]
+        return [
+            node
+            for node in self.alive()
+            if any("myself" in flags and spans for _, _, flags, _, spans in node.view())
+        ]
 
     def owner(self, slot, asked=None):
-        """Returns the node that owns the slot. Asks the node `asked`, or else the first live node."""
+        """Returns the node that owns the slot. Asks the node `asked`, or else the first live
+        node."""
         for (first, last), name in self.map_of(asked or self.alive()[0]).items():
             if first <= slot <= last:
                 return self.by_id(name)
@@ -175,43 +240,52 @@ class Cluster:
 
     def replica_of(self, node):
         """Returns a live replica of the master, or None."""
-        mine = [name for name, _, flags, master, _ in self.alive()[0].view() if "slave" in flags and master == node.id]
+        mine = [
+            name
+            for name, _, flags, master, _ in self.alive()[0].view()
+            if "slave" in flags and master == node.id
+        ]
         return next((n for n in self.alive() if n.id in mine), None)
 
     # --- faults -----------------------------------------------------------------------------------
 
     def kill_owner(self, slot):
-        """Kills the slot's master (kill -9). Waits until the other nodes agree on a new owner and report
-        that the cluster is ok. Returns the killed node."""
+        """Kills the slot's master (kill -9). Waits until the other nodes agree on a new owner and
+        report that the cluster is ok. Returns the killed node."""
         old = self.owner(slot)
         old.kill()
+
         def replaced():
             return all(self.owner(slot, node) is not old and node.ok() for node in self.alive())
+
         wait_until(replaced, LIMIT_S, "another owner of slot %d" % slot)
         return old
 
     def restart(self, node):
-        """Starts a killed node again, without data. If a replica has become the master, waits until the
-        node is a replica of that master."""
+        """Starts a killed node again, without data. If a replica has become the master, waits until
+        the node is a replica of that master."""
         node.start()
         self.wait_ok()
 
     def switch(self, slot):
-        """Makes a replica the master by CLUSTER FAILOVER. The replica has all data then, and both nodes
-        stay up."""
+        """Makes a replica the master by CLUSTER FAILOVER. The replica has all data then, and both
+        nodes stay up."""
         old = self.owner(slot)
         new = self.replica_of(old)
+
         def switched():
             if new.follows():
-                # If no majority agrees in time, nothing changes, and the next turn of the loop tries again.
+                # If no majority agrees in time, nothing changes, and the next turn of the loop
+                # tries again.
                 new.call("CLUSTER", "FAILOVER")
             return all(self.owner(slot, node) is new for node in self.alive())
+
         wait_until(switched, LIMIT_S, "another owner of slot %d" % slot, 1)
         self.wait_ok()
 
     def open_slot(self, slot, target):
-        """Begins a migration of the slot. From now on the source redirects clients to the target (ASK) if
-        they ask for a key that has moved."""
+        """Begins a migration of the slot. From now on the source redirects clients to the target
+        (ASK) if they ask for a key that has moved."""
         source = self.owner(slot)
         target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
@@ -225,15 +299,19 @@ class Cluster:
         return len(keys)
 
     def close_slot(self, slot, target):
-        """Ends a migration: makes the target the owner of the slot, first at the target itself, then at
-        the other masters."""
+        """Ends a migration: makes the target the owner of the slot, first at the target itself,
+        then at the other masters."""
         for node in [target] + [m for m in self.masters() if m is not target]:
             node.call("CLUSTER", "SETSLOT", slot, "NODE", target.id)
-        wait_until(lambda: all(self.owner(slot, node) is target for node in self.alive()), LIMIT_S, "map with the new owner of slot %d" % slot)
+        wait_until(
+            lambda: all(self.owner(slot, node) is target for node in self.alive()),
+            LIMIT_S,
+            "map with the new owner of slot %d" % slot,
+        )
 
     def migrate(self, slot, target):
-        """Moves a slot with all its data to another master while clients work. Returns how many keys were
-        moved."""
+        """Moves a slot with all its data to another master while clients work. Returns how many
+        keys were moved."""
         source, moved = self.open_slot(slot, target), 0
         for n in iter(lambda: self.move_keys(slot, source, target), 0):
             moved += n
@@ -249,7 +327,12 @@ class Cluster:
         return shard_tag(name, shard, shards)
 
     def settings(self, user):
-        out = {"url": None, "username": user, "password": PASSWORD, "cluster": ["127.0.0.1:%d" % node.port for node in self.nodes[:2]]}
+        out = {
+            "url": None,
+            "username": user,
+            "password": PASSWORD,
+            "cluster": ["127.0.0.1:%d" % node.port for node in self.nodes[:2]],
+        }
         if self.certs:
             out["tls"] = {"ca_file": self.certs + "/ca.pem"}
         return out
@@ -267,13 +350,15 @@ class Cluster:
         return self.alive()[0].server
 
     def call(self, *args):
-        """Sends the command to the node that owns the first argument with a hash tag, or to a master if no
-        argument has a hash tag."""
-        tagged = [a for a in args if (b"{" if isinstance(a, bytes) else "{") in (a if isinstance(a, bytes) else str(a))]
+        """Sends the command to the node that owns the first argument with a hash tag, or to a
+        master if no argument has a hash tag."""
+        tagged = [
+            a
+            for a in args
+            if (b"{" if isinstance(a, bytes) else "{") in (a if isinstance(a, bytes) else str(a))
+        ]
         node = self.owner_of(tagged[0]) if tagged else self.masters()[0]
         return node.call(*args)
 
     def keys(self):
         return sorted(name for node in self.masters() for name in node.keys())
-
-

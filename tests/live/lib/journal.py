@@ -1,18 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the journal that handlers write (handlers/work.py, consumer/process/journal.h), and returns it as
-runs."""
+"""Reads the journal that handlers write (handlers/work.py, consumer/process/journal.h), and returns
+it as runs."""
+
 import os
 
 
 class Run:
     """One run of a handler. `last_us` is the time of its last sign of life."""
-    __slots__ = ("identity", "partition", "offset", "key", "fence", "attempt", "pid", "start_us", "end_us", "last_us", "outcome")
+
+    __slots__ = (
+        "identity",
+        "partition",
+        "offset",
+        "key",
+        "fence",
+        "attempt",
+        "pid",
+        "start_us",
+        "end_us",
+        "last_us",
+        "outcome",
+    )
 
     def __init__(self, at_us, pid, identity, key, fence, attempt):
         self.identity, self.key, self.pid = identity, key, int(pid)
         self.partition, offset = identity.rsplit("/", 1)
-        # The number of a replay becomes part of the partition's name, because replays have an order of their
-        # own.
+        # The number of a replay becomes part of the partition's name, because replays have an order
+        # of their own.
         if "#" in offset:
             offset, number = offset.split("#")
             self.partition += "#" + number
@@ -22,7 +36,15 @@ class Run:
 
     def __repr__(self):
         return "%s key %s fence %d attempt %d pid %d [%d, %s] %s" % (
-            self.identity, self.key[:40], self.fence, self.attempt, self.pid, self.start_us, self.end_us or "… %d" % self.last_us, self.outcome)
+            self.identity,
+            self.key[:40],
+            self.fence,
+            self.attempt,
+            self.pid,
+            self.start_us,
+            self.end_us or "… %d" % self.last_us,
+            self.outcome,
+        )
 
 
 def read(path):
@@ -50,8 +72,8 @@ def read(path):
 
 
 def done_count(path):
-    """Returns how many runs have ended so far. Parses nothing, and so is fast enough for tests that call
-    it again and again while they wait."""
+    """Returns how many runs have ended so far. Parses nothing, and so is fast enough for tests that
+    call it again and again while they wait."""
     if not os.path.exists(path):
         return 0
     with open(path, "rb") as f:

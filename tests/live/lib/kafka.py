@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a real Apache Kafka, and the tool with which the tests produce records and inspect topics and
-groups."""
+"""Runs a real Apache Kafka, and the tool with which the tests produce records and inspect topics
+and groups."""
+
 import json
 import os
 import subprocess
@@ -23,7 +24,13 @@ class Kafka:
 
     def script(self, *args):
         environment = dict(os.environ, KAFKA_OPTS_EXTRA="\n".join(self.settings))
-        done = subprocess.run([SCRIPT] + list(args), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=600, env=environment)
+        done = subprocess.run(
+            [SCRIPT] + list(args),
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            timeout=600,
+            env=environment,
+        )
         if done.returncode:
             raise Failure("kafka.sh %s failed" % args[0])
         return done.stdout.decode().strip()
@@ -42,9 +49,25 @@ class Kafka:
             return int(f.read())
 
     def acl(self, *args):
-        libs = os.environ.get("LW_KAFKA_LIBS") or os.path.join(HERE, "..", "..", "..", "build", "kafka", "libs")
-        command = ["java", "-cp", os.path.join(libs, "*"), "kafka.admin.AclCommand", "--bootstrap-server", self.brokers, "--force"] + list(args)
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TOOL_LIMIT_S)
+        libs = os.environ.get("LW_KAFKA_LIBS") or os.path.join(
+            HERE, "..", "..", "..", "build", "kafka", "libs"
+        )
+        command = [
+            "java",
+            "-cp",
+            os.path.join(libs, "*"),
+            "kafka.admin.AclCommand",
+            "--bootstrap-server",
+            self.brokers,
+            "--force",
+        ] + list(args)
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=TOOL_LIMIT_S,
+        )
         if done.returncode:
             raise Failure("AclCommand: " + done.stdout.decode())
 
@@ -52,7 +75,13 @@ class Kafka:
         return [self.tool_path, self.brokers] + [str(a) for a in args]
 
     def tool(self, *args, given=None):
-        done = subprocess.run(self.command(*args), input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=TOOL_LIMIT_S)
+        done = subprocess.run(
+            self.command(*args),
+            input=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=TOOL_LIMIT_S,
+        )
         if done.returncode:
             raise Failure("kafkatool %s: %s" % (args[0], done.stderr.decode().strip()))
         return done.stdout.decode()
@@ -62,8 +91,8 @@ class Kafka:
             return subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stderr=log)
 
     def create(self, topic, partitions, *settings):
-        """Creates a topic. Waits until the broker knows the topic and leads its partitions, because the
-        broker confirms the creation earlier."""
+        """Creates a topic. Waits until the broker knows the topic and leads its partitions, because
+        the broker confirms the creation earlier."""
         self.tool("create", topic, partitions, *settings)
 
         def known():
@@ -71,10 +100,12 @@ class Kafka:
                 return len(self.ends([topic])) == partitions
             except Failure:
                 return False
+
         wait_until(known, 20, "topic " + topic)
 
     def ends(self, topics):
-        """Returns the first and the next offset of each partition: {(topic, partition): (begin, end)}."""
+        """Returns the first and the next offset of each partition: {(topic, partition): (begin,
+        end)}."""
         lines = (line.split() for line in self.tool("ends", *topics).splitlines())
         return {(t, int(p)): (int(low), int(high)) for t, p, low, high in lines}
 
@@ -84,20 +115,28 @@ class Kafka:
         return {(t, int(p)): (int(at), meta) for t, p, at, meta in lines}
 
     def produce(self, topic, records, **headers):
-        """Produces records, each given as (partition or None, key, payload). Key and payload are bytes, or
-        None for null. All records get the same headers."""
+        """Produces records, each given as (partition or None, key, payload). Key and payload are
+        bytes, or None for null. All records get the same headers."""
+
         def field(b):
             return "\\N" if b is None else b.hex()
+
         lines = ["%s|%s|%s\n" % ("" if p is None else p, field(k), field(v)) for p, k, v in records]
-        self.tool("produce", topic, "--hex", *("--header=%s=%s" % h for h in headers.items()), given="".join(lines).encode())
+        self.tool(
+            "produce",
+            topic,
+            "--hex",
+            *("--header=%s=%s" % h for h in headers.items()),
+            given="".join(lines).encode(),
+        )
 
     def dump(self, topic):
         return [json.loads(line) for line in self.tool("dump", topic).splitlines()]
 
 
 class CommitSampler(threading.Thread):
-    """Reads the committed offsets every `every_s` seconds, and notes each answer with the time at which it
-    came."""
+    """Reads the committed offsets every `every_s` seconds, and notes each answer with the time at
+    which it came."""
 
     def __init__(self, kafka, group, topics, every_s=0.4):
         super().__init__(daemon=True)
@@ -113,7 +152,9 @@ class CommitSampler(threading.Thread):
         try:
             committed = self.kafka.committed(self.group, self.topics)
         except (Failure, subprocess.TimeoutExpired):
-            return  # the broker is down, or the group's coordinator moves to another broker, so there is no sample now
+            # the broker is down, or the group's coordinator moves to another broker, so there is no
+            # sample now
+            return
         now = boot_us()
         self.samples += [(now, tp, at) for tp, (at, _) in committed.items() if at >= 0]
 
@@ -125,8 +166,8 @@ class CommitSampler(threading.Thread):
 
 
 def wait_finished(kafka, group, topics, limit_s, watch=None):
-    """Waits until every record that the topics have now is committed. Returns the ends of the topics'
-    partitions, as ends() does."""
+    """Waits until every record that the topics have now is committed. Returns the ends of the
+    topics' partitions, as ends() does."""
     ends = kafka.ends(topics)
     until = time.monotonic() + limit_s
     while True:
@@ -136,10 +177,16 @@ def wait_finished(kafka, group, topics, limit_s, watch=None):
         except Failure as e:
             why = str(e)
         if committed:
-            left = {tp: (committed[tp][0], end) for tp, (begin, end) in ends.items() if end > begin and committed[tp][0] < end}
+            left = {
+                tp: (committed[tp][0], end)
+                for tp, (begin, end) in ends.items()
+                if end > begin and committed[tp][0] < end
+            }
             if not left:
                 return ends
-            why = "committed, end: " + ", ".join("%s/%d %d, %d" % (tp + at) for tp, at in sorted(left.items()))
+            why = "committed, end: " + ", ".join(
+                "%s/%d %d, %d" % (tp + at) for tp, at in sorted(left.items())
+            )
         if watch:
             watch()
         if time.monotonic() > until:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the program under test: makes its configuration, and starts and ends its processes."""
+
 import json
 import os
 import signal
@@ -14,26 +15,45 @@ HANDLERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "handl
 
 
 def exec_handler(name="work.py", processes=4, **more):
-    # The options -S -E make Python start faster. The tests start hundreds of such handler processes.
-    return dict({"type": "exec", "command": [sys.executable, "-S", "-E", os.path.abspath(os.path.join(HANDLERS, name))],
-                 "processes": processes, "timeout_ms": 20000}, **more)
+    # The options -S -E make Python start faster. The tests start hundreds of such handler
+    # processes.
+    return dict(
+        {
+            "type": "exec",
+            "command": [sys.executable, "-S", "-E", os.path.abspath(os.path.join(HANDLERS, name))],
+            "processes": processes,
+            "timeout_ms": 20000,
+        },
+        **more,
+    )
 
 
 def crash_plugin(t):
-    """Builds a plugin that crashes, aborts, exits or hangs as the payload of a message says. Returns the
-    section `handler` of a configuration that uses the plugin."""
+    """Builds a plugin that crashes, aborts, exits or hangs as the payload of a message says.
+    Returns the section `handler` of a configuration that uses the plugin."""
     out = os.path.join(t.dir, "plugin")
     root = os.path.abspath(os.path.join(HANDLERS, "..", "..", ".."))
-    built = subprocess.run(["make", "-s", "-C", os.path.join(root, "tests/plugins/crash"), "OUT=" + out, "CPPFLAGS=-I" + os.path.join(root, "include")],
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")})
+    built = subprocess.run(
+        [
+            "make",
+            "-s",
+            "-C",
+            os.path.join(root, "tests/plugins/crash"),
+            "OUT=" + out,
+            "CPPFLAGS=-I" + os.path.join(root, "include"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")},
+    )
     if built.returncode:
         raise Failure("the plugin does not build: " + built.stdout.decode())
     return {"type": "plugin", "path": os.path.join(out, "crash.so"), "threads": 4}
 
 
 def merged(base, over):
-    """Returns the configuration `base`, changed by `over`: sections are merged, other values are replaced,
-    and None removes a key."""
+    """Returns the configuration `base`, changed by `over`: sections are merged, other values are
+    replaced, and None removes a key."""
     out = dict(base)
     for key, value in over.items():
         if value is None:
@@ -45,14 +65,28 @@ def merged(base, over):
 
 
 def config(name, brokers, redis_url, topics, **over):
-    # The session timeout is short, so that the partitions of a killed member move on within two seconds.
+    # The session timeout is short, so that the partitions of a killed member move on within two
+    # seconds.
     base = {
-        "name": name, "workers": 4,
-        "kafka": {"topics": topics, "properties": {
-            "bootstrap.servers": brokers, "group.id": name, "session.timeout.ms": "2000", "heartbeat.interval.ms": "300",
-            "reconnect.backoff.max.ms": "500"}},
-        "redis": {"url": redis_url}, "lock": {"ttl_ms": 2000}, "handler": exec_handler(), "shutdown": {"grace_ms": 10000},
-        "http": {"listen": "off"},  # no HTTP server, because many instances run at once and would need as many ports
+        "name": name,
+        "workers": 4,
+        "kafka": {
+            "topics": topics,
+            "properties": {
+                "bootstrap.servers": brokers,
+                "group.id": name,
+                "session.timeout.ms": "2000",
+                "heartbeat.interval.ms": "300",
+                "reconnect.backoff.max.ms": "500",
+            },
+        },
+        "redis": {"url": redis_url},
+        "lock": {"ttl_ms": 2000},
+        "handler": exec_handler(),
+        "shutdown": {"grace_ms": 10000},
+        "http": {
+            "listen": "off"
+        },  # no HTTP server, because many instances run at once and would need as many ports
     }
     return merged(base, over)
 
@@ -75,14 +109,20 @@ class Instance:
         self.label = label
         self.settings = settings
         self.log_path = os.path.join(directory, label + ".log")
-        self.deaths = {}  # {pid of a worker: time of the boot clock in us at which the worker was certainly dead}
+        # {pid of a worker: time of the boot clock in us at which the worker was certainly dead}
+        self.deaths = {}
         path = os.path.join(directory, label + ".json")
         with open(path, "w") as f:
             json.dump(settings, f, indent=1)
         self.started_us = boot_us()
         with open(self.log_path, "ab") as log:
-            self.popen = subprocess.Popen([os.path.join(build, "latchwork"), "run", "-c", path] + list(options), stdin=subprocess.DEVNULL,
-                                          stdout=subprocess.PIPE, stderr=log, env=dict(os.environ, **environment))
+            self.popen = subprocess.Popen(
+                [os.path.join(build, "latchwork"), "run", "-c", path] + list(options),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=dict(os.environ, **environment),
+            )
 
     @property
     def pid(self):
@@ -97,7 +137,10 @@ class Instance:
 
     def check_running(self):
         if not self.running():
-            raise Failure("%s ended with status %d: %s" % (self.label, self.popen.returncode, self.log()[-1500:]))
+            raise Failure(
+                "%s ended with status %d: %s"
+                % (self.label, self.popen.returncode, self.log()[-1500:])
+            )
 
     def workers(self):
         """Returns the pids of live workers that have reported their start."""
@@ -108,6 +151,7 @@ class Instance:
         def enough():
             self.check_running()
             return len(self.workers()) >= n
+
         wait_until(enough, limit_s, "%d workers of %s" % (n, self.label))
 
     def kill_worker(self, pid):
@@ -123,17 +167,25 @@ class Instance:
         try:
             out, _ = self.popen.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired as e:
-            raise Failure("%s does not end within %g s: %s" % (self.label, limit_s, self.log()[-1500:])) from e
+            raise Failure(
+                "%s does not end within %g s: %s" % (self.label, limit_s, self.log()[-1500:])
+            ) from e
         return self.popen.returncode, out.decode()
 
     def stop(self, limit_s=30):
-        """Sends SIGTERM. The supervisor must end with status 0, and none of its processes may be left."""
+        """Sends SIGTERM. The supervisor must end with status 0, and none of its processes may be
+        left."""
         family = descendants(self.pid)
         self.signal(signal.SIGTERM)
         status, out = self.wait(limit_s)
         if status:
-            raise Failure("%s ended with status %d after SIGTERM: %s" % (self.label, status, self.log()[-1500:]))
-        wait_until(lambda: not any(alive(p) for p in family), 10, "end of the processes of %s" % self.label)
+            raise Failure(
+                "%s ended with status %d after SIGTERM: %s"
+                % (self.label, status, self.log()[-1500:])
+            )
+        wait_until(
+            lambda: not any(alive(p) for p in family), 10, "end of the processes of %s" % self.label
+        )
         return out
 
     def destroy(self):

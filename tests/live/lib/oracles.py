@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The oracles. Each is a function that takes observations and returns a text for each violation, without
-any other effect. tests/live/test_oracles.py shows that each oracle can fail."""
+"""The oracles. Each is a function that takes observations and returns a text for each violation,
+without any other effect. tests/live/test_oracles.py shows that each oracle can fail."""
+
 from collections import defaultdict
 
 SHOWN = 5
@@ -22,8 +23,9 @@ def by_order(runs):
 
 
 def last_sign(run, stops):
-    """Returns the time at which a run counts as ended, which is its last sign of life. If SIGSTOP stopped
-    the worker, the run may outlive its lease, so the run counts as ended at the time of the SIGSTOP."""
+    """Returns the time at which a run counts as ended, which is its last sign of life. If SIGSTOP
+    stopped the worker, the run may outlive its lease, so the run counts as ended at the time of the
+    SIGSTOP."""
     for pid, from_us in stops:
         if run.pid == pid and run.start_us < from_us < run.last_us:
             return from_us
@@ -34,9 +36,9 @@ LATE_US = 30 * 1000000
 
 
 def under_lease(runs, stops):
-    """Returns all runs except late runs of stopped workers. Such a run begins when the stopped handler
-    continues, because its request was already in the pipe. If another run of the key with a larger
-    fence started before, the late run has no live lease, and its fence makes it harmless."""
+    """Returns all runs except late runs of stopped workers. Such a run begins when the stopped
+    handler continues, because its request was already in the pipe. If another run of the key with a
+    larger fence started before, the late run has no live lease, and its fence makes it harmless."""
     kept = []
     for lane in by_lane(runs).values():
         highest = 0
@@ -49,8 +51,8 @@ def under_lease(runs, stops):
 
 
 def overlaps(runs, stops=()):
-    """O1: no two runs of a key overlap. stops: [(pid of a worker, time of its SIGSTOP by the boot clock in
-    us)]."""
+    """O1: no two runs of a key overlap. stops: [(pid of a worker, time of its SIGSTOP by the boot
+    clock in us)]."""
     bad = []
     for lane in by_lane(runs).values():
         before = None
@@ -90,8 +92,8 @@ def misordered(runs):
 
 
 def stale_last(runs, stops=()):
-    """O1: even if messages ran again, the last effect of a (partition, key) is that of its newest message.
-    Late writes of stopped workers do not count, because stores refuse their fences."""
+    """O1: even if messages ran again, the last effect of a (partition, key) is that of its newest
+    message. Late writes of stopped workers do not count, because stores refuse their fences."""
     bad = []
     for line in by_order(runs).values():
         done = [r for r in line if r.outcome == "done" and last_sign(r, stops) == r.end_us]
@@ -103,16 +105,21 @@ def stale_last(runs, stops=()):
     return bad
 
 
-AHEAD = 96  # maximum number of messages of a lane that are done, and whose outcome Redis has not recorded yet
+# maximum number of messages of a lane that are done, and whose outcome Redis has not recorded yet
+AHEAD = 96
 
 
 def backwards(runs):
-    """O1: unless Redis lost data, a done message runs again only if it is among the last AHEAD messages of
-    its lane that were done, because Redis may not have recorded their outcomes yet. The messages behind
-    it then run again in order."""
+    """O1: unless Redis lost data, a done message runs again only if it is among the last AHEAD
+    messages of its lane that were done, because Redis may not have recorded their outcomes yet. The
+    messages behind it then run again in order."""
     bad = []
     for line in by_order(runs).values():
-        done, highest, back = [], None, None  # done: offsets, in the order in which their messages were first done
+        done, highest, back = (
+            [],
+            None,
+            None,
+        )  # done: offsets, in the order in which their messages were first done
         for r in line:
             if highest and r.offset < highest.offset:
                 if r.offset not in done[-AHEAD:]:
@@ -154,20 +161,24 @@ def unknown(ends, runs):
 
 
 def reruns(runs):
-    """Returns the needless repetitions of messages as [(earlier run, later run)]. A repetition is needed
-    if the earlier run ended in retry or in back, or was a failed attempt."""
+    """Returns the needless repetitions of messages as [(earlier run, later run)]. A repetition is
+    needed if the earlier run ended in retry or in back, or was a failed attempt."""
     latest, again = {}, []
     for r in runs:
         before = latest.get(r.identity)
-        if before and before.outcome not in ("retry", "back") and not (before.outcome is None and r.attempt > before.attempt):
+        if (
+            before
+            and before.outcome not in ("retry", "back")
+            and not (before.outcome is None and r.attempt > before.attempt)
+        ):
             again.append((before, r))
         latest[r.identity] = r
     return again
 
 
 def effects(history, messages):
-    """O3: each of the messages 0 … messages - 1 took effect once, and the messages of a key in order.
-    history: (key, message) in the order of the effects."""
+    """O3: each of the messages 0 … messages - 1 took effect once, and the messages of a key in
+    order. history: (key, message) in the order of the effects."""
     bad, seen, latest = [], set(), {}
     for key, message in history:
         if message in seen:
@@ -180,20 +191,24 @@ def effects(history, messages):
 
 
 def passed(samples, runs, others=()):
-    """O5: when an offset was committed, all messages below this offset were finished. samples: (time of
-    the boot clock in us, (topic, partition), offset). others: identities of messages that end in
-    another way than done (dead, skipped)."""
+    """O5: when an offset was committed, all messages below this offset were finished. samples:
+    (time of the boot clock in us, (topic, partition), offset). others: identities of messages that
+    end in another way than done (dead, skipped)."""
     done_us = {}
     for r in runs:
         if r.outcome == "done":
             done_us[r.identity] = min(r.end_us, done_us.get(r.identity, r.end_us))
     bad, others = [], set(others)
-    checked = defaultdict(int)  # per partition, the largest committed offset up to which messages were checked
+    checked = defaultdict(
+        int
+    )  # per partition, the largest committed offset up to which messages were checked
     for at_us, (topic, partition), offset in sorted(samples):
         for o in range(checked[topic, partition], offset):
             identity = "%s/%d/%d" % (topic, partition, o)
             if identity not in others and done_us.get(identity, at_us + 1) > at_us:
-                bad.append("committed %d at %d, but %s was not finished" % (offset, at_us, identity))
+                bad.append(
+                    "committed %d at %d, but %s was not finished" % (offset, at_us, identity)
+                )
         checked[topic, partition] = max(checked[topic, partition], offset)
     return bad
 
@@ -209,15 +224,18 @@ def moved_back(samples):
 
 
 def not_idle(names, prefix):
-    """O4: returns the names that Redis should not have when nothing is left to do. Only a few names of each shard are meant to stay."""
+    """O4: returns the names that Redis should not have when nothing is left to do. Only a few names
+    of each shard are meant to stay."""
     kept = (b"epoch", b"floor", b"fence", b"workers", b"new_from")
     bad = []
     for name in names:
-        rest = name[len(prefix):] if name.startswith(prefix) else None
+        rest = name[len(prefix) :] if name.startswith(prefix) else None
         if rest is None or not (rest in kept or rest.startswith(b"state:")):
             bad.append("left in Redis: %r" % name[:100])
     return bad
 
 
 def shown(violations):
-    return "; ".join(violations[:SHOWN]) + ("; and %d more" % (len(violations) - SHOWN) if len(violations) > SHOWN else "")
+    return "; ".join(violations[:SHOWN]) + (
+        "; and %d more" % (len(violations) - SHOWN) if len(violations) > SHOWN else ""
+    )

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table `orders` that handlers of type insert fill in the tests, and the history of all writes to it.
-A payload has the fields id, seq and amount."""
+"""The table `orders` that handlers of type insert fill in the tests, and the history of all writes
+to it. A payload has the fields id, seq and amount."""
+
 import json
 
 from . import oracles
 
 
 def newest_by_key(t):
-    """Returns the reference model of the table: the last record of each id. All records of an id are in
-    one partition here."""
+    """Returns the reference model of the table: the last record of each id. All records of an id
+    are in one partition here."""
     model = {}
     for topic in t.topics:
         for record in t.kafka.dump(topic):
@@ -20,7 +21,8 @@ def newest_by_key(t):
 
 
 def judge(t, history, table, messages):
-    """O3: checks that each message took effect exactly once, per key in order, and that the table equals
-    the reference model. history: [(id, seq)] in the order of the writes; table: [(id, seq, amount)]."""
+    """O3: checks that each message took effect exactly once, per key in order, and that the table
+    equals the reference model. history: [(id, seq)] in the order of the writes; table: [(id, seq,
+    amount)]."""
     t.expect(oracles.effects(history, messages))
     t.same(sorted(table) == newest_by_key(t), True, "the table equals the reference")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A receiver of OTLP over HTTP with JSON, which checks the form of each request by itself.
 
-    r = Receiver(); r.url, r.requests, r.spans()
-    r.answers.append((503, {"Retry-After": "1"}, "later"))   # for the next request; without one: 200
-    r.delay_s = 5                                            # each answer comes that late
-    r.stop(), r.start()                                      # away, and back on the same port"""
+r = Receiver(); r.url, r.requests, r.spans()
+r.answers.append((503, {"Retry-After": "1"}, "later"))   # for the next request; without one: 200
+r.delay_s = 5                                            # each answer comes that late
+r.stop(), r.start()                                      # away, and back on the same port"""
+
 import collections
 import http.server
 import json
@@ -25,40 +26,67 @@ def need(good, what):
 
 
 def plain(attributes):
-    """Returns attributes as a dict. Fails if one of them stands there twice, or has another form than OTLP
-    says."""
+    """Returns attributes as a dict. Fails if one of them stands there twice, or has another form
+    than OTLP says."""
     out = {}
     for a in attributes:
         need(set(a) == {"key", "value"} and len(a["value"]) == 1, "attribute %r" % a)
-        (kind, value), = a["value"].items()
+        ((kind, value),) = a["value"].items()
         need(type(value) is ATTRIBUTE.get(kind) and a["key"] not in out, "attribute %r" % a)
         out[a["key"]] = int(value) if kind == "intValue" else value
     return out
 
 
 def check_span(s):
-    """Checks a span by what opentelemetry-proto says about JSON: ids are hex, 64-bit numbers are strings,
-    enums are numbers, names are in lowerCamelCase."""
-    known = {"traceId", "spanId", "parentSpanId", "traceState", "flags", "name", "kind", "startTimeUnixNano", "endTimeUnixNano", "attributes", "status"}
+    """Checks a span by what opentelemetry-proto says about JSON: ids are hex, 64-bit numbers are
+    strings, enums are numbers, names are in lowerCamelCase."""
+    known = {
+        "traceId",
+        "spanId",
+        "parentSpanId",
+        "traceState",
+        "flags",
+        "name",
+        "kind",
+        "startTimeUnixNano",
+        "endTimeUnixNano",
+        "attributes",
+        "status",
+    }
     need(set(s) <= known, "unknown fields: %s" % (set(s) - known))
     need(re.fullmatch("[0-9a-f]{32}", s["traceId"]) and set(s["traceId"]) != {"0"}, "traceId")
     need(re.fullmatch("[0-9a-f]{16}", s["spanId"]) and set(s["spanId"]) != {"0"}, "spanId")
     need(re.fullmatch("[0-9a-f]{16}", s.get("parentSpanId", "1" * 16)), "parentSpanId")
     need(s["flags"] & 1 and bool(s["flags"] & 0x200) == ("parentSpanId" in s), "flags")
     need(s["kind"] == 5 and isinstance(s["kind"], int), "kind")
-    need(all(re.fullmatch("[0-9]+", s[t]) for t in ("startTimeUnixNano", "endTimeUnixNano")), "times")
-    need(int(s["startTimeUnixNano"]) <= int(s["endTimeUnixNano"]) and abs(int(s["endTimeUnixNano"]) / 1e9 - time.time()) < 600, "times")
-    need(s.get("status", {"code": 2})["code"] == 2 and set(s.get("status", {})) <= {"code", "message"}, "status")
+    need(
+        all(re.fullmatch("[0-9]+", s[t]) for t in ("startTimeUnixNano", "endTimeUnixNano")), "times"
+    )
+    need(
+        int(s["startTimeUnixNano"]) <= int(s["endTimeUnixNano"])
+        and abs(int(s["endTimeUnixNano"]) / 1e9 - time.time()) < 600,
+        "times",
+    )
+    need(
+        s.get("status", {"code": 2})["code"] == 2
+        and set(s.get("status", {})) <= {"code", "message"},
+        "status",
+    )
 
 
 def spans_of(request):
-    """Returns the spans of a request, each with its attributes as a dict, and with the resource's."""
+    """Returns the spans of a request, each with its attributes as a dict, and with the
+    resource's."""
     out = []
     need(set(request) == {"resourceSpans"}, "request")
     for rs in request["resourceSpans"]:
         resource = plain(rs["resource"]["attributes"])
         for ss in rs["scopeSpans"]:
-            need(ss["scope"]["name"] == "latchwork" and ss["schemaUrl"].startswith("https://opentelemetry.io/schemas/"), "scope")
+            need(
+                ss["scope"]["name"] == "latchwork"
+                and ss["schemaUrl"].startswith("https://opentelemetry.io/schemas/"),
+                "scope",
+            )
             for s in ss["spans"]:
                 check_span(s)
                 out.append(dict(s, attributes=plain(s["attributes"]), resource=resource))
@@ -100,9 +128,12 @@ class Receiver:
 
             def handle_error(self, *_):  # the client closed the connection before the answer
                 pass
+
         self.server = Server(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_port
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
 
     def stop(self):
         self.server.shutdown()
@@ -111,11 +142,21 @@ class Receiver:
     def take(self, handler, body):
         """Notes a request, and returns the answer: status, headers and body."""
         with self.lock:
-            request = {"at": time.monotonic(), "path": handler.path, "headers": {k.lower(): v for k, v in handler.headers.items()}, "body": body, "spans": []}
+            request = {
+                "at": time.monotonic(),
+                "path": handler.path,
+                "headers": {k.lower(): v for k, v in handler.headers.items()},
+                "body": body,
+                "spans": [],
+            }
             self.requests.append(request)
             status, headers, text = self.answers.popleft() if self.answers else (200, {}, "{}")
             try:
-                need(handler.path == "/v1/traces" and request["headers"]["content-type"] == "application/json", "path or type")
+                need(
+                    handler.path == "/v1/traces"
+                    and request["headers"]["content-type"] == "application/json",
+                    "path or type",
+                )
                 request["spans"] = spans_of(json.loads(body))
             except (OtlpError, ValueError, KeyError, TypeError) as e:
                 self.errors.append("%r: %r" % (e, body[:2000]))

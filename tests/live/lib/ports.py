@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds free ports of the loopback. They lie below the range from which the system takes ports for
-outgoing connections. Otherwise, between the choice of a port and the start of its server, an outgoing
-connection could take the port."""
+outgoing connections. Otherwise, between the choice of a port and the start of its server, an
+outgoing connection could take the port."""
+
 import random
 import socket
 
 from .process import Failure
 
 FIRST, LAST = 11000, 32000
-choice = random.SystemRandom()  # a test that seeds `random` must not choose the same ports as another test
+choice = (
+    random.SystemRandom()
+)  # a test that seeds `random` must not choose the same ports as another test
 
 
 def is_free(port):
@@ -26,7 +29,9 @@ def free_ports(n):
         first = choice.randrange(FIRST, LAST - n)
         if all(is_free(port) for port in range(first, first + n)):
             return first
-    raise Failure("%d neighbouring ports of 127.0.0.1 between %d and %d are free nowhere" % (n, FIRST, LAST))
+    raise Failure(
+        "%d neighbouring ports of 127.0.0.1 between %d and %d are free nowhere" % (n, FIRST, LAST)
+    )
 
 
 def free_port():

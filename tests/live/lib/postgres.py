@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a private PostgreSQL on a unix socket, and PgBouncer in front of it. Statements go through psql."""
+"""Runs a private PostgreSQL on a unix socket, and PgBouncer in front of it. Statements go through
+psql."""
+
 import glob
 import os
 import shutil
@@ -13,15 +15,15 @@ OWNER = "postgres"  # PostgreSQL refuses to run as root
 
 
 def program(name):
-    """Returns the path of a program of PostgreSQL, from the newest release that the distribution has, or
-    else from PATH."""
+    """Returns the path of a program of PostgreSQL, from the newest release that the distribution
+    has, or else from PATH."""
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin/" + name))
     return found[-1] if found else name
 
 
 class Postgres:
-    """A server that can be killed and started again. `with Postgres() as pg:` ends the server and removes
-    its folder at the end."""
+    """A server that can be killed and started again. `with Postgres() as pg:` ends the server and
+    removes its folder at the end."""
 
     def __init__(self, *options):
         self.options = options or ("-c", "fsync=off")
@@ -32,7 +34,10 @@ class Postgres:
         self.port = 5432  # the name of the unix socket contains this port
         if self.as_root:
             shutil.chown(self.dir, OWNER, OWNER)
-        made = self.begin(["-D", self.data, "-N", "-A", "trust", "-E", "UTF8", "--locale=C", "-U", OWNER], name="initdb")
+        made = self.begin(
+            ["-D", self.data, "-N", "-A", "trust", "-E", "UTF8", "--locale=C", "-U", OWNER],
+            name="initdb",
+        )
         if made.wait(120):
             raise Failure("initdb failed: " + self.log("initdb"))
 
@@ -53,11 +58,18 @@ class Postgres:
             return f.read()
 
     def begin(self, arguments, name, path=None):
-        """Starts a program, as the user OWNER if the test runs as root. The program's output goes to a
-        file in the server's folder."""
+        """Starts a program, as the user OWNER if the test runs as root. The program's output goes
+        to a file in the server's folder."""
         who = {"user": OWNER, "group": OWNER, "extra_groups": []} if self.as_root else {}
         with open(os.path.join(self.dir, name + ".log"), "ab") as log:
-            return subprocess.Popen([path or program(name)] + arguments, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self.dir, **who)
+            return subprocess.Popen(
+                [path or program(name)] + arguments,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self.dir,
+                **who,
+            )
 
     def __enter__(self):
         self.start()
@@ -72,14 +84,30 @@ class Postgres:
             shutil.rmtree(self.dir, ignore_errors=True)
 
     def start(self):
-        self.server = self.begin(["-D", self.data, "-k", self.dir, "-c", "listen_addresses=", "-c", "shared_buffers=64MB",
-                                  "-c", "deadlock_timeout=200ms", *self.options], name="postgres")
+        self.server = self.begin(
+            [
+                "-D",
+                self.data,
+                "-k",
+                self.dir,
+                "-c",
+                "listen_addresses=",
+                "-c",
+                "shared_buffers=64MB",
+                "-c",
+                "deadlock_timeout=200ms",
+                *self.options,
+            ],
+            name="postgres",
+        )
         wait_until(lambda: self.answers(self.url), 60, "answer of PostgreSQL")
 
     def listen(self, port):
-        """From the next start() on, lets the server also listen on a port of 127.0.0.1, with TLS and a
-        password."""
-        certificates = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
+        """From the next start() on, lets the server also listen on a port of 127.0.0.1, with TLS
+        and a password."""
+        certificates = os.path.join(
+            os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh"
+        )
         subprocess.run([certificates, self.dir], check=True, timeout=60)
         for name in ("server.key", "server.pem", "ca.pem"):
             path = os.path.join(self.dir, name)
@@ -89,25 +117,48 @@ class Postgres:
         with open(os.path.join(self.data, "pg_hba.conf"), "w") as f:
             f.write("local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n")
         self.port = port
-        self.options += ("-c", "listen_addresses=127.0.0.1", "-c", "port=%d" % port, "-c", "ssl=on", "-c", "ssl_cert_file=%s/server.pem" % self.dir,
-                         "-c", "ssl_key_file=%s/server.key" % self.dir)
+        self.options += (
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "port=%d" % port,
+            "-c",
+            "ssl=on",
+            "-c",
+            "ssl_cert_file=%s/server.pem" % self.dir,
+            "-c",
+            "ssl_key_file=%s/server.key" % self.dir,
+        )
 
     def start_bouncer(self, pool=3):
         """Starts PgBouncer in transaction mode."""
         path = os.path.join(self.dir, "pgbouncer.ini")
         with open(path, "w") as f:
-            f.write("[databases]\npostgres = host=%s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\nlisten_port = 6432\n"
-                    "auth_type = any\npool_mode = transaction\ndefault_pool_size = %d\n" % (self.dir, OWNER, self.dir, pool))
+            f.write(
+                "[databases]\npostgres = host=%s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\nlisten_port = 6432\n"
+                "auth_type = any\npool_mode = transaction\ndefault_pool_size = %d\n"
+                % (self.dir, OWNER, self.dir, pool)
+            )
         os.chmod(path, 0o644)
-        self.bouncer = self.begin([path], name="pgbouncer", path=shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin"))
+        self.bouncer = self.begin(
+            [path],
+            name="pgbouncer",
+            path=shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin"),
+        )
         wait_until(lambda: self.answers(self.bouncer_url), 60, "answer of PgBouncer")
 
     def answers(self, url):
         return self.psql("SELECT 1", url=url).returncode == 0
 
     def psql(self, sql, url=None):
-        return subprocess.run(["psql", "-XqAt", "-F", "\t", "-v", "ON_ERROR_STOP=1", url or self.url], input=sql, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, timeout=60)
+        return subprocess.run(
+            ["psql", "-XqAt", "-F", "\t", "-v", "ON_ERROR_STOP=1", url or self.url],
+            input=sql,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
 
     def sql(self, sql):
         """Runs statements. Returns the rows as lists of texts."""
@@ -118,12 +169,19 @@ class Postgres:
 
     def empty(self):
         """Drops all tables, and waits until all written data is on the disk."""
-        self.sql("SET client_min_messages = error; DROP SCHEMA public CASCADE; CREATE SCHEMA public; CHECKPOINT")
+        self.sql(
+            "SET client_min_messages = error; DROP SCHEMA public CASCADE; CREATE SCHEMA public; CHECKPOINT"
+        )
 
     def hold(self, sql):
-        """Runs statements in a transaction that stays open. Returns the process psql. If the caller kills
-        psql, the transaction ends."""
-        held = subprocess.Popen(["psql", "-XqAt", "-v", "ON_ERROR_STOP=1", self.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        """Runs statements in a transaction that stays open. Returns the process psql. If the caller
+        kills psql, the transaction ends."""
+        held = subprocess.Popen(
+            ["psql", "-XqAt", "-v", "ON_ERROR_STOP=1", self.url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         held.stdin.write("BEGIN;\n%s;\nSELECT 'held';\n" % sql)
         held.stdin.flush()
         if held.stdout.readline() != "held\n":
@@ -138,7 +196,9 @@ class Postgres:
 
     def end_backends(self):
         """Ends all connections of clients."""
-        self.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'")
+        self.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
 
     def kill(self):
         """Ends the server at once, as a crash does."""

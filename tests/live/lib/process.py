@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions for processes, clocks and waiting."""
+
 import os
 import signal
 import time
@@ -14,8 +15,8 @@ def boot_us():
 
 
 def wait_until(ready, limit_s, what, every_s=0.1):
-    """Waits until ready() returns something true, and returns that value. If the time limit passes first,
-    raises a Failure that names what was awaited."""
+    """Waits until ready() returns something true, and returns that value. If the time limit passes
+    first, raises a Failure that names what was awaited."""
     until = time.monotonic() + limit_s
     while True:
         value = ready()
@@ -83,7 +84,8 @@ def send(pid, sig):
 
 
 def end_popen(popen, grace_s):
-    """Sends SIGTERM, and SIGKILL if the process still runs after grace_s seconds. Returns the exit status."""
+    """Sends SIGTERM, and SIGKILL if the process still runs after grace_s seconds. Returns the exit
+    status."""
     if popen.poll() is None:
         send(popen.pid, signal.SIGTERM)
         try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that misbehaves: a TCP proxy on the loopback that delays, cuts or swallows the bytes that
-pass. The proxy does not look at the bytes, so it can relay TLS as well."""
+"""A network that misbehaves: a TCP proxy on the loopback that delays, cuts or swallows the bytes
+that pass. The proxy does not look at the bytes, so it can relay TLS as well."""
+
 import asyncio
 import threading
 
@@ -10,8 +11,8 @@ CHUNK = 65536
 
 
 class Proxy:
-    """A proxy to which clients connect at `port`. If the proxy has swallowed bytes of a connection, it
-    relays nothing more on that connection, but does not close it."""
+    """A proxy to which clients connect at `port`. If the proxy has swallowed bytes of a connection,
+    it relays nothing more on that connection, but does not close it."""
 
     def __init__(self, target_port):
         self.target_port, self.delay_s, self.swallows = target_port, 0, False
@@ -32,21 +33,25 @@ class Proxy:
 
     async def connected(self, reader, writer):
         try:
-            target_reader, target_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
+            target_reader, target_writer = await asyncio.open_connection(
+                "127.0.0.1", self.target_port
+            )
         except OSError:
             writer.transport.abort()
             return
         pair = (writer, target_writer)
         self.writers.update(pair)
         lost = []  # not empty if bytes of this connection were swallowed
-        await asyncio.gather(*(self.relay(r, w, lost) for r, w in ((reader, target_writer), (target_reader, writer))))
+        await asyncio.gather(
+            *(self.relay(r, w, lost) for r, w in ((reader, target_writer), (target_reader, writer)))
+        )
         for w in pair:
             w.transport.abort()
         self.writers.difference_update(pair)
 
     async def relay(self, reader, writer, lost):
-        """Relays one direction, with a delay of delay_s. Each chunk of data has its own delay, so chunks
-        do not hold each other up."""
+        """Relays one direction, with a delay of delay_s. Each chunk of data has its own delay, so
+        chunks do not hold each other up."""
         queue = asyncio.Queue()
         sender = self.loop.create_task(self.send(queue, writer))
         try:

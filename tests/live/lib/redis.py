@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a private redis-server on a unix socket, and has a small client for the tests."""
+
 import os
 import signal
 import socket
@@ -28,7 +29,9 @@ class Client:
 
     def __call__(self, *args):
         words = [a if isinstance(a, bytes) else str(a).encode() for a in args]
-        self.sock.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+        self.sock.sendall(
+            b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words)
+        )
         return self.reply()
 
     def reply(self):
@@ -51,8 +54,8 @@ class Client:
 
 
 class Redis:
-    """A redis-server that can be killed and started again. The server keeps its socket, and its data if
-    `options` say so."""
+    """A redis-server that can be killed and started again. The server keeps its socket, and its
+    data if `options` say so."""
 
     def __init__(self, directory, *options):
         self.dir = directory
@@ -70,27 +73,46 @@ class Redis:
         return "unix://%s:%s@%s" % (user, PASSWORD, self.path)
 
     def tag(self, name, shard, shards):
-        """Returns the text in braces that all names of a shard contain (the hash tag of Redis Cluster)."""
+        """Returns the text in braces that all names of a shard contain (the hash tag of Redis
+        Cluster)."""
         return "%s.%d" % (name, shard)
 
     def grant(self, line):
-        """Makes a Redis user from a line that `check --acl` printed. Each later start() makes the same
-        user again."""
+        """Makes a Redis user from a line that `check --acl` printed. Each later start() makes the
+        same user again."""
         user, rules = line.split()[2], line.split()[3:]
         self.users[user] = rules
         self.call("ACL", "SETUSER", user, "reset", ">" + PASSWORD, *rules)
 
     def refusals(self):
-        """Returns what the server refused to users since its start: [(user, reason, command or key)]."""
+        """Returns what the server refused to users since its start: [(user, reason, command or
+        key)]."""
         entries = [dict(zip(e[::2], e[1::2])) for e in self.call("ACL", "LOG", "128")]
-        return [tuple(e[name].decode(errors="replace") for name in (b"username", b"reason", b"object")) for e in entries]
+        return [
+            tuple(e[name].decode(errors="replace") for name in (b"username", b"reason", b"object"))
+            for e in entries
+        ]
 
     def start(self):
         log = open(os.path.join(self.dir, "redis.log"), "ab")
-        command = [REDIS_SERVER, "--port", "0", "--unixsocket", self.path, "--save", "", "--dir", self.dir, "--daemonize", "no"]
+        command = [
+            REDIS_SERVER,
+            "--port",
+            "0",
+            "--unixsocket",
+            self.path,
+            "--save",
+            "",
+            "--dir",
+            self.dir,
+            "--daemonize",
+            "no",
+        ]
         for user, rules in self.users.items():
             command += ["--user", user, ">" + PASSWORD] + rules
-        self.server = subprocess.Popen(command + list(self.options), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self.server = subprocess.Popen(
+            command + list(self.options), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
         log.close()
         wait_until(self.answers, 20, "answer of redis-server")
 
@@ -126,5 +148,6 @@ class Redis:
         return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
 
     def keys(self):
-        """Returns all names of keys. One KEYS command is enough, because the data of a test is small."""
+        """Returns all names of keys. One KEYS command is enough, because the data of a test is
+        small."""
         return sorted(self.call("KEYS", "*"))

@@ -2,7 +2,9 @@
 """Scenarios: functions that get a Scenario `t`, cause faults, and check what is promised.
 
 A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all).
-LW_SOAK=1 makes scenarios ten times as long. LW_KEEP=1 also keeps the folders of scenarios that passed."""
+LW_SOAK=1 makes scenarios ten times as long. LW_KEEP=1 also keeps the folders of scenarios that
+passed."""
+
 import json
 import os
 import shutil
@@ -31,21 +33,24 @@ def scenario(function):
 def variants(function, **arguments):
     """Adds a scenario for each NAME=ARGUMENT, which calls function(t, ARGUMENT)."""
     for name, argument in arguments.items():
+
         def one(t, argument=argument):
             function(t, argument)
+
         one.__name__ = name
         scenario(one)
 
 
 def more(function):
-    """Marks a scenario that resembles another one. It runs only if it is named, or if LW_MORE is set."""
+    """Marks a scenario that resembles another one. It runs only if it is named, or if LW_MORE is
+    set."""
     function.more = True
     return scenario(function)
 
 
 class Rig:
-    """What the scenarios of one file share: the build, and one Kafka, which starts when a scenario first
-    needs it."""
+    """What the scenarios of one file share: the build, and one Kafka, which starts when a scenario
+    first needs it."""
 
     def __init__(self, build):
         self.build = os.path.abspath(build)
@@ -80,9 +85,12 @@ class Scenario:
         self.topics = []
         self.instances, self.tools, self.commands, self.samplers = [], [], [], []
         self.figures, self.violations = {}, []
-        self.dead = set()   # identities of messages that are expected to end as dead letters or to be skipped
+        self.dead = (
+            set()
+        )  # identities of messages that are expected to end as dead letters or to be skipped
         self.rights_taken = False  # True if the scenario takes rights from the workers' Redis user
-        self.stops = []     # [(pid of a worker, time of its SIGSTOP in microseconds of the boot clock)]
+        # [(pid of a worker, time of its SIGSTOP in microseconds of the boot clock)]
+        self.stops = []
         self.begun = time.monotonic()
 
     # --- parts ------------------------------------------------------------------------------------
@@ -95,7 +103,9 @@ class Scenario:
         """Starts the Redis servers. Shard s lives on server s modulo the number of servers."""
         self.shards = shards
         for i in range(servers):
-            self.servers.append(Redis(os.path.join(self.dir, "redis-%d" % i if i else "redis"), *options))
+            self.servers.append(
+                Redis(os.path.join(self.dir, "redis-%d" % i if i else "redis"), *options)
+            )
             self.servers[i].start()
         self.redis = self.servers[0]
 
@@ -105,13 +115,31 @@ class Scenario:
             self.kafka.create(topic, partitions)
 
     def generate(self, messages, keys, rate=0, zipf=0.8, partitioner="random", wait=True):
-        """Produces `messages` records in all, with the same keys in all partitions of all topics. With
-        wait=False, producing continues in the background."""
+        """Produces `messages` records in all, with the same keys in all partitions of all topics.
+        With wait=False, producing continues in the background."""
         share = messages // len(self.topics)
         tools = []
         for i, topic in enumerate(self.topics):
-            tools.append(self.kafka.begin_tool("generate", topic, "--messages", share, "--keys", keys, "--zipf", zipf, "--seed", i + 1,
-                                               "--first", i * share, "--partitioner", partitioner, "--rate", rate // len(self.topics)))
+            tools.append(
+                self.kafka.begin_tool(
+                    "generate",
+                    topic,
+                    "--messages",
+                    share,
+                    "--keys",
+                    keys,
+                    "--zipf",
+                    zipf,
+                    "--seed",
+                    i + 1,
+                    "--first",
+                    i * share,
+                    "--partitioner",
+                    partitioner,
+                    "--rate",
+                    rate // len(self.topics),
+                )
+            )
         self.tools += tools
         if wait:
             self.wait_produced()
@@ -126,28 +154,44 @@ class Scenario:
 
     def start(self, *options, label=None, work_ms="0-4", environment=None, build=None, **over):
         """Starts a run of the program of `build`, a folder; by default the one that is tested."""
-        settings = latchwork.config(self.id, self.kafka.brokers, self.redis.url_of(self.id), self.topics, **over)
+        settings = latchwork.config(
+            self.id, self.kafka.brokers, self.redis.url_of(self.id), self.topics, **over
+        )
         if self.shards > 1 and self.redis.url_of(self.id):
-            settings["redis"].update(url=[server.url_of(self.id) for server in self.servers], shards=self.shards)
+            settings["redis"].update(
+                url=[server.url_of(self.id) for server in self.servers], shards=self.shards
+            )
         label = label or "run-%d" % (len(self.instances) + 1)
         self.make_user(settings)
         env = {"LW_TEST_JOURNAL": self.journal_path, "LW_TEST_WORK_MS": work_ms}
         if settings["handler"]["type"] != "exec":
             env["LATCHWORK_JOURNAL"] = self.journal_path
-        instance = latchwork.Instance(build or self.rig.build, self.dir, label, settings, dict(env, **(environment or {})), *options)
+        instance = latchwork.Instance(
+            build or self.rig.build,
+            self.dir,
+            label,
+            settings,
+            dict(env, **(environment or {})),
+            *options,
+        )
         self.instances.append(instance)
         return instance
 
     def make_user(self, settings):
-        """From now on, workers and commands log in as a Redis user with the rights of `check --acl`. Only
-        the test itself may do everything."""
+        """From now on, workers and commands log in as a Redis user with the rights of `check
+        --acl`. Only the test itself may do everything."""
         if all(self.id in server.users for server in self.servers):
             return
         path = os.path.join(self.dir, "acl")
         with open(path, "w") as f:
             json.dump(settings, f)
-        line = subprocess.run([os.path.join(self.rig.build, "latchwork"), "check", "--acl", self.id, "-c", path], check=True, timeout=60,
-                              stdout=subprocess.PIPE, text=True).stdout
+        line = subprocess.run(
+            [os.path.join(self.rig.build, "latchwork"), "check", "--acl", self.id, "-c", path],
+            check=True,
+            timeout=60,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
         for server in self.servers:
             server.grant(line)
 
@@ -166,11 +210,14 @@ class Scenario:
         return journal.done_count(self.journal_path)
 
     def wait_finished(self, limit_s=120):
-        """Waits until all records are produced and committed. Fails if all instances have ended before."""
+        """Waits until all records are produced and committed. Fails if all instances have ended
+        before."""
         self.wait_produced()
+
         def watch():
             if not any(i.running() for i in self.instances):
                 self.instances[-1].check_running()
+
         return wait_finished(self.kafka, self.id, self.topics, limit_s * SOAK, watch)
 
     def prefix(self, shard=0):
@@ -217,27 +264,41 @@ class Scenario:
             self.expect(oracles.moved_back(samples))
             self.figure(samples=len(samples))
         again = oracles.reruns(runs)
-        self.figure(messages=sum(high - low for low, high in ends.values()), runs=len(runs), reruns=len(again))
+        self.figure(
+            messages=sum(high - low for low, high in ends.values()),
+            runs=len(runs),
+            reruns=len(again),
+        )
         return runs, again
 
     def left_on(self, i):
-        """Returns the names in Redis server i that should not be there when all is done. Examines the
-        names of the server's shards, and the names that belong to no shard."""
+        """Returns the names in Redis server i that should not be there when all is done. Examines
+        the names of the server's shards, and the names that belong to no shard."""
         mine = [self.prefix(shard) for shard in range(i, self.shards, len(self.servers))]
-        names = [name for name in self.servers[i].keys() if not self.expiring(self.servers[i], name)]
+        names = [
+            name for name in self.servers[i].keys() if not self.expiring(self.servers[i], name)
+        ]
         left = [name for name in names if not name.startswith(tuple(mine))]
         return oracles.not_idle(left, self.prefix(i)) + [
-            text for prefix in mine for text in oracles.not_idle([name for name in names if name.startswith(prefix)], prefix)]
+            text
+            for prefix in mine
+            for text in oracles.not_idle(
+                [name for name in names if name.startswith(prefix)], prefix
+            )
+        ]
 
     @staticmethod
     def expiring(server, name):
-        """Returns True for a name that does no harm because it expires by itself. It may be a business id,
-        or the list of hints that a worker claimed before the worker ended."""
-        return any(part in name for part in (b"}:claimed:", b"}:dedup:")) and server.call("PTTL", name) >= 0
+        """Returns True for a name that does no harm because it expires by itself. It may be a
+        business id, or the list of hints that a worker claimed before the worker ended."""
+        return (
+            any(part in name for part in (b"}:claimed:", b"}:dedup:"))
+            and server.call("PTTL", name) >= 0
+        )
 
     def judge_idle(self):
-        """O4: if the workers keep running after all messages are finished, they soon remove what is left
-        of every lane in Redis."""
+        """O4: if the workers keep running after all messages are finished, they soon remove what is
+        left of every lane in Redis."""
         left = ["?"]
         until = time.monotonic() + 15
         while left and time.monotonic() < until:
@@ -246,11 +307,13 @@ class Scenario:
         self.expect(left)
 
     def judge_rights(self):
-        """Checks that Redis refused nothing to a worker or a command, which shows that the rights of
-        `check --acl` are enough."""
+        """Checks that Redis refused nothing to a worker or a command, which shows that the rights
+        of `check --acl` are enough."""
         for server in self.servers:
             if not self.rights_taken and server.server.poll() is None:
-                self.expect(["user %s was refused: %s %s" % refusal for refusal in server.refusals()])
+                self.expect(
+                    ["user %s was refused: %s %s" % refusal for refusal in server.refusals()]
+                )
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -279,8 +342,13 @@ def run_one(rig, function):
         t.close()
     except Exception:
         t.violations.append(traceback.format_exc())
-    figures = ", ".join("%s %s" % (name.replace("_", " "), value) for name, value in t.figures.items())
-    print("%-8s%s (%s; %.0f s)" % ("FAILED" if t.violations else "ok", t.name, figures, time.monotonic() - begun))
+    figures = ", ".join(
+        "%s %s" % (name.replace("_", " "), value) for name, value in t.figures.items()
+    )
+    print(
+        "%-8s%s (%s; %.0f s)"
+        % ("FAILED" if t.violations else "ok", t.name, figures, time.monotonic() - begun)
+    )
     for violation in t.violations:
         print("    " + violation.replace("\n", "\n    "))
     if t.violations:
@@ -294,8 +362,12 @@ def run_one(rig, function):
 def main():
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
     names, every = sys.argv[2:], bool(os.environ.get("LW_MORE"))
-    chosen = [s for s in scenarios if (s.__name__ in names if names else every or not hasattr(s, "more"))]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # if SIGTERM ends the test, its servers must end, too
+    chosen = [
+        s for s in scenarios if (s.__name__ in names if names else every or not hasattr(s, "more"))
+    ]
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(1)
+    )  # if SIGTERM ends the test, its servers must end, too
     rig = Rig(build)
     passed = failed = 0
     try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a Redis master and a replica behind three Sentinels, on the loopback. If the test asks for TLS,
-every connection uses TLS, also the connections between the servers."""
+"""Runs a Redis master and a replica behind three Sentinels, on the loopback. If the test asks for
+TLS, every connection uses TLS, also the connections between the servers."""
+
 import os
 import subprocess
 
@@ -9,7 +10,10 @@ from .process import wait_until
 from .redis import PASSWORD, REDIS_SERVER, Redis, RedisError
 
 NAME = "live"
-USER, USER_PASSWORD = "watcher", "sentinel-secret"  # user and password for the Sentinels, which have users of their own
+USER, USER_PASSWORD = (
+    "watcher",
+    "sentinel-secret",
+)  # user and password for the Sentinels, which have users of their own
 # The rights that doc/how-to/deploy.md recommends.
 USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"
 CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
@@ -17,12 +21,19 @@ LIMIT_S = 60
 
 
 def listening(port, certs):
-    """Returns the settings with which a server listens on a port. If there are certificates, the server
-    uses TLS."""
+    """Returns the settings with which a server listens on a port. If there are certificates, the
+    server uses TLS."""
     if not certs:
         return [("port", str(port))]
-    return [("port", "0"), ("tls-port", str(port)), ("tls-replication", "yes"), ("tls-auth-clients", "no"), ("tls-ca-cert-file", certs + "/ca.pem"),
-            ("tls-cert-file", certs + "/server.pem"), ("tls-key-file", certs + "/server.key")]
+    return [
+        ("port", "0"),
+        ("tls-port", str(port)),
+        ("tls-replication", "yes"),
+        ("tls-auth-clients", "no"),
+        ("tls-ca-cert-file", certs + "/ca.pem"),
+        ("tls-cert-file", certs + "/server.pem"),
+        ("tls-key-file", certs + "/server.key"),
+    ]
 
 
 class Sentinel(Redis):
@@ -31,23 +42,34 @@ class Sentinel(Redis):
         self.port = free_port()
         self.file = os.path.join(directory, "sentinel.conf")
         lines = ["%s %s" % pair for pair in listening(self.port, certs)]
-        lines += ["bind 127.0.0.1", "unixsocket " + self.path, "dir " + directory, "sentinel monitor %s 127.0.0.1 %d 2" % (NAME, master_port),
-                  "sentinel down-after-milliseconds %s 400" % NAME, "sentinel failover-timeout %s 5000" % NAME,
-                  "user %s on >%s %s" % (USER, USER_PASSWORD, USER_RIGHTS)]
+        lines += [
+            "bind 127.0.0.1",
+            "unixsocket " + self.path,
+            "dir " + directory,
+            "sentinel monitor %s 127.0.0.1 %d 2" % (NAME, master_port),
+            "sentinel down-after-milliseconds %s 400" % NAME,
+            "sentinel failover-timeout %s 5000" % NAME,
+            "user %s on >%s %s" % (USER, USER_PASSWORD, USER_RIGHTS),
+        ]
         with open(self.file, "w") as f:
             f.write("\n".join(lines) + "\n")
 
     def start(self):
         with open(os.path.join(self.dir, "redis.log"), "ab") as log:
-            self.server = subprocess.Popen([REDIS_SERVER, self.file, "--sentinel"], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.server = subprocess.Popen(
+                [REDIS_SERVER, self.file, "--sentinel"],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
         wait_until(self.answers, 20, "answer of a Sentinel")
 
     def master_port(self):
         return int(self.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME)[1])
 
     def ready(self):
-        """Returns True if a failover is possible now: the Sentinels have a quorum, and the replica is
-        healthy."""
+        """Returns True if a failover is possible now: the Sentinels have a quorum, and the replica
+        is healthy."""
         try:
             self.call("SENTINEL", "CKQUORUM", NAME)
             replicas = [dict(zip(r[::2], r[1::2])) for r in self.call("SENTINEL", "REPLICAS", NAME)]
@@ -57,8 +79,8 @@ class Sentinel(Redis):
 
 
 class Guarded:
-    """A master and a replica that a scenario uses instead of a single Redis. call() sends a command to the
-    present master."""
+    """A master and a replica that a scenario uses instead of a single Redis. call() sends a command
+    to the present master."""
 
     def __init__(self, directory, tls=False):
         self.data = {}
@@ -69,16 +91,22 @@ class Guarded:
             subprocess.run([CERTS, self.certs], check=True, timeout=60)
         port = self.add(None)
         self.add(port)
-        self.sentinels = [Sentinel(os.path.join(directory, "sentinel-%d" % i), port, self.certs) for i in range(3)]
+        self.sentinels = [
+            Sentinel(os.path.join(directory, "sentinel-%d" % i), port, self.certs) for i in range(3)
+        ]
         self.users = {}
 
     def add(self, master_port):
         port = free_port()
-        self.data[port] = Redis(os.path.join(self.dir, "data-%d" % port), *self.options(port, master_port))
+        self.data[port] = Redis(
+            os.path.join(self.dir, "data-%d" % port), *self.options(port, master_port)
+        )
         return port
 
     def options(self, port, master_port):
-        given = [word for name, value in listening(port, self.certs) for word in ("--" + name, value)]
+        given = [
+            word for name, value in listening(port, self.certs) for word in ("--" + name, value)
+        ]
         follow = ["--replicaof", "127.0.0.1 %d" % master_port] if master_port else []
         return given + ["--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"] + follow
 
@@ -88,7 +116,11 @@ class Guarded:
         self.wait_ready()
 
     def wait_ready(self):
-        wait_until(lambda: all(s.ready() for s in self.sentinels), LIMIT_S, "Sentinels that could fail over")
+        wait_until(
+            lambda: all(s.ready() for s in self.sentinels),
+            LIMIT_S,
+            "Sentinels that could fail over",
+        )
 
     def url_of(self, user):
         return None
@@ -128,7 +160,9 @@ class Guarded:
         return old
 
     def wait_other(self, old):
-        wait_until(lambda: old not in {s.master_port() for s in self.sentinels}, LIMIT_S, "another master")
+        wait_until(
+            lambda: old not in {s.master_port() for s in self.sentinels}, LIMIT_S, "another master"
+        )
 
     def restore(self, old):
         """Starts the killed server again, without data, as a replica."""

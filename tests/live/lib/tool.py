@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs commands of `latchwork` beside a running application of a scenario."""
+
 import json
 import os
 import subprocess
@@ -10,24 +11,50 @@ LIMIT_S = 120
 
 
 def command(t, *args, build=None):
-    return [os.path.join(build or t.rig.build, "latchwork")] + list(args) + ["-c", t.instances[-1].log_path.replace(".log", ".json")]
+    return (
+        [os.path.join(build or t.rig.build, "latchwork")]
+        + list(args)
+        + ["-c", t.instances[-1].log_path.replace(".log", ".json")]
+    )
 
 
 def tool(t, *args, status=0, given=b"", build=None):
-    """Runs a command with --json and returns the lines that it prints. The exit status must be `status`;
-    None allows any. `build`: the folder with the program, by default the one that is tested."""
-    done = subprocess.run(command(t, *args, build=build) + ["--json"], input=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=t.dir, timeout=LIMIT_S)
+    """Runs a command with --json and returns the lines that it prints. The exit status must be
+    `status`; None allows any. `build`: the folder with the program, by default the one that is
+    tested."""
+    done = subprocess.run(
+        command(t, *args, build=build) + ["--json"],
+        input=given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=t.dir,
+        timeout=LIMIT_S,
+    )
     if status is not None and done.returncode != status:
-        raise Failure("%s: status %d: %s%s" % (" ".join(args), done.returncode, done.stdout.decode()[-500:], done.stderr.decode()[-500:]))
+        raise Failure(
+            "%s: status %d: %s%s"
+            % (
+                " ".join(args),
+                done.returncode,
+                done.stdout.decode()[-500:],
+                done.stderr.decode()[-500:],
+            )
+        )
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def begin(t, *args):
-    """Starts a command with --json in the background. Its output goes to a file, so that lines() can read
-    the output even after the command was killed."""
+    """Starts a command with --json in the background. Its output goes to a file, so that lines()
+    can read the output even after the command was killed."""
     path = os.path.join(t.dir, "tool-%d.jsonl" % len(os.listdir(t.dir)))
     with open(path, "wb") as out:
-        p = subprocess.Popen(command(t, *args) + ["--json"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, cwd=t.dir)
+        p = subprocess.Popen(
+            command(t, *args) + ["--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            cwd=t.dir,
+        )
     t.commands.append(p)
     p.out_path = path
     return p
