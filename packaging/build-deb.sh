@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages from the tree in which it stands, on a Debian that it may change: it installs what the build needs.
-# packaging/deb.sh runs it in a clean chroot. usage: build-deb.sh OUT [FOLDER]
+# Builds the Debian packages from the tree in which it stands, on a Debian that it may change: it
+# installs what the build needs. packaging/deb.sh runs it in a clean chroot. usage: build-deb.sh OUT
+# [FOLDER]
 #
-# OUT gets the packages; FOLDER is where they are built (/build/latchwork). The environment has DISTRIBUTION, SOURCE_DATE_EPOCH, MAINTAINER, and
-# RDKAFKA if a librdkafka is to be built into the program: the folder of its source.
+# OUT gets the packages; FOLDER is where they are built (/build/latchwork). The environment has
+# DISTRIBUTION, SOURCE_DATE_EPOCH, MAINTAINER, and RDKAFKA if a librdkafka is to be built into the
+# program: the folder of its source.
 # exit: 0 the packages are built and lintian finds nothing in them
 set -eu
 out=$1 work=${2:-/build/latchwork}

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the tarball for other distributions from the tree in which it stands, on a Debian 12 that it may change. packaging/tarball.sh runs it
-# in a clean chroot. usage: build-tarball.sh OUT
+# Builds the tarball for other distributions from the tree in which it stands, on a Debian 12 that
+# it may change. packaging/tarball.sh runs it in a clean chroot. usage: build-tarball.sh OUT
 #
-# Only the C library is taken from the system on which the program will run. Libraries that Debian has as static ones and that need no others
-# are inside the program, as is librdkafka; the others lie beside it in lib/latchwork, where nothing else looks for them.
-# The environment has SOURCE_DATE_EPOCH and RDKAFKA, the folder of librdkafka's source.
+# Only the C library is taken from the system on which the program will run. Libraries that Debian
+# has as static ones and that need no others are inside the program, as is librdkafka; the others
+# lie beside it in lib/latchwork, where nothing else looks for them. The environment has
+# SOURCE_DATE_EPOCH and RDKAFKA, the folder of librdkafka's source.
 set -eu
 out=$1 work=/build/latchwork prefix=/opt/latchwork
 cd "$(dirname "$0")/.."

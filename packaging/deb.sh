@@ -1,16 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages of this tree in a clean chroot of DISTRIBUTION, or tests them there. Needs root, for chroot and mount.
-# usage: packaging/deb.sh build|twice|test|secured|systemd DISTRIBUTION      (DISTRIBUTION: bookworm, trixie)
+# Builds the Debian packages of this tree in a clean chroot of DISTRIBUTION, or tests them there.
+# Needs root, for chroot and mount.
+# usage: packaging/deb.sh build|twice|test|secured|systemd DISTRIBUTION      (DISTRIBUTION:
+# bookworm, trixie)
 #
-#   build   puts the packages into build/deb/DISTRIBUTION, and what lintian says ends the build if it is a warning
-#   twice   builds them again in another folder, time zone and language, and compares: the same bytes are expected
+#   build   puts the packages into build/deb/DISTRIBUTION, and what lintian says ends the build if
+#           it is a warning
+#   twice   builds them again in another folder, time zone and language, and compares: the same
+#           bytes are expected
 #   test    installs them in a clean chroot and runs debian/tests, as autopkgtest does
-#   secured installs them in a clean chroot, and follows the documents with a secured Kafka and a Valkey with TLS until messages flow
+#   secured  installs them in a clean chroot, and follows the documents with a secured Kafka and a
+#            Valkey with TLS until messages flow
 #   systemd boots systemd in a clean chroot and runs services of the installed unit
 #
-# Only files that git knows are built. The packages are dated by the newest commit. $MAINTAINER: "NAME <ADDRESS>", who answers for the packages.
-# The chroots are kept in $LW_CLEAN_CHROOTS (default build/clean). $LW_DEBS: test the packages of this folder, and build none.
+# Only files that git knows are built. The packages are dated by the newest commit. $MAINTAINER:
+# "NAME <ADDRESS>", who answers for the packages. The chroots are kept in $LW_CLEAN_CHROOTS (default
+# build/clean). $LW_DEBS: test the packages of this folder, and build none.
 # exit: 0 built, equal, or passed; 1 not; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,7 +35,8 @@ epoch=$(git log -1 --format=%ct)
 maintainer=${MAINTAINER:-Latchwork maintainers <maintainers@latchwork.example>}
 rdkafka=
 
-# The librdkafka of Debian 12 can't log in to Kafka 4 by SCRAM, so the program gets a newer one, from its source.
+# The librdkafka of Debian 12 can't log in to Kafka 4 by SCRAM, so the program gets a newer one,
+# from its source.
 fetch_rdkafka() {
     [ "$distribution" = bookworm ] || return 0
     rdkafka=$source

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the librdkafka whose source is in a folder so that pkg-config offers only its static library.
+# Builds the librdkafka whose source is in a folder so that pkg-config offers only its static
+# library.
 # usage: rdkafka-static.sh SOURCE PREFIX [OPTION of its configure…]
 set -eu
 source=$1 prefix=$2

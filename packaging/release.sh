@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes what a release publishes. usage: packaging/release.sh version MAJOR.MINOR.PATCH | check|notes|build
+# Makes what a release publishes. usage: packaging/release.sh version MAJOR.MINOR.PATCH |
+# check|notes|build
 #
 #   version writes this version into every file that names it
-#   check   names everything that keeps the newest commit from being released; exit 1 if there is something
+#   check   names everything that keeps the newest commit from being released; exit 1 if there is
+#           something
 #   notes   prints the version's part of CHANGELOG.md
-#   build   checks, then builds the packages and the tarball into build/release, with SHA256SUMS and NOTES.md. Needs root, for the chroots
+#   build   checks, then builds the packages and the tarball into build/release, with SHA256SUMS and
+#           NOTES.md. Needs root, for the chroots
 #
-# A release is a commit whose version (include/latchwork/lock.h) has a dated part in CHANGELOG.md. Publish it with the two commands that build
-# prints at its end. CONTRIBUTING.md has all steps.
+# A release is a commit whose version (include/latchwork/lock.h) has a dated part in CHANGELOG.md.
+# Publish it with the two commands that build prints at its end. CONTRIBUTING.md has all steps.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)
@@ -20,7 +23,8 @@ say() {
     wrong=1
 }
 
-# Files that name the version: FILE PATTERN, in which the group is the version. `make reference` writes the manual pages.
+# Files that name the version: FILE PATTERN, in which the group is the version. `make reference`
+# writes the manual pages.
 places() {
     cat <<'END'
 README.md latchwork:([0-9.]+)

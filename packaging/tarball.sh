@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the tarball for other distributions in a clean chroot of Debian 12, or tests it. Needs root, for chroot and mount.
+# Builds the tarball for other distributions in a clean chroot of Debian 12, or tests it. Needs
+# root, for chroot and mount.
 # usage: packaging/tarball.sh build|twice|test
 #
 #   build   puts the tarball, its bill of materials (SPDX) and SHA256SUMS into build/tarball
 #   twice   builds it again and compares: the same bytes are expected
 #   test    unpacks it in a clean chroot of Debian 13, which has none of its libraries, and runs it
 #
-# Only files that git knows are built. Files are dated by the newest commit. The chroots are kept in $LW_CLEAN_CHROOTS (default build/clean).
+# Only files that git knows are built. Files are dated by the newest commit. The chroots are kept in
+# $LW_CLEAN_CHROOTS (default build/clean).
 # exit: 0 built, equal, or passed; 1 not; 2 usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the Debian packages in a folder on a Debian that it may change: installs them as a user does, runs debian/tests by autopkgtest, and
-# removes them. packaging/deb.sh runs it in a clean chroot. usage: test-deb.sh FOLDER
+# Tests the Debian packages in a folder on a Debian that it may change: installs them as a user
+# does, runs debian/tests by autopkgtest, and removes them. packaging/deb.sh runs it in a clean
+# chroot. usage: test-deb.sh FOLDER
 set -eu
 packages=$1
 cd "$(dirname "$0")/.."

@@ -1,11 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Does what doc/how-to/install.md, secure-kafka.md and redis-tls.md tell a new user, on a clean Debian that it may change. packaging/secured.py runs
-# it in a chroot and operates the servers. usage: test-secured.sh PACKAGES SHARED
+# Does what doc/how-to/install.md, secure-kafka.md and redis-tls.md tell a new user, on a clean
+# Debian that it may change. packaging/secured.py runs it in a chroot and operates the servers.
+# usage: test-secured.sh PACKAGES SHARED
 #
-# No systemd runs in a chroot, so the program is started as the unit starts it: by the user latchwork, stopped by SIGTERM. The unit has a test of
-# its own, `make deb-systemd`. The configuration is put together from the examples of the installed pages, and only addresses are changed in it.
-# SHARED has what administrators hand out (certificates, passwords, addresses). Files in it tell the other side what has been reached.
+# No systemd runs in a chroot, so the program is started as the unit starts it: by the user
+# latchwork, stopped by SIGTERM. The unit has a test of its own, `make deb-systemd`. The
+# configuration is put together from the examples of the installed pages, and only addresses are
+# changed in it. SHARED has what administrators hand out (certificates, passwords, addresses). Files
+# in it tell the other side what has been reached.
 set -eu
 packages=$1 shared=$2
 # shellcheck source=/dev/null

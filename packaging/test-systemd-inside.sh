@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The part of packaging/test-systemd.sh that runs under systemd: starts, reloads and stops services of latchwork@.service whose handlers are in
-# Python, Node and Java, on a Redis with a password and the broker of `latchwork dev`.
+# The part of packaging/test-systemd.sh that runs under systemd: starts, reloads and stops services
+# of latchwork@.service whose handlers are in Python, Node and Java, on a Redis with a password and
+# the broker of `latchwork dev`.
 set -u
 fail() {
     echo "FAILED: $*"

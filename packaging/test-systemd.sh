@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the unit of the Debian packages in a folder on a real systemd, on a Debian that it may change: it boots that Debian's systemd in
-# namespaces of its own, where a service follows packaging/test-systemd-inside.sh. packaging/deb.sh runs it in a clean chroot.
+# Tests the unit of the Debian packages in a folder on a real systemd, on a Debian that it may
+# change: it boots that Debian's systemd in namespaces of its own, where a service follows
+# packaging/test-systemd-inside.sh. packaging/deb.sh runs it in a clean chroot.
 # usage: test-systemd.sh FOLDER
 set -eu
 packages=$1

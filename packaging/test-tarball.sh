@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the tarball in a folder on a system that has none of its libraries. packaging/tarball.sh runs it in a clean chroot.
+# Tests the tarball in a folder on a system that has none of its libraries. packaging/tarball.sh
+# runs it in a clean chroot.
 # usage: test-tarball.sh FOLDER
 set -eu
 packages=$1

@@ -3,9 +3,9 @@
 # Installs the packages that scripts/packages.txt lists and this machine lacks.
 # usage: deps.sh build|test|browser|lint|bench|matrix|chart|image
 #
-# On Debian and its relatives the script uses apt-get, with sudo only if the user is not root. If nothing is missing, the script does
-# nothing and needs no password. On other systems the script looks for the programs, headers and libraries themselves, names what is
-# missing, and stops.
+# On Debian and its relatives the script uses apt-get, with sudo only if the user is not root. If
+# nothing is missing, the script does nothing and needs no password. On other systems the script
+# looks for the programs, headers and libraries themselves, names what is missing, and stops.
 # exit: 0 everything is installed, 1 something is missing, 2 usage error
 set -eu
 group=${1:-build}
@@ -61,8 +61,8 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=sudo
 fi
 
-# The package redis-server would start a server on port 6379. Latchwork uses only private servers, so this file tells apt not to start a
-# server.
+# The package redis-server would start a server on port 6379. Latchwork uses only private servers,
+# so this file tells apt not to start a server.
 guard=${LW_POLICY_RC:-/usr/sbin/policy-rc.d} # tests/cli/test_deps.sh sets LW_POLICY_RC to another path
 guarded=
 if [ ! -e "$guard" ]; then

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the test programs: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|browser|soak BUILD_DIR
+# Runs the test programs: tests/run.sh
+# all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|browser|soak BUILD_DIR
 #
-# Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, its last lines are shown, and the
-# other programs still run. A program that is missing, or that says SKIP, has failed, because what was not
-# tested may not work. Programs run side by side, as many as there are processors (LW_JOBS: another number),
-# because most of them wait most of the time. A test that starts processes or threads, and fails beside others, runs
-# once more by itself, because a process without CPU for seconds may fail although the code is right. The last
-# lines of the output name these tests; the first output stays in NAME.first.log. More than two of them are a
-# failure. The simulation, the scripts of lua and the guard depend on no time, so for them the first result counts.
+# Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, its last lines are
+# shown, and the other programs still run. A program that is missing, or that says SKIP, has failed,
+# because what was not tested may not work. Programs run side by side, as many as there are
+# processors (LW_JOBS: another number), because most of them wait most of the time. A test that
+# starts processes or threads, and fails beside others, runs once more by itself, because a process
+# without CPU for seconds may fail although the code is right. The last lines of the output name
+# these tests; the first output stays in NAME.first.log. More than two of them are a failure. The
+# simulation, the scripts of lua and the guard depend on no time, so for them the first result
+# counts.
 # LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak).
 # LW_TEST_LIMIT_S: time limit per program, in seconds.
 set -u
@@ -88,7 +91,8 @@ end_one() {
 }
 end_all() { while [ ${#name_of[@]} -gt 0 ]; do end_one; done; }
 
-# Runs one program per source file. So a source without a program is a failure, and is not left out silently.
+# Runs one program per source file. So a source without a program is a failure, and is not left out
+# silently.
 run_sources() { # Usage: run_sources FOLDER [ONLY…]
     local folder=$1 source name found=0
     shift
@@ -108,7 +112,8 @@ run_sim() { # SEEDS: runs the tests of the simulation, with this number of seeds
     run sim-meta "$build/tests/sim/sim_meta"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
     run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
-    # The mutants are left out under sanitizers, which would find nothing more in them. A run of all tries a third of them.
+    # The mutants are left out under sanitizers, which would find nothing more in them. A run of all
+    # tries a third of them.
     case $what in
     pure) ;;
     all) run sim-mutants tests/sim/mutants.py "$build" --third ;;
@@ -151,8 +156,8 @@ sim) run_sim "$seeds" ;;
 guard) run_guard ;;
 cli | live | browser) run_scripts "$what" ;;
 tsan)
-    # With these options, a report of ThreadSanitizer also ends a child process, which would otherwise leave
-    # by _exit without an error.
+    # With these options, a report of ThreadSanitizer also ends a child process, which would
+    # otherwise leave by _exit without an error.
     export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}"
     # shellcheck disable=SC2086 # a list of programs
     run_sources unit $threaded

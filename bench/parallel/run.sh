@@ -3,9 +3,11 @@
 # Builds and runs the Java contenders of the benchmark; bench/parallel/README says what they are and
 # what their options mean.
 #
-# run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT (default:
+# run.sh build         compiles and fetches the jars with Maven, once, into $LW_PARALLEL_OUT
+# (default:
 #                      build/bench/parallel)
-# run.sh OPTION ...    builds if necessary, then becomes the java process, so that its pid is the pid of this
+# run.sh OPTION ...    builds if necessary, then becomes the java process, so that its pid is the
+# pid of this
 #                      script
 #
 # LW_PARALLEL_JAVA: more arguments for java, inserted before the class

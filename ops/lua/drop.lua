@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- drop: discard waiting messages. Their state becomes done, so the next holder of the lane skips them. If nobody holds the lane, the
--- discarded messages at the oldest end of the list are removed at once.
+-- drop: discard waiting messages. Their state becomes done, so the next holder of the lane skips
+-- them. If nobody holds the lane, the discarded messages at the oldest end of the list are removed
+-- at once.
 -- KEYS 1 epoch, 2 lanes, 3 floor, then the lock of each message's lane; its list is wait:<lane>
--- ARGV 1 maximum number of messages that a lane's holder may have been granted, 2 'dry': only answer what would be done; then per message:
---      topic:partition[#replay], offset
+-- ARGV 1 maximum number of messages that a lane's holder may have been granted, 2 'dry': only
+--      answer what would be done; then per message: topic:partition[#replay], offset
 -- Result: 'NOEPOCH', 'QUARANTINE', or one letter per message:
---      X dropped   D finished before   N not waiting   H not dropped, because the holder of the lane may have the message
+--      X dropped   D finished before   N not waiting   H not dropped, because the holder of the
+--        lane may have the message
 --      - not examined, because the call was long enough; the caller asks again
 -- @locks @heads
 if not epoch[1] then return 'NOEPOCH' end
@@ -15,8 +17,9 @@ if why then return why end
 local HELD_MAX = 2 -- maximum number of lanes with a holder that one call reads
 local ahead, dry, out, held, n_held, dropped = tonumber(ARGV[1]), ARGV[2] == 'dry', {}, {}, 0, {}
 
--- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished messages, of at most lane_bytes. If the lane has no
--- holder, there are no such messages. Returns nil if the call has read enough lanes.
+-- Returns the messages that a lane's holder may have: the oldest `ahead` unfinished messages, of at
+-- most lane_bytes. If the lane has no holder, there are no such messages. Returns nil if the call
+-- has read enough lanes.
 local function granted(lock)
     local g = held[lock]
     if g then return g end
@@ -38,9 +41,11 @@ local function granted(lock)
             count_read(list[k])
             local tp, offset = identity_of(list[k])
             local name = tp and tp .. ':' .. text(offset)
-            if tp and not g[name] and not finished(tp, offset) then -- a message that is in the list twice counts as one
+            -- a message that is in the list twice counts as one
+            if tp and not g[name] and not finished(tp, offset) then
                 bytes = bytes + #list[k]
-                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end -- a holder is never granted more than this at once
+                -- a holder is never granted more than this at once
+                if n == ahead or (n > 0 and bytes > lane_bytes) then return g end
                 g[name] = true
                 n = n + 1
             end

@@ -4,8 +4,8 @@
 -- KEYS 1 epoch, 2 lanes, 3 floor
 -- ARGV lanes
 -- Result: Redis time ms, then seven values per lane:
---      1 number of elements of its list, finished ones included until the next claim or settle of the lane removes them; -1 if the
---        list's name holds another type
+--      1 number of elements of its list, finished ones included until the next claim or settle of
+--        the lane removes them; -1 if the list's name holds another type
 --      2 the first line of its oldest envelope, '' if there is none
 --      3 value of the lock, '' if there is none
 --      4 ms until the lock ends, -1: never
@@ -14,8 +14,8 @@
 --      7 when that message is due, 0: now
 --      If messages are large, the answer covers fewer lanes than requested, but at least one; the caller asks again for the others.
 -- @tries @envelopes @lanes
--- The script reads one byte of a segment per message, not the whole segment: the messages of many lanes lie in many segments, which
--- together may be megabytes.
+-- The script reads one byte of a segment per message, not the whole segment: the messages of many
+-- lanes lie in many segments, which together may be megabytes.
 local function is_over(tp, offset)
     if offset < floor_of(tp) then return true end
     local index = offset % LW_SEGMENT
@@ -27,8 +27,8 @@ end
 local BYTES_MAX = 131072
 local out, read = {text(now)}, 0
 
--- Returns the oldest unfinished message. A few finished messages may still stand in front of it. Messages are read one at a time, because
--- payloads may be large.
+-- Returns the oldest unfinished message. A few finished messages may still stand in front of it.
+-- Messages are read one at a time, because payloads may be large.
 local function oldest(wait, n)
     local enough = read + 8 * BYTES_MAX
     for k = 1, math.min(n, 16) do

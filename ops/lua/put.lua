@@ -1,13 +1,18 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- put: add replays and imports to their lanes, behind all messages that wait there. A dead letter leaves its stream in the same step.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; its list is wait:<lane>
+-- put: add replays and imports to their lanes, behind all messages that wait there. A dead letter
+-- leaves its stream in the same step.
+-- KEYS 1 epoch, 2 lanes, 3 floor, 4 ready, 5 dead, then the lock of each message's lane; its list
+--      is wait:<lane>
 -- ARGV 1 handoff_ms, 2 'undone': leave out a message whose original is done; 'any': leave out none,
---      3 'dry': only answer what would be done; then per message: its envelope; topic:partition of the original if the message was
---      read from Kafka again, else ''; id in `dead` if it leaves that stream, else ''
+--      3 'dry': only answer what would be done; then per message: its envelope; topic:partition of
+--        the original if the message was read from Kafka again, else ''; id in `dead` if it leaves
+--        that stream, else ''
 -- Result: 'NOEPOCH', 'QUARANTINE', or one letter per message:
---      P put   A waiting there already, or finished, because this identity was put before   D left out: the original is done   U left out:
---      the original is not finished and will run by itself   G its dead letter does not exist any more   B not put, because a name holds
+--      P put   A waiting there already, or finished, because this identity was put before   D left
+--        out: the original is done   U left out:
+--      the original is not finished and will run by itself   G its dead letter does not exist any
+--        more   B not put, because a name holds
 --      another type
 -- Order of writes: `lanes`, the list, its state, and last the removal of the dead letter.
 -- @locks @states @envelopes @lanes

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- break: an operator ends the lock of a lane, whoever holds it, or the lane's backoff. The fence rises, and
--- the lane gets a hint if messages wait in it, unless it is paused.
+-- break: an operator ends the lock of a lane, whoever holds it, or the lane's backoff. The fence
+-- rises, and the lane gets a hint if messages wait in it, unless it is paused.
 -- KEYS 1 epoch, 2 lanes, 3 fence, 4 ready, 5 audit, 6 lock
 -- ARGV 1 handoff_ms, 2 name of the operator
 -- Result: {fence, value that the lock had}, or {} if nobody held it

@@ -1,26 +1,28 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
--- gate: admits a batch of new messages: each runs at once or waits. Messages of one lane come together and in order,
--- and the first that is not finished decides whether they run or wait.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then of each of G segments: its states, its tries; then the lock of each
+-- gate: admits a batch of new messages: each runs at once or waits. Messages of one lane come
+-- together and in order, and the first that is not finished decides whether they run or wait.
+-- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then of each of G segments: its states, its tries; then
+--      the lock of each
 -- lane (its list is wait:<lane>)
 -- ARGV 1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms
---      5 'park'; or 'drop' and, for each segment, a blank and the first offset of its partition that is new in this
---        epoch, or '-' if that is unknown
---      6 token, the same for all lanes of the call, 7 '1' if messages carry a dedup id, 8 number of fences that one
---        lane may need
---      9 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their envelopes, plus
---        LW_GATE_BEHIND if (with 'drop') the caller runs an earlier message of the lane and asks which of the others to
---        drop;
---        '': one message per lane and no envelopes
+--      5 'park'; or 'drop' and, for each segment, a blank and the first offset of its partition
+--        that is new in this epoch, or '-' if that is unknown
+--      6 token, the same for all lanes of the call, 7 '1' if messages carry a dedup id, 8 number of
+--        fences that one lane may need
+--      9 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their
+--        envelopes, plus LW_GATE_BEHIND if (with 'drop') the caller runs an earlier message of the
+--        lane and asks which of the others to drop; '': one message per lane and no envelopes
 --      10 the places of the messages, three bytes each (parts/groups.lua)
 --      11 G, then of each segment: topic:partition, its number, first and last byte to read at once
 --      then of each message, as far as it has them: envelope, dedup id
--- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per message (LW_GATED in queue/codes.h), tries}
+-- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per message (LW_GATED in
+--      queue/codes.h), tries}
 --      fence: the i-th message that is granted in a lane has fence + i, counted from 0
---      tries: for each grant that had attempts before, the number of the grant (from 1) and the number of attempts
--- Order of writes: locks first, because the same call, if it is sent again, finds its token in them; a lane into
--- `lanes` before its list exists; states of waiting messages after their list.
+--      tries: for each grant that had attempts before, the number of the grant (from 1) and the
+--        number of attempts
+-- Order of writes: locks first, because the same call, if it is sent again, finds its token in
+-- them; a lane into `lanes` before its list exists; states of waiting messages after their list.
 -- @fences @locks @groups @envelopes @lanes @grants
 local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5],
     ARGV[6], ARGV[7] == '1', tonumber(ARGV[8]), ARGV[9], ARGV[10], tonumber(ARGV[11])
@@ -36,8 +38,8 @@ local value, fence = token .. ':' .. text(fence_base), fence_base
 local some_paused = call('EXISTS', P .. 'paused') == 1
 local out, m = {}, 0
 
--- Returns who has a lane that may not be free: 'mine' if this call has its lock, 'taken', or 'bad' if the name of
--- the lock holds another type.
+-- Returns who has a lane that may not be free: 'mine' if this call has its lock, 'taken', or 'bad'
+-- if the name of the lock holds another type.
 local function whose_is(key, held)
     if type(held) == 'table' then return 'bad' end
     if not is_mine(held, token) then return 'taken' end
@@ -45,9 +47,10 @@ local function whose_is(key, held)
     return 'mine'
 end
 
--- With 'drop' a message that was granted before is never dropped: its effect may be half done, or an older message
--- that runs again would become the last effect of the key. `tries` remembers the grants of this epoch. Those of
--- earlier epochs are forgotten, so a message is dropped only if it is new in this epoch.
+-- With 'drop' a message that was granted before is never dropped: its effect may be half done, or
+-- an older message that runs again would become the last effect of the key. `tries` remembers the
+-- grants of this epoch. Those of earlier epochs are forgotten, so a message is dropped only if it
+-- is new in this epoch.
 local drop = sub(on_busy, 1, 4) == 'drop'
 local function learn_new_from()
     local names, g = {}, 0
@@ -82,7 +85,8 @@ local function park(i, key, parked)
     local envelopes = {}
     for k, p in ipairs(parked) do envelopes[k] = p[4] end
     local lane = lane_of(key)
-    local listed = not (waiting and waiting[i]) -- a lane must stand in `lanes` before its list exists
+    -- a lane must stand in `lanes` before its list exists
+    local listed = not (waiting and waiting[i])
     if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, unpack(envelopes))
     local ok = type(pushed) ~= 'table'
@@ -97,8 +101,8 @@ local function park(i, key, parked)
     end
 end
 
--- Returns whether the lane still has a waiting list. If the list has vanished, no message waits in it, even if
--- the state of a message says so.
+-- Returns whether the lane still has a waiting list. If the list has vanished, no message waits in
+-- it, even if the state of a message says so.
 local function still_waits(i, key)
     return (waiting and waiting[i]) or call('EXISTS', P .. 'wait:' .. lane_of(key)) == 1
 end
@@ -135,7 +139,8 @@ for i = 1, n_lanes do
             out[m] = 'LW_GATED_ALSO'
             grant(s.tp, offset, s)
         else
-            if state == LW_STATE_WAITING and not told then -- the state says waiting, but the list has vanished: the message counts as new
+            -- the state says waiting, but the list has vanished: the message counts as new
+            if state == LW_STATE_WAITING and not told then
                 list_vanished(lane_of(key))
                 told = true
             end

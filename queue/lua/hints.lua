@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- hints: pops several hints from the ready list at once. The script also works at maxmemory, when BRPOPLPUSH is
--- refused.
+-- hints: pops several hints from the ready list at once. The script also works at maxmemory, when
+-- BRPOPLPUSH is refused.
 -- KEYS 1 epoch, 2 ready, 3 claimed:<worker>
 -- ARGV 1 epoch id, 2 maximum number of hints, 3 ttl_ms
 -- Result: 'LOST' or a list of lanes, oldest hint first
@@ -11,6 +11,7 @@ for i = 1, tonumber(ARGV[2]) do
     local lane = redis.call('RPOPLPUSH', KEYS[2], KEYS[3])
     if not lane then break end
     out[i] = lane
-    if i == 1 then redis.call('PEXPIRE', KEYS[3], 4 * tonumber(ARGV[3])) end -- the TTL is set at once, because a later pop may fail
+    -- the TTL is set at once, because a later pop may fail
+    if i == 1 then redis.call('PEXPIRE', KEYS[3], 4 * tonumber(ARGV[3])) end
 end
 return out

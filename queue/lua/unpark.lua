@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- unpark: marks messages whose waiting list has vanished as unseen, so that their owner reads them from Kafka again.
+-- unpark: marks messages whose waiting list has vanished as unseen, so that their owner reads them
+-- from Kafka again.
 -- KEYS 1 epoch, 2 floor
 -- ARGV 1 epoch id, 2 topic:partition, then at most 1,024 offsets
 -- Result: 'LOST', or the number of these messages that were waiting

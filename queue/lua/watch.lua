@@ -1,9 +1,11 @@
 #!lua flags=no-writes
 -- SPDX-License-Identifier: Apache-2.0
--- watch: reads the states of ranges of offsets, for an owner that parked messages or was just assigned a partition.
+-- watch: reads the states of ranges of offsets, for an owner that parked messages or was just
+-- assigned a partition.
 -- KEYS 1 epoch, 2 floor, then state segments
 -- ARGV 1 epoch id, then of each segment: topic:partition, first byte, last byte
--- Result: 'LOST', or a list with two elements per segment: the floor ('' if none is known), and the bytes, which
+-- Result: 'LOST', or a list with two elements per segment: the floor ('' if none is known), and the
+--      bytes, which
 -- hold four states each
 local id = ARGV[1]
 if redis.call('HGET', KEYS[1], 'id') ~= id then return 'LOST' end

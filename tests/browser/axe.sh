@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints the path of axe.min.js, a library by Deque that checks accessibility (axe-core, MPL-2.0). Downloads
-# it once, by npm.
+# Prints the path of axe.min.js, a library by Deque that checks accessibility (axe-core, MPL-2.0).
+# Downloads it once, by npm.
 # usage: axe.sh BUILD_DIR
 set -eu
 version=4.10.3

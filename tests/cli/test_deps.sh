@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests scripts/deps.sh and scripts/need.sh. Fake programs named apt-get, dpkg-query, sudo and id stand in for
-# the real ones, and only record how they were called. Usage: tests/cli/test_deps.sh [BUILD_DIR]
+# Tests scripts/deps.sh and scripts/need.sh. Fake programs named apt-get, dpkg-query, sudo and id
+# stand in for the real ones, and only record how they were called. Usage: tests/cli/test_deps.sh
+# [BUILD_DIR]
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
@@ -81,13 +82,14 @@ rm -f "$dir/policy-rc.d"
 deps nonsense
 check 'an unknown group is a usage error' [ $? -eq 2 ]
 
-# A folder with links to all programs except dpkg, apt, sudo and luac5.1 stands for a machine without dpkg.
+# A folder with links to all programs except dpkg, apt, sudo and luac5.1 stands for a machine
+# without dpkg.
 mkdir "$dir/other"
 (
     IFS=:
     for folder in $PATH; do
-        # ccache's folder has links named like compilers, which search PATH for the real compiler and would
-        # find none in this PATH
+        # ccache's folder has links named like compilers, which search PATH for the real compiler
+        # and would find none in this PATH
         case $folder in */ccache) continue ;; esac
         for program in "$folder"/*; do
             case ${program##*/} in

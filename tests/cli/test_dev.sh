@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Tests `latchwork dev`, end to end, on servers that the command starts itself.
-# Usage: tests/cli/test_dev.sh [BUILD_DIR]
-# The demo must exit with 0, and its database and journal must confirm the figures of its table. With --faults
-# there must be ten dead letters and a stuck key. `dev` must show rows of figures, survive a kill -9 of a
-# worker, and after SIGINT leave no process and no folder.
-# No test asserts a time. Waits have limits only to make a hang a failure.
+# Usage: tests/cli/test_dev.sh [BUILD_DIR] The demo must exit with 0, and its database and journal
+# must confirm the figures of its table. With --faults there must be ten dead letters and a stuck
+# key. `dev` must show rows of figures, survive a kill -9 of a worker, and after SIGINT leave no
+# process and no folder. No test asserts a time. Waits have limits only to make a hang a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR LATCHWORK_JOURNAL

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that the documents are true: the reference of the configuration is the generated one, links lead
-# somewhere, tests that are named exist, configurations load, handlers compile, and nothing names the machine
-# on which a page was written. Usage: tests/cli/test_docs.sh [BUILD_DIR]
+# Checks that the documents are true: the reference of the configuration is the generated one, links
+# lead somewhere, tests that are named exist, configurations load, handlers compile, and nothing
+# names the machine on which a page was written. Usage: tests/cli/test_docs.sh [BUILD_DIR]
 # shellcheck disable=SC2013,SC1003 # words on lines, and a backslash that is meant
 LC_ALL=C.UTF-8
 export LC_ALL
@@ -33,8 +33,8 @@ for option in --reference:configuration --reference-metrics:metrics; do
     if "$program" check "${option%:*}" | cmp -s - "doc/reference/${option#*:}.md"; then good; else bad "check ${option%:*} prints another page"; fi
 done
 
-# The man pages must cause no warning. Every option that --help prints must be in the man page of its command.
-# The help must fit into 80 columns.
+# The man pages must cause no warning. Every option that --help prints must be in the man page of
+# its command. The help must fit into 80 columns.
 for page in doc/man/*.1; do
     if groff -K utf8 -man -Tutf8 -ww -z "$page" >"$dir/err" 2>&1 && [ ! -s "$dir/err" ]; then good; else bad "$page: $(head -n 3 "$dir/err")"; fi
 done
@@ -99,8 +99,8 @@ grep -hE '^### [0-9]+\. ' doc/explanation/guarantees.md >"$dir/promises"
 grep -hE '^### [0-9]+\. ' tests/README.md >"$dir/shown"
 if cmp -s "$dir/promises" "$dir/shown" && [ -s "$dir/shown" ]; then good; else bad "guarantees.md and tests/README.md name different promises: $(diff "$dir/promises" "$dir/shown" | grep '^[<>]' | tr '\n' ' ')"; fi
 
-# The code in pages must work: each ```json block with a "kafka" section must load as a configuration, each
-# ```c block must compile as a plugin, and each ```python block must compile.
+# The code in pages must work: each ```json block with a "kafka" section must load as a
+# configuration, each ```c block must compile as a plugin, and each ```python block must compile.
 blocks() { # LANGUAGE PAGE: writes each block of this language to $dir/block.N
     rm -f "$dir"/block.*
     awk -v lang="$1" -v to="$dir/block." '
@@ -132,8 +132,8 @@ for page in $pages; do
     blocks python "$page"
     for block in "$dir"/block.*; do
         [ -e "$block" ] || continue
-        # An indented block is only a part of a program. A first line is put before the block, so that the
-        # whole compiles.
+        # An indented block is only a part of a program. A first line is put before the block, so
+        # that the whole compiles.
         if { head -n 1 "$block" | grep -q '^ ' && echo 'if True:'; cat "$block"; } | python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>"$dir/err"; then
             good
         else
@@ -153,8 +153,8 @@ while read -r command; do
     if grep -q "^## $command\$\|\`$command\`" doc/reference/commands.md; then good; else bad "commands.md does not tell of $command"; fi
 done <"$dir/commands"
 
-# Code and tests cite a rule of the protocol as: rule "NAME". Each such name must be in protocol.md in bold,
-# and no rule may be cited by a number.
+# Code and tests cite a rule of the protocol as: rule "NAME". Each such name must be in protocol.md
+# in bold, and no rule may be cited by a number.
 sources=$(find . \( -path ./build -o -path ./.git \) -prune -o -type f -regex '.*\.\(c\|h\|lua\|py\|sh\|md\)' ! -name test_docs.sh -print)
 # shellcheck disable=SC2086 # a list of files
 grep -ohE '[Rr]ule "[^"]+"' $sources | sed 's/.*"\(.*\)"/\1/' | sort -u >"$dir/cited"
@@ -177,8 +177,8 @@ comm -13 "$dir/targets" "$dir/help" >"$dir/extra"
 if [ -s "$dir/extra" ]; then bad "make help tells of what is no .PHONY target, or tells it twice: $(tr '\n' ' ' <"$dir/extra")"; else good; fi
 [ "$(wc -l <"$dir/targets")" -gt 30 ] || bad "hardly any .PHONY target was found"
 
-# The glossary must be in alphabetical order, have each word once, and have each term of protocol.md and each
-# script.
+# The glossary must be in alphabetical order, have each word once, and have each term of protocol.md
+# and each script.
 sed -n 's/^- \*\*\([^*]*\)\*\*.*: .*/\1/p' doc/glossary.md | tr '[:upper:]' '[:lower:]' >"$dir/words"
 if LC_ALL=C sort -cu "$dir/words" 2>"$dir/err"; then good; else bad "doc/glossary.md is not in order, or has a word twice: $(cat "$dir/err")"; fi
 if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good; else bad "doc/glossary.md has an entry that is not '- **WORD**: SENTENCE'"; fi
@@ -187,8 +187,8 @@ if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good;
     sed -n 's/^| \([a-z]*\) | .*/\1/p' doc/explanation/protocol.md | sed 's/^hints$/hint/'
 } | sort -u >"$dir/needed"
 while read -r word; do
-    # The scripts of operators' commands need no entry in the glossary, and `script` is the heading of a
-    # table.
+    # The scripts of operators' commands need no entry in the glossary, and `script` is the heading
+    # of a table.
     case $word in put | drop | job | wake | edit | look | script) continue ;; esac
     if grep -Fxq "$word" "$dir/words"; then good; else bad "doc/glossary.md does not explain $word, a word of protocol.md"; fi
 done <"$dir/needed"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests that `make install` puts every file in its place, that examples build from the installed files alone, and that `make uninstall`
-# leaves nothing.
+# Tests that `make install` puts every file in its place, that examples build from the installed
+# files alone, and that `make uninstall` leaves nothing.
 # Usage: tests/cli/test_install.sh [BUILD_DIR]
 build=${1:-build}
 # shellcheck source=tests/support/check.sh
@@ -42,8 +42,8 @@ check 'and passes its test' sh -c "cd '$dir/orders' && '$at/bin/latchwork' handl
 check 'the Python SDK can be imported' env PYTHONPATH="$at/share/latchwork/sdk/python" PYTHONDONTWRITEBYTECODE=1 python3 -c 'import latchwork'
 check 'the Node SDK can be required' node -e "require('$at/share/latchwork/sdk/node')"
 
-# Each function of lock.h must be in both the static and the shared library, and the shared library must
-# export nothing else.
+# Each function of lock.h must be in both the static and the shared library, and the shared library
+# must export nothing else.
 sed -n '/^LATCHWORK_API/,/;/p' "$at/include/latchwork/lock.h" | tr '\n' ' ' | sed 's/LATCHWORK_API/\n/g' |
     grep -oE 'latchwork_[a-z_]+ *\(' | tr -d ' (' | sort -u >"$dir/declared"
 nm -D --defined-only "$at/lib/liblatchwork.so" | awk '{ print $3 }' | sort -u >"$dir/shared"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests `latchwork lock`: exit statuses, output, signals, loss of the lock, lanes of an application, plain
-# locks shared with redis-py, and the inventory example, on private redis-servers.
+# Tests `latchwork lock`: exit statuses, output, signals, loss of the lock, lanes of an application,
+# plain locks shared with redis-py, and the inventory example, on private redis-servers.
 # Usage: tests/cli/test_lock.sh [BUILD_DIR]
 # No test asserts a time. Waits have limits only to make a hang a failure.
 LC_ALL=C.UTF-8
@@ -52,8 +52,8 @@ until_true() { # NAME CONDITION: waits at most 20 s until the condition is true
     done
 }
 lock() { (cd "$dir" && timeout 60 "$program" lock "$@") >"$dir/out" 2>"$dir/err" </dev/null; }
-# t NAME STATUS STDOUT STDERR ARGUMENT… runs `latchwork`, which must end with STATUS. STDOUT and STDERR are
-# patterns (ERE); "" means that the output is empty.
+# t NAME STATUS STDOUT STDERR ARGUMENT… runs `latchwork`, which must end with STATUS. STDOUT and
+# STDERR are patterns (ERE); "" means that the output is empty.
 t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4
@@ -71,9 +71,9 @@ t() {
     done
     good
 }
-# background NAME ARGUMENT… starts a command in the background. The variable $held gets its pid, and `wait
-# $held` gives its exit status. A shell makes background programs ignore INT and QUIT, so both signals are set
-# back to their defaults.
+# background NAME ARGUMENT… starts a command in the background. The variable $held gets its pid, and
+# `wait $held` gives its exit status. A shell makes background programs ignore INT and QUIT, so both
+# signals are set back to their defaults.
 background() {
     name=$1
     shift
@@ -199,8 +199,8 @@ ended "waits" 143
 ok "ended while waiting: the command was not run" '[ ! -e "$dir/ran" ]'
 cli del 'lwl:{k}:lock' >/dev/null
 
-# On a terminal, the command must be able to read. Ctrl-Z must stop the command and the program, which then
-# continue in the foreground, and Ctrl-C must end the command.
+# On a terminal, the command must be able to read. Ctrl-Z must stop the command and the program,
+# which then continue in the foreground, and Ctrl-C must end the command.
 cat >"$dir/terminal.py" <<'END'
 import os, pty, signal, sys, time
 pid, fd = pty.fork()
@@ -433,8 +433,8 @@ if [ -n "$py" ]; then
     ended "after" 0
     wait $python
     equal "redis-py released its own" "$(cat "$dir/py.out")" released
-    # If `latchwork lock` breaks the lock of redis-py and takes it, redis-py must notice that it has lost the
-    # lock.
+    # If `latchwork lock` breaks the lock of redis-py and takes it, redis-py must notice that it has
+    # lost the lock.
     rm -f "$dir/py.on"
     cli del py.go >/dev/null
     $py "$dir/theirs.py" "$dir/redis.sock" hold "$dir" >"$dir/py.out" 2>&1 &

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests examples/inventory, rowlock and redlock: each builds from the installed header and library, and keeps
-# its promise while many processes run at once. Usage: tests/cli/test_lock_examples.sh [BUILD_DIR]
+# Tests examples/inventory, rowlock and redlock: each builds from the installed header and library,
+# and keeps its promise while many processes run at once. Usage: tests/cli/test_lock_examples.sh
+# [BUILD_DIR]
 LC_ALL=C
 export LC_ALL
 build=${1:-build}

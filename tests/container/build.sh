@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the container images of deploy/container/Dockerfile with buildah, which needs no daemon, and runs each of them.
-# usage: tests/container/build.sh BUILD_DIR [TARGET…]     (TARGET: plain, python, node; default: all)
+# Builds the container images of deploy/container/Dockerfile with buildah, which needs no daemon,
+# and runs each of them.
+# usage: tests/container/build.sh BUILD_DIR [TARGET…]     (TARGET: plain, python, node; default:
+# all)
 #
-# The base image is made by debootstrap, from the packages that this machine's apt uses for Debian, so no
-# registry is needed. Images and layers stay in BUILD_DIR/container. The script needs root.
+# The base image is made by debootstrap, from the packages that this machine's apt uses for Debian,
+# so no registry is needed. Images and layers stay in BUILD_DIR/container. The script needs root.
 # exit: 0 all images work, 1 one does not work, 2 usage, or a tool is missing
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -42,7 +44,8 @@ build() { # TARGET: builds the image of this target, and prints its tag
     echo "$tag"
 }
 
-# Runs a command in a new container of the image, as the image's user and with the image's environment.
+# Runs a command in a new container of the image, as the image's user and with the image's
+# environment.
 in_image() { # TAG COMMAND…: the image's tag, and the command
     local container status=0
     container=$(tool from --pull-never "$1")

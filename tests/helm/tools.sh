@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Downloads once, into a folder, what the chart's tests need: helm, kubeconform, and the schemas that
-# kubeconform uses.
+# Downloads once, into a folder, what the chart's tests need: helm, kubeconform, and the schemas
+# that kubeconform uses.
 # usage: tests/helm/tools.sh FOLDER
 #
-# The programs, and the CRDs of KEDA and of the Prometheus operator, come as Go modules. Kubernetes' schemas
-# come from the Python package kubernetes-validate. Building helm takes some minutes.
+# The programs, and the CRDs of KEDA and of the Prometheus operator, come as Go modules. Kubernetes'
+# schemas come from the Python package kubernetes-validate. Building helm takes some minutes.
 # exit: 0 all is there, 1 a part cannot be had, 2 usage
 set -eu
 [ $# -eq 1 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }

@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds, below build/, a version of librdkafka that this distribution does not have, and runs a command with
-# that library.
+# Builds, below build/, a version of librdkafka that this distribution does not have, and runs a
+# command with that library.
 # usage: tests/matrix/librdkafka.sh VERSION [COMMAND [ARGUMENT…]]      (VERSION: 2.12.0 or 2.15.1)
 #
-# librdkafka.sh 2.15.1                                   builds the library once and prints its prefix
-# librdkafka.sh 2.15.1 build/latchwork version           runs the program with this library instead of the one
+# librdkafka.sh 2.15.1                                   builds the library once and prints its
+# prefix
+# librdkafka.sh 2.15.1 build/latchwork version           runs the program with this library instead
+# of the one
 #                                                        with which the program was built
-# librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all   also compiles the program against the headers of this library
-# librdkafka.sh 2.15.1 --source FOLDER                   puts its source into this new folder, and builds nothing
+# librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all   also compiles the program against the
+# headers of this library
+# librdkafka.sh 2.15.1 --source FOLDER                   puts its source into this new folder, and
+# builds nothing
 #
-# The source comes from the npm registry, in which two packages together contain the whole source. The archive
-# must have the checksum below. The script needs npm, a C compiler, make and python3. OIDC is compiled in only
-# if libcurl's headers are installed, and SSL only if OpenSSL's are (libssl-dev). The prefix is
-# $LW_LIBRDKAFKA/VERSION (default build/librdkafka/VERSION).
+# The source comes from the npm registry, in which two packages together contain the whole source.
+# The archive must have the checksum below. The script needs npm, a C compiler, make and python3.
+# OIDC is compiled in only if libcurl's headers are installed, and SSL only if OpenSSL's are
+# (libssl-dev). The prefix is $LW_LIBRDKAFKA/VERSION (default build/librdkafka/VERSION).
 # exit: that of the command; 2 usage, or the library can't be built
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes one of the servers of tests/matrix/servers.txt runnable here without installing it, and prints the
-# path of its program.
-# usage: tests/matrix/servers.sh NAME      then: LW_REDIS_SERVER=$(tests/matrix/servers.sh valkey-8.1) tests/run.sh server build
+# Makes one of the servers of tests/matrix/servers.txt runnable here without installing it, and
+# prints the path of its program.
+# usage: tests/matrix/servers.sh NAME      then: LW_REDIS_SERVER=$(tests/matrix/servers.sh
+# valkey-8.1) tests/run.sh server build
 #        tests/matrix/servers.sh --list    prints the names
 #
-# The program is build/servers/NAME/bin/redis-server ($LW_SERVERS: another folder than build/servers). All its
-# libraries are in its folder, so the program runs on every Linux of this processor, also in a chroot. Nothing
-# is installed, and root is not needed. A folder that is complete is used again. Debian's packages come from
-# the mirror that apt uses here, or from $LW_DEBIAN_MIRROR. Redis 7.2 is in no release of Debian, so it is
-# built from the source in $LW_REDIS_SOURCE, a clone of Redis's git repository with its tags.
+# The program is build/servers/NAME/bin/redis-server ($LW_SERVERS: another folder than
+# build/servers). All its libraries are in its folder, so the program runs on every Linux of this
+# processor, also in a chroot. Nothing is installed, and root is not needed. A folder that is
+# complete is used again. Debian's packages come from the mirror that apt uses here, or from
+# $LW_DEBIAN_MIRROR. Redis 7.2 is in no release of Debian, so it is built from the source in
+# $LW_REDIS_SOURCE, a clone of Redis's git repository with its tags.
 # exit: 0 its path was printed, 1 the server cannot be made here (the reason is on stderr), 2 usage
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -21,8 +23,8 @@ die() {
     exit 1
 }
 
-# Runs a program of apt for one suite, with lists and a cache of its own. Its list of installed packages is
-# empty, so apt names every library that the server needs.
+# Runs a program of apt for one suite, with lists and a cache of its own. Its list of installed
+# packages is empty, so apt names every library that the server needs.
 suite_apt() { # Usage: suite_apt SUITE PROGRAM ARGUMENT…
     local suite=$1 program=$2
     shift 2
@@ -31,8 +33,8 @@ suite_apt() { # Usage: suite_apt SUITE PROGRAM ARGUMENT…
         -o Acquire::Languages=none -qq "$@"
 }
 
-# Some suites only add packages to another suite. If $1 is such a suite, prints that other suite; otherwise
-# prints nothing.
+# Some suites only add packages to another suite. If $1 is such a suite, prints that other suite;
+# otherwise prints nothing.
 base_suite() {
     case $1 in
     *-backports) echo "${1%-backports}" ;;
@@ -67,8 +69,8 @@ gather() { # PROGRAM: the program's name in usr/bin
     local file
     mkdir -p "$work/lib" "$work/bin"
     while read -r file; do
-        # The command cp fails for a link whose target is in none of the fetched packages. Such a file is not
-        # needed.
+        # The command cp fails for a link whose target is in none of the fetched packages. Such a
+        # file is not needed.
         cp -L "$file" "$work/lib/" 2>/dev/null || true
     done < <(find "$work/root" -name '*.so*' -path '*/lib*' \( -type f -o -type l \))
     cp -L "$work/root/usr/bin/$1" "$work/program"

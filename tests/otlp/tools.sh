@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Puts once, into a folder, what the test of OTLP needs: a collector, and OpenTelemetry's protocol definitions
-# for Python.
+# Puts once, into a folder, what the test of OTLP needs: a collector, and OpenTelemetry's protocol
+# definitions for Python.
 # usage: tests/otlp/tools.sh FOLDER
 #
 # The collector is built from Go modules, which takes some minutes; the definitions come from PyPI.

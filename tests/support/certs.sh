@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes certificates for tests of TLS in the folder $1, by openssl. Afterwards the folder has these files:
+# Makes certificates for tests of TLS in the folder $1, by openssl. Afterwards the folder has these
+# files:
 # ca.pem               signs all certificates except stranger.pem, which other-ca.pem signs
 # server.pem/.key      for localhost, 127.0.0.1 and ::1
 # named.pem/.key       for redis.internal only

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# Counts the checks of a test. Sourced by tests in sh, from the top of the tree: makes the folder $dir, which goes when the test ends.
-# The test ends with `summary`.
+# Counts the checks of a test. Sourced by tests in sh, from the top of the tree: makes the folder
+# $dir, which goes when the test ends. The test ends with `summary`.
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0

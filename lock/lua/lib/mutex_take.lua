@@ -1,11 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- mutex_take: takes a lock if nobody else holds it
 -- KEYS 1 lock, 2 fence, 3 zset of waiting clients, or the lock's own name if nobody is woken
--- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 '1' plain: the value is the
---      token alone, 6 client to tell of the release ('' none), 7 '1' if other threads of that client still wait after this
---      call has taken the lock, 8 ttl_ms to give to a lock that has none ('0': none)
--- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it has no TTL
--- (The usual case comes first and uses nothing from lock/lua/parts, because defining the functions there costs each call a microsecond.)
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is
+--      kept, ms, 5 '1' plain: the value is the token alone, 6 client to tell of the release (''
+--      none), 7 '1' if other threads of that client still wait after this call has taken the lock,
+--      8 ttl_ms to give to a lock that has none ('0': none)
+-- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it
+--      has no TTL
+-- (The usual case comes first and uses nothing from lock/lua/parts, because defining the functions
+-- there costs each call a microsecond.)
 local call = redis.call
 local lock, fence_key, wait = KEYS[1], KEYS[2], KEYS[3]
 local token, ttl, seen, keep_ms, plain, client, more, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6], ARGV[7] == '1',
@@ -32,7 +35,8 @@ if not taken then
         start_waiting(wait, client)
         return left
     end
-    call('PEXPIRE', lock, ttl) -- the lock is ours already: the call came again because its answer was lost
+    -- the lock is ours already: the call came again because its answer was lost
+    call('PEXPIRE', lock, ttl)
 end
 stop_waiting(wait, client, more)
 return fence

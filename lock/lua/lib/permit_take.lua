@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- permit_take: takes one of n permits
 -- KEYS 1 zset of leases, 2 fence, 3 zset of waiting clients
--- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 n, 6 client to tell of a
---      release ('' none), 7 '1' if other threads of that client still wait after this call has taken a permit, 8 '1' if the call is
---      sent again
--- Result: the fence as a string; or, if all permits are taken, the ms until the first of them expires
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is
+--      kept, ms, 5 n, 6 client to tell of a release ('' none), 7 '1' if other threads of that
+--      client still wait after this call has taken a permit, 8 '1' if the call is sent again
+-- Result: the fence as a string; or, if all permits are taken, the ms until the first of them
+--      expires
 -- @fences
 -- @waiting
 -- @shares
@@ -28,6 +29,7 @@ end
 local fence = next_fence(fence_key, seen)
 add_share(leases, token .. ':' .. fence, ttl)
 save_fence(fence_key, fence, keep_ms)
-if taken + 1 < n then wake(wait) end -- wakes the next client, because several permits may have become free at once
+-- wakes the next client, because several permits may have become free at once
+if taken + 1 < n then wake(wait) end
 stop_waiting(wait, client, more)
 return fence

@@ -1,10 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- queue_take: takes a fair lock, or one side of a read/write lock, in the order of tickets
--- KEYS 1 string of the writer, 2 fence, 3 queue of writers, 4 clients alive, and for read/write 5 zset of readers, 6 queue of readers
--- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 'r' for a reader, 'w' for a
---      writer, 6 waiter CLIENT:NUMBER ('' does not wait), 7 its ticket ('' none yet), 8 how long its client counts as alive, ms,
+-- KEYS 1 string of the writer, 2 fence, 3 queue of writers, 4 clients alive, and for read/write 5
+--      zset of readers, 6 queue of readers
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is
+--      kept, ms, 5 'r' for a reader, 'w' for a writer, 6 waiter CLIENT:NUMBER ('' does not wait), 7
+--      its ticket ('' none yet), 8 how long its client counts as alive, ms,
 --      9 '1' if the call is sent again
--- Result: the fence as a string; or {ms until the lock expires, 0 if it is free but others are first, -1 if it has no TTL; ticket}
+-- Result: the fence as a string; or {ms until the lock expires, 0 if it is free but others are
+--      first, -1 if it has no TTL; ticket}
 -- @fences
 -- @waiting
 -- @queues
@@ -16,7 +19,8 @@ local queue = reading and waiting_readers or writers
 
 local function enqueue(left)
     if waiter == '' then return {left, ''} end
-    -- A new ticket is larger than all in both queues, and at least the time, so that it is larger even if Redis loses its data.
+    -- A new ticket is larger than all in both queues, and at least the time, so that it is larger
+    -- even if Redis loses its data.
     if not ticket then
         ticket = now_us()
         for _, q in ipairs({writers, waiting_readers}) do
@@ -40,11 +44,13 @@ end
 local held = call('GET', lock)
 if held then
     if not reading and sub(held, 1, #token + 1) == token .. ':' then
-        call('PEXPIRE', lock, ttl) -- the lock is ours already: the call came again because its answer was lost
+        -- the lock is ours already: the call came again because its answer was lost
+        call('PEXPIRE', lock, ttl)
         return granted(sub(held, #token + 2))
     end
     local left = call('PTTL', lock)
-    return enqueue(left == 0 and 1 or left) -- returns no 0, because 0 means that it is not this waiter's turn
+    -- returns no 0, because 0 means that it is not this waiter's turn
+    return enqueue(left == 0 and 1 or left)
 end
 if reading and again then
     local value, fence = fence_of_share(readers, token)
@@ -54,7 +60,8 @@ if reading and again then
     end
 end
 
--- From here on no writer holds the lock, and whether this waiter gets it depends on the writers in front of it.
+-- From here on no writer holds the lock, and whether this waiter gets it depends on the writers in
+-- front of it.
 local writer, writer_ticket = first_of(writers, alive)
 if writer == waiter then writer = nil end
 if reading then

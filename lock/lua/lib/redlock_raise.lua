@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- redlock_raise: on a server that granted the lock, raises the fence counter to the largest fence of all servers
+-- redlock_raise: on a server that granted the lock, raises the fence counter to the largest fence
+-- of all servers
 -- KEYS 1 lock, 2 fence
 -- ARGV 1 token, 2 fence, 3 how long the fence counter is kept, ms
 -- Result: 1, or 0 if the lock is not ours

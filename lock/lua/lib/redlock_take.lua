@@ -1,10 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- redlock_take: takes one server's part of a lock if nobody else holds it
 -- KEYS 1 lock, 2 fence
--- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is kept, ms, 5 ttl_ms to give to a lock
---      that has none ('0': none)
--- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it has no TTL
--- (Redlock's scripts are short and use nothing from lock/lua/parts, because each new connection loads them.)
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is
+--      kept, ms, 5 ttl_ms to give to a lock that has none ('0': none)
+-- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it
+--      has no TTL
+-- (Redlock's scripts are short and use nothing from lock/lua/parts, because each new connection
+-- loads them.)
 local lock, fence_key, token = KEYS[1], KEYS[2], ARGV[1]
 if not redis.call('SET', lock, token, 'NX', 'PX', ARGV[2]) then
     if redis.call('GET', lock) ~= token then
@@ -12,7 +14,8 @@ if not redis.call('SET', lock, token, 'NX', 'PX', ARGV[2]) then
         if left == -1 and ARGV[5] ~= '0' then redis.call('PEXPIRE', lock, ARGV[5]) end
         return left
     end
-    redis.call('PEXPIRE', lock, ARGV[2]) -- the lock is ours already: the call came again because its answer was lost
+    -- the lock is ours already: the call came again because its answer was lost
+    redis.call('PEXPIRE', lock, ARGV[2])
 end
 local time = redis.call('TIME')
 local last = math.max(tonumber(redis.call('GET', fence_key)) or 0, tonumber(ARGV[3]))

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rows_keep: extends the leases of rows if all are ours, or only checks whether all are ours. The script never takes a lock.
+-- rows_keep: extends the leases of rows if all are ours, or only checks whether all are ours. The
+-- script never takes a lock.
 -- KEYS the rows' locks
 -- ARGV 1 token, 2 ttl_ms, '0' to check only, 3 '1' plain: the values are the token alone
 -- Result: 1, or 0 if one of them is not ours; in that case nothing is changed

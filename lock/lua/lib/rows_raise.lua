@@ -1,7 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rows_raise: gives all rows of a lock, which were taken one by one, the same fence, and a full TTL from now on
+-- rows_raise: gives all rows of a lock, which were taken one by one, the same fence, and a full TTL
+-- from now on
 -- KEYS for each row: lock, fence
--- ARGV 1 token, 2 ttl_ms, 3 new fence, not smaller than the fence of any row, 4 how long the fence counters are kept, ms,
+-- ARGV 1 token, 2 ttl_ms, 3 new fence, not smaller than the fence of any row, 4 how long the fence
+--      counters are kept, ms,
 --      5 '1' plain: the values are the token alone
 -- Result: 1, or 0 if one of them is not ours; in that case nothing is changed
 -- @fences

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- share_keep: extends a lease in a zset if it is ours, or only checks whether it is ours. The script never takes a lease.
+-- share_keep: extends a lease in a zset if it is ours, or only checks whether it is ours. The
+-- script never takes a lease.
 -- KEYS 1 zset of leases
 -- ARGV 1 value, 2 ttl_ms, '0' to check only
 -- Result: 1, or 0 if it is not ours

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @tries
--- Here gate, settle and claim collect what they have granted, in order. tries_out: for each grant that had attempts
--- before, the number of the grant and the number of attempts; heads_out: the envelopes of heads.
+-- Here gate, settle and claim collect what they have granted, in order. tries_out: for each grant
+-- that had attempts before, the number of the grant and the number of attempts; heads_out: the
+-- envelopes of heads.
 local n_grants, tries_out, heads_out = 0, {}, {}
 local function grant(tp, offset, s) -- s: the message's segment, or nil
     n_grants = n_grants + 1

@@ -5,10 +5,10 @@ local function is_mine(value, token)
     return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
 end
 
--- Returns how many ms a lock has left, as PTTL does. A lock is set for at most the largest TTL in use, or for MS if its
--- value is "backoff:MS". If more is left, the lock was set before Redis' clock went back and would end too late, so its
--- end is brought forward to that maximum. A bare "backoff" comes from an older version and does not tell its length, so
--- it stays as it is.
+-- Returns how many ms a lock has left, as PTTL does. A lock is set for at most the largest TTL in
+-- use, or for MS if its value is "backoff:MS". If more is left, the lock was set before Redis'
+-- clock went back and would end too late, so its end is brought forward to that maximum. A bare
+-- "backoff" comes from an older version and does not tell its length, so it stays as it is.
 local function is_backoff(value) return value == 'backoff' or find(value, '^backoff:%d+$') ~= nil end
 local function lock_left(lock)
     local left, most = call('PTTL', lock), tonumber(epoch[3] or 0)

@@ -1,15 +1,17 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
--- A replayed message (queue/envelope.h: replay > 0) belongs to a partition "TOPIC:PARTITION#REPLAY" that nobody
--- owns. The replay has no floor, and its state and tries are its own, so it runs even if the original message is known
--- to be done. The marks of a replay expire long after it has left its list.
+-- A replayed message (queue/envelope.h: replay > 0) belongs to a partition "TOPIC:PARTITION#REPLAY"
+-- that nobody owns. The replay has no floor, and its state and tries are its own, so it runs even
+-- if the original message is known to be done. The marks of a replay expire long after it has left
+-- its list.
 local REPLAY_MARK_S = 604800
 
--- A state takes two bits. A byte holds the states of four offsets, that of the lowest in the highest bits. A call
--- reads only the pages of a segment that it needs, or a range of pages at once if its arguments name one. Changes stay
--- in memory, where later reads of the call see them, until save_states() writes them to Redis: of each page the bytes
--- from the first change to the last. Whatever relies on a state is written after the state: the removal of finished
--- heads from a list, and the end of a lock. finish_unsaved: true if this call has found a message finished, and Redis
+-- A state takes two bits. A byte holds the states of four offsets, that of the lowest in the
+-- highest bits. A call reads only the pages of a segment that it needs, or a range of pages at once
+-- if its arguments name one. Changes stay in memory, where later reads of the call see them, until
+-- save_states() writes them to Redis: of each page the bytes from the first change to the last.
+-- Whatever relies on a state is written after the state: the removal of finished heads from a list,
+-- and the end of a lock. finish_unsaved: true if this call has found a message finished, and Redis
 -- does not know it yet.
 local finish_unsaved = false
 local floors, segments, dirty = {}, {}, {}
@@ -38,8 +40,8 @@ local function segment_at(tp, number, key)
     return s
 end
 local function segment_of(tp, offset) return segment_at(tp, (offset - offset % LW_SEGMENT) / LW_SEGMENT) end
--- s.page is the page that was used last, and begins at byte s.first. s[n] is the page with number n; pages that were
--- read together share one table.
+-- s.page is the page that was used last, and begins at byte s.first. s[n] is the page with number
+-- n; pages that were read together share one table.
 local function read_pages(s, first, last)
     local page = {byte(call('GETRANGE', s.key, first * PAGE, last * PAGE + PAGE - 1), 1, -1)}
     for i = #page + 1, (last - first + 1) * PAGE do page[i] = 0 end
@@ -83,8 +85,8 @@ local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp,
 local function set_state(tp, offset, state) -- does not change a state below the floor
     if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % LW_SEGMENT, state) end
 end
--- Pages of a partition are written oldest first: a message must never be known as done while an earlier one of its
--- key is not.
+-- Pages of a partition are written oldest first: a message must never be known as done while an
+-- earlier one of its key is not.
 local function is_older(a, b)
     if a.segment ~= b.segment then return a.segment < b.segment end
     return a.first < b.first

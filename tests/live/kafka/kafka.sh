@@ -1,19 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs a real Apache Kafka (KRaft, broker and controller in one process) for tests, on the loopback only.
+# Runs a real Apache Kafka (KRaft, broker and controller in one process) for tests, on the loopback
+# only.
 #
-# kafka.sh fetch            downloads the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs), and prints the folder
-# kafka.sh start DIR PORT   formats DIR the first time, starts, waits until a client gets an answer, and prints the bootstrap address;
-#                           clients use PORT, and the controller PORT+1; with PORT 0, the script chooses free ports, and
-#                           keeps them in DIR for restarts
+# kafka.sh fetch            downloads the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs),
+# and prints the folder
+# kafka.sh start DIR PORT   formats DIR the first time, starts, waits until a client gets an answer,
+# and prints the bootstrap address;
+#                           clients use PORT, and the controller PORT+1; with PORT 0, the script
+#                           chooses free ports, and keeps them in DIR for restarts
 # kafka.sh stop DIR         sends SIGTERM, and SIGKILL if Kafka still runs after 15 s
 # kafka.sh kill DIR         sends SIGKILL
 # kafka.sh restart DIR      stops Kafka, then starts it with the same files and ports
 #
-# DIR holds all files of the broker: data, server.properties, pid, server.log. Three variables are optional.
-# KAFKA_OPTS_EXTRA has more "name=value" lines for server.properties. KAFKA_FORMAT_EXTRA has more arguments
-# for the formatting, one per line. LW_KAFKA_VERSION chooses another Kafka than 3.9.1; the jars of that
-# version are in $LW_KAFKA_LIBS-VERSION.
+# DIR holds all files of the broker: data, server.properties, pid, server.log. Three variables are
+# optional. KAFKA_OPTS_EXTRA has more "name=value" lines for server.properties. KAFKA_FORMAT_EXTRA
+# has more arguments for the formatting, one per line. LW_KAFKA_VERSION chooses another Kafka than
+# 3.9.1; the jars of that version are in $LW_KAFKA_LIBS-VERSION.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -156,9 +159,9 @@ start() {
         [ -n "$port" ] || die "no free port"
         echo "$port" > "$dir/port"
     fi
-    # The controller fences a broker that sends no heartbeat for a certain time, which must be long on a busy
-    # machine. But after a kill, the controller refuses a new process of the broker until that time is over.
-    # So a broker that was killed is started with a short time.
+    # The controller fences a broker that sends no heartbeat for a certain time, which must be long
+    # on a busy machine. But after a kill, the controller refuses a new process of the broker until
+    # that time is over. So a broker that was killed is started with a short time.
     session_ms=3000
     if [ ! -e "$dir/data/meta.properties" ] || [ -e "$dir/stopped" ]; then session_ms=60000; fi
     rm -f "$dir/stopped"
