@@ -3,7 +3,7 @@
 #ifndef LW_BASE_CURL_H
 #define LW_BASE_CURL_H
 
-#include "base/redis/tls.h"
+#include "base/tls.h"
 
 #include <curl/curl.h>
 

@@ -2,7 +2,7 @@
 #include "base/redis/stream.h"
 
 #include "base/clock.h"
-#include "base/redis/tls.h"
+#include "base/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>

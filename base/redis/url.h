@@ -8,7 +8,7 @@
 #define LW_BASE_REDIS_URL_H
 
 #include "base/err.h"
-#include "base/redis/tls.h"
+#include "base/tls.h"
 
 #include <stddef.h>
 

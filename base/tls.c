@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/redis/tls.h"
+#include "base/tls.h"
 
 #include "base/text.h"
 

@@ -5,8 +5,8 @@
  * Files are read for each connection, so a replaced certificate is used from the next connection
  * on. The server's certificate and its name are verified. The version is at least TLS 1.2. Nothing
  * here raises SIGPIPE. */
-#ifndef LW_BASE_REDIS_TLS_H
-#define LW_BASE_REDIS_TLS_H
+#ifndef LW_BASE_TLS_H
+#define LW_BASE_TLS_H
 
 #include "base/err.h"
 
