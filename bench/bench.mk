@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # The benchmark: make bench (at most 15 minutes), make bench-full (everything, goes on where it stopped). BENCH: more options of bench/run.py
-BENCHTOOLS := $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/answer $(B)/bench/web $(B)/bench/bench.so $(B)/bench/batch.so $(B)/tests/tools/kafkatool
+BENCHTOOLS := $(if $(shell command -v go),$(B)/bench/go) $(B)/bench/naive $(B)/bench/judge $(B)/bench/writer $(B)/bench/answer $(B)/bench/web $(B)/bench/bench.so $(B)/bench/batch.so $(B)/tests/tools/kafkatool
 
 $(B)/bench/writer: $(B)/bench/writer.o $(B)/bench/writer_postgres.o $(B)/bench/journal.o $(LIB)
 	$(call say,LD)
@@ -16,6 +16,10 @@ $(B)/bench/bench.so $(B)/bench/batch.so: bench/plugin/bench.c bench/journal.c be
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(ALLFLAGS) $(BENCH_FLAGS) -shared -fPIC -o $@ bench/plugin/bench.c bench/journal.c -lpthread
+
+$(B)/bench/go: bench/go/main.go bench/go/go.mod sdk/go/latchwork.go
+	$(call say,GO)
+	$(Q)cd bench/go && go build -o $(abspath $@) .
 
 # bench/limits/limits.mk builds the bare programs
 include bench/limits/limits.mk

@@ -13,8 +13,9 @@ import subprocess
 TTL_MS = 5000
 AT_A_TIME = 100  # number of coroutines per process
 HTTP_AT_A_TIME = 128  # number of requests at once: two workers with 64 each
-PYTHON = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python")
-SDK = os.path.join(PYTHON, "../../sdk/python/latchwork")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PYTHON = os.path.join(HERE, "python")
+SDKS = os.path.join(HERE, "../sdk")
 
 
 def has_kafka(interpreter):
@@ -46,6 +47,11 @@ def digest(*paths):
             with open(file, "rb") as f:
                 h.update(f.read())
     return h.hexdigest()[:16]
+
+
+def can_start(command):
+    """Tells whether the last word of a command is a file, and its first word a program."""
+    return os.path.exists(command[-1]) and shutil.which(command[0]) is not None
 
 
 class Run:
@@ -172,12 +178,12 @@ class Driver(Program):
     http handler by itself. `words` is its command, and `needs` a program that must be there."""
 
     def __init__(self, name, label, web, words, needs=None):
-        super().__init__(name, label, web, 0)
-        self.words, self.needs = words, needs
+        super().__init__(name, label, web[-1], 0)
+        self.web, self.words, self.needs = web, words, needs
 
     def built(self):
         return (
-            os.path.exists(self.path)
+            can_start(self.web)
             and os.path.exists(self.words[0])
             and (not self.needs or shutil.which(self.needs) is not None)
         )
@@ -187,7 +193,7 @@ class Driver(Program):
 
     def command(self, run):
         return [
-            self.path,
+            *self.web,
             *self.words,
             "--messages",
             str(run.messages),
@@ -245,7 +251,9 @@ class Latchwork:
 
     ours = True
 
-    def __init__(self, name, label, build, handler="plugin", in_flight=1, link="unix", lock=None):
+    def __init__(
+        self, name, label, build, handler="plugin", in_flight=1, link="unix", lock=None, web=None
+    ):
         self.name, self.label, self.handler, self.in_flight, self.link = (
             name,
             label,
@@ -258,24 +266,31 @@ class Latchwork:
             os.path.join(build, "bench/batch.so" if handler == "batch" else "bench/bench.so"),
         )
         self.lock = lock or {}
-        self.python = PYTHON + "/handler.py"
+        self.command_of = {
+            "python": [INTERPRETER or "python3", PYTHON + "/handler.py"],
+            "node": ["node", os.path.join(HERE, "node/handler.js")],
+            "go": [os.path.abspath(os.path.join(build, "bench/go"))],
+        }.get(handler)
         self.answer = os.path.join(
             build, "bench/answer"
         )  # an exec handler that answers "done" to each request
-        self.web = os.path.join(
-            build, "bench/web"
-        )  # a web server that answers 204 to each request, beside the program
+        # a web server that answers 204 to each request, beside the program
+        self.web = web or [os.path.join(build, "bench/web")]
 
     def built(self):
-        return os.path.exists(self.path)
+        return (
+            os.path.exists(self.path)
+            and (self.handler != "http" or can_start(self.web))
+            and (not self.command_of or can_start(self.command_of))
+        )
 
     def digest(self):
         return digest(
             self.path,
             self.plugin,
             self.answer,
-            self.web,
-            *([PYTHON, SDK] if self.handler == "python" else []),
+            self.web[-1],
+            *([self.command_of[-1], os.path.join(SDKS, self.handler)] if self.command_of else []),
         )
 
     def handler_config(self, run, threads, journal):
@@ -289,11 +304,10 @@ class Latchwork:
             }
         if self.handler == "http":
             return {"type": "http", "url": "${LW_WEB_URL}", "in_flight": self.in_flight}
-        if self.handler == "python":
-            command = [INTERPRETER or "python3", os.path.abspath(self.python), str(w.work_us)]
+        if self.command_of:
             return {
                 "type": "exec",
-                "command": command,
+                "command": [*self.command_of, str(w.work_us)],
                 "processes": threads,
                 "in_flight": self.in_flight,
             }
@@ -351,13 +365,14 @@ class Latchwork:
 
     def command(self, run, drain=True):
         return (
-            self.beside()
+            self.beside(run.workload.work_us)
             + [self.path, "run", "--json", "-c", self.config(run, run.topic)]
             + (["--drain"] if drain else [])
         )
 
-    def beside(self):
-        return [self.web] if self.handler == "http" else []
+    def beside(self, work_us=0):
+        delay = ["--delay-us", str(work_us)] if work_us else []
+        return [*self.web, *delay] if self.handler == "http" else []
 
     def warm_command(self, run):
         """Returns the command with which Latchwork joins the epoch. Its TTL is short, because the
@@ -375,7 +390,8 @@ class Latchwork:
 def contenders(build, root):
     limits = os.path.join(build, "bench/limits")
     parallel = os.path.join(root, "bench/parallel/run.sh")
-    web, drive = os.path.join(build, "bench/web"), os.path.join(PYTHON, "drive.py")
+    web, drive = [os.path.join(build, "bench/web")], os.path.join(PYTHON, "drive.py")
+    node_web = ["node", os.path.join(HERE, "node/web.js")]
     Java.out = os.path.join(build, "bench/parallel")
 
     def script_words(run):
@@ -415,7 +431,18 @@ def contenders(build, root):
         Driver("http-alone", "the http handler by itself", web, [os.path.join(limits, "post")]),
         Driver("h2load", "h2load on the web server", web, [drive, "--tool", "h2load"], "h2load"),
         Driver("wrk", "wrk on the web server", web, [drive, "--tool", "wrk"], "wrk"),
+        Latchwork("ours-http-200", "Latchwork, http, 200 in flight", build, "http", 200),
+        Latchwork("ours-http-node", "Latchwork, http", build, "http", 64, web=node_web),
+        Driver(
+            "h2load-node",
+            "h2load on the web server",
+            node_web,
+            [drive, "--tool", "h2load"],
+            "h2load",
+        ),
         Latchwork("ours-python", "Latchwork, exec in Python", build, "python", AT_A_TIME),
+        Latchwork("ours-node", "Latchwork, exec in Node", build, "node", AT_A_TIME),
+        Latchwork("ours-go", "Latchwork, exec in Go", build, "go", AT_A_TIME),
         Loop("python-loop", "plain loop in Python", PYTHON + "/loop.py", 0),
         Bare("bare-coroutines", "bare coroutines in Python", PYTHON + "/bare.py", 0),
         Latchwork("ours-insert", "Latchwork, insert", build, "insert"),

@@ -204,6 +204,13 @@ def goals(rows):
             most=1,
         )
     g.ratio(
+        "http / h2load on a web server in Node",
+        "≥ 0.7",
+        ("W1-http-node", "ours-http-node"),
+        ("W1-http-node", "h2load-node"),
+        least=0.7,
+    )
+    g.ratio(
         "no-op in Python / a plain loop in Python",
         "≥ 0.5",
         ("W1-python", "ours-python"),
@@ -218,7 +225,7 @@ def goals(rows):
         least=0.8,
     )
     for ms in (1, 10, 100):
-        for name in ("ours", "ours-python"):
+        for name in ("ours", "ours-python", "ours-node", "ours-go", "ours-http-200"):
             g.ratio(
                 f"{ms} ms, 400 at a time, {name} / Parallel Consumer, no lock",
                 "≥ 1",

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A web server that answers 204 to everything, on one thread, and a command that runs beside it.
  *
- *     web COMMAND [ARGUMENT…]
+ *     web [--delay-us N] COMMAND [ARGUMENT…]
  *
  * The server listens on a free port of the loopback and names it in the environment of the command:
  * LW_WEB_URL=http://127.0.0.1:PORT/. It ends with the command, and with its exit status. A request
- * may arrive in pieces; its body ends by Content-Length. The last line of the output is {"answers":
+ * may arrive in pieces; its body ends by Content-Length. With a delay,
+ * each answer is sent N µs after its request, as by a service that works that long. The last line of the output is {"answers":
  * N, "web_us": N}: the number of answers, and the CPU time of the server alone, in us per
  * answer. */
 #include <arpa/inet.h>
@@ -21,15 +22,26 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { FDS = 4096, ROOM = 1 << 16, EVENTS = 256 };
+enum { FDS = 4096, ROOM = 1 << 16, EVENTS = 256, LATE = 1 << 13 };
 
 /* The bytes of a request that a connection has sent and that are not answered yet. */
 static struct {
     size_t have, skip; /* bytes in `text`; bytes of a body that are still to come */
     char *text;
+    unsigned life; /* number of connections that have ended on this descriptor */
 } at[FDS];
+
+/* Answers that wait for their time, oldest first: all wait equally long. */
+static struct late {
+    long long due_us;
+    int fd, answers;
+    unsigned life;
+} late[LATE];
+static size_t first_late, end_late;
+static long long delay_us;
 
 static long long n_answers;
 
@@ -77,6 +89,18 @@ static bool send_answers(int fd, int n) {
     return true;
 }
 
+static long long now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000LL + t.tv_nsec / 1000;
+}
+
+static bool send_later(int fd, int answers) {
+    if (end_late - first_late == LATE) return false;
+    late[end_late++ % LATE] = (struct late){now_us() + delay_us, fd, answers, at[fd].life};
+    return true;
+}
+
 /* Reads what has come and answers what is complete. Returns false if the connection is over. */
 static bool serve(int fd) {
     if (!at[fd].text) at[fd].text = malloc(ROOM);
@@ -89,7 +113,23 @@ static bool serve(int fd) {
         done += some;
     memmove(at[fd].text, at[fd].text + done, have - done);
     at[fd].have = have - done;
-    return send_answers(fd, answers);
+    return delay_us && answers ? send_later(fd, answers) : send_answers(fd, answers);
+}
+
+static void hang_up(int fd) {
+    at[fd].life++;
+    close(fd);
+}
+
+/* Sends the answers whose time has come. Returns the time until the next one; -1 if none waits. */
+static long long send_due(void) {
+    for (; first_late != end_late; first_late++) {
+        const struct late *l = &late[first_late % LATE];
+        long long left_us = l->due_us - now_us();
+        if (left_us > 0) return left_us;
+        if (l->life == at[l->fd].life && !send_answers(l->fd, l->answers)) hang_up(l->fd);
+    }
+    return -1;
 }
 
 static void watch(int epoll, int fd) {
@@ -146,7 +186,11 @@ static int end(int status) {
 int main(int argc, char **argv) {
     char url[64];
     sigset_t set;
-    if (argc < 2) return fprintf(stderr, "usage: web COMMAND [ARGUMENT...]\n"), 2;
+    if (argc > 2 && !strcmp(argv[1], "--delay-us")) {
+        delay_us = atoll(argv[2]);
+        argv += 2, argc -= 2;
+    }
+    if (argc < 2) return fprintf(stderr, "usage: web [--delay-us N] COMMAND [ARGUMENT...]\n"), 2;
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&set), sigaddset(&set, SIGCHLD), sigprocmask(SIG_BLOCK, &set, NULL);
     int listener = listen_somewhere(url, sizeof url), over = signalfd(-1, &set, SFD_CLOEXEC),
@@ -155,7 +199,9 @@ int main(int argc, char **argv) {
     watch(epoll, listener), watch(epoll, over);
     for (;;) {
         struct epoll_event events[EVENTS];
-        int n = epoll_wait(epoll, events, EVENTS, -1), status;
+        long long wait_us = send_due();
+        struct timespec wait = {wait_us / 1000000, wait_us % 1000000 * 1000};
+        int n = epoll_pwait2(epoll, events, EVENTS, wait_us < 0 ? NULL : &wait, NULL), status;
         for (int i = 0; i < n; i++) {
             int fd = events[i].data.fd;
             if (fd == listener)
@@ -163,7 +209,7 @@ int main(int argc, char **argv) {
             else if (fd == over && waitpid(child, &status, WNOHANG) == child)
                 return end(status);
             else if (fd != over && !serve(fd))
-                close(fd);
+                hang_up(fd);
         }
     }
 }

@@ -255,11 +255,18 @@ def plan(full):
             ("ours-http", "http-alone", "h2load", "wrk"),
         ),
         Workload(
+            "W1-http-node",
+            "a web server in Node that only answers, 64 in flight a worker",
+            "plain",
+            Data(100_000, 100_000),
+            ("ours-http-node", "h2load-node"),
+        ),
+        Workload(
             "W1-python",
-            "no-op in Python, two processes a worker",
+            "no-op by an SDK, two processes a worker",
             "plain",
             w1,
-            ("ours-python", "python-loop"),
+            ("ours-python", "ours-node", "ours-go", "python-loop"),
         ),
         Workload(
             "python-10",
@@ -277,7 +284,7 @@ def plan(full):
                 f"{ms} ms, 400 at a time",
                 "plain",
                 Data(n, 100_000),
-                ("ours", "ours-python", "parallel"),
+                ("ours", "ours-python", "ours-node", "ours-go", "ours-http-200", "parallel"),
                 work_us=ms * 1000,
                 shape={"ours": (2, 200), "parallel": 400},
             )

@@ -1,0 +1,7 @@
+module bench
+
+go 1.19
+
+require latchwork v0.0.0
+
+replace latchwork => ../../sdk/go
