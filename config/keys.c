@@ -403,7 +403,8 @@ const struct lw_option lw_options[] = {
      .min = 0,
      .max = 86400000,
      .dflt = "30000",
-     .help = "How long one message may take before it is given up and tried again; 0: no limit."},
+     .help = "How long one message may take before it is given up and tried again; 0: no limit. "
+             "The first message of an `exec` process waits for its start, which counts."},
     {.path = "shutdown.grace_ms",
      .kind = LW_OPT_INT64,
      .at = AT(shutdown.grace_ms),

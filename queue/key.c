@@ -61,7 +61,7 @@ enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_recor
     case LW_KEY_JSON: return find_json(rule, r, scratch, out, err);
     case LW_KEY_MESSAGE: break;
     }
-    if (!r->key.p) return lw_fail(err, "the message has no key"), LW_KEY_MISSING;
+    if (!r->key.p) return lw_fail(err, "the message has no key (key.missing)"), LW_KEY_MISSING;
     *out = r->key;
     return LW_KEY_OK;
 }

@@ -18,12 +18,19 @@ static const char *const names[ROUNDS] = {"first", "again", "cancel", "after", "
 
 /* --- judging ---------------------------------------------------------------------------------- */
 
-/* Returns the outcome that a delivery must have; RESULT_NONE if any will do. */
+static enum handler_result first_time(const struct handler_plan *plan,
+                                      const struct handler_delivery *d) {
+    return (enum handler_result)atomic_load(&plan->d[(size_t)(d - plan->d) % plan->n].result);
+}
+
+/* Returns the outcome that a delivery must have; RESULT_NONE if any will do. After a retry, any
+ * will do, because a service that was away may have come back. */
 static enum handler_result wanted(const struct handler_plan *plan,
                                   const struct handler_delivery *d) {
     if (d->round == ROUND_CANCEL || d->round == ROUND_STALE) return RESULT_NONE;
     if (d->m->expect || d->round == ROUND_FIRST) return d->m->expect;
-    return (enum handler_result)atomic_load(&plan->d[(size_t)(d - plan->d) % plan->n].result);
+    enum handler_result first = first_time(plan, d);
+    return first == RESULT_RETRY ? RESULT_NONE : first;
 }
 
 static bool is_right(const struct handler_plan *plan, const struct handler_delivery *d) {
@@ -62,7 +69,7 @@ static void print_text(const struct handler_report *r, const struct handler_deli
         printf("\n    %s:%zu: expected %s", r->messages, d->m->line, handler_result_words[want]);
         if (d->round == ROUND_FIRST && d->m->expect_reason)
             printf(", with a reason that contains \"%s\"", d->m->expect_reason);
-        if (d->round != ROUND_FIRST)
+        if (d->round != ROUND_FIRST && first_time(r->plan, d) == want)
             printf(": a message that comes again must have the outcome of the first time");
     }
     putchar('\n');
@@ -97,11 +104,31 @@ void handler_report_more(struct handler_report *r) {
         if (!r->json && r->printed % r->plan->n == 0 && d->round) printf("%s:\n", titles[d->round]);
         if (d->m->decided && d->round) continue;
         bool right = is_right(r->plan, d);
+        r->judged++;
         r->wrong += !right;
         if (d->round == ROUND_FIRST) r->counts[got]++;
         (r->json ? print_json : print_text)(r, d, right);
     }
     fflush(stdout);
+}
+
+static bool says_what_to_expect(const struct handler_plan *plan) {
+    for (size_t i = 0; i < plan->n; i++)
+        if (plan->d[i].m->expect) return true;
+    return false;
+}
+
+static void print_judgement(const struct handler_report *r, bool good) {
+    if (r->wrong && r->plan->rounds > 1)
+        printf("; %zu of %zu deliveries not as expected\n", r->wrong, r->judged);
+    else if (r->wrong)
+        printf("; %zu not as expected\n", r->wrong);
+    else if (!good)
+        puts("; the test has not reached its end");
+    else if (!says_what_to_expect(r->plan))
+        puts("; none says what to expect (\"expect\")");
+    else
+        puts("; as expected");
 }
 
 bool handler_report_end(struct handler_report *r) {
@@ -126,9 +153,6 @@ bool handler_report_end(struct handler_report *r) {
         printf("%s %zu %s", comma, r->counts[i], handler_result_words[i]);
         comma = ",";
     }
-    if (r->wrong)
-        printf("; %zu not as expected\n", r->wrong);
-    else
-        puts(good ? "; as expected" : "; the test has not reached its end");
+    print_judgement(r, good);
     return good;
 }

@@ -12,7 +12,8 @@ struct handler_report {
     bool json;
     size_t printed; /* deliveries that were printed, in the plan's order */
     size_t counts[RESULT_N];
-    size_t wrong; /* deliveries that differ from what was expected */
+    size_t judged; /* deliveries that were printed, in all rounds */
+    size_t wrong;  /* deliveries that differ from what was expected */
 };
 
 /* Prints the deliveries that are over, up to the first that is not. */

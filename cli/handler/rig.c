@@ -134,6 +134,7 @@ static enum lw_health health(const struct rig *r, char *why, size_t size) {
  * answered a message, and the messages that tested the command came back as well, sets `err`, which
  * ends the test. */
 static void hold(struct rig *r, struct run *run) {
+    static const char prefix[] = "handler: ";
     char why[512] = "";
     run->held = true;
     r->held++;
@@ -141,7 +142,8 @@ static void hold(struct rig *r, struct run *run) {
     r->on_trial = false;
     health(r, why, sizeof why);
     if (r->trials && !r->answered && (r->trials >= TRIALS || r->left == 1))
-        lw_fail(&r->err, "the handler cannot start: %s", why);
+        lw_fail(&r->err, "the handler cannot start: %s",
+                strncmp(why, prefix, sizeof prefix - 1) == 0 ? why + sizeof prefix - 1 : why);
 }
 
 /* Submits messages that hold() kept: all of them if the command works; only one if the pause is

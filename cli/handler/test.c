@@ -251,6 +251,15 @@ static int run_once(const struct handler_args *a, struct handler_watch *w) {
     return status;
 }
 
+/* Waits for a change that makes another run worthwhile. Returns the name of the changed file; NULL
+ * if a signal ends the test. */
+static const char *wait_for_change(struct handler_watch *w) {
+    const char *name, *binary;
+    while ((name = handler_watch_wait(w, &stopped)) && (binary = handler_watch_unbuilt(w, name)))
+        fprintf(stderr, "-- %s is newer than %s: build it --\n", name, binary);
+    return name;
+}
+
 static int watch(const struct handler_args *a) {
     struct lw_err err = {0};
     struct handler_watch *w = handler_watch_open(&err);
@@ -262,7 +271,7 @@ static int watch(const struct handler_args *a) {
         run_once(a, w);
         if (!stopped && !a->cli.json) printf("-- waiting for a changed file; Ctrl-C ends --\n");
         fflush(stdout);
-        const char *name = handler_watch_wait(w, &stopped);
+        const char *name = wait_for_change(w);
         if (name && !a->cli.json) printf("\n-- %s has changed --\n", name);
     }
     handler_watch_close(w);

@@ -28,6 +28,7 @@ struct handler_watch {
     struct named files[FILES];
     int n_files;
     int folders[FILES];
+    char binary[PATH_MAX]; /* the plugin, or the first word of the command if it is a path; "" */
     bool changed;
     char name[NAME_MAX + 1]; /* name of the file that changed first */
 };
@@ -91,6 +92,8 @@ static void add_handler(struct handler_watch *w, const struct lw_config *c) {
     const json_t *path = json_object_get(c->handler.json, "path"),
                  *command = json_object_get(c->handler.json, "command"), *word;
     size_t i;
+    const char *binary = json_string_value(path ? path : json_array_get(command, 0));
+    if (binary && strchr(binary, '/')) snprintf(w->binary, sizeof w->binary, "%s", binary);
     if (json_is_string(path)) add(w, json_string_value(path));
     json_array_foreach(command, i, word) {
         const char *text = json_string_value(word);
@@ -116,6 +119,7 @@ void handler_watch_begin(struct handler_watch *w, const char *config, const char
     for (int i = 0; i < w->n_files; i++)
         if (w->folders[i] >= 0) inotify_rm_watch(w->fd, w->folders[i]);
     w->n_files = 0;
+    w->binary[0] = '\0';
     w->changed = false;
     drain(w, false);
     add(w, config);
@@ -128,6 +132,31 @@ void handler_watch_run_over(struct handler_watch *w) {
     for (int i = 0; i < w->n_files; i++)
         if (look(&w->files[i])) note(w, w->files[i].path);
 }
+
+/* --- sources ---------------------------------------------------------------------------------- */
+
+static bool is_source(const char *name) {
+    static const char *const ends[] = {".go", ".c", ".cc", ".cpp", ".rs", NULL};
+    const char *end = strrchr(name, '.');
+    for (size_t i = 0; end && ends[i]; i++)
+        if (strcmp(end, ends[i]) == 0) return true;
+    return false;
+}
+
+const char *handler_watch_unbuilt(const struct handler_watch *w, const char *name) {
+    const char *slash = strrchr(w->binary, '/');
+    if (!slash || !is_source(name)) return NULL;
+    char path[PATH_MAX + NAME_MAX];
+    struct stat source, binary;
+    snprintf(path, sizeof path, "%.*s/%s", (int)(slash - w->binary), w->binary, name);
+    if (stat(path, &source) || stat(w->binary, &binary)) return NULL;
+    bool newer = source.st_mtim.tv_sec != binary.st_mtim.tv_sec
+                     ? source.st_mtim.tv_sec > binary.st_mtim.tv_sec
+                     : source.st_mtim.tv_nsec > binary.st_mtim.tv_nsec;
+    return newer ? w->binary : NULL;
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
 
 const char *handler_watch_wait(struct handler_watch *w, const volatile sig_atomic_t *stop) {
     while (!w->changed && !*stop) {
@@ -145,5 +174,6 @@ const char *handler_watch_wait(struct handler_watch *w, const volatile sig_atomi
     for (int i = 0; i < w->n_files; i++)
         if (look(&w->files[i]))
             snprintf(w->name, sizeof w->name, "%.*s", NAME_MAX, file_name(w->files[i].path));
+    w->changed = false;
     return *stop ? NULL : w->name;
 }

@@ -24,6 +24,9 @@ void handler_watch_run_over(struct handler_watch *w);
 /* Waits until a file has changed and then no file changes for a moment. Returns the name of the
  * changed file, or NULL if *stop became non-zero. */
 const char *handler_watch_wait(struct handler_watch *w, const volatile sig_atomic_t *stop);
+/* Returns the program or plugin of the handler if `name`, which handler_watch_wait() returned, is a
+ * source that is newer than that file, so that a test would run the old one; NULL otherwise. */
+const char *handler_watch_unbuilt(const struct handler_watch *w, const char *name);
 void handler_watch_close(struct handler_watch *w);
 
 #endif

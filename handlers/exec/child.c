@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -105,6 +106,20 @@ static int exec_result(int fd) {
     return ETIMEDOUT;
 }
 
+/* Says why a command cannot start. A command that does not exist gets the folder in which it was
+ * looked for, because a relative path depends on where Latchwork was started. */
+static int fail_start(const char *command, int e, struct lw_err *err) {
+    char folder[PATH_MAX];
+    bool missing = e == ENOENT && strchr(command, '/') && access(command, F_OK);
+    if (e == ENOENT && !strchr(command, '/'))
+        return lw_fail(err, "cannot start \"%s\": not found in PATH", command);
+    if (!missing) return lw_fail(err, "cannot start \"%s\": %s", command, strerror(e));
+    if (command[0] == '/' || !getcwd(folder, sizeof folder))
+        return lw_fail(err, "cannot start \"%s\": %s (build it first?)", command, strerror(e));
+    return lw_fail(err, "cannot start \"%s\": %s in %s (build it first?)", command, strerror(e),
+                   folder);
+}
+
 static void unblock(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
 int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _Atomic pid_t *listed,
@@ -113,7 +128,7 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _At
     *c = (struct lw_child){.in = -1, .out = -1, .err = -1, .side = -1, .listed = listed};
     pid_t pid = open_pipes(&p) ? -1 : fork_quietly(&p, argv, envp, listed);
     if (pid < 0) {
-        lw_fail(err, "cannot start \"%s\": %s", argv[0], strerror(errno));
+        fail_start(argv[0], errno, err);
         close_pipes(&p);
         return -1;
     }
@@ -131,7 +146,7 @@ int lw_child_spawn(struct lw_child *c, char *const *argv, char *const *envp, _At
     close_pipes(&p);
     if (e) {
         lw_child_end(c, 0, NULL, 0);
-        return lw_fail(err, "cannot start \"%s\": %s", argv[0], strerror(e));
+        return fail_start(argv[0], e, err);
     }
     unblock(c->in);
     unblock(c->out);

@@ -382,8 +382,17 @@ class Trouble(Case):
             self.assertEqual(status, 1)
             self.assertRegex(err, "latchwork handler test: the handler cannot start: .*%s" % why)
             self.assertLess(time.monotonic() - begin, 30)
+            self.assertNotIn("start: handler:", err)
         self.exec_handler("")
-        self.assertRegex(self.try_it("--set", 'handler.command=["./nothing"]')[2], "nothing")
+        for command, why in (
+            ("./nothing", "No such file or directory in .*/orders \\(build it first\\?\\)"),
+            ("/no/thing", "No such file or directory \\(build it first\\?\\)"),
+            ("no-such-program", "not found in PATH"),
+        ):
+            self.assertRegex(
+                self.try_it("--set", 'handler.command=["%s"]' % command)[2],
+                'cannot start "%s": %s' % (command, why),
+            )
 
     def test_a_plugin_that_does_not_load(self):
         self.plugin("return LATCHWORK_DONE;")
@@ -456,6 +465,49 @@ class Chaos(Case):
         self.assertIn(
             "a message that comes again must have the outcome of the first time",
             self.try_it("--chaos")[1],
+        )
+
+    FIRST_FAILS = """
+        import latchwork
+        seen = set()
+        @latchwork.handler
+        def handle(m):
+            if m.id not in seen:
+                seen.add(m.id)
+                raise latchwork.%s("503")
+        latchwork.run()
+    """
+
+    def test_after_a_retry_any_outcome_is_right(self):
+        self.exec_handler(self.FIRST_FAILS % "Retry")
+        self.messages({"key": "a"})
+        status, found = self.rounds()
+        self.assertEqual(
+            (status, found["first"], found["again"], found["after"]),
+            (0, [("retry", True)], [("done", True)], [("done", True)]),
+        )
+        self.exec_handler(self.FIRST_FAILS % "Dead")
+        status, found = self.rounds()
+        self.assertEqual((status, found["again"]), (1, [("done", False)]))
+
+    def test_what_was_expected_is_told(self):
+        self.exec_handler("""
+            import latchwork
+            @latchwork.handler
+            def handle(m):
+                raise latchwork.Retry("no")
+            latchwork.run()
+        """)
+        self.messages({"key": "a", "expect": "dead"})
+        status, out, err = self.try_it("--chaos")
+        self.assertEqual((status, err), (1, ""))
+        self.assertEqual(out.count("messages.jsonl:1: expected dead\n"), 3, out)
+        self.assertIn("; 3 of 5 deliveries not as expected", out)
+        self.messages({"key": "a"}, {"key": "b"})
+        status, out, err = self.try_it()
+        self.assertEqual(
+            (status, out.splitlines()[-1]),
+            (0, '2 messages: 2 retry; none says what to expect ("expect")'),
         )
 
     def test_cancellation(self):
@@ -715,6 +767,37 @@ class Watch(Case):
                 self.assertEqual(f.read().count("-- waiting"), 4)
             p.send_signal(signal.SIGINT)
             self.assertEqual(p.wait(10), 130)
+        finally:
+            p.kill()
+            p.wait()
+
+    def test_a_source_that_is_not_built_yet(self):
+        """A change of the source must not test the old program. A build must."""
+        self.exec_handler("import latchwork; latchwork.run(lambda m: None)")
+        program = "#!/bin/sh\nexec %s handler.py\n" % sys.executable
+        self.write("handler", program)
+        os.chmod(self.path("handler"), 0o755)
+        self.messages({"key": "a", "expect": "done"})
+        log = os.path.join(self.dir, "log")
+        with open(log, "w") as out:
+            p = subprocess.Popen(
+                [PROGRAM, "handler", "test", "-c", "orders.json", "--watch"]
+                + ["--set", 'handler.command=["./handler"]'],
+                cwd=self.path(""),
+                env=self.env,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            self.wait_for(log, "; as expected", 1)
+            self.wait_for(log, "-- waiting", 1)
+            self.write("handler.go", "package main")
+            self.wait_for(log, "-- handler.go is newer than ./handler: build it --", 1)
+            self.write("handler", program)
+            self.wait_for(log, "; as expected", 2)
+            self.wait_for(log, "-- handler has changed --", 1)
+            with open(log) as f:
+                self.assertNotIn("handler.go has changed", f.read())
         finally:
             p.kill()
             p.wait()

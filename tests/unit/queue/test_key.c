@@ -184,7 +184,7 @@ static void test_message_key(void **state) {
     assert_non_null(out.p);
     r.key = (struct lw_bytes){0};
     assert_int_equal(lw_key_find(&rule, &r, &scratch, &out, &err), LW_KEY_MISSING);
-    assert_string_equal(err.text, "the message has no key");
+    assert_string_equal(err.text, "the message has no key (key.missing)");
 }
 
 static void test_header(void **state) {
