@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Prints the path of axe.min.js, a library by Deque that checks accessibility (axe-core, MPL-2.0).
-# Downloads it once, by npm.
+# Prints the path of axe.min.js, Deque's library that checks the accessibility of web pages
+# (axe-core, MPL-2.0). The script downloads the library from npm if the folder does not have it yet.
 # usage: axe.sh BUILD_DIR
 set -eu
 version=4.10.3

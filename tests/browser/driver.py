@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives a headless Chromium by the WebDriver protocol (W3C), which is JSON over HTTP. So the tests
-need no WebDriver package of Python, but the programs chromium and chromedriver in PATH."""
+"""Drives a headless Chromium through WebDriver, the W3C's protocol of JSON over HTTP. The tests
+need the programs chromium and chromedriver in PATH, but no WebDriver package for Python."""
 
 import base64
 import http.client
@@ -16,8 +16,8 @@ KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", "Space": "\ue00d
 
 
 class BrowserError(Exception):
-    """Raised if the driver refuses a command. `kind` is the name that WebDriver gives to the
-    error."""
+    """The error that is raised if the driver refuses a command. `kind` is the error's name in
+    WebDriver."""
 
     def __init__(self, kind, message):
         super().__init__("%s: %s" % (kind, message.split("\n")[0]))
@@ -51,8 +51,8 @@ class Element:
 
 
 class Browser:
-    """One browser with a profile of its own. Every wait has a limit. If the limit passes, the test
-    fails, and the failure names what was awaited."""
+    """A browser with its own profile. Every wait has a time limit. If a wait exceeds its limit, the
+    test fails with a message that names the awaited condition."""
 
     def __init__(self, width=1280, height=900):
         self.folder = tempfile.TemporaryDirectory(prefix="lw-browser-")
@@ -127,7 +127,7 @@ class Browser:
             if self.session:
                 self.do("DELETE", "")
         except (OSError, BrowserError, http.client.HTTPException):
-            pass  # the process of the driver is ended below in any case
+            pass  # The driver's process is ended below even if this request fails.
         self.process.terminate()
         try:
             self.process.wait(10)
@@ -149,7 +149,8 @@ class Browser:
         return self.do("POST", "/execute/sync", {"script": script, "args": list(args)})
 
     def run_async(self, script, *args):
-        """Runs a script, which must call its last argument with the result. Returns the result."""
+        """Runs an asynchronous script in the page and returns its result. The script must pass the
+        result to the function that it gets as its last argument."""
         return self.do("POST", "/execute/async", {"script": script, "args": list(args)})
 
     def devtools(self, command, **params):
@@ -160,8 +161,8 @@ class Browser:
         return [Element(self, e[ELEMENT]) for e in found]
 
     def text(self, selector="body"):
-        """Returns the text, as people see it, of the first element that matches the selector, or ""
-        if no element does."""
+        """Returns the visible text of the first element that matches the selector, or "" if no
+        element matches."""
         return self.run(
             "const e = document.querySelector(arguments[0]); return e ? e.innerText : ''", selector
         )
@@ -182,7 +183,8 @@ class Browser:
     # --- waiting and acting -----------------------------------------------------------------------
 
     def until(self, what, ready, limit_s=30):
-        """Waits until ready() returns something true, and returns that value."""
+        """Calls ready() until it returns a true value, and returns that value. Fails after the time
+        limit."""
         until = time.monotonic() + limit_s
         while True:
             try:
@@ -239,7 +241,7 @@ class Browser:
         e.type(text)
 
     def keys(self, *names):
-        """Presses keys one after the other, wherever the focus is."""
+        """Presses the keys in turn. The element that has the focus receives them."""
         actions = []
         for name in names:
             value = KEYS.get(name, name)
@@ -265,8 +267,8 @@ class Browser:
         )
 
     def shot(self, path=None, quality_colors=0):
-        """Returns a screenshot of what is visible, as PNG. If there is a path, also stores the
-        screenshot there."""
+        """Returns a screenshot of the visible part of the page as PNG. If a path is given, also
+        stores the screenshot in that file."""
         png = base64.b64decode(self.do("GET", "/screenshot"))
         if path:
             with open(path, "wb") as f:

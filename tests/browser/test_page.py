@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the program's web page in a real browser, on a running `latchwork dev --faults`: each view,
-the effect of each action in Redis, tokens, hostile texts in messages, restarts, widths, colours,
-keyboard, accessibility.
+the effect of each action in Redis, tokens, messages that contain HTML or scripts, restarts, window
+widths, colours, keyboard and accessibility.
 Usage: test_page.py [BUILD [TEST…]]
-No test asserts a time. Waits have limits only to make a hang a failure."""
+No test asserts a time. Time limits only turn a hang into a failure."""
 
 import http.client
 import http.server
@@ -43,8 +43,8 @@ def quote(text):
 
 
 class PrefixProxy(http.server.BaseHTTPRequestHandler):
-    """A reverse proxy that serves the web page below /lw/. It keeps the Host header, and passes on
-    a stream as it comes."""
+    """A reverse proxy that serves the web page below /lw/. It keeps the Host header, and forwards
+    each part of a stream as soon as it arrives."""
 
     target = None
 
@@ -70,7 +70,7 @@ class PrefixProxy(http.server.BaseHTTPRequestHandler):
                     break
                 self.wfile.write(part)
         except OSError:
-            pass  # the browser has gone, or the test has ended
+            pass  # The browser has closed the connection, or the test has ended.
         there.close()
 
     do_POST = do_GET
@@ -91,7 +91,7 @@ class Page(unittest.TestCase):
         self.b.problems()
 
     def open(self, view, base=None, token=True):
-        """Loads the web page again, and shows the view `view`."""
+        """Reloads the web page and opens the view `view`."""
         self.b.go("about:blank")
         link = (base or self.w.base) + "#/" + view
         self.b.go(link + ("&" if "?" in link else "?") + "token=" + self.w.token if token else link)
@@ -102,7 +102,7 @@ class Page(unittest.TestCase):
         self.b.one("h1")
 
     def letters(self, customer, n=1):
-        """Makes n dead letters of this customer, and returns them."""
+        """Makes n dead letters of the customer `customer`, and returns them."""
         self.w.put(
             "".join(
                 '0|k|{"id":"%s-%d","customer":"%s","amount":"twelve"}\n' % (customer, i, customer)
@@ -203,8 +203,8 @@ class Page(unittest.TestCase):
         self.b.until_text("main", re.escape(letter["reason"]))
 
     def test_locks(self):
-        """The lock that the stuck handler holds must be listed with its holder, and be found by a
-        filter."""
+        """The page must list the lock that the stuck handler holds, with its holder. A filter that
+        matches no lock must give an empty list."""
         b = self.b
         lane = b.until(
             "a held lane", lambda: [x for x in [self.w.lane("customer-7")] if x["holder"]], 60
@@ -220,7 +220,8 @@ class Page(unittest.TestCase):
     # --- the effect of each action in Redis -------------------------------------------------------
 
     def test_break_in_the_list_of_locks(self):
-        """Breaks a lock that no worker holds, because others need the stuck one."""
+        """Breaks a lock that this test has set itself, because other tests need the lock of the
+        stuck handler."""
         b = self.b
         name = P + "lock:mr-lock"
         self.w.redis("SET", name, "my-host-77-0a1b2c3d.9:1700000000000123", "PX", 600000)
@@ -237,8 +238,9 @@ class Page(unittest.TestCase):
         b.until_text("main", "No lock is held")
 
     def test_run_messages_again(self):
-        """Reads the messages of two keys again from Kafka. First a dry run, which is a job, too,
-        must tell how many; then they must run once more, under the number of the job."""
+        """Reads the messages of two keys again from Kafka. The dry run, which is also a job, must
+        print the number of messages. The real run must then run each message once more, under the
+        job's number."""
         b = self.b
         self.w.put(
             "".join(
@@ -374,7 +376,8 @@ class Page(unittest.TestCase):
         self.assertIn("where=", b.url)
 
     def export(self):
-        """Presses Export. Returns the rows of the file that the browser would store."""
+        """Presses the Export button, and returns the rows of the file that the browser would
+        store."""
         self.b.run(
             "URL.createObjectURL = (blob) => (blob.text().then((t) => (window.exported = t)), 'blob:none'); HTMLAnchorElement.prototype.click = () => {};"
         )
@@ -557,7 +560,8 @@ class Page(unittest.TestCase):
         b.until_text("#count", r"\d+ match")
 
     def test_left_and_come_back(self):
-        """Pages that were left must not keep their connections: a browser has six per server."""
+        """A page must close its connection when the user leaves it, because a browser opens at most
+        six connections per server."""
         b = self.b
         for i in range(8):
             self.view("lanes?match=left-%d" % i)

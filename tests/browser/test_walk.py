@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the walk in doc/how-to/operate.md, with the web page alone, on `latchwork dev --faults`:
-find the stuck key, break its lock, find why ten messages died, correct the payload of one, replay
-the ten at 5 per second, and watch the replay in the charts.
-Usage: test_walk.py [BUILD [FOLDER]] If there is a FOLDER, a screenshot of each step is stored there
-(make screenshots). No test asserts a time. Waits have limits only to make a hang a failure."""
+"""Follows the walk in doc/how-to/operate.md on `latchwork dev --faults`, with the web page alone:
+find the stuck key, break its lock, find out why ten messages died, correct the payload of one
+message, replay the ten messages at 5 per second, and watch the replay in the charts.
+Usage: test_walk.py [BUILD [FOLDER]]
+If FOLDER is given, a screenshot of each step is stored there (make screenshots). No test asserts a
+time. Time limits only turn a hang into a failure."""
 
 import json
 import os
@@ -35,7 +36,8 @@ class Walk:
         self.b.shot(os.path.join(SHOTS, "page-%s.png" % name))
 
     def look(self):
-        """The overview must show what is wrong."""
+        """The overview must show the number of dead letters, the reasons of the failures, and the
+        state of the workers."""
         b = self.b
         b.go(self.w.link)
         b.until_text("#connection", "^Live$")
@@ -45,12 +47,12 @@ class Walk:
         b.until_text("main", "BAD_AMOUNT")
         b.until_text("#figures", "2 of 2 workers ready, 8 partitions")
         b.until("a lane that waits", lambda: self.w.get("api/v1/stats")["waiting"] > 5, 60)
-        if SHOTS:  # wait until the charts of the screenshot show some minutes
+        if SHOTS:  # For a screenshot, wait until the charts show some minutes.
             b.until("minutes of history", lambda: b.run("return live.points.length") > 14, 400)
         self.shot("overview")
 
     def find(self):
-        """In the list of lanes, the stuck lane must come first if the list is sorted by age."""
+        """If the list of lanes is sorted by age, the stuck lane must come first."""
         b = self.b
         b.click("nav a[href='#/lanes']")
         b.until_text("table", STUCK)

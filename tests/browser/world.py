@@ -95,7 +95,7 @@ class World:
         return text if plain else json.loads(text)
 
     def command(self, *words, stdin=None):
-        """Runs an operators' command with --json. Returns the lines that it prints."""
+        """Runs a `latchwork` command for operators with --json, and returns the printed lines."""
         done = subprocess.run(
             [self.build + "/latchwork", *words, "-c", self.config, "--json"],
             cwd=self.folder,
@@ -115,7 +115,8 @@ class World:
         return self.get("api/v1/lanes/" + key)
 
     def put(self, lines):
-        """Produces messages to a topic of `latchwork dev`. Each line is partition|key|payload."""
+        """Produces messages to a topic of `latchwork dev`. Each line has the form
+        partition|key|payload."""
         subprocess.run(
             [self.build + "/tests/tools/kafkatool", self.brokers, "produce", "orders-web"],
             input=lines.encode(),
@@ -125,8 +126,8 @@ class World:
         )
 
     def exporter(self):
-        """Returns the process that serves the web page, which is the one that listens on its
-        port."""
+        """Returns the id of the process that serves the web page, which is the process that listens
+        on the page's port. Returns None if there is none."""
         port = int(self.base.rsplit(":", 1)[1].strip("/"))
         for pid in descendants(self.dev.pid):
             if port in listening(pid):
@@ -134,8 +135,8 @@ class World:
         return None
 
     def another(self, **http):
-        """Starts `latchwork run` with the same broker and Redis, and with settings of its own for
-        HTTP. Returns the address of the web page."""
+        """Starts another `latchwork run` with the same broker and Redis. The arguments are HTTP
+        settings that only this process gets. Returns the address of its web page."""
         with open(self.config) as f:
             settings = json.load(f)
         port = free_port()
@@ -170,7 +171,7 @@ class World:
 
 
 def listening(pid):
-    """Returns the ports of 127.0.0.1 on which a process listens."""
+    """Returns the ports of 127.0.0.1 on which the process `pid` listens."""
     inodes = set()
     try:
         for fd in os.listdir("/proc/%d/fd" % pid):

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Downloads once, into a folder, what the chart's tests need: helm, kubeconform, and the schemas
-# that kubeconform uses.
+# Downloads the tools that the chart's tests need into a folder. A complete folder is not changed.
 # usage: tests/helm/tools.sh FOLDER
 #
-# The programs, and the CRDs of KEDA and of the Prometheus operator, come as Go modules. Kubernetes'
-# schemas come from the Python package kubernetes-validate. Building helm takes some minutes.
-# exit: 0 all is there, 1 a part cannot be had, 2 usage
+# The tools are helm, kubeconform, and the schemas that kubeconform uses. The programs and the CRDs
+# of KEDA and the Prometheus operator come as Go modules. Kubernetes' own schemas come from the
+# Python package kubernetes-validate. Building helm takes some minutes.
+# exit: 0 everything is there, 1 something could not be downloaded or built, 2 wrong usage
 set -eu
 [ $# -eq 1 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
 command -v go >/dev/null || { echo "tools.sh: Go is needed (package golang-go)" >&2; exit 1; }

@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs one cell of the matrix: builds on a distribution, and runs tests there with a server, a
-# librdkafka and a Kafka.
+# Builds Latchwork on a distribution, and tests it there with one server, librdkafka and Kafka.
 # usage: tests/matrix/cell.sh DISTRIBUTION SERVER LIBRDKAFKA KAFKA PART…
 # example: tests/matrix/cell.sh here valkey-8.1 own 3.9.1 live no_faults_drain
 #
-# DISTRIBUTION  bookworm, trixie, noble: in a chroot (tests/matrix/debian.sh, as root) unless this
-# machine
-# runs that
-#               distribution; here: this machine
-# SERVER        a name of tests/matrix/servers.txt, or own: the installed redis-server
-# LIBRDKAFKA    own: that of the distribution; or a version that tests/matrix/librdkafka.sh can
-# build, which the program then loads
-# KAFKA         a version; none: no part needs Kafka
-# PART          server, lua, lock: those tests; live [SCENARIO…], which comes last:
-# tests/matrix/live.py
-# The line "versions: …" of the output names the versions that were used.
-# exit: 0 all passed, 1 something failed, 2 usage, or the cell can't be set up
+# DISTRIBUTION
+#     here: this machine
+#     bookworm, trixie, noble: this machine if it runs that distribution, or else a chroot made by
+#     tests/matrix/debian.sh, which needs root
+# SERVER
+#     a name from tests/matrix/servers.txt, or own: the installed redis-server
+# LIBRDKAFKA
+#     own: the distribution's version
+#     a version that tests/matrix/librdkafka.sh can build, which the program then loads
+# KAFKA
+#     a version of Kafka, or none: no part needs Kafka
+# PART
+#     server, lua, lock: the tests of that name in tests/run.sh
+#     live [SCENARIO…]: the scenarios of tests/matrix/live.py; this part comes last
+# The output has a line "versions: …", which lists the versions that were used.
+# exit: 0 all passed, 1 something failed, 2 wrong usage, or the cell can't be set up
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 5 ] || { sed -n '4,5s/^# //p' "$0" >&2; exit 2; }

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how much CPU time Redis uses per message on each server of tests/matrix/servers.txt, all
-in one run. Writes the result as JSON. Arguments: build folder, file, [messages, rounds]. Needs
-`make limits`.
+"""Measures in one run how much CPU time Redis uses per message on each server of
+tests/matrix/servers.txt, and writes the result as JSON.
+usage: tests/matrix/cpu.py BUILD FILE [MESSAGES [ROUNDS]]      (needs `make limits`)
 
-bench/limits/scripts sends what a worker sends: gate and settle for batches of messages with
-distinct keys, by the same scripts and with the same arguments, without Kafka and handlers. Each
-round runs on every server in turn, so that other load on the machine affects all servers alike. The
-figure is the CPU time that the server reports (INFO: used_cpu_user and used_cpu_sys), divided by
-the number of messages."""
+The script runs bench/limits/scripts, which sends to Redis the same commands as a worker: gate and
+settle for batches of messages with distinct keys, without Kafka or handlers. Each round runs on
+every server in turn, so that other load on the machine affects all servers alike. The result is the
+CPU time that the server reports (INFO: used_cpu_user and used_cpu_sys) divided by the number of
+messages."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def program(name):
 
 
 def measure(build, directory, server, messages):
-    """Returns the server's name, and its CPU time per message in microseconds."""
+    """Returns the server's name and its CPU time per message in microseconds."""
     lib.redis.REDIS_SERVER = server
     redis = lib.redis.Redis(directory)
     redis.start()

@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a command on a clean copy of this source tree inside another Debian, or Ubuntu 24.04, in a
-# chroot made by debootstrap.
+# Runs a command on a clean copy of this source tree in a chroot with a Debian or Ubuntu 24.04.
 # usage: tests/matrix/debian.sh SUITE COMMAND [ARGUMENT…]      (SUITE: bookworm, trixie, …; noble)
 #
-# The chroot is kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so the second run starts at
-# once. Each run copies the tree, without files that git ignores, to /src/latchwork; the folder
-# build/ there is kept. Packages of Debian come from $LW_DEBIAN_MIRROR, or else from the mirror that
-# this machine's apt uses. Packages of Ubuntu (noble) come from $LW_UBUNTU_MIRROR, or else from
-# debootstrap's own mirror; Ubuntu's keys come from Debian 13. The script needs root, for chroot and
-# mount. It mounts in a namespace of its own, and all processes of the command end with it.
-# $LW_CHROOT_TREE: another name than latchwork below /src, which lets two runs work at the same
-# time. $LW_CHROOT_SHARED: folders that appear inside the chroot at the same paths.
-# LW_CHROOT_CLEAN=1: what the command writes outside of these folders is forgotten (an overlay in
-# memory). If all runs of a folder $LW_CHROOTS are of this kind, each starts as debootstrap left the
-# chroot.
-# exit: that of the command; 2 usage, or no chroot can be made
+# The chroot is made by debootstrap and kept in $LW_CHROOTS/SUITE (default build/debian/SUITE), so a
+# later run does not make it again. Each run copies the tree, without files that git ignores, to
+# /src/latchwork, and keeps the folder build/ that an earlier run left there. Packages of Debian
+# come from $LW_DEBIAN_MIRROR, or else from the mirror that this machine's apt uses. Packages of
+# Ubuntu (noble) come from $LW_UBUNTU_MIRROR, or else from debootstrap's default mirror. Ubuntu's
+# keys come from Debian 13. The script needs root for chroot and mount. It makes its mounts in a
+# separate mount namespace, and all processes of the command end with the script.
+#
+# LW_CHROOT_TREE      name of the copy below /src instead of latchwork, so that two runs can work at
+#                     the same time
+# LW_CHROOT_SHARED    folders that appear inside the chroot at the same paths
+# LW_CHROOT_CLEAN=1   discard what the command writes outside of the shared folders (it goes to an
+#                     overlay in memory). If every run in $LW_CHROOTS sets this variable, each run
+#                     starts with the chroot as debootstrap made it.
+# exit: the exit status of the command; 2 wrong usage, or no chroot can be made
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 2 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
@@ -29,7 +31,7 @@ die() {
     exit 2
 }
 
-# Debian 12 has no package with Ubuntu's keys, but Debian 13 has one.
+# The Ubuntu keys come from a package of Debian 13, because Debian 12 has no such package.
 ubuntu_keys() {
     local keys=usr/share/keyrings/ubuntu-archive-keyring.gpg
     [ -e "/$keys" ] && echo "/$keys" && return

@@ -4,21 +4,21 @@
 # command with that library.
 # usage: tests/matrix/librdkafka.sh VERSION [COMMAND [ARGUMENT…]]      (VERSION: 2.12.0 or 2.15.1)
 #
-# librdkafka.sh 2.15.1                                   builds the library once and prints its
-# prefix
-# librdkafka.sh 2.15.1 build/latchwork version           runs the program with this library instead
-# of the one
-#                                                        with which the program was built
-# librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all   also compiles the program against the
-# headers of this library
-# librdkafka.sh 2.15.1 --source FOLDER                   puts its source into this new folder, and
-# builds nothing
+# librdkafka.sh 2.15.1
+#     builds the library if it is not built yet, and prints its prefix
+# librdkafka.sh 2.15.1 build/latchwork version
+#     runs the program with this library instead of the library with which it was built
+# librdkafka.sh 2.15.1 make B=build/rdkafka-2.15.1 all
+#     also compiles the program against the headers of this library
+# librdkafka.sh 2.15.1 --source FOLDER
+#     puts the library's source into a new folder, and builds nothing
 #
-# The source comes from the npm registry, in which two packages together contain the whole source.
-# The archive must have the checksum below. The script needs npm, a C compiler, make and python3.
-# OIDC is compiled in only if libcurl's headers are installed, and SSL only if OpenSSL's are
-# (libssl-dev). The prefix is $LW_LIBRDKAFKA/VERSION (default build/librdkafka/VERSION).
-# exit: that of the command; 2 usage, or the library can't be built
+# The source comes from the npm registry, where two packages together contain the whole source. The
+# archive must have the checksum that this script contains. The script needs npm, a C compiler, make
+# and python3. The library supports OIDC only if libcurl's headers are installed, and SSL only if
+# OpenSSL's headers are installed (libssl-dev). Its prefix is $LW_LIBRDKAFKA/VERSION (default
+# build/librdkafka/VERSION).
+# exit: the exit status of the command; 2 wrong usage, or the library can't be built
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
 
@@ -47,7 +47,8 @@ unpack() {
     rm "$1"/*.tgz
 }
 
-# The caller's CC is not used, because a sanitizer build of Latchwork needs an ordinary library.
+# Do not use the caller's CC: if the caller builds Latchwork with a sanitizer, librdkafka must still
+# be an ordinary library.
 compile() {
     cd "$1"
     unset CC CFLAGS CPPFLAGS LDFLAGS MAKEFLAGS MFLAGS MAKELEVEL

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the live scenarios of a cell of the matrix on one broker: no faults and a drain, killed
-workers, a wiped Redis, a killed Redis, rebalances, operators' commands. The scenarios check the
-same promises as in their own files. Arguments: build folder [scenario…]."""
+"""Runs the live scenarios of one cell of the matrix on one broker: a run without faults that ends
+with a drain, killed workers, a wiped Redis, a killed Redis, rebalances, and operators' commands.
+The scenarios are those of tests/live and check the same promises.
+usage: tests/matrix/live.py [BUILD [SCENARIO…]]"""
 
 import os
 import sys

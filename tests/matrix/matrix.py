@@ -7,16 +7,16 @@ usage: tests/matrix/matrix.py [--list] [--page] [--cpu] [--again] [WORD…]
 
   --list    prints the cells and their last results; runs nothing
   --page    writes the page from the last results; runs no cell
-  --cpu     also measures Redis's CPU per message on each server (tests/matrix/cpu.py)
+  --cpu     also measures Redis's CPU time per message on each server (tests/matrix/cpu.py)
   --again   also runs cells whose inputs have not changed
   WORD…     only the cell of this name, or else cells whose names contain all of these words
 
-A cell is DISTRIBUTION/SERVER, for the tests that need no Kafka, or
-DISTRIBUTION/SERVER/LIBRDKAFKA/KAFKA, for live scenarios; tests/matrix/cell.sh runs a cell. Its
+A cell is one combination to test. Its name is DISTRIBUTION/SERVER for the tests that need no Kafka,
+and DISTRIBUTION/SERVER/LIBRDKAFKA/KAFKA for live scenarios. tests/matrix/cell.sh runs a cell. The
 result is kept in build/matrix ($LW_MATRIX: another folder), together with a digest of the program
-and of the tests that the cell ran. A cell whose digest is the same is not run again, so a run that
-was cut off continues where it stopped. The whole takes more than an hour. Exit: 0 no cell has
-failed, 1 one has failed or could not be set up, 2 usage."""
+and the tests that the cell ran. A cell whose digest has not changed is not run again, so a run that
+was interrupted continues with the next cell. A run of all cells takes more than an hour.
+Exit: 0 no cell has failed, 1 a cell has failed or could not be set up, 2 wrong usage."""
 
 import datetime
 import hashlib
@@ -65,9 +65,9 @@ CELL_LIMIT_S = 1800
 
 
 def cells():
-    """Returns the names of the cells in the order in which they run, most common combinations
-    first. Each server runs with each library on the first Kafka, and each Kafka with each library
-    on the distribution's own server."""
+    """Returns the names of the cells in the order in which they run, with the most common
+    combinations first. Each server runs with each library on the first Kafka version. Each Kafka
+    version runs with each library on the distribution's own server."""
     out = [(distribution, server) for distribution in DISTRIBUTIONS for server in SERVERS]
     for distribution in DISTRIBUTIONS:
         out += [(distribution, server, "own", KAFKAS[0]) for server in SERVERS]
@@ -133,7 +133,7 @@ def run(name, inputs):
             status = 3
     with open(log, errors="replace") as f:
         text = f.read()
-    # Maven leaves colour codes in front of the line.
+    # Strip colour codes, because Maven leaves some before the line "versions: …".
     found = re.search(r"^versions: (.*)$", re.sub(r"\x1b\[[0-9;]*m", "", text), re.M)
     result = {
         "inputs": inputs,
@@ -179,7 +179,8 @@ def table(head, rows):
 
 
 def version(results, field, wanted):
-    """Returns the version of `field` that was reported by cells whose names contain `wanted`."""
+    """Returns the version of `field` (such as the server) as reported by the cells whose names
+    contain `wanted`."""
     seen = sorted(
         {
             r["versions"][field].replace("_", " ")
@@ -255,7 +256,7 @@ def page(known):
 
 
 def cpu():
-    """Returns the table of CPU time per message that tests/matrix/cpu.py measured."""
+    """Returns a Markdown table of the CPU times per message that tests/matrix/cpu.py measured."""
     try:
         with open(os.path.join(STORE, "cpu.json")) as f:
             measured = json.load(f)

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes one of the servers of tests/matrix/servers.txt runnable here without installing it, and
-# prints the path of its program.
-# usage: tests/matrix/servers.sh NAME      then: LW_REDIS_SERVER=$(tests/matrix/servers.sh
-# valkey-8.1) tests/run.sh server build
-#        tests/matrix/servers.sh --list    prints the names
+# Makes a server of tests/matrix/servers.txt runnable without installing it, and prints its path.
+# usage: tests/matrix/servers.sh NAME      prints the path of the server's program
+#        tests/matrix/servers.sh --list    prints the names of the servers
+#
+# example: LW_REDIS_SERVER=$(tests/matrix/servers.sh valkey-8.1) tests/run.sh server build
 #
 # The program is build/servers/NAME/bin/redis-server ($LW_SERVERS: another folder than
-# build/servers). All its libraries are in its folder, so the program runs on every Linux of this
-# processor, also in a chroot. Nothing is installed, and root is not needed. A folder that is
-# complete is used again. Debian's packages come from the mirror that apt uses here, or from
-# $LW_DEBIAN_MIRROR. Redis 7.2 is in no release of Debian, so it is built from the source in
-# $LW_REDIS_SOURCE, a clone of Redis's git repository with its tags.
-# exit: 0 its path was printed, 1 the server cannot be made here (the reason is on stderr), 2 usage
+# build/servers). The folder contains all libraries of the program, so the program runs on every
+# Linux with the same type of processor, also in a chroot. The script installs nothing and does not
+# need root. A folder that is already complete is used again. Debian's packages come from
+# $LW_DEBIAN_MIRROR, or else from the mirror that apt uses on this machine. No release of Debian has
+# Redis 7.2, so it is built from the source in $LW_REDIS_SOURCE, a clone of Redis's git repository
+# with its tags.
+# exit: 0 the path was printed, 1 the server cannot be made (the reason is on stderr), 2 wrong usage
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 table=tests/matrix/servers.txt
@@ -23,9 +24,9 @@ die() {
     exit 1
 }
 
-# Runs a program of apt for one suite, with lists and a cache of its own. Its list of installed
-# packages is empty, so apt names every library that the server needs.
-suite_apt() { # Usage: suite_apt SUITE PROGRAM ARGUMENT…
+# Runs a program of apt for one suite, with separate package lists and a separate cache. apt sees an
+# empty list of installed packages, so it names every library that the server needs.
+suite_apt() { # usage: suite_apt SUITE PROGRAM ARGUMENT…
     local suite=$1 program=$2
     shift 2
     "$program" -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null -o Dir::State="$apt" \
@@ -33,8 +34,8 @@ suite_apt() { # Usage: suite_apt SUITE PROGRAM ARGUMENT…
         -o Acquire::Languages=none -qq "$@"
 }
 
-# Some suites only add packages to another suite. If $1 is such a suite, prints that other suite;
-# otherwise prints nothing.
+# Prints the suite that the suite $1 extends. For example, trixie-backports extends trixie. Prints
+# nothing if $1 is complete without another suite.
 base_suite() {
     case $1 in
     *-backports) echo "${1%-backports}" ;;
@@ -42,7 +43,8 @@ base_suite() {
     esac
 }
 
-fetch_debian() { # SUITE PACKAGE: fetches a server and its libraries from Debian
+# usage: fetch_debian SUITE PACKAGE. Fetches a server and its libraries from Debian.
+fetch_debian() {
     local suite=$1 package=$2 url name
     url=$(tests/matrix/mirror.sh)
     [ -n "$url" ] || die "no mirror of Debian is known; set LW_DEBIAN_MIRROR"
@@ -54,7 +56,7 @@ fetch_debian() { # SUITE PACKAGE: fetches a server and its libraries from Debian
         echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $url $name main"
     done >"$apt/sources.list"
     suite_apt "$suite" apt-get update >&2 || die "apt can't read $suite"
-    # This fetches the server, the package that has its program, and every library that both need.
+    # Select the server, the package that contains its program, and every library that they need.
     local wanted
     wanted=$(suite_apt "$suite" apt-get -s --no-install-recommends install "$package" |
         awk -v p="$package" -v t="${package%-server}-tools" '$1 == "Inst" && ($2 == p || $2 == t || $2 ~ /^lib/) {gsub(/[()]/, "", $3); print $2 "=" $3}')
@@ -64,13 +66,13 @@ fetch_debian() { # SUITE PACKAGE: fetches a server and its libraries from Debian
     gather "$package"
 }
 
-# Collects a program, its libraries and its loader in one folder.
-gather() { # PROGRAM: the program's name in usr/bin
+# Collects a program, its libraries and its dynamic loader in one folder.
+gather() { # usage: gather PROGRAM, the name of a file in usr/bin
     local file
     mkdir -p "$work/lib" "$work/bin"
     while read -r file; do
-        # The command cp fails for a link whose target is in none of the fetched packages. Such a
-        # file is not needed.
+        # Ignore errors of cp: it fails only for a link whose target is in none of the fetched
+        # packages, and the server does not need such a link.
         cp -L "$file" "$work/lib/" 2>/dev/null || true
     done < <(find "$work/root" -name '*.so*' -path '*/lib*' \( -type f -o -type l \))
     cp -L "$work/root/usr/bin/$1" "$work/program"
@@ -83,7 +85,7 @@ exec "$here/loader" --argv0 redis-server --library-path "$here/lib" "$here/progr
 EOF
 }
 
-build_source() { # TAG: builds the server from the source at this tag of git
+build_source() { # usage: build_source TAG. Builds the server from the git tag TAG.
     local tag=$1
     [ -n "${LW_REDIS_SOURCE:-}" ] || die "$name is in no release of Debian; set LW_REDIS_SOURCE to a clone of Redis's git repository"
     mkdir -p "$work/source" "$work/bin"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Puts once, into a folder, what the test of OTLP needs: a collector, and OpenTelemetry's protocol
-# definitions for Python.
+# Downloads the tools that the test of OTLP needs into a folder: a collector, and OpenTelemetry's
+# protocol definitions for Python. A folder that is already complete is not changed.
 # usage: tests/otlp/tools.sh FOLDER
 #
-# The collector is built from Go modules, which takes some minutes; the definitions come from PyPI.
-# exit: 0 all is there, 1 a part cannot be had, 2 usage
+# The collector is built from Go modules, which takes some minutes. The definitions come from PyPI.
+# exit: 0 everything is there, 1 something could not be downloaded or built, 2 wrong usage
 set -eu
 [ $# -eq 1 ] || { sed -n '5s/^# //p' "$0" >&2; exit 2; }
 command -v go >/dev/null || { echo "tools.sh: Go is needed (package golang-go)" >&2; exit 1; }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small Kafka tool for the live tests; the usage text below lists its commands. */
+/* A small Kafka tool for the live tests. Its usage text below lists the commands. */
 #include "base/bytes.h"
 
 #include <errno.h>
@@ -66,13 +66,13 @@ struct options {
     uint64_t seed;
     double zipf, hot, repeat;
     bool hex;
-    char *headers[HEADERS_MAX]; /* each element is a NAME=VALUE */
+    char *headers[HEADERS_MAX]; /* each element is a header in the form NAME=VALUE */
     int n_headers;
 };
 
 static const char *brokers;
 static int64_t refused;    /* number of messages that the broker did not accept */
-static FILE *produced_log; /* the file named by --produced */
+static FILE *produced_log; /* the file that --produced names */
 
 static _Noreturn void die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static void die(const char *fmt, ...) {
@@ -328,7 +328,7 @@ static void committed(const char *group, char **topics, int n) {
     rd_kafka_destroy(rk);
 }
 
-/* Returns the bytes as text, or as {"hex": ...} if they are not UTF-8. */
+/* Returns the bytes as a JSON string, or as {"hex": ...} if they are not valid UTF-8. */
 static json_t *as_json(const void *p, size_t n) {
     if (!p) return json_null();
     json_t *text = json_stringn(p, n);
@@ -395,7 +395,7 @@ struct stream {
     int64_t sent, start_us;
 };
 
-static uint64_t draw(struct stream *s) { /* returns the next random number, by splitmix64 */
+static uint64_t draw(struct stream *s) { /* returns the next random number of splitmix64 */
     uint64_t z = s->state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
@@ -421,8 +421,8 @@ static int64_t monotonic_us(void) {
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* Waits until the next message is due, and returns the time at which it is due. Latency counts
- * from this time, even if the message is sent late. */
+/* Waits until the next message is due, and returns the time at which it was due. Latency is
+ * measured from this time, even if the message is sent late. */
 static int64_t keep_rate(struct stream *s) {
     if (!s->o->rate) return monotonic_us();
     int64_t due_us = s->start_us + s->sent * 1000000 / s->o->rate, ahead_us;
@@ -434,8 +434,8 @@ static int64_t keep_rate(struct stream *s) {
     return due_us;
 }
 
-/* Returns the headers that --header asks for, or NULL if there are none. The message becomes the
- * owner of the headers. */
+/* Returns the headers that the --header options ask for, or NULL if there are none. The caller
+ * hands them over to the message. */
 static rd_kafka_headers_t *headers_of(const struct options *o) {
     if (!o->n_headers) return NULL;
     rd_kafka_headers_t *all = rd_kafka_headers_new(HEADERS_MAX);
@@ -450,7 +450,8 @@ static rd_kafka_headers_t *headers_of(const struct options *o) {
 static void send_one(struct stream *s, int32_t partition, const char *key, size_t key_n,
                      const char *payload, size_t n) {
     if (partition >= s->partitions) die("no partition %d", (int)partition);
-    /* the time at which the message is due; the delivery report returns it */
+    /* Pass the time at which the message is due as the message's opaque pointer, because the
+     * delivery report returns that pointer. */
     void *due_us = (void *)(intptr_t)keep_rate(s);
     rd_kafka_headers_t *headers = headers_of(s->o);
     rd_kafka_resp_err_t error;
@@ -489,7 +490,7 @@ static int nibble(char c) {
     die("not a hex digit: %c", c);
 }
 
-/* Decodes hex digits in place, and returns the number of bytes. */
+/* Decodes hexadecimal digits in place, and returns the number of bytes. */
 static size_t from_hex(char *text, size_t n) {
     if (n % 2) die("an odd number of hex digits");
     for (size_t i = 0; i < n; i += 2)
@@ -519,8 +520,8 @@ static void produce(const char *topic, const struct options *o) {
     close_stream(&s);
 }
 
-/* Returns the running sums of the weights 1/(r+1)^zipf. To draw a key, a bisection finds the
- * place of a random number among these sums. */
+/* Returns the running sums of the weights 1/(r+1)^zipf of the keys r. To draw a key, the caller
+ * looks up a random number among these sums by bisection. */
 static double *weights(const struct options *o) {
     double *sum = lw_alloc((size_t)o->keys * sizeof *sum), all = 0;
     for (int64_t r = 0; r < o->keys; r++) sum[r] = all += pow((double)(r + 1), -o->zipf);
@@ -540,7 +541,7 @@ static int64_t draw_key(struct stream *s, const double *sum) {
     return low;
 }
 
-/* The contents of a message, without the bytes that fill its payload up to --size. */
+/* The content of a message, without the bytes that pad its payload to the length --size. */
 struct content {
     char key[64];
     int key_n, amount;
@@ -551,8 +552,8 @@ enum { RECENT = 1000 };
 
 static double chance(struct stream *s) { return (double)(draw(s) >> 11) / 9007199254740992.0; }
 
-/* Chooses the content of the next message. Draws random numbers only for options that are given.
- * So a new option does not change the messages that a seed produces. */
+/* Chooses the content of the next message. Draws random numbers only for options that are given, so
+ * that adding a new option does not change the messages that a given seed produces. */
 static struct content next_content(struct stream *s, const double *sum, struct content *recent,
                                    int64_t i) {
     const struct options *o = s->o;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members of a consumer group, for source_test.c. Each member checks the records that its source
- * delivers. Topics have no gaps, so the offsets of a partition must be contiguous, and a member
- * notices each record that is skipped, doubled or misplaced. */
+ * delivers. The topics have no gaps, so the offsets of a partition must be contiguous, and a member
+ * notices each record that is skipped, repeated or out of order. */
 #ifndef LW_TESTS_MEMBER_H
 #define LW_TESTS_MEMBER_H
 
@@ -95,16 +95,16 @@ struct owned {
 struct member {
     struct lw_source *s;
     struct lw_config c;
-    const char *member_id; /* id of a static member; NULL: a dynamic member */
+    const char *member_id; /* id of a static member; NULL for a dynamic member */
     struct lw_property properties[12];
     struct owned owned[GENS];
     int n_owned;
     int64_t records;
     int assigns, revokes, revoked_parts, losts, commits_ok, commits_bad, stale;
-    /* seek_every is the number of records between seeks in the record callback (0: no seeks);
-     * seeks counts the seeks so far. */
+    /* seek_every is the number of records between two seeks in the record callback; 0 means no
+     * seeks. seeks counts the seeks so far. */
     int64_t seek_every, seeks;
-    /* the member neither checks nor commits anything, because the test case does so itself */
+    /* If true, the member neither checks nor commits records. The test case does so itself. */
     bool bare;
     char fatal[1024];
     char topic[64], group[64], reset[16];
@@ -227,7 +227,7 @@ static void setup(struct member *m, const char *topic, const char *group) {
     *m = (struct member){0};
     snprintf(m->topic, sizeof m->topic, "%s", topic);
     snprintf(m->group, sizeof m->group, "%s", group);
-    /* one element per live member, at most eight; the last texts are not freed */
+    /* One topic name per live member, at most eight. The last names are not freed. */
     static char *topics[8];
     static int used;
     char **slot = &topics[used++ % 8];
@@ -246,7 +246,7 @@ static void property(struct member *m, const char *name, const char *value) {
 
 static void join_with(struct member *m, const struct lw_source_events *ev) {
     property(m, "bootstrap.servers", brokers);
-    /* short, because a seek waits until the fetch in flight is answered */
+    /* Use a short fetch wait, because a seek waits until the fetch in flight is answered. */
     property(m, "fetch.wait.max.ms", "20");
     property(m, "auto.offset.reset", m->c.kafka.reset_latest ? "latest" : "earliest");
     struct lw_err err = {0};
@@ -287,7 +287,7 @@ static void turn(struct member **all, int n) {
         if (!(condition)) problem("line %d: waited in vain for %s", __LINE__, #condition); \
     } while (0)
 
-/* Polls the members for this time, whatever happens meanwhile. */
+/* Polls the members for the whole given time, even if an event comes earlier. */
 #define DURING(ms, ...)                                                        \
     do {                                                                       \
         struct member *these[] = {__VA_ARGS__};                                \

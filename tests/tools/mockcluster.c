@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the dev broker as a program of its own. The program prints its bootstrap servers and runs
+/* Runs the dev broker as a separate program. The program prints its bootstrap servers and runs
  * until its standard input ends.
  *
  *   mockcluster [TOPIC:PARTITIONS]... */

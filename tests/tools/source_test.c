@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the source, which is the code in kafka/, with a real Kafka. tests/live/test_source.sh
- * runs this program.
+/* Tests the source, which is the code in kafka/, with a real Kafka. tests/live/test_source.sh runs
+ * this program.
  *
- *   source_test BROKERS KAFKA_DIR            all cases; KAFKA_DIR is the folder in which kafka.sh
- *                                            runs Kafka (which is restarted and killed)
- *   source_test BROKERS KAFKA_DIR measure    speed of lw_source_poll(), which gives one record per
- *                                            call
- *   source_test BROKERS KAFKA_DIR CASE       one case by name
+ *   source_test BROKERS KAFKA_DIR            runs all cases; KAFKA_DIR is the folder in which
+ *                                            kafka.sh runs Kafka, which the cases restart and kill
+ *   source_test BROKERS KAFKA_DIR measure    measures the speed of lw_source_poll(), which returns
+ *                                            one record per call
+ *   source_test BROKERS KAFKA_DIR CASE       runs one case by name
  *
- * All members of the consumer group are in one thread, which polls them in turn. */
+ * One thread runs all members of the consumer group, and polls them in turn. */
 #include "tests/tools/member.h"
 
 #include <signal.h>
@@ -17,8 +17,8 @@ enum { LIMIT_S = 180 }; /* time limit of one case */
 
 /* --- cases ------------------------------------------------------------------------------------ */
 
-/* Members join and leave while messages are produced. Every record must come once, and the
- * records of each assignment must be contiguous. */
+/* Members join and leave while messages are produced. Every record must be delivered exactly once,
+ * and the records of each assignment must be contiguous. */
 static void rebalances(const char *topic, const char *strategy, int64_t messages) {
     static struct member a, b;
     struct member *two[] = {&a, &b};
@@ -40,7 +40,7 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
         UNTIL(n_current(&a) == PARTS / 2 && n_current(&b) == PARTS / 2, &a, &b);
         int64_t before = b.records;
         UNTIL(b.records > before + 1000 || distinct() == messages, &a, &b);
-        /* the second member got records before all records had been read */
+        /* The second member must get records before all records have been read. */
         CHECK(b.records > 1000 && distinct() < messages);
         shared++;
         commit_all(&a, "half");
@@ -54,7 +54,7 @@ static void rebalances(const char *topic, const char *strategy, int64_t messages
     finish(producing);
     UNTIL(all_at_end(&a, messages / PARTS), &a);
     CHECK(distinct() == messages);
-    /* no record came twice, because all records were committed at each revoke */
+    /* No record may be delivered twice, because all records were committed at each revoke. */
     CHECK(doubled() == 0);
     CHECK(shared == 3 && !*a.fatal && a.commits_bad == 0);
     if (!strategy)
@@ -66,7 +66,7 @@ static void case_rebalances(void) { rebalances("rebalances", NULL, 200000); }
 static void case_cooperative(void) { rebalances("cooperative", "cooperative-sticky", 280000); }
 
 /* Seeks both inside and outside the record callback, and on partitions that are held back as well
- * as on others. The next record must be the one at the offset of the seek. */
+ * as on others. The next record delivered must be the one at the offset of the seek. */
 static void case_seek(void) {
     static struct member m;
     make_topic("seek", 40000);
@@ -116,7 +116,7 @@ static void case_hold(void) {
     CHECK(o->next == at && at < 10000);
     lw_source_hold(m.s, o->gen, false);
     o->held = false;
-    /* on_record() checks that the partition continues at the same offset */
+    /* on_record() checks that the partition continues at the same offset. */
     UNTIL(all_at_end(&m, 10000), &m);
     leave(&m);
 }
@@ -153,7 +153,7 @@ static void case_metadata(void) {
     ok[0] = true;
     CHECK(lw_source_commit_sync(m.s, &large, 1, ok, 10000, &large_err) == -1 && !ok[0] &&
           m.commits_bad == 1);
-    m.bare = true; /* this member leaves without committing */
+    m.bare = true; /* The member leaves without committing. */
     leave(&m);
     static struct member other;
     setup(&other, "metadata", "metadata");
@@ -224,8 +224,8 @@ static void case_fatal(void) {
     leave(&m);
 }
 
-/* Holding back partitions for a long time must not end the membership. A member that does not
- * poll must be removed from the group, and then its commit must be refused. */
+/* A member that holds back partitions for a long time must stay in the group. A member that does
+ * not poll must be removed from the group, and its next commit must then be refused. */
 static void case_max_poll(void) {
     static struct member m;
     make_topic("maxpoll", 40000);
@@ -250,7 +250,7 @@ static void case_max_poll(void) {
     struct lw_commit late = {gen, 10000, ""};
     struct lw_err err = {0};
     CHECK(lw_source_commit_sync(m.s, &late, 1, NULL, 1000, &err) == -1);
-    /* the member joins again and reads from the beginning, because nothing was committed */
+    /* The member joins again and reads from the beginning, because nothing was committed. */
     UNTIL(n_current(&m) == PARTS, &m);
     CHECK(current(&m, 0)->gen > gen && current(&m, 0)->begin == 0);
     UNTIL(all_at_end(&m, 10000), &m);
@@ -259,10 +259,10 @@ static void case_max_poll(void) {
 
 /* --- the broker goes away --------------------------------------------------------------------- */
 
-/* The broker stops and comes back within the session. The member must stay in the group and read
- * on, and its next commit must be accepted at once. After a restart that takes longer than the
- * session, the member would have been removed, and Kafka would rightly refuse its commits until
- * it has joined again. So the session is longer here than a restart on a busy machine. */
+/* The broker stops and comes back before the member's session ends. The member must stay in the
+ * group and continue to read, and its next commit must be accepted at once. If the restart took
+ * longer than the session, Kafka would remove the member and rightly refuse its commits until it
+ * has joined again. The session is therefore longer than a restart takes on a busy machine. */
 static void case_restart(void) {
     static struct member m;
     make_topic("restart", 40000);
@@ -281,8 +281,8 @@ static void case_restart(void) {
     leave(&m);
 }
 
-/* Closing a source must end although no broker answers, and every partition must be revoked.
- * This case is the last, because no broker is left after it. */
+/* Closing a source must end even if no broker answers, and every partition must be revoked. This
+ * case is the last one, because it leaves no broker running. */
 static void case_close_alone(void) {
     static struct member m;
     make_topic("alone", 4000);
@@ -294,20 +294,20 @@ static void case_close_alone(void) {
     struct lw_err err = {0};
     CHECK(lw_source_commit_sync(m.s, &one, 1, NULL, 500, &err) == -1);
     m.bare = true;
-    lw_source_close(m.s, 2000); /* if this call hangs, alarm() ends the program */
+    lw_source_close(m.s, 2000); /* If this call hangs, alarm() ends the program. */
     CHECK(m.revokes == 1 && m.revoked_parts == PARTS);
 }
 
-/* An assignment comes while the member leaves. No partition may be assigned, and the closing
- * Kafka handle may get no call about the assignment. */
+/* A member gets an assignment while it leaves. No partition may be assigned to it, and Kafka may
+ * report nothing about the assignment to the handle that is closing. */
 static void case_declined(void) {
     static struct member a, b;
     make_topic("declined", 400);
     for (int closing = 0; closing < 2; closing++) {
         setup(&a, "declined", "declined");
         join(&a);
-        /* by now the group has assigned partitions; the assignment waits in a queue that nobody
-         * polls */
+        /* Wait until the group has assigned partitions. The assignment then waits in the source's
+         * event queue, because the member is not polled. */
         lw_sleep_ms(4000);
         if (!closing) {
             lw_source_decline(a.s);
@@ -318,17 +318,17 @@ static void case_declined(void) {
         CHECK(a.assigns == 0 && !*a.fatal);
         CHECK(lw_boot_ms() - since_ms < 3000);
     }
-    /* another member can join, which shows that the group still works */
+    /* Another member can join, which shows that the group still works. */
     setup(&b, "declined", "declined");
     join(&b);
     UNTIL(n_current(&b) == PARTS, &b);
     leave(&b);
 }
 
-/* If a static member keeps its place when it leaves for a restart, the next member with its id
- * must get the same partitions at once, and no partition of the other member may be revoked. If
- * the static member gives up its place, the other members must get its partitions without
- * waiting for its session to end. */
+/* If a static member keeps its place when it leaves for a restart, the next member with the same id
+ * must get the same partitions at once, and the other member must not lose a partition. If the
+ * static member gives up its place, the other member must get its partitions before the session of
+ * the static member would end. */
 static void case_static(void) {
     enum { ROUNDS = 150 };
     static struct member a, b, c;
@@ -342,8 +342,8 @@ static void case_static(void) {
     UNTIL(n_current(&a) == PARTS / 2 && n_current(&b) == PARTS / 2, &a, &b);
     int revokes = b.revokes;
     for (int i = 0; i < ROUNDS; i++) {
-        /* many rounds, because a fault that made a close hang showed in only one of seventy
-         * rounds */
+        /* Repeat this many times, because a bug that made a close hang showed in only one of
+         * seventy rounds. */
         int32_t mine = current(&a, 0) ? 0 : PARTS - 1;
         lw_source_keep_place(a.s);
         leave(&a);
@@ -357,7 +357,7 @@ static void case_static(void) {
     leave(&a);
     UNTIL(n_current(&b) == PARTS, &b);
     CHECK(lw_boot_ms() - since_ms < 10000); /* less than session.timeout.ms, which is 15 s */
-    /* a second member with the same id takes the place of the first */
+    /* Another member with the same id must take the place of the first. */
     setup(&c, "static", "static");
     c.member_id = "b";
     join(&c);
@@ -441,7 +441,7 @@ static void case_sink(void) {
     make_topic("letters", 0);
     setup(&m, "letters", "letters");
     property(&m, "bootstrap.servers", brokers);
-    /* a property only for consumers, which the producer must leave out */
+    /* This property is for consumers only, and the producer must ignore it. */
     property(&m, "fetch.min.bytes", "1");
     struct lw_err err = {0};
     struct lw_sink *k = lw_sink_open(&m.c, &err);
@@ -462,7 +462,7 @@ static void case_sink(void) {
     CHECK(
         !lw_sink_send(k, "nor-this-one", none, lw_bytes_of("x"), NULL, 0, on_done, &sink_ok, &err));
     lw_sink_close(k, 300);
-    CHECK(sink_bad == 2); /* the record was reported as failed at the close */
+    CHECK(sink_bad == 2); /* The record must be reported as failed when the sink is closed. */
     struct lw_source_events read_letters = events;
     read_letters.record = check_letter;
     setup(&m, "letters", "letters");
@@ -503,7 +503,7 @@ static const struct {
     bool on_demand;
 } cases[] = {
     {"rebalances", case_rebalances, false},
-    /* left out of a normal run, because faults of librdkafka make this case fail */
+    /* This case runs only if it is named, because bugs of librdkafka make it fail. */
     {"cooperative", case_cooperative, true},
     {"seek", case_seek, false},
     {"hold", case_hold, false},
@@ -520,8 +520,8 @@ static const struct {
     {"measure", case_measure, true},
 };
 
-/* Ends a test that hangs, and prints the command that the test started last. To find the cause,
- * run the case again and attach gdb(1). */
+/* Ends a test that hangs, and prints the command that the test started last. To find the cause of a
+ * hang, run the case again and attach gdb(1). */
 static void hangs(int sig) {
     (void)sig;
     static const char text[] = "      no end in time; the command started last: ";

@@ -3,10 +3,11 @@
  *
  *     spantool CONFIG.json SPANS SECONDS
  *
- * Ends jobs of two workers and lets lw_tracing_run() send their spans: SPANS of each worker, in all
- * shapes that a span can have. After SECONDS, or sooner if nothing is left, the process gets
- * SIGTERM. Prints a line of JSON: how many spans were made, sent, lost for which reason, and left
- * in the rings. Retries wait for 100 ms at first, and spans are given up after 3 s. */
+ * Ends SPANS jobs on each of two workers, so that the spans have every possible shape, and lets
+ * lw_tracing_run() send them. The process that sends gets SIGTERM after SECONDS, or sooner if all
+ * spans are sent. The tool prints a line of JSON: how many spans were made, were sent, were lost
+ * for each reason, and were left in the rings. The first retry comes after 100 ms, and a span that
+ * could not be sent for 3 s is given up. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "consumer/process/tracer.h"
@@ -33,7 +34,8 @@ static void set_outcome(struct lw_job *j, int shape) {
     if (j->outcome == LW_DEAD) snprintf(j->reason, sizeof j->reason, "no such customer: \xc3\xa4");
 }
 
-/* Makes and ends job number i. Its shape decides about parent, key, payload and outcome. */
+/* Makes and ends job number i. The number decides whether the job has a parent span, a key and a
+ * payload, and which outcome it has. */
 static void one(struct lw_tracer *t, int64_t i) {
     struct lw_header headers[] = {
         header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
@@ -70,7 +72,8 @@ static int send_all(const struct lw_config *c, struct lw_board *b, int64_t until
     sigset_t term;
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
-    sigprocmask(SIG_BLOCK, &term, NULL); /* lw_tracing_run() unblocks it when it is ready for it */
+    /* Block SIGTERM until lw_tracing_run() is ready for it and unblocks it. */
+    sigprocmask(SIG_BLOCK, &term, NULL);
     pid_t pid = fork();
     if (pid == 0) _exit(lw_tracing_run(c, b, &times));
     if (pid < 0) return -1;
