@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the test programs: tests/run.sh
-# all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|browser|soak BUILD_DIR
+# Runs the test programs.
+# usage: tests/run.sh WHAT BUILD_DIR
+# WHAT: all, pure, plain, tsan, unit, server, lua, lock, sim, guard, cli, live, browser or soak
 #
-# Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, its last lines are
-# shown, and the other programs still run. A program that is missing, or that says SKIP, has failed,
-# because what was not tested may not work. Programs run side by side, as many as there are
-# processors (LW_JOBS: another number), because most of them wait most of the time. A test that
-# starts processes or threads, and fails beside others, runs once more by itself, because a process
-# without CPU for seconds may fail although the code is right. The last lines of the output name
-# these tests; the first output stays in NAME.first.log. More than two of them are a failure. The
-# simulation, the scripts of lua and the guard depend on no time, so for them the first result
-# counts.
-# LW_SEEDS: seeds of the simulation (300; 100 under sanitizers; 10,000 for soak).
-# LW_TEST_LIMIT_S: time limit per program, in seconds.
+# Each program's output goes to BUILD_DIR/logs/NAME.log. If a program fails, the last lines of its
+# output are shown, and the other programs still run. A program that is missing, or that says SKIP,
+# counts as failed, because what was not tested may not work. Programs run in parallel, as many as
+# there are processors (LW_JOBS: another number), because most of them mainly wait.
+#
+# If a test that starts processes or threads fails while other tests run, it runs again alone,
+# because a process that gets no CPU time for seconds may fail although the code is right. The last
+# lines of the output name the tests that ran again. The first output of such a test stays in
+# NAME.first.log. If more than two tests had to run again, the whole run fails. The simulation, the
+# tests of the Lua scripts and the guard do not depend on time, so their first result counts.
+#
+# LW_SEEDS: number of seeds of the simulation (default 300; 100 under sanitizers; 10,000 for soak)
+# LW_TEST_LIMIT_S: time limit per program, in seconds
 set -u
 cd "$(dirname "$0")/.." || exit 1
 what=${1:?usage: tests/run.sh all|pure|plain|tsan|unit|server|lua|lock|sim|guard|cli|live|browser|soak BUILD_DIR}
@@ -23,23 +26,27 @@ mkdir -p "$logs"
 passed=0
 failed=0
 failures=()
-again=() # names of tests that failed once and run again
+again=() # names of the tests that failed and will run again
 jobs=${LW_JOBS:-$(nproc)}
-# These scripts take longest. They are started first, so that none of them runs on alone at the end.
+# These scripts take longest. They are started first, so that none of them is still running when all
+# others have ended.
 slow="test_redis test_kafka test_members test_sentinel test_kills test_modes test_ready test_source test_kafka_secure test_rights"
 declare -A name_of=() start_of=() # name and start time of each running program, by process id
 declare -A command_of=()          # the command of each name
 stop_all() { [ ${#name_of[@]} -eq 0 ] || kill -TERM "${!name_of[@]}" 2>/dev/null; }
 trap 'stop_all; exit 130' INT TERM
 
-limit_s() { # 900 s by default, because live tests start servers; more for a soak, which is meant to last long
+# Prints the time limit of a program: 900 s by default, because live tests start servers, and more
+# for a soak, which is meant to take long.
+limit_s() {
     case $what in
     soak) echo "${LW_TEST_LIMIT_S:-7200}" ;;
     *) echo "${LW_TEST_LIMIT_S:-900}" ;;
     esac
 }
 
-report_failure() { # NAME LOG WHY: reports a failed test, or lets it run again
+# usage: report_failure NAME LOG WHY. Reports a failed test, or lets it run again.
+report_failure() {
     if [[ $1 =~ ^(unit|server|lock|cli|live|browser)- && $what =~ ^(all|pure|plain)$ && ! -e $logs/$1.first.log ]]; then
         again+=("$1")
         mv "$2" "$logs/$1.first.log"
@@ -53,10 +60,10 @@ report_failure() { # NAME LOG WHY: reports a failed test, or lets it run again
     if [ -s "$2" ]; then tail -n 60 "$2" | sed 's/^/    | /'; fi
 }
 
-# cmocka reports a skipped test by "[  SKIPPED ]", a script by a line that begins with SKIP.
+# cmocka reports a skipped test by "[  SKIPPED ]", and a script by a line that begins with SKIP.
 skipped() { grep -Eq '^(SKIP|\[ *SKIPPED *\])' "$1"; }
 
-run() { # NAME COMMAND…: starts a test in the background
+run() { # usage: run NAME COMMAND…. Starts a test in the background.
     local name=$1 log=$logs/$1.log
     shift
     command_of[$name]=$*
@@ -91,9 +98,9 @@ end_one() {
 }
 end_all() { while [ ${#name_of[@]} -gt 0 ]; do end_one; done; }
 
-# Runs one program per source file. So a source without a program is a failure, and is not left out
-# silently.
-run_sources() { # Usage: run_sources FOLDER [ONLY…]
+# Runs one program per source file, so that a source whose program is missing counts as a failure
+# instead of being left out silently.
+run_sources() { # usage: run_sources FOLDER [ONLY…]
     local folder=$1 source name found=0
     shift
     for source in tests/"$folder"/test_*.c tests/"$folder"/*/test_*.c; do
@@ -107,13 +114,13 @@ run_sources() { # Usage: run_sources FOLDER [ONLY…]
     [ $found = 1 ] || report_failure "$folder" /dev/null "no test sources in tests/$folder"
 }
 
-run_sim() { # SEEDS: runs the tests of the simulation, with this number of seeds
+run_sim() { # usage: run_sim SEEDS. Runs the tests of the simulation with this number of seeds.
     run sim-store "$build/tests/sim/sim_store_diff"
     run sim-meta "$build/tests/sim/sim_meta"
     run sim-lanes "$build/tests/sim/sim_lanes" --seeds "$1"
     run sim-operator "$build/tests/sim/sim_lanes" --operate --seeds $(($1 / 5 + 1))
-    # The mutants are left out under sanitizers, which would find nothing more in them. A run of all
-    # tries a third of them.
+    # The mutants are left out under sanitizers, which would find nothing more in them. A run of
+    # `all` tries a third of the mutants.
     case $what in
     pure) ;;
     all) run sim-mutants tests/sim/mutants.py "$build" --third ;;
@@ -123,8 +130,8 @@ run_sim() { # SEEDS: runs the tests of the simulation, with this number of seeds
 
 run_guard() { run guard "$build/tests/guard/guard"; }
 
-# Prints the scripts of a folder, slow ones first.
-scripts_of() { # Usage: scripts_of FOLDER
+# Prints the paths of the test scripts in a folder, slow scripts first.
+scripts_of() { # usage: scripts_of FOLDER
     local script name
     for name in $slow; do
         for script in tests/"$1/$name".sh tests/"$1/$name".py; do [ ! -e "$script" ] || echo "$script"; done
@@ -135,7 +142,7 @@ scripts_of() { # Usage: scripts_of FOLDER
     done
 }
 
-run_scripts() { # FOLDER: runs each of its scripts
+run_scripts() { # usage: run_scripts FOLDER. Runs each test script in the folder.
     local script found=0
     for script in $(scripts_of "$1"); do
         found=1
@@ -144,7 +151,8 @@ run_scripts() { # FOLDER: runs each of its scripts
     [ $found = 1 ] || report_failure "$1" /dev/null "no test scripts in tests/$1"
 }
 
-# These programs have threads, or share memory with other processes.
+# The tests that run under ThreadSanitizer, because they have threads or share memory with other
+# processes.
 threaded="test_http test_pool test_pool_chain test_board test_outcomes test_exec test_plugin test_insert"
 
 seeds=${LW_SEEDS:-300}
@@ -156,8 +164,8 @@ sim) run_sim "$seeds" ;;
 guard) run_guard ;;
 cli | live | browser) run_scripts "$what" ;;
 tsan)
-    # With these options, a report of ThreadSanitizer also ends a child process, which would
-    # otherwise leave by _exit without an error.
+    # With halt_on_error, a report of ThreadSanitizer also ends a child process with an error.
+    # Otherwise a child that ends by _exit would hide the report.
     export TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}"
     # shellcheck disable=SC2086 # a list of programs
     run_sources unit $threaded
@@ -178,7 +186,8 @@ pure)
     run_sim "${LW_SEEDS:-100}"
     ;;
 all)
-    run_sim "$seeds" # the simulation comes first, because it finds faults of the protocol soonest and takes longest
+    # The simulation comes first, because it finds bugs in the protocol soonest and takes longest.
+    run_sim "$seeds"
     run_sources unit
     run_sources server
     run_sources lua

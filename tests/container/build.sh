@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the container images of deploy/container/Dockerfile with buildah, which needs no daemon,
-# and runs each of them.
-# usage: tests/container/build.sh BUILD_DIR [TARGET…]     (TARGET: plain, python, node; default:
-# all)
+# Builds the container images of deploy/container/Dockerfile with buildah, and runs each image.
+# usage: tests/container/build.sh BUILD_DIR [TARGET…]    (TARGET: plain, python, node; default: all)
 #
-# The base image is made by debootstrap, from the packages that this machine's apt uses for Debian,
-# so no registry is needed. Images and layers stay in BUILD_DIR/container. The script needs root.
-# exit: 0 all images work, 1 one does not work, 2 usage, or a tool is missing
+# No daemon and no registry is needed: buildah runs without a daemon, and debootstrap makes the base
+# image from the packages that this machine's apt uses for Debian. Images and layers stay in
+# BUILD_DIR/container. The script needs root.
+# exit: 0 all images work, 1 an image does not work, 2 wrong usage, or a tool is missing
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -ge 1 ] || { sed -n '4s/^# //p' "$0" >&2; exit 2; }
@@ -26,7 +25,8 @@ make_base() {
     mkdir -p "$store"
     # shellcheck disable=SC2046 # no argument if no mirror is known
     debootstrap --variant=minbase trixie "$store/base" $(tests/matrix/mirror.sh) >"$store/base.log" 2>&1 || { tail "$store/base.log" >&2; exit 2; }
-    # a certificate authority of this network, for npm in the build
+    # Add the certificate authority of this network, if there is one, because npm needs it during
+    # the build.
     [ -z "${NODE_EXTRA_CA_CERTS:-}" ] || install -D -m 644 "$NODE_EXTRA_CA_CERTS" "$store/base/usr/local/share/ca-certificates/network.crt"
     local container
     container=$(tool from scratch)
@@ -36,7 +36,7 @@ make_base() {
     rm -rf "$store/base"
 }
 
-build() { # TARGET: builds the image of this target, and prints its tag
+build() { # usage: build TARGET. Builds the image of this target and prints the image's tag.
     local tag=localhost/latchwork:$version
     [ "$1" = plain ] || tag=$tag-$1
     tool build --isolation chroot --network host --layers --build-arg BASE="$base" --target "$1" -t "$tag" -f deploy/container/Dockerfile . >"$store/$1.log" 2>&1 ||
@@ -46,7 +46,7 @@ build() { # TARGET: builds the image of this target, and prints its tag
 
 # Runs a command in a new container of the image, as the image's user and with the image's
 # environment.
-in_image() { # TAG COMMAND…: the image's tag, and the command
+in_image() { # usage: in_image TAG COMMAND…
     local container status=0
     container=$(tool from --pull-never "$1")
     shift
@@ -55,14 +55,15 @@ in_image() { # TAG COMMAND…: the image's tag, and the command
     return $status
 }
 
-expect() { # TAG TEXT COMMAND…: runs the command in the image; it must succeed and print TEXT
+# usage: expect TAG TEXT COMMAND…. Runs the command in the image. It must succeed and print TEXT.
+expect() {
     local tag=$1 text=$2 out
     shift 2
     out=$(in_image "$tag" "$@" 2>&1) || { echo "$out" >&2; echo "build.sh: $tag: $* failed" >&2; exit 1; }
     grep -qF -e "$text" <<<"$out" || { echo "$out" >&2; echo "build.sh: $tag: $* did not print \"$text\"" >&2; exit 1; }
 }
 
-try() { # TARGET TAG: checks that the image works
+try() { # usage: try TARGET TAG. Checks that the image of the target works.
     expect "$2" "librdkafka 2.15" latchwork version --verbose
     expect "$2" "uid=65532" id
     case $1 in

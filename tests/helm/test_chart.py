@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the Helm chart: helm must accept the chart, its output must be valid for Kubernetes and the
-CRDs, and must agree with the configuration. usage: tests/helm/test_chart.py BUILD_DIR [unittest
-arguments]
+"""Tests the Helm chart. helm must accept the chart. The rendered objects must be valid for
+Kubernetes and the CRDs, and must agree with Latchwork's configuration.
+usage: tests/helm/test_chart.py BUILD_DIR [unittest arguments]
 
 tests/helm/tools.sh puts helm, kubeconform and the schemas into BUILD_DIR/helm. BUILD_DIR/latchwork
 checks the rendered configurations."""
@@ -59,7 +59,8 @@ def all_values():
 
 
 def workers_by_default():
-    """Returns the default of `workers` as the program's table of keys has it, as text."""
+    """Returns the default value of the key `workers`, as text, from the program's reference of
+    keys."""
     p = subprocess.run(
         [BUILD + "/latchwork", "check", "--reference"],
         capture_output=True,
@@ -71,7 +72,8 @@ def workers_by_default():
 
 
 def make_crd_schemas():
-    """Writes each CRD's schema in the form that kubeconform reads. Unknown fields are refused."""
+    """Writes each CRD's schema in the form that kubeconform reads. With these schemas, kubeconform
+    refuses unknown fields."""
 
     def close(s):
         if isinstance(s, dict):
@@ -104,7 +106,7 @@ def make_crd_schemas():
 
 def make_schemas(version):
     """Writes the schemas of the kinds that the chart uses. Each schema contains its definitions,
-    because kubeconform follows no references to other files."""
+    because kubeconform does not follow references to other files."""
     source, out = (
         f"{TOOLS}/wheel/kubernetes_validate/kubernetes-json-schema/v{version}-local-strict",
         f"{TOOLS}/schemas/{version}",
@@ -181,7 +183,8 @@ class Chart(unittest.TestCase):
         _, objects = render(all_values())
         orders, audit = objects["StatefulSet", "demo-orders"], objects["Deployment", "demo-audit"]
         pod = orders["spec"]["template"]["spec"]
-        self.assertEqual(pod["terminationGracePeriodSeconds"], 56)  # 45.5 s rounded up, plus 10 s
+        # The grace period is 45.5 s, rounded up, plus 10 s.
+        self.assertEqual(pod["terminationGracePeriodSeconds"], 56)
         self.assertEqual(audit["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], 40)
         self.assertEqual(
             json.loads(objects["ConfigMap", "demo-orders"]["data"]["latchwork.json"])["kafka"][
@@ -193,7 +196,8 @@ class Chart(unittest.TestCase):
             "member_id",
             json.loads(objects["ConfigMap", "demo-audit"]["data"]["latchwork.json"])["kafka"],
         )
-        self.assertNotIn("replicas", orders["spec"])  # the autoscaler sets the number of replicas
+        # The number of replicas is absent, because the autoscaler sets it.
+        self.assertNotIn("replicas", orders["spec"])
         self.assertEqual(audit["spec"]["replicas"], 1)
         self.assertEqual(
             audit["spec"]["template"]["spec"]["containers"][0]["image"], "latchwork:0.1.0-python"
@@ -202,7 +206,9 @@ class Chart(unittest.TestCase):
             "startupProbe",
             "livenessProbe",
             "readinessProbe",
-        ):  # no probe may depend on Redis or Kafka
+            # Each probe asks for /healthz only, because a pod must not be restarted or taken out of
+            # service when Redis or Kafka is down.
+        ):
             self.assertEqual(pod["containers"][0][probe]["httpGet"]["path"], "/healthz")
         self.assertTrue(pod["securityContext"]["runAsNonRoot"])
         self.assertTrue(pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"])
@@ -216,7 +222,7 @@ class Chart(unittest.TestCase):
         self.assertIn(
             'latchwork_wanted_workers{service="demo-orders",namespace="shop"}', metadata["query"]
         )
-        self.assertEqual(metadata["threshold"], "2")  # number of workers per pod
+        self.assertEqual(metadata["threshold"], "2")  # the number of workers per pod
         self.assertEqual(spec["triggers"][1]["metadata"]["consumerGroup"], "orders")
         values = all_values()
         config = values["consumers"]["orders"]["config"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that spans are OTLP as others understand it: a collector of OpenTelemetry must take them
-and print them unchanged, and the published protocol definitions must know every field.
+"""Tests that other software understands Latchwork's spans. A collector of OpenTelemetry must accept
+the spans and print them unchanged, and the published protocol definitions must contain every field.
 usage: tests/otlp/test_otlp.py BUILD_DIR
 
 tests/otlp/tools.sh puts the collector and the definitions into BUILD_DIR/otlp."""
@@ -42,8 +42,8 @@ def listens(port):
 
 class Otlp(unittest.TestCase):
     def send(self, url, keys):
-        """Lets two workers end eight jobs each, of every shape. Returns what became of their
-        spans."""
+        """Ends eight jobs, one of every shape, on each of two workers. Returns the counts of spans
+        that were sent and lost."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
             json.dump(
                 {
@@ -103,13 +103,15 @@ class Otlp(unittest.TestCase):
         body = json.loads(receiver.requests[0]["body"])
         for s in spans(
             body
-        ):  # JSON of protocol buffers has base64 for bytes, and OTLP has hex instead for ids
+            # The JSON form of protocol buffers has bytes in base64, but OTLP has ids in hex.
+        ):
             for name in {"traceId", "spanId", "parentSpanId"} & set(s):
                 s[name] = base64.b64encode(bytes.fromhex(s[name])).decode()
         parsed = json_format.ParseDict(body, ExportTraceServiceRequest())
         self.assertEqual(len(parsed.resource_spans[0].scope_spans[0].spans), 16)
         body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["spanID"] = "x"
-        with self.assertRaises(json_format.ParseError):  # a field that they do not know is an error
+        # The published definitions must refuse an unknown field.
+        with self.assertRaises(json_format.ParseError):
             json_format.ParseDict(body, ExportTraceServiceRequest())
 
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library to preload. It makes the wall clock of a process run ahead of the true one. The file
- * $LW_CLOCK_FILE holds the number of seconds (an int64_t), which may change at any time.
- * Monotonic clocks stay true. (libfaketime 0.9.10 is not used because it hangs in a redis-server
- * with jemalloc: libfaketime allocates memory while the allocator asks for the time.) */
+/* A library for LD_PRELOAD that makes the wall clock of a process run ahead of the true time. The
+ * file $LW_CLOCK_FILE contains the number of seconds (an int64_t), which may change at any time.
+ * Monotonic clocks stay true. libfaketime 0.9.10 cannot be used, because it hangs in a redis-server
+ * with jemalloc: libfaketime allocates memory while the allocator asks for the time. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what the web page and the HTTP API ask of a private Redis with many lanes: how long each
-request takes, how long the longest command took Redis, and the memory of the process that serves
-them.
+"""Measures the cost of the web page and the HTTP API on a private Redis with many lanes: the
+duration of each request, the longest command in Redis, and the memory of the process that serves
+the page.
 
-usage: tests/scale/api.py BUILD [LANES]        (1,000,000 lanes by default: 1 GB of memory and some
-minutes)
+usage: tests/scale/api.py BUILD [LANES]
+LANES is 1,000,000 by default, which takes 1 GB of memory and some minutes.
 
-The lanes are those of scale.py, and none of them may run, so a supervisor beside them has nothing
-to do. It fails if an answer is not as expected, if a lane was lost, or if the server needs more
-than 64 MiB. What Redis took includes waiting for a core: on a busy machine, set LW_REDIS_SERVER to
-a script that runs `chrt -f 1 redis-server "$@"`, as root."""
+scale.py makes the lanes. None of them may run, so the supervisor on the same Redis has nothing to
+do. The script fails if an answer is not as expected, if a lane was lost, or if the serving process
+needs more than 64 MiB. The duration of a command in Redis includes waiting for a processor core. On
+a busy machine, set LW_REDIS_SERVER to a script that runs `chrt -f 1 redis-server "$@"`, as root."""
 
 import http.client
 import json
@@ -33,7 +33,8 @@ from lib.process import descendants, listens, wait_until  # noqa: E402
 from lib.redis import Redis  # noqa: E402
 
 TOKEN, MIB_MAX, NEXT_PAGES = "a-token-for-this-measurement", 64, 50
-LATER = 9 * 10**15  # a lane with this score is looked at in the year 287,000
+# A lane with this score is not due before the year 287,000.
+LATER = 9 * 10**15
 
 
 class Server:
@@ -72,7 +73,8 @@ class Server:
         return json.loads(text)
 
     def first_event(self):
-        """Returns when the first event `now` has come, which the overview draws."""
+        """Returns when the first event `now` has arrived, which contains the figures of the
+        overview."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("GET", "/api/v1/events")
         answer = connection.getresponse()
@@ -99,7 +101,8 @@ class Measure:
         )
 
     def __call__(self, name, ask, times=10):
-        """Runs ask() several times, and prints what it took. Returns the last answer."""
+        """Calls ask() several times, and prints how long it took and what it cost Redis. Returns
+        the last answer."""
         self.redis.call("SLOWLOG", "RESET"), self.redis.call("CONFIG", "RESETSTAT")
         before, took = scale.cpu(self.redis), []
         for _ in range(times):
@@ -129,18 +132,13 @@ class Measure:
         return answer
 
 
-OUTER = (
-    "evalsha",
-    "zscan",
-    "sscan",
-    "scan",
-    "xrevrange",
-)  # what the API sends most, and scripts do not
+# These are the commands that the API itself sends most. No script calls them.
+OUTER = ("evalsha", "zscan", "sscan", "scan", "xrevrange")
 
 
 def beside(server, ask, during):
-    """Asks again and again while during() runs. Returns the milliseconds that each question
-    took."""
+    """Calls ask() repeatedly while during() runs. Returns the duration of each call in
+    milliseconds."""
     took, over = [], threading.Event()
 
     def loop():

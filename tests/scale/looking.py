@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what an operator's reading commands cost a running application. In one run, windows of
-time alternate: in every second window such a command runs again and again. Compares the
-application's throughput in both kinds of windows.
-usage: tests/scale/looking.py BUILD [MESSAGES]      (default: 2,500,000; needs build/bench/bench.so:
-make build/bench/bench.so)
+"""Measures how much an operator's reading commands slow down a running application. One run
+consists of time windows. In every second window, a reading command runs again and again. The script
+compares the application's throughput in the two kinds of windows.
+usage: tests/scale/looking.py BUILD [MESSAGES]      (default: 2,500,000)
+The script needs the benchmark's plugin: make build/bench/bench.so
 
-The handler does nothing; there are two workers and 10,000 keys. The commands have much to read:
-20,000 paused lanes with one message each, and 2,000 dead letters."""
+The plugin does nothing with a message. There are two workers and 10,000 keys. The commands have
+much to read: 20,000 paused lanes with one message each, and 2,000 dead letters."""
 
 import os
 import statistics
@@ -34,7 +34,7 @@ LOOKS = (
 
 
 def done(t):
-    """Returns the number of records committed so far, as Redis knows it."""
+    """Returns the number of records committed so far, according to the floors in Redis."""
     flat = t.redis.call("HGETALL", t.prefix() + b"floor")
     return sum(int(v) for v in flat[1::2])
 

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures operators' reading commands on many lanes in a private Redis: what they cost Redis, and
-how much memory they need.
+"""Measures operators' reading commands on many lanes in a private Redis: how much work they cause
+in Redis, and how much memory they need.
 
-usage: tests/scale/scale.py BUILD [LANES] [--watch]        (1,000,000 lanes by default: 1 GB of
-memory and some minutes; `make scale`)
+usage: tests/scale/scale.py BUILD [LANES] [--watch]      (also `make scale`)
+LANES is 1,000,000 by default, which takes 1 GB of memory and some minutes.
 
 Each lane has one waiting message, except one lane, which has LANES / 10 waiting messages. There are
-LANES / 10 dead letters. For each command the script prints: the time that the command took, its
-largest memory, the number of its calls to Redis, the CPU time of Redis, and how long the longest
-call took there (on a busy machine this time includes waiting for a core, so measure on an idle
-machine). --watch: instead, the script checks each command that Redis runs (MONITOR) against bounds:
-commands per call, elements per command, and no command that grows with the data. For this check
-3,000 lanes are enough; tests/cli/test_scale.py runs it."""
+LANES / 10 dead letters. For each command the script prints its duration, its peak memory, the
+number of its calls to Redis, the CPU time of Redis, and the duration of the longest call in Redis.
+This duration includes waiting for a processor core, so measure on an idle machine.
+
+With --watch, the script instead checks each command that Redis runs (by MONITOR) against bounds:
+the number of commands per call and of elements per command. No command may grow with the data.
+3,000 lanes are enough for this check. tests/cli/test_scale.py runs it."""
 
 import json
 import os
@@ -29,9 +30,10 @@ from lib.redis import Client, Redis  # noqa: E402
 P = "lw:{t.0}:"
 CHUNK = 5000
 # A script that makes messages with the numbers from ARGV[1] to ARGV[2], in the form of
-# queue/envelope.h. ARGV[3] says where: 'lane': one in each of the lanes l0, l1 and so on; 'long':
-# all in one lane; 'dead': as dead letters. ARGV[4] is the topic. If ARGV[5] is '1', the lanes are
-# paused. ARGV[6] is added to the times at which workers look at the lanes.
+# queue/envelope.h. ARGV[3] says where the messages go: 'lane' puts one into each of the lanes l0,
+# l1 and so on, 'long' puts all into one lane, and 'dead' makes dead letters. ARGV[4] is the topic.
+# If ARGV[5] is '1', the lanes are paused. ARGV[6] is added to the times at which workers look at
+# the lanes.
 FILL = """
 local P, first, last, kind, topic = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local payload = '{"total":1,"note":"' .. string.rep('x', 180) .. '"}'
@@ -79,7 +81,8 @@ def fill(redis, lanes, topic="orders", pause=False, later=0):
     call("ZADD", P + "lanes", 1 + later, "long")
     if pause:
         call("SADD", P + "paused", "long")
-    for partition in range(4):  # sets the marks of the messages: binary 01 for waiting, 11 for dead
+    # Set the marks of the messages: binary 01 for waiting, 11 for dead.
+    for partition in range(4):
         for kind, begin, end in spans:
             segment = begin // 4 // 16384
             while segment * 16384 * 4 < end:
@@ -119,8 +122,8 @@ COMMANDS = (
 
 
 def run(build, config, directory, command, lanes):
-    """Runs a command. Returns the seconds that the command took, its largest memory in KiB, and its
-    exit status."""
+    """Runs a command. Returns its duration in seconds, its peak memory in KiB, and its exit
+    status."""
     last = lanes + lanes // 5 - 1
     command = [
         "orders/%d/%d" % (last % 4, last // 4) if word == "LAST" else word for word in command
@@ -139,8 +142,8 @@ def run(build, config, directory, command, lanes):
 
 
 def cpu(redis):
-    """Returns the seconds of CPU time that Redis has used. CPU time is measured, because the
-    duration of a call would also contain the time of other programs."""
+    """Returns the seconds of CPU time that Redis has used. The tests use CPU time, because the
+    duration of a call would also include the time that Redis waits while other programs run."""
     info = redis.info("cpu")
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
@@ -190,25 +193,25 @@ def measure(build, redis, config, directory, lanes):
                 "" if status == 0 else "  status %d" % status,
             )
         )
-        # The bound of the command's memory is 32 MiB plus 100 bytes per lane, which is enough for
-        # the lane's name.
+        # The command may use 32 MiB of memory plus 100 bytes per lane, which is enough for the
+        # lane's name.
         bad += status != 0 or kib > 32 * 1024 + lanes * 100 // 1024
         sys.stdout.flush()
     return bad
 
 
-# --- --watch
-# ---------------------------------------------------------------------------------------------------------------------------
+# --- the option --watch ---------------------------------------------------------------------------
 
 ELEMENTS = {"LRANGE": 64, "XRANGE": 64, "XREVRANGE": 64, "ZSCAN": 1000, "SSCAN": 1000, "SCAN": 1000}
-INNER_MOST = (
-    64 * 10 + 20
-)  # maximum number of commands that one call may run: ten for each of 64 lanes or messages, and 20 more
+# The maximum number of commands that one call may run: ten for each of 64 lanes or messages, and 20
+# more.
+INNER_MOST = 64 * 10 + 20
 FOUND = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 
 
 def elements(words):
-    """Returns how many elements a command may touch, computed from its arguments."""
+    """Returns the maximum number of elements that a command may touch, computed from its
+    arguments."""
     name = words[0].upper()
     if name == "LRANGE":
         first, last = int(words[2]), int(words[3])
@@ -222,8 +225,8 @@ def elements(words):
 
 
 class Watch:
-    """Watches every command that Redis runs. The commands of a script follow the call of the
-    script."""
+    """Watches every command that Redis runs, by MONITOR. The commands that a script runs follow the
+    call of the script."""
 
     def __init__(self, redis):
         self.client = Client(redis.path, 600)

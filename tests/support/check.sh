@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# Counts the checks of a test. Sourced by tests in sh, from the top of the tree: makes the folder
-# $dir, which goes when the test ends. The test ends with `summary`.
+# Counts the checks of a test that is written in sh. Such a test sources this file from the top of
+# the tree, and ends with `summary`. The folder $dir is temporary and is removed when the test ends.
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
 
-check() { # NAME COMMAND…: counts the test NAME as passed if the command succeeds
+check() { # usage: check NAME COMMAND…. Counts the check NAME as passed if COMMAND succeeds.
     name=$1
     shift
     if "$@" >"$dir/out" 2>&1; then passed=$((passed + 1)); else
@@ -16,7 +16,7 @@ check() { # NAME COMMAND…: counts the test NAME as passed if the command succe
     fi
 }
 
-summary() { # prints the numbers; fails if a check has failed
+summary() { # Prints the numbers of passed and failed checks. Fails if a check has failed.
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ]
 }

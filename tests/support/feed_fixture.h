@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A handler with `serve` on a thread of its own, for the tests of exec and http. The test plays
- * the worker's main thread: it submits jobs and reaps them. The handler's process or server has
- * its files in a folder. */
+/* For the tests of the handler types exec and http: a handler with serve() that runs in a separate
+ * thread. The test takes the part of the worker's main thread, which submits jobs and reaps them.
+ * The handler's process or server has its files in a temporary folder. */
 #ifndef LW_TESTS_SUPPORT_FEED_FIXTURE_H
 #define LW_TESTS_SUPPORT_FEED_FIXTURE_H
 
@@ -38,7 +38,7 @@ static UNUSED void make_folder(struct fx *x) {
 }
 
 /* Opens the handler with the configuration x->c, and starts its thread. make_folder() must have
- * made the folder before. */
+ * been called before. */
 static UNUSED void start_handler(struct fx *x, const struct lw_handler_type *type) {
     struct lw_err err = {0};
     x->type = type;
@@ -93,7 +93,7 @@ static UNUSED char *slurp(const struct fx *x, const char *name) {
     return fx_read(path);
 }
 
-/* Returns how often `part` occurs in a file of the folder. */
+/* Returns the number of times that `part` occurs in a file of the folder. */
 static UNUSED size_t count(const struct fx *x, const char *name, const char *part) {
     char *text = slurp(x, name);
     size_t n = 0;
@@ -102,8 +102,9 @@ static UNUSED size_t count(const struct fx *x, const char *name, const char *par
     return n;
 }
 
-/* Runs five messages, each the follower of the one before. `retried` is the payload of the fourth,
- * which the handler answers with retry. The fifth must then be neither run nor reported. */
+/* Runs five messages, each of them the follower of the one before. `retried` is the payload of the
+ * fourth message, for which the handler answers retry. The fifth message must then be neither run
+ * nor reported. */
 static UNUSED void run_chain_of_five(struct fx *x, const char *retried) {
     struct lw_job *jobs[5];
     for (int i = 0; i < 5; i++) jobs[i] = job(x, i, i == 3 ? retried : "ok");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers that the tests of handlers and of the pool share. They make configurations from a JSON
- * section, jobs, and temporary folders, and capture the log. */
+/* Helpers for the tests of handlers and of the pool. They make configurations from a JSON section,
+ * make jobs and temporary folders, and capture the log. */
 #ifndef LW_TESTS_SUPPORT_HANDLER_FIXTURE_H
 #define LW_TESTS_SUPPORT_HANDLER_FIXTURE_H
 
@@ -53,8 +53,8 @@ static UNUSED void fx_config_free(struct lw_config *c) {
     free(c);
 }
 
-/* Returns the problems that the handler type's check() reports, as one text. The caller frees
- * the text. */
+/* Returns the problems that the handler type's check() reports, as one text. The caller frees the
+ * text. */
 static UNUSED char *fx_check(const struct lw_handler_type *t, const char *section) {
     struct lw_config *c = fx_config("%s", section);
     struct lw_problems p = {0};
@@ -78,7 +78,8 @@ struct fx_job {
     char key[64];
 };
 
-/* Makes a job of topic t, partition 0, with a live lease. The job borrows the payload. */
+/* Makes a job of topic t, partition 0, with a lease that has not ended. The job borrows the
+ * payload. */
 static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char *key,
                                     const char *payload) {
     memset(j, 0, sizeof *j);
@@ -98,8 +99,8 @@ static UNUSED struct lw_job *fx_job(struct fx_job *j, int64_t offset, const char
     return &j->job;
 }
 
-/* Runs one job and returns its outcome. If the handler type has serve(), that function gets the
- * job; otherwise the job runs on slot s. */
+/* Runs one job and returns its outcome. If the handler type has serve(), the job goes through
+ * serve(). Otherwise it runs on the slot s. */
 static UNUSED enum lw_outcome fx_run(const struct lw_handler_type *t, struct lw_handler *h,
                                      struct lw_slot *s, struct lw_job *job) {
     struct lw_err err = {0};
@@ -130,7 +131,7 @@ static UNUSED void fx_write(const char *path, const char *text) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* Returns the file's text, or "" if there is no file. The caller frees the text. */
+/* Returns the file's text, or "" if the file does not exist. The caller frees the text. */
 static UNUSED char *fx_read(const char *path) {
     struct lw_buf b = {0};
     char chunk[4096];
@@ -143,7 +144,7 @@ static UNUSED char *fx_read(const char *path) {
     return text;
 }
 
-/* Waits until the condition holds, at most 20 s. */
+/* Waits until the condition is true, for at most 20 s. */
 #define wait_for(condition)                                                           \
     do {                                                                              \
         for (int64_t until_ = lw_boot_ms() + 20000; !(condition);) {                  \
@@ -152,7 +153,7 @@ static UNUSED char *fx_read(const char *path) {
         }                                                                             \
     } while (0)
 
-/* fx_capture() redirects stderr, to which the log is written, to a file. fx_release() ends the
+/* fx_capture() redirects stderr, which gets the log, to a file. fx_release() ends the
  * redirection. */
 static UNUSED int fx_capture(const char *path) {
     int keep = dup(2), fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0644);
@@ -167,7 +168,7 @@ static UNUSED void fx_release(int keep) {
     close(keep);
 }
 
-/* Returns true if the process exists and is no zombie. */
+/* Returns true if the process exists and is not a zombie. */
 static UNUSED bool fx_alive(pid_t pid) {
     char path[64], state = 'X';
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests of the handler `insert` that must pass with every kind of store. A program includes this
- * file once, and then defines the functions and words below for its store; its list of tests
- * begins with SHARED_CASES. */
+/* Tests of the handler type insert that must pass with every kind of store. A test program includes
+ * this file once, and then defines, for its store, the functions and texts that are declared below.
+ * The program's list of tests begins with SHARED_CASES. */
 #ifndef LW_TESTS_SUPPORT_INSERT_CASES_H
 #define LW_TESTS_SUPPORT_INSERT_CASES_H
 
@@ -15,7 +15,7 @@
 
 struct fx {
     char *folder;
-    char store[512]; /* handler.store */
+    char store[512]; /* the value of the configuration key handler.store */
     struct lw_config *c;
     struct lw_handler *h;
     struct lw_slot *s;
@@ -23,50 +23,51 @@ struct fx {
 
 /* --- what the program defines ----------------------------------------------------------------- */
 
-/* Texts that differ between the stores. A reason is what the handler reports when the store
- * refuses a row. `strict` is a table whose columns have constraints. */
+/* Texts that differ between the stores. A reason is what the handler reports when the store refuses
+ * a row. `strict` is a table whose columns have constraints. */
 struct words {
-    /* part of the reason for which a table refuses the id 99999999999999999999 */
+    /* part of the reason when a table refuses the id 99999999999999999999 */
     const char *too_big;
-    /* part of the reason for which the table `strict` refuses a missing amount */
+    /* part of the reason when the table `strict` refuses a row without an amount */
     const char *not_null;
-    /* part of the reason for which the table `strict` refuses a negative amount */
+    /* part of the reason when the table `strict` refuses a negative amount */
     const char *failed_check;
-    const char *strict; /* SQL that makes a table whose amount is a positive integer */
-    /* number of offsets that add_seen() adds: more than the cleaner deletes in one transaction */
+    /* SQL that makes the table `strict`, whose amount must be a positive integer */
+    const char *strict;
+    /* number of offsets that add_seen() adds, which must be more than the cleaner deletes in one
+     * transaction */
     int64_t many;
-    /* SQL that asks for the numbers of all recorded replays, separated by commas */
+    /* an SQL query for the numbers of all recorded replays, separated by commas */
     const char *replays;
 };
 static const struct words words;
 
-/* Sets x->store to a database in which nobody has written. */
+/* Makes an empty database and stores its address in x->store. */
 static void new_database(struct fx *x);
-/* If the store needs types for columns, makes the table `orders` in the new database. */
+/* Makes the table `orders` in the new database if the tests of this store need typed columns.
+ * Otherwise does nothing. */
 static void make_orders(struct fx *x);
 static void drop_database(struct fx *x);
-/* Runs the query and returns the first column of its first row as text, or "" if the query finds
- * no row. The text is valid until the next call. */
+/* Runs the query and returns the first column of its first row as text, or "" if the query finds no
+ * row. The text is valid until the next call. */
 static const char *ask(const struct fx *x, const char *sql);
 static void run_sql(const struct fx *x, const char *sql);
-/* Returns how many identities latchwork_seen has, and the offsets of the first few, as "2: 0 7".
- * `where` limits the rows. */
+/* Returns the number of identities in the table latchwork_seen, and the first few offsets, for
+ * example "2: 0 7". `where` limits the rows. */
 static const char *seen(const struct fx *x, const char *where);
-/* Adds the offsets from 0 to words.many - 1 to the identities in latchwork_seen: to those of
- * partitions 0 and 1 of topic t of the application "app", and to those of partition 0 of the
- * application "other". */
+/* Adds the offsets from 0 to words.many - 1 to the table latchwork_seen three times: for partitions
+ * 0 and 1 of topic t of the application "app", and for partition 0 of the application "other". */
 static void add_seen(const struct fx *x);
-/* Adds two replays of message t/0/3 to the recorded identities: replay 1 with the present time,
- * and replay 2 with a time long ago. */
+/* Records two replays of message t/0/3: replay 1 with the present time, and replay 2 with a time
+ * long ago. */
 static void add_replays(const struct fx *x);
-/* Fails the test unless the database and Latchwork's tables are consistent. */
+/* Fails the test unless the database and Latchwork's tables in it are consistent. */
 static void expect_sound(const struct fx *x);
 
 /* --- a handler -------------------------------------------------------------------------------- */
 
-/* Every second the cleaner deletes fences that are more than a day old. A fence is the time in
- * µs. So the tests use fences of this minute, which the cleaner leaves however long a test
- * takes. */
+/* The tests use fences of the present minute. A fence is a time in µs, and the cleaner deletes,
+ * every second, the fences that are more than a day old. It never deletes the fences of a test. */
 static uint64_t first_fence;
 static uint64_t recent(uint64_t n) { return first_fence + n; }
 static struct lw_job *live_job(struct fx_job *j, int64_t offset, const char *key,
@@ -198,13 +199,14 @@ static void test_known_identity_comes_first(void **state) {
     open_fx(&x, ",\"on_conflict\":\"update\"");
     assert_int_equal(put(&x, &j, 1, "a", "{\"id\":1,\"amount\":1}"), LW_DONE);
     assert_int_equal(put(&x, &j, 9, "a", "{\"id\":1,\"amount\":9}"), LW_DONE);
-    /* the same message under an outdated fence must still be done */
+    /* The same message must still be done, even with an outdated fence. */
     struct lw_job *job = live_job(&j, 1, "a", "{\"id\":1,\"amount\":1}");
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     job->payload = lw_bytes_of("not JSON any more");
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
     assert_string_equal(ask(&x, "SELECT amount FROM orders"), "9");
-    snprintf(job->identity, sizeof job->identity, "t/0/1#1"); /* a replay is another message */
+    /* A replay of a message has another identity, so it is handled again. */
+    snprintf(job->identity, sizeof job->identity, "t/0/1#1");
     job->payload = lw_bytes_of("{\"id\":1,\"amount\":11}");
     job->fence = recent(5000);
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_DONE);
@@ -220,9 +222,9 @@ static void test_stale_fence_writes_nothing(void **state) {
     assert_int_equal(put(&x, &j, 5, "a", "{\"id\":1,\"amount\":5}"), LW_DONE);
     assert_int_equal(put(&x, &j, 4, "a", "{\"id\":1,\"amount\":4}"), LW_BACK);
     assert_string_equal(j.job.reason, "");
-    /* only the lane's holder may decide that a payload is bad */
+    /* Only the lane's holder may decide that a payload is bad. */
     assert_int_equal(put(&x, &j, 3, "a", "broken"), LW_BACK);
-    /* each key has fences of its own */
+    /* Fences of one key must not matter for another key. */
     assert_int_equal(put(&x, &j, 4, "b", "{\"id\":2,\"amount\":4}"), LW_DONE);
     assert_int_equal(put(&x, &j, 6, "", "{\"id\":3,\"amount\":4}"), LW_DONE);
     assert_int_equal(put(&x, &j, 2, "", "{\"id\":3,\"amount\":4}"), LW_BACK);
@@ -250,9 +252,9 @@ static void test_ended_leases_are_left_out(void **state) {
     close_fx(&x);
 }
 
-/* Two workers handle messages of the same keys in turns of 90 messages. Each must know the
- * fences that the other has written. SQLite stores new fences as rows of latchwork_recent, and
- * after 64 transactions moves them into latchwork_fences; 400 messages are enough for several
+/* Two workers handle messages of the same keys in turns of 90 messages. Each worker must notice the
+ * fences that the other worker has written. SQLite stores new fences in the table latchwork_recent,
+ * and after 64 transactions moves them into latchwork_fences. 400 messages are enough for several
  * such moves. */
 static void test_fences_of_others_are_seen(void **state) {
     (void)state;
@@ -265,7 +267,8 @@ static void test_fences_of_others_are_seen(void **state) {
     char key[16];
     int64_t offset = 0;
     for (int i = 0; i < 400; i++) {
-        /* In turns of 90 messages, rows are moved that the other worker has not read. */
+        /* A turn of 90 messages is long enough that a worker moves rows which the other worker has
+         * not read. */
         struct fx *here = of[i / 90 % 2], *there = of[!(i / 90 % 2)];
         snprintf(key, sizeof key, "k%d", i % 7);
         struct lw_job *job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":1}");
@@ -276,7 +279,8 @@ static void test_fences_of_others_are_seen(void **state) {
         job->fence = recent((uint64_t)(999 + i));
         assert_int_equal(fx_run(&lw_handler_insert, there->h, there->s, job), LW_BACK);
         for (int k = 0; k < 7; k++) {
-            /* older fences must be refused for every key, in both tables */
+            /* A lower fence must be refused for every key, whether the table latchwork_recent or
+             * latchwork_fences has the higher fence. */
             snprintf(key, sizeof key, "k%d", k);
             job = live_job(&j, offset++, key, "{\"id\":1,\"amount\":0}");
             job->fence = recent((uint64_t)(1000 + i - 7));
@@ -289,7 +293,7 @@ static void test_fences_of_others_are_seen(void **state) {
     close_handler(&y);
     close_handler(&x);
     open_at(&x, "");
-    /* a new process must read the fences of all keys */
+    /* A new process must read the fences of all keys. */
     struct lw_job *job = live_job(&j, offset++, "k3", "{\"id\":1,\"amount\":0}");
     job->fence = recent(1390);
     assert_int_equal(fx_run(&lw_handler_insert, x.h, x.s, job), LW_BACK);
@@ -300,7 +304,7 @@ static void test_fences_of_others_are_seen(void **state) {
 
 enum { ROWS = 2000, BATCH = 50 };
 
-/* Inserts, in batches, the same ROWS messages that every other process inserts. */
+/* Inserts a fixed sequence of ROWS messages in batches. Every process inserts the same sequence. */
 static void insert_all(struct fx *x, uint64_t fence) {
     open_at(x, "");
     static struct fx_job j[BATCH];
@@ -343,7 +347,8 @@ static void expect_exact(const struct fx *x) {
 static void test_two_processes_one_database(void **state) {
     (void)state;
     struct fx x;
-    new_database(&x); /* both processes also create the tables */
+    /* Both processes must be able to create the tables at the same time. */
+    new_database(&x);
     pid_t a = insert_in_child(&x), b = insert_in_child(&x);
     int status;
     waitpid(a, &status, 0);
@@ -376,8 +381,8 @@ static void test_kill_9_in_the_middle(void **state) {
 /* --- clean-up and configuration --------------------------------------------------------------- */
 
 /* When everything in a partition is done and committed, `insert` deletes the identities of the
- * partition's messages. So the messages of a topic that is created again are not taken for
- * messages already seen. */
+ * partition's messages. If the topic is then deleted and created again, its new messages are not
+ * mistaken for duplicates. */
 static void test_passed_to_the_end_leaves_nothing(void **state) {
     (void)state;
     struct fx x;
@@ -391,7 +396,8 @@ static void test_passed_to_the_end_leaves_nothing(void **state) {
     drop_database(&x);
 }
 
-/* Writes what seen() returns for n offsets that begin with `first`. */
+/* Writes the text that seen() must return for n consecutive offsets, of which the first is
+ * `first`. */
 static void seen_from(char out[100], int64_t n, int64_t first) {
     snprintf(out, 100, "%lld: %lld %lld %lld %lld", (long long)n, (long long)first,
              (long long)first + 1, (long long)first + 2, (long long)first + 3);
@@ -408,15 +414,19 @@ static void test_passed_identities_are_cleaned(void **state) {
     open_at(&x, "");
     add_replays(&x);
     lw_handler_insert.passed(x.h, "t", 0, first);
-    lw_handler_insert.passed(x.h, "t", 0, first - left); /* a lower watermark must change nothing */
+    /* A lower watermark must change nothing. */
+    lw_handler_insert.passed(x.h, "t", 0, first - left);
     seen_from(want, left, first);
     wait_for(strcmp(seen(&x, "WHERE app = 'app' AND partition = 0"), want) == 0);
     seen_from(want, 2 * words.many, 0);
     assert_string_equal(seen(&x, "WHERE partition = 1 OR app = 'other'"), want);
-    wait_for(strcmp(ask(&x, words.replays), "1") == 0); /* the old replay is deleted */
+    /* Only the old replay, number 2, is deleted. */
+    wait_for(strcmp(ask(&x, words.replays), "1") == 0);
     lw_handler_insert.passed(x.h, "t", 0, words.many);
     lw_handler_insert.passed(x.h, "t", 1, 1);
-    close_handler(&x); /* closing cleans up to the last watermarks that passed() was given */
+    /* Closing the handler deletes the identities below the last watermarks that passed() was
+     * given. */
+    close_handler(&x);
     assert_string_equal(seen(&x, "WHERE app = 'app' AND partition = 0"), "0:");
     seen_from(want, words.many - 1, 1);
     assert_string_equal(seen(&x, "WHERE app = 'app' AND partition = 1"), want);

@@ -82,7 +82,7 @@ static void config_maxmemory(struct lt *l, const char *bytes) {
 }
 
 /* Sends the call once. In the variant with a full memory, gate alone gets enough memory, because
- * otherwise Redis would refuse the call of gate; test_gate tests the refusal. */
+ * Redis would otherwise refuse the call. test_gate tests that refusal. */
 static redisReply *send_once(struct lt *l) {
     char sha[41];
     load(l, l->script, sha);
@@ -129,7 +129,7 @@ static void copy_letters(const redisReply *r, char *out, int want) {
     out[want] = '\0';
 }
 
-/* Numbers the grants in the answer of gate. Returns how many there are. Sets *most to the
+/* Numbers the grants in the answer of gate, and returns the number of grants. Sets *most to the
  * largest number of grants in one lane. */
 static int grants_of_gate(struct lt *l, int *most) {
     int at = 0, n = 0;
@@ -246,16 +246,17 @@ static void send_and_take(struct lt *l) {
     }
 }
 
-/* Returns the answer that the same call must get if it is sent again, as protocol.md says under
- * "Rules of the wire". */
+/* Returns the answer that the same call must get if it is sent again. The expected answers are in
+ * protocol.md under "Rules of the wire". */
 static char answer_again(const struct lt *l, char first) {
     if (is_gate(l) && strchr("UX", first)) return 'D';
     if (is_settle(l) && strchr("LB", first)) return 'S';
     return first;
 }
 
-/* Checks that both answers have the same heads, oldest first. One answer may have more heads
- * than the other, because finished messages count against what a call may read. */
+/* Checks that both answers have the same heads, oldest first. One answer may have more heads than
+ * the other, because finished messages count against the number of messages that a call may
+ * read. */
 static void assert_same_heads(const struct lt *l, const redisReply *first) {
     const redisReply *was = heads_in(l, first), *now = heads_in(l, l->reply);
     int at = 0;
@@ -271,9 +272,9 @@ static void assert_same_heads(const struct lt *l, const redisReply *first) {
     }
 }
 
-/* Sends the call again, as after a lost reply. The test then sees the letters of the first
- * answer and the fences of the second, because the locks now have the fences of the second
- * answer. */
+/* Sends the same call again, as a worker does after a lost reply. The test then sees the letters of
+ * the first answer and the fences of the second answer, because the locks now have the fences of
+ * the second answer. */
 static void twice(struct lt *l) {
     static char first[sizeof l->answers], named[sizeof l->named];
     memcpy(first, l->answers, sizeof first);
@@ -300,9 +301,10 @@ static void twice(struct lt *l) {
 
 const char *lt_run(struct lt *l) {
     send_and_take(l);
-    /* floor answers 0 when it has more to do; then the second call continues */
+    /* The script floor answers 0 when it has more to do. The second call then continues the work,
+     * so it is not a repetition. */
     bool more = l->script == &lw_script_floor && !strcmp(l->answers, "0");
-    /* The script hints pops hints, so a second call would pop more. */
+    /* The script hints pops hints, so a repeated call would pop more of them. */
     if (l->variant == LT_TWICE && l->script != &lw_script_hints && !more) twice(l);
     return l->answers;
 }

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls the lane scripts on a private redis-server. The functions are made so that a test reads
- * like the protocol.
+/* Calls the lane scripts on a private redis-server. Thanks to these functions, a test reads like a
+ * description of the protocol.
  *
- * Calling sequence: main calls lt_run_tests() with tests made by LT(). Each test gets a struct
- * lt whose server was flushed, and whose epoch was entered and has no quarantine. lt_gate(),
- * lt_settle()… return the answer's letters, as in "RWD"; if the whole call was refused, the word
- * that says so ("LOST"); after an error, its first word with a minus ("-OOM"). The text is valid
- * until the next call.
+ * main() calls lt_run_tests() with tests made by LT(). Each test gets a struct lt with an empty
+ * server, whose epoch has been entered and has no quarantine. lt_gate(), lt_settle() and so on
+ * return the letters of the answer, for example "RWD". If the script refused the whole call, they
+ * return its answer ("LOST"). After an error, they return the first word of the error with a minus
+ * ("-OOM"). The returned text is valid until the next call.
  *
- * The scripts are called as a user whose ACL knows only keys of the shard's tag, so a script
- * that touches any other name fails its test. Every call is also checked: its fences are above
- * all fences of earlier calls, the last of them is stored, no lane is granted more messages than
- * there are fences, and the answer has the right form (number of letters, heads, attempts).
+ * The scripts are called as a Redis user whose ACL allows only keys with the shard's tag, so a
+ * script that touches any other key fails its test. Every call is also checked: its fences are
+ * higher than all fences of earlier calls, its last fence is stored, no lane gets more grants than
+ * there are fences, and the answer has the right form (number of letters, heads and attempts).
  *
- * The same tests run in three more variants. In the first, each script is forgotten before each
- * call (SCRIPT FLUSH). In the second, each call except gate is made at maxmemory. In the third,
- * each call is sent twice with the same arguments, as after a lost reply: the second call must
- * answer as the protocol says, and change nothing. */
+ * The same tests run in three more variants. In the first variant, each script is forgotten before
+ * each call (SCRIPT FLUSH). In the second variant, each call except gate is made at maxmemory. In
+ * the third variant, each call is sent twice with the same arguments, as after a lost reply. The
+ * second call must then answer as the protocol says, and change nothing. */
 #ifndef LW_TEST_LANES_H
 #define LW_TEST_LANES_H
 
@@ -35,7 +35,7 @@
 #define LT_TAG "lw:{t.0}:"
 
 enum { LT_PLAIN = 1, LT_FLUSHED = 2, LT_FULL = 4, LT_TWICE = 8, LT_ALL = 15 };
-/* All times are so long that nothing expires while a test runs. */
+/* The TTLs are so long that nothing expires while a test runs. */
 enum {
     LT_TTL_MS = 600000,
     LT_HANDOFF_MS = 300000,
@@ -53,24 +53,25 @@ struct lt_args {
 
 struct lt {
     struct lw_test_redis *server;
-    redisContext *admin, *user; /* user: the connection on which scripts are called */
+    /* admin has all rights; scripts are called on the connection user */
+    redisContext *admin, *user;
     unsigned variant;
 
-    /* arguments of the next calls; lt_setup() resets them */
+    /* The following members are arguments of the next calls. lt_setup() resets them. */
     char epoch[64];
     int64_t off_ms; /* added to the Redis time that the call expects */
     int64_t ttl_ms, window_s;
-    bool skip, drop; /* settings retry.order: skip, queue.on_busy: drop */
-    /* with queue.on_busy drop: first offset of every partition that is new in this epoch; -1:
-     * unknown */
+    bool skip, drop; /* true if the configuration has retry.order: skip, or queue.on_busy: drop */
+    /* With queue.on_busy: drop, the first offset of every partition that is new in this epoch. -1
+     * means that this offset is unknown. */
     int64_t new_from;
-    int taken;       /* number of hints to remove from claimed:w */
+    int taken;       /* number of hints to remove from the list claimed:w */
     int most;        /* maximum number of lanes per call of tend, or of hints per call of hints */
-    int reserve;     /* number of fences that a lane may need */
+    int reserve;     /* number of fences that each call reserves */
     int want;        /* for claim: maximum number of heads per lane */
     char bounds[64]; /* for claim and settle: bounds in bytes, "LANE CALL MET" as in claim.lua */
-    /* which bytes of a segment are read at once: 0 those of all its messages, 1 that of the first
-     * message, 2 none */
+    /* The bytes of a segment that a script reads at once: 0 means the bytes of all messages of the
+     * call, 1 the byte of the first message, and 2 no bytes. */
     int narrow;
 
     /* The following members describe the last call and its answer. */
@@ -79,25 +80,27 @@ struct lt {
     char token[64]; /* token of the last gate or claim */
     redisReply *reply;
     char answers[LT_ANSWERS_MAX + 1], named[LT_ANSWERS_MAX + 1], text[70000];
-    /* first fence that the last call took; last fence that any call took */
+    /* fence is the first fence that the last call took. fence_seen is the last fence that any call
+     * took. */
     uint64_t fence, fence_seen;
-    int n_items, n_messages; /* number of items and of messages of the call */
+    int n_items, n_messages; /* number of items and of messages in the call */
     struct {
         int n_messages, n_named, first_head, n_heads;
-        /* number of the item's first grant, counted from 1 over all items; named messages and heads
-         * count, too */
+        /* The number of the item's first grant, counted from 1 over all items. Named messages and
+         * heads also count as grants. */
         int first_grant;
     } item[LT_BATCH_MAX];
     struct {
-        /* number of the grant, counted from 1 over all lanes (0: not granted), and from 0 within
-         * its lane */
+        /* grant is the number of the grant, counted from 1 over all lanes; 0 means not granted.
+         * in_lane is counted from 0 within the lane. */
         int grant, in_lane;
     } granted[LT_ANSWERS_MAX];
     struct {
         char token[64];
         uint64_t fence;
     } values
-        [LT_TOKENS_MAX]; /* for each token, the value that gate or claim last wrote into locks */
+        /* For each token, the value that gate or claim last wrote into locks. */
+        [LT_TOKENS_MAX];
     int n_values;
 };
 
@@ -107,20 +110,21 @@ struct lt_msg {
     int64_t offset;
     struct lw_bytes lane;
     const char *token, *dedup;
-    bool bare;   /* true if gate gets no envelope of this message */
-    size_t size; /* size of the payload; 0: a short payload */
-    /* for gate with queue.on_busy drop: the caller already runs a message of the lane */
+    bool bare;   /* true if the call of gate contains no envelope of this message */
+    size_t size; /* size of the payload; 0 means a short payload */
+    /* For gate with queue.on_busy: drop, true if the caller already runs a message of the lane. */
     bool behind;
     /* Only settle uses the members below. */
-    /* mode: a value of enum lw_go as a word: next, drop, keep, Keep (keep alone), more or heads */
+    /* mode is a value of enum lw_go as a word: next, drop, keep, Keep (keep alone), more or
+     * heads. */
     const char *outcome, *mode, *reason;
-    const struct lt_msg *next; /* the single message that the item names */
+    const struct lt_msg *next; /* the only message that the item names */
     int64_t backoff_ms;
 };
 
 /* An item of settle: the finished messages of a lane, and the messages that the item names. All
- * finished messages have the outcome done, except the last one, which may have another outcome.
- * The item has the lane and the token of the first message. */
+ * finished messages have the outcome done, except the last one, which may have another outcome. The
+ * item has the lane and the token of the first message. */
 struct lt_item {
     const struct lt_msg *done;
     size_t n_done;
@@ -128,36 +132,36 @@ struct lt_item {
     const struct lt_msg *named;
     size_t n_named;
     int want, before;
-    const char *value; /* value of the lock; NULL: the value last written with the token */
+    const char *value; /* value of the lock; NULL means the value last written with the token */
 };
 
-/* Makes a message of topic orders with outcome done and mode next. */
+/* Makes a message of the topic `orders` with outcome done and mode next. */
 struct lt_msg lt_msg(int32_t partition, int64_t offset, const char *lane, const char *token);
 struct lt_msg lt_msg_bytes(int32_t partition, int64_t offset, struct lw_bytes lane,
                            const char *token);
-/* Returns the same message with another outcome and mode. */
+/* Returns a copy of the message with the given outcome and mode. */
 struct lt_msg lt_with(struct lt_msg m, const char *outcome, const char *mode);
 
-/* Fills m with messages of LT_BATCH_MAX lanes ("lane 0" and so on), `each` per lane, all with
- * token t1. The messages are in eight partitions, and in each partition a segment ends among
- * them. */
+/* Fills m with messages of LT_BATCH_MAX lanes ("lane 0" and so on), `each` messages per lane, all
+ * with token t1. The messages are in eight partitions. In each partition, some of the messages are
+ * on each side of a segment's end. */
 void lt_full_batch(struct lt_msg *m, int each);
 
-/* Calls gate with the token of the first message. Neighbours of the same lane become one item.
- * If the first message of an item is `bare`, the item has no envelopes. */
+/* Calls gate with the token of the first message. Adjacent messages of the same lane become one
+ * item. If the first message of an item is `bare`, the item has no envelopes. */
 const char *lt_gate(struct lt *l, const struct lt_msg *m, size_t n);
 /* Calls settle with one item per message. Each item asks for one head. */
 const char *lt_settle(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_settle_items(struct lt *l, const struct lt_item *items, size_t n);
-/* Claims the lane of each message, with the token of the first message. */
+/* Calls claim for the lane of each message, with the token of the first message. */
 const char *lt_claim(struct lt *l, const struct lt_msg *m, size_t n);
 const char *lt_renew(struct lt *l, const struct lt_msg *m, size_t n);
-/* calls tend; returns its answer, the number of lanes, as text */
+/* Calls tend, and returns the number of lanes that it answers, as text. */
 const char *lt_tend(struct lt *l);
-/* calls hints; returns the lanes that hints name, joined by spaces */
+/* Calls hints, and returns the lanes that the hints name, joined by spaces. */
 const char *lt_hints(struct lt *l);
-/* lt_floor() and lt_repair() pass on what the scripts expect: topic:partition, the offsets
- * `committed` and `from`, and for repair the ranges of offsets from lo to hi. */
+/* lt_floor() and lt_repair() pass their arguments to the scripts: the partition as topic:partition,
+ * the offsets `committed` and `from`, and for repair the ranges of offsets from lo to hi. */
 const char *lt_floor(struct lt *l, const char *tp, int64_t committed, int64_t from);
 struct lt_range {
     const char *tp;
@@ -166,15 +170,16 @@ struct lt_range {
 const char *lt_repair(struct lt *l, const char *tp, int64_t committed, int64_t from,
                       const struct lt_range *ranges, size_t n);
 
-/* Names the bytes from `first` to `last` of a segment. Each byte holds four states. */
+/* The bytes from number `first` to number `last` of a segment. Each byte contains four states. */
 struct lt_look {
     const char *tp;
     int64_t segment;
     int first, last;
 };
-/* returns the floors, joined by spaces, with '-' for none; or "LOST" */
+/* Calls watch, and returns the floors of the partitions, joined by spaces, or "LOST". A '-' stands
+ * for a floor that does not exist. */
 const char *lt_watch(struct lt *l, const struct lt_look *looks, size_t n);
-/* returns the bytes that lt_watch() read for looks[i] */
+/* Returns the bytes that lt_watch() has read for looks[i]. */
 struct lw_bytes lt_states(const struct lt *l, int i);
 
 struct lt_enter {
@@ -183,7 +188,8 @@ struct lt_enter {
     uint64_t fence;
     const char *field, *value; /* one field of the schema */
     int64_t old_ms;
-    const char *from, *from_history; /* the node that had the slot before */
+    /* the node that had the slot before, and that node's history */
+    const char *from, *from_history;
     bool patient;
 };
 struct lt_entered {
@@ -194,41 +200,44 @@ struct lt_entered {
 /* Calls enter. Returns "OK", "REFUSED" or "UNVOUCHED". */
 const char *lt_enter(struct lt *l, const struct lt_enter *e, struct lt_entered *out);
 
-/* lt_fence() and lt_attempts() return values of the last answer: for gate those of message i;
- * for settle those of the first grant of item i; for claim those of lane i. */
+/* lt_fence() and lt_attempts() return values from the last answer. After gate, the values belong to
+ * message i; after settle, to the first grant of item i; after claim, to lane i. */
 uint64_t lt_fence(const struct lt *l, int i);
 int lt_attempts(const struct lt *l, int i);
-int lt_attempts_of(const struct lt *l, int i, int k); /* attempts of grant k (from 0) of item i */
-/* Returns "PARTITION/OFFSET" of the envelopes that item i was given, oldest first, or "" if it
- * was given none. */
+/* Returns the attempts of grant k of item i. k is counted from 0. */
+int lt_attempts_of(const struct lt *l, int i, int k);
+/* Returns "PARTITION/OFFSET" of each envelope in the answer to item i, oldest first, or "" if there
+ * is none. */
 const char *lt_heads(struct lt *l, int i);
 struct lw_bytes lt_head_bytes(const struct lt *l, int i, int k);
-/* returns how many duplicates the last settle or claim dropped */
+/* Returns the number of duplicates that the last settle or claim dropped. */
 int64_t lt_duplicates(const struct lt *l);
 
 /* The following functions read Redis as the administrator. If a command fails, the test fails. */
 int64_t lt_int(struct lt *l, const char *fmt, ...);
-const char *lt_text(struct lt *l, const char *fmt, ...); /* returns "(nil)" if Redis has no value */
+/* Returns the reply as text, or "(nil)" if Redis has no value. */
+const char *lt_text(struct lt *l, const char *fmt, ...);
 int lt_state(struct lt *l, struct lt_msg m);
 void lt_set_state(struct lt *l, struct lt_msg m, int state);
-/* returns PARTITION/OFFSET of the messages in its lane's list, oldest first */
+/* Returns PARTITION/OFFSET of each message in the waiting list of m's lane, oldest first. */
 const char *lt_waiting(struct lt *l, struct lt_msg m);
-/* returns the token of its lane's lock; "(nil)" if the lane is free */
+/* Returns the token of the lock of m's lane, or "(nil)" if no one holds the lock. */
 const char *lt_lock(struct lt *l, struct lt_msg m);
-/* removes the lock, as if the lease had ended */
+/* Removes the lock of m's lane, as if the lease had ended. */
 void lt_free_lock(struct lt *l, struct lt_msg m);
 int64_t lt_now_ms(struct lt *l);
-/* Returns all keys and values as text, which the caller frees. exact: also includes fences,
- * scores and stream ids, which change when a call is repeated. */
+/* Returns all keys and values as text, which the caller frees. If `exact` is true, the text also
+ * includes fences, scores and stream ids, which change when a call is repeated. */
 char *lt_dump(struct lt *l, bool exact);
-/* compares the data with a dump, and frees the dump */
+/* Compares the present data with an earlier lt_dump(), fails if they differ, and frees that
+ * dump. */
 void lt_assert_unchanged(struct lt *l, char *before, bool exact);
 void lt_encode(const struct lt_msg *m, struct lw_buf *out);
-/* Sends the last call again, exactly as it was built. */
+/* Sends the last call again with exactly the same arguments. */
 const char *lt_call_again(struct lt *l);
 
-/* Functions for tests that start their own server. lt_open() takes over the server, and returns
- * NULL if it cannot connect. lt_close() ends the server, too. */
+/* Functions for tests that start a server themselves. lt_open() takes over the server, and returns
+ * NULL if it cannot connect. lt_close() also stops the server. */
 struct lt *lt_open(struct lw_test_redis *server);
 void lt_close(struct lt *l);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes messages for tests, and builds calls of the lane scripts as the head of each script
- * describes them. */
+/* Makes messages for tests, and builds calls of the lane scripts. The comment at the top of each
+ * script describes its arguments. */
 #include "tests/support/lanes_build.h"
 
 #include "queue/calls.h"
@@ -88,7 +88,8 @@ static struct lw_call call_of(struct lt *l, const struct lw_script *script) {
                             .skip = l->skip};
 }
 
-/* Copies the call, so that a test can repeat it, and runs it with lt_run(). */
+/* Keeps a copy of the call's arguments, so that a test can repeat the call, and runs it with
+ * lt_run(). */
 static const char *run_call(struct lt *l) {
     char count[16];
     snprintf(count, sizeof count, "%.*s", (int)commands.len[2], commands.argv[2]);
@@ -98,7 +99,7 @@ static const char *run_call(struct lt *l) {
     return lt_run(l);
 }
 
-/* Returns "topic:partition". Within a call, the pointer is the same for the same partition. */
+/* Returns "topic:partition". Within a call, the same partition always gets the same pointer. */
 static const char *partition_of(const struct lt_msg *m) {
     char name[64];
     snprintf(name, sizeof name, "%s:%d", m->topic, m->partition);
@@ -119,7 +120,7 @@ static void choose_bytes(const struct lt *l) {
         const unsigned char *first = places.bytes;
         while (*first != g + 1) first += 3;
         if (l->narrow) places.group[g].lo = places.group[g].hi = (first[1] * 256 + first[2]) / 4;
-        /* tells the script whether the segment is full or empty */
+        /* Tell the script whether the segment is full or empty. */
         places.group[g].n = l->narrow == 2 ? 0 : LW_SEGMENT;
     }
 }
@@ -148,8 +149,9 @@ static void begin_item(struct lt *l, int n_messages, int n_named) {
     l->item[l->n_items++].n_named = n_named;
 }
 
-/* Makes items of gate: neighbours of the same lane become one item. Returns false if every lane
- * has one message and no envelope, because then the script needs no counts. */
+/* Makes the items of a call of gate. Adjacent messages of the same lane become one item. Returns
+ * false if every item consists of one message without an envelope, because then the call needs no
+ * counts. */
 static bool gate_items(struct lt *l, const struct lt_msg *m, size_t n, unsigned char *counts) {
     bool any = false;
     size_t k;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what the lane scripts left in Redis, for a test. */
+/* Reads the data in Redis after a call of a lane script, for a test. */
 #include "tests/support/lanes.h"
 
 #include "queue/codes.h"

@@ -24,7 +24,8 @@ struct lw_test_pg {
     char dir[LW_TEST_DIR];
     char bin[256]; /* folder of PostgreSQL's programs */
     char url[256], bouncer_url[256];
-    /* another user than root if the test runs as root, because PostgreSQL refuses to run as root */
+    /* The user who runs the server. PostgreSQL refuses to run as root, so this user is another one
+     * if the test runs as root. */
     uid_t uid;
     gid_t gid;
     char user[64];
@@ -36,7 +37,8 @@ static bool fail(const char *what, const char *why) {
     return false;
 }
 
-/* Starts a program as the server's user. Its output goes to a file in the server's folder. */
+/* Starts a program as the server's user. The program's output goes to a file in the server's
+ * folder. */
 static pid_t start(const struct lw_test_pg *pg, const char *log, char *const *argv) {
     pid_t parent = getpid(), pid = fork();
     if (pid) return pid;
@@ -50,8 +52,8 @@ static pid_t start(const struct lw_test_pg *pg, const char *log, char *const *ar
     lw_test_exec(parent, SIGQUIT, argv[0], argv);
 }
 
-/* Finds the folder of PostgreSQL's programs, which distributions keep out of PATH: the newest
- * below /usr/lib/postgresql, or else PATH. */
+/* Finds the folder of PostgreSQL's programs, which distributions do not put into PATH. The result
+ * is the newest version below /usr/lib/postgresql, or else "" for PATH. */
 static void find_programs(struct lw_test_pg *pg) {
     glob_t g;
     if (glob("/usr/lib/postgresql/*/bin/postgres", 0, NULL, &g) == 0 && g.gl_pathc)
@@ -169,7 +171,7 @@ bool lw_test_pg_bouncer(struct lw_test_pg *pg) {
     snprintf(ini, sizeof ini, "%s/pgbouncer.ini", pg->dir);
     FILE *f = fopen(ini, "w");
     if (!f) return fail(ini, strerror(errno));
-    /* With auth_type any, PgBouncer takes the user from the configuration line of the database. */
+    /* With auth_type any, PgBouncer takes the user name from the configuration of the database. */
     fprintf(f,
             "[databases]\npostgres = host=%s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir "
             "= %s\nlisten_port = 6432\nauth_type = any\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of the pool: a handler that does what each payload says, a pool with this handler,
- * and a function that reaps jobs as the worker does. */
+/* For tests of the pool: a handler that does what each payload says, a pool with this handler, and
+ * a function that reaps jobs as the worker does. */
 #ifndef LW_TESTS_SUPPORT_POOL_FIXTURE_H
 #define LW_TESTS_SUPPORT_POOL_FIXTURE_H
 
@@ -17,11 +17,11 @@ struct lw_handler {
     size_t batch_max;
     enum lw_batch_of batch_of;
     atomic_int slots_open, runs, in_run, most_in_run, biggest;
-    atomic_bool gate; /* jobs with the payload "wait" end when this is true */
+    atomic_bool gate; /* jobs with the payload "wait" end when gate is true */
     atomic_int waiting;
     bool seen_alone[64], seen_busy[64];
     struct lw_board_worker *board;
-    /* called first in each run, unless it is NULL */
+    /* Called at the start of each run, unless it is NULL. */
     void (*saw)(struct lw_handler *h, int slot, struct lw_job **jobs, size_t n);
     /* context for saw() */
     void *ctx;
@@ -48,8 +48,8 @@ static UNUSED size_t batch_max(const struct lw_handler *h) { return h->batch_max
 static UNUSED enum lw_batch_of batch_of(const struct lw_handler *h) { return h->batch_of; }
 
 /* Returns true if the seat names the identity. Other threads may change their own seats
- * meanwhile. But only the calling thread's own seats can match, and these do not change during
- * the call. */
+ * concurrently, but only the calling thread's seats can match, and these do not change during the
+ * call. */
 __attribute__((noinline, no_sanitize("thread"))) static UNUSED bool names(const struct lw_seat *s,
                                                                           const char *identity) {
     size_t i = 0;
@@ -133,8 +133,8 @@ static UNUSED void close_fx(struct fx *x) {
     close(x->fd);
 }
 
-/* Reaps jobs only when the eventfd signals them, as the worker does. So a lost signal makes the
- * test hang. */
+/* Reaps jobs only when the eventfd signals them, as the worker does, so that a lost signal makes
+ * the test hang. */
 static UNUSED void reap(struct fx *x, struct lw_job **out, size_t want) {
     size_t got = 0;
     while (got < want) {

@@ -16,7 +16,7 @@ enum { FIXED_ARGS = 14, EXTRA_ARGS_MAX = 60, READY_TRIES = 2000, READY_PAUSE_MS 
 
 struct lw_test_redis {
     char dir[LW_TEST_DIR];
-    /* short enough for the address of a unix socket, which has 108 bytes */
+    /* The path must be short, because the address of a unix socket has at most 108 bytes. */
     char path[LW_TEST_DIR + 8];
     char *extra[EXTRA_ARGS_MAX + 1];
     pid_t pid;
@@ -44,7 +44,7 @@ static bool answers(const char *path) {
     bool ok = false;
     if (c && !c->err && redisSetTimeout(c, wait) == REDIS_OK) {
         redisReply *reply = redisCommand(c, "PING");
-        /* LOADING is an error reply; after it the loop continues to wait */
+        /* The error reply LOADING means that the server is not ready yet. */
         ok = reply && reply->type == REDIS_REPLY_STATUS;
         if (reply) freeReplyObject(reply);
     }
@@ -70,7 +70,7 @@ static bool wait_ready(struct lw_test_redis *r) {
 }
 
 static bool launch(struct lw_test_redis *r) {
-    unlink(r->path); /* removes the socket that a killed server left */
+    unlink(r->path); /* Remove the socket that a killed server left. */
     pid_t parent = getpid();
     r->pid = fork();
     if (r->pid == 0) run_server(r, parent);
@@ -140,7 +140,8 @@ bool lw_test_redis_flush(struct lw_test_redis *r) {
 
 void lw_test_redis_kill(struct lw_test_redis *r) {
     if (r->pid <= 0) return;
-    kill(r->pid, SIGKILL); /* SIGKILL, because it also ends a server that SIGSTOP has stopped */
+    /* SIGKILL also ends a server that SIGSTOP has stopped. */
+    kill(r->pid, SIGKILL);
     while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR) {}
     r->pid = -1;
 }

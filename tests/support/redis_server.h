@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A private redis-server for one test: on a unix socket in a temporary folder of its own, never
+/* A private redis-server for one test. It listens on a unix socket in a temporary folder, and never
  * on a TCP port.
  *
- * Start a server, ask for its path or connect to it as often as needed, perhaps kill, restart or
- * flush it, and stop it; the stop also removes the folder. A server dies with the thread that
- * started it (PR_SET_PDEATHSIG), so that a test which crashes leaves no server behind. Nothing
- * is saved unless the test asks for it (SAVE, or arguments such as "--appendonly", "yes"). Every
- * wait is bounded. */
+ * A test starts a server, asks for its path or connects to it as often as needed, may kill, restart
+ * or flush it, and finally stops it, which also removes the folder. A server dies with the thread
+ * that started it (PR_SET_PDEATHSIG), so that a test which crashes leaves no server behind. Nothing
+ * is saved to disk unless the test asks for it (SAVE, or arguments such as "--appendonly", "yes").
+ * Every wait is bounded. */
 #ifndef LW_TEST_REDIS_SERVER_H
 #define LW_TEST_REDIS_SERVER_H
 
@@ -17,19 +17,19 @@
 
 struct lw_test_redis;
 
-/* Returns the program that all tests start as redis-server. LW_REDIS_SERVER can name another
- * program; tests/matrix uses it for other releases. */
+/* Returns the program that all tests start as redis-server. The variable LW_REDIS_SERVER can name
+ * another program, which tests/matrix uses for other releases. */
 const char *lw_test_redis_program(void);
 
-/* Starts a server, and returns when the server answers PING. extra_args: at most 60 more
- * arguments for redis-server, ended by NULL, or NULL. The arguments are copied, and a restart
- * uses them again. If the server does not answer within 10 s, returns NULL, with the reason and
- * the server's log on stderr. */
+/* Starts a server, and returns when the server answers PING. extra_args is NULL, or a list of at
+ * most 60 more arguments for redis-server, ended by NULL. The arguments are copied, and a restart
+ * uses them again. If the server does not answer within 10 s, prints the reason and the server's
+ * log on stderr and returns NULL. */
 struct lw_test_redis *lw_test_redis_start(const char *const *extra_args);
 
-/* lw_test_redis_path() returns the path of the socket, lw_test_redis_dir() that of the folder
- * that holds the socket, dump.rdb and other files. Both texts are valid until the server is
- * stopped. */
+/* lw_test_redis_path() returns the path of the socket. lw_test_redis_dir() returns the path of the
+ * folder that contains the socket, dump.rdb and other files. Both texts are valid until the server
+ * is stopped. */
 const char *lw_test_redis_path(const struct lw_test_redis *r);
 const char *lw_test_redis_dir(const struct lw_test_redis *r);
 /* Returns the server's process id, or -1 while the server is down. A restart changes the id. */
@@ -44,9 +44,10 @@ bool lw_test_redis_flush(struct lw_test_redis *r);
 /* Kills the server with kill -9 and reaps it. */
 void lw_test_redis_kill(struct lw_test_redis *r);
 /* Kills the server with kill -9 if it is up, then starts it in the same folder with the same
- * arguments. The server loads only what it had saved. Returns false if it does not start. */
+ * arguments. The server loads only the data that it had saved. Returns false if it does not
+ * start. */
 bool lw_test_redis_restart(struct lw_test_redis *r);
-/* Ends the server, removes the folder, and frees r. Ignores NULL. */
+/* Stops the server, removes the folder, and frees r. Ignores NULL. */
 void lw_test_redis_stop(struct lw_test_redis *r);
 
 #endif

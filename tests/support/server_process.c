@@ -51,7 +51,8 @@ void lw_test_exec(pid_t parent, int sig, const char *program, char *const *argv)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_PDEATHSIG, sig);
-    if (getppid() != parent) _exit(127); /* the parent died before the call of prctl() */
+    /* The parent died before the call of prctl(). */
+    if (getppid() != parent) _exit(127);
     execvp(program, argv);
     fprintf(stderr, "%s: cannot be run: %s\n", program, strerror(errno));
     _exit(127);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts that the servers of tests share: a folder for each server, a process that dies with the
- * test, its log, and free ports. Functions that fail print the reason on stderr. */
+/* Common parts of the servers that tests start: a folder for each server, a process that dies with
+ * the test, the server's log, and free ports. Functions that fail print the reason on stderr. */
 #ifndef LW_TESTS_SUPPORT_SERVER_PROCESS_H
 #define LW_TESTS_SUPPORT_SERVER_PROCESS_H
 
@@ -10,19 +10,19 @@
 
 enum { LW_TEST_DIR = 100, LW_TEST_SOCKET_NAME = 32 };
 
-/* Makes a folder named lw-NAME-XXXXXX in TMPDIR, or else in /tmp. Its path is so short that the
- * path of a socket in it, whose name has at most LW_TEST_SOCKET_NAME bytes, fits into a socket's
- * address of 108 bytes. On failure, `dir` becomes empty. */
+/* Makes a folder named lw-NAME-XXXXXX in TMPDIR, or else in /tmp. The folder's path is short enough
+ * that a socket in it has a path that fits into a unix socket's address of 108 bytes, if the
+ * socket's file name has at most LW_TEST_SOCKET_NAME bytes. On failure, `dir` becomes empty. */
 bool lw_test_dir_make(char dir[LW_TEST_DIR], const char *name);
-/* Removes the folder with everything in it. Does nothing if `dir` is empty. */
+/* Removes the folder and everything in it. Does nothing if `dir` is empty. */
 void lw_test_dir_remove(const char *dir);
-/* Prints the end of a log file in the folder `dir` on stderr. */
+/* Prints the end of the file `log` in the folder `dir` on stderr. */
 void lw_test_log_show(const char *dir, const char *log);
-/* Runs a program in a child process, after fork(). The program gets the signal `sig` when the
+/* Executes a program in the child process after fork(). The program gets the signal `sig` when the
  * thread that called fork() dies. `parent` is the pid of the process that called fork(). */
 _Noreturn void lw_test_exec(pid_t parent, int sig, const char *program, char *const *argv);
-/* Returns a socket that is bound to a free port of 127.0.0.1, and sets *port to this port. If
- * there is none, ends the test. */
+/* Returns a socket that is bound to a free port of 127.0.0.1, and sets *port to this port. Ends the
+ * test if no port is free. */
 int lw_test_bound(int *port);
 /* Returns a TCP port of 127.0.0.1 that is free at the time of the call. */
 int lw_test_free_port(void);

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A receiver of OTLP over HTTP with JSON, which checks the form of each request by itself.
+"""A receiver of OTLP over HTTP with JSON. It checks that each request has the form that OTLP
+prescribes, without using a library for OTLP.
 
 r = Receiver(); r.url, r.requests, r.spans()
-r.answers.append((503, {"Retry-After": "1"}, "later"))   # for the next request; without one: 200
-r.delay_s = 5                                            # each answer comes that late
-r.stop(), r.start()                                      # away, and back on the same port"""
+r.answers.append((503, {"Retry-After": "1"}, "later"))   # answer to the next request (default 200)
+r.delay_s = 5                                            # delay of each answer, in seconds
+r.stop(), r.start()                                      # stop, and return on the same port"""
 
 import collections
 import http.server
@@ -26,8 +27,8 @@ def need(good, what):
 
 
 def plain(attributes):
-    """Returns attributes as a dict. Fails if one of them stands there twice, or has another form
-    than OTLP says."""
+    """Returns a list of OTLP attributes as a dict. Fails if an attribute occurs twice or does not
+    have the form that OTLP prescribes."""
     out = {}
     for a in attributes:
         need(set(a) == {"key", "value"} and len(a["value"]) == 1, "attribute %r" % a)
@@ -38,8 +39,8 @@ def plain(attributes):
 
 
 def check_span(s):
-    """Checks a span by what opentelemetry-proto says about JSON: ids are hex, 64-bit numbers are
-    strings, enums are numbers, names are in lowerCamelCase."""
+    """Checks a span against the rules of opentelemetry-proto for JSON: ids are hexadecimal, 64-bit
+    numbers are strings, enums are numbers, and names are in lowerCamelCase."""
     known = {
         "traceId",
         "spanId",
@@ -75,8 +76,8 @@ def check_span(s):
 
 
 def spans_of(request):
-    """Returns the spans of a request, each with its attributes as a dict, and with the
-    resource's."""
+    """Returns the spans of a request. Each span has its attributes as a dict, and also the
+    attributes of its resource."""
     out = []
     need(set(request) == {"resourceSpans"}, "request")
     for rs in request["resourceSpans"]:
@@ -126,7 +127,8 @@ class Receiver:
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
 
-            def handle_error(self, *_):  # the client closed the connection before the answer
+            # Ignore the error: the client has closed the connection before it got the answer.
+            def handle_error(self, *_):
                 pass
 
         self.server = Server(("127.0.0.1", self.port), Handler)
@@ -140,7 +142,7 @@ class Receiver:
         self.server.server_close()
 
     def take(self, handler, body):
-        """Notes a request, and returns the answer: status, headers and body."""
+        """Records a request, and returns the answer: status, headers and body."""
         with self.lock:
             request = {
                 "at": time.monotonic(),

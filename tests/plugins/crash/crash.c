@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin, named crash, for tests of what happens when a plugin misbehaves. The payload names
- * what it does: segv, abort, exit, exit0, hang (until cancelled), stuck (hang for ever), retry,
- * dead, back, odd (an unknown outcome), sleep:MS. After any other payload the message is done.
- * If a payload starts with "once:", the plugin misbehaves only at attempt 1. */
+/* The plugin `crash`, for tests of how a worker survives a misbehaving plugin. The payload says
+ * what the plugin does: segv, abort, exit, exit0, hang (until cancelled), stuck (ignores the
+ * cancellation), retry, dead, back, odd (an unknown outcome), sleep:MS. After any other payload the
+ * outcome is done. If a payload starts with "once:", the plugin misbehaves only at attempt 1. */
 #include <latchwork/handler.h>
 
 #include <signal.h>
