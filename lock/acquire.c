@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Acquires a lock that lives on one Redis. To wait is to make one attempt after another:
+/* Acquires a lock that is stored on one Redis. Waiting for the lock is a sequence of attempts:
  *
- *     one attempt → [stand in line → sleep until woken, or until it is time to try again
+ *     one attempt → [stand in line → sleep until notified, or until the next attempt is due
  *     → attempt]… → leave the line */
 #include "lock/one.h"
 
@@ -13,12 +13,14 @@
 #include <stdlib.h>
 
 enum {
-    /* mutex, semaphore: the first in line tries again after this time at the latest */
+    /* Mutex and semaphore: maximum time between two attempts of the first waiter in line, in ms. */
     LOOK_MS = 5000,
-    /* fair, read/write: the same limit, shorter because only an attempt shows Redis that this
-     * client is alive */
+    /* Fair and read/write locks: maximum time between two attempts of the first waiter in line, in
+     * ms. It is shorter than LOOK_MS, because only the attempts show Redis that the waiting client
+     * is alive. */
     LOOK_QUEUE_MS = 1000,
-    /* bounds of the random wait between attempts if nobody announces releases */
+    /* Bounds, in ms, of the random pause between attempts if releases of the lock are not
+     * announced. */
     POLL_MIN_MS = 10,
     POLL_MAX_MS = 100,
     BACKOFF_MAX_MS = 1000,
@@ -34,7 +36,8 @@ static struct lw_waking *waking_of(struct latchwork_client *c, struct latchwork_
     return k;
 }
 
-/* Returns how long the first in line may sleep after an attempt found the lock held. */
+/* Returns how long the first waiter in line may sleep, in ms, after its attempt found the lock
+ * held. */
 static int64_t look_after_ms(const struct lw_take *t, bool told) {
     int64_t left = t->left_ms;
     if (!told) {
@@ -44,7 +47,8 @@ static int64_t look_after_ms(const struct lw_take *t, bool told) {
     int64_t most = lw_one_queues(t->lock) ? LOOK_QUEUE_MS : LOOK_MS;
     most = most - most / 5 + (int64_t)lw_random((uint64_t)most * 2 / 5);
     if (left <= 0) return most;
-    /* Random delay, so that clients which wait for the same expiry do not try all at once. */
+    /* Add a random delay, so that the clients that wait for the same lease to expire do not all try
+     * at the same moment. */
     int64_t spread = left / 8 < 50 ? left / 8 : 50;
     left += 1 + (int64_t)lw_random((uint64_t)spread + 1);
     return left < most ? left : most;
@@ -61,11 +65,11 @@ static enum latchwork_result is_held(const struct lw_take *t, struct latchwork_e
                         (int)(key.n < 300 ? key.n : 300), key.p);
 }
 
-/* Gives back a grant whose lease had ended before the answer arrived. */
+/* Releases a lock that was granted so late that its lease had ended before the answer arrived. */
 static enum lw_took give_back(struct lw_take *t, struct latchwork_error *error) {
     struct latchwork_error ignored;
     lw_one_release(t->hold, &ignored);
-    /* each acquisition has a token of its own */
+    /* The next attempt is a new acquisition, so it needs a token that was never used before. */
     if (!lw_hold_token(t->hold, error)) return LW_FAILED;
     atomic_store(&t->hold->loss, 0);
     t->left_ms = 1;
@@ -84,11 +88,14 @@ struct wait {
     struct lw_waking *waking;
     struct lw_waiter waiter;
     int64_t deadline_ms;
-    bool known; /* Redis may have this client, or this waiter, in its list of waiters */
+    /* Redis may have this client or this waiter in the lock's list of waiters, so the waiter must
+     * be removed from the list when it stops waiting. */
+    bool known;
     int64_t backoff_ms;
 };
 
-/* Returns true if the attempt should be repeated. */
+/* Plans the next attempt after an error that may be temporary. Returns false if the error is
+ * permanent. */
 static bool after_failure(struct wait *w, const struct latchwork_error *error) {
     if (!lw_may_pass(error)) return false;
     w->backoff_ms = w->backoff_ms ? 2 * w->backoff_ms : POLL_MAX_MS / 2;
@@ -114,9 +121,9 @@ static enum lw_took try_in_line(struct wait *w, struct latchwork_error *error) {
     return took;
 }
 
-/* Returns when the next in line tries to take the lock if no release is announced: when the lease
- * of this holder must have ended, or earlier, since LOOK_MS, LOOK_QUEUE_MS and POLL_MAX_MS limit
- * the time between attempts. */
+/* Returns when the next waiter in line tries to take the lock if no release is announced. The time
+ * is the end of the present holder's lease, or earlier, since LOOK_MS, LOOK_QUEUE_MS and
+ * POLL_MAX_MS limit the time between attempts. */
 static int64_t next_look_ms(const struct wait *w) {
     const struct latchwork_lock *l = w->take.lock;
     if (lw_one_queues(l)) return lw_boot_ms() + LOOK_QUEUE_MS / 2;
@@ -136,7 +143,8 @@ static enum latchwork_result stand_in_line(struct wait *w, enum lw_took took,
     if (!lw_wait_join(w->waking, &w->waiter, lw_one_wait_name(t->lock)))
         return lw_lock_no_memory(error);
     bool fatal = took == LW_FAILED && !after_failure(w, error);
-    /* the first attempt is made without sleeping, because it gets the waiter its ticket */
+    /* A waiter of a fair or read/write lock makes its first attempt without sleeping, because that
+     * attempt gets its ticket. */
     bool enqueue = queues && !fatal;
     while (!fatal && took != LW_TAKEN &&
            (enqueue || lw_wait_sleep(w->waking, &w->waiter, w->deadline_ms, &t->more))) {
@@ -166,7 +174,8 @@ enum latchwork_result lw_one_acquire(struct latchwork_lock *l, struct latchwork_
     enum lw_took took = LW_HELD;
     struct lw_waking *waking = atomic_load(&c->waking);
     bool line = deadline_ms && waking && lw_wait_has_line(waking, lw_one_wait_name(l));
-    if (!line) took = try_once(&w.take, &why); /* if nobody stands in line, try at once */
+    /* Try at once if no other thread of this client stands in line for the lock. */
+    if (!line) took = try_once(&w.take, &why);
     enum latchwork_result result = LATCHWORK_LOCK_OK;
     if (took != LW_TAKEN && !deadline_ms) {
         result = took == LW_FAILED ? LATCHWORK_LOCK_ERROR : is_held(&w.take, &why);

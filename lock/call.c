@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends calls to Redis and explains their errors. */
+/* Sends calls to Redis and translates error replies into error codes and advice. */
 #include "lock/client.h"
 
 #include "base/clock.h"
@@ -14,7 +14,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { HOPS_MAX = 32 /* a call is sent again after at most this many refusals */ };
+/* maximum number of times that a call is sent again after a node refused it */
+enum { HOPS_MAX = 32 };
 
 enum latchwork_result lw_lock_fail(struct latchwork_error *error, enum latchwork_result result,
                                    int code, const char *fmt, ...) {
@@ -86,8 +87,8 @@ static bool fill_random(unsigned char *p, size_t n, struct latchwork_error *erro
     return true;
 }
 
-/* Writes random hex digits. Each thread keeps a stock of random bytes, which the kernel fills. A
- * child of fork() discards its parent's stock. */
+/* Writes random hex digits. Each thread keeps a stock of random bytes from the kernel. A child of
+ * fork() discards the stock that it inherited, because the parent uses the same bytes. */
 bool lw_random_hex(char *out, size_t size, struct latchwork_error *error) {
     static _Thread_local unsigned char stock[256];
     static _Thread_local size_t left;
@@ -158,7 +159,8 @@ void lw_call_encode(struct lw_call *call, struct lw_text *out) {
     free(bytes);
 }
 
-/* Sends a call. If an allocation failed, it sends nothing and returns false with *error. */
+/* Sends a call. If an allocation failed while the call was built, sends nothing and returns false
+ * with *error. */
 static bool send_call(struct lw_redis *redis, struct lw_call *call, struct latchwork_error *error) {
     char *bytes = NULL;
     int n = redisFormatCommandArgv(&bytes, call->n, call->arg, call->size);
@@ -191,8 +193,8 @@ redisReply *lw_next_reply(struct latchwork_client *c, struct lw_redis *redis,
     return NULL;
 }
 
-/* Sends the call and returns its reply. Sends ASKING first if the slot is being moved to this
- * node. */
+/* Sends the call and returns its reply. If `asking` is true, sends ASKING first, because the slot
+ * is being moved to this node. */
 static redisReply *exchange(struct latchwork_client *c, struct lw_redis *redis,
                             struct lw_call *call, bool asking, struct latchwork_error *error) {
     if (asking) {
@@ -210,7 +212,8 @@ static redisReply *exchange_script(struct latchwork_client *c, struct lw_redis *
     redisReply *reply = exchange(c, redis, call, asking, error);
     if (!reply || !call->script || !lw_is_no_script(reply)) return reply;
     freeReplyObject(reply);
-    /* EVAL runs the script, and Redis keeps it for the next EVALSHA */
+    /* EVAL with the script's text also stores the script in Redis, so the next call can use
+     * EVALSHA. */
     call->arg[0] = "EVAL", call->size[0] = 4;
     call->arg[1] = call->script->text, call->size[1] = strlen(call->script->text);
     return exchange(c, redis, call, asking, error);
@@ -226,14 +229,15 @@ redisReply *lw_call_asking(struct latchwork_client *c, struct lw_redis *redis, s
     return exchange_script(c, redis, call, true, error);
 }
 
-/* Makes the call ready to be sent to another server, which may not have the script. */
+/* Prepares the call to be sent to another server, which may not have the script: EVALSHA replaces
+ * EVAL. */
 static void rewind_call(struct lw_call *call) {
     if (!call->script) return;
     call->arg[0] = "EVALSHA", call->size[0] = 7;
     call->arg[1] = call->script->sha1, call->size[1] = 40;
 }
 
-/* Makes the call ready to be sent again although it may have been executed. */
+/* Prepares the call to be sent again after the server may already have executed it. */
 static void send_again(struct lw_call *call) {
     call->sent_again = true;
     if (call->again) call->arg[call->again] = "1", call->size[call->again] = 1;
@@ -242,8 +246,8 @@ static void send_again(struct lw_call *call) {
 
 static int64_t pause_ms(int hop) { return (hop < 5 ? 2 << hop : 50) + (int64_t)lw_random(10); }
 
-/* Decides whether the call is sent again after this refusal, and pauses first if the call goes to
- * the same server again. */
+/* Decides whether a refused call is sent again. Pauses first if the call will go to the same
+ * server. */
 static bool go_on(struct latchwork_client *c, const struct lw_turn *turn, int hop,
                   int64_t until_ms) {
     if (hop >= HOPS_MAX || lw_boot_ms() >= until_ms || atomic_load(&c->interrupted)) return false;
@@ -324,8 +328,8 @@ static const struct {
 };
 
 static int meaning_of(const char *text) {
-    /* If a command fails inside a script, Redis puts its own words around the error, and each
-     * version uses other words: "ERR Error running script …: @user_script:3: OOM command…" */
+    /* If a command fails inside a script, Redis wraps the error in a text that differs between
+     * versions, for example "ERR Error running script …: @user_script:3: OOM command…". */
     if (strstr(text, "WRONGTYPE ")) return 4;
     if (strstr(text, "OOM command not allowed")) return 5;
     if (strncmp(text, "NOPERM", 6) == 0 && (strstr(text, "'eval") || strstr(text, "'EVAL")))

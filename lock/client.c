@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens and closes clients, and reads their options. */
+/* Opens and closes clients of the lock library, and reads their options. */
 #include "lock/client.h"
 
 #include "base/clock.h"
@@ -18,7 +18,8 @@ static atomic_uint forks;
 static void forked(void) { atomic_fetch_add(&forks, 1); }
 unsigned lw_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
 
-/* Registers the fork handlers once per process. If that fails, the next client tries again. */
+/* Registers the fork handler once per process. If the registration fails, opening the next client
+ * tries again. */
 static bool watch_forks(struct latchwork_error *error) {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static bool watched;
@@ -58,8 +59,8 @@ static void default_label(char *label) {
             *p = '-';
 }
 
-/* Reads the caller's options. A program that was built with an earlier version of the header passes
- * fewer options. */
+/* Copies the caller's options. A program compiled with an earlier version of the header passes a
+ * smaller struct; the options missing from it are 0. */
 static bool read_options(const struct latchwork_client_options *given,
                          struct latchwork_client_options *o, struct latchwork_error *error) {
     *o = (struct latchwork_client_options){0};
@@ -100,7 +101,8 @@ static bool take_options(struct latchwork_client *c, const struct latchwork_clie
 
 /* --- opening and closing ---------------------------------------------------------------------- */
 
-/* Takes over the options and the target. The caller calls free_client() even after a failure. */
+/* Moves the options and the target into the client. The caller calls free_client() even if this
+ * function fails. */
 static bool fill_in(struct latchwork_client *c, struct lw_target *t,
                     const struct latchwork_client_options *o, struct latchwork_error *error) {
     if (!take_options(c, o, error) || !watch_forks(error) ||
@@ -127,7 +129,7 @@ static void free_client(struct latchwork_client *c, bool child) {
     free(c);
 }
 
-/* Opens a client for the target, and takes over the target even if this fails. */
+/* Opens a client for the target. The target belongs to this function, even if opening fails. */
 static struct latchwork_client *open_target(struct lw_target *t,
                                             const struct latchwork_client_options *o,
                                             struct latchwork_error *error) {
@@ -171,8 +173,9 @@ struct latchwork_client *latchwork_client_open(const char *url,
 
 void latchwork_client_close(struct latchwork_client *c) {
     if (!c) return;
-    /* In a child of fork() the threads do not exist, and a mutex may be held for ever, so both are
-     * left alone. */
+    /* In a child of fork() the client's threads do not exist, and a thread of the parent may have
+     * held a mutex when the process forked. So the child neither joins the threads nor destroys the
+     * mutexes. */
     bool child = !lw_client_ok(c, NULL);
     if (!child) {
         lw_waking_close(atomic_load(&c->waking));
@@ -188,8 +191,8 @@ void latchwork_client_interrupt(struct latchwork_client *c) {
     if (!c) return;
     atomic_store(&c->interrupted, true);
     if (!lw_client_ok(c, NULL)) return;
-    /* wait until threads that are being started exist; a thread that starts later sees
-     * `interrupted` */
+    /* Take the mutex `start` to wait until a thread that is being started exists. A thread that is
+     * started later reads `interrupted` itself. */
     pthread_mutex_lock(&c->start);
     struct lw_waking *waking = atomic_load(&c->waking);
     pthread_mutex_unlock(&c->start);

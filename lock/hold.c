@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The code that all kinds of locks share, and the public functions. */
+/* The code that all kinds of locks share, and the public functions of locks and holds. */
 #include "lock/hold.h"
 
 #include "base/clock.h"
@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* how often a renewal by hand is sent if automatic renewals overlap with it */
+/* maximum number of times that a renewal by hand is sent while automatic renewals overlap with
+ * it */
 enum { RENEW_TRIES = 3 };
 
 /* --- locks ------------------------------------------------------------------------------------ */
@@ -204,8 +205,8 @@ static uint64_t this_thread(void) {
     return me;
 }
 
-/* Returns the hold that this owner already has, or NULL. Raises the hold's count unless the hold is
- * lost. */
+/* Returns the hold that this owner of a reentrant lock already has, or NULL. Increments the count
+ * of the hold unless the hold is lost. */
 static struct latchwork_hold *find_owned(struct latchwork_lock *l, uint64_t owner, bool is_thread) {
     pthread_mutex_lock(&l->mutex);
     struct latchwork_hold *h = l->owned;
@@ -225,8 +226,8 @@ static void add_owned(struct latchwork_lock *l, struct latchwork_hold *h, uint64
     pthread_mutex_unlock(&l->mutex);
 }
 
-/* Lowers the count of a reentrant hold. Returns true if the count reached 0, so that the hold has
- * no owner any more. */
+/* Decrements the count of a reentrant hold, or sets it to 0 if `all` is true. Returns true if the
+ * hold has no owner any more. */
 static bool count_down(struct latchwork_hold *h, bool all) {
     struct latchwork_lock *l = h->lock;
     if (l->o.kind != LATCHWORK_KIND_REENTRANT) return true;
@@ -247,8 +248,8 @@ static enum latchwork_result null_argument(const char *name, struct latchwork_er
     return lw_lock_wrong(error, "%s is NULL", name);
 }
 
-/* Sets what all kinds need after a lock is taken. Returns false, with *error, if the hold cannot be
- * renewed; the caller has to release it. */
+/* Completes a hold after its lock was taken, for all kinds of locks. Returns false with *error if
+ * automatic renewal cannot be started; the caller then has to release the lock. */
 static bool begin_hold(struct latchwork_lock *l, struct latchwork_hold *h,
                        struct latchwork_error *error) {
     lw_lock_saw(l, h->fence);
@@ -360,8 +361,8 @@ void latchwork_hold_forget(struct latchwork_hold *h) {
 
 /* --- in between ------------------------------------------------------------------------------- */
 
-/* Waits until no renewal of the hold is under way, at most limit_ms. Returns false if one still is
- * under way. */
+/* Waits until no renewal of the hold is in flight, for limit_ms at most. Returns false if a renewal
+ * is still in flight. */
 static bool wait_renewed(struct latchwork_hold *h, int64_t limit_ms) {
     struct timespec until = lw_from_now(limit_ms);
     pthread_mutex_lock(&h->lock->mutex);
@@ -400,8 +401,8 @@ enum latchwork_result latchwork_hold_renew(struct latchwork_hold *h, int64_t ttl
         bool by_itself = h->lock->o.flags & LATCHWORK_FLAG_RENEW;
         if (result != LATCHWORK_LOCK_OK || !by_itself || !overlap || tries == RENEW_TRIES)
             return result;
-        /* Renew again: an automatic renewal was under way, and if Redis executed that one last, the
-         * lease has the wrong length. */
+        /* Renew once more, because an automatic renewal was in flight at the same time. If Redis
+         * executed the automatic renewal last, the lease has the wrong length. */
         if (!wait_renewed(h, h->lock->o.ttl_ms / 3)) return result;
     }
 }
@@ -413,7 +414,7 @@ enum latchwork_result latchwork_hold_check(struct latchwork_hold *h,
     return h->lock->ops->keep(h, 0, error);
 }
 
-/* A NULL hold has fence 0, is lost, and has 0 ms left. */
+/* The next functions treat a NULL hold as a lost hold with fence 0 and 0 ms left. */
 uint64_t latchwork_hold_fence(const struct latchwork_hold *h) { return h ? h->fence : 0; }
 uint64_t latchwork_hold_fence_at(const struct latchwork_hold *h, size_t i) {
     if (!h) return 0;

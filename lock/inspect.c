@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inspects locks, breaks them, and gives them a TTL. */
+/* Shows locks, breaks them, and gives a TTL to locks that have none. */
 #include "lock/one.h"
 
 #include <errno.h>
@@ -8,7 +8,8 @@
 
 enum { SHOWN_MAX = 10000 };
 
-/* Parses TOKEN:FENCE, where TOKEN is LABEL/HEX. Anything else is a token without a fence. */
+/* Parses the value of a lock, which has the form TOKEN:FENCE or is a token alone. A token may have
+ * the form LABEL/HEX. */
 static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, bool plain) {
     i->token = p;
     i->token_len = n;
@@ -21,8 +22,8 @@ static void read_value(struct latchwork_lock_info *i, const char *p, size_t n, b
     memcpy(digits, colon + 1, n_fence);
     digits[n_fence] = '\0';
     i->fence = strtoull(digits, NULL, 10);
-    /* A fence is usually the time of its grant in µs. If Redis' clock was set back, the fence is a
-     * little larger. */
+    /* Derive the time of the grant from the fence: a fence is usually the time of its grant in µs,
+     * and a little larger if Redis' clock was set back. */
     i->since_ms = (int64_t)(i->fence / 1000);
     i->token_len = (size_t)(colon - p);
     const char *slash = memrchr(p, '/', i->token_len);
@@ -57,7 +58,8 @@ struct look {
     bool stopped;
     int64_t shown;
     struct latchwork_error *error;
-    struct lw_foreign *foreign; /* counts keys that are not locks; NULL: do not count them */
+    /* number of skipped keys that are not locks; NULL: do not count them */
+    struct lw_foreign *foreign;
 };
 
 static void show(struct look *k, struct latchwork_lock_info *info) {
@@ -79,7 +81,7 @@ static bool show_string(struct look *k, struct latchwork_lock_info *info, struct
     return good;
 }
 
-/* Asks the server that has the key for the server's time. */
+/* Asks the server that stores `key` for the server's time. */
 static bool now_ms(struct look *k, struct lw_bytes key, int64_t *out) {
     struct lw_call call;
     lw_call_script(&call, NULL, 0);
@@ -132,7 +134,8 @@ enum latchwork_result lw_one_show(struct latchwork_lock *l, latchwork_lock_seen 
     bool good;
     if (l->o.kind == LATCHWORK_KIND_SEMAPHORE) {
         good = show_leases(&k, &info, l->key[LW_KEY_LOCK]);
-    } else if (l->key[LW_KEY_READERS].p) { /* show both sides of a read/write lock */
+        /* Show a read/write lock as two locks: the writer's and the readers'. */
+    } else if (l->key[LW_KEY_READERS].p) {
         info.kind = LATCHWORK_KIND_WRITE;
         good = show_string(&k, &info, l->key[LW_KEY_LOCK], false);
         info = (struct latchwork_lock_info){.kind = LATCHWORK_KIND_READ,
@@ -229,7 +232,7 @@ static bool add_waiting(struct look *k, const char *key, size_t n_prefix, const 
     return good;
 }
 
-/* Shows the lock whose key is lwl:{NAME}:WHAT. */
+/* Shows the lock that is stored in the key lwl:{NAME}:WHAT. Ignores keys with other names. */
 static bool list_own(struct look *k, struct lw_bytes key) {
     const char *colon = memrchr(key.p, ':', key.n);
     if (!colon || key.n < 8 || memcmp(key.p, "lwl:{", 5) || colon < key.p + 6 || colon[-1] != '}')
@@ -255,8 +258,8 @@ static bool list_key(struct look *k, struct lw_bytes key) {
     return show_string(k, &info, key, false);
 }
 
-/* Shows the lock of one key. Counts and skips a key of another Redis type, because it is not one of
- * our locks. */
+/* Shows the lock that is stored in one key. Counts and skips a key of another Redis type, because
+ * it is no lock of this library. */
 static bool list_one(struct look *k, struct lw_bytes key, unsigned flags) {
     struct latchwork_error error = {0}, *wanted = k->error;
     k->error = &error;
@@ -296,7 +299,7 @@ static redisReply *scan(struct latchwork_client *c, int slot, const char *cursor
     return lw_client_call(c, &call, error);
 }
 
-/* Shows the locks of one server; in a cluster, of the owner of a slot. */
+/* Shows the locks of one server. In a cluster, the server is the owner of `slot`. */
 static bool list_server(struct look *k, int slot, const char *match, unsigned flags) {
     char cursor[32] = "0";
     bool good = true;

@@ -13,13 +13,13 @@ enum {
     TRY_AGAIN_MS = 100,
     CONNECT_AT_LEAST_MS = 5,
     SLEEP_MAX_MS = 60000,
-    /* maximum number of nodes of a cluster to which there is a connection at the same time */
+    /* maximum number of cluster nodes to which the keeper has connections at the same time */
     LINKS_MAX = 64,
-    /* divisor: in a cluster one node may use at most 1/SHARE of the time until the next hold is
-     * given up */
+    /* The share of one node in a cluster: the keeper waits for one node for at most 1/SHARE of the
+     * time until it must give up the next hold. */
     SHARE = 4,
-    /* after the keeper has waited for a node in vain, the node gets no request for REST times as
-     * long */
+    /* The pause for a node that did not answer: REST times as long as the keeper has waited for the
+     * node. */
     REST = 1,
 };
 
@@ -27,16 +27,16 @@ enum {
 struct link {
     uint64_t peer;
     struct lw_redis *redis; /* connection to the server; NULL: not connected */
-    int64_t not_before_ms;  /* boot clock; when to connect again after a failure */
+    int64_t not_before_ms;  /* boot clock; earliest time of the next attempt to connect */
     int64_t used_ms;
 };
 
 struct lw_keeper {
     struct latchwork_client *client;
-    struct link link[LINKS_MAX]; /* used by the keeper's thread alone */
+    struct link link[LINKS_MAX]; /* used only by the keeper's thread */
     size_t n_links;
-    /* the locks of all holds are in one slot, so no time is kept for other nodes; used by the
-     * keeper's thread alone */
+    /* True if the locks of all holds are in one slot, so that the keeper need not save time for
+     * other nodes. Used only by the keeper's thread. */
     bool alone;
     pthread_t thread;
     pthread_mutex_t mutex;
@@ -54,12 +54,12 @@ static void take_out(struct lw_keeper *k, struct latchwork_hold *h) {
         if (k->hold[i] == h) {
             k->hold[i] = k->hold[--k->n];
             h->kept = false;
-            lw_hold_unref(h); /* the hold stays, because the caller has another reference */
+            lw_hold_unref(h); /* does not free the hold, because the caller has another reference */
             return;
         }
 }
 
-/* Returns the time at which the keeper gives up the hold: after two thirds of its lease. */
+/* Returns the time at which the keeper gives up the hold: when two thirds of its lease are over. */
 static int64_t give_up_ms(const struct latchwork_hold *h) {
     return atomic_load(&h->deadline_ms) - atomic_load(&h->ttl_ms) / 3;
 }
@@ -67,7 +67,7 @@ static bool at_its_end(const struct latchwork_hold *h) {
     return atomic_load(&h->deadline_ms) >= h->end_ms;
 }
 
-/* Returns the time at which to renew the hold: after a third of its lease. */
+/* Returns the time of the hold's next renewal: when a third of its lease is over. */
 static int64_t next_renewal_ms(const struct latchwork_hold *h) {
     int64_t ttl_ms = atomic_load(&h->ttl_ms);
     return at_its_end(h) ? INT64_MAX : atomic_load(&h->deadline_ms) - ttl_ms + ttl_ms / 3;
@@ -83,8 +83,8 @@ static int64_t next_event_ms(struct lw_keeper *k, bool with_renewals) {
     return at;
 }
 
-/* Calls the callback without holding the mutex, so that the callback may inspect locks and acquire
- * others. */
+/* Stops renewing the hold, and calls its callback. Releases the mutex during the callback, because
+ * the callback may inspect or acquire locks. */
 static void give_up(struct lw_keeper *k, struct latchwork_hold *h, enum latchwork_loss why) {
     lw_hold_ref(h);
     take_out(k, h);
@@ -104,7 +104,7 @@ static void give_up_what_is_late(struct lw_keeper *k) {
     for (size_t i = 0; i < k->n;) {
         struct latchwork_hold *h = k->hold[i];
         if (atomic_load(&h->loss)) {
-            /* another thread found the loss, and has called the callback */
+            /* Another thread noticed that the hold is lost, and has called its callback. */
             take_out(k, h);
             continue;
         }
@@ -113,7 +113,7 @@ static void give_up_what_is_late(struct lw_keeper *k) {
             continue;
         }
         give_up(k, h, at_its_end(h) ? LATCHWORK_LOSS_MAX_HOLD : LATCHWORK_LOSS_UNCONFIRMED);
-        i = 0; /* start over, because the table may have changed meanwhile */
+        i = 0; /* start over, because other threads may have changed the table */
     }
 }
 
@@ -122,11 +122,11 @@ static size_t take_due(struct lw_keeper *k, struct latchwork_hold **due) {
     size_t n = 0;
     for (size_t i = 0; i < k->n && n < LW_KEEP_BATCH; i++) {
         struct latchwork_hold *h = k->hold[i];
-        /* a hold that is due soon is renewed early, in this pipeline */
+        /* A hold whose renewal is due soon is renewed early, as part of this pipeline. */
         int64_t slack = atomic_load(&h->ttl_ms) / 24;
         if (h->renew_ms > now + slack) continue;
         int64_t again = atomic_load(&h->ttl_ms) / 12;
-        /* the time of the next try; an answer sets a later one */
+        /* Set the time of the next try. A successful renewal sets a later time. */
         h->renew_ms = now + (again < TRY_AGAIN_MS ? again + 1 : TRY_AGAIN_MS);
         lw_hold_ref(h);
         due[n++] = h;
@@ -148,9 +148,9 @@ static int64_t until_next_loss(struct lw_keeper *k) {
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Returns how long the keeper may wait for a server: at most limit_ms, and only until the next hold
- * must be given up. In a cluster one node gets only a part of that time, so that the others get
- * their turn. */
+/* Returns how long the keeper may wait for a server: limit_ms, or less if a hold must be given up
+ * earlier. In a cluster one node gets only a part of that time, so that enough is left for the
+ * other nodes. */
 static int64_t patience_ms(struct lw_keeper *k, int64_t limit_ms) {
     int64_t left = until_next_loss(k);
     if (k->client->table && !k->alone)
@@ -163,8 +163,8 @@ static void hang_up(struct link *link) {
     link->redis = NULL;
 }
 
-/* Returns the link to a server. If there is none, makes one; if there is no room, the new link
- * replaces the one that was not used for the longest time. */
+/* Returns the link to a server, and creates it if there is none. If all links are in use, the new
+ * link replaces the least recently used one. */
 static struct link *link_to(struct lw_keeper *k, uint64_t peer) {
     struct link *oldest = &k->link[0];
     for (size_t i = 0; i < k->n_links; i++) {
@@ -177,7 +177,7 @@ static struct link *link_to(struct lw_keeper *k, uint64_t peer) {
     return link;
 }
 
-/* Closes the link to a server that has not answered since since_ms (boot clock). In a cluster the
+/* Closes the link to a server that has not answered since since_ms (boot clock). In a cluster, the
  * keeper then sends nothing to that server for a while. */
 static void give_rest(struct lw_keeper *k, struct link *link, int64_t since_ms) {
     int64_t now = lw_boot_ms();
@@ -186,7 +186,8 @@ static void give_rest(struct lw_keeper *k, struct link *link, int64_t since_ms) 
     lw_peer_doubt(k->client, link->peer);
 }
 
-/* Returns the link to a server if it is connected, or can be. */
+/* Returns the link to a server, and connects it if necessary. Returns NULL if no connection can be
+ * made now. */
 static struct link *connected(struct lw_keeper *k, uint64_t peer) {
     struct latchwork_error error;
     struct link *link = link_to(k, peer);
@@ -206,11 +207,11 @@ static redisReply *reply_in_time(struct lw_keeper *k, struct lw_redis *redis) {
     return lw_next_reply(k->client, redis, &error);
 }
 
-/* Plans the next renewal of a hold whose lease was extended, or gives the hold up because it is not
- * ours. */
+/* Handles the answer to a renewal. If the lease was extended, plans the next renewal of the hold.
+ * If the lock belongs to another holder, gives the hold up. */
 static void answered(struct lw_keeper *k, struct latchwork_hold *h, bool ours) {
     pthread_mutex_lock(&k->mutex);
-    /* if `kept` is false, the hold was released meanwhile */
+    /* If `kept` is false, the hold was released while its renewal was in flight. */
     if (h->kept && ours) h->renew_ms = next_renewal_ms(h);
     if (h->kept && !ours) give_up(k, h, LATCHWORK_LOSS_NOT_OWNER);
     pthread_mutex_unlock(&k->mutex);
@@ -220,10 +221,11 @@ struct renewal {
     struct latchwork_hold *hold;
     struct lw_call call;
     int64_t ttl_ms;
-    uint64_t peer; /* the owner of the lock's slot; 0: unknown */
+    uint64_t peer; /* id of the server that owns the lock's slot; 0: unknown */
     bool connected;
-    bool unknown; /* the answer was NOSCRIPT, so the script's text has to be sent */
-    /* the node named by an ASK, to which the slot is being moved; 0: the answer was no ASK */
+    bool unknown; /* the answer was NOSCRIPT, so the script's text must be sent */
+    /* The id of the node named by an ASK reply, to which the slot is being moved. 0: the reply was
+     * not ASK. */
     uint64_t ask;
 };
 
@@ -238,11 +240,12 @@ static void take_answer(struct lw_keeper *k, const struct lw_redis *redis, struc
     if (reply->type == REDIS_REPLY_ERROR)
         lw_peer_turned(k->client, redis, reply->str, r->hold->lock->slot, &turn);
     r->ask = turn.ask;
-    /* an error is not reported here: the keeper tries again until it gives up the hold */
+    /* The keeper ignores an error reply. It renews the hold again later, until it has to give the
+     * hold up. */
     freeReplyObject(reply);
 }
 
-/* Sends all renewals at once. If an allocation failed, it sends nothing and returns false. */
+/* Sends the renewals as one pipeline. If an allocation failed, sends nothing and returns false. */
 static bool send_pipeline(struct lw_redis *redis, struct renewal *r, size_t n, int64_t sent_ms) {
     struct lw_text out = {0};
     for (size_t i = 0; i < n; i++) {
@@ -257,14 +260,14 @@ static bool send_pipeline(struct lw_redis *redis, struct renewal *r, size_t n, i
     return whole;
 }
 
-/* Sends a renewal again, with the script's text, because the server answered NOSCRIPT. */
+/* Sends a renewal again with the script's text, because the server does not know the script. */
 static void send_whole(struct lw_keeper *k, struct lw_redis *redis, struct renewal *r) {
     struct latchwork_error error;
     redisReply *reply = redis->err ? NULL : lw_call_on(k->client, redis, &r->call, &error);
     if (reply) take_answer(k, redis, r, reply, r->call.sent_ms);
 }
 
-/* Sends a renewal to the node to which the slot of its lock is being moved. */
+/* Sends a renewal to the node to which the slot of the lock is being moved. */
 static void send_asking(struct lw_keeper *k, struct renewal *r) {
     struct latchwork_error error;
     int64_t since_ms = lw_boot_ms();
@@ -274,14 +277,14 @@ static void send_asking(struct lw_keeper *k, struct renewal *r) {
     if (link && link->redis->err) give_rest(k, link, since_ms);
 }
 
-/* Renews holds whose locks are on one server. */
+/* Renews the holds whose locks are on one server. */
 static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size_t n) {
     struct link *link = peer ? connected(k, peer) : NULL;
     if (!link) return;
     struct lw_redis *redis = link->redis;
     int64_t sent_ms = lw_boot_ms();
     for (size_t i = 0; i < n; i++) r[i].ttl_ms = lw_hold_keep_ttl(r[i].hold, sent_ms);
-    /* the keeper tries again until it gives up the holds, as after any error */
+    /* After any error the keeper renews the holds again later, until it has to give them up. */
     if (!send_pipeline(redis, r, n, sent_ms)) return;
     for (size_t i = 0; i < n; i++) {
         redisReply *reply = reply_in_time(k, redis);
@@ -296,8 +299,8 @@ static void renew_at(struct lw_keeper *k, uint64_t peer, struct renewal *r, size
     for (size_t i = 0; i < n; i++) lw_hold_renew_end(r[i].hold);
 }
 
-/* Finds the servers of all renewals. After a search has failed, the keeper uses only the owners
- * that are known already, so that the other renewals do not wait. */
+/* Finds the server of each renewal. After one search has failed, uses only the slot owners that are
+ * known already, so that the other renewals are not delayed. */
 static void find_peers(struct lw_keeper *k, struct renewal *r, size_t n) {
     struct latchwork_error error;
     bool searches = true;
@@ -311,7 +314,8 @@ static void find_peers(struct lw_keeper *k, struct renewal *r, size_t n) {
     }
 }
 
-/* Servers with a connection go first, because connecting to the others may take time. */
+/* Orders renewals by server. Servers with a connection come first, because connecting to the others
+ * may take time. */
 static int by_peer(const void *a, const void *b) {
     const struct renewal *x = a, *y = b;
     if (x->connected != y->connected) return x->connected ? -1 : 1;
@@ -329,7 +333,7 @@ static void renew_in_pipelines(struct lw_keeper *k, struct renewal *r, size_t n)
 
 static bool begin_calling(struct lw_keeper *k, struct latchwork_hold *h) {
     pthread_mutex_lock(&k->mutex);
-    bool kept = h->kept; /* if `kept` is false, the hold was released meanwhile */
+    bool kept = h->kept; /* false if the hold was released meanwhile */
     if (kept) k->calling = h;
     pthread_mutex_unlock(&k->mutex);
     return kept;
@@ -341,7 +345,8 @@ static void end_calling(struct lw_keeper *k) {
     pthread_mutex_unlock(&k->mutex);
 }
 
-/* Renews one hold by `keep`, which itself calls the callback if it finds the hold lost. */
+/* Renews one hold with the function `keep` of its kind. That function itself calls the hold's
+ * callback if it finds that the hold is lost. */
 static void renew_one(struct lw_keeper *k, struct latchwork_hold *h) {
     struct latchwork_error error = {0};
     if (!begin_calling(k, h)) return;
@@ -359,7 +364,8 @@ static void renew(struct lw_keeper *k, struct latchwork_hold **due, size_t n) {
     struct renewal *r = malloc(n * sizeof *r);
     size_t piped = 0;
     for (size_t i = 0; r && i < n; i++) {
-        /* if memory is short, the keeper tries again later, as after any error */
+        /* Without memory for the pipeline, skip these holds. The keeper renews them again later, as
+         * after any error. */
         if (due[i]->lock->ops->keep_call &&
             !(due[i]->lock->client->flags & LATCHWORK_FLAG_NO_SCRIPTS)) {
             r[piped] = none;
@@ -436,7 +442,7 @@ void lw_keeper_close(struct lw_keeper *k) {
     free_keeper(k);
 }
 
-/* Makes room for one more hold. The caller holds the mutex. */
+/* Makes room in the table for one more hold. The caller holds the mutex. */
 static bool make_room(struct lw_keeper *k) {
     if (k->n < k->cap) return true;
     size_t cap = k->cap ? 2 * k->cap : 16;

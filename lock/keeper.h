@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper is the thread that renews holds. It has a connection of its own, so that neither a
- * full pool nor a slow call lets a lease end.
+/* The keeper is the thread that renews holds. It has a connection of its own, so that a lease
+ * cannot end because the pool has no free connection or a call is slow.
  *
  * The keeper extends a hold when a third of its TTL is over, and tries again until two thirds are
- * over. Then the keeper gives the hold up: it marks the hold as lost, and calls the hold's callback
+ * over. Then the keeper gives the hold up: it marks the hold as lost and calls the hold's callback,
  * while a third of the lease is still left. The keeper renews in pipelines of at most LW_KEEP_BATCH
- * holds, and waits for the answers no longer than until the next hold must be given up.
+ * holds, and waits for their answers only until the next hold must be given up.
  *
- * In a cluster the keeper has a connection to each node that has a lock of its holds. It follows
- * ASK, so that holds are renewed while their slot is being moved. The keeper waits for one node
- * only a part of the time, so that the holds on other nodes do not suffer. */
+ * In a cluster, the keeper has a connection to each node that stores a lock of its holds. It
+ * follows ASK replies, so that holds are renewed while their slot is being moved. The keeper waits
+ * for one node only a part of the time, so that a slow node does not delay the renewal of holds on
+ * other nodes. */
 #ifndef LW_LOCK_KEEPER_H
 #define LW_LOCK_KEEPER_H
 
@@ -19,15 +20,15 @@ enum { LW_KEEP_BATCH = 128 };
 
 struct lw_keeper;
 
-/* Starts the thread. `client` is for holds renewed by keep_call and may be NULL if there are
- * none. */
+/* Starts the keeper's thread. `client` is used for holds that are renewed by keep_call, and may be
+ * NULL if there are no such holds. */
 struct lw_keeper *lw_keeper_open(struct latchwork_client *client, struct latchwork_error *error);
-void lw_keeper_close(struct lw_keeper *k); /* ignores NULL */
-/* Adds a hold to those that the keeper renews. Returns false, with *error, if an allocation
+void lw_keeper_close(struct lw_keeper *k); /* does nothing if k is NULL */
+/* Adds a hold, which the keeper renews from now on. Returns false with *error if an allocation
  * failed. */
 bool lw_keeper_add(struct lw_keeper *k, struct latchwork_hold *hold, struct latchwork_error *error);
-/* Removes the hold. After this call its callback does not run and will not be called, unless this
- * function was called from that callback. */
+/* Removes a hold from the keeper. Waits until a running callback of the hold has returned, unless
+ * the caller is that callback. No callback begins afterwards. */
 void lw_keeper_remove(struct lw_keeper *k, struct latchwork_hold *hold);
 
 #endif
