@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes that someone else owns, and a buffer that owns its bytes and grows. */
+/* Slices of bytes, which somebody else owns, and buffers, which own their bytes and grow. */
 #ifndef LW_BASE_BYTES_H
 #define LW_BASE_BYTES_H
 
@@ -8,7 +8,8 @@
 #include <string.h>
 
 struct lw_bytes {
-    const char *p; /* not NUL-terminated; NULL: there are no bytes, which differs from empty */
+    /* not NUL-terminated; NULL means that there are no bytes, which differs from an empty slice */
+    const char *p;
     size_t n;
 };
 
@@ -18,7 +19,8 @@ static inline bool lw_bytes_eq(struct lw_bytes a, struct lw_bytes b) {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
 
-/* Returns how many bytes of a text fit into `max` without cutting a character of UTF-8. */
+/* Returns the length of the longest prefix of a text that has at most `max` bytes and does not end
+ * inside a UTF-8 character. */
 static inline size_t lw_bytes_fit(struct lw_bytes text, size_t max) {
     size_t n = text.n;
     if (n <= max) return n;
@@ -31,15 +33,15 @@ struct lw_buf {
     size_t n, cap;
 };
 
-/* The functions below abort when memory runs out. The supervisor then restarts the worker, and
- * nothing is lost. */
+/* The functions below abort the process when memory runs out. The supervisor then restarts the
+ * worker, and no message is lost. */
 void lw_buf_add(struct lw_buf *b, const void *p, size_t n);
 void lw_buf_addf(struct lw_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void lw_buf_free(struct lw_buf *b);
 void *lw_alloc(size_t n); /* returns memory filled with zeros */
 void *lw_realloc(void *p, size_t n);
-void *lw_or_abort(void *p); /* returns p, or aborts if it is NULL */
+void *lw_or_abort(void *p); /* returns p, or aborts the process if p is NULL */
 char *lw_strdup(const char *s);
-char *lw_memdup(const void *p, size_t n); /* the copy ends with a NUL of its own */
+char *lw_memdup(const void *p, size_t n); /* returns a copy with a NUL added behind it */
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clocks. Leases are counted on the boot clock, which goes on through suspend. Wall time is only
- * for people. */
+/* Clocks. Leases are counted on the boot clock, which keeps counting while the machine is
+ * suspended. Wall time is only for people. */
 #ifndef LW_BASE_CLOCK_H
 #define LW_BASE_CLOCK_H
 
 #include <stdint.h>
 
-int64_t lw_boot_ms(void); /* ms on CLOCK_BOOTTIME; never goes back, and goes on through suspend */
+/* milliseconds on CLOCK_BOOTTIME, which never goes back and keeps counting during suspend */
+int64_t lw_boot_ms(void);
 int64_t lw_boot_us(void);
-int64_t lw_wall_ms(void); /* ms since 1970 on CLOCK_REALTIME; may jump */
+int64_t lw_wall_ms(void); /* milliseconds since 1970 on CLOCK_REALTIME, which may jump */
 int64_t lw_wall_us(void);
 void lw_sleep_ms(int64_t ms);
 

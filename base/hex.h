@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hexadecimal text. */
+/* Conversion of bytes to hexadecimal text. */
 #ifndef LW_BASE_HEX_H
 #define LW_BASE_HEX_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Histograms in shared memory: counts of durations by bucket. Writers add to them by relaxed
- * atomics, and another process reads them at the same time.
+/* Histograms in shared memory: counts of durations by bucket. Writers add durations with relaxed
+ * atomics while another process reads the counts.
  *
  * The functions take no lock and allocate nothing, and there may be any number of writers. A reader
- * reads each bucket once and adds the buckets up itself, so within one reading the cumulative
- * buckets never fall, and the last one (`+Inf`) equals the count. The sum may already contain
- * durations that were added after the buckets were read. */
+ * reads each bucket once and computes the cumulative counts from these values, so within one
+ * reading the cumulative counts never fall, and the last one (`+Inf`) equals the total count. The
+ * sum may already contain durations that were added after the buckets were read. */
 #ifndef LW_BASE_HISTOGRAM_H
 #define LW_BASE_HISTOGRAM_H
 
@@ -14,8 +14,8 @@
 
 enum { LW_HIST_BOUNDS = 20 };
 
-/* Upper bounds of the buckets, in rising order. The bucket behind the last bound counts all longer
- * durations. */
+/* Upper bounds of a histogram's buckets, in rising order. One more bucket counts all durations
+ * above the last bound. */
 struct lw_hist_bounds {
     int n;
     int64_t us[LW_HIST_BOUNDS];
@@ -29,8 +29,8 @@ struct lw_hist {
 
 extern const struct lw_hist_bounds lw_bounds_handler, lw_bounds_end_to_end, lw_bounds_redis;
 
-/* Counts `times` durations of `us` microseconds each. A negative duration, which the clocks of two
- * machines can give, counts as 0. */
+/* Counts `times` durations of `us` microseconds each. A negative duration counts as 0; one can
+ * result if its two ends were measured on two machines. */
 static inline void lw_hist_add_n(struct lw_hist *h, const struct lw_hist_bounds *b, int64_t us,
                                  uint64_t times) {
     int lo = 0, hi = b->n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The name of this host, for comparing Redis' clock with the host's wall clock. The name changes
- * when the host boots again. Between two boots all workers and commands on the host have the same
- * name. */
+/* The name of this host, which identifies one boot of one machine. The clock of Redis is compared
+ * with the wall clock of a host under this name. All workers and commands on the host have the same
+ * name until the host boots again. */
 #ifndef LW_BASE_HOST_H
 #define LW_BASE_HOST_H
 

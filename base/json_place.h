@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The place of an error in JSON text, as people count. */
+/* The place of an error in JSON text, counted from 1 as people do. */
 #ifndef LW_BASE_JSON_PLACE_H
 #define LW_BASE_JSON_PLACE_H
 
 #include <jansson.h>
 
-/* Returns the column of an error of jansson, from 1. jansson says 0 if a line ends where something
- * was expected. */
+/* Returns the column of an error that jansson reported, counted from 1. If a line ends too early,
+ * jansson itself says column 0. */
 static inline int lw_json_column(const json_error_t *e) { return e->column > 0 ? e->column : 1; }
 
 #endif

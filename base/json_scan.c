@@ -17,8 +17,8 @@ struct scan {
     bool nul_seen; /* a string scanned since the last reset of this field has an escape \u0000 */
 };
 
-/* Each function below that returns an int returns 0, or -1 with the first error and its
- * position. */
+/* Each function below that returns an int returns 0 on success. On failure it returns -1 and sets
+ * the first error and its position. */
 static int bad(const struct scan *s, const unsigned char *where, const char *what) {
     return lw_fail(s->err, "malformed JSON at byte %zu: %s", (size_t)(where - s->begin), what);
 }
@@ -51,8 +51,8 @@ static int hex4(const unsigned char *p, const unsigned char *end) {
     return v;
 }
 
-/* Scans an escape \uXXXX from its 'u' on. Sets *code, and moves past the escape, or past both
- * escapes of a surrogate pair. */
+/* Scans an escape \uXXXX, beginning at its 'u'. Sets *code, and moves past the escape or, if it
+ * begins a surrogate pair, past both escapes of the pair. */
 static int scan_unicode(struct scan *s, unsigned *code) {
     const unsigned char *at = s->p - 1;
     int hi = hex4(s->p + 1, s->end), lo;
@@ -83,8 +83,8 @@ static int scan_escape(struct scan *s) {
     return 0;
 }
 
-/* Scans one character of more than one byte. Refuses overlong forms, surrogates, and code points
- * above U+10FFFF. */
+/* Scans one UTF-8 character of more than one byte. Refuses overlong forms, surrogates, and code
+ * points above U+10FFFF. */
 static int scan_utf8(struct scan *s) {
     unsigned char c = *s->p, low = 0x80, high = 0xbf;
     int more = c >= 0xc2 && c <= 0xdf   ? 1
@@ -104,8 +104,8 @@ static int scan_utf8(struct scan *s) {
 }
 
 /* Skips plain characters (ASCII that is neither control, quote nor backslash), eight at a time, by
- * Mycroft's test for a zero byte in a word (1987). The function skips whole words only, and the
- * caller looks at the other bytes one by one. */
+ * Mycroft's test for a zero byte in a word (1987). The function skips only words of eight plain
+ * characters. The caller checks the remaining bytes one by one. */
 static const unsigned char *skip_plain(const unsigned char *p, const unsigned char *end) {
     const uint64_t ones = 0x0101010101010101, tops = ones * 0x80;
     for (uint64_t w; end - p >= 8; p += 8) {
@@ -116,7 +116,7 @@ static const unsigned char *skip_plain(const unsigned char *p, const unsigned ch
     return p;
 }
 
-/* Scans a string, from its opening quote. */
+/* Scans a string, beginning at its opening quote. */
 static int scan_string(struct scan *s, struct lw_json_value *v) {
     const unsigned char *open = s->p++;
     v->kind = LW_JSON_STRING;
@@ -152,7 +152,7 @@ static void put_utf8(struct lw_buf *out, unsigned c) {
     lw_buf_add(out, b, n);
 }
 
-/* Decodes a string that scan_string() accepted. */
+/* Decodes a string that scan_string() has accepted. */
 static void decode(struct lw_bytes raw, struct lw_buf *out) {
     struct scan s = {.begin = (const unsigned char *)raw.p, .p = (const unsigned char *)raw.p};
     s.end = s.p + raw.n;
@@ -206,8 +206,8 @@ bool lw_json_real(struct lw_bytes raw, double *out) {
     return ok;
 }
 
-/* Refuses an integer that does not fit 64 bits, and any other number that does not fit a double.
- * For most numbers the length alone is enough to accept them. */
+/* Refuses an integer that does not fit into 64 bits, and any other number that does not fit into a
+ * double. Most numbers are so short that they are accepted without a conversion. */
 static int check_fit(const struct scan *s, const struct lw_json_value *v, bool exponent) {
     const unsigned char *start = (const unsigned char *)v->raw.p;
     int64_t integer;
@@ -279,8 +279,9 @@ bool lw_json_pointer_ok(const char *pointer) {
 
 static uint32_t mark_of(size_t n, char first) { return (uint32_t)n << 8 | (unsigned char)first; }
 
-/* Returns the mark of the pointer's step (the text up to the next '/') that begins at `next`: the
- * length and the first byte of the unescaped step, in one number. */
+/* Returns the mark of one step of a pointer: the length and the first byte of the unescaped step,
+ * combined into one number. `next` points to the '/' before the step, which ends before the next
+ * '/'. */
 static uint32_t mark_step(const char *next) {
     if (!*next) return 0;
     const char *p = next + 1;
@@ -318,8 +319,8 @@ static void step_back(struct lw_json_path *path) {
     path->mark = mark_step(path->next);
 }
 
-/* Returns true if the pointer's step that begins with the '/' at `next` names the member `name`. In
- * a step, ~0 stands for ~ and ~1 stands for /. */
+/* Returns true if a step of a pointer names the member `name`. The step begins with the '/' at
+ * `next`. In a step, ~0 stands for ~ and ~1 stands for /. */
 static bool is_step(const char *next, struct lw_bytes name) {
     size_t i = 0;
     for (const char *p = next + 1; *p && *p != '/'; p++, i++) {
@@ -330,7 +331,8 @@ static bool is_step(const char *next, struct lw_bytes name) {
     return i == name.n;
 }
 
-/* Returns true if the pointer's step is the number `index`, written without a leading zero. */
+/* Returns true if a step of a pointer is the number `index`, written without a leading zero. The
+ * step begins with the '/' at `next`. */
 static bool is_index(const char *next, size_t index) {
     const char *p = next + 1;
     if (p[0] == '0' && is_digit((unsigned char)p[1])) return false;
@@ -339,9 +341,10 @@ static bool is_index(const char *next, size_t index) {
     return n && (!*p || *p == '/') && v == index;
 }
 
-/* Moves on by one step each path that leads to the container opened last, if the path's next step
- * is the member `name` or, if `name` is NULL, the element `index`. Returns false if the scan moved
- * no path. A value found earlier under the same name is forgotten. */
+/* Moves paths forward by one step: those that lead to the container opened last and whose next step
+ * is the member `name` or, if `name` is NULL, the element `index`. Forgets a value that was found
+ * earlier for such a path, because the last of two equal names counts. Returns false if no path was
+ * moved. */
 static bool enter(struct scan *s, const struct lw_bytes *name, size_t index) {
     bool any = false;
     uint32_t mark = name ? mark_of(name->n, name->n ? *name->p : '\0') : 0;
@@ -401,7 +404,7 @@ static int too_deep(const struct scan *s) {
                    (size_t)(s->p - s->begin), s->rules.depth_max);
 }
 
-/* Scans an object or array, from its opening brace or bracket. */
+/* Scans an object or array, beginning at its opening brace or bracket. */
 static int scan_container(struct scan *s, bool wanted, struct lw_json_value *v) {
     const unsigned char *open = s->p;
     bool object = *open == '{';

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds values in JSON text by pointers (RFC 6901), without building the document.
+/* Finds values in JSON text by pointers (RFC 6901), without building a tree of the document.
  *
  * The scan is one pass over the whole text, so a document is accepted or refused as a whole. A
- * value is a slice of the text. If a name occurs twice in an object, the last one counts, as in
- * most parsers. The scan accepts what jansson accepts with JSON_DECODE_ANY | JSON_ALLOW_NUL, except
- * for the rules below, which also limit the depth of recursion.
+ * found value is a slice of the text. If a name occurs twice in an object, the last one counts, as
+ * in most parsers. The scan accepts the texts that jansson accepts with JSON_DECODE_ANY |
+ * JSON_ALLOW_NUL, except those that `struct lw_json_rules` forbids. The maximum nesting in these
+ * rules also limits the depth of recursion.
  *
  *     struct lw_json_path path[2];
  *     struct lw_json_value value[2];
@@ -13,7 +14,7 @@
  *     if (lw_json_scan(text, rules, path, 2, value, &scratch, err)) …
  *
  * Positions in errors count from 0. The scan is thread-safe if each thread has its own paths,
- * values and scratch. */
+ * values and scratch buffer. */
 #ifndef LW_BASE_JSON_SCAN_H
 #define LW_BASE_JSON_SCAN_H
 
@@ -37,47 +38,48 @@ enum lw_json_kind {
 struct lw_json_value {
     enum lw_json_kind kind;
     bool escaped;        /* the string has escapes, so lw_json_text() must decode it */
-    struct lw_bytes raw; /* the value as written in the text; a string without its quotes */
+    struct lw_bytes raw; /* the value as written in the text, but without the quotes of a string */
 };
 
 struct lw_json_rules {
     int depth_max; /* maximum nesting of objects and arrays */
-    /* refuse values that C cannot represent: integers beyond 64 bits, numbers too large for a
-     * double, NUL in a name */
+    /* true: refuse values that C cannot represent, which are integers beyond 64 bits, numbers too
+     * large for a double, and names that contain a NUL */
     bool fit;
 };
 
-/* A pointer, and how far a scan has followed it. A path serves any number of scans, one at a
- * time. */
+/* A pointer, and how far a scan has followed it. A path can be used for any number of scans, one
+ * after the other. */
 struct lw_json_path {
     const char *pointer; /* text of the pointer, borrowed */
-    /* The scan alone uses the fields below. */
+    /* Only the scan itself uses the fields below. */
     /* points to the '/' of the next step, or to the end of the pointer once the value is found */
     const char *next;
-    /* number of the pointer's first steps that lead to where the scan is now */
+    /* number of steps of the pointer, counted from the first, that lead to the place of the scan */
     int depth;
-    /* length and first byte of the next and of the first step, which rule out most names without a
-     * comparison */
+    /* length and first byte of the next step and of the first step; they rule out most names
+     * without a comparison of texts */
     uint32_t mark, first_mark;
 };
 
-/* Returns true if a pointer is valid: empty or beginning with '/', and with 0 or 1 after every
+/* Returns true if a pointer is valid: it is empty or begins with '/', and 0 or 1 follows every
  * '~'. */
 bool lw_json_pointer_ok(const char *pointer);
-/* Prepares a path. `pointer` must have passed lw_json_pointer_ok(). There is nothing to free. */
+/* Prepares a path. `pointer` must have passed lw_json_pointer_ok(). A path owns nothing that must
+ * be freed. */
 void lw_json_path_init(struct lw_json_path *path, const char *pointer);
 
-/* Scans a text and sets values[i] for paths[i]. Returns -1 with "malformed JSON at byte N: …"; the
- * values must not be used then. `scratch` is used for decoded names. */
+/* Scans a text and sets values[i] to the value at paths[i]. Returns -1 with "malformed JSON at byte
+ * N: …", and then the values must not be used. `scratch` is a buffer for decoded names. */
 int lw_json_scan(struct lw_bytes text, struct lw_json_rules rules, struct lw_json_path *paths,
                  size_t n, struct lw_json_value *values, struct lw_buf *scratch,
                  struct lw_err *err);
 
-/* Returns a string's text: the slice itself or, if it has escapes, its decoded form in scratch,
- * which is emptied first. */
+/* Returns the text of a string value: the slice itself or, if it has escapes, its decoded form in
+ * `scratch`, whose earlier content is discarded. */
 struct lw_bytes lw_json_text(const struct lw_json_value *v, struct lw_buf *scratch);
-/* Converts a scanned number. Returns false if the number does not fit the type (a double that
- * underflows becomes 0). */
+/* Converts a scanned number. Returns false if the number does not fit the type. A double that
+ * underflows becomes 0. */
 bool lw_json_integer(struct lw_bytes raw, int64_t *out);
 bool lw_json_real(struct lw_bytes raw, double *out);
 

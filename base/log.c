@@ -23,8 +23,8 @@ void lw_log_setup(enum lw_log_level level, bool json, const char *who) {
 
 bool lw_log_on(enum lw_log_level level) { return level >= log_to.level; }
 
-/* Writes a text. Control characters are replaced, because a line break in the text would let it
- * forge a line of the log; in JSON, quotes are escaped as well. */
+/* Writes a text into a line of the log. Control characters are replaced, because a line break in
+ * the text could forge another line of the log. In JSON, quotes are escaped as well. */
 static size_t put_text(char *out, size_t room, const char *text, bool json) {
     size_t n = 0;
     for (const unsigned char *p = (const unsigned char *)text; *p && n + 7 < room; p++) {
@@ -41,7 +41,7 @@ static size_t put_text(char *out, size_t room, const char *text, bool json) {
 }
 
 static size_t put_field(char *out, size_t room, const struct lw_log_field *f, bool json) {
-    if (room < 128) return 0; /* the line is full, so the field is left out */
+    if (room < 128) return 0; /* a nearly full line omits the field */
     size_t n = (size_t)snprintf(out, room, json ? ",\"%.40s\":" : " %.40s=", f->name);
     if (!f->text) return n + (size_t)snprintf(out + n, room - n, "%lld", f->number);
     bool quote = json || !*f->text || strpbrk(f->text, " \"=\\");
@@ -79,7 +79,7 @@ __attribute__((format(printf, 4, 0))) static void write_line(enum lw_log_level l
         n += put_field(line + n, sizeof line - n - 3, &f[i], log_to.json);
     if (log_to.json) line[n++] = '}';
     line[n++] = '\n';
-    /* a failed write to stderr can be reported nowhere */
+    /* a failed write to stderr cannot be reported anywhere */
     if (write(STDERR_FILENO, line, n) < 0) return;
 }
 

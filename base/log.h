@@ -15,11 +15,11 @@ void lw_log_setup(enum lw_log_level level, bool json, const char *who);
 bool lw_log_on(enum lw_log_level level);
 void lw_log(enum lw_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A fact beside the text, for programs: it is appended as " name=value" (quoted if necessary), or
- * is a member of the JSON object. */
+/* A named value beside the text of a log line, for programs that read the log. In a text line it is
+ * appended as name=value, quoted if necessary; in JSON it is a member of the object. */
 struct lw_log_field {
     const char *name;
-    const char *text; /* the value, if it is a text; NULL: the value is `number` */
+    const char *text; /* the value if it is a text; NULL if the value is `number` */
     long long number;
 };
 void lw_log_with(enum lw_log_level level, const struct lw_log_field *f, int n, const char *fmt, ...)

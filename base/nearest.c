@@ -7,8 +7,9 @@ enum { WORD_MAX = 64 };
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Returns the edit distance, which counts insertions, deletions, replacements, and swaps of
- * neighbours. A word that is the beginning of the other ("ttl" of "ttl_ms") has distance one. */
+/* Returns the edit distance of two words, which counts insertions, deletions, replacements, and
+ * swaps of neighbouring characters. If both have at least three characters and one is the beginning
+ * of the other ("ttl" and "ttl_ms"), the distance is one. */
 static size_t distance(const char *a, const char *b) {
     size_t na = strlen(a), nb = strlen(b);
     unsigned char d[WORD_MAX + 1][WORD_MAX + 1];

@@ -14,8 +14,8 @@
 
 enum { MESSAGE_MAX = 1024 };
 
-/* Takes the address from $NOTIFY_SOCKET: an absolute path, or a name that begins with @ and stands
- * for a name in the abstract namespace. */
+/* Reads the address in $NOTIFY_SOCKET, which is an absolute path, or a name that begins with @ and
+ * stands for a name in the abstract namespace. */
 static bool take_address(struct lw_notify *n, const char *name) {
     size_t size = strlen(name);
     bool abstract = name[0] == '@';
@@ -32,8 +32,8 @@ static bool take_address(struct lw_notify *n, const char *name) {
     return true;
 }
 
-/* Returns the time within which the watchdog expects a message, or 0 if there is no watchdog, or
- * only one for another process. */
+/* Returns the interval within which the watchdog expects a message, or 0 if there is no watchdog or
+ * if the watchdog watches another process. */
 static int64_t watchdog_ms(void) {
     const char *us = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
     if (!us || (pid && strtoll(pid, NULL, 10) != getpid())) return 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text that grows, for code that must go on when memory runs out, since the lock library lives in
- * other people's programs.
+/* A text that grows, for code that must not abort when memory runs out, because the lock library is
+ * part of other people's programs.
  *
- * A failed allocation sets `failed`, and everything added later is ignored. So a text is built in
- * any number of steps, and `failed` is checked once at the end. struct lw_buf (base/bytes.h) is for
- * the worker, which aborts instead. */
+ * After a failed allocation, `failed` is set and everything added later is ignored. So a text can
+ * be built in any number of steps, and `failed` is checked once at the end. The worker uses struct
+ * lw_buf (base/bytes.h) instead, which aborts the process. */
 #ifndef LW_BASE_TEXT_H
 #define LW_BASE_TEXT_H
 
@@ -20,12 +20,12 @@ struct lw_text {
 void lw_text_add(struct lw_text *t, const void *p, size_t n);
 void lw_text_addf(struct lw_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Returns the text with a NUL behind it, which the caller frees, or NULL if an allocation failed.
- * The text is empty afterwards. */
+ * The struct lw_text is empty afterwards. */
 char *lw_text_take(struct lw_text *t);
 void lw_text_free(struct lw_text *t);
 
-/* Sets *to to a copy of `from`, which may be NULL. Returns false if the allocation failed; *to is
- * NULL then. */
+/* Sets *to to a copy of `from`, which may be NULL. If the allocation fails, sets *to to NULL and
+ * returns false. */
 bool lw_text_copy(char **to, const char *from);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts and joins threads in two ways that POSIX does not offer. */
+/* Starts threads without signals, and joins threads with a timeout. */
 #ifndef LW_BASE_THREAD_H
 #define LW_BASE_THREAD_H
 
@@ -7,11 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts a thread in which every signal is blocked, so that the program's own threads handle them.
- * Returns 0, or an errno value. */
+/* Starts a thread in which every signal is blocked, so that only the program's own threads handle
+ * signals. Returns 0, or an errno value. */
 int lw_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
-/* Waits at most timeout_ms for the end of a thread. Returns false if the thread has not ended. The
- * thread is then detached, and the data that it uses must stay valid until its end. */
+/* Waits at most timeout_ms for the end of a thread. If the thread has not ended by then, detaches
+ * it and returns false; the data that it uses must stay valid until its end. */
 bool lw_join_within(pthread_t thread, int64_t timeout_ms);
 
 #endif

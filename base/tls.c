@@ -69,7 +69,8 @@ static int bio_create(BIO *b) {
 }
 
 /* Returns the functions by which OpenSSL reads from and writes to our socket. The table of these
- * functions is made once per process; if memory ran out, the next connection tries again. */
+ * functions is created once per process. If memory runs out, the next connection tries to create
+ * the table again. */
 static const BIO_METHOD *bio_method(void) {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static BIO_METHOD *made;
@@ -85,7 +86,7 @@ static const BIO_METHOD *bio_method(void) {
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* Reports OpenSSL's last failure, and clears it. */
+/* Sets *err to OpenSSL's last failure, and clears OpenSSL's list of errors. */
 static int fail_openssl(struct lw_err *err, const char *what, const char *file) {
     unsigned long code = ERR_peek_last_error();
     const char *reason = ERR_GET_LIB(code) == ERR_LIB_SYS ? strerror(ERR_GET_REASON(code))
@@ -94,7 +95,7 @@ static int fail_openssl(struct lw_err *err, const char *what, const char *file) 
     ERR_clear_error();
     if (ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE) return lw_fail_memory(err);
     if (!file) return lw_fail(err, "%s: %s", what, reason ? reason : "OpenSSL failed");
-    /* the file is opened here, because OpenSSL's own text about a missing file is hard to read */
+    /* open the file here, because OpenSSL's own text about a missing file is hard to read */
     FILE *f = fopen(file, "re");
     if (!f) return lw_fail(err, "%s %s can't be read: %s", what, file, strerror(errno));
     fclose(f);
@@ -103,7 +104,7 @@ static int fail_openssl(struct lw_err *err, const char *what, const char *file) 
 }
 
 static int no_passphrase(char *p, int size, int writing, void *ctx) {
-    /* keeps OpenSSL from asking for a password on the terminal */
+    /* this callback keeps OpenSSL from asking for a password on the terminal */
     (void)p, (void)size, (void)writing, (void)ctx;
     return 0;
 }
@@ -141,8 +142,8 @@ static bool is_address(const char *host) {
     return inet_pton(AF_INET, host, any) == 1 || inet_pton(AF_INET6, host, any) == 1;
 }
 
-/* Requires that the certificate is for `host`, a name or an address. Only a name is also sent in
- * the first message (SNI). */
+/* Requires that the server's certificate is for `host`, a name or an address. A name, but not an
+ * address, is also sent in the first TLS message (SNI). */
 static bool expect_name(SSL *ssl, const char *host) {
     X509_VERIFY_PARAM *p = SSL_get0_param(ssl);
     if (is_address(host)) return X509_VERIFY_PARAM_set1_ip_asc(p, host);
@@ -167,7 +168,7 @@ SSL *lw_tls_open(const struct lw_tls *t, const char *host, int fd, struct lw_err
     SSL_CTX *ctx = open_context(t, err);
     if (!ctx) return NULL;
     SSL *ssl = SSL_new(ctx);
-    SSL_CTX_free(ctx); /* the SSL object keeps a reference of its own to the context */
+    SSL_CTX_free(ctx); /* free our reference; the SSL object has its own */
     const char *name = t->server_name ? t->server_name : host;
     if (ssl && (!name || expect_name(ssl, name)) && put_on_socket(ssl, fd)) return ssl;
     if (ssl) SSL_free(ssl);
@@ -260,8 +261,8 @@ static int fail_protocol(SSL *ssl, unsigned long code, struct lw_err *err) {
 
 int lw_tls_fail(SSL *ssl, int result, struct lw_err *err) {
     int error = errno, kind = SSL_get_error(ssl, result);
-    /* Take the last error, because an expired chain of certificates leaves other errors before that
-     * one. */
+    /* Take the last error, because an expired certificate in the chain leaves other errors before
+     * it. */
     unsigned long code = ERR_peek_last_error();
     ERR_clear_error();
     if (code) return fail_protocol(ssl, code, err);

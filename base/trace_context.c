@@ -5,14 +5,14 @@
 
 enum { VERSION_AT = 0, TRACE_AT = 3, SPAN_AT = 36, FLAGS_AT = 53 };
 
-/* Returns the value of a hex digit, or -1. Upper case is malformed in a traceparent. */
+/* Returns the value of a hex digit, or -1. An upper-case digit is malformed in a traceparent. */
 static int digit(char c) {
     if (c >= '0' && c <= '9') return c - '0';
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
     return -1;
 }
 
-/* Reads 2n hex digits. Returns false if there are other characters among them. */
+/* Reads 2n hex digits into n bytes. Returns false if there are other characters among them. */
 static bool read_hex(const char *text, uint8_t *out, size_t n) {
     for (size_t i = 0; i < n; i++) {
         int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);

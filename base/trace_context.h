@@ -21,15 +21,15 @@ struct lw_trace_context {
     uint8_t flags;
 };
 
-/* Reads a traceparent. Returns false if it is malformed: then *out is undefined, and the message
- * counts as one without a trace. A version later than 00 is read as the standard says: what follows
- * the known fields is ignored. */
+/* Reads a traceparent. Returns false if it is malformed; then *out is undefined, and the message
+ * counts as a message without a trace. In a traceparent of a version later than 00, everything
+ * behind the known fields is ignored, as the standard says. */
 bool lw_traceparent_read(struct lw_bytes text, struct lw_trace_context *out);
 /* Writes a traceparent of version 00, and a NUL behind it. */
 void lw_traceparent_write(const struct lw_trace_context *c, char out[LW_TRACEPARENT + 1]);
-/* Decides from the trace id alone whether a new trace is sampled, so that everybody decides alike.
- * The ratio is from 0 (none) to 1 (all). The rule is that of OpenTelemetry: the last 56 bits of the
- * id count as a random number. */
+/* Decides from the trace id alone whether a new trace is sampled, so that all programs decide in
+ * the same way. The ratio is from 0 (none) to 1 (all). The rule is that of OpenTelemetry: the last
+ * 56 bits of the id count as a random number. */
 bool lw_trace_ratio(const uint8_t trace_id[LW_TRACE_ID], double ratio);
 
 #endif

@@ -11,9 +11,12 @@
 #include <string.h>
 
 enum {
-    ASKED_MAX = 8,   /* maximum number of nodes asked per search, so that each has time to answer */
+    /* maximum number of nodes asked per search, so that each has enough time to answer */
+    ASKED_MAX = 8,
     NODES_MAX = 512, /* maximum number of nodes that are remembered */
-    SPAN_WORDS = 3,  /* number of words before the replicas: first slot, last slot, owner */
+    /* number of words before the replicas in an entry of CLUSTER SLOTS: first slot, last slot,
+     * owner */
+    SPAN_WORDS = 3,
 };
 
 struct lw_cluster {
@@ -45,8 +48,8 @@ static bool is_text(const redisReply *r) {
     return r->type == REDIS_REPLY_STRING || r->type == REDIS_REPLY_STATUS;
 }
 
-/* Returns the address of a node whose host is "?". Redis answers "?" if it is configured to name
- * hosts and the node has no name; the address is then among the further facts about the node. */
+/* Returns the address of a node whose host is "?", from the further facts about the node. Redis
+ * answers "?" if it is configured to name hosts and the node has no name. */
 static const char *address_of(const redisReply *node) {
     const redisReply *more = node->elements > SPAN_WORDS ? node->element[SPAN_WORDS] : NULL;
     for (size_t i = 0; more && more->elements && i + 1 < more->elements; i += 2)
@@ -56,7 +59,7 @@ static const char *address_of(const redisReply *node) {
     return NULL;
 }
 
-/* Returns the host of a node, or NULL if the answer is malformed or names no host. */
+/* Returns the host of a node, or NULL if the server's answer is malformed or names no host. */
 static const char *host_of(const redisReply *node, const struct lw_redis_url *asked) {
     const redisReply *host = node->element[0];
     if (host->type == REDIS_REPLY_NIL || (is_text(host) && !host->len)) return asked->host;
@@ -108,7 +111,8 @@ int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, stru
     if (!out->span) return lw_fail_memory(err);
     for (; out->n < r->elements; out->n++)
         if (read_span(r->element[out->n], asked, &out->span[out->n], err)) {
-            out->n++; /* counts a broken entry too, so that it is freed */
+            /* counts a malformed entry too, so that its memory is freed with the others */
+            out->n++;
             lw_slot_map_free(out);
             return -1;
         }
@@ -149,7 +153,7 @@ void lw_cluster_doubt(struct lw_cluster *c) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-/* Copies the login, with another host and port, to *out. */
+/* Copies a login to *out, with another host and port. */
 static int node_at(const struct lw_redis_url *like, const struct lw_place *at,
                    struct lw_redis_url *out) {
     if (lw_redis_url_copy(like, out, NULL)) return -1;
@@ -171,8 +175,8 @@ static size_t index_of(const struct lw_cluster *c, const char *host, int port) {
     return i;
 }
 
-/* Replaces the nodes that earlier maps named by those that this map names. A node for which there
- * is no memory is left out, since the next map names it again. */
+/* Replaces the nodes that earlier slot maps named with those that this map names. A node is left
+ * out if an allocation fails, because the next map names it again. */
 static void learn(struct lw_cluster *c, const struct lw_slot_map *m,
                   const struct lw_redis_url *asked) {
     pthread_mutex_lock(&c->mutex);
@@ -191,8 +195,8 @@ static void learn(struct lw_cluster *c, const struct lw_slot_map *m,
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-/* Copies node number k, modulo the length of the list, because other threads may have changed the
- * list since the caller read its length. */
+/* Copies node k of the list. k is taken modulo the length of the list, because other threads may
+ * have shortened the list since the caller read its length. */
 static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
     pthread_mutex_lock(&c->mutex);
     int failed = lw_redis_url_copy(&c->node[k % c->n], out, NULL);
@@ -200,13 +204,14 @@ static int candidate(struct lw_cluster *c, size_t k, struct lw_redis_url *out) {
     return failed;
 }
 
-/* Returns 0 if the map has an owner for the slot, or the slot is -1; otherwise -1 with *why. */
+/* Returns 0 if the map has an owner for the slot or if `slot` is -1. Otherwise returns -1 with
+ * *why. */
 static int fits(const struct lw_slot_map *m, int slot, struct lw_err *why) {
     if (slot < 0 || lw_slot_map_find(m, slot)) return 0;
     return lw_fail(why, "its map has no owner of slot %d", slot);
 }
 
-/* Says what a search for a slot's owner looks for, and holds the map that the search finds. */
+/* The slot whose owner a search looks for, and the map that the search fills in. */
 struct wanted {
     int slot;
     struct lw_slot_map *map;
@@ -237,7 +242,7 @@ static int ask_nodes(struct lw_cluster *c, int slot, int64_t timeout_ms, struct 
         lw_redis_url_free(asked);
         if (search.each.memory) return lw_fail_memory(err);
     }
-    /* the next search begins at another node, so that several searches reach all nodes of a large
+    /* begin the next search at another node, so that several searches reach all nodes of a large
      * cluster */
     lw_cluster_doubt(c);
     return lw_fail(err, "no cluster node names the owner of its slot: %s", search.each.text);
@@ -258,7 +263,7 @@ int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct l
     *out = (struct lw_redis_url){0};
     if (lw_cluster_map(c, slot, timeout_ms, &m, err)) return -1;
     const struct lw_span *span = lw_slot_map_find(&m, slot);
-    /* the user gave node 0, so it never changes */
+    /* node 0 may be read without the mutex, because the user gave it and it never changes */
     int failed = node_at(&c->node[0], &span->node[0], out) ? lw_fail_memory(err) : 0;
     if (!failed) out->only_master = true;
     lw_slot_map_free(&m);

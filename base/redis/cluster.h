@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The nodes of a Redis Cluster, and which of them owns a slot.
  *
- * Each node has a map of all slots. The nodes that the user gave are asked first. Each map names
- * more nodes, which are asked if the first ones do not answer. All nodes get the same user,
- * password and TLS settings as those that the user gave.
+ * Each node has a map of all slots. The nodes that the user gave are asked for their map first.
+ * Each map names more nodes, which are asked if the first ones do not answer. The user, password
+ * and TLS settings of the given nodes are used for all nodes.
  *
- * A map may be wrong, since a node that is cut off from the others has an old one. So the login
- * checks with ROLE that the owner is a master, the owner refuses slots that it knows to be
- * elsewhere (MOVED), and after a failed connection the next node is asked. */
+ * A map may be wrong, because a node that is cut off from the others has an old map. Three checks
+ * find such an error: the login asks the server with ROLE whether it is a master, a node refuses
+ * slots that it knows to be elsewhere (MOVED), and after a failed connection the next node is asked
+ * for its map. */
 #ifndef LW_BASE_REDIS_CLUSTER_H
 #define LW_BASE_REDIS_CLUSTER_H
 
@@ -23,7 +24,7 @@ struct lw_place {
     int port;
 };
 
-/* A range of slots, from `first` to `last`, and the nodes that have them. */
+/* A range of slots, from `first` to `last`, and the nodes that store them. */
 struct lw_span {
     int first, last;
     struct lw_place *node; /* array: the owner of the range, then its replicas */
@@ -35,11 +36,11 @@ struct lw_slot_map {
     size_t n;
 };
 
-/* Reads the answer of the node at `asked` to CLUSTER SLOTS. An entry without a host means the node
+/* Reads the answer of the node at `asked` to CLUSTER SLOTS. An entry without a host names the node
  * that answered. Returns -1 with *err and an empty *out. */
 int lw_slot_map_read(const redisReply *r, const struct lw_redis_url *asked, struct lw_slot_map *out,
                      struct lw_err *err);
-/* Returns the range of a slot, or NULL if nobody has the slot. */
+/* Returns the range that contains a slot, or NULL if no node owns the slot. */
 const struct lw_span *lw_slot_map_find(const struct lw_slot_map *m, int slot);
 void lw_slot_map_free(struct lw_slot_map *m);
 
@@ -50,15 +51,15 @@ struct lw_cluster;
 struct lw_cluster *lw_cluster_open(const struct lw_redis_url *given, size_t n, struct lw_err *err);
 void lw_cluster_close(struct lw_cluster *c); /* ignores NULL */
 
-/* The next two functions are thread-safe, and take at most timeout_ms, not counting the resolver.
- * They return -1 with *err, which contains the answer of each node. */
-/* Sets *out to a map in which this slot has an owner, or to any map if `slot` is -1. */
+/* lw_cluster_map() and lw_cluster_find() are thread-safe, and take at most timeout_ms, not counting
+ * the resolver. They return -1 with *err, which contains the answer of each node. */
+/* Sets *out to a slot map in which `slot` has an owner, or to any map if `slot` is -1. */
 int lw_cluster_map(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_slot_map *out,
                    struct lw_err *err);
 /* Finds the owner of a slot, and fills in the login for that server. The caller frees *out. */
 int lw_cluster_find(struct lw_cluster *c, int slot, int64_t timeout_ms, struct lw_redis_url *out,
                     struct lw_err *err);
-/* Reports that the owner found last was of no use, so that the next search begins with another
+/* Reports that the owner found last was useless, so that the next search begins with another
  * node. */
 void lw_cluster_doubt(struct lw_cluster *c);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the Redis commands of one pipeline, without an allocation per command: arguments point to
- * bytes that live until the pipeline is sent, or into an arena that serves one pipeline after
- * the other. */
+/* Builds the Redis commands of one pipeline without an allocation per command. Arguments point to
+ * bytes that stay valid until the pipeline is sent, or into an arena that is reused for each
+ * pipeline. */
 #ifndef LW_BASE_REDIS_COMMAND_H
 #define LW_BASE_REDIS_COMMAND_H
 
@@ -24,19 +24,22 @@ struct lw_commands {
     struct lw_chunk *chunk;
 };
 
-/* removes all commands, and keeps the memory for the next pipeline */
+/* Removes all commands, and keeps their memory for the next pipeline. */
 void lw_commands_reset(struct lw_commands *c);
 void lw_commands_free(struct lw_commands *c);
 
-void lw_cmd(struct lw_commands *c, const char *name); /* begins a command */
-/* appends an argument; the bytes must stay valid until the pipeline is sent */
+/* begins a command, to which the functions below append */
+void lw_cmd(struct lw_commands *c, const char *name);
+/* Appends an argument to the command begun last. The bytes must stay valid until the pipeline is
+ * sent. */
 void lw_arg(struct lw_commands *c, struct lw_bytes b);
 void lw_arg_text(struct lw_commands *c, const char *s);
 void lw_arg_i64(struct lw_commands *c, int64_t v);
 void lw_arg_join(struct lw_commands *c, struct lw_bytes a, const char *b,
                  struct lw_bytes d); /* appends the concatenation of a, b and d as one argument */
 void lw_arg_copy(struct lw_commands *c, const char *p, size_t n);
-/* appends an argument of n bytes, which the caller fills */
+/* Appends an argument of n bytes to the command begun last, and returns the memory that the caller
+ * fills. */
 char *lw_arg_room(struct lw_commands *c, size_t n);
 
 /* Writes v as decimal text into `out`, which has room for 21 bytes. Returns the length. */

@@ -25,7 +25,8 @@ static struct lw_redis *new_connection(struct lw_err *err) {
     if (c) c->stream.fd = -1;
     if (c) c->reader = redisReaderCreate();
     if (c && c->reader) {
-        /* keep the buffer, because hiredis asserts that the allocation of a smaller one succeeds */
+        /* keep the read buffer, because hiredis asserts that the allocation of a smaller buffer
+         * succeeds */
         c->reader->maxbuf = 0;
         return c;
     }
@@ -82,7 +83,7 @@ struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client
 
 bool lw_redis_usable(const struct lw_redis *c) {
     struct pollfd idle = {.fd = c->stream.fd, .events = POLLIN};
-    /* the server sends nothing unasked, so what can be read is the end of the stream */
+    /* the server sends nothing unasked, so if the socket is readable, the stream has ended */
     return !c->err && poll(&idle, 1, 0) == 0;
 }
 
@@ -111,7 +112,7 @@ static void flush(struct lw_redis *c) {
     c->out.n = 0;
 }
 
-/* Appends a command that hiredis formatted; n < 0: hiredis failed. */
+/* Appends a command that hiredis formatted into n bytes. A negative n means that hiredis failed. */
 static void append(struct lw_redis *c, char *bytes, int n) {
     if (n < 0) lw_redis_break(c, LW_REDIS_MEMORY, "out of memory");
     lw_text_add(&c->out, bytes, n < 0 ? 0 : (size_t)n);

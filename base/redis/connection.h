@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A connection to Redis on which the caller waits for each answer: for commands, for the exporter,
- * and for the lock library. Workers use connections that never block (base/redis/wire.h).
+/* A connection to Redis on which the caller waits for each answer. Commands, the exporter and the
+ * lock library use it. Workers use connections that never block (base/redis/wire.h).
  *
  * Every wait has a limit. Once `err` is set, the connection is useless: close it and open another.
- * A failed allocation is an error and never an abort, because the lock library lives in other
+ * A failed allocation is an error and never an abort, because the lock library is part of other
  * people's programs. hiredis formats commands and parses replies. */
 #ifndef LW_BASE_REDIS_CONNECTION_H
 #define LW_BASE_REDIS_CONNECTION_H
@@ -27,40 +27,41 @@ struct lw_redis {
     struct lw_stream stream;
     redisReader *reader;
     struct lw_text out; /* bytes that were appended and not sent yet */
-    void *owner;        /* set and read by the caller alone */
+    void *owner;        /* read and written only by the caller */
     enum lw_redis_error err;
     char why[256]; /* text of the error; "" while err is LW_REDIS_FINE */
 };
 
-/* Connects, then logs in; each of the two may take connect_ms. Later answers may take answer_ms.
- * client_name is the name in CLIENT LIST, or NULL. Returns NULL with *err, which never contains the
- * password and does not name the server. */
+/* Connects, then logs in; each of the two steps may take connect_ms. Later answers may take
+ * answer_ms. client_name is the name shown in CLIENT LIST, or NULL. Returns NULL with *err, which
+ * never contains the password and does not name the server. */
 struct lw_redis *lw_redis_open(const struct lw_redis_url *at, const char *client_name,
                                int64_t connect_ms, int64_t answer_ms, struct lw_err *err);
-/* Begins to connect and does not block. Nothing can be sent before lw_stream_go_on() has made the
+/* Begins to connect, without blocking. Nothing can be sent before lw_stream_go_on() has made the
  * stream READY. */
 struct lw_redis *lw_redis_start(const struct lw_redis_url *at, struct lw_err *err);
 void lw_redis_close(struct lw_redis *c); /* ignores NULL */
-/* Returns false if a connection with no request under way can carry none: it has failed, or the
- * server has closed it meanwhile. */
+/* Returns true if a connection on which no request is unanswered can be used again: it has not
+ * failed, and the server has not closed it meanwhile. */
 bool lw_redis_usable(const struct lw_redis *c);
-/* Sets the limit for answers, from the next wait on. */
+/* Sets the time limit for answers, which the next wait uses first. */
 void lw_redis_set_answer_ms(struct lw_redis *c, int64_t answer_ms);
 
-/* Sends what was appended, and returns the next reply, or NULL with c->err. The caller frees it
- * with freeReplyObject(). */
+/* Sends the appended commands, and returns the next reply, or NULL with c->err. The caller frees
+ * the reply with freeReplyObject(). */
 redisReply *lw_redis_reply(struct lw_redis *c);
-/* Appends a command to a pipeline, whose replies come in order. The format is that of
- * redisCommand(): %s, %b, %d … */
+/* Appends a command to a pipeline, whose replies come in the order of the commands. The format is
+ * that of redisCommand(): %s, %b, %d … */
 void lw_redis_append(struct lw_redis *c, const char *format, ...);
 void lw_redis_append_argv(struct lw_redis *c, int argc, const char **argv, const size_t *len);
 /* Sends one command and returns its reply. */
 redisReply *lw_redis_ask(struct lw_redis *c, const char *format, ...);
 redisReply *lw_redis_ask_argv(struct lw_redis *c, int argc, const char **argv, const size_t *len);
 
-/* These functions are for callers that poll. lw_redis_send() writes all of p, or sets c->err.
- * lw_redis_read() reads once, and returns false if c->err is set. lw_redis_parsed() returns the
- * next whole reply, or NULL, with c->err if the bytes are malformed. */
+/* lw_redis_send(), lw_redis_read() and lw_redis_parsed() are for callers that poll. The first
+ * writes all n bytes at p, or sets c->err. The second reads once, and returns false if c->err is
+ * set. The third returns the next complete reply, or NULL if there is none yet; if the bytes are
+ * malformed, it also sets c->err. */
 void lw_redis_send(struct lw_redis *c, const char *p, size_t n);
 bool lw_redis_read(struct lw_redis *c);
 redisReply *lw_redis_parsed(struct lw_redis *c);

@@ -37,8 +37,8 @@ static bool quoted(const char *error, char *out) {
     return true;
 }
 
-/* Reads the command from an error like "… in LPUSH script: …", which pcall_ of
- * queue/lua/parts/epoch.lua raises. */
+/* Reads the command from an error like "… in LPUSH script: …". The function pcall_ of
+ * queue/lua/parts/epoch.lua raises such errors. */
 static bool caught(const char *error, char *out) {
     const char *end = NULL, *at = error;
     /* takes the last match, because the error's own text may contain " script: " too */
@@ -50,7 +50,8 @@ static bool caught(const char *error, char *out) {
     return true;
 }
 
-/* Adds the commands that one line of the script calls: for "call('ZADD', lanes" it adds ZADD. */
+/* Adds the commands that one line of the script calls. For example, it adds ZADD if the line
+ * contains "call('ZADD', lanes". */
 static void in_line(const char *text, long line, char *out) {
     while (text && --line > 0) text = (text = strchr(text, '\n')) ? text + 1 : NULL;
     for (size_t end = text ? strcspn(text, "\n") : 0, i = 0; i < end; i++) {

@@ -18,7 +18,8 @@ enum { SEARCH_MS = 6000, CLOSE_MS = 2000 };
 struct lw_finding {
     struct lw_finder *finder;
     int shard, fd;
-    /* numbers of questions: the newest, the one being searched for, the last answered */
+    /* the numbers of three questions: the newest, the one that a search is working on, and the last
+     * one answered */
     unsigned asked, searching, answered;
     bool taken;
     struct lw_redis_url found; /* the answer, if `err` is empty */
@@ -67,7 +68,8 @@ static void answer(struct lw_finding *q, const struct lw_redis_url *found,
     if (q->answered == q->asked) rouse(q);
 }
 
-/* Finds the server of a shard and resolves its host's name, because resolving can block. */
+/* Finds the server of a shard and resolves the name of its host here, in the finder's thread,
+ * because resolving can block. */
 static void find(struct lw_finder *f, int shard, struct lw_redis_url *out, struct lw_err *err) {
     struct lw_err why = {0};
     if (lw_redis_servers_find(&f->servers, shard, SEARCH_MS, out, err) ||
@@ -76,8 +78,8 @@ static void find(struct lw_finder *f, int shard, struct lw_redis_url *out, struc
     why.memory ? lw_fail_memory(err) : lw_fail(err, "%s: %s", out->host, why.text);
 }
 
-/* Searches for the server of one shard, with the mutex unlocked, and answers every question about
- * that server that was asked before the search began. */
+/* Searches for the server of one shard while the mutex is unlocked. The result answers every
+ * question about that server that was asked before the search began. */
 static void search(struct lw_finder *f, const struct lw_finding *first) {
     struct lw_redis_url found;
     struct lw_err err = {0};
@@ -178,14 +180,14 @@ void lw_finding_doubt(struct lw_finding *q) { lw_redis_servers_doubt(&q->finder-
 void lw_finding_ask(struct lw_finding *q) {
     if (!q->finder->threaded) return;
     pthread_mutex_lock(&q->finder->mutex);
-    if (!++q->asked) q->asked = 1; /* skip 0, which means that there is no question */
+    if (!++q->asked) q->asked = 1; /* skip 0, which means that no question was asked */
     pthread_cond_signal(&q->finder->asked);
     pthread_mutex_unlock(&q->finder->mutex);
 }
 
 static int take_answer(struct lw_finding *q, struct lw_redis_url *out, struct lw_err *err) {
     uint64_t n;
-    /* the read fails with EAGAIN if there is nothing to read */
+    /* empties the eventfd; the read fails with EAGAIN if there is nothing to read */
     ssize_t r = read(q->fd, &n, sizeof n);
     (void)r;
     if (q->asked != q->answered || q->taken) return 0;

@@ -44,7 +44,7 @@ static bool begins(const redisReply *r, const char *word) {
     return strncmp(r->str, word, strlen(word)) == 0;
 }
 
-/* Names the settings that an error tells the user to correct; they depend on where the login came
+/* Names the settings that an error tells the user to correct. They depend on where the login comes
  * from. */
 static const struct {
     const char *password, *both, *tls;

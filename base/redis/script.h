@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Lua scripts, embedded at build time from queue/lua and lock/lua (scripts/embed-lua.sh makes
- * build/scripts.gen.c; those of the lock library, lock/lua/lib, go to build/lock-scripts.gen.c: see
- * lock/scripts.h). */
+/* The Lua scripts, which scripts/embed-lua.sh embeds at build time: those of queue/lua and lock/lua
+ * into build/scripts.gen.c, and those of the lock library (lock/lua/lib) into
+ * build/lock-scripts.gen.c (see lock/scripts.h). */
 #ifndef LW_BASE_REDIS_SCRIPT_H
 #define LW_BASE_REDIS_SCRIPT_H
 

@@ -4,8 +4,8 @@
  *
  *     lw_search_begin() → lw_search_ask() for each server, until it returns 0
  *
- * Each server gets a share of the time, so that a server that does not answer leaves time for the
- * others. The error contains the answer or failure of each server. */
+ * Each server may use only a part of the time, so that a server that does not answer leaves time
+ * for the others. The error contains the answer or failure of each server. */
 #ifndef LW_BASE_REDIS_SEARCH_H
 #define LW_BASE_REDIS_SEARCH_H
 
@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct lw_search {
-    int64_t until_ms; /* boot clock; end of the time for all servers */
+    int64_t until_ms; /* end of the time for all servers, on the boot clock */
     /* one answer or failure per server asked so far; its flag `memory` says that an allocation
      * failed */
     struct lw_err each;
@@ -27,8 +27,8 @@ struct lw_search {
 struct lw_question {
     const char **argv;
     int argc;
-    /* Returns 0 if the reply, which may be an error of Redis, answers the question; otherwise -1
-     * with *err. */
+    /* Returns 0 if the reply answers the question; otherwise -1 with *err. The reply may be an
+     * error reply of Redis. */
     int (*read)(void *ctx, const redisReply *reply, const struct lw_redis_url *asked,
                 struct lw_err *err);
     void *ctx;
@@ -36,8 +36,8 @@ struct lw_question {
 
 void lw_search_begin(struct lw_search *s, int64_t timeout_ms);
 /* Asks one server, and waits for its reply. `others` is the number of servers that may be asked
- * after it. Returns 0 if the server answered; otherwise -1: go on with the next server, unless
- * each.memory is set. */
+ * afterwards. Returns 0 if the server answered. Returns -1 if it did not; then ask the next server,
+ * unless each.memory is set. */
 int lw_search_ask(struct lw_search *s, const struct lw_redis_url *at, size_t others,
                   const struct lw_question *q);
 

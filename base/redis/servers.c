@@ -26,9 +26,9 @@ void lw_redis_servers_doubt(struct lw_redis_servers *s) {
     if (s->kind == LW_REDIS_CLUSTER) lw_cluster_doubt(s->cluster);
 }
 
-/* Describes an error reply from which it follows that the server no longer serves the shard. */
+/* Describes an error reply which means that the server no longer serves the shard. */
 struct deposed {
-    /* text with which the error begins or, if `inside` is true, which the error contains */
+    /* text with which the error reply begins or, if `inside` is true, which it contains */
     const char *text;
     bool inside;
     bool moves; /* the error means that the shard's slot, or a key of it, is on another node */
@@ -50,7 +50,7 @@ static const struct deposed *known_error(const char *error) {
         {"TRYAGAIN", false, true, moving},
         {"CLUSTERDOWN", false, false, down},
         {"access a non local key", true, true, moving},
-        /* Valkey's wording of such an error */
+        /* Valkey's text for a key that is on another node */
         {"undeclared keys were accessed during rehashing of the slot", true, true, moving},
         {"Script attempted to execute a command while the cluster is down", true, false, down},
         {"Script attempted to execute a write command while the cluster is down", true, false,
@@ -115,7 +115,7 @@ static int read_address(void *ctx, const redisReply *r, const struct lw_redis_ur
     return take_address(w->servers, r, w->out, err);
 }
 
-/* Asks the Sentinels in turn, beginning with the last that answered. */
+/* Asks the Sentinels one after the other, beginning with the Sentinel that answered last. */
 static int ask_sentinels(struct lw_redis_servers *s, int64_t timeout_ms, struct lw_redis_url *out,
                          struct lw_err *err) {
     struct wanted wanted = {s, out};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The servers of the shards: those of a list, the master that Sentinels name, or the cluster node
- * that owns a shard's slot.
+/* The servers of the shards: those of a list in the configuration, the master that Sentinels name,
+ * or the cluster node that owns a shard's slot.
  *
  * A failover moves the master, and a migration moves a slot, so every new connection must ask
- * again. A Sentinel may be behind the others. So the login checks with ROLE that the server is a
- * master (base/redis/login.h), and after a failed connection the next search begins with another
- * Sentinel.
+ * again. One Sentinel may not know of a failover yet that others know. Therefore the login asks the
+ * server with ROLE whether it is a master (base/redis/login.h), and after a failed connection the
+ * next search begins with another Sentinel.
  *
- * A failed allocation is an error and never an abort, because the lock library lives in other
+ * A failed allocation is an error and never an abort, because the lock library is part of other
  * people's programs. */
 #ifndef LW_BASE_REDIS_SERVERS_H
 #define LW_BASE_REDIS_SERVERS_H
@@ -27,36 +27,37 @@ enum lw_redis_kind { LW_REDIS_LIST, LW_REDIS_SENTINEL, LW_REDIS_CLUSTER };
  * initializes it with {0}. Once the structure is filled in, threads may share it. */
 struct lw_redis_servers {
     enum lw_redis_kind kind;
-    /* the list, the cluster nodes that the user gave, or the Sentinels with their own login and
-     * TLS */
+    /* the servers of the list, the cluster nodes that the user gave, or the Sentinels with their
+     * own login and TLS settings */
     struct lw_redis_url *at;
     size_t n;
-    /* user, password, database and TLS for the server that Sentinels name */
+    /* user, password, database and TLS settings for the server that Sentinels name */
     struct lw_redis_url login;
-    char *master;        /* name of the master in the Sentinels */
+    char *master;        /* name by which the Sentinels know the master */
     atomic_size_t first; /* index of the Sentinel to ask first: the last one that answered */
     struct lw_cluster *cluster;
-    int *slot; /* in a cluster the slot of each shard */
+    int *slot; /* array: the slot of each shard in a cluster */
     size_t n_slots;
 };
 
-/* Finds the server of a shard. *out gets a copy, which the caller frees with lw_redis_url_free(). A
- * list answers at once. Sentinels and cluster nodes are asked one after the other, within
- * timeout_ms for all, not counting the resolver. Returns -1 with *err, which contains the answer of
- * each server. */
+/* Finds the server of a shard. *out gets a copy, which the caller frees with lw_redis_url_free().
+ * With a list the answer is immediate. Sentinels and cluster nodes are asked one after the other,
+ * within timeout_ms for all, not counting the resolver. Returns -1 with *err, which contains the
+ * answer of each server. */
 int lw_redis_servers_find(struct lw_redis_servers *s, int shard, int64_t timeout_ms,
                           struct lw_redis_url *out, struct lw_err *err);
-/* Reports that the server found last was of no use, so that the next search begins with another
+/* Reports that the server found last was useless, so that the next search begins with another
  * Sentinel or node. */
 void lw_redis_servers_doubt(struct lw_redis_servers *s);
-/* Returns the number of servers: shard s lives on server s modulo this number. In a cluster each
- * shard counts as a server, because any two shards may come to different nodes. */
+/* Returns the number of servers: shard s is stored on server s modulo this number. In a cluster
+ * each shard counts as a server, because any two shards may move to different nodes. */
 size_t lw_redis_servers_count(const struct lw_redis_servers *s);
-/* If the error reply means that the server no longer serves the shard, returns the reason as a text
- * for people: the server is a replica now, it is cut off from the others, or the shard's slot
- * moves. The caller must then search and connect again. Returns NULL for any other error. */
+/* Checks whether an error reply means that the server no longer serves the shard. If it does,
+ * returns the reason as a text for people: the server is a replica now, it is cut off from the
+ * others, or the shard's slot moves. The caller must then search and connect again. Returns NULL
+ * for any other error. */
 const char *lw_redis_deposed(const char *error);
-/* Returns true if the error says that the shard's slot, or a key of it, is at another node. */
+/* Returns true if an error reply says that the shard's slot, or a key of it, is on another node. */
 bool lw_redis_moved(const char *error);
 void lw_redis_servers_free(struct lw_redis_servers *s);
 

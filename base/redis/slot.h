@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hash slots: which of the 16384 parts of a Redis Cluster a name belongs to, and tags that belong
- * to a given part.
+/* Hash slots: which of the 16,384 slots of a Redis Cluster a name belongs to, and hash tags that
+ * belong to a given slot.
  *
  * The slot is the CRC-16/XMODEM (polynomial 0x1021, initial value 0) of the name, or of the part
  * between its first braces, modulo 16384:
- * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-mode
- * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-mode
- * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-mode
  * https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#key-distribution-model */
 #ifndef LW_BASE_REDIS_SLOT_H
 #define LW_BASE_REDIS_SLOT_H
@@ -20,13 +17,13 @@ uint16_t lw_crc16(const char *p, size_t n);
 /* Returns the slot of a name, 0 to 16383. */
 int lw_slot(const char *name, size_t n);
 
-/* Returns the slot near which a shard's names should be, so that `shards` shards spread evenly over
- * masters that share the slots evenly. Shard 0 has the same place for any number of shards, so that
- * workers with different numbers of shards find each other's epoch there. The other shards follow
- * at equal distances. Shard 0 is a little behind slot 0, because masters usually begin at multiples
- * of 16384 / their number. */
+/* Returns the slot near which the names of a shard should be, so that `shards` shards are spread
+ * evenly over masters that share the slots evenly. Shard 0 has the same place for any number of
+ * shards, so that workers with different numbers of shards find each other's epoch there. The other
+ * shards follow at equal distances. Shard 0 is a little behind slot 0, because the slots of a
+ * master usually begin at a multiple of 16384 / number of masters. */
 int lw_slot_place(int shard, int shards);
-/* Returns the smallest K for which the slot of "NAME.SHARD.K" is at most 64 away from
+/* Returns the smallest K for which the slot of "NAME.SHARD.K" is at most 64 slots away from
  * lw_slot_place(). K is usually below 1,000. */
 int lw_slot_suffix(const char *name, int shard, int shards);
 

@@ -22,8 +22,8 @@ enum {
     KEEPALIVE_IDLE_S = 10,
     KEEPALIVE_INTERVAL_S = 5,
     KEEPALIVE_COUNT = 3,
-    /* A peer that acknowledges nothing for this long counts as gone; keepalive probes take as long
-     * to notice a dead peer. */
+    /* A peer that acknowledges nothing for this long counts as dead. On an idle connection, the
+     * keepalive probes above detect a dead peer after the same time. */
     UNACKNOWLEDGED_MS = 25000,
 };
 
@@ -78,7 +78,7 @@ static const struct addrinfo *address_of_family(const struct addrinfo *a, int fa
         if (a->ai_family == family && index-- == 0) return a;
 }
 
-/* Returns the addresses of the host, at least one, or NULL with *err. The caller frees them. */
+/* Returns the addresses of a host, at least one, or NULL with *err. The caller frees them. */
 static struct addrinfo *addresses_of(const struct lw_redis_url *at, struct lw_err *err) {
     char service[12];
     snprintf(service, sizeof service, "%d", at->port);
@@ -97,8 +97,8 @@ static struct addrinfo *addresses_of(const struct lw_redis_url *at, struct lw_er
     return NULL;
 }
 
-/* Returns the address for an attempt: each IPv4 address in turn, then each IPv6 address, then again
- * from the first. */
+/* Returns the address for attempt number `attempt`: first each IPv4 address, then each IPv6
+ * address, then again from the beginning. */
 static const struct addrinfo *choose(const struct addrinfo *list, unsigned attempt,
                                      unsigned *addresses) {
     unsigned v4 = count_addresses(list, AF_INET), v6 = count_addresses(list, AF_INET6),
@@ -155,7 +155,7 @@ static int finish_connecting(struct lw_stream *s, const struct lw_redis_url *at,
     return 1;
 }
 
-/* Returns the poll() event that an OpenSSL call needs before it can go on, or 0 if the call
+/* Returns the poll() event that must come before an OpenSSL call is repeated, or 0 if the call
  * failed. */
 static short awaited(struct lw_stream *s, int result) {
     int kind = SSL_get_error(s->ssl, result);
@@ -182,7 +182,7 @@ int lw_stream_go_on(struct lw_stream *s, const struct lw_redis_url *at, struct l
     return r;
 }
 
-/* Waits until the stream is READY or until_ms has come. Returns 0, or -1 with *err. */
+/* Waits until the stream is READY, at most until the time until_ms. Returns 0, or -1 with *err. */
 static int wait_until_ready(struct lw_stream *s, const struct lw_redis_url *at, int64_t until_ms,
                             struct lw_err *err) {
     int r;
@@ -219,7 +219,7 @@ int lw_stream_open(struct lw_stream *s, const struct lw_redis_url *at, int64_t t
 
 int lw_stream_block(struct lw_stream *s, int64_t timeout_ms, struct lw_err *err) {
     struct timeval limit = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
-    /* to the kernel a limit of zero means that there is none */
+    /* use at least 1 ms, because the kernel takes a timeout of zero as no timeout */
     if (timeout_ms <= 0) limit.tv_usec = 1000;
     if (setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) ||
         setsockopt(s->fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) ||
@@ -237,8 +237,8 @@ short lw_stream_events(const struct lw_stream *s, bool writing) {
     return (short)(POLLIN | s->wants | (writing ? POLLOUT : 0));
 }
 
-/* Returns the number of bytes that an OpenSSL call moved, 0 if it has to wait, or -1 with *err.
- * `usual` is the event for which such a call usually waits. */
+/* Returns the number of bytes that an OpenSSL call moved, 0 if the call must be repeated later, or
+ * -1 with *err. `usual` is the poll() event for which such a call usually waits. */
 static ssize_t tls_result(struct lw_stream *s, int r, short usual, struct lw_err *err) {
     short event = r > 0 ? usual : awaited(s, r);
     s->wants = event == usual ? 0 : event;
@@ -262,8 +262,8 @@ ssize_t lw_stream_read(struct lw_stream *s, void *p, size_t n, struct lw_err *er
     return lw_fail(err, "%s", got ? strerror(errno) : "closed by the server");
 }
 
-/* Sets *err to the reason why writing failed. A server that refuses the client's certificate sends
- * an alert and closes the connection, and the client may read the alert only after writing has
+/* Sets *err to the reason why a write failed. A server that refuses the client's certificate sends
+ * an alert and closes the connection, and the client may not see the alert until a write has
  * failed. */
 static int fail_write(struct lw_stream *s, const struct lw_err *why, struct lw_err *err) {
     char byte;

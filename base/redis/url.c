@@ -16,8 +16,8 @@ static int hex(char c) {
     return -1;
 }
 
-/* Decodes a part of the URL, which `what` names in errors. Returns NULL with *err if an escape is
- * broken or makes a NUL. */
+/* Decodes the percent escapes in a part of the URL. Errors call this part `what`. Returns NULL with
+ * *err if an escape is malformed or stands for a NUL. */
 static char *percent_decode(const char *p, size_t n, const char *what, struct lw_err *err) {
     char *out = calloc(1, n + 1), *w = out;
     if (!out) return lw_fail_memory(err), NULL;
@@ -52,7 +52,7 @@ static int take_number(const char *p, size_t n, int max, int *out) {
     return 0;
 }
 
-/* Reads "user:password@" at the front, and returns the text behind it. */
+/* Reads "user:password@" at the beginning of a text, and returns the text behind it. */
 static const char *take_user(const char *p, struct lw_redis_url *u, struct lw_err *err) {
     const char *at = strrchr(p, '@');
     if (!at) return p;
@@ -77,7 +77,7 @@ static int take_port(const char *p, size_t n, struct lw_redis_url *u, struct lw_
     return 0;
 }
 
-/* Reads host[:port] or [v6][:port]. */
+/* Reads an address of the form host[:port] or [v6][:port]. */
 static int take_host(const char *p, size_t n, struct lw_redis_url *u, struct lw_err *err) {
     const char *end = p + n, *host = p, *host_end;
     if (n && *p == '[') {

@@ -14,16 +14,20 @@
 
 enum {
     CONNECT_MS = 2000,
-    /* time limit for finding a shard's server; only a resolver that hangs takes so long */
+    /* time limit for finding a shard's server, which is exceeded only if the resolver of host names
+     * hangs */
     FIND_MS = 10000,
     ANSWER_MS = 5000,
     BACKOFF_MS = 50,
     BACKOFF_MAX_MS = 2000,
-    STEADY_MS = 2000,    /* if a connection lasted this long, the next attempt follows at once */
+    /* if a connection lasted at least this long, the next attempt follows at once */
+    STEADY_MS = 2000,
     COMPLAIN_MS = 10000, /* minimum time between log lines about failed attempts */
-    /* maximum number of reads per serve, so that other connections have their turn */
+    /* maximum number of reads per call of lw_wire_serve(), so that one connection cannot starve the
+     * others */
     READS = 16,
-    KEEP_OUT = 1 << 20, /* an output buffer larger than this is freed after its pipeline */
+    /* an output buffer with a capacity above this is freed after its pipeline */
+    KEEP_OUT = 1 << 20,
     WHY_SIZE = 512,
 };
 
@@ -33,28 +37,31 @@ struct lw_wire {
     struct lw_wire_setup set;
     char *name, *client_name;
     enum state state;
-    /* asks the finder for the server; NULL: the server's address is known */
+    /* question to the finder for the server; NULL if the server's address is configured */
     struct lw_finding *finding;
-    struct lw_redis_url found;     /* the server that the finding last named */
-    const struct lw_redis_url *at; /* the server to which the attempt goes */
+    struct lw_redis_url found;     /* the server that the finder named last */
+    const struct lw_redis_url *at; /* the server of the current attempt */
     struct lw_stream stream;
-    /* commands of the login; the last `unanswered` of them have no answer yet */
+    /* commands of the login, of which the last `unanswered` have no answer yet */
     struct lw_redis_login login;
-    /* number of the connection; if it changes during a call, the connection is gone */
+    /* number of the current connection; if the number changes during a call, the connection was
+     * closed */
     unsigned life;
     redisReader *reader;
     struct lw_buf out;
-    size_t out_at; /* number of bytes of `out` that are written */
+    size_t out_at; /* number of bytes of `out` that are already written */
     size_t unanswered;
-    /* error of a write in lw_wire_send(), which the next serve reports; "": none */
+    /* error of a write in lw_wire_send(), which the next lw_wire_serve() reports; "" if there was
+     * none */
     struct lw_err failed;
-    /* boot clock; when an attempt, or a pipeline without progress, fails; INT64_MAX: never */
+    /* time limit, on the boot clock, for the current attempt or for the next progress of a
+     * pipeline; INT64_MAX if there is no limit */
     int64_t deadline_ms;
     int64_t retry_ms, backoff_ms, up_ms, complained_ms;
-    int64_t anew_ms; /* boot clock; last time that lw_wire_connect() closed a connection */
+    int64_t anew_ms; /* last time that lw_wire_connect() closed a connection, on the boot clock */
     unsigned attempts;
     uint64_t random;
-    char trouble[WHY_SIZE]; /* reason why the last attempt failed; "": the attempt has not failed */
+    char trouble[WHY_SIZE]; /* reason why the last attempt failed; "" if it has not failed */
 };
 
 static int64_t or_default(int64_t v, int64_t def) { return v > 0 ? v : def; }
@@ -95,7 +102,7 @@ static void drop(struct lw_wire *w) {
 }
 
 static int64_t jitter(struct lw_wire *w, int64_t ms) {
-    /* returns a random time between ms / 2 and ms */
+    /* Returns a random duration between ms / 2 and ms. */
     w->random = w->random * 6364136223846793005U + 1442695040888963407U;
     return ms / 2 + (int64_t)((w->random >> 33) % (uint64_t)(ms - ms / 2 + 1));
 }
@@ -122,7 +129,7 @@ static void complain(struct lw_wire *w, bool placed, const char *why) {
 }
 
 static void broken(struct lw_wire *w, const char *what) {
-    /* a copy, because `what` may be part of the connection that is now closed */
+    /* copy the text, because it may be part of the connection, which drop() closes */
     char why[WHY_SIZE];
     snprintf(why, sizeof why, "%s", what);
     bool was_up = w->state == UP, placed = w->state != FINDING;
@@ -136,7 +143,7 @@ static void broken(struct lw_wire *w, const char *what) {
         complain(w, placed, why);
 }
 
-/* Closes the connection after a read or write has failed. */
+/* Closes the connection after a failed read or write. */
 static void cut(struct lw_wire *w, const char *why) {
     struct lw_err early = {0};
     if (w->state == LOGIN) lw_redis_login_broken(w->at, why, &early);
@@ -146,7 +153,7 @@ static void cut(struct lw_wire *w, const char *why) {
 void lw_wire_connect(struct lw_wire *w) {
     if (w->state == WAITING) return;
     int64_t now = lw_boot_ms();
-    /* If this function closed no connection lately, the next attempt follows at once. */
+    /* if the last call of this function was long ago, the next attempt follows at once */
     if (now - w->anew_ms >= STEADY_MS) w->backoff_ms = 0;
     w->anew_ms = now;
     drop(w);
@@ -169,7 +176,7 @@ static void progress(struct lw_wire *w) {
     w->deadline_ms = w->unanswered ? lw_boot_ms() + w->set.answer_ms : INT64_MAX;
 }
 
-/* Writes as much as the stream takes. An error is kept in w->failed. */
+/* Writes as many bytes as the stream accepts without blocking. An error is kept in w->failed. */
 static void flush(struct lw_wire *w) {
     bool wrote = false;
     while (w->out_at < w->out.n) {
@@ -289,8 +296,8 @@ static void go_on_connecting(struct lw_wire *w) {
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Returns true if the reply says that the server no longer serves the shard; the connection is then
- * closed. */
+/* If the reply says that the server no longer serves the shard, closes the connection and returns
+ * true. */
 static bool deposed(struct lw_wire *w, const redisReply *r) {
     const char *says =
         w->at->only_master && r->type == REDIS_REPLY_ERROR ? lw_redis_deposed(r->str) : NULL;
@@ -325,7 +332,7 @@ static void take_reply(struct lw_wire *w, const redisReply *r) {
         now_up(w);
 }
 
-/* Handles the replies that were read. Returns false if the connection is gone afterwards. */
+/* Handles the replies that were read. Returns false if the connection was closed meanwhile. */
 static bool take_replies(struct lw_wire *w) {
     unsigned life = w->life;
     void *r;
@@ -351,7 +358,8 @@ static void read_some(struct lw_wire *w) {
             return;
         }
         if (!take_replies(w)) return;
-        /* with TLS a short read means only the end of a TLS record, so read again */
+        /* a short read means that the socket is empty, but with TLS only that a TLS record has
+         * ended */
         if (!w->stream.ssl && n < (ssize_t)sizeof in) return;
     }
 }
@@ -373,7 +381,7 @@ int64_t lw_wire_due_ms(const struct lw_wire *w) {
 
 static void serve_connection(struct lw_wire *w, short revents) {
     unsigned life = w->life;
-    /* replies may precede the end, so they are read first */
+    /* read first, because replies may have arrived before the connection ended */
     if (revents & (POLLIN | POLLHUP | POLLERR | w->stream.wants)) read_some(w);
     if (w->life != life) return;
     if (revents & (POLLOUT | w->stream.wants) && !w->failed.text[0]) flush(w);

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A wire is one connection to Redis that never blocks and reconnects by itself.
+/* A wire is one connection to Redis that never blocks and reconnects when it breaks.
  *
  *     WAITING --retry_ms--> FINDING --> CONNECTING --> LOGIN (login.h) --> UP
  *     UP --error, timeout, lw_wire_connect()--> WAITING
  *
- * In FINDING, if there is a finder, the wire asks it for the shard's server, before each attempt
- * (base/redis/finder.h). If a server that was found answers that it does not serve the shard any
- * more (READONLY, MOVED and the like), the wire closes the connection and asks again. Nothing of a
- * pipeline is ever sent twice.
+ * In FINDING, if there is a finder, the wire asks it for the shard's server before each attempt to
+ * connect (base/redis/finder.h). If that server later answers that it no longer serves the shard
+ * (READONLY, MOVED and similar errors), the wire closes the connection and asks the finder again.
+ * No part of a pipeline is ever sent twice.
  *
  * The owner polls lw_wire_poll() until lw_wire_due_ms() at the latest, and then calls
- * lw_wire_serve(), from which all events come. `up` is called when a connection is ready; only the
- * login was sent on it so far. Then lw_wire_send() sends pipelines, and each reply comes in order
- * until `down`, after which nothing more of that connection is reported. If there is no progress (a
- * reply, or bytes that the server took) for answer_ms while a pipeline is unanswered, the wire
- * closes the connection.
+ * lw_wire_serve(), which alone calls the event functions `up`, `reply` and `down`. `up` is called
+ * when a connection is ready, which means that only the login was sent on it so far. From then on
+ * lw_wire_send() sends pipelines, and `reply` is called for each reply in order. After `down`, no
+ * reply of that connection is reported any more. The wire closes the connection if a pipeline is
+ * unanswered and there is no progress (neither a reply nor bytes that the server accepts) for
+ * answer_ms.
  *
  * A new attempt follows at once if the last connection was steady, or if lw_wire_connect() is
  * called only now and then. Otherwise it follows after a backoff with jitter, which doubles from 50
- * ms to backoff_max_ms. Only resolving the host's name of a URL can block, so give addresses if the
- * resolver is slow. The finder's thread resolves the names of servers that it finds.
+ * ms to backoff_max_ms. Only the resolution of a configured host name can block, so configure
+ * addresses if the resolver is slow. The names of servers that the finder finds are resolved in the
+ * finder's thread.
  *
- * Streams (base/redis/stream.h) and writing are our own, because hiredis' redisBufferWrite() moves
- * the whole rest of a big pipeline after each write. hiredis parses the replies. */
+ * Writing and streams (base/redis/stream.h) are our own code, because redisBufferWrite() of hiredis
+ * moves the whole rest of a big pipeline after each write. hiredis parses the replies. */
 #ifndef LW_BASE_REDIS_WIRE_H
 #define LW_BASE_REDIS_WIRE_H
 
@@ -38,48 +40,52 @@
 struct lw_wire;
 
 struct lw_wire_setup {
-    /* server to connect to, which must outlive the wire; NULL: `finder` finds it */
+    /* server to connect to, which must outlive the wire; NULL if `finder` finds the server */
     const struct lw_redis_url *url;
-    /* finder to ask for the server of `shard`; must outlive the wire */
+    /* finder to ask for the server of `shard`, which must outlive the wire */
     struct lw_finder *finder;
     int shard;
-    /* true: a reply which says that the shard's slot is elsewhere is passed to `reply`, and the
+    /* if true, an error which says that the shard's slot is elsewhere is passed to `reply`, and the
      * connection stays up */
     bool hands_on_moved;
-    /* name of the connection in the log: "shard 0", "shard 0, hints"; copied, as is `owner` */
+    /* name of the connection in the log, such as "shard 0" or "shard 0, hints"; lw_wire_open()
+     * copies both names */
     const char *name;
-    const char *owner;      /* name of the connection in CLIENT LIST; NULL: none */
-    int64_t connect_ms;     /* limit for connecting and for the login; 0: 2 s */
-    int64_t answer_ms;      /* limit for an answer; 0: 5 s */
-    int64_t backoff_max_ms; /* longest pause between attempts; 0: 2 s */
+    const char *owner;      /* name of the connection in CLIENT LIST; NULL for none */
+    int64_t connect_ms;     /* time limit for connecting and login together; 0 means 2 s */
+    int64_t answer_ms;      /* time limit for an answer; 0 means 5 s */
+    int64_t backoff_max_ms; /* longest pause between attempts; 0 means 2 s */
     void (*up)(void *ctx);
-    /* called for each reply, which is borrowed */
+    /* called for each reply, which the wire frees afterwards */
     void (*reply)(void *ctx, const redisReply *reply);
-    /* called when a connection that was up is lost; the next attempt is already under way */
+    /* called when a connection that was up is lost; the next attempt is already scheduled */
     void (*down)(void *ctx, const char *why);
     void *ctx;
 };
 
-/* opens a wire; the first lw_wire_serve() makes the first attempt */
+/* Opens a wire. The first lw_wire_serve() makes the first attempt to connect. */
 struct lw_wire *lw_wire_open(const struct lw_wire_setup *setup);
-/* calls no event function; no event function may call it */
+/* Closes a wire without calling an event function. An event function must not call
+ * lw_wire_close(). */
 void lw_wire_close(struct lw_wire *w);
 
-/* Closes the connection, if there is one, without calling `down`, and starts a new one. Calls no
- * event function. */
+/* Closes the connection, if there is one, without calling `down`, and schedules a new attempt.
+ * Calls no event function. */
 void lw_wire_connect(struct lw_wire *w);
-/* Sends one pipeline, and copies its arguments. May be called only while the connection is up.
+/* Sends one pipeline, whose arguments are copied. May be called only while the connection is up.
  * Calls no event function. */
 void lw_wire_send(struct lw_wire *w, const struct lw_commands *c);
 bool lw_wire_is_up(const struct lw_wire *w);
-/* why the last attempt failed; NULL: the wire is up, or was up until just now */
+/* Returns the reason why the last attempt failed, or NULL if the wire is up or was up until just
+ * now. */
 const char *lw_wire_trouble(const struct lw_wire *w);
 
-/* what to poll; the fd is -1 between attempts */
+/* Returns the descriptor and the events to poll. The descriptor is -1 between attempts. */
 struct pollfd lw_wire_poll(const struct lw_wire *w);
-/* boot clock; time of the next serve even without an event; INT64_MAX: none */
+/* Returns the time on the boot clock at which lw_wire_serve() must be called even without an event,
+ * or INT64_MAX if there is no such time. */
 int64_t lw_wire_due_ms(const struct lw_wire *w);
-/* handles events and timeouts; cheap if there are none */
+/* Handles events and timeouts. A call with nothing to handle is cheap. */
 void lw_wire_serve(struct lw_wire *w, short revents);
 
 #endif
