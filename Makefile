@@ -239,10 +239,10 @@ install: all
 	$(call install_files,deploy/grafana-dashboard.json deploy/prometheus-alerts.yml,$(DATADIR))
 	cp -r doc/. $(call to,$(DOCDIR))/
 	$(call install_files,LICENSE,$(DOCDIR))
-	$(call install_files,sdk/python/README.md sdk/python/pyproject.toml,$(SDKDIR)/python)
+	$(call install_files,LICENSE sdk/python/README.md sdk/python/pyproject.toml,$(SDKDIR)/python)
 	$(call install_files,sdk/python/latchwork/__init__.py sdk/python/latchwork/py.typed,$(SDKDIR)/python/latchwork)
-	$(call install_files,sdk/node/README.md sdk/node/package.json sdk/node/latchwork.js sdk/node/latchwork.d.ts,$(SDKDIR)/node)
-	$(call install_files,sdk/go/README.md sdk/go/go.mod sdk/go/latchwork.go,$(SDKDIR)/go)
+	$(call install_files,LICENSE sdk/node/README.md sdk/node/package.json sdk/node/latchwork.js sdk/node/latchwork.d.ts,$(SDKDIR)/node)
+	$(call install_files,LICENSE sdk/go/README.md sdk/go/go.mod sdk/go/latchwork.go,$(SDKDIR)/go)
 	install -d $(call to,$(DOCDIR))/examples
 	cp -r config/examples $(call to,$(DOCDIR))/examples/config
 	cp -r handlers/examples $(call to,$(DOCDIR))/examples/handlers

@@ -109,10 +109,18 @@ static void greet(struct proc *p, int version) {
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
+/* A line on stdout that is no answer is often what a program prints before it loads the SDK, which
+ * keeps prints out of the protocol from then on. */
+static void hint(struct lw_err *err) {
+    size_t n = strlen(err->text);
+    snprintf(err->text + n, sizeof err->text - n, "; was it printed before the SDK was loaded?");
+}
+
 static void take_line(struct proc *p, enum channel_kind from, struct lw_bytes line) {
     struct lw_handler *h = p->h;
     struct lw_err err = {0};
     int bad = lw_exec_read(&h->heard, line, &err);
+    if (bad && from != CH_SIDE) hint(&err);
     if (!bad && from == CH_SIDE && h->heard.hello)
         greet(p, h->heard.hello);
     else if (!p->n_requests)

@@ -200,6 +200,13 @@ class Projects(Case):
         self.assertEqual(status, 1, out + err)
         self.assertIn("write latchwork.run() at its end", out + err)
 
+    def test_python_that_prints_before_the_import(self):
+        self.new("python")
+        self.change("handler.py", "import logging", "print('loading', flush=True)\nimport logging")
+        status, out, err = self.try_it()
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("was it printed before the SDK was loaded?", out + err)
+
     def test_node(self):
         self.project("node", "handler.js", "throw new latchwork.Dead", "throw new latchwork.Retry")
 

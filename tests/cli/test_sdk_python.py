@@ -30,6 +30,13 @@ def builder():
 
 
 class Package(unittest.TestCase):
+    def test_each_sdk_has_the_license(self):
+        with open(os.path.join(SDK, "../../LICENSE")) as f:
+            text = f.read()
+        for name in ("python", "node", "go"):
+            with open(os.path.join(SDK, "..", name, "LICENSE")) as f:
+                self.assertEqual(f.read(), text, name)
+
     def test_a_wheel_is_built_without_any_network_and_can_be_imported(self):
         with tempfile.TemporaryDirectory(prefix="latchwork-wheel-") as folder:
             source = os.path.join(
@@ -59,6 +66,7 @@ class Package(unittest.TestCase):
             self.assertEqual(made.returncode, 0, made.stdout)
             wheel = os.path.join(folder, "latchwork-0.1.0-py3-none-any.whl")
             with zipfile.ZipFile(wheel) as z:
+                self.assertTrue(any(name.endswith("/LICENSE") for name in z.namelist()))
                 names = [
                     name
                     for name in z.namelist()

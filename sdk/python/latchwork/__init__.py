@@ -203,14 +203,19 @@ def current() -> Optional[Message]:
 
 
 def handler(function: Handler) -> Handler:
-    """Makes the function, or coroutine function, the one that run() calls for each message."""
+    """Makes the function, or coroutine function, the one that run() calls for each message. A
+    program has one handler."""
     global _handler
+    if _handler is not None:
+        raise RuntimeError(
+            "a program has one handler, and this one has two: %s and %s; call one from the other"
+            % (_handler.__name__, function.__name__)
+        )
     _handler = function
     return function
 
 
-# --- the wire
-# -------------------------------------------------------------------------------------------------------------------------
+# --- the wire -------------------------------------------------------------------------------------
 
 
 class _Wire:
@@ -302,6 +307,42 @@ def _answer(m: Message, error: Optional[BaseException]) -> Tuple[str, bool]:
     return json.dumps(line) + "\n", False
 
 
+def _unwanted(value: Any) -> TypeError:
+    """Returns the error for a handler that returns something. Nobody reads what it returns, so
+    `return Dead("why")` would count as done."""
+    kind = value if isinstance(value, type) else type(value)
+    if issubclass(kind, BaseException):
+        return TypeError(
+            "the handler returned %s; raise it instead: raise latchwork.%s(...)"
+            % (kind.__name__, kind.__name__)
+            if issubclass(kind, (Retry, Dead, Cancelled))
+            else "the handler returned %s; raise it instead" % kind.__name__
+        )
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        return TypeError(
+            "the handler returned a coroutine that nobody awaits; write async def, and await it"
+        )
+    return TypeError(
+        "the handler returned %.60r; it must return nothing when the message is done, "
+        "and raise latchwork.Retry or latchwork.Dead if not" % (value,)
+    )
+
+
+def _request(line: str) -> Dict[str, Any]:
+    try:
+        request: Dict[str, Any] = _parse(line)[0]
+        if "cancel" in request or "batch" in request or request["id"]:
+            return request
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise SystemExit(
+        "latchwork: this line is no request: %.60r; Latchwork starts this program and writes the "
+        "requests: try `latchwork handler test`" % line
+    )
+
+
 class _Inbox:
     """The requests that have come and are not handled yet, and the messages that a cancellation may
     name."""
@@ -323,7 +364,7 @@ class _Inbox:
                 line = line.strip()
                 if not line:
                     continue
-            request = _parse(line)[0]
+            request = _request(line)
             if "cancel" in request:
                 self.cancel(request["cancel"])
                 continue
@@ -356,8 +397,7 @@ class _Inbox:
             self.open.pop(m.id, None)
 
 
-# --- running
-# --------------------------------------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 
 def _handle(function: Handler, inbox: _Inbox, messages: List[Message]) -> None:
@@ -366,7 +406,9 @@ def _handle(function: Handler, inbox: _Inbox, messages: List[Message]) -> None:
         token = _current.set(m)
         error: Optional[BaseException] = None
         try:
-            function(m)
+            returned: Any = function(m)
+            if returned is not None:
+                error = _unwanted(returned)
         except Exception as e:
             error = e
         finally:
@@ -453,7 +495,9 @@ async def _handle_async(function: Handler, inbox: _AsyncInbox, messages: List[Me
         try:
             if m._cancelled:
                 raise Cancelled()
-            await function(m)  # type: ignore[misc]
+            returned: Any = await function(m)  # type: ignore[misc]
+            if returned is not None:
+                error = _unwanted(returned)
         except (Exception, asyncio.CancelledError) as e:
             error = e
         del inbox.tasks[m.id]
@@ -536,7 +580,17 @@ def run(function: Optional[Handler] = None, *, threads: int = 1) -> None:
         )
     if threads < 1:
         raise ValueError("threads must be at least 1, is %d" % threads)
+    if threads > 1 and inspect.iscoroutinefunction(function):
+        raise ValueError(
+            "threads are for plain functions; coroutines run on one event loop, as many at a time "
+            "as handler.in_flight says"
+        )
     _log_to_stderr()
+    if _wire.out == 1 and os.isatty(0):
+        sys.stderr.write(
+            "latchwork: Latchwork starts this program and writes requests to its stdin: "
+            "try `latchwork handler test`\n"
+        )
     _wire.prepare()
     if inspect.iscoroutinefunction(function):
         asyncio.run(_serve_async(function, _wire))

@@ -270,7 +270,7 @@ class Processes(unittest.TestCase):
         self.together("""
             import latchwork, threading
             barrier = threading.Barrier(50)
-            latchwork.run(lambda m: barrier.wait() and None, threads=50)
+            latchwork.run(lambda m: [barrier.wait()] and None, threads=50)
         """)
 
     def test_a_cancelled_coroutine(self):
@@ -359,6 +359,83 @@ class Processes(unittest.TestCase):
         h.send(request("t/0/5"))
         h.answer()
         self.assertIn("t/0/5: warning orders: two | lines\n", h.end()[2])
+
+    RETURNS = """
+        import asyncio, latchwork
+        %sdef handle(m):
+            return %s
+        latchwork.run(handle)
+    """
+
+    def test_a_handler_that_returns_something(self):
+        for kind in ("", "async "):
+            for value, text in (
+                ('latchwork.Dead("x")', "returned Dead; raise it instead: raise latchwork.Dead("),
+                ("latchwork.Retry", "returned Retry; raise it instead: raise latchwork.Retry("),
+                ("KeyError(1)", "returned KeyError; raise it instead"),
+                ("False", "returned False; it must return nothing"),
+                ("asyncio.sleep(1)", "returned a coroutine that nobody awaits"),
+            ):
+                h = Handler(self.RETURNS % (kind, value))
+                h.send(request("t/0/5"))
+                answer = h.answer()
+                self.assertEqual(answer["outcome"], "retry", value)
+                self.assertIn("TypeError: the handler " + text, answer["reason"])
+                self.assertIn("t/0/5: TypeError: ", h.end()[2])
+
+    def test_two_handlers(self):
+        h = Handler("""
+            import latchwork
+            @latchwork.handler
+            def one(m): pass
+            @latchwork.handler
+            def two(m): pass
+            latchwork.run()
+        """)
+        _, _, stderr, status = h.end()
+        self.assertEqual(status, 1)
+        self.assertIn("a program has one handler, and this one has two: one and two", stderr)
+
+    def test_threads_for_a_coroutine(self):
+        h = Handler("""
+            import latchwork
+            async def handle(m): pass
+            latchwork.run(handle, threads=4)
+        """)
+        _, _, stderr, status = h.end()
+        self.assertEqual(status, 1)
+        self.assertIn("ValueError: threads are for plain functions", stderr)
+
+    def test_lines_that_are_no_requests(self):
+        for kind in ("", "async "):
+            for line in ("hello", "[]", '{"key":"k"}'):
+                h = Handler(self.RETURNS % (kind, "None"), side=False)
+                os.write(h.stdin, line.encode() + b"\n")
+                _, _, stderr, status = h.end()
+                self.assertEqual(status, 1, stderr)
+                self.assertIn("latchwork: this line is no request: %r" % line, stderr)
+                self.assertIn("try `latchwork handler test`", stderr)
+                self.assertNotIn("Traceback", stderr)
+
+    def test_a_terminal(self):
+        ours, theirs = os.openpty()
+        env = {k: v for k, v in os.environ.items() if k != "LATCHWORK_FDS"}
+        p = subprocess.Popen(
+            [sys.executable, "-c", "import latchwork; latchwork.run(lambda m: None)"],
+            stdin=theirs,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=dict(env, PYTHONPATH=SDK),
+            text=True,
+        )
+        try:
+            os.close(theirs)
+            os.write(ours, b"\x04")
+            self.assertIn("try `latchwork handler test`", p.communicate(timeout=LIMIT_S)[1])
+        finally:
+            os.close(ours)
+            p.kill()
+            p.wait()
 
     def test_no_handler(self):
         h = Handler("import latchwork; latchwork.run()")
