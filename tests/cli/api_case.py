@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of the HTTP API (/api/v1/) share these parts: a running supervisor on a private Redis
-and the dev broker, and a client."""
+"""Common parts of the tests of the HTTP API (/api/v1/): a client, and a running supervisor on a
+private Redis and the dev broker."""
 
 import http.client
 import json
@@ -36,7 +36,7 @@ def envelope(offset, key, first_ms=None):
 
 
 class ApiCase(unittest.TestCase):
-    """The base of tests that need a supervisor with three dead letters."""
+    """The base class of tests that need a supervisor with three dead letters."""
 
     @classmethod
     def setUpClass(cls):
@@ -55,7 +55,8 @@ class ApiCase(unittest.TestCase):
         self.addCleanup(self.forget)
 
     def forget(self):
-        """Removes the lanes that tests added. These lanes are paused, so no worker touches them."""
+        """Removes the lanes that tests have added. These lanes are paused, so no worker changes
+        them."""
         for key in self.w.redis.keys():
             if key.startswith(
                 tuple(

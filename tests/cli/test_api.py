@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the HTTP API (/api/v1/) of a running supervisor, on a private Redis and the dev broker.
 Usage: test_api.py [BUILD [TEST…]]
-No test asserts a time. Waits have limits only to make a hang a failure."""
+No test asserts a time. Time limits only turn a hang into a failure."""
 
 import http.client
 import json
@@ -31,9 +31,9 @@ class Api(ApiCase):
         v = self.ask("/api/v1")
         self.assertEqual((v["name"], v["writable"]), ("audit", True))
         for path in v["get"]:
-            if not re.search(
-                r"\*|/export$|/events$", path
-            ):  # exports are no single JSON value, and events do not end
+            # Leave out exports, which are more than one JSON value, and the stream of events, which
+            # does not end.
+            if not re.search(r"\*|/export$|/events$", path):
                 self.ask(path)
         self.assertEqual(self.ask("/api/v1/"), v)
         self.assertEqual(self.ask("/api/v1/version"), self.ask("/version"))
@@ -45,9 +45,8 @@ class Api(ApiCase):
             30,
             "look at Redis",
         )
-        wait_until(
-            lambda: self.ask("/api/v1/stats")["ready"] == 2, 60, "two ready workers"
-        )  # they are not after a Redis that hung
+        # The workers are not ready at once if an earlier test has stopped Redis for a while.
+        wait_until(lambda: self.ask("/api/v1/stats")["ready"] == 2, 60, "two ready workers")
         v = self.ask("/api/v1/stats")
         self.assertEqual((v["name"], v["workers"], v["ready"], v["partitions"]), ("audit", 2, 2, 3))
         self.assertGreaterEqual(v["counters"]["dead"], 3)
@@ -95,8 +94,8 @@ class Api(ApiCase):
         self.assertEqual((v["waiting"], v["messages"], v["more"]), (0, [], False))
 
     def test_key(self):
-        """The page of one key must have its holder, its waiting messages in order, its newest dead
-        letters, and who paused it."""
+        """The answer about one key must contain its holder, its waiting messages in order, its
+        newest dead letters, and who paused it."""
         self.plant("t-a", 3, 1, 2, first_ms=int(time.time() * 1000) - 60000)
         self.call("SREM", P + "paused", "t-a")
         path = "/api/v1/keys/t-a"
@@ -244,8 +243,9 @@ class Api(ApiCase):
             self.assertTrue(s.makefile("rb").readline().startswith(b"HTTP/1.1 413 "))
 
     def test_endless_body(self):
-        """A body in chunks does not say its length in advance, so the server cannot refuse the
-        request at once. The server ends the connection when the body has become too large."""
+        """A body with the chunked transfer encoding does not announce its length, so the server
+        cannot refuse the request at once. The server must close the connection when the body
+        becomes too large."""
         with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
             s.sendall(
                 b"POST /api/v1/lanes/t-a/pause HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -338,8 +338,8 @@ class Api(ApiCase):
                     )
                     r = connection.getresponse()
                     text = r.read()
-                    # 503 is also allowed, because the server refuses requests while too many are
-                    # waiting
+                    # The status 503 is also allowed, because the server refuses requests while too
+                    # many requests are waiting.
                     if r.status != 200 and not (
                         r.status == 503 and i % 4 != 1 and b'"error"' in text
                     ):
@@ -355,7 +355,7 @@ class Api(ApiCase):
         self.assertEqual(wrong, [])
 
     def test_redis_that_hangs(self):
-        """When Redis hangs, the API must report the fault, and must still answer requests that need
+        """If Redis hangs, the API must report the fault, and must still answer requests that need
         no Redis."""
         self.w.redis.signal(signal.SIGSTOP)
         try:
@@ -380,7 +380,7 @@ class Api(ApiCase):
 
 
 class Alone(unittest.TestCase):
-    """Tests of a supervisor with two shards and no API token. The last test ends the Redis of the
+    """Tests of a supervisor with two shards and no API token. The last test stops the Redis of the
     supervisor."""
 
     def pages(self, w, path, name):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests actions of the HTTP API over many lanes and messages, which run as jobs, on a private Redis
-and the dev broker.
+"""Tests actions of the HTTP API that run as jobs because they concern many lanes or messages, on a
+private Redis and the dev broker.
 Usage: test_api_jobs.py [BUILD [TEST…]]
-No test asserts a time. Waits have limits only to make a hang a failure."""
+No test asserts a time. Time limits only turn a hang into a failure."""
 
 import glob
 import http.client
@@ -44,7 +44,7 @@ class Jobs(ApiCase):
         return self.ask("/api/v1/jobs/" + job)
 
     def do(self, path, **body):
-        """Executes an action through the HTTP API, and waits until its job has ended. Returns the
+        """Executes an action through the HTTP API, waits until its job has ended, and returns the
         job."""
         v = self.post("/api/v1/" + path, json.dumps(dict(body, execute=True)), status=202)
         return self.ended(v["job"])
@@ -53,8 +53,8 @@ class Jobs(ApiCase):
         return self.post("/api/v1/" + path, json.dumps(body), status=status)
 
     def kill(self, n, key="dead-%d", first=1000, reason="r"):
-        """Adds dead letters of a partition that no worker consumes. The payload of each letter is
-        {"total":OFFSET}. Returns the ids."""
+        """Adds n dead letters of a partition that no worker consumes. The payload of each dead
+        letter is {"total":OFFSET}. Returns their ids."""
         ids = [
             "0:"
             + self.call(
@@ -102,9 +102,9 @@ class Jobs(ApiCase):
         self.ask("/api/v1/lanes/count?limit=3", status=400)
 
     def test_keys_are_shown_while_lanes_are_counted(self):
-        """A dry run over many lanes reads all waiting messages, which takes seconds. Meanwhile keys
-        must be shown, lanes be listed and lanes be paused: these must begin and end before the dry
-        run ends."""
+        """A dry run over many lanes reads all waiting messages, which takes seconds. The API must
+        meanwhile show a key, list lanes and pause a lane. Each of these requests must begin and end
+        before the dry run ends."""
         n, chunk = 30000, 1000
         for first in range(0, n, chunk):
             names = ["t-%d" % i for i in range(first, first + chunk)]
@@ -117,9 +117,8 @@ class Jobs(ApiCase):
                 *[P + "wait:" + name for name in names],
                 *[envelope(first + i, name) for i, name in enumerate(names)],
             )
-        self.call(
-            "SETRANGE", P + "state:orders:9:0", 0, b"\x55" * 4096
-        )  # the marks of 16,384 waiting messages; the others are not counted
+        # Set the marks of the waiting messages directly, 16,384 marks per segment.
+        self.call("SETRANGE", P + "state:orders:9:0", 0, b"\x55" * 4096)
         self.call("SETRANGE", P + "state:orders:9:1", 0, b"\x55" * 4096)
         answer, reads = [], lambda: self.calls_of("evalsha")
         before = reads()
@@ -148,8 +147,8 @@ class Jobs(ApiCase):
     # --- dead letters -----------------------------------------------------------------------------
 
     def test_replay_of_many(self):
-        """A dry run must change nothing and tell what would happen. Then a job must do the same to
-        all messages."""
+        """A dry run must change nothing and report what would happen. Then a job must do the same
+        to all messages."""
         ids = self.kill(30, reason="again")
         v = self.dry("dead/replay", filter={"reason": "again"})
         self.assertEqual(
@@ -181,10 +180,11 @@ class Jobs(ApiCase):
             self.call("DEL", P + "wait:dead-%d" % i)
 
     def test_drop_of_many(self):
-        """Messages that are dropped must be written to a backup first, unless the request refuses
-        the backup."""
+        """Messages that are dropped must first be written to a backup file, unless the request
+        refuses the backup."""
         for left in glob.glob("latchwork-dead-drop-*"):
-            os.unlink(left)  # removes the backup of an earlier run that failed
+            # Remove the backup of an earlier run that failed.
+            os.unlink(left)
         self.kill(5, reason="old")
         self.assertEqual(
             self.dry("dead/drop", filter={"reason": "old"})["sample"][0]["result"],
@@ -192,7 +192,7 @@ class Jobs(ApiCase):
         )
         j = self.do("dead/drop", filter={"reason": "old", "where": "/total>1001"})
         self.assertEqual((j["done"], j["state"]), (3, "done"))
-        # The backup is in the current folder, because the supervisor runs there, too.
+        # The backup is in the current folder, because the supervisor also runs in that folder.
         with open("latchwork-dead-drop-%d.jsonl" % j["number"]) as f:
             self.assertEqual(
                 [json.loads(line)["payload"] for line in f],
@@ -204,8 +204,8 @@ class Jobs(ApiCase):
         self.assertEqual(len(self.dead()), 3)
 
     def test_rate_and_cancel(self):
-        """While a slow job runs, the API must show how far it is and refuse a second job. The job
-        must stop when it is cancelled."""
+        """While a slow job runs, the API must show the job's progress and refuse a second job. The
+        job must stop when it is cancelled."""
         self.kill(50, reason="slow", key="dead-slow")
         self.call("SADD", P + "paused", "dead-slow")
         self.addCleanup(self.call, "DEL", P + "wait:dead-slow")
@@ -244,8 +244,8 @@ class Jobs(ApiCase):
         self.post("/api/v1/jobs/1/cancel", status=404)
 
     def test_a_job_elsewhere(self):
-        """While a command on another host runs a job, the API must refuse jobs that replay or
-        drop."""
+        """While a command on another host runs a job, the API must refuse jobs that replay or drop
+        messages."""
         self.kill(1)
         self.call("SET", P + "job", "99 x", "PX", 60000)
         try:
@@ -299,8 +299,8 @@ class Jobs(ApiCase):
         self.assertEqual(self.ask("/api/v1/keys/t-b")["waiting"], 1)
 
     def test_replay_from_kafka(self):
-        """The dry run of a replay from Kafka must be a job, too, because it takes longer than a
-        request may take."""
+        """Even the dry run of a replay from Kafka must be a job, because it takes longer than an
+        HTTP request may take."""
         identity = self.dead()[0]["identity"].split("#")[0]
         job = self.post(
             "/api/v1/lanes/replay", json.dumps({"messages": [identity], "again": True}), status=202
@@ -314,8 +314,8 @@ class Jobs(ApiCase):
     # --- one dead letter --------------------------------------------------------------------------
 
     def test_edit(self):
-        """An edit must be checked first and keep the original. It may replay the dead letter at
-        once."""
+        """An edit of a dead letter must check the new payload first, and must keep the original. It
+        may also replay the dead letter at once."""
         one, other = self.kill(2, reason="edit", key="dead-edit")
         path = "/api/v1/dead/%s/edit" % quote(one)
         v = self.post(path, '{"payload":"{\\"total\\":7}"}')
@@ -439,7 +439,7 @@ class Jobs(ApiCase):
     # --- export -----------------------------------------------------------------------------------
 
     def export(self, path):
-        """Returns all messages of an export, and the number of parts in which they came."""
+        """Returns all messages of an export, and the number of HTTP answers in which they came."""
         rows, cursor, n = [], None, 0
         while n == 0 or cursor:
             connection = http.client.HTTPConnection("127.0.0.1", self.w.port, timeout=30)
@@ -453,8 +453,8 @@ class Jobs(ApiCase):
         return rows, n
 
     def test_export_of_dead_letters(self):
-        """An export must contain all messages, in parts that follow each other without gaps, and an
-        import must accept its lines."""
+        """An export of dead letters must contain all of them, in answers that follow each other
+        without gaps, and an import must accept its lines."""
         self.kill(30, reason="export")
         rows, parts = self.export("/api/v1/dead/export?reason=export")
         self.assertEqual(
@@ -506,8 +506,8 @@ class Jobs(ApiCase):
         self.ask("/api/v1/dead/export?cursor=x", status=400)
 
     def test_export_of_lanes(self):
-        """If an answer ends within a lane, the next part must begin behind the last message of the
-        answer."""
+        """If an answer ends within a lane, the next answer must begin behind the last message of
+        the answer before."""
         want = []
         for lane, n in (("t-a", 30), ("t-b/c", 5), ("t-big", 20)):
             first = len(want) + 1
@@ -578,8 +578,9 @@ class Jobs(ApiCase):
                 self.call("CLIENT", "KILL", "ID", dict(w.split("=", 1) for w in line.split())["id"])
 
     def test_redis_has_cut_idle_connections(self):
-        """Redis may close connections between two requests, as by its `timeout`. The next request,
-        of either thread, must connect again and succeed, although a POST is never sent twice."""
+        """Redis may close idle connections, for example because of its setting `timeout`. The next
+        request must reconnect and succeed, although a POST is never sent twice. This must hold for
+        both threads that serve requests."""
         for _ in range(2):
             self.dry("dead/drop", filter={"reason": "none"})
             self.post("/api/v1/lanes/idle/pause")

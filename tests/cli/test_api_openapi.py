@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the description of the HTTP API (/api/v1/openapi.json) with a running server: every path
-in the description must answer as described, and every route of the server must be described. Runs
-on a private Redis and the dev broker.
+"""Compares the description of the HTTP API (/api/v1/openapi.json) with a running server on a
+private Redis and the dev broker. Every path in the description must answer as described, and every
+route of the server must be described.
 Usage: test_api_openapi.py [BUILD [TEST…]]
-No test asserts a time. Waits have limits only to make a hang a failure."""
+No test asserts a time. Time limits only turn a hang into a failure."""
 
 import http.client
 import json
@@ -28,7 +28,7 @@ KINDS = {
     "object": dict,
     "null": type(None),
 }
-# For each parameter of a query, by its name, a value for the tests.
+# A test value for each query parameter, by the parameter's name.
 VALUES = {
     "key": "t-a",
     "match": "t-*",
@@ -103,7 +103,7 @@ class Openapi(ApiCase):
     # --- does a value fit a schema? ---------------------------------------------------------------
 
     def wrong(self, schema, v, where):
-        """Returns the errors of a value that does not fit a schema, as a list of texts."""
+        """Checks a value against a schema, and returns the violations as a list of texts."""
         if "$ref" in schema:
             return self.wrong(
                 self.doc["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]], v, where
@@ -142,14 +142,14 @@ class Openapi(ApiCase):
                 yield path, method, op
 
     def fill(self, path):
-        """Puts values into the parameters of a path. Returns the path."""
+        """Puts values into the parameters of a path, and returns the path."""
         for name, value in (("dead/{id}", self.letter), ("jobs/{id}", self.job), ("{key}", "t-a")):
             path = path.replace(name, name.split("{")[0] + quote(value))
         self.assertNotIn("{", path)
         return path
 
     def body(self, op):
-        """Returns a body that an action accepts, and with which it changes nothing."""
+        """Returns a body that the action accepts, but with which the action changes nothing."""
         members = op["requestBody"]["content"]["application/json"]["schema"].get("properties", {})
         if "ids" in members:
             return {
@@ -194,8 +194,8 @@ class Openapi(ApiCase):
     # --- tests ------------------------------------------------------------------------------------
 
     def test_form(self):
-        """The document must be sound: its references must lead somewhere, names must be unique, and
-        every parameter of a path must be described."""
+        """The document must be consistent: its references must have a target, names must be unique,
+        and every parameter of a path must be described."""
         self.assertEqual(self.doc["openapi"], "3.1.0")
         schemas = self.doc["components"]["schemas"]
         text = json.dumps(self.doc)
@@ -236,7 +236,7 @@ class Openapi(ApiCase):
             )
 
     def test_parameters(self):
-        """The server must accept every parameter that is described, and no other."""
+        """The server must accept every described parameter, and no other."""
         for path, method, op in self.operations():
             if method != "get" or not path.startswith("/api/") or not op["responses"].get("200"):
                 continue
@@ -261,7 +261,7 @@ class Openapi(ApiCase):
                 self.assertEqual(self.wrong({"$ref": "/Error"}, json.loads(text), path), [])
 
     def test_filters_of_actions(self):
-        """The server must accept every member of a filter that is described."""
+        """The server must accept every member of a filter that the document describes."""
         for path, method, op in self.operations():
             schema = (
                 op.get("requestBody", {})
@@ -289,16 +289,16 @@ class Openapi(ApiCase):
                 self.assertEqual(self.send(self.fill(path), "get")[0], 405, path)
 
     def has_get(self, path):
-        """Returns True if a GET finds the path under another name: lanes/pause is also the lane of
-        the key `pause`."""
+        """Returns True if a GET of the path is valid as another route. For example, lanes/pause is
+        also the lane of the key `pause`."""
         return any(
             "get" in item and re.fullmatch(re.sub("{.*?}", "[^/]*", p), path)
             for p, item in self.doc["paths"].items()
         )
 
     def test_nothing_is_missing(self):
-        """Every route of the server must be described: the routes that the server lists, and those
-        in the exporter's code."""
+        """Every route of the server must be described: the routes that the server lists, and the
+        routes in the exporter's code."""
         listed = self.ask("/api/v1")
         for method in ("get", "post"):
             described = {
@@ -316,7 +316,8 @@ class Openapi(ApiCase):
         self.assertEqual(paths - set(self.doc["paths"]), set())
 
     def test_names(self):
-        """Keys with any bytes in the path must lead to the lane."""
+        """A path that contains a key must lead to the key's lane, even if the key contains a slash,
+        a space or a percent sign."""
         self.assertEqual(self.ask("/api/v1/lanes/" + quote("t-a/b %"))["waiting"], 1)
 
 

@@ -55,9 +55,8 @@ class Figures(unittest.TestCase):
                 row("W2x", "ours", 3, overlaps=0),
             ]
         )
-        self.assertIn(
-            "| W2x, overlaps | 0 | 1 | **no** |", text
-        )  # the table must show the worst round, not the median
+        # The table must show the worst round, not the median.
+        self.assertIn("| W2x, overlaps | 0 | 1 | **no** |", text)
         text = table.goals([row("W1", "ours", 1, redis_us=3.9)])
         self.assertIn("| W1, Redis CPU µs a message | ≤ 4 | 3.90 | yes |", text)
 
@@ -100,9 +99,8 @@ class Plans(unittest.TestCase):
             path = os.path.join(d, "bench/results.jsonl")
             run.Results(path, keep=True).add(row("W1", "ours", 1, rate=1, digest="a"))
             with open(path, "a") as f:
-                f.write(
-                    '{"workload": "W1", "conten'
-                )  # half a line, as if the benchmark had been killed while it wrote
+                # Write half a line, as if the benchmark had been killed while it wrote.
+                f.write('{"workload": "W1", "conten')
             again = run.Results(path, keep=True)
             self.assertTrue(again.finished(workload="W1", contender="ours", round=1, digest="a"))
             self.assertFalse(again.finished(workload="W1", contender="ours", round=1, digest="b"))

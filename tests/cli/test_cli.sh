@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests exit codes and output of the program, as people and scripts see them. The test needs no
-# servers, and nothing may listen at the addresses in its configurations. Usage:
-# tests/cli/test_cli.sh [BUILD_DIR]
+# Tests the exit codes and the output of the program, as people and scripts see them. The test needs
+# no servers. Nothing may listen at the addresses in its configurations.
+# Usage: tests/cli/test_cli.sh [BUILD_DIR]
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR
@@ -22,8 +22,9 @@ bad() {
     sed 's/^/  stderr: /' "$dir/err" | head -20
 }
 
-# t NAME STATUS STDOUT STDERR ARGUMENT… runs the program, which must end with STATUS. STDOUT and
-# STDERR are patterns (ERE): some line of that stream must match; "" means that the stream must be
+# usage: t NAME STATUS STDOUT STDERR ARGUMENT…
+# Runs the program, which must end with STATUS. STDOUT and STDERR are patterns (ERE). Some line of
+# each stream must match the pattern of that stream. The pattern "" means that the stream must be
 # empty.
 t() {
     name=$1 want=$2 out=$3 err=$4
@@ -44,8 +45,8 @@ t() {
     passed=$((passed + 1))
 }
 
-# also PATTERN checks that the last command printed a line on stderr that matches this pattern
-# (ERE), too.
+# usage: also PATTERN
+# Checks that the last command also printed a line on stderr that matches the pattern (ERE).
 also() {
     if grep -Eq -- "$1" "$dir/err"; then passed=$((passed + 1)); else bad "stderr lacks /$1/ too" "(as before)"; fi
 }
@@ -120,8 +121,8 @@ t "run: all problems at once"  2 "" "lock\.ttl_sm.*ttl_ms" run -c wrong.json
 also "^retry\.max_attempts: "
 also "enable\.auto\.commit"
 
-# If no restart can repair an error, the run must end with EX_CONFIG, because the systemd unit does
-# not restart the program after that status.
+# If a restart cannot repair an error, the run must end with EX_CONFIG, because the systemd unit
+# does not restart the program after that status.
 cat >"$dir/contradiction.json" <<'END'
 {"kafka": {"topics": ["orders"], "properties": {"bootstrap.servers": "127.0.0.1:1", "max.poll.interval.ms": 1000, "session.timeout.ms": 6000}},
  "redis": {"url": "redis://127.0.0.1:1"}, "http": {"listen": "off"}, "handler": {"type": "exec", "command": ["cat"]}}
@@ -176,7 +177,7 @@ t "no verb"                    2 "" "queue: expected a verb: ls, show, " queue
 t "abbreviated"                2 "" "missing.json.*No such file" run --conf missing.json
 t "reference: unknown page"    2 "" "doc/x is not generated" reference doc/x
 
-# Every command that --help lists must be in the man page and in the completion.
+# Every command that --help lists must be in the man page and in the shell completion.
 for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     : >"$dir/out"
     : >"$dir/err"
@@ -187,8 +188,8 @@ for c in $("$program" --help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
     fi
 done
 
-# If no server listens, the workers cannot begin and the run keeps trying. SIGTERM must still end
-# the run with status 0.
+# If no server is reachable, the workers cannot begin, and the run keeps trying to connect. SIGTERM
+# must still end the run with status 0.
 "$program" run -c "$dir/good.json" --workers 1 >"$dir/out" 2>"$dir/err" &
 running=$!
 sleep 1

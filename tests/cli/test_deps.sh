@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Tests scripts/deps.sh and scripts/need.sh. Fake programs named apt-get, dpkg-query, sudo and id
-# stand in for the real ones, and only record how they were called. Usage: tests/cli/test_deps.sh
-# [BUILD_DIR]
+# replace the real programs, and only record how they were called.
+# Usage: tests/cli/test_deps.sh [BUILD_DIR]
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
-check() { # NAME COMMAND…: counts the test NAME as passed if the command succeeds
+check() { # usage: check NAME COMMAND…. Counts the check NAME as passed if COMMAND succeeds.
     name=$1
     shift
     if "$@"; then passed=$((passed + 1)); else
@@ -17,11 +17,12 @@ check() { # NAME COMMAND…: counts the test NAME as passed if the command succe
 }
 said() { grep -Fq -- "$1" "$dir/out"; }
 asked() { grep -Fq -- "$1" "$dir/asked" 2>/dev/null; }
-double() { # NAME: makes a fake program of this name, whose text is read from stdin
+double() { # usage: double NAME. Makes a fake program of this name, whose text is read from stdin.
     { echo '#!/bin/sh'; cat; } >"$dir/bin/$1"
     chmod +x "$dir/bin/$1"
 }
-deps() { # GROUP [VARIABLE=VALUE…]: runs deps.sh with the fake programs first in PATH
+# usage: deps GROUP [VARIABLE=VALUE…]. Runs deps.sh with the fake programs first in PATH.
+deps() {
     group=$1
     shift
     rm -f "$dir/asked"
@@ -82,14 +83,14 @@ rm -f "$dir/policy-rc.d"
 deps nonsense
 check 'an unknown group is a usage error' [ $? -eq 2 ]
 
-# A folder with links to all programs except dpkg, apt, sudo and luac5.1 stands for a machine
-# without dpkg.
+# A folder with links to all programs except dpkg, apt, sudo and luac5.1 simulates a machine without
+# dpkg.
 mkdir "$dir/other"
 (
     IFS=:
     for folder in $PATH; do
-        # ccache's folder has links named like compilers, which search PATH for the real compiler
-        # and would find none in this PATH
+        # Leave out ccache's folder. Its links, which are named like compilers, search PATH for the
+        # real compiler and would not find it in the PATH of this test.
         case $folder in */ccache) continue ;; esac
         for program in "$folder"/*; do
             case ${program##*/} in

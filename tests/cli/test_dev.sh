@@ -1,41 +1,45 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests `latchwork dev`, end to end, on servers that the command starts itself.
-# Usage: tests/cli/test_dev.sh [BUILD_DIR] The demo must exit with 0, and its database and journal
-# must confirm the figures of its table. With --faults there must be ten dead letters and a stuck
-# key. `dev` must show rows of figures, survive a kill -9 of a worker, and after SIGINT leave no
-# process and no folder. No test asserts a time. Waits have limits only to make a hang a failure.
+# Tests `latchwork dev` end to end, on servers that the command starts itself. The demo must exit
+# with status 0, and the figures in its table must agree with its database and its journal. With
+# --faults there must be ten dead letters and a stuck key. `dev` must print rows of figures, must
+# survive a kill -9 of a worker, and after SIGINT must leave no process and no folder.
+# Usage: tests/cli/test_dev.sh [BUILD_DIR]
+# No test asserts a time. Time limits only turn a hang into a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR LATCHWORK_JOURNAL
 program=$(pwd)/${1:-build}/latchwork
 [ -x "$program" ] || { echo "no program at $program"; exit 1; }
 dir=$(mktemp -d /tmp/lw-dev-XXXXXX) || exit 1
-TMPDIR=$dir # dev makes its folders here; this test looks for folders that were left behind
+# `latchwork dev` makes its folders in TMPDIR. The test checks that none is left behind.
+TMPDIR=$dir
 export TMPDIR
 running=
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null; [ -z "$running" ] || wait "$running"; rm -rf "$dir"' EXIT
 passed=0 failed=0
 
-ok() { # NAME STATUS: counts the test NAME as passed if STATUS is 0
+ok() { # usage: ok NAME STATUS. Counts the check NAME as passed if STATUS is 0.
     if [ "$2" -eq 0 ]; then passed=$((passed + 1)); return; fi
     failed=$((failed + 1))
     echo "FAILED: $1"
     sed 's/^/  stdout: /' "$dir/out" | tail -30
     sed 's/^/  stderr: /' "$dir/err" | tail -10
 }
-equal() { # NAME IS MUST-BE: counts the test NAME as passed if the texts IS and MUST-BE are equal
+# usage: equal NAME IS MUST-BE. Counts the check NAME as passed if the two texts are equal.
+equal() {
     [ "$2" = "$3" ]
     ok "$1: is '$2', must be '$3'" $?
 }
 figure() { sed -n "s/^  $1  *\([0-9,]*\) .*/\1/p" "$dir/out" | tr -d ,; }
 folders() { find "$dir" -mindepth 1 -maxdepth 1 -name 'latchwork-dev-*'; }
-left_behind() { # PID…: prints those of these processes that still run
+left_behind() { # usage: left_behind PID…. Prints the ids of the processes that still run.
     for pid in "$@"; do
         if [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; then echo "$pid"; fi
     done
 }
-wait_for() { # SECONDS PATTERN: waits at most SECONDS until a line of the output matches PATTERN
+# usage: wait_for SECONDS PATTERN. Waits at most SECONDS until a line of the output matches PATTERN.
+wait_for() {
     i=0
     while [ $i -lt $(($1 * 10)) ]; do
         if grep -Eq "$2" "$dir/out"; then return 0; fi
@@ -45,12 +49,15 @@ wait_for() { # SECONDS PATTERN: waits at most SECONDS until a line of the output
     done
     return 1
 }
-start() { # OPTION…: empties the file for the output, then starts dev in the background
+# usage: start OPTION…. Empties the file for the output, and starts `latchwork dev` in the
+# background.
+start() {
     : >"$dir/out"
     "$program" dev "$@" >>"$dir/out" 2>"$dir/err" &
     running=$!
 }
-descendants() { # PID: prints the pids of all descendants of the process
+# usage: descendants PID. Prints the ids of all descendants of the process.
+descendants() {
     # shellcheck disable=SC2013 # the list is words on one line
     for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do
         echo "$child"

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks that the documents are true: the reference of the configuration is the generated one, links
-# lead somewhere, tests that are named exist, configurations load, handlers compile, and nothing
-# names the machine on which a page was written. Usage: tests/cli/test_docs.sh [BUILD_DIR]
+# Checks that the documents are true. The configuration reference must be the generated one, links
+# must have a target, tests that are named must exist, configurations must load, handlers must
+# compile, and no page may name the machine on which it was written.
+# Usage: tests/cli/test_docs.sh [BUILD_DIR]
 # shellcheck disable=SC2013,SC1003 # words on lines, and a backslash that is meant
 LC_ALL=C.UTF-8
 export LC_ALL
@@ -33,8 +34,8 @@ for option in --reference:configuration --reference-metrics:metrics; do
     if "$program" check "${option%:*}" | cmp -s - "doc/reference/${option#*:}.md"; then good; else bad "check ${option%:*} prints another page"; fi
 done
 
-# The man pages must cause no warning. Every option that --help prints must be in the man page of
-# its command. The help must fit into 80 columns.
+# groff must print no warning about a man page. Every option that --help prints must be in the man
+# page of its command. The help must fit into 80 columns.
 for page in doc/man/*.1; do
     if groff -K utf8 -man -Tutf8 -ww -z "$page" >"$dir/err" 2>&1 && [ ! -s "$dir/err" ]; then good; else bad "$page: $(head -n 3 "$dir/err")"; fi
 done
@@ -56,7 +57,7 @@ for page in latchwork.json.5 latchwork-handler.3 latchwork-lock.3; do
     if cmp -s "$dir/man/$page" "doc/man/$page"; then good; else bad "doc/man/$page is not what the table of keys and the headers say; run: make reference"; fi
 done
 
-# Each link [text](path) must lead to a file. The path is relative to the page.
+# Each link [text](path) must lead to a file. The path is relative to the folder of the page.
 # shellcheck disable=SC2086 # a list of files
 grep -noE '\]\([^)]+\)' $pages >"$dir/links"
 while IFS=: read -r page line link; do
@@ -69,7 +70,7 @@ done <"$dir/links"
 [ -s "$dir/links" ] || bad "no links found"
 
 # Each test that a page names as `tests/FILE` or `tests/FILE:NAME` must exist.
-exists() { # FILE NAME: succeeds if the file has a test of this name
+exists() { # usage: exists FILE NAME. Succeeds if the file has a test of this name.
     case $1 in
     tests/unit/*.c | tests/lua/*.c) grep -Eq "^static void $2\\(void \\*\\*state\\)" "$1" && grep -Eq "[(,]$2[,)]" "$1" ;;
     tests/sim/sim_lanes.c) grep -q "{.name = \"$2\"" "$1" ;;
@@ -78,7 +79,9 @@ exists() { # FILE NAME: succeeds if the file has a test of this name
     *) grep -Eq "(^|[ *])$2\\(" "$1" ;;
     esac
 }
-named() { # PAGE MINIMUM: checks that the page names more than MINIMUM tests, and that each of them exists
+# usage: named PAGE MINIMUM. Checks that the page names more than MINIMUM tests, and that each of
+# these tests exists.
+named() {
     grep -oE '`tests/[^`]+\.(c|h|py|sh)(:[^`]+)?`' "$1" | tr -d '`' | sort -u >"$dir/named"
     while IFS=: read -r file name; do
         if [ ! -f "$file" ]; then
@@ -101,7 +104,7 @@ if cmp -s "$dir/promises" "$dir/shown" && [ -s "$dir/shown" ]; then good; else b
 
 # The code in pages must work: each ```json block with a "kafka" section must load as a
 # configuration, each ```c block must compile as a plugin, and each ```python block must compile.
-blocks() { # LANGUAGE PAGE: writes each block of this language to $dir/block.N
+blocks() { # usage: blocks LANGUAGE PAGE. Writes each block of this language to $dir/block.N.
     rm -f "$dir"/block.*
     awk -v lang="$1" -v to="$dir/block." '
         !in_block && $1 == "```" lang { in_block = 1; n++; next }
@@ -132,8 +135,8 @@ for page in $pages; do
     blocks python "$page"
     for block in "$dir"/block.*; do
         [ -e "$block" ] || continue
-        # An indented block is only a part of a program. A first line is put before the block, so
-        # that the whole compiles.
+        # An indented block is only a part of a program. The line `if True:` before it makes it
+        # complete.
         if { head -n 1 "$block" | grep -q '^ ' && echo 'if True:'; cat "$block"; } | python3 -c 'import ast, sys; ast.parse(sys.stdin.read())' 2>"$dir/err"; then
             good
         else
@@ -143,7 +146,7 @@ for page in $pages; do
 done
 [ $configurations -gt 5 ] || bad "only $configurations configurations found"
 
-# The page protocol.md must name each script, and commands.md each command.
+# The page protocol.md must name each script, and the page commands.md must name each command.
 for script in queue/lua/*.lua lock/lua/*.lua; do
     name=$(basename "$script" .lua)
     [ "$name" = lane ] || { grep -q "^| $name |" doc/explanation/protocol.md && good; } || bad "protocol.md does not tell of $script"
@@ -177,8 +180,8 @@ comm -13 "$dir/targets" "$dir/help" >"$dir/extra"
 if [ -s "$dir/extra" ]; then bad "make help tells of what is no .PHONY target, or tells it twice: $(tr '\n' ' ' <"$dir/extra")"; else good; fi
 [ "$(wc -l <"$dir/targets")" -gt 30 ] || bad "hardly any .PHONY target was found"
 
-# The glossary must be in alphabetical order, have each word once, and have each term of protocol.md
-# and each script.
+# The glossary must be in alphabetical order, must contain each word only once, and must contain
+# each term of protocol.md and each script.
 sed -n 's/^- \*\*\([^*]*\)\*\*.*: .*/\1/p' doc/glossary.md | tr '[:upper:]' '[:lower:]' >"$dir/words"
 if LC_ALL=C sort -cu "$dir/words" 2>"$dir/err"; then good; else bad "doc/glossary.md is not in order, or has a word twice: $(cat "$dir/err")"; fi
 if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good; else bad "doc/glossary.md has an entry that is not '- **WORD**: SENTENCE'"; fi
@@ -187,14 +190,14 @@ if [ "$(wc -l <"$dir/words")" = "$(grep -c '^- ' doc/glossary.md)" ]; then good;
     sed -n 's/^| \([a-z]*\) | .*/\1/p' doc/explanation/protocol.md | sed 's/^hints$/hint/'
 } | sort -u >"$dir/needed"
 while read -r word; do
-    # The scripts of operators' commands need no entry in the glossary, and `script` is the heading
-    # of a table.
+    # Skip the scripts of operators' commands, which need no entry in the glossary, and the word
+    # `script`, which is the heading of a table.
     case $word in put | drop | job | wake | edit | look | script) continue ;; esac
     if grep -Fxq "$word" "$dir/words"; then good; else bad "doc/glossary.md does not explain $word, a word of protocol.md"; fi
 done <"$dir/needed"
 [ "$(wc -l <"$dir/needed")" -gt 20 ] || bad "hardly any word found in protocol.md"
 
-# No page may name anything of the machine on which the page was written.
+# No page may contain a path of the machine on which the page was written.
 # shellcheck disable=SC2086 # a list of files
 if grep -nE '/w[o]rk/|/tmp/w-|/r[o]ot/|/home/' $pages doc/lifecycle.txt; then bad "a path of one machine"; else good; fi
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the plugin that README.md, the tutorial and handler.h show. Its threads run in several
-processes, and each line that they write must be whole. The test takes no arguments."""
+processes and append lines to the same file. No line may be torn. The test takes no arguments."""
 
 import collections
 import os

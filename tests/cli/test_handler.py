@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork handler new` and `handler test`. For each language, a project is made, built and
-tested, and then broken, which its test must notice. Other tests use handlers that crash, hang,
-cannot start, or forget what they did. Usage: test_handler.py [BUILD]"""
+"""Tests `latchwork handler new` and `handler test`. For each language, makes a project, builds it
+and tests it, and then breaks it, which the project's test must notice. Other tests use handlers
+that crash, hang, cannot start, or forget what they did.
+Usage: test_handler.py [BUILD]"""
 
 import json
 import os
@@ -40,8 +41,8 @@ class Case(unittest.TestCase):
             )
         self.tmp = os.path.join(self.dir, "tmp")
         os.mkdir(self.tmp)
-        # The make that runs this test has set these variables for itself. The commands under test
-        # must not see the variables.
+        # Remove variables that the make that runs this test has set. The commands under test must
+        # not get them.
         outer = {
             k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")
         }
@@ -55,7 +56,7 @@ class Case(unittest.TestCase):
         )
 
     def run_in(self, folder, *command):
-        """Returns (exit status, stdout, stderr)."""
+        """Runs the command in the folder, and returns (exit status, stdout, stderr)."""
         p = subprocess.run(
             command,
             cwd=os.path.join(self.dir, folder),
@@ -101,8 +102,8 @@ class Case(unittest.TestCase):
         return self.run_in("orders", PROGRAM, "handler", "test", "-c", "orders.json", *options)
 
     def results(self, *options):
-        """Returns the exit status, the objects that `--json` prints for the messages, and the
-        summary."""
+        """Runs `handler test --json`, and returns the exit status, the JSON objects of the
+        messages, and the JSON object of the summary."""
         status, out, err = self.try_it("--json", *options)
         lines = [json.loads(line) for line in out.splitlines()]
         self.assertTrue(lines, err)
@@ -125,7 +126,7 @@ class Case(unittest.TestCase):
         )
 
     def plugin(self, body, **more):
-        """Makes a project whose handler is a plugin in C; `body` is the body of its function
+        """Makes a project whose handler is a plugin in C. `body` is the body of the function
         `handle`."""
         self.write(
             "p.c",
@@ -349,7 +350,7 @@ class Messages(Case):
 class Trouble(Case):
     def test_a_plugin_that_crashes(self):
         """Several threads run messages, and one message crashes the plugin. Only that message may
-        be reported as failed, and all other messages must be tested."""
+        be reported as failed, and all other messages must still be tested."""
         self.plugin(
             """
             usleep(m->offset == 7 ? 5000 : 50000);
@@ -551,8 +552,9 @@ class Chaos(Case):
         )
 
     def test_fences(self):
-        """In the round called "stale", all fences are smaller than those of other rounds. In the
-        other rounds, the fences of a key grow from message to message."""
+        """`handler test` runs the messages in several rounds. In the round called "stale", all
+        fences are smaller than those of other rounds. In the other rounds, the fences of a key grow
+        from message to message."""
         self.exec_handler("""
             import latchwork
             top = {}
@@ -629,7 +631,7 @@ class Insert(Case):
 
 
 class InsertPostgres(Insert):
-    """Runs the tests of the class Insert, and some more, with PostgreSQL as the store."""
+    """Runs the tests of the class Insert, and some more tests, with PostgreSQL as the store."""
 
     @classmethod
     def setUpClass(cls):
@@ -668,8 +670,8 @@ class InsertPostgres(Insert):
         )
 
     def test_a_pooler_is_refused(self):
-        """A connection pooler that ignores the search_path would send the rows of `handler test`
-        into the real tables, so the command must refuse to run behind such a pooler."""
+        """With a connection pooler that ignores the search_path, the rows of `handler test` would
+        go into the real tables. The command must therefore refuse to run behind such a pooler."""
         self.pg.start_bouncer()
         for more in ("", "ignore_startup_parameters = options\n"):
             if more:
@@ -735,8 +737,8 @@ class Watch(Case):
             self.fail("%r is not there %d times: %s" % (text, times, f.read()))
 
     def test_it_runs_again_when_a_file_changes(self):
-        """The handler writes into its own folder. Such a write must not count as a change of the
-        handler."""
+        """`handler test` must run again when a file of the handler changes, but not when the
+        handler itself writes into its folder."""
         self.exec_handler("""
             import latchwork
             @latchwork.handler
@@ -759,9 +761,8 @@ class Watch(Case):
             self.messages({"key": "a", "expect": "dead"})
             self.wait_for(log, "messages.jsonl:1: expected dead", 1)
             self.wait_for(log, "1 not as expected", 1)
-            self.write(
-                "sedAbc", '{"key": "a", "expect": "retry"}'
-            )  # sed -i and some editors replace a file by a new one
+            # Replace the file by a new file, as sed -i and some editors do.
+            self.write("sedAbc", '{"key": "a", "expect": "retry"}')
             os.rename(self.path("sedAbc"), self.path("messages.jsonl"))
             self.wait_for(log, "messages.jsonl:1: expected retry", 1)
             self.wait_for(log, "messages.jsonl has changed", 2)
@@ -779,7 +780,8 @@ class Watch(Case):
             p.wait()
 
     def test_a_source_that_is_not_built_yet(self):
-        """A change of the source must not test the old program. A build must."""
+        """A change of the source must not start a test of the outdated program. A build must start
+        a test."""
         self.exec_handler("import latchwork; latchwork.run(lambda m: None)")
         program = "#!/bin/sh\nexec %s handler.py\n" % sys.executable
         self.write("handler", program)

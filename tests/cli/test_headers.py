@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the public headers as users meet them: each header alone, and all together, compile as C11,
-C17 and C++17 without a warning; the comment of each function lists its return codes; names have
-their prefixes; and no function of the lock library can end the program. Usage: test_headers.py
-[BUILD_DIR]"""
+"""Tests the public headers as users meet them. Each header alone, and all headers together, must
+compile as C11, C17 and C++17 without a warning. The comment of each function must list its return
+codes. Names must have their prefixes. No function of the lock library may be able to end the
+program.
+Usage: test_headers.py [BUILD_DIR]"""
 
 import os, re, shutil, subprocess, sys, tempfile
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `queue import --from-list`: the waiting list of another scheme moves to the topic, in
-order, and nothing is lost when the command is killed or Kafka is away. Usage: test_import_list.py
-[BUILD]"""
+"""Tests `queue import --from-list`, which moves the waiting list of another queue system to a
+topic. The messages must keep their order, and no message may be lost if the command is killed or
+Kafka is not reachable.
+Usage: test_import_list.py [BUILD]"""
 
 import json
 import os
@@ -96,8 +97,7 @@ class Import(unittest.TestCase):
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def sequences(self):
-        """Returns, for each key, the numbers of its messages in the order in which the topic has
-        them."""
+        """Returns, for each key, the numbers of its messages in the order of the topic."""
         out = {}
         for r in sorted(self.produced(), key=lambda r: (r["partition"], r["offset"])):
             out.setdefault(r["key"], []).append(json.loads(r["payload"])["seq"])
@@ -154,7 +154,7 @@ class Import(unittest.TestCase):
         p.wait()
         left = self.old.call("LLEN", LIST) + self.old.call("LLEN", LIST + ":importing")
         self.assertGreater(left, 0)
-        until = time.time() + 60  # a job that was killed blocks the next one for 30 s
+        until = time.time() + 60  # A killed job blocks the next job for 30 s.
         while (
             done := self.run_import("--from-list", LIST, "--list-key", "json:/id", "--execute")
         ).returncode and time.time() < until:
@@ -162,9 +162,8 @@ class Import(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         for key, seqs in self.sequences().items():
             first = list(dict.fromkeys(seqs))
-            self.assertEqual(
-                first, list(range(int(key[2:]), 5000, 7))
-            )  # all are there, in order; some may be there twice
+            # All messages must be there in order. Some may be there twice.
+            self.assertEqual(first, list(range(int(key[2:]), 5000, 7)))
         self.assertEqual(self.old.call("EXISTS", LIST, LIST + ":importing"), 0)
 
     def test_kafka_is_away(self):
@@ -201,7 +200,8 @@ class Import(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("WRONGTYPE", done.stderr)
         self.fill(1)
-        done = self.run_import("--from-list", LIST)  # key.from is message-key here
+        # In this configuration key.from is message-key, so the option --list-key is needed.
+        done = self.run_import("--from-list", LIST)
         self.assertIn("--list-key json:/id", done.stdout + done.stderr)
 
 

@@ -35,7 +35,7 @@ check 'a program builds' make -s -C "$at/share/doc/latchwork/examples/lock/inven
 check 'and finds the library by its soname' env LD_LIBRARY_PATH="$at/lib" ldd "$dir/inventory/inventory"
 check 'the library is there' sh -c "LD_LIBRARY_PATH='$at/lib' ldd '$dir/inventory/inventory' | grep -q '$at/lib/liblatchwork.so.0'"
 
-# A new handler project must build from the installed files, too, and then pass its test.
+# A new handler project must also build from the installed files, and then pass its test.
 check 'a project is made' sh -c "cd '$dir' && '$at/bin/latchwork' handler new orders --lang c"
 check 'it builds' env PKG_CONFIG_SYSROOT_DIR="$root" make -s -C "$dir/orders"
 check 'and passes its test' sh -c "cd '$dir/orders' && '$at/bin/latchwork' handler test -c orders.json"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests what bench/judge, which looks for broken promises in journals, reports about small journals
-# whose faults are known. Usage: tests/cli/test_judge.sh [BUILD_DIR]
+# Tests bench/judge, which looks for broken promises in journals. The test gives it small journals
+# with known faults.
+# Usage: tests/cli/test_judge.sh [BUILD_DIR]
 judge=$(pwd)/${1:-build}/bench/judge
 [ -x "$judge" ] || { echo "no program at $judge"; exit 1; }
 dir=$(mktemp -d) || exit 1
@@ -9,8 +10,9 @@ mkdir "$dir/j"
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0
 
-# t NAME FIGURE… judges the journals in the folder $dir/j, with $dir/produced if that file is not
-# empty. The output must contain each FIGURE, which has the form "name":value.
+# usage: t NAME FIGURE…
+# Judges the journals in the folder $dir/j, with the file $dir/produced if it is not empty. The
+# output must contain each FIGURE, which has the form "name":value.
 t() {
     name=$1
     shift
@@ -28,8 +30,9 @@ t() {
     done
 }
 
-# refused NAME TEXT judges the journals in the folder $dir/j. The judge must exit with status 1 and
-# print TEXT on stderr.
+# usage: refused NAME TEXT
+# Judges the journals in the folder $dir/j. The judge must exit with status 1 and print TEXT on
+# stderr.
 refused() {
     "$judge" "$dir/j" >"$dir/out" 2>"$dir/err"
     if [ $? -eq 1 ] && grep -qF -- "$2" "$dir/err"; then
@@ -61,8 +64,8 @@ cat >"$dir/j/b" <<'END'
 END
 t "overlaps: one inside another, one past its end" '"overlaps":2,' '"misordered":0'
 
-# The first run is long, so the second and the third overlap it. The second and the third do not
-# overlap each other.
+# The first run is long, so both the second and the third run overlap it. The second and the third
+# run do not overlap each other.
 printf '100 900 k 0 0\n200 300 k 0 1\n400 500 k 0 2\n' >"$dir/j/a.journal"
 : >"$dir/j/b"
 t "overlaps: of a long one with all behind it" '"overlaps":2,'

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that includes point one way: a file includes only from its own folder and from lower
-layers, in the order that CONTRIBUTING.md shows under "The house". Usage: test_layers.py
-[BUILD_DIR]"""
+"""Checks that includes point one way: a file may include only files of its own folder and of lower
+layers, in the order that CONTRIBUTING.md shows under "The house".
+Usage: test_layers.py [BUILD_DIR]"""
 
 import os, re, subprocess, sys
 
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 
-# The layers are listed from the top down. Folders of one layer do not include each other.
+# The layers, from the top down. Each text names the folders of one layer. Folders of one layer do
+# not include each other.
 LAYERS = [
     'cli',
     'monitor',
@@ -20,9 +21,9 @@ LAYERS = [
     'config',
     'base include',
 ]
-# For each folder with folders inside, these are listed from the top down; "" stands for the files
-# that are in no inner folder. The folders inside cli are not listed: they may include each other in
-# any order, but not in a circle.
+# For each folder with inner folders, the order of its inner folders, from the top down. "" stands
+# for the files that are in no inner folder. The folder cli is absent: its inner folders may include
+# each other in any order, but not in a circle.
 INSIDE = {
     'consumer': ['fleet', 'process', 'worker', ''],
     'handlers': ['exec http insert', ''],

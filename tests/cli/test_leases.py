@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the lease under which a command holds a lane: the lease is never longer than the TTL in the
-schema, it is renewed as long as the command needs it, and the command notices if its lease ends.
-Each command runs against a private Redis, while a thread reads the lock from outside. Arguments:
-build folder [test…]"""
+"""Tests the lease under which a command holds a lane. The lease is never longer than the TTL in the
+schema, the command renews the lease as long as it needs the lane, and it notices if the lease ends.
+Each command runs against a private Redis, while a thread of the test watches the lock.
+Usage: test_leases.py [BUILD [TEST…]]"""
 
 import json
 import os
@@ -16,8 +16,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from test_ops import P, main  # noqa: E402
 
 TTL_MS = 1000
-# seconds for which a command holds its lane: three TTLs, so a lease that is not renewed ends long
-# before
+# The number of seconds for which a command holds its lane. This is three TTLs, so a lease that is
+# not renewed ends long before.
 HOLD_S = 3.0
 tests = []
 
@@ -51,8 +51,8 @@ def test(function):
 
 
 class Watch:
-    """Reads the lock of a lane every few milliseconds. Notes the longest TTL, and how often the
-    lock was missing."""
+    """Reads the lock of a lane every few milliseconds, and records the longest TTL and how often
+    the lock was missing."""
 
     def __init__(self, w, lane):
         self.w, self.name, self.longest_ms, self.seen, self.gaps, self.over = (
@@ -147,7 +147,7 @@ def setup(w, epoch_ttl_ms=TTL_MS, **more):
 @test
 def no_lease_is_longer_than_the_schemas_ttl(w):
     """While handlers and commands last three TTLs, the lease must be renewed, and must never be
-    longer than the TTL in the schema, whatever TTL the command's own configuration has."""
+    longer than the TTL in the schema, even if the command's own configuration has another TTL."""
     for own_ttl_ms in (TTL_MS, 60000):
         for name, command in COMMANDS.items():
             w.begin()
@@ -196,9 +196,8 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
         done = begin(w, *trial(w))
         started(w, done)
         lose(w, how)
-        out = done.communicate(timeout=15)[
-            0
-        ].decode()  # the limit is less than the 20 s for which the handler sleeps
+        # The time limit is less than the 20 s for which the handler sleeps.
+        out = done.communicate(timeout=15)[0].decode()
         assert done.returncode == 1 and "lease of its lane" in out and "tried" not in out, (
             how,
             done.returncode,
@@ -211,8 +210,8 @@ def a_trial_whose_lease_is_lost_says_so_and_ends_its_handler(w):
 
 @test
 def a_handler_that_does_not_listen_ends_with_the_trial(w):
-    """A plugin runs in the command's own process and cannot be killed alone. So the whole process
-    must end before another holder could get the lane."""
+    """A plugin runs in the command's own process and cannot be killed alone. The whole process must
+    therefore end before another holder could get the lane."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
     source = os.path.join(w.dir, "deaf.c")
     with open(source, "w") as f:
@@ -243,9 +242,8 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
             time.sleep(0.01)
         if how == "wiped":
             w.call("FLUSHALL")
-        out = done.communicate(timeout=40)[
-            0
-        ].decode()  # the limit is less than the 60 s for which the plugin sleeps
+        # The time limit is less than the 60 s for which the plugin sleeps.
+        out = done.communicate(timeout=40)[0].decode()
         assert done.returncode == 1 and "the handler still runs" in out, (how, done.returncode, out)
 
 
@@ -253,9 +251,8 @@ def a_handler_that_does_not_listen_ends_with_the_trial(w):
 def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
     setup(w, seconds=0.1)
     w.call("HSET", P + "epoch", "not_before", int(time.time() * 1000) + 60000)
-    w.call(
-        "HSET", P + "epoch", "ttl_ms", 120000
-    )  # the largest TTL in use, which bounds the length of a quarantine
+    # Set the largest TTL in use, which bounds the length of a quarantine.
+    w.call("HSET", P + "epoch", "ttl_ms", 120000)
     configure(w, ttl_ms=120000, seconds=0.1)
     out = w.run(*trial(w)[:2], "--key", "c", "--try", "--execute", status=1)
     assert "quarantine" in w.err and not os.path.exists(os.path.join(w.dir, "runs")), (out, w.err)
@@ -268,8 +265,8 @@ def a_trial_waits_out_a_quarantine_and_takes_no_paused_lane_away(w):
 @test
 def an_epoch_that_a_command_begins_is_dated(w):
     """When a command starts an epoch, the epoch's id must contain the time, as it does when a
-    worker starts one. If two fleets share a group, that time decides which of them is the younger
-    and must stop (consumer/worker/rival.c)."""
+    worker starts an epoch. If two fleets share a consumer group, this time decides which fleet is
+    the younger one and must stop (consumer/worker/rival.c)."""
     setup(w, seconds=0.1)
     configure(w, ttl_ms=120000, seconds=0.1)
     w.call("DEL", P + "epoch")

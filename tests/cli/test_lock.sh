@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests `latchwork lock`: exit statuses, output, signals, loss of the lock, lanes of an application,
-# plain locks shared with redis-py, and the inventory example, on private redis-servers.
+# Tests `latchwork lock` on private redis-servers: exit statuses, output, signals, loss of the lock,
+# lanes of an application, plain locks shared with redis-py, and the inventory example.
 # Usage: tests/cli/test_lock.sh [BUILD_DIR]
-# No test asserts a time. Waits have limits only to make a hang a failure.
+# No test asserts a time. Time limits only turn a hang into a failure.
 LC_ALL=C.UTF-8
 export LC_ALL
 unset NO_COLOR
@@ -39,11 +39,12 @@ bad() {
     sed 's/^/  stderr: /' "$dir/err" 2>/dev/null | head -20
 }
 good() { passed=$((passed + 1)); }
-# NAME CONDITION: counts the test NAME as passed if the condition is true.
+# usage: ok NAME CONDITION. Counts the check NAME as passed if the condition is true.
 ok() { if eval "$2"; then good; else bad "$1"; fi; }
-# NAME IS MUST-BE: counts the test NAME as passed if both texts are equal.
+# usage: equal NAME IS MUST-BE. Counts the check NAME as passed if the two texts are equal.
 equal() { if [ "$2" = "$3" ]; then good; else bad "$1: is '$2', must be '$3'"; fi; }
-until_true() { # NAME CONDITION: waits at most 20 s until the condition is true
+# usage: until_true NAME CONDITION. Waits at most 20 s until the condition is true.
+until_true() {
     i=0
     while ! eval "$2"; do
         i=$((i + 1))
@@ -52,8 +53,9 @@ until_true() { # NAME CONDITION: waits at most 20 s until the condition is true
     done
 }
 lock() { (cd "$dir" && timeout 60 "$program" lock "$@") >"$dir/out" 2>"$dir/err" </dev/null; }
-# t NAME STATUS STDOUT STDERR ARGUMENT… runs `latchwork`, which must end with STATUS. STDOUT and
-# STDERR are patterns (ERE); "" means that the output is empty.
+# usage: t NAME STATUS STDOUT STDERR ARGUMENT…
+# Runs `latchwork lock`, which must end with STATUS. STDOUT and STDERR are patterns (ERE). The
+# pattern "" means that the output must be empty.
 t() {
     name=$1 want=$2 out=$3 err=$4
     shift 4
@@ -71,9 +73,10 @@ t() {
     done
     good
 }
-# background NAME ARGUMENT… starts a command in the background. The variable $held gets its pid, and
-# `wait $held` gives its exit status. A shell makes background programs ignore INT and QUIT, so both
-# signals are set back to their defaults.
+# usage: background NAME ARGUMENT…
+# Starts a command in the background. The variable $held gets its pid, and `wait $held` returns its
+# exit status. A shell makes background programs ignore INT and QUIT, so both signals are reset to
+# their defaults.
 background() {
     name=$1
     shift
@@ -81,7 +84,9 @@ background() {
     held=$!
     echo $held >"$dir/$name.pid"
 }
-ended() { # NAME STATUS: waits until the last background command ends; its exit status must be STATUS
+# usage: ended NAME STATUS. Waits until the last background command ends. Its exit status must be
+# STATUS.
+ended() {
     # shellcheck disable=SC2086 # a list of processes
     wait $held
     status=$?
@@ -167,7 +172,7 @@ held=$(cat "$dir/holder.pid")
 ended holder 0
 rm -f "$dir/on" "$dir/go"
 
-# The command runs for several leases. The lock must be renewed in time, again and again.
+# The command lasts for several leases, so the lock must be renewed several times.
 t "renewed"               0 "" "" exec k --redis "$url" --ttl 300 -- sleep 1.2
 
 # --- exec: signals --------------------------------------------------------------------------------
@@ -199,12 +204,14 @@ ended "waits" 143
 ok "ended while waiting: the command was not run" '[ ! -e "$dir/ran" ]'
 cli del 'lwl:{k}:lock' >/dev/null
 
-# On a terminal, the command must be able to read. Ctrl-Z must stop the command and the program,
-# which then continue in the foreground, and Ctrl-C must end the command.
+# On a terminal, the command must be able to read. Ctrl-Z must stop both the command and `latchwork
+# lock`, which then continue when they are put into the foreground. Ctrl-C must end the command.
 cat >"$dir/terminal.py" <<'END'
 import os, pty, signal, sys, time
 pid, fd = pty.fork()
-if pid == 0: # this child acts as a shell with job control: it has its own session, and gives each job a process group
+# The child acts as a shell with job control: it has its own session and gives each job its own
+# process group.
+if pid == 0:
     job = os.fork()
     if job == 0:
         os.setpgid(0, 0)
@@ -242,7 +249,7 @@ timeout 60 python3 "$dir/terminal.py" "$program" lock exec k --redis "$url" -- \
 while True: print("got", input())' >"$dir/out" 2>"$dir/err"
 ok "on a terminal" 'grep -q "as a shell expects" "$dir/out"'
 
-# If the program is killed, the command that it runs must end, too.
+# If `latchwork lock` is killed, the command that it runs must also end.
 rm -f "$dir/group"
 background "dies" exec k --redis "$url" -- sh -c 'echo $$ >group; sleep 1000 & wait'
 until_true "it runs" '[ -s "$dir/group" ]'
@@ -290,7 +297,8 @@ for what in lock write read permits; do cli lpush "lwl:{a}:$what" x >/dev/null; 
 t "ls: foreign keys"      0 "^k " "skipped 4 keys of another Redis type" ls --redis "$url"
 cli lpush 'lwl:{k}:wait' x >/dev/null
 t "ls: who waits for it"  0 "^k " "skipped 4 keys" ls --redis "$url"
-cli flushall >/dev/null # the command still runs; it finds that the lock is gone when it releases the lock
+# The command still runs. It finds that the lock is lost only when it releases the lock.
+cli flushall >/dev/null
 touch "$dir/beside.go"
 ended "beside" 1
 
@@ -372,7 +380,7 @@ ok "the audit knows" 'cli xrange "${tag}audit" - + | grep -q "host-12-abcd.7:176
 cli del "${tag}lanes" "${tag}ready" >/dev/null
 background "epoch" exec c-17 -c app.json -- sh -c 'echo on; while [ ! -e epoch.go ]; do sleep 0.05; done'
 until_true "it runs" 'grep -qs on "$dir/epoch.out"'
-# This starts another epoch, as a worker would. The lock stays in Redis, so everybody still sees it.
+# Start another epoch, as a worker would. The lock stays in Redis, so every client still sees it.
 cli hset "${tag}epoch" id another >/dev/null
 touch "$dir/epoch.go"
 ended "epoch" 0
@@ -411,7 +419,9 @@ else:
     lock.release()
     print('released')
 END
-py= # only Debian's own python3 finds Debian's python3-redis, and another python3 may come first in PATH
+# Debian's package python3-redis works only with Debian's own python3, but PATH may have another
+# python3 first.
+py=
 for p in python3 /usr/bin/python3; do
     if $p -c 'import redis' 2>/dev/null; then py=$p; break; fi
 done
@@ -433,8 +443,8 @@ if [ -n "$py" ]; then
     ended "after" 0
     wait $python
     equal "redis-py released its own" "$(cat "$dir/py.out")" released
-    # If `latchwork lock` breaks the lock of redis-py and takes it, redis-py must notice that it has
-    # lost the lock.
+    # If `latchwork lock` breaks the lock of a redis-py client and takes it, the redis-py client
+    # must notice that it has lost the lock.
     rm -f "$dir/py.on"
     cli del py.go >/dev/null
     $py "$dir/theirs.py" "$dir/redis.sock" hold "$dir" >"$dir/py.out" 2>&1 &

@@ -40,7 +40,7 @@ def run(*args, status=0, env=None):
 
 
 class Holder:
-    """Runs `lock exec` in the background; the command holds the lock until end() is called."""
+    """Runs `lock exec` in the background. Its command holds the lock until end() is called."""
 
     def __init__(self, *args, env=None):
         self.p = subprocess.Popen(
@@ -58,7 +58,7 @@ class Holder:
 
 
 class Locks:
-    """Tests that run both on a cluster and behind Sentinels. Servers is the class of the
+    """Tests that run both on a cluster and behind Sentinels. `Servers` is the class that starts the
     servers."""
 
     @classmethod
@@ -143,7 +143,8 @@ class OnACluster(Locks, unittest.TestCase):
 
     def test_the_rights_are_enough(self):
         """While the slot of a lock moves, a user with the rights that `check --acl --for lock`
-        prints takes the lock, and waits for it by sharded channels."""
+        prints takes the lock, and another process of this user waits for the lock by sharded
+        channels."""
         rules = run("check", "--acl", USER, "--for", "lock").split()[3:]
         for node in self.redis.nodes:
             node.call("ACL", "SETUSER", USER, "reset", ">" + PASSWORD, *rules)
@@ -162,9 +163,9 @@ class OnACluster(Locks, unittest.TestCase):
         source = self.redis.open_slot(slot, target)
         while self.redis.move_keys(slot, source, target):
             pass
-        time.sleep(
-            2
-        )  # longer than the TTL; the lock must be renewed at the node to which the slot moves, by ASKING
+        # Sleep longer than the TTL. Meanwhile the lock must be renewed, by ASKING, at the node to
+        # which the slot moves.
+        time.sleep(2)
         self.redis.close_slot(slot, target)
         wait_until(
             lambda: target.call("PUBSUB", "SHARDCHANNELS"), 30, "a sharded channel at the new owner"
@@ -184,9 +185,8 @@ class OnACluster(Locks, unittest.TestCase):
     def test_operators_wait_for_a_slot_that_moves(self):
         tag = self.redis.tag("app", 0, SHARDS)
         slot = slot_of("lw:{%s}:epoch" % tag)
-        Holder(
-            "key-0", "-c", self.path, "--wait", "30000"
-        ).end()  # the command begins an epoch, which the test needs
+        # This command starts the epoch that the test needs.
+        Holder("key-0", "-c", self.path, "--wait", "30000").end()
         for shard in range(SHARDS):
             self.redis.call(
                 "HSET", "lw:{%s}:epoch" % self.redis.tag("app", shard, SHARDS), "x", "y"

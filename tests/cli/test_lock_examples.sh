@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests examples/inventory, rowlock and redlock: each builds from the installed header and library,
-# and keeps its promise while many processes run at once. Usage: tests/cli/test_lock_examples.sh
-# [BUILD_DIR]
+# Tests the examples inventory, rowlock and redlock. Each example must build from the installed
+# header and library, and must keep its promise while many processes run at once.
+# Usage: tests/cli/test_lock_examples.sh [BUILD_DIR]
 LC_ALL=C
 export LC_ALL
 build=${1:-build}
@@ -38,7 +38,7 @@ for i in 1 2 3 4 5; do
     done
 done
 
-together() { # COMMAND…: runs the command four times at once
+together() { # usage: together COMMAND…. Runs the command four times in parallel.
     pids=
     for _ in 1 2 3 4; do
         "$@" &

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests metrics, health and the ledger of a running supervisor, on a private Redis and the dev
-broker.
+"""Tests the metrics, the health checks and the ledger of a running supervisor, on a private Redis
+and the dev broker.
 Usage: test_metrics.py [BUILD]
-No test asserts a time. Waits have limits only to make a hang a failure."""
+No test asserts a time. Time limits only turn a hang into a failure."""
 
 import json
 import os
@@ -40,8 +40,8 @@ SAMPLE = re.compile(
 
 
 def parse(text):
-    """Returns {(name, labels): value}. Fails if the text breaks a rule of Prometheus: one HELP and
-    one TYPE line come before the samples of each name."""
+    """Returns {(name, labels): value}. Fails if the text breaks a rule of Prometheus: one HELP line
+    and one TYPE line must come before the samples of each name."""
     assert text.endswith("\n")
     samples, types, family = {}, {}, None
     for line in text.splitlines():
@@ -150,8 +150,8 @@ class World:
         return done.returncode, done.stdout, done.stderr
 
     def let_wait(self, messages, seed):
-        """Makes messages of two keys wait. First creates the file `gate`: no handler ends while
-        that file exists. Returns when the output of the ledger no longer changes."""
+        """Makes messages of two keys wait. First creates the file `gate`, because no handler ends
+        while that file exists. Returns when the output of the ledger no longer changes."""
         open(self.gate, "w").close()
         self.produce(
             "--messages", messages, "--keys", 2, "--partitioner", "roundrobin", "--seed", seed
@@ -227,7 +227,7 @@ class Running(unittest.TestCase):
             30,
             "look at Redis, and all partitions",
         )
-        # metrics of the http handler exist only if a worker has such a handler
+        # Metrics of the http handler exist only if a worker has such a handler.
         self.assertEqual(
             {n for n, _ in self.w.scrape()},
             {n for n in names if not n.startswith("latchwork_handler_http_")},
@@ -321,9 +321,8 @@ class Running(unittest.TestCase):
             self.assertEqual(row["waiting"], row["listed"])
         wait_until(lambda: self.w.sum("waiting_age_seconds") > 0, 30, "age of what waits")
         os.unlink(self.w.gate)
-        while self.w.sum(
-            "waiting_messages"
-        ):  # the ledger must also agree while the waiting lists become shorter
+        # The ledger must also agree while the waiting lists become shorter.
+        while self.w.sum("waiting_messages"):
             status, out, err = self.w.ledger()
             self.assertEqual((status, err), (0, ""), out)
         wait_until(self.w.caught_up, 60, "end of all messages")
@@ -356,7 +355,7 @@ class Faults(unittest.TestCase):
         )
         cls.w.let_wait(200, 11)
         cls.w.instance.destroy()
-        # The tests use one message: the newest of a waiting list.
+        # The tests of this class use one message, the newest of a waiting list.
         cls.list = next(k for k in cls.w.redis.keys() if k.startswith(b"lw:{audit.0}:wait:"))
         cls.lane = cls.list[len(b"lw:{audit.0}:wait:") :]
         cls.envelope = cls.w.redis.call("LINDEX", cls.list, 0)
@@ -398,7 +397,8 @@ class Faults(unittest.TestCase):
         self.redis("SETBIT", self.state, self.bit + 1, 1)
 
     def test_state_of_a_message_that_was_never_parked(self):
-        free = 2 * 16000  # an offset that does not exist yet, because the log ends before it
+        # The log ends before this offset, so no message has it yet.
+        free = 2 * 16000
         self.redis("SETBIT", self.state, free + 1, 1)
         self.differs("missing", "beyond")
         self.redis("SETBIT", self.state, free + 1, 0)
@@ -436,8 +436,8 @@ class Faults(unittest.TestCase):
         self.redis("HSET", "lw:{audit.0}:floor", name, floor)
 
     def test_commit_above_what_waits(self):
-        # The test commits to another group, because the dev broker accepts no commit from outside
-        # for a group that ever had members.
+        # Commit to another group, because the dev broker accepts no commit from outside for a group
+        # that has ever had members.
         tool = [BUILD + "/tests/tools/kafkatool", self.w.brokers, "set-offsets", "beyond", "orders"]
         for partition in range(3):
             floor = int(self.redis("HGET", "lw:{audit.0}:floor", "orders:%d" % partition) or 0)

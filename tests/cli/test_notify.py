@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what `latchwork run` tells its service manager, with a socket in place of systemd's, on a
-private Redis and the dev broker.
+"""Tests the messages that `latchwork run` sends to its service manager (sd_notify), with a socket
+of the test in place of systemd's, on a private Redis and the dev broker.
 Usage: test_notify.py [BUILD]
-No test asserts a time. Waits have limits only to make a hang a failure."""
+No test asserts a time. Time limits only turn a hang into a failure."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ for line in sys.stdin:
 
 
 class Manager:
-    """Stands in for a service manager: listens on a socket, and keeps all messages, each as a
+    """Acts as a service manager: listens on a socket, and keeps all messages, each of them as a
     dict."""
 
     def __init__(self, directory):
@@ -48,8 +48,8 @@ class Manager:
         return self.messages[-1]
 
     def until(self, name):
-        """Receives messages up to the first that has a field called `name`. Returns all these
-        messages."""
+        """Receives messages up to the first message that has a field called `name`. Returns all
+        these messages."""
         got = [self.next()]
         while name not in got[-1]:
             got.append(self.next())
@@ -64,8 +64,8 @@ def names(messages):
 
 
 class Notify(unittest.TestCase):
-    """Tests one run of two workers. The tests run in the order of their names; each begins in the
-    state in which the one before ended."""
+    """Tests one run of two workers. The tests run in the order of their names. Each test begins in
+    the state in which the test before it ended."""
 
     @classmethod
     def setUpClass(cls):
@@ -118,8 +118,8 @@ class Notify(unittest.TestCase):
         cls.broker.wait(10)
 
     def test_1_not_ready_while_redis_is_away(self):
-        # The sum of 90 s and the grace period of 10 s, after which a hung worker is replaced, and
-        # of one minute.
+        # The watchdog's time is the sum of 90 s and the grace period of 10 s, after which a hung
+        # worker is replaced, and one minute.
         self.assertEqual(self.manager.next(), {"WATCHDOG_USEC": "160000000"})
 
         def says_why():
@@ -177,9 +177,8 @@ class Notify(unittest.TestCase):
         self.manager.until("WATCHDOG")
         send(worker, signal.SIGSTOP)
         try:
-            self.manager.until(
-                "STATUS"
-            )  # up to this message, a ping of the watchdog may have been under way
+            # A ping of the watchdog may have been under way before this message.
+            self.manager.until("STATUS")
             self.manager.until("STATUS")
             self.assertNotIn("WATCHDOG", names(self.manager.until("STATUS")))
         finally:
@@ -188,7 +187,8 @@ class Notify(unittest.TestCase):
 
     def test_7_stop(self):
         self.instance.signal(signal.SIGTERM)
-        # The sum of the grace period of 10 s, of 5 s until a worker is killed, and of another 10 s.
+        # The extension is the sum of the grace period of 10 s, 5 s until a worker is killed, and
+        # another 10 s.
         self.assertEqual(
             self.manager.until("STOPPING")[-1],
             {

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs doc/tutorial-operate.md step by step on a running demo. The commands, the handler and the
-configuration are read from the page, so page and program cannot differ. Then the test runs every
-command of `queue` and `dead` with --json, while the workers are loaded.
+configuration are read from the page, so the page and the program cannot disagree. The test then
+runs every command of `queue` and `dead` with --json, while the workers are loaded.
 Usage: test_operate.py [BUILD]
-No test asserts a time. Waits have limits only to make a hang a failure."""
+No test asserts a time. Time limits only turn a hang into a failure."""
 
 import json
 import os
@@ -63,7 +63,7 @@ class World:
         return os.path.join(self.dir, name)
 
     def terminal(self, text, name):
-        """Runs, in the background, a command that stays in a terminal until Ctrl-C."""
+        """Starts, in the background, a command that runs in a terminal until Ctrl-C."""
         with open(self.path(name), "wb") as out:
             p = subprocess.Popen(
                 ["bash", "-ec", text],
@@ -100,8 +100,8 @@ class World:
         return done.stdout
 
     def until(self, command, good, limit_s=60):
-        """Runs the command again and again, as an operator would. Returns the first output for
-        which good() is true."""
+        """Runs the command repeatedly, as an operator would, until good() is true for its output.
+        Returns that output."""
         seen = []
 
         def look():
@@ -118,7 +118,7 @@ class World:
         return [json.loads(line) for line in self.run(command + " --json", **more).splitlines()]
 
     def end(self):
-        """Ends the background commands with Ctrl-C, the youngest first. Returns their exit
+        """Ends the background commands with Ctrl-C, the one started last first. Returns their exit
         statuses."""
         out = []
         for p in reversed(self.terminals):
@@ -142,8 +142,7 @@ def lines_of(block):
     return block[1].splitlines()
 
 
-# --- the page's sections: a function each, which gets its blocks
-# ------------------------------------------------------------------------
+# --- the page's sections: a function each, which gets its blocks ----------------------------------
 
 
 def something_to_operate(w, blocks):
@@ -155,7 +154,7 @@ def something_to_operate(w, blocks):
         f.write(handler[1])
     with open(w.path("till/till.json"), "w") as f:
         f.write(config[1])
-    # The page uses variables, which this run sets to its own values.
+    # The page sets these variables. This run replaces their values by its own.
     assert re.findall(r"(\w+)=\S+", exports[1]) == ["BROKER", "REDIS", "LISTEN"], exports
     w.env["LISTEN"] = "127.0.0.1:%d" % free_port()
     w.env["BROKER"] = re.search(r"^  broker +(\S+)", w.said("dev.out"), re.M).group(1)
@@ -301,7 +300,8 @@ def metric(w, name, label=""):
 
 def see_it_in_the_metrics(w, blocks):
     curl, ledger = lines_of(blocks[0])
-    # The page tells the reader that the figures are refreshed every few seconds.
+    # Repeat the command, because the figures are refreshed only every few seconds, as the page
+    # says.
     text = w.until(
         curl, lambda out: re.search(r'^latchwork_dead_letters\{shard="0"\} 0$', out, re.M)
     )
@@ -348,8 +348,7 @@ STEPS = {
     "Drop what should never run": drop_what_shall_never_run,
 }
 
-# --- every command with --json, while the workers are loaded
-# ----------------------------------------------------------------------------
+# --- every command with --json, while the workers are loaded --------------------------------------
 
 EVERY = {
     "queue": {

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests `latchwork queue` and `latchwork dead` on a private Redis, with lanes that the test made
 itself.
-Argument: build folder.
+Usage: test_ops.py [BUILD [TEST…]]
 
-No workers run here: the tests are about what the commands read, write and refuse.
-tests/live/test_replay.py tests the commands beside workers."""
+No workers run in these tests, which are about the data that the commands read, write and refuse.
+tests/live/test_replay.py tests the commands while workers run."""
 
 import json
 import os
@@ -163,12 +163,11 @@ class World:
         return [json.loads(line) for line in self.run(*args, "--json", **more).splitlines()]
 
     def dump(self):
-        """Returns everything in Redis, to let a test check that nothing was changed."""
+        """Returns all data in Redis, so that a test can check that nothing was changed."""
         return sorted((k, self.call("DUMP", k)) for k in self.redis.keys())
 
 
-# --- ls
-# ------------------------------------------------------------------------------------------------------------------------------
+# --- ls -------------------------------------------------------------------------------------------
 
 
 @test
@@ -247,8 +246,7 @@ def ls_tells_of_a_broken_name(w):
     assert w.rows("queue", "ls")[0]["waiting"] == -1
 
 
-# --- show, export
-# --------------------------------------------------------------------------------------------------------------------
+# --- show, export ---------------------------------------------------------------------------------
 
 
 @test
@@ -324,8 +322,7 @@ def export_filters(w):
     w.run("queue", "export", "--where", "total>1", status=2)
 
 
-# --- pause, resume
-# -------------------------------------------------------------------------------------------------------------------
+# --- pause, resume --------------------------------------------------------------------------------
 
 
 @test
@@ -376,8 +373,7 @@ def stats_count(w):
     assert "no money" in w.out
 
 
-# --- drop
-# ----------------------------------------------------------------------------------------------------------------------------
+# --- drop -----------------------------------------------------------------------------------------
 
 
 @test
@@ -432,8 +428,7 @@ def nothing_is_done_where_states_are_not_known(w):
     assert "new epoch" in w.err and w.state(1) == 1
 
 
-# --- import
-# --------------------------------------------------------------------------------------------------------------------------
+# --- import ---------------------------------------------------------------------------------------
 
 
 def lines(*objects):
@@ -483,8 +478,7 @@ def import_leaves_out_what_is_finished(w):
     assert w.call("LRANGE", P + "ready", 0, -1) == [b"a"]
 
 
-# --- dead
-# ----------------------------------------------------------------------------------------------------------------------------
+# --- dead -----------------------------------------------------------------------------------------
 
 
 @test
@@ -645,8 +639,7 @@ def dead_edit_keeps_the_original(w):
     ]
 
 
-# --- jobs
-# ----------------------------------------------------------------------------------------------------------------------------
+# --- jobs -----------------------------------------------------------------------------------------
 
 
 @test
@@ -682,9 +675,8 @@ def a_job_that_was_interrupted_goes_on(w):
     assert 0 < left < 40 and len(w.waiting("a")) == 40 - left
     w.run("dead", "replay", "--key", "a", "--resume", "1", "--execute", status=1)
     assert "under way" in w.err
-    w.call(
-        "DEL", P + "job"
-    )  # the key `job` would expire after 30 s, and the test does not wait so long
+    # Delete the key `job`, which would expire only after 30 s.
+    w.call("DEL", P + "job")
     w.run("dead", "replay", "--key", "b", "--resume", "1", "--execute", status=1)
     assert "another command" in w.err
     w.run("dead", "replay", "--key", "a", "--resume", "9", "--execute", status=1)
@@ -708,8 +700,8 @@ def an_interrupt_ends_the_job(w):
 
 @test
 def a_job_goes_on_by_its_number_alone(w):
-    """A job that is resumed must still have its options, and a time such as 1h must still count
-    from the job's first start."""
+    """A job that is resumed must still have its options. A relative time such as 1h must still
+    count from the first start of the job."""
     now = int(time.time() * 1000)
     for i in range(30):
         w.bury(i, "a", reason="no money" if i < 20 else "no wine")
@@ -721,8 +713,8 @@ def a_job_goes_on_by_its_number_alone(w):
     assert words["reason"] == "no m*" and words["from"] == "1h", words
     asked = int(w.call("HGET", P + "job:%d" % job, "asked_ms"))
     assert now <= asked <= int(time.time() * 1000)
-    # The job now looks as if it had been started two hours later. Then no dead letter is from the
-    # hour before its start.
+    # Change the job so that it seems to have been started two hours later. No dead letter is then
+    # from the hour before its start.
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked + 7200000)
     assert w.rows("dead", "replay", "--resume", str(job))[-1]["messages"] == 0
     w.call("HSET", P + "job:%d" % job, "asked_ms", asked)
@@ -738,8 +730,8 @@ def a_job_goes_on_by_its_number_alone(w):
 
 @test
 def a_job_that_was_silent_goes_on_alone(w):
-    """If the key of a job has expired in Redis, the job must continue when no other job has begun,
-    and stop when one has."""
+    """If a job's key in Redis has expired, the job must continue if no other job has begun, and
+    must stop if another job has begun."""
     for i in range(40):
         w.bury(i, "a")
     for other in (False, True):
@@ -778,12 +770,14 @@ def the_audit_tells_who_did_what(w):
     w.park("a", 1)
     w.bury(2, "a")
     w.run("queue", "pause", "a")
-    w.run("queue", "pause", "a")  # the audit gets no entry, because the lane is already paused
+    # This command makes no entry in the audit, because the lane is already paused.
+    w.run("queue", "pause", "a")
     w.env = {"EDITOR": "sed -i s/1/2/"}
     w.run("dead", "edit", "orders/0/2")
     w.env = {}
     w.run("dead", "replay", "--where", "/total>1", "--execute")
-    w.run("dead", "replay", "--match", "*")  # the audit gets no entry, because it is a dry run
+    # This command makes no entry in the audit, because it is a dry run.
+    w.run("dead", "replay", "--match", "*")
     rows = w.rows("queue", "audit")
     assert [(r["event"], r.get("done")) for r in rows] == [
         ("pause", 1),
@@ -845,7 +839,8 @@ def drop_beside_many_held_lanes(w):
     assert len({r["identity"] for r in rows[:-1]}) == 20 * 70 == len(rows) - 1, (
         "each is told of once"
     )
-    for k in range(20):  # each lane has so few messages that one call carries several lanes
+    # Each lane has so few messages that one call carries several lanes.
+    for k in range(20):
         for i in range(3):
             w.park("few%02d" % k, 5000 + k * 3 + i)
         w.call("SET", P + "lock:few%02d" % k, "host-7-ab.9:1700000000000123", "PX", 60000)
@@ -902,8 +897,7 @@ def progress_on_a_terminal(w):
     assert w.err == "", "none in a pipe"
 
 
-# --- usage
-# ---------------------------------------------------------------------------------------------------------------------------
+# --- usage ----------------------------------------------------------------------------------------
 
 
 @test
@@ -1021,9 +1015,9 @@ def completion_knows_where_the_line_stands(w):
 
 @test
 def ids_that_are_not_there_are_named_and_fail(w):
-    """Runs every subcommand that takes IDs of messages, with one ID that exists and two that do
-    not. Each runs with text and with JSON as its output; subcommands that change something also run
-    with --execute."""
+    """Runs every subcommand that takes message ids as arguments, with one id that exists and two
+    that do not. Each subcommand runs with text and with JSON as its output. Subcommands that change
+    something also run with --execute."""
 
     def dead(*verb):
         return lambda: w.bury(1, "a") and ["dead"] + list(verb) + ["orders/0/1"]
@@ -1063,9 +1057,8 @@ def ids_that_are_not_there_are_named_and_fail(w):
     place = "0:" + w.bury(1, "a")
     w.run("dead", "drop", place, "0:1-1", "9:1-1", status=1)
     assert w.err.count("0:1-1") == 1 and w.err.count("9:1-1") == 1 and place not in w.err, w.err
-    w.run(
-        "dead", "drop", place, "--reason", "other*"
-    )  # the message exists, so it must not be reported as missing
+    # The message exists, so it must not be reported as missing.
+    w.run("dead", "drop", place, "--reason", "other*")
     assert w.err == "", w.err
     w.run("dead", "edit", "orders/0/77", status=1)
     assert "orders/0/77" in w.err
@@ -1095,9 +1088,8 @@ def a_dry_run_says_execute_only_where_something_would_be_done(w):
     w.park("a", 1)
     w.run("queue", "export", "--match", "*")
     lines = w.out
-    out = w.run(
-        "queue", "import", "-", given=lines.encode()
-    )  # the second import finds that the message is already there
+    # The second import finds that the message is already there.
+    out = w.run("queue", "import", "-", given=lines.encode())
     assert "--execute" not in out and "nothing to do" in out, out
 
 
@@ -1108,7 +1100,7 @@ def a_redis_that_is_not_there(w):
 
 
 def main(tests):
-    """Runs the tests that the arguments name, or all, each in an empty Redis."""
+    """Runs the tests that the arguments name, or all tests, each in an empty Redis."""
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
     chosen = [t for t in tests if not sys.argv[2:] or t.__name__ in sys.argv[2:]]
     failed = 0

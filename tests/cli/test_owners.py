@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that one file alone assigns each field of the structs lw_worker, shard and part in
-consumer/worker. The same must hold for each field of the structs inside them that belong to one
-step (`sh->gate`, `w->runs`, `p->watch`, …).
+"""Checks that each field of the structs lw_worker, shard and part in consumer/worker is assigned by
+only one file. The same must hold for each field of the structs inside them that belong to one step
+(`sh->gate`, `w->runs`, `p->watch`, …).
 Usage: test_owners.py [BUILD_DIR]"""
 
 import glob, os, re, sys
@@ -10,11 +10,12 @@ import glob, os, re, sys
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..'))
 FOLDER = 'consumer/worker'
 INDEX = r'\[(?:[^][]|\[[^][]*\])*\]'
-# For each struct, this table has: the names of variables that point to the struct; a pattern of
-# other expressions for it; the fields that are not checked; the minimum number of fields.
+# For each struct: the names of variables that point to it, a pattern of other expressions for it,
+# the fields that are not checked, and the minimum number of fields.
 NOUNS = {
     'shard': (['sh', 'shards'], r'\bshards' + INDEX + r'\.', [], 15),
-    # The field `scratch` is not checked, because any function may use it while that function runs.
+    # The fields `scratch` and `scratch2` are not checked, because any function may use them while
+    # it runs.
     'lw_worker': (['w'], None, ['scratch', 'scratch2', 'shards'], 15),
     'part': (
         ['p', 'part', 'parts', 'only', 'next', 'tmp', 'assigned', 'idle_parts', 'next_idle'],
@@ -28,7 +29,7 @@ COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 def assigned(names, more):
     """Yields patterns that find assignments to a field. Each pattern has two groups: the field, and
-    what follows the field in the expression."""
+    the text that follows the field in the expression."""
     reached = '(?:' + '|'.join([rf'\b{name}->' for name in names] + ([more] if more else [])) + ')'
     field = reached + r'(\w+)((?:\.\w+|->\w+|' + INDEX + ')*)'
     yield field + r'\s*(?:=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)=)'

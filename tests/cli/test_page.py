@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what the web page gets from a running supervisor: its files, tokens, outcomes and events.
-Runs on a private Redis and the dev broker.
+"""Tests the data that a running supervisor sends to the web page: its files, tokens, outcomes and
+events. Runs on a private Redis and the dev broker.
 Usage: test_page.py [BUILD [TEST…]]
-No test asserts a time. Waits have limits only to make a hang a failure."""
+No test asserts a time. Time limits only turn a hang into a failure."""
 
 import gzip
 import http.client
@@ -140,8 +140,8 @@ class Page(unittest.TestCase):
         self.ask("/nothing.js", 404)
 
     def test_files_are_compressed_and_kept(self):
-        """A browser must get the files compressed, and must not get them again while they are the
-        same."""
+        """A browser must get the page's files compressed, and must not get a file again that has
+        not changed."""
         for name in ("", "app.js", "app.css", "favicon.svg"):
             tags = set()
             for encoding in ("identity", "gzip"):
@@ -369,7 +369,7 @@ class Page(unittest.TestCase):
         self.until(stream, lambda now: now["hot"][0]["waiting"] == 0)
 
     def until(self, stream, wanted, most=60):
-        """Reads the stream until an event `now` is as wanted. Returns the event."""
+        """Reads the stream until wanted() is true for an event `now`. Returns that event."""
         for _ in range(most):
             name, now = stream.next()
             if name == "now" and wanted(now):
@@ -377,8 +377,8 @@ class Page(unittest.TestCase):
         self.fail("not within %d events; the last one: %s" % (most, now))
 
     def test_what_waits_behind_hot_keys(self):
-        """The events must tell how many messages wait behind each of the ten hottest keys. However
-        many pages are open, Redis must be asked once per event."""
+        """The events must contain the number of waiting messages of each of the ten hottest keys.
+        Even if many pages are open, the supervisor may ask Redis only once per event."""
         self.addCleanup(self.forget_totals)
         self.w.produce("--messages", 60, "--keys", 12, "--prefix", "warm-", "--seed", 5)
         streams = [self.open() for _ in range(5)]
@@ -406,7 +406,8 @@ class Page(unittest.TestCase):
         )
 
     def forget_totals(self):
-        """Starts the supervisor again, because other tests count from its start."""
+        """Starts the supervisor again, because other tests expect counters that begin with its
+        start."""
         type(self).doClassCleanups()
         type(self).setUpClass()
 
@@ -425,9 +426,9 @@ class Page(unittest.TestCase):
         wait_until(place, 30, "a place for another stream")
 
     def test_a_client_that_goes_away(self):
-        for _ in range(
-            3 * STREAMS
-        ):  # the server must forget these clients, to have a place for the next one
+        # The server must notice that these clients are gone, so that it has a place for the next
+        # client.
+        for _ in range(3 * STREAMS):
             with socket.create_connection(("127.0.0.1", self.w.port), 30) as s:
                 s.sendall(
                     b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n"
@@ -442,17 +443,18 @@ class Page(unittest.TestCase):
         for s in streams:
             self.assertEqual(s.next()[0], "history")
         self.addCleanup(self.forget_totals)
-        self.w.instance.stop()  # the supervisor must end with status 0 and leave no process
+        # The supervisor must end with status 0 and leave no process.
+        self.w.instance.stop()
         for s in streams:
             try:
                 while s.next():
                     pass
             except (http.client.HTTPException, OSError):
-                pass  # the process ended in the middle of an event
+                pass  # The process ended in the middle of an event.
 
 
 class Open(unittest.TestCase):
-    """Without tokens anybody may read, and nobody may change anything."""
+    """Without tokens, anyone may read, and no one may change anything."""
 
     def test_without_tokens(self):
         with tempfile.TemporaryDirectory(prefix="lw-page-") as folder:

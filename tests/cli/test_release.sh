@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests packaging/release.sh: what keeps a commit from being released, and the notes.
+# Tests packaging/release.sh: the mistakes for which it refuses to release a commit, and the release
+# notes.
 # Usage: tests/cli/test_release.sh [BUILD_DIR]
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck source=tests/support/check.sh
@@ -13,12 +14,14 @@ cp --parents packaging/release.sh include/latchwork/lock.h sdk/node/package.json
 echo 'Fixes go to the newest minor version.' >"$tree/SECURITY.md"
 version=$(sed -n 's/^#define LATCHWORK_VERSION "\(.*\)"/\1/p' include/latchwork/lock.h)
 cd "$tree" || exit 1
-sed -i '/ is not released yet/d; /There is no release yet/d' README.md doc/how-to/install.md doc/explanation/compared.md # as for a release
+# Remove the remarks that there is no release yet, as one does before a release.
+sed -i '/ is not released yet/d; /There is no release yet/d' README.md doc/how-to/install.md doc/explanation/compared.md
 export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
 
 changelog() { printf '# Changelog\n\n## %s\n\n### Added\n\n- A lamp.\n\n## [0.0.1] - 2020-01-01\n\n- A table.\n' "$1" >CHANGELOG.md; }
 commit() { git add -A && git commit -q -m change; }
-refuses() { # TEXT: release.sh check fails and says this
+# usage: refuses TEXT. Succeeds if `release.sh check` fails and prints TEXT.
+refuses() {
     if packaging/release.sh check >"$dir/said" 2>&1; then return 1; fi
     grep -F "$1" "$dir/said" || { cat "$dir/said"; return 1; }
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the rights of Redis users. Compares the table of rights in the documentation with the code,
-and runs fleets, operators' commands and locks as the user that `check --acl` prints. Usage:
-test_rights.py [BUILD]"""
+and runs fleets, operators' commands and locks as the user that `check --acl` prints.
+Usage: test_rights.py [BUILD]"""
 
 import concurrent.futures
 import json
@@ -38,7 +38,7 @@ def read(name):
 
 
 def table():
-    """Returns {command: set of roles}, read from the table."""
+    """Returns the table of rights in the documentation as {command: set of roles}."""
     rows = re.findall(r'\{"([A-Z]+)", ([A-Z_ |]+|0), "', read("cli/check/redis_rights.c"))
     assert len(rows) > 50
     return {
@@ -108,7 +108,7 @@ class Rights(unittest.TestCase):
         return done.stderr if status else done.stdout
 
     def rules(self, *args):
-        """Returns the rules of the printed ACL line, which follow the user's name."""
+        """Returns the rules that follow the user's name in the printed ACL line."""
         line, rest = self.acl("orders", *(args or ("-c", self.path))).split("\n")
         self.assertEqual(rest, "")
         self.assertEqual(line.split(" ")[:4], ["ACL", "SETUSER", "orders", "on"])
@@ -150,7 +150,8 @@ class Rights(unittest.TestCase):
                 % command,
             )
             if rows[command]:
-                # A branch of mutex_drop.lua calls ZPOPMIN, but that branch never runs for lanes.
+                # A branch of mutex_drop.lua calls ZPOPMIN, but operators' commands never reach that
+                # branch.
                 roles -= {"operator"} if command == "ZPOPMIN" else set()
                 self.assertEqual(rows[command], roles, command)
         self.assertEqual(sorted(set(rows) - set(used)), [], "rows of commands that nobody calls")
@@ -166,7 +167,8 @@ class Rights(unittest.TestCase):
                 for c, who in table().items()
                 if who & roles and c != "AUTH"
             }
-            # The table has two rows for CLUSTER, and table() keeps only one of them.
+            # Add this right by hand: the table has two rows for CLUSTER, and table() keeps only one
+            # of them.
             if "worker" in roles:
                 wanted.add("+cluster|nodes")
             rules = self.rules(*args)
@@ -182,7 +184,7 @@ class Rights(unittest.TestCase):
 
     def test_the_line_replaces_rights_and_leaves_passwords(self):
         """Pipes the line of `check --acl` into redis-cli, twice. The user has too many rights
-        before, which the line must take away."""
+        before, which the line must remove."""
         self.redis.call(
             "ACL",
             "SETUSER",
@@ -259,8 +261,8 @@ class Rights(unittest.TestCase):
         self.assertEqual(names, documented)
 
     def test_the_least_rights_are_enough(self):
-        """Runs a fleet, and every operators' command, as the user that `check --acl` prints. Redis
-        must refuse nothing."""
+        """Runs a fleet and every operators' command as the user that `check --acl` prints. Redis
+        must refuse no command."""
         self.be(self.rules())
         self.redis.call("FLUSHALL")
         self.redis.call("ACL", "LOG", "RESET")
@@ -306,8 +308,9 @@ class Rights(unittest.TestCase):
         self.assertEqual([(e[b"reason"], e[b"object"]) for e in refused], [])
 
     def test_the_rights_of_locks_are_enough(self):
-        """As the user that `check --acl --for lock` prints, `lock --redis` takes a lock, waits for
-        a lock (for which it subscribes), shows the lock and breaks it."""
+        """Runs `lock --redis` as the user that `check --acl --for lock` prints. It must be able to
+        take a lock, to wait for a lock (for which it subscribes), to show a lock and to break
+        it."""
         self.be(self.rules("--for", "lock"), "locks")
         self.redis.call("ACL", "LOG", "RESET")
         url = ["--redis", self.redis.url.replace("unix://", "unix://locks:secret@")]
@@ -336,8 +339,8 @@ class Rights(unittest.TestCase):
         self.nothing_refused()
 
     def test_a_right_that_is_taken_away_is_named(self):
-        """When a right was taken away, the log and /readyz must name the right until the user has
-        it again. The scenario rights_taken in tests/live/test_redis.py tests the same under
+        """When a right has been taken away, the log and /readyz must name the right until the user
+        has it again. The scenario rights_taken in tests/live/test_redis.py tests the same under
         load."""
         self.be(self.rules())
         self.redis.call("FLUSHALL")
@@ -477,7 +480,7 @@ class Rights(unittest.TestCase):
             "~lw:{orders.*}:[^s]*",
             "%R~lw:{orders.*}:*",
         ]
-        # The checks run side by side, because each mostly waits for its handler.
+        # The checks run in parallel, because each of them mostly waits for its handler.
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             commands = list(
                 pool.map(
@@ -509,8 +512,8 @@ class Rights(unittest.TestCase):
             )
 
     def mend(self, user, rules):
-        """Gives the user the rights that `latchwork check` proposes, again and again until the
-        check succeeds. Returns how often rights had to be given."""
+        """Gives the user the rights that `latchwork check` proposes, and repeats this until the
+        check succeeds. Returns the number of times that rights had to be given."""
         self.be(rules, user)
         for n in range(3):
             url = "redis.url=" + self.redis.url.replace("unix://", "unix://%s:secret@" % user)
@@ -533,9 +536,9 @@ class Rights(unittest.TestCase):
         self.assertEqual(
             self.mend("part", [r for r in few if r[0] != "~"] + ["~lw:{orders.*}:[^s]*"]), 1
         )
-        # If the user may not run EVAL, `check` cannot test the other rights in a script: it uses
-        # ACL DRYRUN or, if the user may not run that either, commands in a transaction that is then
-        # discarded.
+        # If the user may not run EVAL, `check` cannot test the other rights in a script. It then
+        # uses ACL DRYRUN. If the user may not run ACL DRYRUN either, `check` sends commands in a
+        # transaction that it discards.
         self.assertEqual(
             self.mend("noeval", ["~lw:{orders.*}:[^s]*", "+@all", "-eval", "-zadd", "-acl"]), 1
         )

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests what operators' commands ask of Redis, call by call: however many lanes there are, a call
-may use only a bounded number of commands and elements (tests/scale/scale.py). Argument: build
-folder."""
+"""Tests that operators' commands do not load Redis more when there are more lanes: each call may
+use only a bounded number of commands and elements (tests/scale/scale.py).
+Usage: test_scale.py [BUILD]"""
 
 import os
 import sys

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that the simulation of the autoscaler behaves as doc/how-to/kubernetes.md says, under
-made-up loads and with the recordings of bench/scaler/recorded. Usage: test_scaler.py [BUILD]"""
+invented loads and with the recordings of bench/scaler/recorded.
+Usage: test_scaler.py [BUILD]"""
 
 import os
 import re
@@ -25,8 +26,8 @@ class Scaler(unittest.TestCase):
 
     def test_many_keys_get_the_pods_that_they_need(self):
         s = self.seen["many keys"]["wanted"]
-        # 600 messages per second, of 100 ms each, keep 60 handlers busy, which are those of four
-        # pods.
+        # 600 messages per second that take 100 ms each keep 60 handlers busy, which are the
+        # handlers of four pods.
         self.assertGreaterEqual(s["most_pods"], 4)
         self.assertLess(s["cleared_s"], 1860)
 
@@ -67,7 +68,7 @@ class Scaler(unittest.TestCase):
 
 
 class Recorded(unittest.TestCase):
-    """Feeds the autoscaler with what a real fleet reported."""
+    """Feeds the autoscaler with figures that a real fleet has reported."""
 
     @classmethod
     def setUpClass(cls):
@@ -87,8 +88,8 @@ class Recorded(unittest.TestCase):
             self.assertEqual((rows[-1]["lag"], rows[-1]["wanted_workers"]), (0, 0), name)
 
     def test_many_keys_scale_out(self):
-        # One pod ran. Its workers hold at most twice as many locks as they have handlers, so its
-        # metrics ask for two pods.
+        # The recording is from one pod. Its workers hold at most twice as many locks as they have
+        # handlers, so its metrics ask for two pods.
         self.assertGreaterEqual(self.most_pods("many-keys", "wanted"), 2)
 
     def test_a_hot_key_does_not_while_lag_asks_for_more(self):

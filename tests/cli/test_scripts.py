@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that no embedded Lua script uses a name that does not exist: luac5.1 lists the globals
-that each composed script reads and sets. Otherwise a call of a function that was renamed, or that
-is defined below its call, would fail only when that line runs.
+that each composed script reads and sets. Without this test, a call of a function that was renamed,
+or that is defined below the call, would fail only when that line runs.
 Usage: test_scripts.py [BUILD_DIR]"""
 
 import glob, os, re, subprocess, sys, tempfile
@@ -29,8 +29,7 @@ def scripts(path, head):
 
 
 def scripts_of(source, head):
-    """Yields (name, text) of each string literal in a C file that stands behind a match of
-    `head`."""
+    """Yields (name, text) of each string literal in a C file that follows a match of `head`."""
     for m in re.finditer(head + STRINGS, source, re.M):
         text = ''.join(re.findall(r'"((?:\\.|[^"\\])*)"', m[2]))
         yield m[1], re.sub(r'\\(.)', lambda e: '\n' if e[1] == 'n' else e[1], text)
@@ -50,10 +49,8 @@ def wrong(text):
     )
     if p.returncode:
         return [(0, p.stdout.strip())]
-    found, library = (
-        [],
-        {},
-    )  # library: {register of the Lua machine: name of the Lua library in that register}
+    # This dict maps registers of the Lua machine to the names of the Lua libraries in them.
+    found, library = ([], {})
     for m in re.finditer(
         r'^\t\d+\t\[(\d+)\]\t(\w+) *\t(\d+) (?:(\d+) )?\S+(?:\t; (.*))?$', p.stdout, re.M
     ):
@@ -107,7 +104,7 @@ def main():
             failed += 1
             print(f'FAILED: {name}: {got}')
 
-    # The checker itself must find each of the following faults.
+    # This checker must find the fault in each of the following scripts.
     for bad in (
         'local function f() return g() end\nlocal function g() end\nreturn f',
         'if KEYS[1] then x = 1 end',
@@ -143,7 +140,7 @@ def main():
         ("return 'LW_GO.'", None),
     ):
         check(f'embedded: {line}', embedded(line), want)
-    # C sources must not contain scripts, because none of these checks would see them.
+    # C sources must not contain scripts, because this test checks only scripts in .lua files.
     strings = [
         path
         for path in glob.glob('*/**/*.c', recursive=True)

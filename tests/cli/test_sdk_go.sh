@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks and tests the Go SDK, without any network. Usage: test_sdk_go.sh [BUILD]
+# Checks and tests the Go SDK, without network access.
+# Usage: test_sdk_go.sh [BUILD]
 cd "$(dirname "$0")/../../sdk/go" || exit 1
 GOPROXY=off
 export GOPROXY

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the tests of the Python SDK, and builds its package. Usage: test_sdk_python.py [BUILD]"""
+"""Runs the tests of the Python SDK, and builds its package.
+Usage: test_sdk_python.py [BUILD]"""
 
 import os
 import shutil
@@ -14,7 +15,7 @@ SDK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../sdk/python
 
 
 def builder():
-    """Returns the path of a Python that can build packages: the one that runs this test, or else
+    """Returns the path of a Python that can build packages: the Python that runs this test, or else
     the distribution's."""
     for python in (sys.executable, "/usr/bin/python3"):
         if (
@@ -39,9 +40,8 @@ class Package(unittest.TestCase):
 
     def test_a_wheel_is_built_without_any_network_and_can_be_imported(self):
         with tempfile.TemporaryDirectory(prefix="latchwork-wheel-") as folder:
-            source = os.path.join(
-                folder, "source"
-            )  # the build needs a copy, because it writes files beside the source
+            # Build a copy of the package, because the build writes files beside the source.
+            source = os.path.join(folder, "source")
             shutil.copytree(
                 SDK, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
             )

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork top` beside a running supervisor, on a private Redis and the dev broker: on a
+"""Tests `latchwork top` while a supervisor runs, on a private Redis and the dev broker: on a
 pseudo-terminal, as text and as JSON.
 Usage: test_top.py [BUILD [TEST…]]
-No test asserts a time. Waits have limits only to make a hang a failure."""
+No test asserts a time. Time limits only turn a hang into a failure."""
 
 import fcntl
 import json
@@ -31,12 +31,12 @@ ESCAPE = re.compile(rb"\x1b(?:\[([?0-9;]*)([A-Za-z@])|[()]([A-Z0-9])|([78=>cDEHM
 
 
 class Screen:
-    """Simulates a VT100 terminal. Knows only those escape sequences that ncurses uses."""
+    """Simulates a VT100 terminal. Supports only the escape sequences that ncurses uses."""
 
     def __init__(self, rows, cols):
         self.rows, self.cols, self.y, self.x = rows, cols, 0, 0
         self.cells = [[" "] * cols for _ in range(rows)]
-        self.top, self.bottom = 0, rows - 1  # first and last row of the region that scrolls
+        self.top, self.bottom = 0, rows - 1  # the first and last row of the region that scrolls
         self.rest = b""
 
     def text(self):
@@ -50,7 +50,7 @@ class Screen:
             if c == 0x1B:
                 m = ESCAPE.match(data, at)
                 if not m:
-                    break  # the sequence is incomplete, and the remainder comes later
+                    break  # The escape sequence is incomplete. Its remainder comes later.
                 if m.group(2):
                     self.control(m.group(1).decode(), m.group(2).decode())
                 elif m.group(4) == b"M":
@@ -189,7 +189,7 @@ class Terminal:
 
 
 def plant(call, lane, *offsets):
-    """Adds a lane that is paused, so workers leave the lane alone."""
+    """Adds a paused lane, which workers do not touch, with a waiting message at each offset."""
     call("SADD", P + "paused", lane)
     for at in offsets:
         line = "1 orders 9 %d 0 %d 5 %d 0 0 1\n%s1" % (
@@ -377,7 +377,8 @@ class Top(unittest.TestCase):
         t.type("x")
         t.wait("^KEY +WAITING")
         self.plant("hot-2", 80, 81)
-        t.wait(r"^hot-2 +22 ")  # the display must still be refreshed
+        # The display must still be refreshed.
+        t.wait(r"^hot-2 +22 ")
         t.type("s")
         t.wait("by age")
         t.type("ss")
@@ -439,7 +440,8 @@ class Top(unittest.TestCase):
         t.type("By")
         t.wait("^hot-1: broken; the fence is")
         self.assertIsNone(self.call("GET", P + "lock:hot-1"))
-        t.type("j")  # lane hot-1 is selected; the key selects the next lane, hot-2
+        # The lane hot-1 is selected. The key `j` selects the next lane, hot-2.
+        t.type("j")
         t.type("D")
         t.wait("^Drop what waits in hot-2\\? y/n")
         t.type("\r")

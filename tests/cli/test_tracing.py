@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the process that sends spans, with a receiver of OTLP that misbehaves: what a request has,
-what is sent again, what is given up and counted. Usage: test_tracing.py [BUILD] No test asserts a
-time, except that Retry-After is waited for."""
+"""Tests the process that sends spans, with a receiver of OTLP that misbehaves: the contents of a
+request, which requests are sent again, and which spans are given up and counted as lost.
+Usage: test_tracing.py [BUILD]
+No test asserts a time, except that the process must wait for the time in Retry-After."""
 
 import json
 import os
@@ -30,8 +31,8 @@ class Tracing(unittest.TestCase):
         self.addCleanup(self.receiver.server.server_close)
 
     def send(self, spans=8, seconds=20, status=0, **tracing):
-        """Lets each of two workers end this number of jobs. Returns what became of their spans, and
-        the log."""
+        """Lets each of two workers end this number of jobs. Returns the counts of spans that were
+        sent and lost, and the log."""
         path = os.path.join(self.dir.name, "c.json")
         with open(path, "w") as f:
             json.dump(
@@ -204,9 +205,8 @@ class Tracing(unittest.TestCase):
         self.assertEqual(self.send()[0]["sent"], 16)
 
     def test_nobody_there(self):
-        got, log = self.send(
-            endpoint="http://127.0.0.1:%d" % free_port(), seconds=1000
-        )  # it ends only because spans are given up
+        # The process does not reach its time limit of 1,000 s, because it gives up the spans.
+        got, log = self.send(endpoint="http://127.0.0.1:%d" % free_port(), seconds=1000)
         self.assertEqual(got, dict(NONE_LOST, made=16, sent=0, unreachable=16))
         self.assertIn("spans can't be sent to", log)
 

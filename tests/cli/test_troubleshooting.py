@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that doc/how-to/troubleshooting.md is an index of errors. Each text that the page quotes
 must be the beginning of a message in the code. Each warning and error of a worker, of the
-supervisor and of `check` must be on the page if it contains at least three words of its own. What
-doc/how-to/refused.md quotes must be in the code, too. Usage: test_troubleshooting.py [BUILD]"""
+supervisor and of `check` must be on the page if it contains at least three literal words. The texts
+that doc/how-to/refused.md quotes must also be in the code.
+Usage: test_troubleshooting.py [BUILD]"""
 
 import glob
 import os
@@ -66,8 +67,8 @@ def own_words(text):
 
 
 def messages(infos):
-    """Returns {text of a message: path of its source file} for all warnings and errors; if `infos`
-    is true, for all messages of level info."""
+    """Returns {text of a message: path of its source file} for all warnings and errors. If `infos`
+    is true, returns the messages of level info instead."""
     out = {}
     for folder in FOLDERS:
         for path in sorted(glob.glob(folder + "/**/*.c", recursive=True)):
@@ -76,8 +77,8 @@ def messages(infos):
                 if (name == "lw_info") != infos:
                     continue
                 if name.startswith("lw_problem") and folder != "cli/check":
-                    # Such messages are not on the page: an error about the configuration begins
-                    # with the key's path, and says what is right.
+                    # Errors about the configuration are not on the page, because each of them
+                    # begins with the key's path and says what is right.
                     continue
                 if len(args) <= at or not args[at].startswith('"'):
                     continue

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Follows the tutorials for handlers (doc/tutorial-python.md, -node.md, -cpp.md) as a new user
-would: starts in an empty folder, uses only what `make install` installs, runs each command and
-writes each file as the page shows it. Usage: test_tutorials.py [BUILD]"""
+would: starts in an empty folder, uses only the files that `make install` installs, runs each
+command and writes each file as the page shows it.
+Usage: test_tutorials.py [BUILD]"""
 
 import os
 import re
@@ -81,7 +82,7 @@ class Tutorials(unittest.TestCase):
 
     def run_here(self, code):
         """Runs a block as the reader would in one terminal: the current folder and exported
-        variables last from block to block. Returns the output."""
+        variables are the same for all blocks. Returns the output."""
         state = os.path.join(self.home, ".state")
         script = 'cd "%s"\n%s\n{ pwd; env -0; } >"%s"\n' % (self.here, code, state)
         p = subprocess.run(
@@ -120,9 +121,9 @@ class Tutorials(unittest.TestCase):
                 self.assertLess(time.monotonic(), until, self.said(out))
                 time.sleep(0.1)
             self.dev = self.said(out)
-            time.sleep(
-                3
-            )  # during this time `latchwork dev` produces orders, which a later command of the page drains
+            # Let `latchwork dev` produce orders for a while. A later command of the page drains
+            # them.
+            time.sleep(3)
         else:
             time.sleep(1)
 
