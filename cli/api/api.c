@@ -9,11 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RETRY_MS = 3 * API_ANSWER_MS }; /* a request is tried again only if this time is left */
+/* minimum time that a request must have left to be repeated after a broken connection, in ms */
+enum { RETRY_MS = 3 * API_ANSWER_MS };
 
 struct api {
     const struct lw_config *c;
-    struct ops *o[2]; /* for the threads of the other and of the lengthy requests */
+    /* Redis connections of the two answering threads; the second thread answers the lengthy
+     * requests */
+    struct ops *o[2];
     struct api_jobs *jobs;
 };
 
@@ -42,8 +45,8 @@ static bool fits(const char *pattern, const struct api_call *k, int n) {
     return !*pattern;
 }
 
-/* Splits the path behind /api/v1 into segments and decodes each into `room`. Returns the number
- * of segments, or -1 if there is no such path. */
+/* Splits the part of the path behind /api/v1 into segments, and stores each decoded segment in
+ * `room`. Returns the number of segments, or -1 if the path is malformed. */
 static int split(struct api_call *k, const char *path, struct lw_buf room[API_SEGMENTS]) {
     static const char root[] = "/api/v1";
     int n = 0;
@@ -59,8 +62,8 @@ static int split(struct api_call *k, const char *path, struct lw_buf room[API_SE
     return *path ? -1 : n;
 }
 
-/* Finds the route of the path. The exporter has already answered the GET requests of the routes
- * without a function. */
+/* Returns the route of the request, or NULL. A GET route without a function is skipped, because the
+ * metrics exporter answers it before the API is asked. */
 static const struct api_route *find(const struct api_call *k, int n, bool *other_method) {
     *other_method = false;
     for (size_t i = 0; n >= 0 && i < api_n_routes; i++) {
@@ -81,7 +84,8 @@ static int whole(const char *text, int64_t max, int64_t *out) {
     return 0;
 }
 
-/* Takes one parameter. Returns -1 if the value is none that it may have. */
+/* Stores the value of one query parameter. Returns -1 if the parameter does not allow this
+ * value. */
 static int take(struct api_call *k, unsigned bit, const char *value) {
     struct ops_args *a = &k->o->args;
     int64_t n;
@@ -185,8 +189,8 @@ static void reset(struct ops *o, const struct lw_http_request *q) {
     o->scanned = o->to_scan = 0;
 }
 
-/* Calls the route's function. If a connection broke, which may have happened long before, a request
- * that only reads is tried once more. */
+/* Calls the route's function. A connection to Redis may have broken unnoticed long before the
+ * request. In this case, a request that only reads is repeated once. */
 static int call(struct api_call *k) {
     if (k->route->offline) return k->route->fn(k);
     if (!connected(k->o)) return -1;
@@ -212,8 +216,9 @@ static void free_segments(struct lw_buf room[API_SEGMENTS]) {
     for (int i = 0; i < API_SEGMENTS; i++) lw_buf_free(&room[i]);
 }
 
-/* Returns true if the route looks for a dead letter whose id the path does not say: it is SHARD:ID,
- * and a topic has no colon. */
+/* Returns true if the request must search for a dead letter because the path names it by its
+ * identity TOPIC/PARTITION/OFFSET. A path with the letter's id needs no search. The id is SHARD:ID,
+ * and a topic name has no colon. */
 static bool is_search(const struct api_call *k) {
     return k->route->searches && !strchr(k->segment[1], ':');
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET audit: what operators did, newest first. */
+/* Answers GET audit: lists what operators did, newest first. */
 #include "cli/queue/audit.h"
 
 #include "cli/api/private.h"

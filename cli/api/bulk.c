@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Actions on many lanes or messages: those that the request names by "ids", or all that its
- * "filter" matches. */
+/* Implements the actions on many lanes or messages, which are either named by "ids" in the request
+ * or matched by its "filter". */
 #include "cli/api/job.h"
 #include "cli/dead/dead.h"
 #include "cli/queue/queue.h"
@@ -29,8 +29,8 @@ static bool refuse(struct api_call *k, const char *why) {
     return false;
 }
 
-/* Reads a member of the filter. The check of the body has ensured that the member is a text, a
- * number or a list of texts. */
+/* Reads one member of the request's filter. The request's body was checked before, so the member is
+ * a text, a number or a list of texts. */
 static int take_member(struct api_call *k, const char *name, const json_t *value) {
     char digits[32];
     size_t i;
@@ -40,7 +40,7 @@ static int take_member(struct api_call *k, const char *name, const json_t *value
         if (api_take(k, k->route->filter, name, json_string_value(one))) return -1;
     if (!json_is_integer(value)) return 0;
     snprintf(digits, sizeof digits, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    /* numbers are parsed at once, so `digits` need not outlive the call */
+    /* api_take() parses the number at once, so `digits` is not used after the call */
     return api_take(k, k->route->filter, name, digits);
 }
 
@@ -55,7 +55,8 @@ static bool take_filter(struct api_call *k) {
     return api_filter_ok(k);
 }
 
-/* Makes the texts of a list the arguments of the command. The texts live as long as the body. */
+/* Makes the texts of a JSON list the arguments of the command. The texts are not copied, so the
+ * request's body must outlive the command. */
 static bool take_words(struct api_call *k, const json_t *list) {
     size_t i;
     const json_t *one;

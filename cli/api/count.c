@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET lanes/count and dead/count: how many rows the filters match, as far as a request has time to
- * look. */
+/* Answers GET lanes/count and dead/count: counts the lanes or dead letters that the filters match,
+ * until the request's time is used up. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
 #include "base/clock.h"
 
-enum { COUNT_MS = 1000, SPARE_MS = 500 }; /* other lengthy requests wait meanwhile */
+/* The time for counting is short, because other lengthy requests wait for the same thread. */
+enum { COUNT_MS = 1000, SPARE_MS = 500 };
 
 struct counting {
     int64_t count;
@@ -35,8 +36,8 @@ static int add_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Without a filter, Redis knows the number of lanes with waiting messages; only the paused ones
- * without any are looked at. */
+/* Counts all lanes, without a filter. Redis knows the number of lanes with waiting messages, so
+ * only the paused lanes without waiting messages are read one by one. */
 static int count_all(struct ops *o, struct counting *n) {
     int stop = 0;
     for (int s = 0; s < o->c->redis.shards && !stop; s++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* POST dead/ID/edit and dead/ID/drop. */
+/* Answers POST dead/ID/edit, which changes the payload of a dead letter. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
@@ -10,9 +10,9 @@
 
 struct edit {
     struct api_call *k;
-    struct lw_bytes payload; /* the new one */
+    struct lw_bytes payload; /* the payload after the edit */
     bool found, valid, changed;
-    char id[DEAD_FULL_ID]; /* the letter's id after the edit; "" if nothing was written */
+    char id[DEAD_FULL_ID]; /* the letter's id after the edit; "" if dead_store() wrote nothing */
     json_t *answer;
 };
 
@@ -35,7 +35,8 @@ static int edit_one(struct ops *o, struct ops_message *m, void *ctx) {
     return dead_store(o, m, e->payload, e->id) ? -1 : 1;
 }
 
-/* Takes the new payload from the body, which has it as text or in base64. The caller frees *out. */
+/* Reads the new payload from the request's body, which contains it as text or in base64. The caller
+ * frees *out, after a failure, too. */
 static bool take_payload(struct api_call *k, struct lw_buf *out) {
     const json_t *text = json_object_get(k->body, "payload"),
                  *base64 = json_object_get(k->body, "payload_base64");
@@ -51,7 +52,8 @@ static bool take_payload(struct api_call *k, struct lw_buf *out) {
     return false;
 }
 
-/* Answers with what the edit did, and replays the letter if the request says so. */
+/* Answers with the result of the edit, and replays the dead letter if the request asks for a
+ * replay. */
 static int finish(struct api_call *k, struct edit *e) {
     bool stored = k->execute && e->valid && e->changed;
     if (k->execute && !e->valid) {
@@ -68,7 +70,9 @@ static int finish(struct api_call *k, struct edit *e) {
     int bad = k->execute && json_is_true(json_object_get(k->body, "replay"))
                   ? api_replay_one(k, e->id, &replayed)
                   : 0;
-    if (bad) { /* the edit stays, so the answer must say where the letter is now */
+    /* If the replay fails, the edit stays. The edited letter has a new id, so the answer must still
+     * contain the id. */
+    if (bad) {
         json_object_set_new(e->answer, "replay_error", json_string(k->o->err.text));
         k->o->err = (struct lw_err){0};
     }

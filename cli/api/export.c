@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET dead/export and lanes/export: messages as JSON Lines with their whole payloads, as the
- * commands export them. An answer ends at a number of bytes or after some time. The header
- * Latchwork-Next then has the cursor of the next part, so that the lines hold nothing but
- * messages. */
+/* Answers GET dead/export and lanes/export: writes messages with their whole payloads as JSON
+ * Lines, as the commands `dead export` and `queue export` do. An answer ends after EXPORT_BYTES or
+ * EXPORT_MS. The cursor of the next part is in the header Latchwork-Next, so that the lines contain
+ * nothing but messages. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
@@ -55,7 +55,7 @@ static int put_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return is_full(ctx);
 }
 
-/* The cursor is "SHARD:ID", as that of GET dead. */
+/* Exports dead letters. The cursor is "SHARD:ID", as in GET dead. */
 int api_dead_export(struct api_call *k) {
     struct ops *o = k->o;
     struct part e = begin(k);
@@ -83,17 +83,18 @@ int api_dead_export(struct api_call *k) {
 
 /* --- waiting messages ------------------------------------------------------------------------- */
 
-/* Lanes are exported page by page of ZSCAN, in the order of their names within a page. An answer
- * may end within a lane; the next part then reads the page again, and goes on behind the last
- * message. The keys that a request names are a page of their own. */
+/* The state of an export of waiting messages. Lanes are read in pages by ZSCAN and exported in the
+ * order of their names within a page. If an answer ends in the middle of a lane, the next answer
+ * reads the page again and continues behind the last exported message. If the request names keys,
+ * their lanes are one page. */
 struct lanes {
     struct part e;
-    struct lw_bytes *name; /* owned copies */
+    struct lw_bytes *name; /* copies of lane names, owned by this struct */
     size_t n, cap;
-    /* where the answer ended: the lane, and the last message of it; both empty: at the page's
-     * begin */
+    /* the lane and the message at which the last answer ended; both are empty if the answer ended
+     * between two pages */
     struct lw_buf lane, identity;
-    bool skip;  /* the messages up to `identity` were exported before */
+    bool skip;  /* the messages of this lane up to `identity` were exported by the last answer */
     bool ended; /* the answer is full */
 };
 
@@ -137,8 +138,9 @@ static int put_waiting(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Exports one lane. If the message at which the last answer ended has left the lane since, all that
- * is there stood behind it. */
+/* Exports one lane. If the message at which the last answer ended has left the lane since then, the
+ * whole lane is exported, because all messages that are still in the lane stood behind that
+ * message. */
 static int put_lane(struct lanes *ls, struct lw_bytes lane) {
     struct ops *o = ls->e.k->o;
     struct lw_bytes from = lw_bytes(ls->lane.p, ls->lane.n);
@@ -172,8 +174,9 @@ static int hex(char c) {
     return isdigit((unsigned char)c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The cursor is "SHARD.CURSOR" at the begin of a page, and "SHARD.CURSOR.LANE.IDENTITY" within it,
- * with the lane in hex digits; SHARD is -1 for the keys that the request names. */
+/* Parses the cursor. It is "SHARD.CURSOR" at the beginning of a page, and
+ * "SHARD.CURSOR.LANE.IDENTITY" within a page, with the lane's name in hex digits. SHARD is -1 if
+ * the request names keys. */
 static bool parse(const struct api_call *k, struct lanes *ls, int *shard, char at[OPS_CURSOR]) {
     int end = 0, least = k->o->args.n_keys ? -1 : 0;
     if (sscanf(k->cursor, "%3d.%20[0-9]%n", shard, at, &end) != 2 || *shard < least ||
@@ -208,7 +211,8 @@ static int walk(struct lanes *ls, int shard, char at[OPS_CURSOR]) {
         bad = shard < 0 ? ops_each_lane(o, keep, ls)
                         : ops_lane_page(o, &o->shards[shard], false, at, PAGE, keep, ls);
         if (!bad) bad = put_page(ls);
-        if (ls->ended) memcpy(at, page, sizeof page); /* the next answer reads this page again */
+        /* The answer ended within the page, so the next answer reads the page again. */
+        if (ls->ended) memcpy(at, page, sizeof page);
         if (ls->ended || (shard >= 0 && strcmp(at, "0") != 0)) continue;
         shard = shard < 0 ? shards : shard + 1;
     }

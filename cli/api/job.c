@@ -15,7 +15,7 @@ enum { DRY_MS = 3500, SPARE_MS = 500 };
 enum state { RUNS, DONE, FAILED, CANCELLED };
 static const char *const state_name[] = {"running", "done", "failed", "cancelled"};
 
-/* The rows that a command told of: the first ones of a dry run; otherwise the first ones with
+/* Sample rows of a job: the first rows of a dry run (`all` is true), otherwise the first rows with
  * problems. */
 struct sample {
     json_t *rows;
@@ -27,12 +27,12 @@ struct job {
     const struct api_work *work;
     const struct lw_config *c;
     char id[24], by[API_WHO];
-    json_t *body; /* holds the texts of args */
-    char **words; /* the words of args */
+    json_t *body; /* the request's body, which owns the texts in `args` */
+    char **words; /* array of the command's arguments, to which `args` points */
     struct ops_args args;
     int64_t asked_ms;
     struct ops_watch watch;
-    /* The members below are guarded by the lock of the jobs. */
+    /* The lock in struct api_jobs guards the following members. */
     enum state state;
     int64_t ended_ms;
     char error[1024];
@@ -43,7 +43,7 @@ struct job {
 struct api_jobs {
     const struct lw_config *c;
     pthread_mutex_t lock;
-    struct job *job[API_JOBS]; /* oldest first */
+    struct job *job[API_JOBS]; /* all remembered jobs, oldest first */
     int n;
     int64_t last_id;
 };
@@ -129,7 +129,8 @@ static struct job *running(const struct api_jobs *all) {
 static void add(struct api_jobs *all, struct job *j) {
     int64_t id = lw_wall_ms();
     if (all->n == API_JOBS) {
-        free_job(all->job[0]); /* it has ended, because the job that runs is the newest one */
+        /* The oldest job has ended, because only the newest job can be running. */
+        free_job(all->job[0]);
         memmove(all->job, all->job + 1, --all->n * sizeof *all->job);
     }
     all->last_id = id > all->last_id ? id : all->last_id + 1;
@@ -157,8 +158,9 @@ static struct job *new_job(struct api_call *k, const struct api_work *w) {
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-/* Answers 409 if a job of the application runs, here or elsewhere. One that begins just now is
- * noticed by the job itself, which then fails. */
+/* Answers 409 if a job of the application is running, in this process or elsewhere. If another job
+ * begins right after this check, the job of this request finds the other one when it starts, and
+ * fails. */
 static int is_busy(struct api_call *k, bool *busy) {
     struct ops *o = k->o;
     ops_begin(o, "GET"), ops_key(o, &o->shards[0], "job", lw_bytes("", 0));
@@ -172,8 +174,8 @@ static int is_busy(struct api_call *k, bool *busy) {
     return 0;
 }
 
-/* Adds the job and starts its thread, unless another one runs. The thread cannot end the job before
- * the caller has read its id, because both need the lock. */
+/* Adds the job to the list and starts its thread, unless another job is running. The thread cannot
+ * end the job before this function has copied the job's id, because both need the lock. */
 static bool launch(struct api_call *k, struct job *j, char id[24]) {
     struct api_jobs *all = k->jobs;
     pthread_t thread;

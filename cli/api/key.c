@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET keys/KEY: one answer about one key, for the question "where is my message?". */
+/* Answers GET keys/KEY: reports everything about one key in one answer, for the question "where is
+ * my message?". */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
@@ -18,8 +19,8 @@ struct one_key {
 
 /* --- who holds it ----------------------------------------------------------------------------- */
 
-/* Reads host and process id out of a worker's id, which is HOST-PID-RANDOM. The holder of a lock
- * that a command took has another form. */
+/* Extracts the host and the process id from a worker's id, which is HOST-PID-RANDOM. Leaves both
+ * null if a command of an operator holds the lock, because its holder id has another form. */
 static void set_host(json_t *v, struct lw_bytes worker) {
     char id[256];
     json_object_set_new(v, "host", json_null());
@@ -81,8 +82,8 @@ static bool names_key(const char *words, const char *key) {
     return found;
 }
 
-/* Looks in the newest entries of the audit for the one that paused the key by its name. Redis
- * itself records only that it is paused. */
+/* Searches the newest entries of the audit for a pause that names this key, to report who paused
+ * it. The lane's own data in Redis only says that the lane is paused. */
 static int find_pause(struct api_call *k, json_t *out) {
     struct ops *o = k->o;
     ops_begin(o, "XREVRANGE"), ops_key(o, &o->shards[0], "audit", lw_bytes("", 0));
@@ -114,8 +115,8 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return api_full(rs);
 }
 
-/* Reads the newest dead letters of the key's shard. An edit may have moved a letter to another key,
- * so the filter decides. */
+/* Lists the newest dead letters of this key from the key's shard. An edit may have moved a dead
+ * letter to another key, so each letter read is compared with the key. */
 static int find_dead(struct one_key *one, json_t **list, bool *complete) {
     struct ops *o = one->k->o;
     struct api_rows rs = {.k = one->k, .limit = DEAD_MAX, .list = *list = json_array()};

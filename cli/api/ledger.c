@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET ledger: the newest result. POST ledger: a job that audits the application from Kafka and
- * Redis alone. */
+/* Answers GET ledger with the newest result of an audit, and POST ledger by starting a job that
+ * audits the application. The audit uses only data in Kafka and Redis. */
 #include "cli/ledger/ledger.h"
 
 #include "cli/api/job.h"
@@ -14,7 +14,7 @@ static int make(struct ops *o, json_t **result) {
 static const struct api_work work_ledger = {.noun = "ledger", .verb = "run", .make = make};
 
 int api_run_ledger(struct api_call *k) {
-    k->execute = true; /* it changes nothing, so there is no dry run */
+    k->execute = true; /* The audit changes nothing, so it has no dry run. */
     return api_job_start(k, &work_ledger);
 }
 
@@ -22,7 +22,8 @@ int api_ledger(struct api_call *k) {
     int64_t at_ms = 0;
     json_t *v = api_job_last(k, &work_ledger, &at_ms);
     if (v) {
-        json_t *copy = json_copy(v); /* the job keeps its own, without the time */
+        /* The copy gets the time as a member; the result that the job keeps must stay unchanged. */
+        json_t *copy = json_copy(v);
         json_decref(v);
         json_object_set_new(copy, "at_ms", json_integer(at_ms));
         v = copy;

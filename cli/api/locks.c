@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET locks: who holds lanes now. Redis has no list of locks, so SCAN walks over the names of all
- * its keys: a page ends when it has enough rows, or has walked for long enough. */
+/* Answers GET locks: lists who holds lanes now. Redis has no list of locks, so SCAN walks over the
+ * names of all its keys. A page ends when it has enough rows or when its time is used up. */
 #include "cli/api/private.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ static int add_lock(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct lw_bytes worker;
     uint64_t fence;
     (void)o;
-    /* it has ended since SCAN saw it, or is a backoff */
+    /* the lock has expired since SCAN found it, or it only marks a backoff */
     if (!ops_lane_held(l, &worker, &fence)) return 0;
     json_t *v = json_object();
     ops_set_bytes(v, "key", l->name);
@@ -27,7 +27,7 @@ static int add_lock(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* Appends the text with the characters escaped that SCAN would take for a pattern. */
+/* Appends the text to a pattern of SCAN, with a backslash before each special character. */
 static void add_quoted(struct lw_buf *b, const char *text) {
     for (; *text; text++) {
         if (strchr("*?[]\\^", *text)) lw_buf_add(b, "\\", 1);
@@ -51,7 +51,8 @@ static int look_at(struct ops *o, struct ops_shard *sh, const redisReply *names,
     return stop;
 }
 
-/* Reads the next page of names of locks; the cursor is "0" again after the last one. */
+/* Reads the next page of lock names with SCAN. The cursor is "0" before the first page, and again
+ * after the last page. */
 static int scan(struct ops *o, struct ops_shard *sh, char at[OPS_CURSOR], struct api_rows *rs) {
     struct lw_buf pattern = {0};
     add_quoted(&pattern, sh->prefix);
@@ -71,7 +72,7 @@ static int scan(struct ops *o, struct ops_shard *sh, char at[OPS_CURSOR], struct
     return stop;
 }
 
-/* The cursor is "SHARD.CURSOR". */
+/* Answers GET locks. The cursor of a page is "SHARD.CURSOR". */
 int api_locks(struct api_call *k) {
     struct ops *o = k->o;
     struct api_rows rs = {.k = k, .limit = k->limit, .list = json_array()};

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GET openapi.json: the description of the API, OpenAPI 3.1, made of the table of routes. */
+/* Answers GET openapi.json: generates the description of the API in OpenAPI 3.1 from the table of
+ * routes. */
 #include "cli/api/private.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* Paths outside the API, which answer text. */
+/* Lists the paths outside /api/v1/. */
 static const struct {
     const char *path, *type, *help;
 } others[] = {
@@ -18,7 +19,8 @@ static const struct {
 
 /* --- parts of an operation -------------------------------------------------------------------- */
 
-/* Names the "*" of a path after the segment before it. */
+/* Returns the name of the path parameter that stands at the "*": "id" behind dead/ and jobs/,
+ * otherwise "key". */
 static const char *name_of(const char *path, size_t at) {
     return strncmp(path + at - 5, "dead/", 5) && strncmp(path + at - 5, "jobs/", 5) ? "key" : "id";
 }
@@ -36,7 +38,7 @@ static json_t *path_text(const struct api_route *r) {
     return v;
 }
 
-/* Makes a name of the method and the path: "get_lanes_key". */
+/* Builds an operation id from the method and the path, such as "get_lanes_key". */
 static json_t *operation_id(const struct api_route *r, const char *path) {
     struct lw_buf b = {0};
     lw_buf_addf(&b, r->post ? "post" : "get");

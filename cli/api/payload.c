@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages as JSON, with as much of their payloads as http.payloads lets be shown. Every payload in
- * an answer passes through here. */
+/* Converts messages to JSON and shows only as much of a payload as the setting http.payloads
+ * allows. Every payload in an answer of the API passes through these functions. */
 #include "cli/api/private.h"
 #include "ops/payload.h"
 
@@ -23,8 +23,8 @@ void api_set_payload(const struct api_call *k, json_t *v, const char *name,
     lw_buf_free(&shown);
 }
 
-/* An envelope that cannot be read may hold a payload anywhere, so it is shown only if all payloads
- * are. */
+/* Converts a message whose envelope cannot be decoded. Any part of such an envelope may be payload,
+ * so the envelope is shown only if http.payloads is "show". */
 static json_t *unreadable(const struct api_call *k, const struct ops_message *m,
                           size_t payload_max) {
     struct ops_message view = *m;

@@ -7,10 +7,11 @@
 #include "ops/ops.h"
 
 enum {
-    API_LIMIT = 100, /* maximum rows of an answer, if the request names no limit */
+    API_LIMIT = 100, /* maximum number of rows in an answer if the request names no limit */
     API_LIMIT_MAX = 500,
-    API_LOOK_MAX = 5000, /* maximum rows that one request looks at */
-    /* a list ends after this number of bytes, with a cursor for its next page */
+    API_LOOK_MAX = 5000, /* maximum number of rows that one request reads */
+    /* An answer with a list ends after this number of bytes and contains a cursor for the next
+     * page. */
     API_BYTES_MAX = 1 << 20,
     API_PAYLOAD_MAX = 1 << 20,
     API_HEAD_BYTES = 256,
@@ -22,13 +23,13 @@ enum {
 struct api_call;
 struct api_jobs;
 struct api_work;
-/* A function that answers one path. It returns -1 if Redis could not be asked; o->err then says
- * why. */
+/* The type of a function that answers one path. The function returns -1 if Redis could not be
+ * asked, with the reason in o->err. */
 typedef int api_fn(struct api_call *k);
 
 /* --- the routes (cli/api/routes.c) ------------------------------------------------------------ */
 
-/* Parameters of a query, one bit each. Their names and kinds are in api_params. */
+/* The parameters of a query, one bit each. The table api_params has their names and types. */
 enum {
     API_P_KEY = 1 << 0,
     API_P_MATCH = 1 << 1,
@@ -44,7 +45,7 @@ enum {
     API_P_ORDER = 1 << 11,
     API_P_LIMIT = 1 << 12,
     API_P_CURSOR = 1 << 13,
-    API_P_OUTCOME = 1 << 14, /* read by the exporter only */
+    API_P_OUTCOME = 1 << 14, /* only the metrics exporter reads this parameter */
     API_LANE_FILTER =
         API_P_KEY | API_P_MATCH | API_P_TOPIC | API_P_PARTITION | API_P_OLDER_THAN | API_P_ATTEMPTS,
     API_DEAD_FILTER =
@@ -55,43 +56,46 @@ enum {
 struct api_param {
     unsigned bit;
     const char *name;
-    /* type in the notation of cli/api/schema.c; "[s]" if the parameter may come several times */
+    /* type in the notation of cli/api/schema.c; "[s]" if the parameter may be repeated */
     const char *type;
     const char *help;
 };
 extern const struct api_param api_params[];
 extern const size_t api_n_params;
 
-/* One path with one method. The table of routes serves three readers: the search for a request's
- * function, the list at /api/v1, and the description at /api/v1/openapi.json. */
+/* Describes one path with one method. The table of routes has three uses: to find a request's
+ * function, to list the paths at /api/v1, and to generate the description at
+ * /api/v1/openapi.json. */
 struct api_route {
     bool post;
     const char *path; /* the path behind /api/v1/; "*" stands for any one segment */
-    api_fn *fn;       /* NULL: the exporter answers this path itself, from the board */
-    const char *help; /* one sentence */
+    api_fn *fn;       /* NULL: the metrics exporter answers this path, from the board */
+    const char *help; /* description of the path, one sentence */
     unsigned params;
-    /* the members that "filter" in the request's body may have; 0: it has no filter */
+    /* the members allowed in "filter" of the request's body (API_P_…); 0: no filter is allowed */
     unsigned filter;
-    const struct api_work *work; /* what api_bulk() does (cli/api/job.h) */
-    /* members of the request's body, in the notation of cli/api/schema.c; NULL: there is none */
+    const struct api_work *work; /* the action of api_bulk() for this path (cli/api/job.h) */
+    /* members of the request's body, in the notation of cli/api/schema.c; NULL: no body is
+     * allowed */
     const char *body;
-    /* the answer of status 200, in the same notation; NULL: there is none */
+    /* shape of the answer with status 200, in the notation of cli/api/schema.c; NULL: the path has
+     * no such answer */
     const char *answer;
-    bool job;         /* it may answer 202 with {"job":ID} */
+    bool job;         /* the answer may be 202 with {"job":ID} */
     const char *type; /* Content-Type of the answer; NULL: JSON */
     bool export;      /* the header Latchwork-Next has the cursor of the next part */
-    bool offline;     /* the function asks Redis nothing */
-    /* the function may look at all lanes or dead letters, for seconds, so it runs in the thread of
-     * the lengthy requests */
+    bool offline;     /* the function does not use Redis */
+    /* The function may look at all lanes or dead letters for seconds, so it runs in the thread of
+     * the lengthy requests. */
     bool lengthy;
-    /* the same holds if the second segment of the path is the identity of a dead letter, not its
-     * id */
+    /* The request is lengthy if the second segment of the path is the identity of a dead letter
+     * instead of its id, because all dead letters are searched for the identity. */
     bool searches;
 };
 extern const struct api_route api_routes[];
 extern const size_t api_n_routes;
 
-/* Shapes that several routes name, in the notation of cli/api/schema.c. */
+/* A named shape of JSON in the notation of cli/api/schema.c, which several routes use. */
 struct api_shape {
     const char *name, *text;
 };
@@ -102,89 +106,100 @@ extern const size_t api_n_shapes;
 
 struct api_call {
     const struct lw_config *c;
-    /* the connections to the shards, and the filters that the request's query sets */
+    /* the connections to the shards, and the filters from the request's query */
     struct ops *o;
     const struct lw_http_request *q;
     struct lw_http_answer *a;
     const struct api_route *route;
-    const char *segment[API_SEGMENTS]; /* segments of the path behind /api/v1, decoded */
-    const char *cursor;                /* where the requested page begins; NULL: at the first row */
+    const char *segment[API_SEGMENTS]; /* decoded segments of the path behind /api/v1 */
+    const char *cursor;                /* cursor of the requested page; NULL: first page */
     bool newest;
-    /* the request's body, which has the form that the route names; an empty object if there is
-     * none */
+    /* the request's body, which was checked against the route's shape; an empty object if the
+     * request has no body */
     json_t *body;
-    bool execute; /* "execute" in the request's body */
+    bool execute; /* the member "execute" of the request's body */
     size_t limit;
     struct api_jobs *jobs;
-    /* the array behind o->args.words; freed after the request, unless a job took it */
+    /* the array behind o->args.words; freed after the request, unless a job took it over */
     char **words;
     int n_segments;
 };
 
-/* defined in cli/api/api.c */
+/* cli/api/api.c defines this function. */
 api_fn api_index;
-/* defined in cli/api/openapi.c and export.c */
+/* cli/api/openapi.c and export.c define these functions. */
 api_fn api_openapi, api_dead_export, api_lanes_export;
-/* defined in cli/api/read.c */
+/* cli/api/read.c defines these functions. */
 api_fn api_lanes, api_lane, api_dead, api_dead_one;
-/* defined in cli/api/key.c */
+/* cli/api/key.c defines this function. */
 api_fn api_key;
-/* defined in cli/api/count.c, job.c and bulk.c */
+/* cli/api/count.c, job.c and bulk.c define these functions. */
 api_fn api_lanes_count, api_dead_count, api_jobs, api_job, api_cancel, api_bulk;
-/* defined in cli/api/write.c */
+/* cli/api/write.c defines these functions. */
 api_fn api_pause, api_resume, api_break, api_replay, api_dead_drop;
-/* defined in cli/api/edit.c, audit.c, locks.c, ledger.c */
+/* cli/api/edit.c, audit.c, locks.c and ledger.c define these functions. */
 api_fn api_edit, api_audit, api_locks, api_ledger, api_run_ledger;
 
-/* answers 200 with this object, and takes over its reference */
+/* Answers 200 with the object, and takes over the caller's reference to it. */
 void api_put(struct api_call *k, json_t *v);
-/* Takes a filter or another parameter of the given ones. The value must stay valid as long as the
- * request. Returns -1 if there is no such parameter, or if it cannot have this value. */
+/* Stores the value of a filter or of another query parameter. `params` has the bits of the allowed
+ * parameters. The value must stay valid until the request is answered. Returns -1 if no allowed
+ * parameter has this name, or if the parameter does not allow this value. */
 int api_take(struct api_call *k, unsigned params, const char *name, const char *value);
-/* answers 400 and returns false if the filters are malformed, or exclude each other */
+/* Answers 400 and returns false if a filter is malformed or if two filters exclude each other. */
 bool api_filter_ok(struct api_call *k);
-/* Writes who asks, for the audit. Returns out. */
+/* Writes the name of the request's sender for the audit to `out`, and returns `out`. */
 const char *api_who(const struct api_call *k, char out[API_WHO]);
-/* Returns the holder of a lane, or JSON null if nobody holds it (cli/api/key.c). */
+/* Returns the holder of a lane, or JSON null if nobody holds the lane (cli/api/key.c). */
 json_t *api_holder_json(const struct ops_lane *l);
-/* Returns the message as JSON, with its payload as the configuration lets it be shown: see
- * ops_message_json(). */
+/* Returns the message as JSON, as ops_message_json() does, but shows only as much of the payload as
+ * the setting http.payloads allows. */
 json_t *api_message_json(const struct api_call *k, const struct ops_message *m, size_t payload_max);
 
-/* Sets the member `name`, as ops_set_bytes() does, to a payload as it may be shown, at most
- * API_PAYLOAD_MAX bytes of it. NAME_masked or NAME_hidden becomes true if it is not the payload
- * itself. */
+/* Sets the member `name` to the payload, as ops_set_bytes() does, but shows at most API_PAYLOAD_MAX
+ * bytes, and only what the setting http.payloads allows. Sets the member NAME_masked or NAME_hidden
+ * to true if the payload is masked or hidden. */
 void api_set_payload(const struct api_call *k, json_t *v, const char *name,
                      struct lw_bytes payload);
-/* Replays one dead letter or, without `execute`, says what would happen (cli/api/write.c). *result
- * stays NULL if there is no such dead letter. Returns -1 with o->err. */
+/* Replays one dead letter or, if `execute` is not set, reports what a replay would do
+ * (cli/api/write.c). *result stays NULL if there is no such dead letter. Returns -1 with o->err on
+ * failure. */
 int api_replay_one(struct api_call *k, const char *id, json_t **result);
 
-/* Rows of a list, which ends at a number of rows, of bytes, or of rows looked at. */
+/* Rows of a list. The list ends when it reaches a number of rows or bytes, or after a number of
+ * rows looked at. */
 struct api_rows {
     struct api_call *k;
     json_t *list;
     size_t limit, bytes, looked;
 };
 bool api_full(const struct api_rows *rs);
-/* about: number of bytes of the row, roughly; takes over v */
+/* Appends `v` to the list and takes over the reference. `about` is the approximate size of the row
+ * in bytes. */
 void api_append(struct api_rows *rs, json_t *v, size_t about);
-/* Lists the messages that wait in a lane, oldest first; *more becomes true if there are others
- * behind them. The caller owns *list, after a failure, too. */
+/* Lists the messages that wait in a lane, oldest first. Sets *more to true if the list ends before
+ * the last waiting message. The caller owns *list, even after a failure. */
 int api_waiting(struct api_call *k, int shard, struct lw_bytes lane, json_t **list, bool *more);
 
 /* --- shapes of JSON (cli/api/schema.c) -----------------------------------------------------------
  *
- * The notation: s text, i integer, n number, b boolean, o any object, * anything; [T] a list;
- * {name:T,name?:T} an object, whose members with '?' may be missing; T? may be null; T|T either; a
- * name with a capital is one of api_shapes. An object has no other members. */
+ * The notation has these forms:
+ *
+ *     s, i, n, b     a text, an integer, a number, a boolean
+ *     o              any object
+ *     *              any value
+ *     [T]            a list of T
+ *     {name:T}       an object with this member and no others; {name?:T}: the member may be missing
+ *     T?             T or null
+ *     T|T            one of two shapes
+ *     Name           the shape of this name in api_shapes */
 
-/* Returns the JSON schema of a text in the notation. The text must be well formed, because it is
- * ours. */
+/* Returns the JSON schema of a shape. The shape must be well formed, because it comes from the
+ * program and not from a request. */
 json_t *api_schema(const char *text);
-/* Returns the JSON schema of the bodies that a route takes. */
+/* Returns the JSON schema of the request bodies that the route accepts. */
 json_t *api_body_schema(const struct api_route *r);
-/* Returns true if v has the shape. Otherwise *err names the member that is wrong. */
+/* Returns true if the value `v` matches the schema. Otherwise *err names the wrong member. */
 bool api_fits(const json_t *schema, const json_t *v, struct lw_err *err);
 
 #endif

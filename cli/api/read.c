@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GET requests: lanes and dead letters. Lists come in pages; `next` is the cursor of the
- * next page, or null at the end. */
+/* Answers the GET requests about lanes and dead letters. Lists are split into pages. `next` is the
+ * cursor of the next page, or null on the last page. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 
@@ -39,8 +39,8 @@ static int add_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     return 0;
 }
 
-/* A cursor is "SHARD.l.CURSOR" among the lanes with waiters, and "SHARD.p.CURSOR" among the
- * paused lanes without waiters. */
+/* Answers GET lanes. A cursor is "SHARD.p.CURSOR" while the paused lanes without waiting messages
+ * are listed, and "SHARD.l.CURSOR" while the lanes with waiting messages are listed. */
 int api_lanes(struct api_call *k) {
     struct ops *o = k->o;
     struct api_rows rs = {.k = k, .limit = k->limit, .list = json_array()};
@@ -61,7 +61,7 @@ int api_lanes(struct api_call *k) {
     for (; !bad && shard < o->c->redis.shards && !api_full(&rs);) {
         before = rs.looked;
         bad = ops_lane_page(o, &o->shards[shard], kind == 'p', at, page, add_lane, &rs);
-        /* a page without matching names still counts toward the limit */
+        /* a page of Redis without a matching lane still counts toward API_LOOK_MAX */
         if (rs.looked == before) rs.looked += (size_t)page;
         if (strcmp(at, "0") != 0) continue;
         shard += kind == 'p';
@@ -134,7 +134,8 @@ static int add_dead(struct ops *o, struct ops_message *m, void *ctx) {
     return api_full(rs);
 }
 
-/* The cursor is "SHARD:ID" of the last dead letter looked at, or "SHARD:" before the first. */
+/* Answers GET dead. The cursor is "SHARD:ID" of the last dead letter looked at, or "SHARD:" before
+ * the shard's first dead letter. */
 int api_dead(struct api_call *k) {
     struct ops *o = k->o;
     struct api_rows rs = {.k = k, .limit = k->limit, .list = json_array()};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every path of the API below /api/v1/: who answers, what may be asked, and what comes back. */
+/* The table of all paths of the API below /api/v1/: the function that answers, the allowed
+ * parameters, and the shape of the answer. */
 #include "cli/api/job.h"
 
 const struct api_param api_params[] = {
@@ -86,7 +87,8 @@ const struct api_shape api_shapes[] = {
 };
 const size_t api_n_shapes = sizeof api_shapes / sizeof *api_shapes;
 
-/* A path with a "*" stands behind the paths that it would hide. */
+/* The first matching path is used, so each path with a "*" stands behind the more special paths
+ * that the "*" would match, too. */
 const struct api_route api_routes[] = {
     {.path = "",
      .fn = api_index,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The notation for shapes of JSON, which private.h explains: converts it to a JSON schema, and
- * checks the bodies of requests. */
+/* Implements the notation for shapes of JSON, which cli/api/private.h explains: converts a shape to
+ * a JSON schema, and checks the bodies of requests against it. */
 #include "cli/api/private.h"
 
 #include <assert.h>
@@ -64,7 +64,8 @@ static json_t *parse_one(const char **p) {
     return json_pack("{s:s}", "type", type);
 }
 
-/* A type that may be null: "type" becomes a list of two, and a reference becomes a choice. */
+/* Makes a schema allow null. A "type" becomes a list of two types, and a reference becomes a choice
+ * of two schemas. */
 static json_t *or_null(json_t *v) {
     json_t *type = json_object_get(v, "type");
     if (!type) return json_pack("{s:[o,{s:s}]}", "anyOf", v, "type", "null");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The POST requests about one lane or one dead letter: pause, resume, break, replay, drop. */
+/* Answers the POST requests about one lane or one dead letter: pause, resume, break, replay,
+ * drop. */
 #include "cli/api/private.h"
 #include "cli/dead/dead.h"
 #include "ops/lane_lock.h"
@@ -16,7 +17,8 @@ static void put_result(struct api_call *k, struct lw_bytes lane, const char *res
 
 /* --- lanes ------------------------------------------------------------------------------------ */
 
-/* These requests have no dry run, because each concerns one named lane and is easy to undo. */
+/* Pauses or resumes a lane. These requests have no dry run, because each concerns one named lane
+ * and is easy to undo. */
 static int change(struct api_call *k, bool resume) {
     const char *verb = resume ? "resume" : "pause";
     struct ops *o = k->o;
@@ -86,8 +88,8 @@ int api_break(struct api_call *k) {
 
 /* --- dead letters ----------------------------------------------------------------------------- */
 
-/* Collects what `dead replay` printed as JSON: one line per message, then the summary. *any becomes
- * true if there is a message. */
+/* Converts the output of `dead replay` or `dead drop`, one JSON object per message and then a
+ * summary, to one object. Sets *any to true if the output has a message. */
 static json_t *results(const struct lw_buf *lines, bool *any) {
     json_t *all = json_object(), *each = json_array();
     const char *p = lines->p, *end = p ? p + lines->n : NULL;
@@ -111,8 +113,9 @@ static int take_id(struct ops *o, struct ops_message *m, void *ctx) {
     return 1;
 }
 
-/* Finds the dead letter and then acts on it alone, so that the search does not use up the job's
- * time. Returns -1 with o->err; *all becomes the result, or NULL if there is no such letter. */
+/* Searches for the dead letter first, and then runs the command for the id that was found, so that
+ * the search does not use up the job's time. Returns -1 with o->err on failure. *all becomes the
+ * result, or NULL if there is no such dead letter. */
 static int act_on_one(struct api_call *k, const char *word, const char *verb,
                       int (*operate)(struct ops *), json_t **all) {
     struct ops *o = k->o;
