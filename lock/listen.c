@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listens to one server: one connection, subscribed to the client's channel. */
+/* The thread that listens for releases on one server, over one connection that is subscribed to the
+ * client's channel. */
 #include "lock/listen.h"
 
 #include "base/clock.h"
@@ -9,8 +10,8 @@
 
 enum { BACKOFF_MS = 50, BACKOFF_MAX_MS = 2000 };
 
-/* Waits until the connection is readable. Returns 1 if it is, 0 if ms have passed, -1 if the thread
- * has to stop. */
+/* Waits until the connection is readable. Returns 1 if it is, 0 after `ms` milliseconds, and -1 if
+ * the thread must stop. */
 static int readable(struct lw_waking *k, int fd, int64_t ms) {
     struct pollfd p[2] = {{.fd = k->rouse_fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
     int n = poll(p, fd < 0 ? 1 : 2, (int)ms);
@@ -41,7 +42,7 @@ static void take_message(struct lw_waking *k, const redisReply *r) {
     if (r->type != REDIS_REPLY_ARRAY || r->elements != 3 ||
         r->element[0]->type != REDIS_REPLY_STRING || r->element[2]->type != REDIS_REPLY_STRING ||
         strcmp(r->element[0]->str, "message"))
-        return; /* the message is only the answer to PING */
+        return; /* this reply is the answer to PING */
     pthread_mutex_lock(&k->mutex);
     lw_line_wake(*lw_line_find(k, r->element[2]->str, (size_t)r->element[2]->len));
     pthread_mutex_unlock(&k->mutex);
@@ -56,8 +57,8 @@ static bool take_messages(struct lw_waking *k, struct lw_redis *redis) {
     return !redis->err;
 }
 
-/* Listens until the connection breaks. Returns false if the thread has to stop. Sends PING to a
- * silent connection and gives it up if no answer comes. */
+/* Listens until the connection breaks. If the connection is silent for LW_SILENT_MS, sends PING; if
+ * the silence lasts, treats the connection as broken. Returns false if the thread must stop. */
 static bool listen_on(struct lw_waking *k, struct lw_redis *redis) {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     bool asked = false;
@@ -74,7 +75,8 @@ static bool listen_on(struct lw_waking *k, struct lw_redis *redis) {
 static void everybody_looks(struct lw_waking *k, bool up) {
     atomic_store(&k->up, up);
     pthread_mutex_lock(&k->mutex);
-    /* wake all: a message may have been missed, or none will come any more */
+    /* Wake the first waiter of each line. When the subscription begins, earlier messages may have
+     * been missed; when it ends, no further messages will come. */
     for (int i = 0; i < LW_LINE_BUCKETS; i++)
         for (struct lw_line *line = k->bucket[i]; line; line = line->next) lw_line_wake(line);
     pthread_mutex_unlock(&k->mutex);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listening: the thread of a client that hears of releases, and the lines of waiters which it wakes
- * (waking.h).
+/* Listening: the thread of a client that receives messages about releases, and the lines of waiters
+ * which it wakes (waking.h).
  *
  * For one server there is one connection, subscribed to the channel lwl:wake:CLIENT (listen.c).
  *
- * In a cluster (listen_cluster.c) messages are sharded: they stay at the node that owns the lock's
- * slot. There is a connection, an *ear*, to each node that owns the slot of a line, and the channel
- * lwl:wake:{TAG}:CLIENT is in that slot, since TAG is the hash tag of the lock's keys. When the
- * slot moves, the node ends the subscription; the line then has an ear at the new owner. The
- * scripts see by the first letter of CLIENT, 's', that they must use SPUBLISH. If the servers have
- * no sharded channels, or the user has no right to them, every node gets a subscription to
- * lwl:wake:CLIENT, as one server would. While a line has no subscription, its first waiter tries to
- * take the lock every 10 to 100 ms. */
+ * In a cluster (listen_cluster.c) the channels are sharded, so that a message stays at the node
+ * that owns the lock's slot. The client has one connection, an *ear*, to each node that owns the
+ * slot of a line. The channel lwl:wake:{TAG}:CLIENT is in that slot, since TAG is the hash tag of
+ * the lock's keys. When the slot moves to another node, the old node ends the subscription, and the
+ * line then uses an ear at the new owner. If CLIENT begins with the letter 's', the scripts publish
+ * with SPUBLISH. If the servers have no sharded channels, or the user has no right to use them, the
+ * client subscribes to lwl:wake:CLIENT at every node, as it does at a single server. While a line
+ * has no subscription, its first waiter tries to take the lock every 10 to 100 ms. */
 #ifndef LW_LOCK_LISTEN_H
 #define LW_LOCK_LISTEN_H
 
@@ -20,7 +20,8 @@
 
 enum {
     LW_LINE_BUCKETS = 1024,
-    LW_SILENT_MS = 15000 /* a connection that was silent for this time is tested with PING */
+    /* A connection that was silent for this time, in ms, is tested with PING. */
+    LW_SILENT_MS = 15000
 };
 
 struct lw_ear;
@@ -28,19 +29,21 @@ struct lw_ear;
 struct lw_line {
     struct lw_line *next; /* next line in the same bucket of the hash table */
     struct lw_waiter *first, *last;
-    /* boot clock; when the first in line tries to take the lock although nothing was announced; 0:
-     * at once */
+    /* Time on the boot clock at which the first waiter in line tries to take the lock without a
+     * message about a release. 0: at once. */
     int64_t look_ms;
-    /* The next fields are for a cluster. Only the listening thread uses them, except `up` and
-     * empty_ms. */
+    /* The remaining fields, except the name, are for a cluster. Only the listening thread uses
+     * them, except `up` and empty_ms. */
     int slot;
-    bool up; /* the subscription works, so messages come */
-    /* the ear on which the line is subscribed, or soon will be; NULL: none */
+    bool up; /* true while the line's subscription works */
+    /* The ear to whose node the line's SSUBSCRIBE was or will be sent. NULL: the line has no
+     * ear. */
     struct lw_ear *ear;
-    bool asked;                  /* SSUBSCRIBE was sent and is not answered */
-    struct lw_line *asked_after; /* the next line whose SSUBSCRIBE was sent to the same ear */
-    int64_t retry_ms;            /* boot clock; when to subscribe again after a refusal */
-    int64_t empty_ms;            /* boot clock; when the last waiter left the line */
+    bool asked; /* true while SSUBSCRIBE is in flight */
+    /* The next line in the list of lines whose SSUBSCRIBE is in flight at the same ear. */
+    struct lw_line *asked_after;
+    int64_t retry_ms; /* boot clock; when to subscribe again after a refusal */
+    int64_t empty_ms; /* boot clock; when the last waiter left the line */
     size_t n_name;
     char name[];
 };
@@ -48,22 +51,24 @@ struct lw_line {
 struct lw_waking {
     struct latchwork_client *client;
     pthread_t thread;
-    int rouse_fd; /* eventfd that wakes the thread */
+    int rouse_fd; /* eventfd that wakes the listening thread */
     atomic_bool stopping;
-    atomic_bool up;        /* one server: the subscription works */
-    atomic_bool changed;   /* cluster: a line was added or became empty */
-    atomic_bool moved;     /* cluster: slots have moved to other owners */
-    atomic_bool plain;     /* cluster: channels are not sharded */
-    pthread_mutex_t mutex; /* guards all fields below */
+    atomic_bool up;        /* one server: true while the subscription works */
+    atomic_bool changed;   /* cluster: a line was added or has lost its last waiter */
+    atomic_bool moved;     /* cluster: slots have moved to other nodes */
+    atomic_bool plain;     /* cluster: sharded channels cannot be used */
+    pthread_mutex_t mutex; /* guards the lines in `bucket` */
     struct lw_line *bucket[LW_LINE_BUCKETS];
 };
 
-/* The listening thread runs one of these functions; the argument is its struct lw_waking. */
+/* The main functions of the listening thread, for one server and for a cluster. The argument is a
+ * struct lw_waking. */
 void *lw_listen(void *arg);
 void *lw_listen_in_cluster(void *arg);
 
-/* The caller of the next functions holds the mutex. */
+/* The caller of the next functions must hold the mutex of the struct lw_waking. */
 struct lw_line **lw_line_find(struct lw_waking *k, const char *name, size_t n);
-void lw_line_wake(struct lw_line *line); /* wakes the first waiter of the line; ignores NULL */
+/* wakes the first waiter of the line; does nothing if `line` is NULL */
+void lw_line_wake(struct lw_line *line);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listens to the nodes of a cluster: one thread, an ear for each node that owns the slot of a line.
+/* The thread that listens for releases on the nodes of a cluster. It has an ear, which is a
+ * connection, to each node that owns the slot of a line.
  *
  *     line without ear → ear at the owner of its slot → SSUBSCRIBE → up → [message → wake]…
  *     → slot moves, or ear breaks → line without ear
  *
- * Nothing here waits for one node, because the others have messages too: the sockets do not block.
- * Only the resolver may block, if nodes are known by names. The thread never reads the map of the
- * slots: waiters read it when they try to take a lock. */
+ * The sockets are non-blocking, so that waiting for one node never delays the messages of other
+ * nodes. Only the resolver may block, if nodes are known by host names. The thread never reads the
+ * slot map from Redis: waiters read the map when they try to take a lock. */
 #include "lock/listen.h"
 
 #include "base/clock.h"
@@ -18,12 +19,14 @@
 #include <unistd.h>
 
 enum {
-    /* maximum number of nodes listened to; waiters for locks on further nodes try at intervals */
+    /* Maximum number of nodes to which there are ears. The waiters for locks on other nodes try at
+     * intervals. */
     EARS_MAX = 256,
-    /* how long a line without waiters keeps its subscription, in case a thread waits again */
+    /* Time in ms for which a line without waiters keeps its subscription, because a thread may soon
+     * wait for the same lock again. */
     LINGER_MS = 1000,
-    RETRY_MS = 100, /* pause after a node has refused a subscription */
-    REST_MS = 50,   /* bounds of the pause after a connection broke */
+    RETRY_MS = 100, /* pause, in ms, after a node has refused a subscription */
+    REST_MS = 50,   /* minimum and maximum pause, in ms, after a connection broke */
     REST_MAX_MS = 2000,
     TURN_MAX_MS = 60000,
 };
@@ -33,16 +36,19 @@ struct lw_ear {
     struct lw_redis_url at;
     struct lw_redis *redis; /* connection to the node; NULL: not connected */
     struct lw_redis_login login;
-    size_t greeted;     /* number of commands of the login that were answered */
-    struct lw_text out; /* bytes that the socket has not accepted yet */
-    bool plain;         /* the ear is for the client's plain channel, not for sharded ones */
-    bool up;            /* the plain channel is subscribed */
-    bool asked;         /* PING was sent and is not answered */
-    /* boot clock; when the last bytes came; if none came yet, when the ear began to connect */
+    size_t greeted;     /* number of login commands that the node has answered */
+    struct lw_text out; /* bytes that are waiting to be written to the socket */
+    /* true if the ear subscribes to the client's plain channel instead of sharded channels */
+    bool plain;
+    bool up;    /* true while the subscription to the plain channel works */
+    bool asked; /* true while PING is in flight */
+    /* Time on the boot clock at which bytes last came, or, if no bytes have come yet, at which the
+     * ear began to connect. */
     int64_t heard_ms;
     int64_t rest_until_ms, rest_ms;
-    size_t lines;                             /* number of lines that use this ear */
-    struct lw_line *first_asked, *last_asked; /* lines whose SSUBSCRIBE is not answered, in order */
+    size_t lines; /* number of lines that use this ear */
+    /* List of the lines whose SSUBSCRIBE is in flight, in the order of sending. */
+    struct lw_line *first_asked, *last_asked;
 };
 
 struct ears {
@@ -53,8 +59,9 @@ struct ears {
 
 /* --- channels --------------------------------------------------------------------------------- */
 
-/* Finds the part of the name that determines the slot: the text between its first braces, or all of
- * it. Returns false if no channel's name can have the same part. */
+/* Finds the part of the line's name that determines the slot: the text between the first braces, or
+ * the whole name. Returns false if this part cannot be put into braces, because it contains '}';
+ * then no channel's name can have the same slot. */
 static bool tag_of(const struct lw_line *line, const char **tag, size_t *n) {
     const char *open = memchr(line->name, '{', line->n_name), *end = line->name + line->n_name;
     const char *close = open ? memchr(open, '}', (size_t)(end - open)) : NULL;
@@ -64,7 +71,7 @@ static bool tag_of(const struct lw_line *line, const char **tag, size_t *n) {
     return braces || !memchr(line->name, '}', line->n_name);
 }
 
-/* Writes the name of the line's channel, as lock/lua/parts/waiting.lua does. */
+/* Writes the name of the line's channel in the form that lock/lua/parts/waiting.lua uses. */
 static void add_channel(const struct lw_waking *k, const struct lw_line *line,
                         struct lw_text *out) {
     const char *tag;
@@ -95,8 +102,8 @@ static void say(struct lw_waking *k, struct lw_ear *ear, const char *word,
 static void set_up(struct lw_line *line, bool up) {
     if (line->up == up) return;
     line->up = up;
-    /* the first waiter may have missed a message, or must tell Redis that this client listens
-     * now */
+    /* The first waiter must try: if the subscription has ended, a message may have been missed; if
+     * it has begun, an attempt adds this client to the lock's list of waiters in Redis. */
     lw_line_wake(line);
 }
 
@@ -119,7 +126,7 @@ static struct lw_line *pop_asked(struct lw_ear *ear) {
     return line;
 }
 
-/* Takes the line away from its ear. No SSUBSCRIBE for the line may be unanswered at that ear. */
+/* Removes the line from its ear. The line must have no SSUBSCRIBE in flight at that ear. */
 static void detach(struct lw_line *line, int64_t retry_ms) {
     if (line->ear) line->ear->lines--;
     line->ear = NULL;
@@ -127,7 +134,7 @@ static void detach(struct lw_line *line, int64_t retry_ms) {
     set_up(line, false);
 }
 
-/* Calls visit() for every line. The function visit() may free its line. */
+/* Calls visit() for every line. visit() may free the line that it is called for. */
 static void each_line(struct lw_waking *k, void (*visit)(void *ctx, struct lw_line *line),
                       void *ctx) {
     for (int i = 0; i < LW_LINE_BUCKETS; i++)
@@ -154,12 +161,12 @@ static void attach(struct lw_waking *k, struct lw_line *line, struct lw_ear *ear
     }
 }
 
-/* The state of one pass over all lines. */
+/* The state of one pass over all lines, which gives an ear to each line that needs one. */
 struct pass {
     struct ears *ears;
-    int64_t now, next_ms; /* boot clock: when this pass began, and when the next one is due */
+    int64_t now, next_ms; /* boot clock: start of this pass, and of the next one */
     bool moved;
-    uint64_t wanted; /* a peer that has no ear yet, and needs one; 0: none */
+    uint64_t wanted; /* a peer to which an ear must be opened; 0: none */
 };
 
 static void due(struct pass *p, int64_t at_ms) {
@@ -202,7 +209,7 @@ static void visit(void *ctx, struct lw_line *line) {
     }
     if (p->moved && line->ear && !line->asked) {
         uint64_t owner = lw_peer_known(p->ears->waking->client, line->slot);
-        /* the node that has lost the slot ended the subscription itself */
+        /* SUNSUBSCRIBE is not needed: a node that loses a slot ends the slot's subscriptions. */
         if (owner && owner != line->ear->peer) detach(line, 0);
     }
     if (line->ear) return;
@@ -224,8 +231,8 @@ static void loses(void *ctx, struct lw_line *line) {
     if (line->ear == ear) line->asked = false, detach(line, 0);
 }
 
-/* Closes the ear's connection; the ear connects again after a pause. The lines that used this ear
- * look for one again. */
+/* Closes the ear's connection. The ear connects again after a pause. The lines that used this ear
+ * are without ear until the next pass over all lines. */
 static void shut(struct ears *e, struct lw_ear *ear) {
     int64_t now = lw_boot_ms();
     lw_redis_close(ear->redis);
@@ -249,8 +256,8 @@ static void free_ear(struct lw_ear *ear) {
     free(ear);
 }
 
-/* Begins to connect. The login and, for plain channels, the subscription are sent as soon as the
- * connection is there. */
+/* Begins to connect. The login and, for plain channels, the subscription are sent when the
+ * connection exists. */
 static void dial(struct ears *e, struct lw_ear *ear) {
     struct latchwork_client *c = e->waking->client;
     struct lw_err why = {0};
@@ -272,7 +279,7 @@ static void dial(struct ears *e, struct lw_ear *ear) {
     add_command(&ear->out, "SUBSCRIBE", channel, (size_t)n);
 }
 
-/* Opens an ear at a peer. If the ear cannot be opened, the lines that need it try again later. */
+/* Opens an ear at a peer. If the ear cannot be opened, the next pass over all lines tries again. */
 static void open_ear(struct ears *e, uint64_t peer) {
     struct lw_ear *ear = ear_at(e, peer);
     if (!ear) {
@@ -288,8 +295,8 @@ static void open_ear(struct ears *e, uint64_t peer) {
     dial(e, ear);
 }
 
-/* Gives each line an ear, and removes the lines that are no longer needed. Returns the time (boot
- * clock) of the next call. */
+/* Gives each line an ear, and frees the lines that have been without waiters for LINGER_MS. Returns
+ * the time on the boot clock at which this function must be called again. */
 static int64_t look_after_lines(struct ears *e) {
     struct lw_waking *k = e->waking;
     struct pass p = {.ears = e};
@@ -306,7 +313,7 @@ static int64_t look_after_lines(struct ears *e) {
         if (opened == EARS_MAX) return p.now + RETRY_MS;
         size_t before = e->n;
         open_ear(e, p.wanted);
-        /* memory is short, so try again later */
+        /* if no memory was left for the ear, try again later */
         if (e->n == before && !ear_at(e, p.wanted)) return p.now + RETRY_MS;
     }
 }
@@ -331,7 +338,7 @@ static bool is_word(const redisReply *r, const char *word) {
     return r->type == REDIS_REPLY_STRING && !strcmp(r->str, word);
 }
 
-/* Names the ear and the slot whose subscriptions the node has ended. */
+/* The ear and the slot for which a node has ended the subscriptions. */
 struct ended {
     struct lw_ear *ear;
     int slot;
@@ -345,8 +352,8 @@ static void hears(void *ctx, struct lw_line *line) {
     if (line->ear == ctx) set_up(line, true);
 }
 
-/* Handles the confirmation of the oldest SSUBSCRIBE. Returns false if it confirms another
- * channel. */
+/* Handles the confirmation of a subscription, which must be that of the oldest SSUBSCRIBE in
+ * flight. Returns false if the confirmation names another channel. */
 static bool confirm(struct lw_waking *k, struct lw_ear *ear, const redisReply *channel) {
     struct lw_line *line = pop_asked(ear);
     struct lw_text wanted = {0};
@@ -359,7 +366,8 @@ static bool confirm(struct lw_waking *k, struct lw_ear *ear, const redisReply *c
     return same;
 }
 
-/* Handles a message. The caller holds the mutex. Returns false if the connection must be closed. */
+/* Handles a pushed message. The caller holds the mutex. Returns false if the message is malformed,
+ * so that the connection must be closed. */
 static bool take_push(struct lw_waking *k, struct lw_ear *ear, const redisReply *r) {
     if (is_word(r->element[0], "pong")) return true;
     if (r->elements != 3) return false;
@@ -384,7 +392,7 @@ static bool refused(struct lw_waking *k, struct lw_ear *ear, const char *text) {
     struct lw_turn turn;
     bool turned = lw_peer_turned(k->client, ear->redis, text, LW_ANY_SLOT, &turn);
     if (!turned) {
-        /* the server is too old for sharded channels, or the user has no right to them */
+        /* The server is too old for sharded channels, or the user has no right to use them. */
         atomic_store(&k->plain, true);
         return false;
     }
@@ -401,7 +409,7 @@ static bool take_reply(struct lw_waking *k, struct lw_ear *ear, const redisReply
     if (ear->greeted < ear->login.n)
         return !lw_redis_login_answer(&ear->login, ear->greeted++, r, &ignored);
     if (r->type == REDIS_REPLY_ERROR) return refused(k, ear, r->str);
-    /* a connection without a subscription gets this answer to PING */
+    /* On a connection without a subscription, the answer to PING is a status. */
     if (r->type == REDIS_REPLY_STATUS) return true;
     if (r->type != REDIS_REPLY_ARRAY || !r->elements) return false;
     pthread_mutex_lock(&k->mutex);
@@ -431,8 +439,8 @@ static bool write_out(struct lw_ear *ear) {
     return true;
 }
 
-/* Sends PING to a node that was silent for long. Returns false if the node has not answered in
- * time, or the connection was not made in time. */
+/* Sends PING to a node that was silent for LW_SILENT_MS. Returns false if the node has not answered
+ * PING in time, or if connecting took too long. */
 static bool is_alive(struct lw_waking *k, struct lw_ear *ear, bool ready) {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     int64_t silent_ms = lw_boot_ms() - ear->heard_ms;
@@ -443,7 +451,7 @@ static bool is_alive(struct lw_waking *k, struct lw_ear *ear, bool ready) {
     return ear->asked = true;
 }
 
-/* Reads and writes as much as the ear's socket allows without waiting. */
+/* Reads and writes as much as the ear's socket allows without blocking. */
 static void work_on(struct ears *e, struct lw_ear *ear, short events) {
     struct lw_err why = {0};
     int ready = lw_stream_go_on(&ear->redis->stream, &ear->at, &why);
@@ -467,7 +475,7 @@ static void wait_for_events(struct ears *e, int64_t until_ms, short *events) {
     int64_t left = until_ms - lw_boot_ms(), most = e->n ? LINGER_MS : TURN_MAX_MS;
     poll(fd, e->n + 1, (int)(left < 0 ? 0 : left < most ? left : most));
     for (size_t i = 0; i < e->n; i++) events[i] = fd[i + 1].revents;
-    /* reading resets the eventfd */
+    /* Reading the eventfd resets it. */
     if (fd[0].revents && read(e->waking->rouse_fd, &ignored, sizeof ignored) < 0) return;
 }
 

@@ -9,10 +9,12 @@
 
 struct lw_shape {
     enum latchwork_kind kind;
-    /* queues: waiters have tickets; shared: the lease is a member of a zset, not a string */
+    /* `queues` is true if waiters have tickets. `shared` is true if each lease is a member of a
+     * zset, and not a string. */
     bool queues, shared;
-    int leases;                      /* index of the key that contains the lease */
-    const char *names[LW_LOCK_KEYS]; /* endings of the keys' names, which begin with lwl:{NAME}: */
+    int leases; /* index of the key that contains the leases */
+    /* Endings of the names of the keys. The names begin with lwl:{NAME}: for all kinds of locks. */
+    const char *names[LW_LOCK_KEYS];
 };
 
 static const struct lw_shape shapes[] = {
@@ -64,7 +66,7 @@ void lw_one_granted(struct lw_take *t, const char *fence, int64_t sent_ms) {
 }
 
 static void begin_take(struct lw_call *c, struct lw_take *t) {
-    /* appends the arguments that the take scripts of all kinds have in common */
+    /* Append the arguments that are common to the take scripts of all kinds. */
     lw_call_text(c, t->hold->token);
     lw_call_number(c, t->lock->o.ttl_ms);
     lw_call_number(c, (int64_t)atomic_load(&t->lock->seen));
@@ -170,7 +172,7 @@ void lw_one_leave(struct lw_take *t) {
         add_key(&c, l, LW_KEY_WAIT);
         lw_call_text(&c, t->client);
     }
-    /* a failure is harmless: Redis forgets the waiter after a while */
+    /* An error is harmless, because Redis removes the waiter after a while. */
     struct latchwork_error ignored;
     redisReply *r = lw_client_call(l->client, &c, &ignored);
     if (r) freeReplyObject(r);
@@ -262,7 +264,8 @@ static const struct lw_lock_ops one = {.acquire = lw_one_acquire,
                                        .end = lw_one_end,
                                        .give_ttl = lw_one_give_ttl};
 
-/* Returns a name that the lock will own. Sets *memory if an allocation failed. */
+/* Turns a text into a name that belongs to the lock. Sets *memory to true if an allocation
+ * failed. */
 static struct lw_bytes name_of(struct lw_text *t, bool *memory) {
     size_t n = t->n;
     char *p = lw_text_take(t);
@@ -284,8 +287,9 @@ static struct lw_bytes own_name(const struct latchwork_lock *l, const char *what
     return name_of(&t, memory);
 }
 
-/* Returns the name of a key in the same Cluster slot as a key that is not ours. It contains the
- * hash tag of that key, or the whole key if it has no tag. */
+/* Returns a name for a key that must be in the same Cluster slot as a lock with a name chosen by
+ * the user. The returned name contains the hash tag of the user's name, or the whole of it if it
+ * has no tag. */
 static struct lw_bytes beside_name(const struct latchwork_lock *l, const char *what, bool *memory) {
     struct lw_bytes key = lw_bytes(l->name, l->n_name);
     const char *open = !key.p ? NULL : memchr(key.p, '{', key.n);
@@ -311,11 +315,14 @@ static bool take_custom(struct latchwork_lock *l, const struct latchwork_lock_na
     l->hint_if = copy(n->hint_if.p, n->hint_if.n, memory);
     l->hint_to = copy(n->hint_to.p, n->hint_to.n, memory);
     l->hint = copy(n->hint.p, n->hint.n, memory);
-    l->fence_keep_ms = 0; /* the counter of fences never expires, because others use it as well */
+    /* Programs other than this library may also use the fence counter of custom names, so it must
+     * never expire. */
+    l->fence_keep_ms = 0;
     return true;
 }
 
-/* Returns NULL, or what is wrong with the options. Sets *memory if an allocation failed. */
+/* Sets the names of the lock's keys. Returns NULL, or a text that says which option is wrong. Sets
+ * *memory to true if an allocation failed. */
 static const char *take_names(struct latchwork_lock *l, bool *memory) {
     const struct latchwork_lock_names *names = l->o.names;
     bool mutex = l->o.kind == LATCHWORK_KIND_MUTEX || l->o.kind == LATCHWORK_KIND_REENTRANT;
@@ -339,8 +346,8 @@ static const char *take_names(struct latchwork_lock *l, bool *memory) {
     return NULL;
 }
 
-/* Computes the slot of the lock's keys. Returns false if the client has a cluster and the keys are
- * in several slots. */
+/* Computes the slot of the lock's keys. Returns false if the client is connected to a cluster and
+ * the keys are in several slots. */
 static bool take_slot(struct latchwork_lock *l) {
     const struct lw_bytes *const more[] = {&l->hint_if, &l->hint_to};
     bool same = true;

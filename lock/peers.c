@@ -40,7 +40,7 @@ static struct lw_peer *peer_with(const struct latchwork_client *c, uint64_t id) 
     return NULL;
 }
 
-/* Copies the login of the client, with another host and port, to *out. */
+/* Writes to *out the client's URL with another host and port. */
 static bool address(const struct latchwork_client *c, const char *host, int port,
                     struct lw_redis_url *out) {
     if (lw_redis_url_copy(&c->url, out, NULL)) return false;
@@ -54,8 +54,8 @@ static bool address(const struct latchwork_client *c, const char *host, int port
     return false;
 }
 
-/* Returns the index of the node's peer, which is made if there is none, or -1 if there is no memory
- * or no room. */
+/* Returns the index of the node's peer, and creates the peer if necessary. Returns -1 if an
+ * allocation failed or the array of peers is full. */
 static int peer_at(struct latchwork_client *c, const char *host, int port) {
     int room = -1;
     for (size_t i = 0; i < c->n_peers; i++) {
@@ -81,8 +81,8 @@ static void tell_waking(struct latchwork_client *c) {
     if (waking) lw_waking_moved(waking);
 }
 
-/* Removes the peers that own no slot, unless a thread has a connection to the peer or waits for
- * one. */
+/* Removes the peers that own no slot, except those to which a thread has a connection or for which
+ * a thread waits. */
 static void remove_unused(struct latchwork_client *c) {
     for (size_t i = 0; i < c->n_peers; i++) {
         struct lw_peer *p = c->peer[i];
@@ -94,8 +94,8 @@ static void remove_unused(struct latchwork_client *c) {
     }
 }
 
-/* Fills the table from a map. Returns false if an allocation failed; the owners that are missing
- * stay unknown. */
+/* Fills the slot table from a slot map. Returns false if an allocation failed; the owners of some
+ * slots then stay unknown. */
 static bool apply(struct latchwork_client *c, const struct lw_slot_map *found) {
     struct lw_slot_table *t = c->table;
     bool whole = true;
@@ -132,8 +132,8 @@ static void forget(struct latchwork_client *c, struct lw_peer *p) {
             c->table->owner[slot] = 0;
 }
 
-/* Reads the map without the mutex, which is held before and after. If another thread is reading it,
- * waits for that thread instead. */
+/* Reads the slot map. The caller holds the mutex, which is released while the map is read. If
+ * another thread is already reading the map, waits until that thread has finished. */
 static bool read_map(struct latchwork_client *c, int slot, int64_t timeout_ms,
                      struct latchwork_error *error) {
     struct lw_slot_table *t = c->table;
@@ -162,7 +162,8 @@ static bool read_map(struct latchwork_client *c, int slot, int64_t timeout_ms,
     return whole;
 }
 
-/* Returns the owner of a slot, or NULL with *error. In both cases the mutex is held afterwards. */
+/* Returns the owner of a slot, or NULL with *error. Locks the client's mutex, which stays locked in
+ * both cases. */
 static struct lw_peer *find_owner(struct latchwork_client *c, int slot, int64_t timeout_ms,
                                   struct latchwork_error *error) {
     pthread_mutex_lock(&c->mutex);
@@ -208,7 +209,8 @@ void lw_peer_doubt(struct latchwork_client *c, uint64_t peer) {
     struct lw_peer *p = peer_with(c, peer);
     if (p) forget(c, p);
     pthread_mutex_unlock(&c->mutex);
-    /* ask another node next time: the node that named this owner may know only an old map */
+    /* Ask another node for the next slot map, because the node that named this owner may have an
+     * outdated map. */
     lw_cluster_doubt(c->table->cluster);
 }
 
@@ -234,8 +236,8 @@ size_t lw_peers_slots(struct latchwork_client *c, int *slot, size_t max,
 
 /* --- refusals --------------------------------------------------------------------------------- */
 
-/* Reads "MOVED 3999 10.0.0.7:6381" or "ASK …". A node without a host is the one that answered.
- * Returns false if the text names no address. */
+/* Parses "MOVED 3999 10.0.0.7:6381" or "ASK …". If the text has no host, the host is that of the
+ * node that sent it. Returns false if the text contains no address. */
 static bool read_address(const struct lw_redis *redis, const char *text, int *slot, char *host,
                          int *port) {
     char *end;
@@ -253,8 +255,8 @@ static bool read_address(const struct lw_redis *redis, const char *text, int *sl
     return *host && strcmp(host, "?") && *port > 0 && *port <= UINT16_MAX;
 }
 
-/* Takes over what MOVED or ASK says. Returns the index of the peer that the refusal names, or -1 if
- * the refusal names none. */
+/* Handles the address in a MOVED or ASK refusal: finds or creates the peer, and after MOVED
+ * corrects the slot table. Returns the index of the peer, or -1 if there is none. */
 static int take_address(struct latchwork_client *c, const struct lw_redis *redis, const char *text,
                         bool moved) {
     char host[HOST_MAX];
@@ -262,7 +264,8 @@ static int take_address(struct latchwork_client *c, const struct lw_redis *redis
     bool named = read_address(redis, text, &slot, host, &port);
     int peer = named ? peer_at(c, host, port) : -1;
     if (moved && slot != LW_ANY_SLOT) {
-        /* if the refusal names no peer, the owner becomes 0, so that the map is read */
+        /* If the refusal names no peer, the owner becomes 0, which means unknown, so that the map
+         * is read again. */
         c->table->owner[slot] = (uint16_t)(peer + 1);
         if (peer >= 0) c->peer[peer]->owns = true;
         tell_waking(c);
@@ -275,14 +278,14 @@ bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, co
     *turn = (struct lw_turn){0};
     if (!c->table || !lw_redis_deposed(text)) return false;
     bool moved = !strncmp(text, "MOVED ", 6), ask = !strncmp(text, "ASK ", 4);
-    /* "script: …" or "Script attempted …": a script stopped in the middle */
+    /* A text with "script: …" or "Script attempted …" says that a script stopped in the middle. */
     turn->half_done = strstr(text, "cript") != NULL;
     pthread_mutex_lock(&c->mutex);
     int peer = moved || ask ? take_address(c, redis, text, moved) : -1;
     if (ask && peer >= 0) turn->ask = c->peer[peer]->id;
     turn->wait = !moved && !turn->ask;
-    /* forget the owner: another node may have taken over from a replica, or from a node that is cut
-     * off from the others */
+    /* Forget the owner, because another node may own the slot now: a promoted replica, or the other
+     * side of a network partition. */
     if (!moved && !ask && !lw_redis_moved(text) && slot != LW_ANY_SLOT) c->table->owner[slot] = 0;
     pthread_mutex_unlock(&c->mutex);
     return true;
@@ -290,7 +293,8 @@ bool lw_peer_turned(struct latchwork_client *c, const struct lw_redis *redis, co
 
 /* --- connections ------------------------------------------------------------------------------ */
 
-/* Waits until the peer has a free connection or room for one. The mutex is held. */
+/* Waits until the peer has an idle connection or may open another one. The caller holds the mutex.
+ * Returns false after a timeout. */
 static bool wait_for_turn(struct latchwork_client *c, struct lw_peer *p) {
     struct timespec until = lw_from_now(c->connect_ms + 2 * c->command_ms + 1000);
     bool late = false;
@@ -301,7 +305,8 @@ static bool wait_for_turn(struct latchwork_client *c, struct lw_peer *p) {
     return p->n_idle || p->n_open < c->connections;
 }
 
-/* Returns a connection to the peer. The caller holds the mutex, and this function releases it. */
+/* Returns a connection to the peer, or NULL with *error. The caller holds the mutex, and this
+ * function releases it. */
 static struct lw_redis *get_from(struct latchwork_client *c, struct lw_peer *p,
                                  struct latchwork_error *error) {
     bool free = wait_for_turn(c, p);
@@ -313,7 +318,7 @@ static struct lw_redis *get_from(struct latchwork_client *c, struct lw_peer *p,
                      "all %d connections to Redis at %s stayed in use; allow more", c->connections,
                      c->where);
     if (redis || !free) return redis;
-    /* the peer is not removed: n_open counts this connection */
+    /* The peer stays valid without the mutex, because n_open counts the new connection. */
     redis = lw_client_connect(c, p->id, c->connect_ms, c->command_ms, error);
     if (redis) {
         redis->owner = p;
@@ -366,7 +371,7 @@ void lw_client_put(struct latchwork_client *c, struct lw_redis *redis) {
     } else {
         p->idle[p->n_idle++] = redis;
     }
-    /* wake all threads, because they may wait for different peers */
+    /* Wake all threads, because a single woken thread may be waiting for another peer. */
     if (c->table || broken)
         pthread_cond_broadcast(&c->freed);
     else

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Row locks: several mutexes under one hold, all of them or none.
+/* Row locks: several mutexes under one hold. A hold has either all of its rows or none.
  *
- *     [take in order up to the first held row → wait for that one while the keeper renews
- *      the rest]… → all get one fence and one lease
+ *     [take rows in order, up to the first that another client holds → wait for that row, while the
+ *      keeper renews the rows taken so far]… → give all rows one fence and one lease
  *
- * Every row is a mutex named PREFIX TABLE:ID, so a lock of one row, a lock of several rows and a
- * mutex of that name exclude each other. Rows are taken in one order, and a waiter holds only
- * smaller rows than the one that it waits for, so waiters never form a circle. All rows of a hold
- * have the same token, by which the scripts know that they are ours. */
+ * Every row is a mutex named PREFIX TABLE:ID. So a lock of one row, a lock of several rows, and a
+ * mutex of the same name exclude each other. Rows are always taken in ascending order, and a waiter
+ * holds only rows smaller than the row it waits for, so there can be no deadlock. All rows of a
+ * hold have the same token, by which the scripts recognize the caller's rows. */
 #include "base/clock.h"
 #include "lock/keeper.h"
 #include "lock/one.h"
@@ -17,12 +17,12 @@
 #include <stdlib.h>
 
 enum {
-    /* maximum number of rows per call; each needs two keys */
+    /* Maximum number of rows per call. Each row needs two keys in a call, except in a renewal. */
     TAKE_BATCH = (LW_CALL_ARGS - 3 - 6) / 2,
     RAISE_BATCH = (LW_CALL_ARGS - 3 - 5) / 2,
     DROP_BATCH = (LW_CALL_ARGS - 3 - 2) / 2,
     KEEP_BATCH = LW_CALL_ARGS - 3 - 3,
-    PAUSE_MS = 10, /* minimum time between attempts */
+    PAUSE_MS = 10, /* minimum pause between attempts */
 };
 
 struct rows {
@@ -39,7 +39,7 @@ static void add_key(struct lw_call *c, const struct latchwork_lock *row, int key
     lw_call_key(c, row->key[key]);
 }
 
-/* Makes a call that answers with an integer. Returns -1 with *error on failure. */
+/* Makes a call whose reply is an integer, and returns the integer, or -1 with *error. */
 static int64_t ask_number(struct latchwork_lock *l, struct lw_call *c,
                           struct latchwork_error *error) {
     redisReply *r = lw_client_call(l->client, c, error);
@@ -56,8 +56,8 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 /* --- giving back and keeping ------------------------------------------------------------------ */
 
-/* Releases the rows that are ours. Returns how many were ours, or -1 with *error if a call
- * failed. */
+/* Releases those rows that still have the token of the hold. Returns their number, or -1 with
+ * *error if a call failed. */
 static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latchwork_error *error) {
     struct rows *rows = rows_of(h->lock);
     int64_t dropped = 0;
@@ -74,7 +74,7 @@ static int64_t drop_all(struct latchwork_hold *h, bool *sent_again, struct latch
         lw_call_text(&c, is_plain(h->lock));
         int64_t some = ask_number(h->lock, &c, error);
         *sent_again = *sent_again || c.sent_again;
-        /* give up after an error: the locks of the other rows end with their leases */
+        /* Stop after an error: the other rows are released when their leases end. */
         if (some < 0) return -1;
         dropped += some;
     }
@@ -119,18 +119,19 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms,
 
 /* --- taking ----------------------------------------------------------------------------------- */
 
-/* An attempt to get all rows. */
+/* An attempt to take all rows. */
 struct taking {
     struct latchwork_lock *lock;
     struct latchwork_hold *hold;
-    /* per row: its hold if the row was waited for, or is renewed during a wait; otherwise NULL */
+    /* An array with one hold per row. A row has a hold if the attempt had to wait for it, or if the
+     * keeper renews it during a wait; for other rows the element is NULL. */
     struct latchwork_hold **sub;
-    /* number of rows taken, and number of those that the keeper renews */
+    /* Number of rows taken so far, and number of those rows that the keeper renews. */
     size_t taken, kept;
-    /* the rows were taken in several calls, so their leases and fences differ */
+    /* True if the rows were taken in several calls, so that their leases and fences differ. */
     bool piecemeal;
     int64_t sent_ms, left_ms, deadline_ms;
-    uint64_t fence; /* the largest fence of the rows */
+    uint64_t fence; /* the largest fence of all rows taken so far */
 };
 
 static bool others_wait(const struct latchwork_lock *row) {
@@ -142,8 +143,8 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     struct latchwork_lock *l = t->lock;
     struct rows *rows = rows_of(l);
     size_t n = 0, most = smaller(rows->n - t->taken, TAKE_BATCH);
-    /* stop before a row for which another thread of this client stands in line: that thread goes
-     * first */
+    /* Stop before a row for which another thread of this client stands in line, because that thread
+     * must get the row first. */
     while (n < most && !(t->deadline_ms && others_wait(rows->row[t->taken + n]))) n++;
     t->piecemeal = t->piecemeal || n < rows->n;
     if (!n) return LW_HELD;
@@ -180,7 +181,7 @@ static enum lw_took take_some(struct taking *t, struct latchwork_error *error) {
     return took;
 }
 
-/* Makes a hold of one row, with the token of the whole hold. */
+/* Creates a hold of one row, with the same token as the hold of all rows. */
 static struct latchwork_hold *sub_hold(struct taking *t, size_t i, struct latchwork_error *error) {
     struct latchwork_hold *h = lw_hold_new(rows_of(t->lock)->row[i], error);
     if (!h) return NULL;
@@ -188,7 +189,7 @@ static struct latchwork_hold *sub_hold(struct taking *t, size_t i, struct latchw
     return h;
 }
 
-/* Makes a hold of a row that was taken together with others in one call. */
+/* Creates a hold of a row that was taken together with others in one call. */
 static bool hold_taken(struct taking *t, size_t i, struct latchwork_error *error) {
     if (t->sub[i]) return true;
     struct latchwork_hold *h = t->sub[i] = sub_hold(t, i, error);
@@ -202,7 +203,7 @@ static bool hold_taken(struct taking *t, size_t i, struct latchwork_error *error
     return true;
 }
 
-/* Lets the client's keeper renew the rows taken so far, because the wait for the next may last
+/* Lets the client's keeper renew the rows taken so far, because the wait for the next row may take
  * longer than a TTL. */
 static bool renew_taken(struct taking *t, struct latchwork_error *error) {
     struct lw_keeper *keeper = t->taken ? lw_client_keeper(t->lock, error) : NULL;
@@ -230,8 +231,8 @@ static enum latchwork_result wait_for_next(struct taking *t, struct latchwork_er
     return LATCHWORK_LOCK_OK;
 }
 
-/* Gives all rows one fence and one lease. Returns 1, or 0 if a row was lost meanwhile, or -1 with
- * *error. */
+/* Gives all rows the same fence and the same lease. Returns 1 on success, 0 if a row was lost since
+ * it was taken, and -1 with *error. */
 static int64_t make_one(struct taking *t, struct latchwork_error *error) {
     struct latchwork_lock *l = t->lock;
     struct rows *rows = rows_of(l);
@@ -264,7 +265,8 @@ static void end_sub_holds(struct taking *t) {
         if (!h) continue;
         if (keeper) lw_keeper_remove(keeper, h);
         if (strcmp(h->token, t->hold->token)) {
-            /* the row has another token than the hold if its first grant came too late */
+            /* A row has a different token from the hold if its first grant came after its lease had
+             * ended, so it must be released separately. */
             struct latchwork_error ignored;
             lw_one_release(h, &ignored);
         }
@@ -285,7 +287,8 @@ static enum latchwork_result is_held(struct taking *t, struct latchwork_error *e
                         n, key.p);
 }
 
-/* Takes all rows. *again is set if nothing is held and another attempt makes sense at once. */
+/* Tries to take all rows. Sets *again to true if the attempt failed but another attempt may succeed
+ * at once. */
 static enum latchwork_result attempt(struct taking *t, bool *again, struct latchwork_error *error) {
     size_t n = rows_of(t->lock)->n;
     *again = false;
@@ -295,7 +298,7 @@ static enum latchwork_result attempt(struct taking *t, bool *again, struct latch
         if (took == LW_FAILED && !(t->deadline_ms && lw_may_pass(error)))
             return LATCHWORK_LOCK_ERROR;
         if (!t->deadline_ms) return is_held(t, error);
-        /* wait after a temporary failure as well */
+        /* after a temporary failure, wait for the next row as if another client held it */
         enum latchwork_result result = wait_for_next(t, error);
         if (result != LATCHWORK_LOCK_OK) return result;
     }
@@ -330,11 +333,12 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         bool sent_again;
         struct latchwork_error ignored;
         end_sub_holds(&t);
-        /* also releases rows that were taken by a call whose answer was lost */
+        /* Release all rows that have the token, including those of a call whose answer was lost. */
         drop_all(h, &sent_again, &ignored);
         again =
             again && lw_boot_ms() + PAUSE_MS < deadline_ms && !atomic_load(&l->client->interrupted);
-        if (again && !lw_hold_token(h, &why)) { /* each attempt has a token of its own */
+        /* The next attempt is a new acquisition, so it needs a token that was never used before. */
+        if (again && !lw_hold_token(h, &why)) {
             result = LATCHWORK_LOCK_ERROR;
             again = false;
         }
@@ -358,8 +362,8 @@ static int see(void *ctx, const struct latchwork_lock_info *info) {
     return k->stopped;
 }
 
-/* Returns OK if `any`, the number of rows that were found, is not 0; otherwise BUSY with an
- * error. */
+/* Returns OK if `any`, the number of rows that exist in Redis, is not 0. Otherwise returns BUSY
+ * with *error. */
 static enum latchwork_result together(size_t any, struct latchwork_error *error) {
     return any ? LATCHWORK_LOCK_OK
                : lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_NOT_HELD,
@@ -386,7 +390,8 @@ static enum latchwork_result end(struct latchwork_lock *l, uint64_t *fence,
     size_t any = 0;
     for (size_t i = 0; i < rows->n; i++) {
         uint64_t one = 0;
-        /* raise each row's fence, since the hold's fence may come from another row */
+        /* Raise the fence of each row above the largest fence of the whole lock, which may have
+         * come from another row. */
         lw_lock_saw(rows->row[i], atomic_load(&l->seen));
         enum latchwork_result r = lw_one_end(rows->row[i], &one, error);
         if (r == LATCHWORK_LOCK_ERROR) return r;
@@ -425,7 +430,7 @@ static const struct lw_lock_ops few_ops = {.acquire = acquire,
                                            .show = show,
                                            .end = end,
                                            .give_ttl = give_ttl};
-/* for more rows than one call can renew: the keeper calls `keep` */
+/* For locks with more rows than one call can renew: without keep_call, the keeper calls `keep`. */
 static const struct lw_lock_ops many_ops = {.acquire = acquire,
                                             .release = release,
                                             .keep = keep,
@@ -452,7 +457,8 @@ static const char *check(const struct latchwork_row *rows, size_t n) {
     return NULL;
 }
 
-/* Opens the mutexes of the rows. Only the whole hold is renewed, never one of them. */
+/* Opens one mutex per row. These mutexes are opened without automatic renewal, because only the
+ * hold of all rows is renewed. */
 static bool open_rows(struct latchwork_lock *l, const char *prefix, struct latchwork_row *row,
                       size_t n, struct latchwork_error *error) {
     struct rows *rows = l->more = calloc(1, sizeof *rows + n * sizeof rows->row[0]);

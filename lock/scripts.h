@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scripts of the lock library, embedded from lock/lua/lib. They are run by EVALSHA, and sent
- * whole only if the server says NOSCRIPT. They have no `#!lua` line, so they run on Redis 5 and
- * later, and on servers compatible with it. At maxmemory the scripts that free or extend a lock
- * still work, since DEL, ZREM, PEXPIRE and PUBLISH do. The scripts that take a lock fail at their
- * first write. */
+/* The scripts of the lock library, embedded from lock/lua/lib. They are called with EVALSHA. Their
+ * text is sent only if the server answers NOSCRIPT. They have no `#!lua` line, so that they run on
+ * Redis 5 and later, and on compatible servers. When Redis has reached maxmemory, the scripts that
+ * release or extend a lock still work, because DEL, ZREM, PEXPIRE and PUBLISH do. The scripts that
+ * take a lock fail at their first write. */
 #ifndef LW_LOCK_SCRIPTS_H
 #define LW_LOCK_SCRIPTS_H
 

@@ -13,7 +13,7 @@ void lw_target_free(struct lw_target *t) {
     *t = (struct lw_target){0};
 }
 
-/* Replaces *to by a copy of `from`, unless `from` is NULL. */
+/* Replaces *to with a copy of `from`, unless `from` is NULL. */
 static bool put_text(char **to, const char *from) {
     if (!from) return true;
     free(*to);
@@ -27,7 +27,8 @@ static bool put_tls(struct lw_tls *t, const char *ca, const char *cert, const ch
            put_text(&t->key_file, cert ? key : NULL) && put_text(&t->server_name, name);
 }
 
-/* Adds the credentials and TLS settings of the options to those of a URL. */
+/* Adds the credentials and TLS settings of the options to those of a URL. A password in the URL
+ * takes precedence. */
 static bool add_login(struct lw_redis_url *u, const struct latchwork_client_options *o,
                       struct latchwork_error *error) {
     if (o->user && !o->password) {
@@ -43,7 +44,7 @@ static bool add_login(struct lw_redis_url *u, const struct latchwork_client_opti
     return false;
 }
 
-/* Reports why an option was refused. Always returns false. */
+/* Reports why the option `what` was refused. Always returns false. */
 static bool refused(const char *what, const struct lw_err *why, struct latchwork_error *error) {
     why->memory ? lw_lock_no_memory(error) : lw_lock_wrong(error, "%s: %.400s", what, why->text);
     return false;
@@ -63,7 +64,7 @@ static bool take_text(struct lw_text *text, char **out, struct latchwork_error *
     return *out;
 }
 
-/* Makes the address of a cluster node, with the login of the client. */
+/* Builds the address of a cluster node, with the user, password and TLS settings of the client. */
 static bool node(const char *address, const struct lw_target *t, struct lw_redis_url *out,
                  struct latchwork_error *error) {
     struct lw_err why = {0};
@@ -90,7 +91,7 @@ static bool is_among(const struct lw_redis_url *u, const struct lw_redis_url *ot
     return false;
 }
 
-/* Makes the list of nodes: that of the URL, if there is one, and those of the options. */
+/* Opens the cluster whose nodes are named by the URL, if there is one, and by the options. */
 static bool take_cluster(const char *url, const struct latchwork_client_options *o,
                          struct lw_target *t, struct latchwork_error *error) {
     struct lw_redis_url given[LATCHWORK_MAX_ADDRESSES + 1];
@@ -157,7 +158,7 @@ static bool fill_sentinels(const struct latchwork_sentinels *s, struct lw_target
     servers->kind = LW_REDIS_SENTINEL;
     for (; servers->n < s->n_addresses; servers->n++)
         if (!sentinel(s->addresses[servers->n], s, &servers->at[servers->n], error)) {
-            /* counts the Sentinel that was refused as well, so that its memory is freed */
+            /* count the Sentinel that was refused, so that its memory is freed with the others */
             servers->n++;
             return false;
         }

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The target of a client: the server, the Sentinels or the cluster that the caller's options
- * name. */
+/* The target of a client: the server, the Sentinels or the cluster named by the caller's
+ * options. */
 #ifndef LW_LOCK_TARGET_H
 #define LW_LOCK_TARGET_H
 
 #include "lock/client.h"
 
-/* The caller initializes the structure with {0}. The client takes the fields over. */
+/* The caller initializes the structure with {0}. When a client is opened, ownership of the fields
+ * passes to the client. */
 struct lw_target {
-    /* the server; for Sentinels and clusters the login for the servers that they name */
+    /* URL of the server. For Sentinels and clusters: the login for the servers that they name. */
     struct lw_redis_url at;
-    /* the Sentinels, or the servers of an application; otherwise NULL */
+    /* The Sentinels, or the servers of an application. NULL: the target has neither. */
     struct lw_redis_servers *servers;
     int shard;
-    struct lw_cluster *cluster; /* the cluster; NULL: the target is no cluster */
+    struct lw_cluster *cluster; /* the cluster; NULL: the target is not a cluster */
     int slot;
-    char *where; /* name of the target in errors */
+    char *where; /* name of the target in error texts */
 };
 
-/* Fills in the target from the arguments of latchwork_client_open(). Returns false with *error; the
- * target must be freed in any case, unless its fields were taken over. */
+/* Fills *t from the arguments of latchwork_client_open(). Returns false with *error. The caller
+ * must free the target in both cases, unless ownership of its fields has passed to a client. */
 bool lw_target_take(const char *url, const struct latchwork_client_options *options,
                     struct lw_target *t, struct latchwork_error *error);
-/* Turns the servers of an application into the target for one of its shards. Takes over a part of
- * *servers; the caller still frees *servers. Returns false if an allocation failed. */
+/* Fills *t with one shard of an application. Moves a part of *servers to *t; the caller must still
+ * free *servers. Returns false if an allocation failed. */
 bool lw_target_of(struct lw_redis_servers *servers, int shard, const char *where,
                   struct lw_target *t);
 void lw_target_free(struct lw_target *t);

@@ -22,7 +22,7 @@ static void rouse(struct lw_waking *k) {
 /* --- lines; the mutex is held ----------------------------------------------------------------- */
 
 struct lw_line **lw_line_find(struct lw_waking *k, const char *name, size_t n) {
-    uint64_t hash = 14695981039346656037U; /* initial value of the FNV-1a hash */
+    uint64_t hash = 14695981039346656037U; /* initial value of the 64-bit FNV-1a hash */
     for (size_t i = 0; i < n; i++) hash = (hash ^ (unsigned char)name[i]) * 1099511628211U;
     struct lw_line **at = &k->bucket[hash % LW_LINE_BUCKETS];
     while (*at && ((*at)->n_name != n || memcmp((*at)->name, name, n))) at = &(*at)->next;
@@ -130,7 +130,8 @@ void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket) {
     else
         line->first = w;
     if (line->first != was_first) {
-        /* another waiter came before the first one, and takes over its wake-up */
+        /* The waiter with the smaller ticket is now first in line. If the previous first waiter was
+         * woken but has not tried yet, the new first waiter must try instead. */
         if (was_first && was_first->woken) line->first->woken = true;
         pthread_cond_signal(&line->first->changed);
     }
@@ -182,7 +183,7 @@ bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t l
     if (empty && k->client->table) {
         line->empty_ms = lw_boot_ms();
         line->look_ms = 0;
-        /* the listening thread ends the subscription and frees the line later */
+        /* The listening thread will end the subscription and free the line. */
         atomic_store(&k->changed, true);
     } else if (empty) {
         *lw_line_find(k, line->name, line->n_name) = line->next;

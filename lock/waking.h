@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waking: how threads of a client that wait for locks learn of releases, over one connection.
+/* Waking: how the threads of a client that wait for locks are notified of releases, over one
+ * connection.
  *
- * Waiters for one name stand in a line, and only the first of a line talks to Redis. That waiter
- * attempts to take the lock. If the lock is still held, the script remembers the client in Redis,
- * and the next release sends a message to the client's channel lwl:wake:ID. The message names the
- * line and wakes its first waiter (listen.h tells of the channels in a cluster). When the first one
- * has the lock, or gives up, the next becomes first. So a release costs one message and one
- * attempt, however many wait.
+ * Waiters for the same name stand in a line, and only the first waiter of a line sends attempts to
+ * Redis. If an attempt finds the lock held, the script stores the client in Redis' list of waiting
+ * clients, and the next release sends a message to the client's channel lwl:wake:ID. The message
+ * contains the name of the line and wakes its first waiter (listen.h describes the channels in a
+ * cluster). When the first waiter has the lock, or stops waiting, the next waiter becomes first. So
+ * a release costs one message and one attempt, regardless of the number of waiters.
  *
  *     lw_wait_join → [lw_wait_sleep → attempt → lw_wait_look_at]… → lw_wait_leave */
 #ifndef LW_LOCK_WAKING_H
@@ -21,37 +22,41 @@ struct lw_waiter {
     struct lw_line *line;
     struct lw_waiter *prev, *next;
     pthread_cond_t changed;
-    bool woken;    /* the waiter should try at once */
-    double ticket; /* the waiter's place in the line; smaller goes first */
+    bool woken;    /* the waiter was notified and should try at once */
+    double ticket; /* determines the waiter's place in the line: smaller tickets come first */
 };
 
-/* Starts the thread. Returns NULL with *error if there is no memory, or no thread or descriptor. */
+/* Starts the listening thread. Returns NULL with *error if there is no memory, no thread or no file
+ * descriptor. */
 struct lw_waking *lw_waking_open(struct latchwork_client *client, struct latchwork_error *error);
-void lw_waking_close(struct lw_waking *k); /* ignores NULL */
-/* wakes every waiter, because the client is interrupted */
+void lw_waking_close(struct lw_waking *k); /* does nothing if k is NULL */
+/* Wakes every waiter, so that it notices that the client is interrupted. */
 void lw_waking_rouse(struct lw_waking *k);
-/* reports that slots have other owners; may be called with the client's mutex held */
+/* Reports that slots have other owners. May be called with the client's mutex held. */
 void lw_waking_moved(struct lw_waking *k);
-/* Returns true while the subscription of the waiter's line works, so that messages come. */
+/* Returns true while the subscription of the waiter's line works, so that the waiter is notified of
+ * releases. */
 bool lw_waking_is_up(struct lw_waking *k, const struct lw_waiter *w);
-/* Returns the client's name in the scripts. Its first letter tells sharded from plain channels. */
+/* Returns the client's name in the scripts. Its first letter says whether the client uses sharded
+ * or plain channels. */
 const char *lw_waking_client(struct lw_waking *k);
 
 bool lw_wait_has_line(struct lw_waking *k, struct lw_bytes name);
-/* Appends the waiter to the line. Returns false if an allocation failed; the waiter is then in no
- * line. */
+/* Appends the waiter to the line of `name`. Returns false if an allocation failed; the waiter is
+ * then in no line. */
 bool lw_wait_join(struct lw_waking *k, struct lw_waiter *w, struct lw_bytes name);
-/* moves the waiter to the place of its ticket */
+/* Moves the waiter to its place in the line, which is in the order of tickets. */
 void lw_wait_place(struct lw_waking *k, struct lw_waiter *w, double ticket);
-/* Sleeps until it is the waiter's turn. Returns true if the waiter is first in line and was woken,
- * or if its time to try has come. Returns false if until_ms has passed or the client is
- * interrupted. *more tells whether others stand behind it. */
+/* Sleeps until the waiter is first in line and was notified, or its next attempt is due; then
+ * returns true. Returns false if until_ms has passed or the client is interrupted. Sets *more to
+ * true if other waiters stand behind this one. */
 bool lw_wait_sleep(struct lw_waking *k, struct lw_waiter *w, int64_t until_ms, bool *more);
-/* Sets when the waiter tries next, if it is first in line. */
+/* Sets when the first waiter in line tries next if it is not notified earlier. */
 void lw_wait_look_at(struct lw_waking *k, struct lw_waiter *w, int64_t look_ms);
-/* Takes the waiter, which has the lock if `won` is true, out of the line. The next becomes first,
- * and tries at look_ms if `won` is true, otherwise at once. Returns true if the line is empty
- * now. */
+/* Removes the waiter from its line. `won` says whether the waiter has taken the lock. The next
+ * waiter becomes first; if `won` is true, it tries at look_ms. Otherwise the time of the line's
+ * next attempt stays as it is, and the next waiter inherits a notification that the leaving waiter
+ * has not used. Returns true if the line is now empty. */
 bool lw_wait_leave(struct lw_waking *k, struct lw_waiter *w, bool won, int64_t look_ms);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mutex without scripts: WATCH, look, MULTI … EXEC, on one connection.
+/* The mutex without scripts: WATCH, reads, and MULTI … EXEC, on one connection.
  *
- * Each step is sent in one write, so a call costs two round trips. If a watched key changed in
- * between, EXEC does nothing, and the steps are repeated. */
+ * The reads are sent in one write and the changes in another, so a call takes two round trips. If a
+ * watched key has changed in between, EXEC does nothing, and both steps are repeated. */
 #include "lock/one.h"
 
 #include "base/clock.h"
@@ -13,12 +13,12 @@
 
 enum { ROUNDS = 16, REPLIES_MAX = 8 };
 
-/* Commands that are sent together. */
+/* Commands that are sent in one write, and their replies. */
 struct batch {
     struct latchwork_client *client;
     struct lw_redis *redis;
     int slot;
-    bool turned; /* a node of a cluster refused because the slot is elsewhere */
+    bool turned; /* a cluster node refused, because the slot is elsewhere */
     struct lw_text out;
     int n;
     redisReply *reply[REPLIES_MAX];
@@ -60,11 +60,11 @@ static void command(struct batch *b, const char *word, struct lw_bytes first,
 }
 static const struct lw_bytes none = {NULL, 0};
 
-/* Sends the commands and reads all replies. Returns false, with *error, if the connection broke or
- * a reply is an error. */
+/* Sends the commands and reads all replies. Returns false with *error if the connection broke or a
+ * reply is an error. */
 static bool run(struct batch *b, struct latchwork_error *error) {
     if (b->out.failed) {
-        /* the connection is closed, since it may be in the middle of WATCH or MULTI */
+        /* close the connection, since it may be in the middle of WATCH or MULTI */
         lw_redis_break(b->redis, LW_REDIS_MEMORY, "out of memory");
         return lw_lock_no_memory(error), false;
     }
@@ -136,7 +136,8 @@ static void command_wait(struct batch *b, struct lw_take *t) {
     command_expire(b, wait, 60000);
 }
 
-/* Takes the lock, which is free, or is already ours because an answer was lost. */
+/* Writes the commands that take the lock, which is free, or which the caller has already because an
+ * earlier answer was lost. */
 static void take_it(struct batch *b, struct lw_take *t, const char *fence) {
     const struct latchwork_lock *l = t->lock;
     char value[LW_LOCK_VALUE_MAX + 1];
@@ -160,7 +161,8 @@ static bool is_ours(const struct lw_take *t, const redisReply *held) {
     return t->lock->o.flags & LATCHWORK_FLAG_PLAIN ? held->len == n : held->str[n] == ':';
 }
 
-/* Makes one round of WATCH and EXEC. Returns true if *took is decided. */
+/* Makes one round of WATCH and EXEC. Returns true if *took is final, and false if the round must be
+ * repeated. */
 static bool take_round(struct batch *b, struct lw_take *t, enum lw_took *took,
                        struct latchwork_error *error) {
     const struct latchwork_lock *l = t->lock;
@@ -214,7 +216,8 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error) {
         for (int i = 0; i < ROUNDS && !known; i++) known = take_round(&b, t, &took, error);
         bool broken = b.redis->err != 0, turned = b.turned;
         end(&b);
-        if (!known) { /* give up, because other clients changed the key in every round */
+        /* Stop, because other clients changed the key in every round. */
+        if (!known) {
             t->left_ms = 1;
             return LW_HELD;
         }
@@ -226,7 +229,7 @@ enum lw_took lw_watch_take(struct lw_take *t, struct latchwork_error *error) {
 
 /* --- drop and keep ---------------------------------------------------------------------------- */
 
-/* Publishes to the channel of a client, as lock/lua/parts/waiting.lua does. */
+/* Publishes a message to a client's channel, in the form that lock/lua/parts/waiting.lua uses. */
 static void command_tell(struct batch *b, const char *client, struct lw_bytes wait) {
     struct lw_text channel = {0};
     const char *open = memchr(wait.p, '{', wait.n);
@@ -243,9 +246,9 @@ static void command_tell(struct batch *b, const char *client, struct lw_bytes wa
     lw_text_free(&channel);
 }
 
-/* Sends a message about the release to the client that has waited longest, and forgets that client
- * if nobody receives the message. A failure does no harm, because waiters also try from time to
- * time without a message. */
+/* Sends a message about the release to the client that has waited longest, and removes that client
+ * from the list. If the client does not receive the message, tries the next client. A failure is
+ * harmless, because waiters also try from time to time without a message. */
 static void tell_next(struct batch *b, const struct latchwork_lock *l) {
     struct latchwork_error ignored;
     struct lw_bytes wait = l->key[LW_KEY_WAIT];
@@ -275,8 +278,8 @@ static void command_hint(struct batch *b, const struct latchwork_lock *l) {
     run(b, &ignored);
 }
 
-/* Makes one round of a release or renewal. Returns 1 if it is done, 0 if the lock is not ours, -1
- * with *error, -2 to repeat the round. */
+/* Makes one round of a release or renewal. Returns 1 on success, 0 if the lock is no longer held,
+ * -1 with *error, and -2 if the round must be repeated. */
 static int change_round(struct batch *b, struct latchwork_hold *h, int64_t ttl_ms, bool drop,
                         struct latchwork_error *error) {
     struct lw_bytes lock = h->lock->key[LW_KEY_LOCK];

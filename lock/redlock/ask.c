@@ -12,11 +12,12 @@
 #include <time.h>
 
 enum {
-    /* maximum wait for a free bundle, to which a multiple of node_ms is added */
+    /* Fixed part of the maximum wait for a free bundle, in ms. A multiple of node_ms is added. */
     BUNDLE_WAIT_MS = 2000,
-    /* after a server has not answered in time, no round waits for it during this time */
+    /* Time in ms for which no round waits for a server that has not answered in time. */
     SILENT_MS = 1000,
-    OWED_MAX_MS = 1000, /* a connection whose answer is later than this is closed */
+    /* If an answer is still missing after this time, in ms, the connection is closed. */
+    OWED_MAX_MS = 1000,
     OWED_MAX = 64,
 };
 
@@ -74,8 +75,8 @@ static bool is_silent(struct latchwork_redlock *r, int i) {
     return silent;
 }
 
-/* Finds the text behind `name` in an answer to INFO, up to the end of its line. Returns its
- * length. */
+/* Finds the text behind `name` in a reply to INFO, up to the end of the line. Returns the length of
+ * the text. */
 static size_t info_field(const redisReply *info, const char *name, const char **value) {
     const char *at = strstr(info->str, name);
     if (!at) return 0;
@@ -83,8 +84,8 @@ static size_t info_field(const redisReply *info, const char *name, const char **
     return strcspn(*value, "\r\n");
 }
 
-/* Notes when a server was started. At the first INFO, this follows from the server's uptime. If a
- * later INFO has another run_id, the server counts as started just now. */
+/* Records when a server was started. At the first reply to INFO, the time follows from the server's
+ * uptime. If a later reply has another run_id, the server counts as started at this moment. */
 static void note_run(struct latchwork_redlock *r, int i, const redisReply *info) {
     const char *id, *uptime;
     size_t n = info_field(info, "\nrun_id:", &id);
@@ -144,8 +145,8 @@ static void say(struct lw_link *k, const char *const *words) {
     k->greetings++;
 }
 
-/* Gives up the connection, because there was no memory for the question. Nothing of the question
- * was sent. */
+/* Closes the connection after an allocation for the question failed. No part of the question was
+ * sent. */
 static void no_memory(struct lw_ask *a, struct lw_link *k) {
     struct latchwork_error why;
     lw_lock_no_memory(&why);
@@ -153,11 +154,12 @@ static void no_memory(struct lw_ask *a, struct lw_link *k) {
     hang_up(k);
 }
 
-/* Sends the question. If the link breaks meanwhile, this server has no vote. */
+/* Writes the question to the link's buffer. If that fails, the server has no vote in this round. */
 static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole);
 
-/* Returns true if the server may be asked before it has answered the greeting. A server that was
- * never seen may have been started just now, so it must answer before it is asked for a lock. */
+/* Returns true if the server may get the question before it has answered the greeting. If the
+ * client has never had an answer of this server, the server may have been restarted a moment ago,
+ * so it must first answer the greeting before it is asked for a lock. */
 static bool is_known(struct lw_ask *a, int i) {
     if (!a->taking || a->restart_ms <= 0) return true;
     pthread_mutex_lock(&a->redlock->mutex);
@@ -166,8 +168,8 @@ static bool is_known(struct lw_ask *a, int i) {
     return known;
 }
 
-/* A greeting loads all scripts of Redlock. Otherwise a server that is slower than the majority
- * could answer NOSCRIPT when nobody waits for its answer any more. */
+/* The greeting loads all scripts of Redlock. Otherwise a server slower than the majority could
+ * answer NOSCRIPT after the round is over, and would never execute the question. */
 enum { LOADS = 4 };
 static const struct lw_script *const loads[LOADS] = {
     &lw_lock_script_redlock_take, &lw_lock_script_redlock_raise, &lw_lock_script_redlock_drop,
@@ -191,8 +193,8 @@ static bool dial(struct lw_ask *a, int i, struct lw_link *k) {
         say(k, (const char *const[]){"SCRIPT", "LOAD", loads[n]->text, NULL});
     say(k, (const char *const[]){"INFO", "server", NULL});
     if (k->out.failed) return no_memory(a, k), false;
-    /* ask without waiting for the greeting's answers, so that even a slow server gets the
-     * question */
+    /* Send the question without waiting for the answers to the greeting, so that even a slow server
+     * gets the question. */
     if (a->vote[i] == LW_VOTE_OPEN && is_known(a, i)) ask_link(a, i, k, false);
     return true;
 }
@@ -217,8 +219,8 @@ static void ask_link(struct lw_ask *a, int i, struct lw_link *k, bool whole) {
     k->whole = whole;
 }
 
-/* Handles a broken connection. An old connection may have been closed by a restart of the server,
- * so the question is sent again on a new one, once. */
+/* Handles a broken connection. If the connection is older than this round, it may have been closed
+ * by a restart of the server, so the question is sent once more on a new connection. */
 static void broke(struct lw_ask *a, int i, struct lw_link *k, int code, const char *reason) {
     struct latchwork_error why;
     lw_lock_fail(&why, LATCHWORK_LOCK_ERROR, code, "Redis at %s: the connection broke: %.200s",
@@ -231,7 +233,8 @@ static void broke(struct lw_ask *a, int i, struct lw_link *k, int code, const ch
     settle(a, i, LW_VOTE_NONE);
 }
 
-/* Returns false if the connection is still being made, or broke. */
+/* Returns true if the connection can be used now, and false if it is still being made or has
+ * broken. */
 static bool is_ready(struct lw_ask *a, int i, struct lw_link *k) {
     struct lw_err why = {0};
     int ready = lw_stream_go_on(&k->redis->stream, &a->redlock->node[i].client->url, &why);
@@ -253,15 +256,15 @@ static void send_out(struct lw_ask *a, int i, struct lw_link *k) {
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-/* Takes one answer to the greeting. Returns false if the connection cannot be used. */
+/* Handles one reply to the greeting. Returns false if the connection cannot be used. */
 static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     k->greetings--;
     bool is_info = k->greetings == 0, good = r->type != REDIS_REPLY_ERROR;
     struct latchwork_client *c = a->redlock->node[i].client;
     if (is_info && r->type == REDIS_REPLY_STRING) note_run(a->redlock, i, r);
-    /* A user with few rights may go on: without CLIENT SETNAME the connection has no name, without
-     * SCRIPT LOAD a call gets NOSCRIPT, and without INFO only the growing fence protects against a
-     * restarted server. */
+    /* A user without some rights can still use Redlock. Without CLIENT SETNAME the connection has
+     * no name. Without SCRIPT LOAD a call is answered with NOSCRIPT. Without INFO a restart of the
+     * server is not noticed, and only the growing fence protects the stores. */
     bool may_fail = k->greetings <= LOADS + 1;
     if (!good && may_fail) good = strncmp(r->str, "NOPERM", 6) == 0;
     if (!good) {
@@ -277,7 +280,7 @@ static bool greeted(struct lw_ask *a, int i, struct lw_link *k, redisReply *r) {
     if (is_info && a->vote[i] == LW_VOTE_OPEN && !k->asked) {
         ask_link(a, i, k, false);
     } else if (is_info && a->vote[i] == LW_VOTE_OPEN && is_kept_out(a, i, &why)) {
-        /* a server that was just restarted has no vote */
+        /* a server that was restarted a short time ago has no vote */
         note_error(a, &why);
         settle(a, i, LW_VOTE_NONE);
     }
@@ -324,8 +327,8 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
             bool unknown = lw_is_no_script(reply);
             freeReplyObject(reply);
             if (unknown) {
-                /* the round that could send the script's text may be over, so connect again: a
-                 * greeting loads all scripts */
+                /* The round that could have sent the script's text may be over. So connect again,
+                 * because the greeting loads all scripts. */
                 broke(a, i, k, LATCHWORK_E_CONNECT, "its scripts were flushed");
                 return;
             }
@@ -342,7 +345,8 @@ static void read_in(struct lw_ask *a, int i, struct lw_link *k) {
 
 /* --- one ask ---------------------------------------------------------------------------------- */
 
-/* Reads late answers to earlier questions, and notices closed connections. */
+/* Reads late answers to the questions of earlier rounds, and notices connections that the servers
+ * have closed. */
 static void catch_up(struct lw_ask *a, struct lw_bundle *bundle) {
     int n = a->redlock->n;
     struct pollfd fd[LATCHWORK_MAX_NODES];
@@ -376,13 +380,15 @@ static bool is_decided(const struct lw_ask *a) {
     int n = a->redlock->n, majority = a->redlock->majority;
     if (a->yes >= majority) return true;
     if (a->yes + a->open >= majority) return false;
-    /* no majority is possible: others hold the lock, or too few servers can still answer */
+    /* A majority has become impossible, because other clients hold the lock, or because too few
+     * servers can still answer. */
     return a->no > n - majority || a->no + a->open <= n - majority;
 }
 
-/* Returns true if the round need not wait any longer. The round of a release waits until every
- * server that is not silent has answered; any other waits until the result is decided and the
- * question was sent to every such server. */
+/* Returns true if the round is over. A silent server is one that did not answer in time recently.
+ * The round of a release is over when every server that is not silent has answered. Any other round
+ * is over when its result is decided and the question was sent to every server that is not
+ * silent. */
 static bool is_over(struct lw_ask *a, const struct lw_bundle *bundle) {
     if (!a->open) return true;
     if (!a->dropping && !is_decided(a)) return false;
@@ -413,7 +419,7 @@ static void exchange(struct lw_ask *a, struct lw_bundle *bundle, int64_t until_m
     }
 }
 
-/* Notes which servers still have to answer this question. */
+/* Records which servers have not answered the question of this round. */
 static void finish(struct lw_ask *a, struct lw_bundle *bundle, bool late) {
     for (int i = 0; i < a->redlock->n; i++) {
         struct lw_link *k = &bundle->link[i];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redlock: a lock that needs the votes of a majority of several servers. An attempt goes like this:
+/* Redlock: a lock that needs the votes of a majority of several servers. These are the steps of an
+ * attempt:
  *
  *     1. ask all servers for the lock
- *     2. if a majority gave it, tell all servers the largest fence
- *     3. if a majority knows that fence and time is left, the lock is held
- *     4. otherwise release on all servers, and try again after a random pause */
+ *     2. if a majority granted the lock, send the largest fence to all servers
+ *     3. if a majority stored that fence, and the lease has not ended meanwhile, the lock is held
+ *     4. otherwise release the lock on all servers, and try again after a random pause */
 #include "lock/redlock/redlock.h"
 
 #include "base/clock.h"
@@ -15,13 +16,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* 1 ms for the precision of Redis' expiry and 1 ms for small TTLs, as the Redlock algorithm asks */
+/* A constant part of the clock drift, as in the Redlock algorithm: 1 ms for the precision of Redis'
+ * expiry, and 1 ms as the minimum drift for small TTLs. */
 enum { DRIFT_MORE_MS = 2 };
 
-/* The data of a Redlock, to which the field `more` of its struct latchwork_lock points. */
+/* The data of a lock of the kind Redlock. The field `more` of struct latchwork_lock points to
+ * it. */
 struct votes_lock {
     struct latchwork_redlock *redlock;
-    struct latchwork_lock *one; /* a lock of one server, whose key names are used on all servers */
+    /* A lock on one server, from which the names of the keys on all servers are taken. */
+    struct latchwork_lock *one;
 };
 
 static struct latchwork_redlock *redlock_of(const struct latchwork_lock *l) {
@@ -36,8 +40,8 @@ static void add_key(struct lw_call *c, const struct latchwork_lock *l, int key) 
     lw_call_add(c, b.p, b.n);
 }
 
-/* Returns the number of the bundle with which the lock was acquired. The release goes through the
- * same bundle, so that a slow server gets both requests in order. */
+/* Returns the number of the bundle over which the lock was acquired. The release uses the same
+ * bundle, so that even a slow server gets the acquire before the release. */
 static int bundle_of(const struct latchwork_hold *h) { return (int)(intptr_t)h->more - 1; }
 static void remember_bundle(struct latchwork_hold *h, int bundle) {
     h->more = (void *)(intptr_t)(bundle + 1);
@@ -83,7 +87,8 @@ static enum latchwork_result keep(struct latchwork_hold *h, int64_t ttl_ms,
     struct latchwork_lock *l = h->lock;
     struct latchwork_redlock *r = redlock_of(l);
     int64_t drift = drift_ms(r, ttl_ms), px = ttl_ms;
-    /* Add the drift, or else the hold would end before max_hold_ms is over. */
+    /* The last renewal adds the drift to the TTL. Otherwise the hold would end before
+     * max_hold_ms. */
     if (ttl_ms && lw_boot_ms() + ttl_ms >= h->end_ms) px += drift;
     struct lw_call c;
     lw_call_script(&c, &lw_lock_script_string_keep, 1);
@@ -128,8 +133,8 @@ static bool ask_to_take(struct latchwork_hold *h, struct lw_ask *a, int64_t *sen
     return asked;
 }
 
-/* Tells the servers the largest fence. The servers count independently, but any two majorities
- * share at least one server, so the next fence is larger. */
+/* Sends the largest fence to all servers. Each server counts fences independently, but any two
+ * majorities share at least one server, so the next fence will be larger. */
 static bool raise_fence(struct latchwork_hold *h, struct lw_ask *a, struct latchwork_error *error) {
     struct latchwork_lock *l = h->lock;
     struct lw_call c;
@@ -145,7 +150,8 @@ static bool raise_fence(struct latchwork_hold *h, struct lw_ask *a, struct latch
     return asked;
 }
 
-/* Tells why fewer than a majority granted the lock: others hold it, or servers are missing. */
+/* Reports why no majority granted the lock: because other clients hold it, or because servers did
+ * not answer. */
 static enum latchwork_result not_given(const struct lw_ask *a, struct latchwork_error *error) {
     if (a->no == 0 || a->yes + a->no + a->open < a->redlock->majority) return no_majority(a, error);
     if (a->no_ttl)
@@ -175,7 +181,8 @@ static enum latchwork_result try_once(struct latchwork_hold *h, struct latchwork
     return LATCHWORK_LOCK_OK;
 }
 
-/* Sleeps for a random time. Returns false if it was interrupted or the deadline has passed. */
+/* Sleeps for a random time. Returns false if the wait was interrupted or the deadline has
+ * passed. */
 static bool pause_until_next(struct latchwork_redlock *r, int64_t deadline_ms) {
     int64_t now = lw_boot_ms();
     int64_t until = now + r->retry_min_ms +
@@ -197,12 +204,12 @@ static enum latchwork_result acquire(struct latchwork_lock *l, struct latchwork_
         if (deadline_ms && atomic_load(&r->interrupted)) break;
         result = try_once(h, &why);
         if (result == LATCHWORK_LOCK_OK) return result;
-        /* release on all servers: one may have granted the lock although its answer was late or an
-         * error */
+        /* Release the lock on all servers, because a server may have granted it although its answer
+         * came late or was an error. */
         struct lw_ask a;
         struct latchwork_error ignored;
         drop(h, &a, &ignored);
-        /* each attempt has a token of its own */
+        /* The next attempt is a new acquisition, so it needs a token that was never used before. */
         if (!lw_hold_token(h, error)) return LATCHWORK_LOCK_ERROR;
         bool passes = result == LATCHWORK_LOCK_BUSY || lw_may_pass(&why);
         if (!deadline_ms || !passes ||
@@ -345,8 +352,9 @@ void latchwork_redlock_interrupt(struct latchwork_redlock *r) {
 
 void latchwork_redlock_close(struct latchwork_redlock *r) {
     if (!r) return;
-    /* In a child of fork() the threads do not exist, and a mutex may be held for ever, so both are
-     * left alone. */
+    /* In a child of fork() the client's threads do not exist, and a thread of the parent may have
+     * held a mutex when the process forked. So the child neither joins the threads nor destroys the
+     * mutexes. */
     if (!r->n || lw_client_ok(r->node[0].client, NULL)) {
         lw_keeper_close(atomic_load(&r->keeper));
         pthread_cond_destroy(&r->freed);

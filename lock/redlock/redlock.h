@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Redlock: asks all servers one question at once.
+/* Redlock: sends one question to all servers at once.
  *
- * A *bundle* has a connection to every server. A *round* (struct lw_ask) sends one question to all
- * servers and takes their answers. A round uses one bundle, so at most `connections` rounds run at
- * the same time. No server blocks a round: the sockets are non-blocking, the question is written to
- * all of them, and one poll() waits for the answers, for node_ms at most. A round is over as soon
- * as enough servers have answered. The late answer of a slow server is read and thrown away when
+ * A *bundle* has one connection to every server. A *round* (struct lw_ask) sends one question to
+ * all servers and reads their answers. A round uses one bundle, so at most `connections` rounds run
+ * at the same time. No server blocks a round: the sockets are non-blocking, the question is written
+ * to all of them, and one poll() waits for the answers, for node_ms at most. A round is over as
+ * soon as enough servers have answered. The late answer of a slow server is read and discarded when
  * its bundle is next used, so each server gets the questions of a bundle in order. A connection
- * that owes an answer for too long is closed and opened again.
+ * with an answer missing for too long is closed and opened again.
  *
- * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. INFO's run_id
- * and uptime tell whether the server was started a short time ago. Such a server may have lost its
- * locks, so it is asked for none until every lost lease must have ended. */
+ * A new connection begins with a greeting: AUTH, SELECT, SCRIPT LOAD, INFO server. The fields
+ * run_id and uptime of INFO show whether the server was started a short time ago. Such a server may
+ * have lost its locks, so it is asked for no lock until the leases of all lost locks must have
+ * ended. */
 #ifndef LW_LOCK_REDLOCK_REDLOCK_H
 #define LW_LOCK_REDLOCK_REDLOCK_H
 
@@ -23,21 +24,21 @@ enum lw_vote {
     LW_VOTE_OPEN, /* the server has not answered yet */
     LW_VOTE_YES,
     LW_VOTE_NO,
-    LW_VOTE_NONE, /* the server answered with an error, or was not asked */
+    LW_VOTE_NONE, /* the server answered with an error, or got no question */
 };
 
 /* One connection of a bundle. */
 struct lw_link {
     struct lw_redis *redis; /* connection to the server; NULL: not connected */
-    /* number of answers to the greeting that must come before the server may be asked */
+    /* Number of greeting commands that the server has not answered yet. */
     int greetings;
-    int owed;         /* number of answers to earlier rounds that have not come */
-    int64_t since_ms; /* boot clock; since when answers are owed */
-    bool fresh;       /* the connection was made during this round */
-    bool asked;       /* the question of this round was sent */
-    /* the question carried the script's text, so its answer cannot be NOSCRIPT */
+    int owed;         /* number of missing answers to questions of earlier rounds */
+    int64_t since_ms; /* boot clock; since when answers have been missing */
+    bool fresh;       /* true if the connection was opened in this round */
+    bool asked;       /* true if this round's question was sent and not answered */
+    /* True if the question contained the script's text, so that the answer cannot be NOSCRIPT. */
     bool whole;
-    struct lw_text out; /* bytes that the socket has not accepted yet */
+    struct lw_text out; /* bytes that are waiting to be written to the socket */
 };
 
 struct lw_bundle {
@@ -46,12 +47,14 @@ struct lw_bundle {
 };
 
 struct lw_node {
-    /* used for the server's address and login; its pool is not used */
+    /* A client that only provides the server's address and login. Its connection pool is not
+     * used. */
     struct latchwork_client *client;
     char run_id[LW_RUN_ID_MAX + 1];
-    /* boot clock; latest time at which the server can have been started; INT64_MIN: unknown */
+    /* Latest time, on the boot clock, at which the server can have been started. INT64_MIN:
+     * unknown. */
     int64_t started_ms;
-    /* boot clock; before this time no round waits for an answer of this server */
+    /* Time on the boot clock until which no round waits for an answer of this server. */
     int64_t silent_ms;
 };
 
@@ -62,11 +65,12 @@ struct latchwork_redlock {
     int drift_per_mille;
     atomic_bool interrupted;
 
-    /* guards `busy` of the bundles, and the times and the run_id of the servers */
+    /* Guards the field `busy` of the bundles, and the run_id and the times of the servers. */
     pthread_mutex_t mutex;
     pthread_cond_t freed;  /* signalled when a bundle becomes free */
-    pthread_cond_t roused; /* signalled by an interruption */
-    int bundles;           /* number of bundles, without the one that is reserved for renewals */
+    pthread_cond_t roused; /* signalled when the caller interrupts all waits */
+    /* Number of bundles, not counting the one that is reserved for renewals. */
+    int bundles;
     struct lw_bundle *bundle;
 
     pthread_mutex_t start; /* guards the start of the keeper */
@@ -75,32 +79,35 @@ struct latchwork_redlock {
 
 struct lw_ask {
     struct latchwork_redlock *redlock;
-    int bundle; /* number of the bundle to use if it is free; -1: any */
+    int bundle; /* index of the bundle to use if it is free; -1: any bundle */
     struct lw_call *call;
-    /* the lock is asked for: recently started servers are left out, and each grant carries a
-     * fence */
+    /* The question asks for the lock. Servers that were started recently have no vote, and each
+     * grant contains a fence. */
     bool taking;
-    /* the lock is released: every server that is not silent is waited for, and a no does not count
-     * if an answer was lost */
+    /* The question releases the lock. The round waits for every server that is not silent. If an
+     * answer of a server was lost, that server's "no" does not count. */
     bool dropping;
-    bool keeping; /* a hold is renewed: use the bundle that is reserved for renewals */
-    /* if `taking` is true: time after a server's start for which the server is left out */
+    /* The question renews a hold, and uses the bundle that is reserved for renewals. */
+    bool keeping;
+    /* If `taking` is true: time in ms after its start for which a server has no vote. */
     int64_t restart_ms;
 
     enum lw_vote vote[LATCHWORK_MAX_NODES];
-    /* the question was sent twice, since the first answer was lost */
+    /* True for each server to which the question was sent twice, because its first answer was
+     * lost. */
     bool in_doubt[LATCHWORK_MAX_NODES];
     int yes, no, open;
-    uint64_t fence;             /* the largest fence that a server granted */
-    bool no_ttl;                /* the lock has no TTL on a server that refused it */
-    struct latchwork_error why; /* the first error of any server */
+    uint64_t fence;             /* the largest fence that a server granted in this round */
+    bool no_ttl;                /* a server refused because the lock exists without a TTL */
+    struct latchwork_error why; /* the first error of any server in this round */
 };
 
-/* Asks all servers. Returns false, with *error, if no bundle is free or this process is a child of
- * the client's. */
+/* Sends the question to all servers and collects their votes. Returns false with *error if no
+ * bundle is free, or if this process is a child, by fork(), of the process that opened the
+ * Redlock. */
 bool lw_redlock_ask(struct lw_ask *a, struct latchwork_error *error);
-/* Waits on cond, with the mutex held, until it is signalled or until_ms has come; may also return
- * without reason. */
+/* Waits, with the mutex held, until `cond` is signalled or until_ms has come. May also return
+ * earlier, as pthread_cond_wait() may. */
 void lw_redlock_wait(struct latchwork_redlock *r, pthread_cond_t *cond, int64_t until_ms);
 void lw_redlock_hang_up(struct latchwork_redlock *r); /* closes and frees all bundles */
 

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- break: ends a lock, whoever holds it, and raises the fence
--- KEYS 1 fence, 2 zset of waiting clients (for a lock with queues, of waiting writers), or the
---      lock's own name if it has no such zset, 3… what holds the lock: string, zset or both
--- ARGV 1 largest fence that the caller has seen, 2 how long the fence counter is kept, ms, 3 'q'
---      for a lock with queues
--- Result: the new fence as a string, or 0 if nobody held it
+-- break: ends a lock, no matter which client holds it, and increases the fence
+-- KEYS 1 fence counter, 2 zset of waiting clients, or of waiting writers if the lock has queues, or
+--      the name of the lock if it has no such zset, 3… keys that contain the lock: string or zset
+-- ARGV 1 largest fence that the caller has seen, 2 lifetime of the fence counter in ms,
+--      3 'q' if the lock has queues
+-- Result: the new fence as a string, or 0 if no client held the lock
 -- @fences
 -- @waiting
 -- @queues

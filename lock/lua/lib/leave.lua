@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- leave: removes a client that no longer waits. If the client was told of a release meanwhile, the
--- next client is told.
+-- leave: removes a client that no longer waits from the list of waiting clients. If the client was
+-- already notified of a release, notifies the next client.
 -- KEYS 1 zset of waiting clients
 -- ARGV 1 client
 -- Result: 1

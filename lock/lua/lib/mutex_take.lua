@@ -1,14 +1,17 @@
 -- SPDX-License-Identifier: Apache-2.0
--- mutex_take: takes a lock if nobody else holds it
--- KEYS 1 lock, 2 fence, 3 zset of waiting clients, or the lock's own name if nobody is woken
--- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is
---      kept, ms, 5 '1' plain: the value is the token alone, 6 client to tell of the release (''
---      none), 7 '1' if other threads of that client still wait after this call has taken the lock,
---      8 ttl_ms to give to a lock that has none ('0': none)
--- Result: the fence as a string; or, if another holds the lock, the ms until it expires, -1 if it
---      has no TTL
+-- mutex_take: takes a lock if no other client holds it
+-- KEYS 1 lock, 2 fence counter, 3 zset of waiting clients, or the name of the lock if clients are
+--      not notified of releases
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen,
+--      4 lifetime of the fence counter in ms, '0': unlimited,
+--      5 '1' if the value of the lock is the token alone, without a fence,
+--      6 client to notify of the release, '': none,
+--      7 '1' if other threads of that client still wait after this call has taken the lock,
+--      8 TTL in ms that a lock without TTL gets, '0': none
+-- Result: the fence as a string; or, if another client holds the lock, the ms until it expires,
+--      -1 if it has no TTL
 -- (The usual case comes first and uses nothing from lock/lua/parts, because defining the functions
--- there costs each call a microsecond.)
+-- of the parts costs each call a microsecond.)
 local call = redis.call
 local lock, fence_key, wait = KEYS[1], KEYS[2], KEYS[3]
 local token, ttl, seen, keep_ms, plain, client, more, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6], ARGV[7] == '1',
@@ -35,7 +38,7 @@ if not taken then
         start_waiting(wait, client)
         return left
     end
-    -- the lock is ours already: the call came again because its answer was lost
+    -- the caller has the lock already: this call was sent again because its answer was lost
     call('PEXPIRE', lock, ttl)
 end
 stop_waiting(wait, client, more)

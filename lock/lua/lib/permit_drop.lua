@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- permit_drop: gives a permit back
+-- permit_drop: gives back one permit of a semaphore
 -- KEYS 1 zset of leases, 2 zset of waiting clients
 -- ARGV 1 value
--- Result: 1, or 0 if it is not ours
+-- Result: 1, or 0 if the caller's lease had ended
 -- @fences
 -- @waiting
 -- @shares

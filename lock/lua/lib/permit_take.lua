@@ -1,11 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
--- permit_take: takes one of n permits
--- KEYS 1 zset of leases, 2 fence, 3 zset of waiting clients
--- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is
---      kept, ms, 5 n, 6 client to tell of a release ('' none), 7 '1' if other threads of that
---      client still wait after this call has taken a permit, 8 '1' if the call is sent again
--- Result: the fence as a string; or, if all permits are taken, the ms until the first of them
---      expires
+-- permit_take: takes one of the n permits of a semaphore
+-- KEYS 1 zset of leases, 2 fence counter, 3 zset of waiting clients
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen,
+--      4 lifetime of the fence counter in ms, 5 n,
+--      6 client to notify of a release, '': none,
+--      7 '1' if other threads of that client still wait after this call has taken a permit,
+--      8 '1' if the call is sent again
+-- Result: the fence as a string; or, if all permits are taken, the ms until the first of their
+--      leases expires
 -- @fences
 -- @waiting
 -- @shares
@@ -29,7 +31,7 @@ end
 local fence = next_fence(fence_key, seen)
 add_share(leases, token .. ':' .. fence, ttl)
 save_fence(fence_key, fence, keep_ms)
--- wakes the next client, because several permits may have become free at once
+-- if several permits have become free at once, one more client can take a permit, so notify it
 if taken + 1 < n then wake(wait) end
 stop_waiting(wait, client, more)
 return fence

@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- queue_drop: releases a fair lock, or one side of a read/write lock
--- KEYS 1 string of the writer, 2 queue of writers, 3 clients alive, and for read/write 4 zset of
---      readers, 5 queue of readers
+-- KEYS 1 the writer's lock (string), 2 queue of writers, 3 zset of live clients;
+--      for read/write also 4 the readers' leases (zset), 5 queue of readers
 -- ARGV 1 value, 2 'r' for a reader, 'w' for a writer
--- Result: 1, or 0 if it is not ours
+-- Result: 1, or 0 if the caller does not hold the lock
 -- @fences
 -- @waiting
 -- @queues

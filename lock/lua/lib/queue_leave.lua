@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- queue_leave: removes a waiter that gives up, and tells those behind it if it is their turn now
--- KEYS 1 string of the writer, 2 queue of writers, 3 clients alive, and for read/write 4 zset of
---      readers, 5 queue of readers
+-- queue_leave: removes a waiter that stops waiting. If the lock is free, notifies the next waiters.
+-- KEYS 1 the writer's lock (string), 2 queue of writers, 3 zset of live clients;
+--      for read/write also 4 the readers' leases (zset), 5 queue of readers
 -- ARGV 1 waiter, 2 'r' for a reader, 'w' for a writer
 -- Result: 1
 -- @fences

@@ -1,13 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- queue_take: takes a fair lock, or one side of a read/write lock, in the order of tickets
--- KEYS 1 string of the writer, 2 fence, 3 queue of writers, 4 clients alive, and for read/write 5
---      zset of readers, 6 queue of readers
--- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counter is
---      kept, ms, 5 'r' for a reader, 'w' for a writer, 6 waiter CLIENT:NUMBER ('' does not wait), 7
---      its ticket ('' none yet), 8 how long its client counts as alive, ms,
+-- KEYS 1 the writer's lock (string), 2 fence counter, 3 queue of writers, 4 zset of live clients;
+--      for read/write also 5 the readers' leases (zset), 6 queue of readers
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen,
+--      4 lifetime of the fence counter in ms, 5 'r' for a reader, 'w' for a writer,
+--      6 the waiter as CLIENT:NUMBER, '' if the caller does not wait,
+--      7 the waiter's ticket, '' if it has none yet,
+--      8 time in ms for which this call proves that the client is alive,
 --      9 '1' if the call is sent again
--- Result: the fence as a string; or {ms until the lock expires, 0 if it is free but others are
---      first, -1 if it has no TTL; ticket}
+-- Result: the fence as a string; or {LEFT, ticket}, in which LEFT is the ms until the lock expires,
+--      0 if the lock is free but other waiters are first, -1 if the lock has no TTL
 -- @fences
 -- @waiting
 -- @queues
@@ -19,8 +21,8 @@ local queue = reading and waiting_readers or writers
 
 local function enqueue(left)
     if waiter == '' then return {left, ''} end
-    -- A new ticket is larger than all in both queues, and at least the time, so that it is larger
-    -- even if Redis loses its data.
+    -- A new ticket is larger than all tickets in both queues. It is also at least the present time,
+    -- so that tickets keep growing even if Redis loses its data.
     if not ticket then
         ticket = now_us()
         for _, q in ipairs({writers, waiting_readers}) do
@@ -44,12 +46,12 @@ end
 local held = call('GET', lock)
 if held then
     if not reading and sub(held, 1, #token + 1) == token .. ':' then
-        -- the lock is ours already: the call came again because its answer was lost
+        -- the caller has the lock already: this call was sent again because its answer was lost
         call('PEXPIRE', lock, ttl)
         return granted(sub(held, #token + 2))
     end
     local left = call('PTTL', lock)
-    -- returns no 0, because 0 means that it is not this waiter's turn
+    -- a PTTL of 0 becomes 1, because the result 0 means that other waiters are first
     return enqueue(left == 0 and 1 or left)
 end
 if reading and again then
@@ -60,8 +62,8 @@ if reading and again then
     end
 end
 
--- From here on no writer holds the lock, and whether this waiter gets it depends on the writers in
--- front of it.
+-- From this point on, no writer holds the lock. The caller gets the lock unless an earlier waiter
+-- or a reader prevents it.
 local writer, writer_ticket = first_of(writers, alive)
 if writer == waiter then writer = nil end
 if reading then

@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rows_drop: releases those of the rows that are ours
+-- rows_drop: releases those of the given rows that have the caller's token
 -- KEYS for each row: lock, zset of waiting clients
--- ARGV 1 token, 2 '1' plain: the values are the token alone
--- Result: number of rows that were ours
+-- ARGV 1 token, 2 '1' if the value of a lock is the token alone, without a fence
+-- Result: number of rows that were released
 local token, plain, n, waiting = ARGV[1], ARGV[2] == '1', 0, {}
 for i = 1, #KEYS, 2 do
     local held = redis.call('GET', KEYS[i])

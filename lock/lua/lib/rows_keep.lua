@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rows_keep: extends the leases of rows if all are ours, or only checks whether all are ours. The
--- script never takes a lock.
+-- rows_keep: extends the leases of rows if all rows have the caller's token, or only checks whether
+-- they have. This script never takes a lock.
 -- KEYS the rows' locks
--- ARGV 1 token, 2 ttl_ms, '0' to check only, 3 '1' plain: the values are the token alone
--- Result: 1, or 0 if one of them is not ours; in that case nothing is changed
+-- ARGV 1 token, 2 ttl_ms, '0' to check only,
+--      3 '1' if the value of a lock is the token alone, without a fence
+-- Result: 1, or 0 if a row does not have the token; in that case nothing is changed
 local token, plain = ARGV[1], ARGV[3] == '1'
 for _, held in ipairs(redis.call('MGET', unpack(KEYS))) do
     if not held or not (plain and held == token or not plain and string.sub(held, 1, #token + 1) == token .. ':') then return 0 end

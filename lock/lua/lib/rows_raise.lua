@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rows_raise: gives all rows of a lock, which were taken one by one, the same fence, and a full TTL
--- from now on
--- KEYS for each row: lock, fence
--- ARGV 1 token, 2 ttl_ms, 3 new fence, not smaller than the fence of any row, 4 how long the fence
---      counters are kept, ms,
---      5 '1' plain: the values are the token alone
--- Result: 1, or 0 if one of them is not ours; in that case nothing is changed
+-- rows_raise: gives all rows of one lock the same fence and a full TTL, after the rows were taken
+-- one by one
+-- KEYS for each row: lock, fence counter
+-- ARGV 1 token, 2 ttl_ms, 3 new fence, not smaller than the fence of any row,
+--      4 lifetime of the fence counters in ms,
+--      5 '1' if the value of a lock is the token alone, without a fence
+-- Result: 1, or 0 if a row does not have the caller's token; in that case nothing is changed
 -- @fences
 local token, ttl, fence, keep_ms, plain = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1'
 for i = 1, #KEYS, 2 do

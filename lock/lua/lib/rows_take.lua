@@ -1,12 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
--- rows_take: takes rows in the order given, up to the first that another holds, and gives all of
--- them one fence
--- KEYS for each row: lock, fence
--- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen, 4 how long the fence counters
---      are kept, ms, 5 '1' plain: the values are the token alone, 6 ttl_ms to give to a lock that
---      has none ('0': none)
--- Result: {fence as a string, number of rows that are ours now, ms until the lock of the next row
---      expires, -1 if it has no TTL}
+-- rows_take: takes rows in the given order, up to the first row that another client holds, and
+-- gives all taken rows one fence
+-- KEYS for each row: lock, fence counter
+-- ARGV 1 token, 2 ttl_ms, 3 largest fence that the caller has seen,
+--      4 lifetime of the fence counters in ms,
+--      5 '1' if the value of a lock is the token alone, without a fence,
+--      6 TTL in ms that a lock without TTL gets, '0': none
+-- Result: {fence as a string, number of rows that the caller has now, ms until the lock of the next
+--      row expires, -1 if it has no TTL}
 -- @fences
 local token, ttl, seen, keep_ms, plain, give = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6]
 local most = tonumber(seen)
@@ -21,7 +22,7 @@ for i = 1, #KEYS, 2 do
             if left == -1 and give ~= '0' then call('PEXPIRE', KEYS[i], give) end
             return {fence, (i - 1) / 2, left}
         end
-        -- the row is ours already: the call came again because its answer was lost
+        -- the caller has the row already: this call was sent again because its answer was lost
         call('SET', KEYS[i], value, 'PX', ttl)
     end
     save_fence(KEYS[i + 1], fence, keep_ms)

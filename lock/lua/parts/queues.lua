@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Queues of a fair or read/write lock. Needs the parts `fences` and `waiting`. A queue is a zset of
--- waiters CLIENT:NUMBER, scored by their tickets; `alive` is a zset of clients, scored by the time
--- until which they count as alive.
+-- waiters CLIENT:NUMBER, whose scores are their tickets. `alive` is a zset of clients, whose scores
+-- are the times until which the clients count as alive.
 local function client_of(waiter) return string.match(waiter, '^[^:]*') end
--- Returns the first waiter whose client is alive, and its ticket. Removes dead ones in front of it.
+-- Returns the first waiter in the queue whose client is alive, and its ticket. Removes the waiters
+-- in front of it, because their clients count as dead.
 local function first_of(queue, alive)
     while true do
         local first = call('ZRANGE', queue, 0, 0, 'WITHSCORES')
@@ -13,8 +14,8 @@ local function first_of(queue, alive)
         call('ZREM', queue, first[1])
     end
 end
--- Wakes the first waiter whose client can be reached. A waiter whose client has no connection is
--- removed from the queue until that client tries again.
+-- Notifies the first waiter in the queue whose client can be reached. Removes the waiters in front
+-- of it, because their clients have no connection; they return to the queue when they try again.
 local function tell_first(queue)
     while true do
         local first = call('ZRANGE', queue, 0, 0)
@@ -22,8 +23,8 @@ local function tell_first(queue)
         call('ZREM', queue, first[1])
     end
 end
--- Wakes whoever may take the lock after a change. No writer holds the lock at that moment;
--- `readers` is a zset, or nil for a fair lock.
+-- Notifies the waiters that may take the lock after a change. No writer holds the lock at that
+-- moment. `readers` is a zset, or nil if the lock is a fair lock.
 local function tell_queues(writers, alive, readers, waiting_readers)
     if not readers then return tell_first(writers) end
     local _, writer = first_of(writers, alive)
