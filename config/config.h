@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The configuration of one application: a JSON file, `--set path=value` overrides, and defaults.
- * One table of keys (config/keys.c) says what is allowed; `check`, the help and the reference page
- * are made from the same table.
+ * One table of keys (config/keys.c) defines what is allowed. The command `check`, the help and the
+ * reference page use the same table.
  *
  * lw_config_load() reads the file, expands ${VAR}, fills in defaults, and checks everything that
- * can be checked without a server. The function lists *all* problems at once, one per line, each
- * with a path ("lock.ttl_ms: …") or a line and column. The result is one block that never changes
- * afterwards; free it with lw_config_free(). Strings are UTF-8, NUL-terminated, and owned by the
- * configuration. Loading is not thread-safe. */
+ * can be checked without a server. It reports *all* problems at once, one per line, each with the
+ * path of its key ("lock.ttl_ms: …") or with a line and column. The resulting struct lw_config
+ * never changes afterwards; free it with lw_config_free(). Its strings are UTF-8 and
+ * NUL-terminated, and it owns them. Loading is not thread-safe. */
 #ifndef LW_CONFIG_CONFIG_H
 #define LW_CONFIG_CONFIG_H
 
@@ -25,73 +25,80 @@ enum lw_key_missing { LW_MISSING_DEAD, LW_MISSING_SKIP, LW_MISSING_OWN };
 enum lw_on_busy { LW_BUSY_PARK, LW_BUSY_DROP };
 enum lw_retry_order { LW_ORDER_BLOCK, LW_ORDER_SKIP };
 enum lw_log_keys { LW_KEYS_HASH, LW_KEYS_PLAIN, LW_KEYS_NONE };
-/* What the HTTP API shows of payloads. */
+/* How the HTTP API shows the payloads of messages. */
 enum lw_payloads { LW_PAYLOADS_SHOW, LW_PAYLOADS_MASK, LW_PAYLOADS_HIDE };
 enum lw_dead_to { LW_DEAD_REDIS, LW_DEAD_TOPIC };
 
-/* The place of a value in a record: the message key, a header by name, or a JSON pointer into the
- * payload. */
+/* The place of a value in a record: the key of the record, a header with a given name, or a JSON
+ * pointer into the payload. */
 struct lw_rule {
     enum lw_key_from from;
-    char *arg; /* name of the header, or RFC 6901 pointer; NULL for the message key */
+    char *arg; /* name of the header, or JSON pointer (RFC 6901); NULL for the key of the record */
 };
 
 struct lw_property {
     char *name, *value;
-    bool secret; /* the value is never shown */
+    bool secret; /* true if the value must never be shown */
 };
 
-/* A secret that HTTP requests carry, and the name under which the audit records who sent it. */
+/* A secret that HTTP requests carry, and the name by which the audit stream records its sender. */
 struct lw_token {
     char *name, *secret;
-    bool write; /* the token may change things, and not only read */
+    /* true if requests with this token may also change things; false if they may only read */
+    bool write;
 };
 
 struct lw_config {
-    char *path; /* path of the file, as given */
+    char *path; /* path of the configuration file, as given */
     char *name;
     int workers;
     struct {
         char **topics;
         size_t n_topics;
-        /* all of kafka.properties, with group.id and auto.offset.reset filled in */
+        /* all entries of kafka.properties, with group.id and auto.offset.reset filled in */
         struct lw_property *properties;
         size_t n_properties;
         char *group_id;
-        char *member_id; /* name of this supervisor in the group; NULL: the host's name */
-        bool dynamic;    /* kafka.member_id is "off": workers are dynamic members */
-        /* kafka.on_stop is "stay": workers keep their place in the group when they stop in good
-         * order */
+        /* name of this supervisor in the consumer group; NULL stands for the host's name */
+        char *member_id;
+        /* true if kafka.member_id is "off", so that workers are dynamic members of the group */
+        bool dynamic;
+        /* true if kafka.on_stop is "stay": workers that stop in an orderly way keep their place in
+         * the group */
         bool stay;
-        bool new_protocol; /* group.protocol is "consumer", the new group protocol of KIP-848 */
-        /* auto.offset.reset is "latest": a group without commits begins at the end */
+        /* true if group.protocol is "consumer", the new group protocol of KIP-848 */
+        bool new_protocol;
+        /* true if auto.offset.reset is "latest", so that a group without commits begins at the end
+         * of the log */
         bool reset_latest;
     } kafka;
     struct {
-        char **urls; /* shard s lives on urls[s % n_urls]; NULL with Sentinels or a cluster */
+        char **urls; /* shard s is stored at urls[s % n_urls]; NULL with Sentinels or a cluster */
         size_t n_urls;
         int shards;
-        char *username, *password; /* login for URLs that have none; NULL: none */
-        /* TLS settings for rediss:// URLs; if `on` (the section is given), also for servers found
-         * by Sentinels or in a cluster. */
+        char *username, *password; /* login for URLs that contain none; NULL for no login */
+        /* TLS settings for rediss:// URLs. If `on` is true (the section is given), they also apply
+         * to servers found through Sentinels or in a cluster. */
         struct lw_tls tls;
         int db; /* database number on a server that Sentinels name */
         struct {
-            bool on;          /* the section redis.sentinel is given */
-            char **addresses; /* addresses of Sentinels, host[:port], as written */
+            bool on;          /* true if the section redis.sentinel is given */
+            char **addresses; /* addresses of Sentinels in the form host[:port], as written */
             size_t n_addresses;
             char *master, *username, *password;
-            struct lw_tls tls; /* TLS settings for the Sentinels; `on`: the section is given */
+            /* TLS settings for the Sentinels; `on` is true if the section is given */
+            struct lw_tls tls;
         } sentinel;
         struct {
-            bool on;      /* the section redis.cluster is given */
-            char **nodes; /* addresses of cluster nodes, host[:port], as written */
+            bool on;      /* true if the section redis.cluster is given */
+            char **nodes; /* addresses of cluster nodes in the form host[:port], as written */
             size_t n_nodes;
         } cluster;
     } redis;
     struct {
         struct lw_rule from;
-        char *from_text; /* the key rule as written; part of the schema that workers must share */
+        /* the rule key.from as written; part of the schema that all workers must share */
+        char *from_text;
         enum lw_key_missing missing;
     } key;
     struct {
@@ -109,7 +116,7 @@ struct lw_config {
     } retry;
     struct {
         enum lw_dead_to to;
-        char *topic; /* topic for dead letters; NULL: dead letters stay in Redis */
+        char *topic; /* topic for dead letters; NULL if dead letters stay in Redis */
     } dead;
     struct {
         bool business; /* true if dedup.id is not "offset" and window_s > 0 */
@@ -118,16 +125,18 @@ struct lw_config {
     } dedup;
     struct {
         char *type;
-        json_t *json;  /* the whole handler section, expanded; owned by the configuration */
-        json_t *shown; /* `json` for people: with secrets as "***" and ${VAR} as written */
-        /* number of messages of different keys that a worker runs at once (`threads`; `processes`
-         * for exec; 1 for http) */
+        /* the whole handler section with ${VAR} expanded; owned by the configuration */
+        json_t *json;
+        /* the handler section for people: with secrets as "***" and ${VAR} as written */
+        json_t *shown;
+        /* number of messages of different keys that a worker runs at once: `threads` in general,
+         * `processes` for exec, 1 for http */
         int threads;
-        /* exec: how many messages of different keys a process has at once; http: how many requests
-         * a worker has */
+        /* for exec, number of messages of different keys that a process has at once; for http,
+         * number of requests that a worker has in flight */
         int in_flight;
-        int batch;          /* exec and http: how many messages of a key go into one request */
-        int64_t timeout_ms; /* maximum time of one handler run; 0: no limit */
+        int batch; /* for exec and http: maximum number of messages of a key in one request */
+        int64_t timeout_ms; /* maximum duration of one handler run; 0 means no limit */
     } handler;
     struct {
         int64_t grace_ms;
@@ -136,28 +145,33 @@ struct lw_config {
         int64_t revoke_ms;
     } shutdown;
     struct {
-        char *listen;            /* http.listen as written */
-        char *host;              /* numeric address to listen on; NULL: nothing is served ("off") */
-        int port;                /* port to listen on; 0: any free port */
-        struct lw_token *tokens; /* all tokens; http.token is the write token named "token" */
+        char *listen; /* value of http.listen as written */
+        char *host;   /* numeric address to listen on; NULL if http.listen is "off" */
+        int port;     /* port to listen on; 0 for any free port */
+        /* all tokens; http.token is among them as a write token with the name "token" */
+        struct lw_token *tokens;
         size_t n_tokens;
-        char **hosts; /* names that a request's Host may have beside those of this machine */
+        /* names that are accepted in a request's Host header, besides the names of this machine */
+        char **hosts;
         size_t n_hosts;
         enum lw_payloads payloads;
-        char **mask; /* JSON pointers to the values that LW_PAYLOADS_MASK hides */
+        /* JSON pointers to the values that are hidden if payloads are shown as LW_PAYLOADS_MASK */
+        char **mask;
         size_t n_mask;
     } http;
     struct {
-        /* URL to which spans are posted, with its path; NULL: nothing is traced */
+        /* URL with path to which spans are posted; NULL if nothing is traced */
         char *endpoint;
-        /* share of the messages without a trace of their own that begin a new one, 0 to 1 */
+        /* fraction (0 to 1) of the messages without a trace for which a new trace is begun */
         double ratio;
-        struct lw_property *headers; /* headers of each request; all of them count as secrets */
+        /* headers of each request; all their values count as secrets */
+        struct lw_property *headers;
         size_t n_headers;
-        int64_t timeout_ms; /* maximum time of one request */
+        int64_t timeout_ms; /* maximum duration of one request */
         struct lw_tls tls;
-        char *service;         /* name of the service in the spans; NULL: `name` */
-        enum lw_log_keys keys; /* how a message's key stands in its span */
+        /* name of the service in the spans; NULL stands for the application's `name` */
+        char *service;
+        enum lw_log_keys keys; /* how a message's key is shown in its span */
     } tracing;
     struct {
         enum lw_log_level level;
@@ -166,46 +180,51 @@ struct lw_config {
     } log;
 };
 
-/* One `--set path=value`. A value that parses as JSON is used as JSON, any other value as a
+/* One `--set path=value`. A value that parses as JSON is used as JSON; any other value is used as a
  * string. */
 struct lw_override {
     const char *path, *value;
 };
-/* Appends the text of one --set to the n entries of `set`, which has room for `max`. The function
- * cuts `text` at the '=', and keeps pointers into the text. Returns NULL, or what is wrong with the
- * text. */
+/* Appends the text of one --set option to the n entries of `set`, which has room for `max` entries.
+ * Cuts `text` at the '=', and keeps pointers into it. Returns NULL, or a text that says what is
+ * wrong with the option. */
 const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char *text);
 
-/* Returns how many messages of different keys a worker runs at once. */
+/* Returns the maximum number of messages of different keys that a worker runs at once. */
 static inline int lw_config_at_once(const struct lw_config *c) {
     return c->handler.threads * (c->handler.in_flight > 1 ? c->handler.in_flight : 1);
 }
 
 /* The problems found while loading: lines of text, each ended by '\n'. A configuration with
- * `errors` is refused; `warnings` are only shown. The caller initializes the structure with {0}.
- * `check_handler`, if set, is called once while loading, with all that could be read (only strings
- * in `dead`, `dedup` and `handler` can be NULL), so that problems of the handler section are listed
- * with the others. Commands set `check_handler` to lw_config_check_handler (cli/check/check.h) or
- * call lw_config_load_checked(). */
+ * `errors` is refused, while `warnings` are only shown. The caller initializes the structure with
+ * {0}.
+ *
+ * `check_handler`, if set, is called once while loading, with everything that could be read, so
+ * that problems of the handler section are listed with the others. Only strings in `dead`, `dedup`
+ * and `handler` can be NULL then. Commands set `check_handler` to lw_config_check_handler
+ * (cli/check/check.h) or call lw_config_load_checked(). */
 struct lw_problems {
     struct lw_buf errors, warnings;
     int n_errors, n_warnings;
     void (*check_handler)(const struct lw_config *c, struct lw_problems *problems);
 };
 
-/* Loads a configuration. Returns NULL, with problems->n_errors > 0, if anything is wrong. */
+/* Loads a configuration. If anything is wrong, returns NULL, and problems->n_errors is greater than
+ * 0. */
 struct lw_config *lw_config_load(const char *path, const struct lw_override *set, size_t n_set,
                                  struct lw_problems *problems);
-/* Parses a configuration given as text; reported problems use `name` as the name of the file. */
+/* Parses a configuration from a text. `name` stands for the name of the file in reported
+ * problems. */
 struct lw_config *lw_config_parse(const char *name, const char *text, size_t n,
                                   const struct lw_override *set, size_t n_set,
                                   struct lw_problems *problems);
 void lw_config_free(struct lw_config *c);
-/* Fills in how to find the servers of the shards and how to log in, from the section `redis`. The
- * caller frees *out with lw_redis_servers_free(). Returns -1 with *err only if an allocation
- * failed, because loading has checked the rest. */
+/* Fills in *out from the section `redis`: how to find the servers of the shards and how to log in.
+ * The caller frees *out with lw_redis_servers_free(). Returns -1 with *err only if an allocation
+ * failed, because loading has checked everything else. */
 int lw_config_servers(const struct lw_config *c, struct lw_redis_servers *out, struct lw_err *err);
-/* Returns what lw_redis_servers_count() returns for the servers of this configuration. */
+/* Returns the number of servers, as lw_redis_servers_count() does for the servers of this
+ * configuration. */
 size_t lw_config_servers_count(const struct lw_config *c);
 /* Connects to the server of a shard (base/redis/connection.h) and logs in. Returns NULL with *err,
  * which names the server. */
@@ -218,7 +237,7 @@ void lw_problems_free(struct lw_problems *p);
 
 /* Writes the effective configuration as JSON, with secrets as "***". */
 void lw_config_print(const struct lw_config *c, struct lw_buf *out);
-/* Writes the reference page (Markdown) from the table of keys. */
+/* Writes the reference page of the configuration (Markdown), made from the table of keys. */
 void lw_config_reference(struct lw_buf *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in strings, and ${VAR} and ${VAR:-default} also
- * inside PATH; $${ stands for a literal ${. */
+/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in strings. PATH itself may contain ${VAR} and
+ * ${VAR:-default}. $${ stands for a literal ${. */
 #include "config/option.h"
 
 #include <errno.h>
@@ -15,7 +15,8 @@ struct expansion {
     struct lw_loader *l;
     const char *path;
     struct lw_buf out;
-    bool in_path; /* the text is the PATH of ${file:PATH}, in which no other file may be named */
+    /* true if the text is the PATH of a ${file:PATH}, which must not contain another ${file:…} */
+    bool in_path;
     bool from_file, failed;
 };
 
@@ -46,7 +47,7 @@ void lw_expand_free(struct lw_loader *l) {
     l->n_expanded = 0;
 }
 
-/* Reports a problem. `what` is a format with one %s, for `name`. */
+/* Reports a problem. `what` is a format string with one %s, which `name` replaces. */
 #define FAIL(x, what, name) \
     ((x)->failed = true, lw_problem((x)->l->problems, "%s: " what, (x)->path, name))
 
@@ -55,9 +56,9 @@ static void file_problem(struct expansion *x, const char *path, const char *why)
     lw_problem(x->l->problems, "%s: file %.200s: %s", x->path, path, why);
 }
 
-/* Opens a file for reading. Returns -1 with *why if that fails, or if it is a pipe: a text that
- * comes through a pipe is gone at the next reload. O_NONBLOCK keeps a named pipe from blocking for
- * ever. */
+/* Opens a file for reading. Returns -1 with *why if the file cannot be opened or is a named pipe,
+ * because a pipe cannot be read again at the next reload. O_NONBLOCK keeps open() from blocking on
+ * a named pipe. */
 static int open_file(const char *path, const char **why) {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -70,8 +71,8 @@ static int open_file(const char *path, const char **why) {
     return fd;
 }
 
-/* Appends the content of a file, up to a limit. `shown` is the path as the configuration has it,
- * since what variables hold is not printed. */
+/* Appends the content of a file, up to a limit. `shown` is the path as the configuration has it;
+ * problems show this path, because the values of variables must not be printed. */
 static void put_file(struct expansion *x, const char *path, const char *shown) {
     char buf[LW_SECRET_FILE_MAX + 1];
     size_t n = 0;
@@ -119,7 +120,7 @@ static void put_file_of(struct expansion *x, const char *text) {
     lw_buf_free(&path.out);
 }
 
-/* Expands the text between ${ and }. */
+/* Expands one reference, whose text stands between ${ and }. */
 static void put_reference(struct expansion *x, const char *body) {
     if (is_file(body)) {
         if (x->in_path)
@@ -146,7 +147,7 @@ static void put_reference(struct expansion *x, const char *body) {
     free(name);
 }
 
-/* Returns the } that ends the reference whose text begins at `body`; NULL if there is none. */
+/* Returns the } that ends the reference whose text begins at `body`, or NULL if there is none. */
 static const char *end_of(const char *body) {
     bool nests = is_file(body);
     for (const char *p = body; p && *p; p++) {
@@ -189,7 +190,8 @@ static void expand_string(struct lw_loader *l, const char *path, json_t *v) {
     lw_buf_free(&x.out);
 }
 
-/* Expands every string below v. The depth of recursion is limited by the JSON parser. */
+/* Expands every string in v and in the values below it. The JSON parser limits the depth of the
+ * recursion. */
 void lw_expand(struct lw_loader *l, const char *path, json_t *v) {
     char below[256];
     const char *name;

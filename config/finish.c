@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that concern more than one key. They run after every key was read and every default was
- * filled in. */
+/* Checks that involve more than one key of the configuration. They run after every key was read and
+ * every default was filled in. */
 #include "config/option.h"
 
 #include <stdlib.h>
@@ -57,15 +57,15 @@ static void finish_dedup(struct lw_loader *l) {
         lw_problem_warn(l->problems, "dedup.window_s: no effect while dedup.id is \"offset\"");
 }
 
-/* Returns true if a worker knows the next messages of a key while one of them runs. The worker
- * knows them only if messages run ahead (consumer/worker/hold.c). */
+/* Returns true if a worker can have the next messages of a key while one of them runs. It has them
+ * only if messages run ahead (consumer/worker/hold.c). */
 static bool knows_followers(const struct lw_config *c) {
     return c->lock.run_ahead > 1 && c->retry.order == LW_ORDER_BLOCK && !c->dedup.business &&
            c->queue.on_busy == LW_BUSY_PARK;
 }
 
-/* Returns true for an http handler with "mode": "batch". The batches of such a handler may be as
- * long as possible, unless handler.batch is given. */
+/* Returns true for an http handler with "mode": "batch". The length of its batches is unlimited
+ * unless handler.batch is given. */
 static bool sends_batches(const struct lw_config *c) {
     const char *mode = json_string_value(json_object_get(c->handler.json, "mode"));
     return c->handler.type && !strcmp(c->handler.type, "http") && mode && !strcmp(mode, "batch");
@@ -95,8 +95,8 @@ static void finish_requests(struct lw_loader *l, bool exec, bool http) {
                         c->handler.batch, c->lock.run_ahead);
 }
 
-/* Returns true if the handler inserts into PostgreSQL, which takes many writers at a time; SQLite
- * takes one. */
+/* Returns true if the handler inserts into PostgreSQL, which allows many concurrent writers. SQLite
+ * allows one. */
 static bool inserts_into_postgres(const struct lw_config *c) {
     const char *store = json_string_value(json_object_get(c->handler.json, "store"));
     return store && strncmp(store, "postgres", strlen("postgres")) == 0;

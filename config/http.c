@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and checks the section http. */
+/* Reads and checks the section `http` of the configuration. */
 #include "base/bytes.h"
 #include "config/option.h"
 
@@ -12,8 +12,8 @@ enum { TOKENS_MAX = 32, TOKEN_NAME_MAX = 64, HOSTS_MAX = 16, MASK_MAX = 64, POIN
 
 /* --- http.listen ------------------------------------------------------------------------------ */
 
-/* Splits HOST:PORT; `host` must have room for 64 bytes. Returns true if the text has another
- * form. */
+/* Splits a text of the form HOST:PORT; `host` must have room for 64 bytes. Returns true if the text
+ * has another form. */
 static bool listen_problem(const char *text, char *host, int *port) {
     unsigned char address[16];
     bool v6 = *text == '[';
@@ -50,7 +50,7 @@ void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t 
 /* --- tokens ----------------------------------------------------------------------------------- */
 
 /* Returns the text of a token, or NULL after reporting a problem. No reported problem shows the
- * value, not even an invalid one. */
+ * token, even if it is invalid. */
 static const char *take_secret(struct lw_loader *l, const char *path, json_t *v) {
     if (lw_unusable(l, v)) return NULL;
     const char *text = json_string_value(v);
@@ -77,8 +77,8 @@ void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *
     if (secret) add_token(l, "token", secret, true);
 }
 
-/* The name of http.token is reserved, because the audit would not tell which of two tokens was
- * sent. */
+/* The name of http.token is reserved. If another token had this name, the audit stream would not
+ * show which of the two was sent. */
 static bool name_problem(struct lw_loader *l, const char *section, const char *name) {
     size_t n = strlen(name);
     if (n && n <= TOKEN_NAME_MAX && strspn(name, LW_PLAIN) == n && strcmp(name, "token"))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kafka.properties: each property goes to librdkafka as it is, unless it would break a
- * guarantee. */
+/* The section kafka.properties. Each property is passed to librdkafka unchanged, unless it would
+ * break a guarantee. */
 #include "config/librdkafka.h"
 #include "config/option.h"
 
@@ -12,7 +12,7 @@
 
 enum { PROPERTIES_MAX = 512, VALUE_MAX = 65536 };
 
-/* Names properties, each with the one value for which it is refused. */
+/* Properties and, for each, the value for which it is refused. */
 static const struct refusal {
     const char *name, *value, *reason;
 } refusals[] = {
@@ -42,8 +42,9 @@ static const char *refused(const char *name, const char *value) {
     return NULL;
 }
 
-/* Lets librdkafka check the property. Its error text may quote the value, which may be a secret or
- * come from a variable, so the text is shown only if `quote` is true or the property is unknown. */
+/* Lets librdkafka check a property. librdkafka's error text may quote the value, which may be a
+ * secret or come from a variable, so the text is shown only if `quote` is true or the property is
+ * unknown. */
 static void ask_librdkafka(struct lw_loader *l, const char *path, const struct lw_property *p,
                            bool quote) {
     char text[512];
@@ -129,8 +130,8 @@ static void finish_reset(struct lw_loader *l) {
                             "\"latest\": where a group without commits begins");
 }
 
-/* Refuses properties that the broker decides in the new group protocol (KIP-848), because
- * librdkafka would not start with them. */
+/* Refuses properties whose values the broker decides in the new group protocol (KIP-848), because
+ * librdkafka would refuse to start with them. */
 static void finish_protocol(struct lw_loader *l) {
     static const char *const moved[][2] = {
         {"session.timeout.ms", "the broker sets it: group.consumer.session.timeout.ms"},
@@ -140,7 +141,7 @@ static void finish_protocol(struct lw_loader *l) {
     };
     const char *protocol = property(l->c, "group.protocol");
     l->c->kafka.new_protocol = protocol && !strcasecmp(protocol, "consumer");
-    /* A worker is a static member only if kafka.member_id asks for it: in the new group protocol
+    /* With the new group protocol, a worker is a static member only if kafka.member_id asks for it:
      * the broker refuses a restarted static member until the session of the dead process has
      * ended. */
     if (l->c->kafka.new_protocol && !l->c->kafka.member_id) l->c->kafka.dynamic = true;
@@ -161,8 +162,8 @@ static const char *mechanism(const struct lw_config *c) {
     return given ? given : property(c, "sasl.mechanisms");
 }
 
-/* Checks where tokens come from: librdkafka makes an unsigned token itself, or gets a signed one by
- * OIDC. */
+/* Checks where the tokens for OAUTHBEARER come from: either librdkafka makes an unsigned token
+ * itself, or it gets a signed token by OIDC. */
 static void finish_oauth(struct lw_loader *l) {
     const char *method = property(l->c, "sasl.oauthbearer.method"),
                *own = property(l->c, "enable.sasl.oauthbearer.unsecure.jwt");
@@ -210,8 +211,8 @@ static void finish_security(struct lw_loader *l) {
                             l->c->kafka.properties[i].name, protocol);
 }
 
-/* Checks the limit of the wait for handlers in a rebalance. The worker does not poll during that
- * wait, so librdkafka counts it against max.poll.interval.ms. */
+/* Checks how long a rebalance may wait for handlers. The worker does not poll during that wait, so
+ * librdkafka counts it against max.poll.interval.ms. */
 static void finish_poll_interval(struct lw_loader *l) {
     enum { DEFAULT_MS = 300000, MARGIN_MS = 10000 };
     struct lw_config *c = l->c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of keys. It holds their types, ranges and defaults. Loading, suggestions, `check`
- * and the reference page use it. */
+/* The single table of configuration keys, with their types, ranges and defaults. Loading,
+ * suggestions, the command `check` and the reference page use it. */
 #include "base/nearest.h"
 #include "config/option.h"
 
@@ -9,7 +9,7 @@
 
 #define AT(field) offsetof(struct lw_config, field)
 
-/* The words that each key accepts, in the order of its enum. */
+/* Lists of the words that a key accepts, each list in the order of the key's enum. */
 static const char *const missing_words[] = {"dead", "skip", "own", NULL};
 static const char *const busy_words[] = {"park", "drop", NULL};
 static const char *const stop_words[] = {"leave", "stay", NULL};
@@ -585,8 +585,8 @@ static const char *leaf(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-/* Finds the key nearest to `path`, in the same section or in all sections. The caller tries both in
- * this order, so "ttl_ms" at the top means lock.ttl_ms. */
+/* Finds the key nearest to `path`, either in the section of `path` only or in all sections. The
+ * caller tries the same section first, so "ttl_ms" at the top level leads to lock.ttl_ms. */
 static bool nearest_in(const char *path, bool same_section, char *out, size_t size) {
     const char *names[128];
     size_t at[128], n = 0, section = (size_t)(leaf(path) - path);

@@ -23,14 +23,14 @@ static bool is_scram(const char *value) { return !strncmp(value, "SCRAM-", 6); }
 static bool is_oauth(const char *value) { return !strcmp(value, "OAUTHBEARER"); }
 static bool is_kerberos(const char *value) { return !strcmp(value, "GSSAPI"); }
 
-/* A limit is something that a version of librdkafka cannot do. These constants say what is done
- * about a limit. NOTE: the limit is named only in `version --verbose`, because it concerns nearly
- * everybody and harms no message. */
+/* The ways in which a limit is reported. A limit is something that a version of librdkafka cannot
+ * do. A NOTE is shown only in `version --verbose`, because such a limit concerns nearly everybody
+ * and harms no message. */
 enum how { NOTE, WARN, REFUSE };
 
-/* A limit holds for versions of librdkafka from `from` to below `below` (EVERY: no bound) or, if
- * `feature` is set, for a library without that feature. The limit concerns each property listed in
- * `properties` (each followed by a space) whose value `meets` accepts. If `meets` is NULL, the
+/* A limit applies to versions of librdkafka from `from` to below `below` (EVERY means no bound) or,
+ * if `feature` is set, to a library without that feature. A limit concerns the properties listed in
+ * `properties` (each followed by a space), if `meets` accepts their value. If `meets` is NULL, the
  * limit concerns every configuration. */
 static const struct limit {
     int from, below;
@@ -95,7 +95,8 @@ static bool limited(const struct lw_librdkafka *k, const struct limit *l) {
     return version >= l->from && version < l->below;
 }
 
-/* Returns true if `name` is one of `properties`, each of which is followed by a space. */
+/* Returns true if `name` is one of the names in `properties`, each of which is followed by a
+ * space. */
 static bool listed(const char *properties, const char *name) {
     size_t n = strlen(name);
     for (const char *p = properties; (p = strstr(p, name)); p += n)

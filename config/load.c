@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a configuration: text → JSON → overrides → ${…} → each key by the table → defaults → checks
- * of several keys. */
+/* Reads a configuration in these steps: text → JSON → overrides → ${…} → each key by the table of
+ * keys → defaults → checks that involve several keys. */
 #include "config/option.h"
 
 #include "base/json_place.h"
@@ -12,8 +12,8 @@
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* Reports malformed JSON by its position. jansson's text quotes the input near the error, which may
- * be a secret, so only a duplicate key is named. */
+/* Reports malformed JSON by its position. The text of jansson's error is not shown, because it
+ * quotes the input near the error, which may be a secret. Only a duplicate key is named. */
 static void syntax_problem(struct lw_problems *problems, const char *name, const json_error_t *e) {
     size_t n = strlen(e->text);
     if (json_error_code(e) == json_error_null_character) {
@@ -81,7 +81,7 @@ static void walk(struct lw_loader *l, const char *section, json_t *object) {
     json_object_foreach(object, name, v) {
         char path[256];
         snprintf(path, sizeof path, "%s%s%.200s", section, *section ? "." : "", name);
-        /* a name with a dot must not be taken for the path of a key in another section */
+        /* do not take a name that contains a dot for the path of a key in another section */
         if (strchr(name, '.') && !(s && s->kind == LW_OPT_HANDLER))
             unknown(l, path);
         else
@@ -100,8 +100,8 @@ static json_t *given(json_t *root, const char *path) {
     return json_object_get(root, path);
 }
 
-/* Fills in the defaults before the values are read, so that a rejected value leaves its default in
- * place. */
+/* Fills in the defaults before the values are read. So the default stays in place if a value is
+ * rejected. */
 static void take_defaults(struct lw_loader *l, json_t *root) {
     for (size_t i = 0; i < lw_n_options; i++) {
         const struct lw_option *o = &lw_options[i];
@@ -123,7 +123,7 @@ static void check_required(struct lw_loader *l, json_t *root) {
         const struct lw_option *o = &lw_options[i];
         if (!o->required || given(root, o->path)) continue;
         bool below = !strncmp(o->path, "handler.", 8);
-        /* a handler that is no object was already reported */
+        /* another check already reported a handler that is not an object */
         if (below && !json_is_object(json_object_get(root, "handler"))) continue;
         lw_problem(l->problems, "%s: missing; it has no default", o->path);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Only the files of config/ include this header. It declares a row of the table of keys, and data
- * that those files share. */
+/* A row of the table of configuration keys, and data that the files of config/ share. Only these
+ * files include this header. */
 #ifndef LW_CONFIG_OPTION_H
 #define LW_CONFIG_OPTION_H
 
@@ -20,13 +20,13 @@ enum {
     LW_MEMBER_ID_MAX = 100
 };
 
-/* A string with ${…}, kept as it was in the file, so that reported problems never show the expanded
- * value. */
+/* A string that contained ${…}, with its text as it was in the file, so that reported problems
+ * never show the expanded value. */
 struct lw_expanded {
     json_t *string;
     char *raw;
     bool from_file;
-    bool failed; /* a problem was already reported, so the value is not checked */
+    bool failed; /* true if a problem was already reported, so that the value is not checked */
 };
 
 struct lw_loader {
@@ -37,15 +37,16 @@ struct lw_loader {
 };
 
 enum lw_option_kind {
-    LW_OPT_INT,    /* an int at `at`, from min to max */
-    LW_OPT_INT64,  /* an int64_t at `at`, from min to max */
-    LW_OPT_WORD,   /* one of `words`; its index, an enum, is stored at `at` */
-    LW_OPT_EITHER, /* one of two `words`; a bool at `at` is true for the second */
-    /* a string of at most `max` bytes; a char * at `at`, NULL if the key is not given */
+    LW_OPT_INT,    /* an integer from min to max, stored as an int at offset `at` */
+    LW_OPT_INT64,  /* an integer from min to max, stored as an int64_t at offset `at` */
+    LW_OPT_WORD,   /* one of `words`, whose index is stored as an enum at offset `at` */
+    LW_OPT_EITHER, /* one of two `words`; the bool at offset `at` is true for the second word */
+    /* a string of at most `max` bytes, stored as a char * at offset `at`, which is NULL if the key
+     * is not given */
     LW_OPT_TEXT,
-    LW_OPT_CUSTOM, /* a value that `take` reads and `show` writes */
-    /* the handler section: only the handler type knows those of its keys that lw_options does not
-     * list */
+    LW_OPT_CUSTOM, /* a value that the function `take` reads and the function `show` writes */
+    /* the handler section, which may have keys that only the handler type knows and lw_options does
+     * not list */
     LW_OPT_HANDLER,
 };
 
@@ -55,17 +56,18 @@ struct lw_option {
     size_t at; /* offset of the value in struct lw_config */
     int64_t min, max;
     const char *const *words; /* list of words, ended by NULL */
-    /* the default as JSON text, read as if it had been given; NULL: computed, or none */
+    /* the default as JSON text, which is read as if the user had given it; NULL if the default is
+     * computed or there is none */
     const char *dflt;
-    const char *dflt_text; /* the default as the reference page words it, if dflt is NULL */
-    /* the form of a value as the reference page words it, for LW_OPT_CUSTOM */
+    const char *dflt_text; /* if dflt is NULL: the default in the words of the reference page */
+    /* for LW_OPT_CUSTOM: the form of a value in the words of the reference page */
     const char *form;
-    /* the default does not apply if one of these keys or sections is given */
+    /* keys or sections; if one of them is given, the default does not apply */
     const char *unless[2];
     bool required;
-    bool secret; /* the text of an LW_OPT_TEXT is never shown */
+    bool secret; /* true if the text of an LW_OPT_TEXT must never be shown */
     void (*take)(struct lw_loader *l, const struct lw_option *o, json_t *value);
-    /* returns the value with secrets masked; NULL: there is nothing to show */
+    /* returns the value to be shown, with secrets masked, or NULL if there is nothing to show */
     json_t *(*show)(const struct lw_config *c);
     const char *help;
 };
@@ -73,16 +75,17 @@ struct lw_option {
 extern const struct lw_option lw_options[];
 extern const size_t lw_n_options;
 
-/* The next functions are in keys.c, which has the table of keys. */
+/* The functions declared from here to LW_PLAIN are in keys.c, which has the table of keys. */
 const struct lw_option *lw_option_find(const char *path);
 bool lw_option_section(const char *path);
-/* finds the key most similar to `path`; "" if none is */
+/* Finds the key most similar to `path`. Sets `out` to "" if no key is similar. */
 void lw_option_nearest(const char *path, char *out, size_t size);
 
-/* The characters allowed in names of Kafka topics, applications, tokens and hosts. */
+/* The characters allowed in the names of Kafka topics, applications, tokens and hosts. */
 #define LW_PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
-/* The next functions are in take.c, which reads and checks the values of keys. */
+/* The functions lw_option_take() to lw_take_handler_type() are in take.c, which reads and checks
+ * the values of keys. */
 void lw_option_take(struct lw_loader *l, const struct lw_option *o, json_t *value);
 void lw_take_name(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_topics(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -96,7 +99,8 @@ void lw_take_key_from(struct lw_loader *l, const struct lw_option *o, json_t *v)
 void lw_take_dedup_id(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v);
-/* The next functions are in http.c, which reads and checks the section http. */
+/* The functions lw_take_http_listen() to lw_finish_http() are in http.c, which reads and checks the
+ * section `http`. */
 void lw_take_http_listen(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_token(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_read_tokens(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -104,7 +108,8 @@ void lw_take_http_write_tokens(struct lw_loader *l, const struct lw_option *o, j
 void lw_take_http_hosts(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_http_mask(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_finish_http(struct lw_loader *l);
-/* The next functions are in tracing.c, which reads, checks and shows the section tracing. */
+/* The functions lw_take_tracing_endpoint() to lw_finish_tracing() are in tracing.c, which reads,
+ * checks and shows the section `tracing`. */
 void lw_take_tracing_endpoint(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_tracing_ratio(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_take_tracing_headers(struct lw_loader *l, const struct lw_option *o, json_t *v);
@@ -118,41 +123,44 @@ void lw_finish_tracing(struct lw_loader *l);
 enum { LW_SHOWN_MAX = 160 };
 const char *lw_shown(const struct lw_loader *l, json_t *v, char buf[LW_SHOWN_MAX]);
 const struct lw_expanded *lw_was_expanded(const struct lw_loader *l, const json_t *v);
-/* Returns a string of 1 to max bytes, or NULL after reporting a problem. */
+/* Checks that a value is a string of 1 to max bytes, and returns its text. Returns NULL after
+ * reporting a problem. */
 const char *lw_take_text(struct lw_loader *l, const char *path, json_t *v, size_t max);
 
-/* Returns true after reporting a problem if the text is not a JSON pointer. The problem shows the
- * example. */
+/* If the text is not a JSON pointer, reports a problem, which shows `example`, and returns true. */
 bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *pointer,
                         const char *example);
 
 bool lw_unusable(const struct lw_loader *l, const json_t *v);
 
-/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in every string below v (expand.c). */
+/* Expands ${VAR}, ${VAR:-default} and ${file:PATH} in every string in v and below it (expand.c). */
 void lw_expand(struct lw_loader *l, const char *path, json_t *v);
 void lw_expand_free(struct lw_loader *l);
 
-/* Applies one --set (override.c). */
+/* Applies one --set option to the JSON tree of the configuration (override.c). */
 void lw_override(struct lw_loader *l, json_t *root, const struct lw_override *set);
 
-/* The next functions are in kafka.c, which checks kafka.properties. */
+/* The functions lw_take_properties() to lw_topic_problem() are in kafka.c, which checks
+ * kafka.properties. */
 void lw_take_properties(struct lw_loader *l, const struct lw_option *o, json_t *v);
 void lw_finish_kafka(struct lw_loader *l);
 bool lw_topic_problem(struct lw_loader *l, const char *path, const char *topic);
 
-/* Makes the checks that concern more than one key (finish.c). */
+/* Makes the checks that involve more than one key of the configuration (finish.c). */
 void lw_finish(struct lw_loader *l);
 
-/* The next functions are in redis.c, which computes how to reach the servers of the shards. */
-/* notes that a section is given, since it may matter even if empty */
+/* lw_section_given() and lw_finish_redis() are in redis.c, which computes how to reach the servers
+ * of the shards. */
+/* Records that a section is given, because even an empty section may have an effect. */
 void lw_section_given(struct lw_loader *l, const char *path);
 void lw_finish_redis(struct lw_loader *l);
 
-/* The next functions are in secret.c, which decides which values are secrets. */
-bool lw_secret_name(const char *name); /* returns true if a key of this name contains a secret */
+/* lw_secret_name() and lw_masked() are in secret.c, which decides which values are secrets. */
+/* returns true if the name of a key says that its value is a secret */
+bool lw_secret_name(const char *name);
 json_t *lw_masked(const struct lw_loader *l, json_t *v);
 
-/* The next functions are in print.c, and return values as they are shown to people. */
+/* The functions below are in print.c. They return values as people are shown them. */
 json_t *lw_show_name(const struct lw_config *c);
 json_t *lw_show_topics(const struct lw_config *c);
 json_t *lw_show_properties(const struct lw_config *c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applies --set path=value. */
+/* Applies the options --set path=value to a configuration. */
 #include "config/option.h"
 
 #include <stdio.h>
@@ -15,8 +15,8 @@ const char *lw_override_add(struct lw_override *set, size_t *n, size_t max, char
     return NULL;
 }
 
-/* Everything behind this prefix of a path is one name, because names of Kafka properties contain
- * dots. */
+/* In a path, everything behind this prefix is one name, because the names of Kafka properties
+ * contain dots. */
 static const char properties[] = "kafka.properties.";
 
 static json_t *value_of(const char *text) {
@@ -24,7 +24,7 @@ static json_t *value_of(const char *text) {
     return v ? v : json_string(text);
 }
 
-/* Returns the length of the path's next step. */
+/* Returns the length of the next step of a path. */
 static size_t step_length(const char *whole, const char *at) {
     if (at - whole == sizeof properties - 1 && !strncmp(whole, properties, sizeof properties - 1))
         return strlen(at);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows a configuration, and writes the reference page, by the table of keys. */
+/* Shows a configuration, and writes the reference page of all keys, by means of the table of
+ * keys. */
 #include "base/bytes.h"
 #include "base/redis/url.h"
 #include "config/option.h"
@@ -11,7 +12,8 @@
 json_t *lw_show_name(const struct lw_config *c) { return json_string(c->name); }
 json_t *lw_show_key_from(const struct lw_config *c) { return json_string(c->key.from_text); }
 
-/* Returns NULL if no id is configured. The host's name is used then, and nothing is shown. */
+/* Returns NULL if no member id is configured. Then the host's name is the id, and nothing is
+ * shown. */
 json_t *lw_show_member_id(const struct lw_config *c) {
     if (c->kafka.dynamic) return json_string("off");
     return c->kafka.member_id ? json_string(c->kafka.member_id) : NULL;
@@ -66,8 +68,8 @@ json_t *lw_show_db(const struct lw_config *c) {
     return c->redis.db ? json_integer(c->redis.db) : NULL;
 }
 
-/* These two functions return NULL for the default, which is then not shown, because most fleets use
- * no TLS at all. */
+/* lw_show_sentinel_verify() and lw_show_tls_verify() return NULL for the default, which is then not
+ * shown, because most fleets do not use TLS. */
 json_t *lw_show_sentinel_verify(const struct lw_config *c) {
     return c->redis.sentinel.tls.no_verify ? json_false() : NULL;
 }
@@ -145,7 +147,7 @@ static json_t *show(const struct lw_config *c, const struct lw_option *o) {
     return NULL;
 }
 
-/* Stores a value under its path, and makes the sections on the way. */
+/* Stores a value under its path, and creates the sections that the path names. */
 static void put(json_t *root, const char *path, json_t *v) {
     for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
         char section[64];
@@ -157,8 +159,8 @@ static void put(json_t *root, const char *path, json_t *v) {
     json_object_set_new(root, path, v);
 }
 
-/* Adds TLS sections that were given empty: with Sentinels or a cluster, even an empty section turns
- * TLS on. */
+/* Adds TLS sections that are given but empty. With Sentinels or a cluster, even an empty section
+ * turns TLS on. */
 static void show_given(const struct lw_config *c, json_t *root) {
     json_t *redis = json_object_get(root, "redis"), *sentinel = json_object_get(redis, "sentinel");
     if (!c->redis.sentinel.on && !c->redis.cluster.on) return;
@@ -171,7 +173,7 @@ static void show_given(const struct lw_config *c, json_t *root) {
 void lw_config_print(const struct lw_config *c, struct lw_buf *out) {
     json_t *root = json_object();
     for (size_t i = 0; i < lw_n_options; i++) {
-        /* the keys of the handler are shown with its whole section */
+        /* the keys of the handler are shown with the whole handler section */
         if (!strncmp(lw_options[i].path, "handler.", 8)) continue;
         json_t *v = show(c, &lw_options[i]);
         if (v) put(root, lw_options[i].path, v);

@@ -7,8 +7,8 @@
 
 enum { PROBLEMS_MAX = 200 };
 
-/* Adds a problem as one line. Control characters of a value are replaced, because a line break in a
- * value would split that line. */
+/* Adds a problem as one line. Control characters in a value are replaced, because a line break
+ * would split the line. */
 __attribute__((format(printf, 2, 0))) static void add_line(struct lw_buf *b, const char *fmt,
                                                            va_list ap) {
     char text[1400];

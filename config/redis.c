@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes from several keys how to reach the Redis server of a shard. */
+/* Computes from several configuration keys how to reach the Redis server of a shard. */
 #include "base/redis/connection.h"
 #include "base/text.h"
 #include "config/option.h"
@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Copies `from` to *to if *to is empty and `from` is not. Returns false if an allocation failed. */
+/* Sets *to to a copy of `from` if *to is not set and `from` is. Returns false if an allocation
+ * failed. */
 static bool fill(char **to, const char *from) { return *to || lw_text_copy(to, from); }
 
 static bool fill_tls(struct lw_tls *t, const struct lw_tls *from) {
@@ -19,7 +20,8 @@ static bool fill_tls(struct lw_tls *t, const struct lw_tls *from) {
            fill(&t->key_file, from->key_file) && fill(&t->server_name, from->server_name);
 }
 
-/* Adds redis.username, redis.password and redis.tls to a server whose URL does not have them. */
+/* Adds redis.username, redis.password and redis.tls to a server whose URL does not contain such
+ * settings. */
 static int fill_login(struct lw_redis_url *u, const struct lw_config *c, struct lw_err *err) {
     bool whole =
         u->password || (fill(&u->user, c->redis.username) && fill(&u->password, c->redis.password));

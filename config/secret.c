@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides which values are secrets, and masks them. */
+/* Decides which configuration values are secrets, and masks them. */
 #include "base/bytes.h"
 #include "base/redis/url.h"
 #include "config/option.h"

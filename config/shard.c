@@ -11,7 +11,7 @@ size_t lw_shard_prefix(const struct lw_config *c, int shard, char out[LW_SHARD_P
     if (c->redis.cluster.on)
         snprintf(k, sizeof k, ".%d", lw_slot_suffix(c->name, shard, c->redis.shards));
     int n = snprintf(out, LW_SHARD_PREFIX, "lw:{%s.%d%s}:", c->name, shard, k);
-    /* the buffer suffices, because a name has at most 64 bytes */
+    /* the text always fits, because a name has at most 64 bytes */
     assert(n > 0 && n < LW_SHARD_PREFIX);
     return (size_t)n;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefix of the names of a shard's keys in Redis. Every program that touches such keys gets the
- * prefix from here.
+/* The prefix of the names of a shard's keys in Redis. Every program that accesses such keys gets
+ * the prefix from here.
  *
- * All names of a shard have one hash tag: NAME.SHARD, or NAME.SHARD.K in a cluster, where K puts
- * the shard into the slot that it should have (base/redis/slot.h). K depends on the number of
+ * All names of a shard have the same hash tag: NAME.SHARD, or NAME.SHARD.K in a cluster. K is a
+ * number that places the shard near a computed slot (base/redis/slot.h). K depends on the number of
  * shards, and never on the number of masters, which may change while the shards have data. */
 #ifndef LW_CONFIG_SHARD_H
 #define LW_CONFIG_SHARD_H
@@ -11,7 +11,7 @@
 #include "config/config.h"
 
 enum { LW_SHARD_PREFIX = 128 };
-/* Writes "lw:{TAG}:" into `out`. Returns its length. */
+/* Writes the prefix "lw:{TAG}:" of a shard into `out`. Returns its length. */
 size_t lw_shard_prefix(const struct lw_config *c, int shard, char out[LW_SHARD_PREFIX]);
 /* Returns the slot of a shard's keys in a cluster. */
 int lw_shard_slot(const struct lw_config *c, int shard);

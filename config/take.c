@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads one value of a known key into the configuration, or says what is wrong with it. */
+/* Reads one value of a known configuration key, or reports what is wrong with the value. */
 #include "base/bytes.h"
 #include "base/redis/url.h"
 #include "config/option.h"
@@ -223,7 +223,7 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
         add_url(l, o->path, v);
         return;
     }
-    size_t n = json_array_size(v); /* 0 if v is not an array */
+    size_t n = json_array_size(v); /* the size is 0 if v is not an array */
     if (n == 0 || n > LW_URLS_MAX) {
         lw_problem(l->problems, "%s: must be a URL or a list of 1 to %d of them, is %s", o->path,
                    (int)LW_URLS_MAX,
@@ -236,12 +236,11 @@ void lw_take_urls(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     }
 }
 
-/* Says where a list of addresses (of Sentinels or cluster nodes) is stored and how it is
- * checked. */
+/* Where a list of addresses (of Sentinels or cluster nodes) is stored, and how it is checked. */
 struct addresses {
     char ***list;
     size_t *n, max;
-    int port; /* port of an address that gives none */
+    int port; /* port for an address without a port */
     const char *one;
 };
 
@@ -267,7 +266,7 @@ static void add_address(struct lw_loader *l, const struct addresses *a, const ch
 static void take_addresses(struct lw_loader *l, const struct lw_option *o, json_t *v,
                            const struct addresses *a) {
     char path[64], buf[LW_SHOWN_MAX];
-    size_t n = json_array_size(v); /* 0 if v is not an array */
+    size_t n = json_array_size(v); /* the size is 0 if v is not an array */
     if (n == 0 || n > a->max) {
         lw_problem(l->problems, "%s: must be a list of 1 to %zu addresses, as 10.0.0.7:%d, is %s",
                    o->path, a->max, a->port, lw_shown(l, v, buf));
@@ -292,8 +291,8 @@ void lw_take_nodes(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     take_addresses(l, o, v, &a);
 }
 
-/* The key redis.db has a kind of its own, and not LW_OPT_INT, because its value is shown only if
- * the configuration gives it. */
+/* The key redis.db has its own function instead of the kind LW_OPT_INT, because its value is shown
+ * only if the configuration contains it. */
 void lw_take_db(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     char buf[LW_SHOWN_MAX];
     int64_t n;
@@ -329,7 +328,8 @@ bool lw_pointer_problem(struct lw_loader *l, const char *path, const char *point
     return false;
 }
 
-/* Reads header:NAME, json:/pointer, or `word` itself. Returns false after reporting a problem. */
+/* Reads the place of a value: header:NAME, json:/pointer, or exactly the text `word`. Returns false
+ * after reporting a problem. */
 static bool take_rule(struct lw_loader *l, const char *path, json_t *v, const char *word,
                       struct lw_rule *out) {
     char buf[LW_SHOWN_MAX];
@@ -379,7 +379,8 @@ void lw_take_dead_to(struct lw_loader *l, const struct lw_option *o, json_t *v) 
 
 /* --- handler ---------------------------------------------------------------------------------- */
 
-/* Accepts any name, because only the registry knows which types exist (lw_handler_find()). */
+/* Accepts any name as a handler type, because only the registry has the list of types
+ * (lw_handler_find()). */
 void lw_take_handler_type(struct lw_loader *l, const struct lw_option *o, json_t *v) {
     const char *text = lw_take_text(l, o->path, v, 64);
     if (!text) return;

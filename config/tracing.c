@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads and checks the section tracing. */
+/* Reads and checks the section `tracing` of the configuration. */
 #include "base/bytes.h"
 #include "config/option.h"
 
@@ -12,7 +12,7 @@
 
 enum { ENDPOINT_MAX = 2048, HEADERS_MAX = 16, HEADER_NAME_MAX = 64, HEADER_VALUE_MAX = 4096 };
 
-/* path at which collectors take spans, by the specification of OTLP over HTTP */
+/* path at which collectors accept spans, by the specification of OTLP over HTTP */
 #define TRACES_PATH "/v1/traces"
 
 /* --- the endpoint ----------------------------------------------------------------------------- */
@@ -24,7 +24,7 @@ static bool has_part(CURLU *u, CURLUPart what) {
     return true;
 }
 
-/* Adds the path of OTLP if the URL has none. */
+/* Adds the path of OTLP to a URL that has no path. */
 static void complete_path(CURLU *u) {
     char *path = NULL;
     if (!curl_url_get(u, CURLUPART_PATH, &path, 0) && !strcmp(path, "/"))
@@ -101,8 +101,8 @@ static bool value_ok(const char *value, size_t n) {
     return true;
 }
 
-/* Returns what is wrong with a header, or NULL. The text never shows the value, which may be a
- * secret. */
+/* Returns a text that says what is wrong with a header, or NULL. The text never shows the value,
+ * which may be a secret. */
 static const char *header_problem(const char *name, json_t *value) {
     static const char *const own[] = {"content-type", "content-length",    "content-encoding",
                                       "host",         "transfer-encoding", "user-agent"};
@@ -142,7 +142,8 @@ json_t *lw_show_tracing_endpoint(const struct lw_config *c) {
 }
 json_t *lw_show_tracing_ratio(const struct lw_config *c) { return json_real(c->tracing.ratio); }
 
-/* Every value counts as a secret, since services name the headers for their keys as they like. */
+/* Every value of a header counts as a secret, because services give the headers for their API keys
+ * any name. */
 json_t *lw_show_tracing_headers(const struct lw_config *c) {
     json_t *object = c->tracing.n_headers ? json_object() : NULL;
     for (size_t i = 0; i < c->tracing.n_headers; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends requests to the cluster. Each request opens a client of its own, and closes it
+/* Sends requests to the Kafka cluster. Each request uses a new client, which is closed
  * afterwards. */
 #include "kafka/source.h"
 
@@ -78,8 +78,8 @@ int lw_source_cluster_id(const struct lw_config *c, int64_t timeout_ms, char *ou
     int64_t until_ms = lw_boot_ms() + timeout_ms;
     rd_kafka_t *rk = open_client(c, err);
     if (!rk) return -1;
-    /* ask for metadata first: without a broker this request fails, while the request for the id
-     * would return an empty id */
+    /* request the metadata first: without a broker that request fails, while the request for the
+     * cluster id would return an empty id */
     const struct rd_kafka_metadata *md = NULL;
     rd_kafka_resp_err_t code = rd_kafka_metadata(rk, 0, NULL, &md, left(until_ms));
     int r = 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Anchors detect that a log was replaced: a topic that was deleted and recreated has the same name,
- * and soon the same offsets.
+/* Anchors detect that a log was replaced, because a topic that was deleted and recreated has the
+ * same name and soon the same offsets.
  *
  * An anchor describes one record: its offset, its timestamp, and a hash of its key and payload.
- * While a partition is ours, an inspector (a thread with its own client) reads that record again
- * every few seconds and compares it with the anchor. The anchor is stored in the commit metadata,
- * so that the next owner compares too. Anchors work with every supported version of the broker and
- * of librdkafka. */
+ * While a partition is assigned to this worker, an inspector (a thread with its own Kafka client)
+ * reads that record again every few seconds and compares it with the anchor. The anchor is stored
+ * in the commit metadata, so that the next owner of the partition compares too. Anchors work with
+ * every supported version of the broker and of librdkafka. */
 #ifndef LW_KAFKA_ANCHOR_H
 #define LW_KAFKA_ANCHOR_H
 
@@ -19,45 +19,48 @@
 enum { LW_ANCHOR_TEXT = 64 };
 
 struct lw_anchor {
-    int64_t offset; /* offset of the record; -1: there is no anchor */
+    int64_t offset; /* offset of the record; -1 if there is no anchor */
     int64_t timestamp_ms;
     uint64_t hash;
 };
 
 struct lw_anchor lw_anchor_of(const rd_kafka_message_t *m);
-/* Writes "@OFFSET,TIMESTAMP,HASH", or "" if there is no anchor. Returns its length. */
+/* Writes "@OFFSET,TIMESTAMP,HASH", or "" if there is no anchor. Returns the length of the text. */
 size_t lw_anchor_encode(const struct lw_anchor *a, char out[LW_ANCHOR_TEXT]);
-/* Finds the anchor at the end of commit metadata. Returns the length of the metadata without it. */
+/* Finds the anchor at the end of commit metadata. Returns the length of the metadata without the
+ * anchor. */
 size_t lw_anchor_decode(const char *metadata, size_t n, struct lw_anchor *a);
 
-/* enum lw_look lists the answers of the inspector. struct lw_looked is a request about one
- * partition, with its answer. */
+/* enum lw_look lists the possible answers of the inspector. struct lw_looked is a request about one
+ * partition, together with its answer. */
 enum lw_look { LW_LOOK_UNKNOWN, LW_LOOK_SAME, LW_LOOK_GONE, LW_LOOK_ANOTHER };
 struct lw_looked {
     char topic[256];
     int32_t partition;
     uint32_t gen;
-    int64_t begin; /* offset at which reading began */
-    /* if its offset is -1, a record just before `begin` becomes the anchor */
+    int64_t begin; /* offset at which this worker began to read the partition */
+    /* anchor to compare with; if its offset is -1, a record just before `begin` becomes the
+     * anchor */
     struct lw_anchor anchor;
     /* a record that was delivered before the request and can become the next anchor */
     struct lw_anchor next;
-    enum lw_look found; /* the answer; GONE: retention or compaction deleted the record */
-    char why[160];      /* the reason if the answer is ANOTHER */
+    /* the answer; LW_LOOK_GONE means that retention or compaction deleted the record */
+    enum lw_look found;
+    char why[160]; /* the reason if the answer is LW_LOOK_ANOTHER */
 };
 
 struct lw_inspector;
-/* Starts the inspector. The inspector writes to the eventfd `fd` when an answer is ready. */
+/* Starts the inspector, which writes to the eventfd `fd` when an answer is ready. */
 struct lw_inspector *lw_inspector_open(const struct lw_config *c, int fd, struct lw_err *err);
-/* true if a request was made and its answer was not taken yet */
+/* Returns true if a request was made and its answer was not taken yet. */
 bool lw_inspector_busy(struct lw_inspector *i);
-/* Makes a request and takes ownership of `all` (from malloc). Must not be called while the
- * inspector is busy. */
+/* Requests the inspection of the n partitions in `all`, an array from malloc() whose ownership
+ * passes to the inspector. Must not be called while the inspector is busy. */
 void lw_inspector_ask(struct lw_inspector *i, struct lw_looked *all, size_t n);
-/* Returns the answer, which is the array of the request and now belongs to the caller, or NULL if
- * it is not ready yet. */
+/* Returns the array of the last request, filled with answers and owned by the caller again, or NULL
+ * if the answers are not ready yet. */
 struct lw_looked *lw_inspector_answer(struct lw_inspector *i, size_t *n);
-/* Waits at most timeout_ms for the inspector's thread, then detaches it. */
+/* Waits at most timeout_ms for the inspector's thread to end, then detaches it. */
 void lw_inspector_close(struct lw_inspector *i, int64_t timeout_ms);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rebalances: which partitions are ours, at which offset each begins, and their fetch queues.
+/* Rebalances: which partitions are assigned to this worker, at which offset reading begins, and the
+ * fetch queue of each partition.
  *
  * In an eager rebalance all partitions are revoked, then all are assigned. In a cooperative
- * rebalance (only if configured) partitions come and go one by one. During the callback of such a
- * rebalance, librdkafka pauses the partitions that stay. A pause discards fetched records, and
- * reading may then go on behind the discarded records. So each partition that stays is put back by
- * a seek. */
+ * rebalance (only if configured) partitions come and go one by one, and during its callback
+ * librdkafka pauses the partitions that stay. A pause discards fetched records, and reading may
+ * then continue behind the discarded records. Therefore a seek resets each partition that stays to
+ * its next offset. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -17,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ASSIGN_MS limits all partitions together, because the main loop blocks here, and the supervisor
- * kills a worker whose main loop has blocked for 90 s. */
+/* ASSIGN_MS limits the requests for all partitions together, because the main loop blocks in these
+ * functions, and the supervisor kills a worker whose main loop has blocked for 90 s. */
 enum { ASK_MS = 10000, ASSIGN_MS = 45000, ASK_PAUSE_MS = 200 };
 
 /* --- asking where to begin -------------------------------------------------------------------- */
@@ -34,7 +35,7 @@ static int time_left(int64_t until_ms, int most_ms) {
     return left_ms < 1 ? 1 : left_ms < most_ms ? (int)left_ms : most_ms;
 }
 
-/* Waits after a failed request. Returns true if there is time for another try. */
+/* Waits after a failed request. Returns true if there is time for another attempt. */
 static bool may_ask_again(struct lw_source *s, const char *what, rd_kafka_resp_err_t code, int try,
                           int64_t until_ms) {
     lw_warn("kafka: can't read %s: %s (attempt %d); retrying for %d s more", what,
@@ -47,8 +48,8 @@ static bool may_ask_again(struct lw_source *s, const char *what, rd_kafka_resp_e
     return false;
 }
 
-/* Fills in offset and metadata of each partition from the group's commits; a negative offset means
- * that there is none. */
+/* Fills in the offset and metadata of each partition from the group's commits. A negative offset
+ * means that the partition has no commit. */
 static int ask_committed(struct lw_source *s, rd_kafka_topic_partition_list_t *list,
                          int64_t until_ms) {
     for (int try = 1;; try++) {
@@ -72,7 +73,7 @@ static int ask_watermarks(struct lw_source *s, const rd_kafka_topic_partition_t 
 }
 
 /* Finds the offset at which reading begins. The configured reset applies only to a partition
- * without a commit. A commit outside of the log ends the process. */
+ * without a commit. A commit outside of the log ends the process with an error. */
 static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     if (a->committed < 0) {
         a->begin = s->config->kafka.reset_latest ? a->log_end : a->log_begin;
@@ -98,8 +99,8 @@ static int find_begin(struct lw_source *s, struct lw_assigned *a) {
     return -1;
 }
 
-/* Fills `found` and `anchors`, one element per partition of `list`, and sets the offsets in `list`
- * to those where reading begins. */
+/* Fills `found` and `anchors`, which have one element per partition of `list`, and sets the offsets
+ * in `list` to those at which reading begins. */
 static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *list,
                        struct lw_assigned *found, struct lw_anchor *anchors) {
     int64_t until_ms = lw_boot_ms() + ASSIGN_MS;
@@ -114,7 +115,7 @@ static int find_begins(struct lw_source *s, rd_kafka_topic_partition_list_t *lis
         a->metadata_len =
             tp->metadata_size ? lw_anchor_decode(tp->metadata, tp->metadata_size, &anchors[i]) : 0;
         a->metadata = a->metadata_len ? tp->metadata : NULL;
-        /* cuts the anchor off the end of the metadata */
+        /* remove the anchor from the end of the metadata */
         if (a->metadata_len < tp->metadata_size) ((char *)tp->metadata)[a->metadata_len] = 0;
         if (ask_watermarks(s, tp, &a->log_begin, &a->log_end, until_ms) || find_begin(s, a))
             return -1;
@@ -138,7 +139,8 @@ static struct lw_part *add_part(struct lw_source *s, const struct lw_assigned *a
     p->candidate.offset = -1;
     s->checked_ms = 0;
     p->queue = rd_kafka_queue_get_partition(s->rk, a->topic, a->partition);
-    if (p->queue) { /* switch forwarding off before rd_kafka_assign(): kafka/source.c says why */
+    /* switch forwarding off before rd_kafka_assign(), for the reason given in kafka/source.c */
+    if (p->queue) {
         uint64_t one = 1;
         rd_kafka_queue_forward(p->queue, NULL);
         rd_kafka_queue_io_event_enable(p->queue, s->fd, &one, sizeof one);
@@ -181,16 +183,16 @@ void lw_source_lose_all(struct lw_source *s) {
 
 /* --- the callback ----------------------------------------------------------------------------- */
 
-/* Asks which protocol the group has. The caller must ask before the assignment is handed over. Once
- * librdkafka has no partitions and is closing, its group may end at any moment, and then this
- * question is never answered (librdkafka 2.0.2). */
+/* Asks librdkafka which protocol the group uses. The question must come before the assignment is
+ * passed to librdkafka: if librdkafka has no partitions and is closing, its group may end at any
+ * moment, and then the question is never answered (librdkafka 2.0.2). */
 static bool cooperative(rd_kafka_t *rk) {
     const char *protocol = rd_kafka_rebalance_protocol(rk);
     return protocol && !strcmp(protocol, "COOPERATIVE");
 }
 
-/* Passes the assignment to librdkafka; `list` NULL: no partitions. `in_parts` is the answer of
- * cooperative(). */
+/* Passes the assignment to librdkafka. `list` is NULL for an assignment without partitions.
+ * `in_parts` is the result of cooperative(). */
 static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list,
                                      bool assign, bool in_parts) {
     if (!in_parts || !list) return rd_kafka_assign(rk, assign ? list : NULL);
@@ -201,8 +203,8 @@ static rd_kafka_resp_err_t hand_over(rd_kafka_t *rk, const rd_kafka_topic_partit
     return code;
 }
 
-/* Seeks the partitions that were ours before a cooperative rebalance and stay ours: those with a
- * generation up to `last_gen`. */
+/* Seeks in the partitions that this worker had before a cooperative rebalance and keeps: those with
+ * a generation up to `last_gen`. */
 static void put_back(struct lw_source *s, uint32_t last_gen) {
     for (size_t i = 0; i < s->n_parts && s->parts[i]->gen <= last_gen; i++) {
         struct lw_err err = {0};
@@ -211,14 +213,14 @@ static void put_back(struct lw_source *s, uint32_t last_gen) {
     }
 }
 
-/* Rejects an assignment that arrives while the worker ends. To accept it would only cost requests
- * for its offsets. */
+/* Rejects an assignment that arrives while the worker is ending. Accepting it would cost requests
+ * for its offsets and have no use. */
 static void turn_down(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     lw_debug("kafka: the worker is ending; %d partitions rejected", list->cnt);
     rd_kafka_topic_partition_list_t *none = rd_kafka_topic_partition_list_new(0);
     rd_kafka_resp_err_t code = hand_over(s->rk, none, true, cooperative(s->rk));
     rd_kafka_topic_partition_list_destroy(none);
-    /* the rejection fails if the handle is closing */
+    /* the rejection fails if the Kafka client is closing */
     if (code) lw_debug("kafka: can't reject the assignment: %s", rd_kafka_err2str(code));
 }
 

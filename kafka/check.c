@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that each log is still the one that we read. Every few seconds the inspector compares one
- * record of each partition with its anchor. A delivered record becomes a candidate for the next
- * anchor. The candidate replaces the old anchor only after a later check has found that the log is
- * still the same, so a record of a new log never becomes the anchor. */
+/* Checks that each log is still the one that was read before. Every few seconds the inspector
+ * compares one record of each partition with its anchor. A delivered record becomes a candidate for
+ * the next anchor. The candidate replaces the old anchor only after a later check has found that
+ * the log is still the same, so a record of a new log never becomes the anchor. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -18,14 +18,14 @@ enum {
     /* minimum time between two candidates for the anchor, because hashing every record would cost
      * too much */
     CANDIDATE_MS = 1000,
-    /* the default limit of a broker for commit metadata; if metadata and anchor exceed it, the
-     * anchor is left out */
+    /* the default limit of a broker for commit metadata; if the metadata would exceed it with the
+     * anchor, the anchor is omitted */
     METADATA_MAX = 4096,
 };
 
 void lw_source_saw(struct lw_source *s, struct lw_part *p, const rd_kafka_message_t *m) {
-    /* While there is no anchor, the first candidate is compared in its place, so no later record
-     * replaces that candidate. */
+    /* While there is no anchor, the inspector compares with the first candidate, so no later record
+     * replaces this candidate. */
     bool first = p->candidate.offset < 0;
     if (!first && (p->anchor.offset < 0 || s->polled_ms - p->candidate_ms < CANDIDATE_MS)) return;
     p->candidate = lw_anchor_of(m);
@@ -85,7 +85,7 @@ static void take_answer(struct lw_source *s, const struct lw_looked *all, size_t
     }
 }
 
-/* Without an inspector the logs are not checked; everything else works. */
+/* Without an inspector, replaced logs are not detected, but everything else works. */
 static bool have_inspector(struct lw_source *s) {
     struct lw_err err = {0};
     if (!s->inspector) s->inspector = lw_inspector_open(s->config, s->fd, &err);

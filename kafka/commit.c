@@ -2,9 +2,9 @@
 /* Commits, always with explicit offsets and metadata, because rd_kafka_offsets_store() loses the
  * metadata before librdkafka 2.2.0.
  *
- * The answers come through a queue of their own, so that a rebalance callback can wait for a
- * commit. No commit is still unanswered when a later generation begins, since librdkafka joins the
- * group again only after all commits are answered. */
+ * The answers come through a separate queue, so that a rebalance callback can wait for a commit.
+ * When a later generation begins, no commit is unanswered, because librdkafka joins the group again
+ * only after all commits are answered. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -13,14 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A commit in flight. Its callback and, for a synchronous commit, a waiting caller share it. The
- * later of the two frees it; lw_source_close() frees those that were never answered. */
+/* A commit in flight. Its callback and, for a synchronous commit, a waiting caller share the
+ * structure. The one that finishes later frees it. lw_source_close() frees the structures of
+ * commits that were never answered. */
 struct lw_sent {
     struct lw_sent *next;
     struct lw_source *source;
     bool sync, answered, abandoned;
-    /* array of n elements, which commits were accepted; belongs to the waiting caller; NULL: nobody
-     * waits */
+    /* array of n elements that says which commits were accepted; owned by the waiting caller; NULL
+     * if no caller waits */
     bool *ok;
     size_t n;
     rd_kafka_resp_err_t code;
@@ -34,16 +35,16 @@ static bool is_stale(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR__ASSIGNMENT_LOST;
 }
 
-/* In the new group protocol a broker answers with this code if the group has moved on since the
- * last heartbeat told librdkafka the member epoch. The code says nothing about who owns the
- * partition, and the same commit may succeed with the next epoch. Older headers have no name for
- * the code. */
+/* In the new group protocol, a broker answers with the code STALE_MEMBER_EPOCH if the member epoch
+ * has changed since the last heartbeat reported it to librdkafka. The code does not mean that the
+ * partition has another owner, and the same commit may succeed with the next epoch. Older headers
+ * of librdkafka have no name for the code. */
 enum { STALE_MEMBER_EPOCH = 113, ASK_AGAIN_MS = 100 };
 
 static void answer_one(struct lw_sent *k, const rd_kafka_topic_partition_t *tp,
                        rd_kafka_resp_err_t code) {
     struct lw_source *s = k->source;
-    /* librdkafka sorts the list, so the opaque pointer holds the index in `gens` and `ok` */
+    /* the opaque pointer holds the index in `gens` and `ok`, because librdkafka sorts the list */
     size_t i = (size_t)(uintptr_t)tp->opaque;
     if (i >= k->n) return;
     if (k->ok && !k->abandoned) k->ok[i] = !code;
@@ -82,7 +83,7 @@ static void on_answer(rd_kafka_t *rk, rd_kafka_resp_err_t code,
     if (!k->sync) k->source->commit_busy = false;
     for (int i = 0; list && i < list->cnt; i++) {
         rd_kafka_resp_err_t each = list->elems[i].err;
-        /* an error that may be temporary takes precedence over a final one */
+        /* an error that may be temporary takes precedence over a final error */
         if (!k->code || (each && is_stale(k->code))) k->code = each ? each : k->code;
         answer_one(k, &list->elems[i], each ? each : code);
     }
@@ -108,13 +109,14 @@ make_list(const struct lw_source *s, const struct lw_commit *c, size_t n, struct
             rd_kafka_topic_partition_list_add(list, p->topic, p->partition);
         tp->offset = c[i].offset;
         tp->opaque = (void *)(uintptr_t)i;
-        tp->metadata = lw_source_with_anchor(s, p, c[i].metadata); /* librdkafka frees the text */
+        /* librdkafka frees the metadata text */
+        tp->metadata = lw_source_with_anchor(s, p, c[i].metadata);
         tp->metadata_size = tp->metadata ? strlen(tp->metadata) : 0;
     }
     return list;
 }
 
-/* Sends a commit. Returns NULL with `err` if nothing was sent. */
+/* Sends a commit. Returns NULL with *err if nothing was sent. */
 static struct lw_sent *send_commit(struct lw_source *s, const struct lw_commit *c, size_t n,
                                    bool sync, bool *ok, struct lw_err *err) {
     rd_kafka_topic_partition_list_t *list = make_list(s, c, n, err);

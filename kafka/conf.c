@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes configurations for librdkafka, and destroys clients within a limited time. */
+/* Creates configurations for librdkafka, and destroys clients within a time limit. */
 #include "kafka/conf.h"
 
 #include "base/bytes.h"
@@ -17,44 +17,44 @@ struct setting {
     const char *name, *value;
 };
 
-/* Defaults for a member of the group; kafka.properties may override them. Each partition has a
- * fetch queue of its own, and the limit on its size counts per queue: librdkafka's default of 64
- * MiB would be too much for a worker with many partitions. */
+/* Defaults for a member of the group, which kafka.properties may override. The limit
+ * queued.max.messages.kbytes counts per fetch queue, and each partition has its own queue, so
+ * librdkafka's default of 64 MiB would be too much for a worker with many partitions. */
 static const struct setting consumer_defaults[] = {
     {"client.id", "latchwork"},
     {"queued.max.messages.kbytes", "16384"},
 };
 
-/* More defaults, for the classic group protocol only; in the new group protocol the broker decides
+/* More defaults, for the classic group protocol only. In the new group protocol the broker decides
  * these values. */
 static const struct setting classic_defaults[] = {
-    /* before librdkafka 2.6.1 cooperative-sticky can loop for ever */
+    /* not cooperative-sticky, which can loop forever before librdkafka 2.6.1 */
     {"partition.assignment.strategy", "range"},
-    /* five heartbeats; for this long nobody reads the partitions of a dead host */
+    /* five heartbeats; after a host dies, nobody reads its partitions for this long */
     {"session.timeout.ms", "15000"},
 };
 
-/* Properties that the guarantees need. auto.offset.reset: kafka/assign.c resolves the configured
- * reset itself, and only for a partition without a commit, so that a committed offset that is no
- * longer in the log is an error and not a silent jump. The statistics give the state of brokers and
- * group (kafka/state.c). */
+/* Properties that the guarantees need. auto.offset.reset is "error" because kafka/assign.c applies
+ * the configured reset itself, and only to a partition without a commit, so that a committed offset
+ * outside of the log is an error and not a silent jump. The statistics give the state of the
+ * brokers and of the group (kafka/state.c). */
 static const struct setting consumer_forced[] = {
     {"enable.auto.commit", "false"},    {"enable.auto.offset.store", "false"},
     {"enable.partition.eof", "true"},   {"auto.offset.reset", "error"},
     {"statistics.interval.ms", "2000"}, {"allow.auto.create.topics", "false"},
 };
 
-/* These properties allow messages of up to 64 MiB, so that an envelope around the largest usual
- * record fits; the broker rejects what is too large for it. They also make librdkafka report a
- * missing topic after 5 s instead of 30. */
+/* Properties of producers. Messages may have up to 64 MiB, so that an envelope around the largest
+ * usual record fits; the broker rejects a message that is too large for the topic. A missing topic
+ * is reported after 5 s instead of 30. */
 static const struct setting producer_forced[] = {
     {"enable.idempotence", "true"},    {"allow.auto.create.topics", "false"},
     {"message.timeout.ms", "30000"},   {"topic.metadata.propagation.max.ms", "5000"},
     {"message.max.bytes", "67108864"}, {"linger.ms", "5"},
 };
 
-/* Returns true if every kind of client needs the property, because it is about the cluster or the
- * connection to it. */
+/* Returns true if every kind of client needs the property, because the property describes the
+ * cluster or the connection to it. */
 static bool concerns_connection(const char *name) {
     static const char *const exact[] = {"bootstrap.servers", "metadata.broker.list", "client.id",
                                         "client.rack", "debug"};
@@ -74,11 +74,11 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
                            : level <= LOG_WARNING ? LW_LOG_WARN
                            : level <= LOG_INFO    ? LW_LOG_INFO
                                                   : LW_LOG_DEBUG;
-    /* A failed connection is worth a warning only, because librdkafka keeps trying to reach the
+    /* Log a failed connection only as a warning, because librdkafka keeps trying to reach the
      * broker. */
     if (to == LW_LOG_ERROR && (!strcmp(facility, "FAIL") || !strcmp(facility, "ERROR")))
         to = LW_LOG_WARN;
-    /* librdkafka repeats this line with each attempt, and kafka/explain.c gives the reason */
+    /* librdkafka repeats its line with each attempt, and kafka/explain.c reports the reason */
     if (!strcmp(facility, "SSLCERTVRFY")) to = LW_LOG_DEBUG;
     if (lw_log_on(to)) lw_log(to, "kafka %s: %s", facility, text);
 }
@@ -102,8 +102,8 @@ static rd_kafka_conf_t *new_conf(void) {
     return conf;
 }
 
-/* Switches client metrics off if this librdkafka would abort when it pushes them to a broker, as
- * 2.5.0 does. */
+/* Disables client metrics if this librdkafka would abort when it pushes them to a broker, as 2.5.0
+ * does. */
 static int mute(rd_kafka_conf_t *conf, struct lw_err *err) {
     return lw_librdkafka_mute(lw_librdkafka_loaded())
                ? set(conf, "enable.metrics.push", "false", err)
@@ -154,8 +154,8 @@ static rd_kafka_conf_t *connection_conf(const struct lw_config *c, bool isolatio
     return NULL;
 }
 
-/* Lets librdkafka refresh tokens in a thread of its own. Otherwise a client that nobody polls would
- * wait for an answer without ever getting a token. */
+/* Lets librdkafka refresh tokens in a thread of its own. Otherwise a client that is not polled
+ * would wait for an answer and never get a token. */
 static void refresh_by_itself(rd_kafka_t *rk) {
     rd_kafka_error_t *error = rd_kafka_sasl_background_callbacks_enable(rk);
     if (!error) return;

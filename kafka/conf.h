@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes librdkafka's configurations from kafka.properties, one for each kind of client that
+/* Creates librdkafka's configurations from kafka.properties, one for each kind of client that
  * Latchwork uses. */
 #ifndef LW_KAFKA_CONF_H
 #define LW_KAFKA_CONF_H
@@ -10,32 +10,33 @@
 #include <librdkafka/rdkafka.h>
 #include <stdbool.h>
 
-/* Makes the configuration of a member of the group: all of kafka.properties, then the properties
- * that the guarantees need, which override them. Returns NULL with `err` if librdkafka refuses a
- * property (its error text names the property). member_id is the group.instance.id; "": none; NULL:
- * as the properties say. The caller owns the result until rd_kafka_new() takes it. */
+/* Creates the configuration of a member of the group: all of kafka.properties, then the properties
+ * that the guarantees need, which override the former. member_id is the group.instance.id; "" means
+ * none, and NULL means the one in kafka.properties. Returns NULL with *err, which names the
+ * property, if librdkafka refuses a property. The caller owns the result until rd_kafka_new() takes
+ * it. */
 rd_kafka_conf_t *lw_kafka_conf_consumer(const struct lw_config *c, const char *member_id,
                                         struct lw_err *err);
-/* Calls rd_kafka_new() and takes ownership of `conf` in any case. Returns NULL with a permanent
- * `err`. A thread of librdkafka refreshes the tokens of SASL OAUTHBEARER, whether or not the client
- * is polled. */
+/* Calls rd_kafka_new() and takes ownership of `conf`, even on failure. Returns NULL with a
+ * permanent *err. A thread of librdkafka refreshes the tokens of SASL OAUTHBEARER, whether or not
+ * the client is polled. */
 rd_kafka_t *lw_kafka_new(const struct lw_config *c, rd_kafka_type_t type, rd_kafka_conf_t *conf,
                          struct lw_err *err);
-/* Returns the value of a property in kafka.properties, or NULL. */
+/* Returns the value of a property in kafka.properties, or NULL if the property is not given. */
 const char *lw_kafka_property(const struct lw_config *c, const char *name);
-/* Makes the configuration of a client that only asks (for end offsets or the cluster id). The
- * client has isolation.level, and the properties that describe the cluster and our login. */
+/* Creates the configuration of a client that only asks for end offsets or the cluster id. It
+ * contains isolation.level and the properties that describe the cluster and our login. */
 rd_kafka_conf_t *lw_kafka_conf_client(const struct lw_config *c, struct lw_err *err);
-/* Opens a client that can read the commits of the group without joining it. Returns NULL with
- * a permanent `err`. */
+/* Opens a client that can read the commits of the group without joining it. Returns NULL with a
+ * permanent *err. */
 rd_kafka_t *lw_kafka_open_reader(const struct lw_config *c, struct lw_err *err);
-/* Makes the configuration of an idempotent producer that never creates topics. The producer has all
+/* Creates the configuration of an idempotent producer that never creates topics. It contains all
  * properties of lw_kafka_conf_client(). */
 rd_kafka_conf_t *lw_kafka_conf_producer(const struct lw_config *c, struct lw_err *err);
 
-/* Destroys a client. Returns false if the destruction takes longer than timeout_ms, since
- * rd_kafka_destroy() can hang in librdkafka 2.0.2. It then goes on in a thread of its own, and the
- * client's memory may leak. */
+/* Destroys a client. Returns false if the destruction takes longer than timeout_ms, because
+ * rd_kafka_destroy() can hang in librdkafka 2.0.2. The destruction then continues in a separate
+ * thread, and the client's memory may leak. */
 bool lw_kafka_destroy(rd_kafka_t *rk, int64_t timeout_ms);
 
 #endif

@@ -13,8 +13,8 @@
 
 /* --- certificates ----------------------------------------------------------------------------- */
 
-/* Texts for OpenSSL's error numbers, which are part of its ABI. Unlike OpenSSL's own texts they
- * name the setting or the clock to look at. */
+/* Texts for OpenSSL's error numbers, which are part of its ABI. Unlike OpenSSL's own texts, these
+ * texts name the setting or the clock to check. */
 static const struct {
     int number;
     const char *text;
@@ -39,8 +39,9 @@ const char *lw_kafka_certificate_error(int x509_error) {
     return NULL;
 }
 
-/* The reason why the last certificate was rejected. librdkafka calls back from the threads of its
- * brokers, and reports the failed connection elsewhere, without the reason. */
+/* The reason why the last certificate was rejected. The reason is kept here because librdkafka
+ * reports the failed connection later, without the reason. The lock is needed because several
+ * threads of librdkafka may verify certificates at the same time. */
 static struct {
     pthread_mutex_t lock;
     char why[192];
@@ -62,7 +63,8 @@ static int verify(rd_kafka_t *rk, const char *broker, int32_t id, int *x509_erro
 }
 
 void lw_kafka_watch_certificates(rd_kafka_conf_t *conf) {
-    /* fails only if librdkafka was built without TLS, so there is nothing to verify */
+    /* this fails only if librdkafka was built without TLS, and then there is no certificate to
+     * verify */
     rd_kafka_conf_set_ssl_cert_verify_cb(conf, verify);
 }
 
@@ -126,7 +128,8 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
         snprintf(out, LW_EXPLAINED_MAX, "%s may not %s %s%s; allow %s on it (%s)", who, right,
                  topic ? "topic " : "a topic", topic ? topic : "", right, text);
     else if (code == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED && c->dead.topic)
-        /* a broker answers with this code if an idempotent producer may write to no topic at all */
+        /* a broker answers with this code if an idempotent producer is not allowed to write to any
+         * topic */
         snprintf(out, LW_EXPLAINED_MAX,
                  "%s may not WRITE topic %s; allow WRITE on it, and on a broker before 2.8 also "
                  "IDEMPOTENT_WRITE on the cluster (%s)",
@@ -159,8 +162,8 @@ const char *lw_kafka_explain(const struct lw_config *c, rd_kafka_resp_err_t code
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-/* Returns the first property that names a file which can't be read, with the reason in errno; NULL
- * if there is none. */
+/* Returns the first property that names an unreadable file, with the reason in errno, or NULL if
+ * there is none. */
 static const struct lw_property *unreadable(const struct lw_config *c) {
     for (size_t i = 0; i < c->kafka.n_properties; i++) {
         const struct lw_property *p = &c->kafka.properties[i];

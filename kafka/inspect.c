@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inspector reads single records again (kafka/anchor.h). It has its own client, outside of the
- * consumer group, so that it does not disturb fetching. */
+/* The inspector reads single records again (kafka/anchor.h). Its own Kafka client is not a member
+ * of the consumer group, so that it does not disturb fetching. */
 #include "kafka/anchor.h"
 
 #include "base/bytes.h"
@@ -17,10 +17,11 @@
 #include <unistd.h>
 
 enum {
-    READ_MS = 3000, /* timeout per partition; the next round asks a slower broker again */
+    /* timeout per partition; a partition on a slower broker is read again in the next round */
+    READ_MS = 3000,
     ASK_MS = 3000,
-    /* number of offsets before `begin` that are read to find an anchor, since the last may be a
-     * transaction marker */
+    /* number of offsets before `begin` at which an anchor is searched; one would not suffice,
+     * because the last offset may be a transaction marker */
     LEARN_BEFORE = 16,
     DESTROY_MS = 1000,
 };
@@ -31,7 +32,7 @@ struct lw_inspector {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t asked;
-    struct lw_looked *all; /* the mutex guards this field and those below */
+    struct lw_looked *all; /* the mutex guards this field and the fields below */
     size_t n;
     bool answered, ending;
 };
@@ -43,8 +44,8 @@ static bool ending(struct lw_inspector *i) {
     return is;
 }
 
-/* Compares a record with the anchor. If `learning` is true, makes the last record before `begin`
- * the anchor. */
+/* Compares a record with the anchor. If `learning` is true, the last record before `begin` becomes
+ * the anchor instead. */
 static void judge(struct lw_looked *k, const rd_kafka_message_t *m, bool learning) {
     struct lw_anchor is = lw_anchor_of(m);
     if (learning) {
@@ -62,10 +63,10 @@ static void judge(struct lw_looked *k, const rd_kafka_message_t *m, bool learnin
     }
 }
 
-/* Handles one record. Returns true if another should be read. */
+/* Handles one record. Returns true if another record should be read. */
 static bool take(struct lw_looked *k, const rd_kafka_message_t *m, bool learning) {
-    /* no record came: end of the log, offset out of range, or unknown topic; judge_ends()
-     * decides */
+    /* no record came, because of the end of the log, an offset out of range, or an unknown topic;
+     * judge_ends() finds out which */
     if (m->err) return false;
     judge(k, m, learning);
     return learning && m->offset + 1 < k->begin;
@@ -93,8 +94,8 @@ static bool ask_ends(struct lw_inspector *i, const struct lw_looked *k, int64_t 
     return !rd_kafka_query_watermark_offsets(i->rk, k->topic, k->partition, low, high, ASK_MS);
 }
 
-/* Decides what it means that no record came. If the log ends at or before a record that we read,
- * the log was recreated or truncated. */
+/* Finds out why no record came. If the log now ends at or before the offset of the anchor, the log
+ * was recreated or truncated. If the log begins after that offset, the record was deleted. */
 static void judge_ends(struct lw_inspector *i, struct lw_looked *k) {
     int64_t low, high;
     if (!ask_ends(i, k, &low, &high)) return;
@@ -136,7 +137,8 @@ static void *inspect(void *arg) {
         uint64_t one = 1;
         pthread_mutex_lock(&i->mutex);
         i->answered = true;
-        /* the write fails only if the eventfd is full, and then it is readable anyway */
+        /* the write fails only if the eventfd's counter is full, and then the eventfd is readable
+         * anyway */
         if (!i->ending && write(i->fd, &one, sizeof one) < 0) continue;
     }
     pthread_mutex_unlock(&i->mutex);
@@ -208,7 +210,7 @@ void lw_inspector_close(struct lw_inspector *i, int64_t timeout_ms) {
     i->ending = true;
     pthread_cond_signal(&i->asked);
     pthread_mutex_unlock(&i->mutex);
-    /* the thread still waits for a broker that does not answer, and is left alone because the
+    /* the thread still waits for a broker that does not answer; do not wait for it, because the
      * process ends soon */
     if (!lw_join_within(i->thread, timeout_ms)) return;
     lw_kafka_destroy(i->rk, DESTROY_MS);

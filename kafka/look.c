@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads all commits of the group, including those for partitions of other members. A thread asks,
- * with a client of its own that does not join the group.
+/* Reads all commits of the group, including those for partitions of other members. A thread
+ * requests them, with a separate client that does not join the group.
  *
  * ListConsumerGroupOffsets would need no thread. But in librdkafka 2.0.2 that request fails an
- * assertion and ends the process if the coordinator goes away during the request
- * (rd_kafka_enq_once_del_source_return); tests/live/test_kafka.py:broker_killed has shown this
+ * assertion and ends the process if the group coordinator disappears during the request
+ * (rd_kafka_enq_once_del_source_return). tests/live/test_kafka.py:broker_killed has shown this
  * failure. */
 #include "kafka/private.h"
 
@@ -22,14 +22,15 @@ enum { ASK_MS = 3000, CLOSE_MS = 500, DESTROY_MS = 1000, PARTITIONS_MAX = 50000 
 struct lw_looker {
     rd_kafka_t *rk;
     const struct lw_config *config;
-    int fd; /* becomes readable when there is an answer */
+    int fd; /* eventfd that becomes readable when there is an answer */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t asked;
-    bool wanted, answered, ending; /* guarded by the mutex, as is `list` */
-    /* true: the request is about all topics of the cluster, not only ours */
+    bool wanted, answered, ending; /* guarded by the mutex, like `list` */
+    /* true if the request covers all topics of the cluster; false if it covers only the configured
+     * topics */
     bool all;
-    rd_kafka_topic_partition_list_t *list; /* the answer; NULL: the broker gave none */
+    rd_kafka_topic_partition_list_t *list; /* the answer; NULL if the broker gave none */
 };
 
 static bool add_topic(const struct rd_kafka_metadata_topic *t,
@@ -39,8 +40,8 @@ static bool add_topic(const struct rd_kafka_metadata_topic *t,
     return !t->err && list->cnt < PARTITIONS_MAX;
 }
 
-/* Adds every partition of a topic (NULL: of all topics). Returns false if the broker did not name
- * them, or if there are too many. */
+/* Adds every partition of a topic, or of all topics if `topic` is NULL. Returns false if the broker
+ * did not list the partitions, or if there are too many. */
 static bool add_partitions(rd_kafka_t *rk, const char *topic,
                            rd_kafka_topic_partition_list_t *list) {
     const struct rd_kafka_metadata *m = NULL;
@@ -78,7 +79,8 @@ static void *look(void *arg) {
         l->list = list;
         l->wanted = false;
         l->answered = true;
-        /* the write fails only if the eventfd is full, and then it is readable anyway */
+        /* the write fails only if the eventfd's counter is full, and then the eventfd is readable
+         * anyway */
         if (!l->ending && write(l->fd, &one, sizeof one) < 0) continue;
     }
     pthread_mutex_unlock(&l->mutex);
@@ -121,7 +123,7 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     for (int i = 0; list && i < list->cnt && !s->dead; i++) {
         const rd_kafka_topic_partition_t *tp = &list->elems[i];
         if (tp->err || tp->offset < 0 || !tp->metadata_size) continue;
-        /* the anchor is decoded only to cut it off, since only the partition's owner uses it */
+        /* decode the anchor only to remove it, because only the partition's owner uses it */
         struct lw_anchor anchor;
         size_t n = lw_anchor_decode(tp->metadata, tp->metadata_size, &anchor);
         struct lw_group_offset o = {tp->topic, tp->partition, tp->offset, tp->metadata, n};
@@ -129,8 +131,8 @@ static void tell(struct lw_source *s, const rd_kafka_topic_partition_list_t *lis
     }
 }
 
-/* Reports the number of commits. The number is unknown unless there is an answer for every
- * partition, since a partition without an answer may have a commit. */
+/* Reports the number of the group's commits. The number is unknown unless every partition was
+ * answered, because a partition without an answer may have a commit. */
 static void tell_number(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     bool known = list;
     size_t n = 0;
@@ -155,7 +157,7 @@ void lw_source_serve_look(struct lw_source *s) {
         lw_debug("kafka: the commits of group \"%s\" were not told", s->config->kafka.group_id);
     all ? tell_number(s, list) : tell(s, list);
     if (list) rd_kafka_topic_partition_list_destroy(list);
-    /* all topics are looked at only once, so the thread can end */
+    /* all topics are requested only once, so the thread can end after this answer */
     if (all && list) lw_source_end_look(s);
 }
 
@@ -168,7 +170,7 @@ void lw_source_end_look(struct lw_source *s) {
     l->ending = true;
     pthread_cond_signal(&l->asked);
     pthread_mutex_unlock(&l->mutex);
-    /* the thread still waits for a broker that does not answer, and is left alone because the
+    /* the thread still waits for a broker that does not answer; do not wait for it, because the
      * process ends soon */
     if (!lw_join_within(l->thread, CLOSE_MS)) return;
     lw_kafka_destroy(l->rk, DESTROY_MS);

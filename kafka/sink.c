@@ -12,19 +12,19 @@
 
 enum { DESTROY_MS = 3000 };
 
-/* A sink has two clients. A broker accepts or rejects a whole batch, so a dead letter that was
- * rejected in a batch is sent once more by the second client, which sends each letter alone. Only
- * the second rejection proves that the letter itself is at fault. */
+/* A sink has two Kafka clients. A broker accepts or rejects a whole batch, so the second client
+ * sends a dead letter again that was rejected in a batch of the first client. The second client
+ * sends each letter alone, so its rejection proves that the letter itself is at fault. */
 enum { BATCHED, ALONE, CLIENTS };
 
 struct lw_sink {
     const struct lw_config *config;
-    rd_kafka_t *rk[CLIENTS]; /* the client ALONE is created when first needed */
+    rd_kafka_t *rk[CLIENTS]; /* the second client, rk[ALONE], is created when it is first needed */
     size_t unanswered[CLIENTS];
     bool closing;
 };
 
-/* A dead letter in flight. */
+/* A dead letter that was sent and not answered yet. */
 struct letter {
     struct lw_sink *sink;
     int by; /* index in `rk` of the client that sent the letter */
@@ -32,8 +32,8 @@ struct letter {
     void *ctx;
 };
 
-/* Returns true if every retry would fail, because of the letter itself. A missing topic or missing
- * rights do not count, since they affect every letter and can be fixed. */
+/* Returns true if every retry would fail because of the letter itself. A missing topic or missing
+ * rights do not count, because they affect every letter and can be fixed. */
 static bool for_good(rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE ||
            code == RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE ||
@@ -57,8 +57,8 @@ static bool send_alone(struct letter *l, const rd_kafka_message_t *m) {
     return false;
 }
 
-/* Explains an error. A fatal one hides its cause: a producer that may write to no topic gets
- * CLUSTER_AUTHORIZATION_FAILED. */
+/* Explains an error. The code of a fatal error may hide its cause: a producer that is not allowed
+ * to write to any topic gets CLUSTER_AUTHORIZATION_FAILED. */
 static const char *explain(const struct lw_sink *k, rd_kafka_t *rk, rd_kafka_resp_err_t code,
                            const char *text, const char *topic, char out[LW_EXPLAINED_MAX]) {
     char why[512];
@@ -112,8 +112,9 @@ struct lw_sink *lw_sink_open(const struct lw_config *c, struct lw_err *err) {
     return NULL;
 }
 
-/* Replaces a producer after a fatal error, because an idempotent producer then never sends again.
- * Fails while one of its letters is in flight; the caller then tries later. */
+/* Replaces a producer after a fatal error, because an idempotent producer never sends again after
+ * such an error. Fails while one of the producer's letters is in flight; the caller then tries
+ * again later. */
 static int mend(struct lw_sink *k, int which, struct lw_err *err) {
     char why[512];
     rd_kafka_t *rk = k->rk[which];
@@ -138,8 +139,8 @@ static rd_kafka_headers_t *make_headers(const struct lw_header *headers, size_t 
     return all;
 }
 
-/* Gives a letter to librdkafka and takes ownership of the headers. Returns 0 if the letter is in
- * flight, otherwise what lw_sink_send() returns. */
+/* Passes a letter to librdkafka and takes ownership of the headers. Returns 0 if the letter is in
+ * flight. Otherwise returns the value that lw_sink_send() must return. */
 static int produce(struct letter *l, const char *topic, struct lw_bytes key,
                    struct lw_bytes payload, rd_kafka_headers_t *headers, struct lw_err *err) {
     struct lw_sink *k = l->sink;
@@ -200,7 +201,8 @@ void lw_sink_close(struct lw_sink *k, int64_t timeout_ms) {
         if (!k->rk[i]) continue;
         if (k->unanswered[i]) rd_kafka_flush(k->rk[i], left_ms > 0 ? (int)left_ms : 0);
         if (k->unanswered[i]) {
-            /* purge the letters that are left, so that the second flush reports each as an error */
+            /* purge the remaining letters, so that the second flush reports each of them as an
+             * error */
             rd_kafka_purge(k->rk[i], RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
             rd_kafka_flush(k->rk[i], DESTROY_MS);
         }

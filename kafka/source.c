@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The source opens, polls, seeks and closes. Rebalances are in kafka/assign.c, commits in
+/* The source: opening, polling, seeking and closing. Rebalances are in kafka/assign.c, commits in
  * kafka/commit.c.
  *
- * No record can be skipped or overtake another, for this reason: the forwarding of a partition's
- * fetch queue is switched off *before* rd_kafka_assign() (kafka/assign.c). librdkafka remembers the
- * switch and leaves the queue alone when it starts to fetch, so the records of a partition come
- * only through its own queue, in the order of offsets. A seek or a new assignment raises
- * librdkafka's version barrier before it returns, so that records fetched earlier count as
- * outdated. */
+ * No record can be skipped or overtake another record, because the forwarding of a partition's
+ * fetch queue is switched off *before* rd_kafka_assign() (kafka/assign.c). librdkafka keeps the
+ * forwarding switched off when it starts to fetch, so the records of a partition come only through
+ * its own queue, in the order of offsets. A seek or a new assignment raises librdkafka's version
+ * barrier before it returns, so that records fetched earlier count as outdated. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -23,18 +22,18 @@
 #include <unistd.h>
 
 enum {
-    /* maximum number of records taken from one partition before the next one has its turn */
+    /* maximum number of records read from one partition before the next partition is read */
     BURST = 32,
     CONSUMER_EVENTS = 1000, /* maximum number of errors handled per poll */
-    /* time between reads of queues that look empty; such a read makes librdkafka wake us for them
-     * again */
+    /* time between reads of queues that look empty; such a read makes librdkafka signal new records
+     * in them again */
     SWEEP_MS = 200,
     SEEK_MS = 5000,     /* time for which a seek is retried */
-    AUTH_MS = 60000,    /* time after which failing authentication is fatal */
+    AUTH_MS = 60000,    /* time after which failing authentication ends the process */
     TROUBLE_MS = 10000, /* minimum time between two log lines about the same problem */
     INSPECTOR_MS = 500,
-    DESTROY_MS = 3000, /* minimum time that librdkafka's threads get to end */
-    /* in the new group protocol: another member has our id; older headers have no name for this
+    DESTROY_MS = 3000, /* minimum time that librdkafka's threads have to end */
+    /* in the new group protocol: another member uses our id; older headers have no name for this
      * code */
     UNRELEASED_INSTANCE_ID = 111,
 };
@@ -81,8 +80,8 @@ static bool is_auth(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED;
 }
 
-/* Returns true if the error concerns the data: the partition would stand still for ever, or go on
- * behind a record that could not be read. */
+/* Returns true if an error concerns the data of a partition: reading would stop there forever, or
+ * continue behind a record that could not be read. */
 static bool is_loss(rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET ||
            code == RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE || code == RD_KAFKA_RESP_ERR__BAD_MSG ||
@@ -91,7 +90,7 @@ static bool is_loss(rd_kafka_resp_err_t code) {
            code == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
 }
 
-/* Logs a problem that librdkafka retries, the same one at most once in ten seconds. If
+/* Logs a problem for which librdkafka retries, the same problem at most once in ten seconds. If
  * authentication fails for a minute, the process ends. */
 static void note_trouble(struct lw_source *s, rd_kafka_resp_err_t code, const char *text,
                          const char *topic) {
@@ -145,7 +144,8 @@ static void on_error(rd_kafka_t *rk, int code, const char *text, void *source) {
 
 void lw_source_wake(struct lw_source *s) {
     uint64_t one = 1;
-    /* the write fails only if the counter is full, and then the fd is readable anyway */
+    /* the write fails only if the eventfd's counter is full, and then the eventfd is readable
+     * anyway */
     ssize_t r = write(s->fd, &one, sizeof one);
     (void)r;
 }
@@ -213,7 +213,7 @@ static void on_message_error(struct lw_source *s, struct lw_part *p, const rd_ka
         lw_error("kafka: polled too late, the group went on without this worker: %s",
                  rd_kafka_message_errstr(m));
     } else if (m->err == RD_KAFKA_RESP_ERR__FATAL) {
-        /* a consumer's fatal error comes as an rd_kafka_message_t, not as an event */
+        /* librdkafka reports a consumer's fatal error as an rd_kafka_message_t, not as an event */
         end_for_good(s);
     } else if (is_loss(m->err)) {
         s->refused = m->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET ||
@@ -249,10 +249,10 @@ static int on_message(struct lw_source *s, struct lw_part *p, rd_kafka_message_t
     return 0;
 }
 
-/* Serves rebalances (in the callback) and errors. A record that comes here is delivered as well,
- * and is in order, because it was fetched before its partition got a queue of its own (librdkafka's
- * code suggests that none ever comes). Reading this queue also tells librdkafka that we are alive
- * (max.poll.interval.ms). */
+/* Handles rebalances (in their callback) and errors. A record that comes through this queue is
+ * delivered as well. It is in order, because it was fetched before its partition got a queue of its
+ * own. (According to librdkafka's code, no record ever comes through this queue.) Reading this
+ * queue also shows librdkafka that we are alive (max.poll.interval.ms). */
 static int serve_consumer_queue(struct lw_source *s) {
     int n = 0;
     rd_kafka_message_t *m;
@@ -297,7 +297,8 @@ int lw_source_poll(struct lw_source *s, int max) {
     if (!s->dead) lw_source_check(s);
     if (s->dead) return n;
     if (n < max) n += read_parts(s, max - n);
-    /* more records may be queued, and librdkafka wakes us only for queues that were empty */
+    /* poll again, because more records may be queued, and librdkafka signals only queues that were
+     * empty */
     if (n >= max) lw_source_wake(s);
     return n;
 }
@@ -320,8 +321,8 @@ int64_t lw_source_log_end(const struct lw_source *s, uint32_t gen) {
     return high;
 }
 
-/* Tries a seek once. A seek that times out is still in progress, and the next try replaces it.
- * (librdkafka 2.0.2 waits only a thousandth of the given time.) */
+/* Tries a seek once. A seek that times out is still in progress, and the next attempt replaces it.
+ * (librdkafka 2.0.2 waits for only a thousandth of the given time.) */
 static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p, int64_t offset) {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, p->topic, p->partition)->offset = offset;
@@ -333,8 +334,8 @@ static rd_kafka_resp_err_t try_seek(struct lw_source *s, const struct lw_part *p
 }
 
 /* Returns true if no seek is needed, because the fetcher has not started and will begin at
- * `offset`. The fetcher may start only after a rebalance callback has returned, so waiting inside
- * the callback may be in vain. */
+ * `offset`. Inside a rebalance callback it is useless to wait for the fetcher, because it may start
+ * only after the callback has returned. */
 static bool begins_there(const struct lw_part *p, int64_t offset, rd_kafka_resp_err_t code) {
     return code == RD_KAFKA_RESP_ERR__STATE && !p->moved && offset == p->begin &&
            p->next == p->begin;
@@ -344,7 +345,7 @@ int lw_source_seek_part(struct lw_source *s, struct lw_part *p, int64_t offset,
                         struct lw_err *err) {
     rd_kafka_resp_err_t code;
     int64_t give_up_ms = lw_boot_ms() + SEEK_MS;
-    /* librdkafka answers _STATE until the fetcher has started, a moment after
+    /* librdkafka answers _STATE until the fetcher has started, which happens a moment after
      * rd_kafka_assign() */
     while ((code = try_seek(s, p, offset)) && !begins_there(p, offset, code) &&
            lw_boot_ms() < give_up_ms)
@@ -398,10 +399,10 @@ static void await_membership(struct lw_source *s, bool is, int64_t until_ms) {
     }
 }
 
-/* Gives up our place in the group. In the classic protocol librdkafka sends LeaveGroup for a static
- * member when it unsubscribes, but never when it closes. In the new protocol librdkafka always asks
- * to keep the place. A join in flight must end first, because the broker may already list this
- * member, or still list the previous process under its id. */
+/* Gives up our place in the group. In the classic protocol, librdkafka sends LeaveGroup for a
+ * static member when it unsubscribes, but never when it closes. In the new protocol, librdkafka
+ * always asks to keep the place. A join in flight must end before the member unsubscribes, because
+ * the broker may already list this member, or still list the previous process under its id. */
 static void give_up_place(struct lw_source *s, int64_t until_ms) {
     if (is_connected(s)) await_membership(s, true, until_ms);
     if (rd_kafka_unsubscribe(s->rk)) return;
@@ -411,8 +412,8 @@ static void give_up_place(struct lw_source *s, int64_t until_ms) {
                 "session.timeout.ms expires");
 }
 
-/* Leaves the group within a time limit. rd_kafka_consumer_close() has no limit. So the close
- * gets a queue of its own, which this function serves until the time is over. */
+/* Leaves the group within a time limit. Because rd_kafka_consumer_close() has no limit, the close
+ * gets a separate queue, which this function serves until the time is over. */
 static void leave_group(struct lw_source *s, int64_t until_ms) {
     rd_kafka_queue_t *queue = rd_kafka_queue_new(s->rk);
     rd_kafka_error_t *error = rd_kafka_consumer_close_queue(s->rk, queue);
@@ -456,7 +457,7 @@ void lw_source_close(struct lw_source *s, int64_t timeout_ms) {
     }
     close(s->fd);
     free(s->parts);
-    if (!gone) return; /* librdkafka may still call back, so nothing is freed */
+    if (!gone) return; /* librdkafka may still call back, so the source must stay in memory */
     lw_source_forget_commits(s);
     free(s->look.missing);
     free(s->member_id);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the state of this worker's Kafka connection: whether it is in the group and can read its
- * partitions, and if not, why.
+/* Finds out the state of this worker's Kafka connection: whether the worker is in the group and can
+ * read its partitions, and if not, why.
  *
- * The rebalance callback tells about membership, but too late. If the coordinator dies, librdkafka
- * revokes an assignment only after session.timeout.ms, and an empty one never. So this file also
- * uses librdkafka's statistics, which tell the group's state, which brokers are connected, and
- * which of them have not answered for long. */
+ * The rebalance callback reports membership, but too late: if the coordinator dies, librdkafka
+ * revokes an assignment only after session.timeout.ms, and an empty assignment never. Therefore
+ * this file also uses librdkafka's statistics, which contain the group's state, which brokers are
+ * connected, and which of them have not answered for long. */
 #include "kafka/private.h"
 
 #include "base/clock.h"
@@ -28,8 +28,8 @@ static int64_t property_ms(const struct lw_config *c, const char *name) {
     return 0;
 }
 
-/* Returns how long a broker may be silent. A broker may hold a fetch for fetch.wait.max.ms, and a
- * coordinator may get no request between two heartbeats. */
+/* Returns the maximum time for which a healthy broker may be silent. A broker may delay the answer
+ * to a fetch by fetch.wait.max.ms, and a coordinator may get no request between two heartbeats. */
 static int64_t silence_limit_ms(const struct lw_config *c) {
     return SILENT_MS + property_ms(c, "fetch.wait.max.ms") +
            property_ms(c, "heartbeat.interval.ms");
@@ -56,7 +56,7 @@ static void note_broker(struct lw_kafka_look *k, const char *name, int64_t silen
     }
 }
 
-/* Notes one broker of the statistics, which list the coordinator's connection as a separate
+/* Evaluates one broker of the statistics, which list the coordinator's connection as a separate
  * ("logical") broker. */
 static void look_at_broker(struct lw_kafka_look *k, const char *name, const json_t *b) {
     bool logical = !strcmp(name, "GroupCoordinator"), up = is_up(b);
@@ -86,8 +86,8 @@ static void take_stats(struct lw_kafka_look *k, json_t *brokers, const json_t *g
     if (!k->brokers_up && !k->down_ms) k->down_ms = k->stats_ms;
 }
 
-/* Parses one object of the statistics. The text between the objects that we need grows with the
- * number of partitions, so that text is skipped. */
+/* Parses one object of the statistics. Only the objects that we need are parsed, because the rest
+ * of the text grows with the number of partitions. */
 static json_t *object_after(const char *text, const char *name) {
     const char *p = text ? strstr(text, name) : NULL;
     return p ? json_loads(p + strlen(name), JSON_DISABLE_EOF_CHECK, NULL) : NULL;
@@ -99,7 +99,7 @@ int lw_source_stats(rd_kafka_t *rk, char *text, size_t n, void *source) {
     json_t *brokers = object_after(text, "\"brokers\":"), *group = object_after(text, "\"cgrp\":");
     if (brokers && group) take_stats(&s->look, brokers, group);
     json_decref(brokers), json_decref(group);
-    return 0; /* 0: librdkafka still owns the text and frees it */
+    return 0; /* return 0, because librdkafka still owns the text and frees it */
 }
 
 /* --- what errors and rebalances say ----------------------------------------------------------- */
@@ -112,7 +112,7 @@ void lw_source_note(struct lw_source *s, rd_kafka_resp_err_t code, const char *t
         code != RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION)
         return;
     for (size_t i = 0; i < s->config->kafka.n_topics; i++) {
-        /* librdkafka's text is "Subscribed topic not available: NAME: …" */
+        /* the text of librdkafka is "Subscribed topic not available: NAME: …" */
         const char *name = s->config->kafka.topics[i], *at = strstr(text, name);
         size_t length = strlen(name);
         if (at && at > text && at[-1] == ' ' && at[length] == ':') k->missing[i] = true;
@@ -135,8 +135,8 @@ static bool still_missing(struct lw_source *s, const char *topic) {
     return missing;
 }
 
-/* Notes that the topics of an assignment exist. If this worker got no partition of a topic, only a
- * metadata request can tell whether the topic exists. */
+/* Records that the topics of an assignment exist. If this worker got no partition of a topic, only
+ * a metadata request can find out whether the topic exists. */
 void lw_source_assigned(struct lw_source *s, const rd_kafka_topic_partition_list_t *list) {
     struct lw_kafka_look *k = &s->look;
     k->assigned = !s->dead;
@@ -172,7 +172,7 @@ static bool reads_any(const struct lw_source *s) {
 static enum lw_kafka_state judge_members(const struct lw_source *s, int64_t now, char *why,
                                          size_t size) {
     const struct lw_kafka_look *k = &s->look;
-    /* older statistics may come from before the rebalance */
+    /* the statistics must be newer than the rebalance to describe the present state */
     bool fresh = k->stats_ms - k->since_ms >= LW_SOURCE_STATS_MS;
     bool up = !fresh || !strcmp(k->group, "up");
     if (!k->assigned || (fresh && !s->n_parts && up && strcmp(k->join, "steady") != 0)) {
