@@ -83,7 +83,8 @@ static enum lw_suspicion suspicion_of(uint32_t word) { return (enum lw_suspicion
 /* Returns the slot of a message that is a suspect or blamed, or -1 if the message is neither. Sets
  * *word to the word of that slot, and copies the reason to `reason` unless `reason` is NULL. */
 static int find(const struct lw_board *b, const char *identity, uint32_t *word, char *reason) {
-    /* slots are filled from the lowest index, so most searches end early */
+    /* slots of the table of suspects are filled from the lowest index, so most searches end
+     * early */
     int32_t left = atomic_load_explicit(&b->n_suspects, memory_order_acquire);
     for (size_t i = 0; i < LW_BOARD_SUSPECTS && left > 0; i++) {
         const struct lw_suspect *s = &b->suspects[i];
@@ -177,7 +178,8 @@ void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *re
     for (size_t i = 0; i < LW_BOARD_SEATS; i++) {
         struct lw_seat *s = &w->seats[i];
         if (!atomic_load_explicit(&s->busy, memory_order_acquire)) continue;
-        /* the worker that crashed may have overwritten the end of the text */
+        /* the worker that crashed may have overwritten the NUL at the end of the identity, so this
+         * function adds one */
         s->identity[sizeof s->identity - 1] = 0;
         accuse(b, s->identity, crashed && atomic_load(&s->alone), reason);
         lw_seat_leave(s);
@@ -196,7 +198,7 @@ static _Atomic uint64_t *owed_at(struct lw_board *b, uint64_t id, int probe) {
     return &b->owed[((id >> 8) + (uint64_t)probe) & (LW_OWED - 1)];
 }
 
-/* Stores the id of an owed outcome, unless the id is stored already. */
+/* Stores the id of an owed outcome, unless the table has it already. */
 void lw_board_owe_one(struct lw_board *b, uint64_t id) {
     for (int i = 0; i < OWED_PROBES; i++)
         if ((atomic_load(owed_at(b, id, i)) & ~1ULL) == (id & ~1ULL)) return;
@@ -214,7 +216,8 @@ void lw_board_owe(struct lw_board *b, int worker, int shard) {
          s < (shard < 0 ? LW_UNSURE_SHARDS : shard + 1) && s < LW_UNSURE_SHARDS; s++)
         for (int k = 0; k < LW_UNSURE; k++) {
             uint64_t id = atomic_load_explicit(&w->unsure[s][k], memory_order_relaxed);
-            /* a row is filled from the start without gaps, so the first 0 ends the row */
+            /* The row of unanswered outcomes is filled from the start without gaps, so the first 0
+             * ends it. */
             if (!id) break;
             if (id != LW_UNSURE_COUNTED) lw_board_owe_one(b, id);
             atomic_store_explicit(&w->unsure[s][k], 0, memory_order_relaxed);
@@ -263,8 +266,8 @@ struct lw_board_partition *lw_board_slot(struct lw_board *b, const char *topic, 
     return found;
 }
 
-/* If two workers look for the same new partition at once, each may own a slot for the partition,
- * until one of the two workers gives up the partition. */
+/* Two workers that look for the same new partition at once may each own a slot for it, until one of
+ * them gives up the partition. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic,
                                         int32_t partition) {
     struct lw_board_partition *found = lw_board_slot(b, topic, partition);
@@ -279,7 +282,8 @@ void lw_board_disown(struct lw_board_partition *p, int worker) {
 
 void lw_board_disown_all(struct lw_board *b, int worker) {
     for (int i = 0; i < LW_BOARD_PARTITIONS; i++) {
-        /* slots are filled from the lowest index, so all slots behind a free slot are free */
+        /* slots of partitions are filled from the lowest index, so all slots behind a free one are
+         * free */
         if (atomic_load(&b->partitions[i].state) == LW_SLOT_FREE) return;
         lw_board_disown(&b->partitions[i], worker);
     }
@@ -289,7 +293,8 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
     while (*at < LW_BOARD_PARTITIONS) {
         const struct lw_board_partition *p = &b->partitions[*at];
         uint32_t state = atomic_load_explicit(&p->state, memory_order_acquire);
-        /* slots are filled from the lowest index, so all slots behind a free slot are free */
+        /* slots of partitions are filled from the lowest index, so all slots behind a free one are
+         * free */
         if (state == LW_SLOT_FREE) break;
         ++*at;
         if (state == LW_SLOT_NAMED && atomic_load(&p->owner)) return p;
@@ -300,7 +305,8 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
 bool lw_board_drained(const struct lw_board *b) {
     for (int32_t i = 0; i < b->n_drain; i++) {
         const struct lw_drain_partition *p = &b->drain[i];
-        /* a partition whose end is 0 never had a record */
+        /* A partition whose end offset is 0 never had a record, so the run does not wait for a
+         * commit of it. */
         if (p->end > 0 && atomic_load(&p->committed) < p->end) return false;
     }
     return true;

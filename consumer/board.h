@@ -36,7 +36,7 @@ enum {
 enum { LW_SEAT_KEY = 128 };
 struct lw_seat {
     atomic_bool busy;
-    /* the message is a suspect and runs while no other handler of the worker does */
+    /* true: the message is a suspect, and runs while no other handler of the worker does */
     atomic_bool alone;
     _Atomic int64_t since_ms; /* start of the message's run, ms on the boot clock */
     char identity[LW_IDENTITY_MAX];
@@ -45,20 +45,21 @@ struct lw_seat {
     char key[LW_SEAT_KEY];
 };
 
-/* Holds what a worker has counted, for the summary, the live line and the metrics. The counts never
- * go down: the process that replaces the worker continues the counts. */
+/* Holds the counts of a worker, for the summary, the live line and the metrics. The counts never go
+ * down: the process that replaces the worker continues them. */
 struct lw_counts {
     _Atomic uint64_t done, dead, dropped, skipped, parked, drained, retried, reruns, stale,
         received, redelivered, commits, epochs_lost, leases_lost, letters_kept, unparked;
     _Atomic uint64_t redis_commands, redis_round_trips;
-    /* lanes that gate or claim asked for: number granted, and number busy (locked by another, or
-     * with waiting messages) */
+    /* Lanes that gate or claim asked for: `locks_granted` counts those that this worker got, and
+     * `locks_busy` those that were locked by another worker or had waiting messages. */
     _Atomic uint64_t locks_granted, locks_busy;
-    /* spans that the worker dropped because its ring was full */
+    /* number of spans that the worker dropped because its ring was full */
     _Atomic uint64_t spans_dropped;
-    struct lw_http_counts http; /* counts of the http handler's thread */
-    /* handler: durations of runs, added by handler threads; end_to_end: times from a record's
-     * timestamp to the end of its message; redis: durations of pipelines */
+    struct lw_http_counts http; /* counts of the thread that serves the http handler */
+    /* `handler` has the durations of runs, which handler threads add. `end_to_end` has the times
+     * from a record's timestamp to the end of its message. `redis` has the durations of
+     * pipelines. */
     struct lw_hist handler, end_to_end, redis;
 };
 
@@ -69,17 +70,17 @@ struct lw_note {
     char text[320];
 };
 
-/* Says whether another member joined the group with this worker's group.instance.id. */
+/* Lists what can happen if another member joins the group with this worker's group.instance.id. */
 enum lw_fenced {
     LW_FENCED_NO,
-    /* another member joined with this worker's id: this process ends, and its successor joins
+    /* another member joined with this worker's id, so this process ends, and its successor joins
      * without an id */
     LW_FENCED_NOW,
     /* an earlier process of this worker was fenced, so this process has joined without an id */
     LW_FENCED_BEFORE
 };
 
-/* Says what happens to a worker's membership of the consumer group when the worker ends. */
+/* Lists what can happen to a worker's membership of the consumer group when the worker ends. */
 enum lw_ending {
     LW_END_REPLACED, /* the worker is replaced: its next process joins under the same id */
     LW_END_STOPPED,  /* the run ends; kafka.on_stop decides whether the membership is kept */
@@ -94,58 +95,59 @@ struct lw_board_worker {
     _Atomic int64_t heartbeat_ms;
     /* number of messages of the worker's partitions that wait in Redis now */
     _Atomic uint64_t waiting;
-    /* number of messages that the worker's handlers have not answered yet */
+    /* number of messages that were given to the worker's handlers and have no outcome yet */
     _Atomic uint64_t in_handler;
     /* number of processes of the exec handler; 0 for other handlers */
     _Atomic uint32_t n_loads;
-    /* per handler process: number of requests sent to the process and not answered */
+    /* for each handler process: number of requests that were sent to it and not answered */
     _Atomic uint32_t loads[LW_BOARD_SEATS];
-    /* the worker is connected to every shard, and is a member of the group that Kafka serves */
+    /* true: the worker is connected to every shard, and is a member of the group that Kafka
+     * serves */
     atomic_bool ready;
-    /* state of Kafka, as enum lw_kafka_state plus 1; 0: unknown */
+    /* state of the connection to Kafka, as enum lw_kafka_state plus 1; 0: unknown */
     _Atomic uint32_t kafka;
-    /* why the worker is not ready or makes no progress; "" if there is no reason */
+    /* text that says why the worker is not ready or makes no progress; "" if there is no reason */
     struct lw_note why;
-    /* number of times that the worker was forked; written by the supervisor */
+    /* number of times that the supervisor has started this worker; written by the supervisor */
     _Atomic uint64_t starts;
-    /* enum lw_ending, written by the supervisor: why this process ends */
+    /* why this process ends, as enum lw_ending; written by the supervisor */
     atomic_int ending;
-    /* what happened to the worker's membership, as enum lw_fenced */
+    /* what happened to the worker's membership of the group, as enum lw_fenced */
     atomic_int fenced;
-    /* true after lw_worker_main() has returned: no handler has caused the exit that follows */
+    /* true after lw_worker_main() has returned; an exit after that was not caused by a handler */
     atomic_bool returned;
     struct lw_counts counts;
     /* Outcomes that were sent to Redis and not answered yet, one row per shard. Only the worker
-     * writes them. If the worker dies, nobody knows whether Redis recorded these outcomes. So each
-     * of these outcomes is counted by the worker that next finds its message finished
-     * (lw_board_owe). An element is 0 if it is free. */
+     * writes them. If the worker dies, it is unknown whether Redis recorded these outcomes. So each
+     * of them is counted by the worker that next finds its message finished (lw_board_owe). A free
+     * element is 0. */
     _Atomic uint64_t unsure[LW_UNSURE_SHARDS][LW_UNSURE];
     struct lw_seat seats[LW_BOARD_SEATS];
-    /* the last outcomes, which the worker's next process continues */
+    /* the last outcomes of the worker; its next process continues these rings */
     struct lw_outcome_rings outcomes;
 };
 
 enum lw_suspicion {
     LW_INNOCENT,
     LW_SUSPECT, /* the message was in a handler when its worker died, so it runs alone */
-    /* the worker died while the message ran alone, so an attempt is counted before the message runs
-     * again */
+    /* the worker died while the message ran alone, so an attempt is counted before it runs again */
     LW_BLAMED,
 };
 
-/* A slot is free while its suspicion is LW_INNOCENT. Only the supervisor fills a slot: first it
- * stores a new generation with LW_INNOCENT, then the texts, then the suspicion. If a reader finds
- * the same word before and after reading a text, it has therefore read the whole text. */
+/* Describes a message under suspicion. A slot is free while its suspicion is LW_INNOCENT. Only the
+ * supervisor fills a slot: first it stores a new generation with LW_INNOCENT, then the texts, then
+ * the suspicion. So if a reader finds the same word before and after it reads a text, the text is
+ * whole. */
 struct lw_suspect {
-    _Atomic uint32_t word; /* generation of the slot << 2 | enum lw_suspicion */
-    /* time when a worker last died of the message, ms on the boot clock; used by the supervisor
-     * only */
+    _Atomic uint32_t word; /* generation of the slot << 2, plus the enum lw_suspicion */
+    /* time at which a worker last died of the message, ms on the boot clock; only the supervisor
+     * uses it */
     int64_t since_ms;
-    /* order in which entries were made, used by the supervisor only: when the table is full, the
-     * oldest entry makes room */
+    /* number that tells in which order entries were made, because a full table replaces its oldest
+     * entry; only the supervisor uses it */
     uint64_t age;
     char identity[LW_IDENTITY_MAX];
-    /* why the worker died, such as "worker died of signal 11 (Segmentation fault)" */
+    /* reason for the suspicion, such as "worker died of signal 11 (Segmentation fault)" */
     char reason[LW_REASON_MAX];
 };
 
@@ -158,45 +160,47 @@ struct lw_drain_partition {
     _Atomic int64_t committed; /* highest commit seen so far; -1 until a commit is known */
 };
 
-/* Describes a partition of this fleet. When a slot has got the name of a partition, the slot keeps
- * the name for the life of the board; the worker in `owner` writes the fields behind `owner`. If
- * two workers look for a new partition at once, each may get a slot for the partition, but soon
- * only one of the two slots has an owner. */
+/* Describes a partition of this fleet. A slot that has got the name of a partition keeps it as long
+ * as the board exists. The worker in `owner` writes the fields behind `owner`. If two workers look
+ * for a new partition at once, each may get a slot for it, but soon only one of the two slots has
+ * an owner. */
 enum { LW_SLOT_FREE, LW_SLOT_FILLING, LW_SLOT_NAMED };
 struct lw_board_partition {
-    _Atomic uint32_t state; /* LW_SLOT_NAMED is stored after the topic and the partition */
+    /* is set to LW_SLOT_NAMED after the topic and the partition were written */
+    _Atomic uint32_t state;
     char topic[256];
     int32_t partition;
-    /* index of the worker that owns the partition, plus 1; 0: no worker of this fleet */
+    /* index of the worker that owns the partition, plus 1; 0: no worker of this supervisor owns
+     * it */
     _Atomic int32_t owner;
     _Atomic int64_t watermark, committed, log_end;
-    /* number of messages that were delivered and are not finished, and of those among them that
-     * wait in Redis */
+    /* `unfinished` counts the messages that were delivered and are not finished, and `waiting`
+     * counts those among them that wait in Redis. */
     _Atomic int64_t unfinished, waiting;
-    _Atomic int64_t records; /* number of records tracked above the watermark, finished or not */
-    /* last time when the watermark moved, or when no message was unfinished; ms on the boot
-     * clock */
+    _Atomic int64_t records; /* number of tracked records from the watermark on, finished or not */
+    /* last time at which the watermark moved or no message was unfinished; ms on the boot clock */
     _Atomic int64_t moved_ms;
 };
 
-/* Counts what became of the spans that the workers have handed over (consumer/spans.h). The process
- * that sends them writes it. */
+/* Counts how the spans ended that the workers handed over (consumer/spans.h). The process that
+ * sends them writes these counts. */
 enum lw_span_loss {
-    /* the endpoint could not be reached, or asked again and again to try later */
+    /* the endpoint could not be reached, or answered each time that the request should come
+     * later */
     LW_SPAN_UNREACHABLE,
     LW_SPAN_REFUSED,  /* the endpoint refused the request */
-    LW_SPAN_REJECTED, /* the endpoint took the request, but not this span of it */
+    LW_SPAN_REJECTED, /* the endpoint accepted the request, but rejected this span of it */
     LW_SPAN_LOSSES
 };
 
 struct lw_board {
-    /* highest number of workers so far; totals include workers that have ended, so this number
-     * never goes down */
+    /* highest number of workers so far. This number never goes down, because totals include workers
+     * that have ended. */
     _Atomic int n_workers;
     _Atomic int n_wanted; /* number of workers that should run, which a reload may change */
     /* this supervisor's slot (member.h); -1: the workers are dynamic members */
     int member_slot;
-    /* Two times: of the supervisor's start (wall clock), and of its last look at the workers (boot
+    /* Time of the supervisor's start (wall clock), and time of its last look at the workers (boot
      * clock). */
     _Atomic int64_t started_wall_ms, ticked_ms;
     atomic_bool quick;    /* true after a second signal to end: the run ends at once */
@@ -205,70 +209,75 @@ struct lw_board {
     _Atomic int32_t n_suspects;
     struct lw_suspect suspects[LW_BOARD_SUSPECTS];
     _Atomic uint32_t n_owed;
-    /* hash table of the outcomes that dead workers may not have counted */
+    /* hash table of owed outcomes, which dead workers may have recorded without counting them */
     _Atomic uint64_t owed[LW_OWED];
     int32_t n_drain;
     struct lw_drain_partition drain[LW_BOARD_PARTITIONS];
     struct lw_board_partition partitions[LW_BOARD_PARTITIONS];
-    /* a ring per worker (consumer/spans.h says who may use it); NULL: nothing was ever traced */
+    /* one ring of spans per worker (consumer/spans.h says who may use it); NULL: tracing was never
+     * configured */
     struct lw_span_ring *spans;
     _Atomic uint64_t spans_sent, spans_lost[LW_SPAN_LOSSES];
-    /* the first n_workers elements are in use; untouched pages cost no memory */
+    /* Only the first n_workers elements of `workers` are in use. The rest costs no memory, because
+     * its pages are never touched. */
     struct lw_board_worker workers[LW_BOARD_WORKERS];
 };
 
-/* allocates shared anonymous memory, which fork passes on to the workers */
+/* Allocates the board in shared anonymous memory, which fork passes on to the workers. */
 struct lw_board *lw_board_open(int n_workers, struct lw_err *err);
 void lw_board_close(struct lw_board *b);
-/* The supervisor calls this function before it forks processes whose configuration has
- * tracing.endpoint. Adds the rings of spans to the board, unless it has them already. Returns -1
- * with *err if there is no memory for them. */
+/* Adds the rings of spans to the board, unless it has them already. The supervisor calls this
+ * function before it forks processes whose configuration has tracing.endpoint. Returns -1 with *err
+ * if memory is missing. */
 int lw_board_add_spans(struct lw_board *b, struct lw_err *err);
 
-/* lw_note_get() reads the text several times. If a write was in progress at each read, the function
+/* lw_note_get() reads the text again if it was written to meanwhile. After several such reads it
  * returns false and an empty text. */
 void lw_note_set(struct lw_note *n, const char *text);
 bool lw_note_get(const struct lw_note *n, char *out, size_t size);
 
-/* Handler threads call lw_seat_take() before each run of a handler, and lw_seat_leave() after the
- * run. */
+/* A handler thread calls lw_seat_take() before each run of a handler, and lw_seat_leave() after
+ * it. */
 void lw_seat_take(struct lw_seat *s, const char *identity, struct lw_bytes key, bool alone,
                   int64_t now_ms);
 void lw_seat_leave(struct lw_seat *s);
 
-/* A worker asks whether a message is under suspicion. If the message is LW_BLAMED, `reason`
- * (LW_REASON_MAX bytes) says why. */
+/* Returns the suspicion of a message. If the result is LW_BLAMED, copies to `reason` (LW_REASON_MAX
+ * bytes) why the message is blamed. Workers call this function. */
 enum lw_suspicion lw_board_ask(const struct lw_board *b, const char *identity, char *reason);
-/* A worker reports that the attempt of a blamed message was counted (the message is LW_SUSPECT
- * again), or that a message is finished (it is forgotten). */
+/* A worker calls one of these functions to report that the attempt of a blamed message was counted,
+ * which makes the message LW_SUSPECT again, or that a message is finished, which ends the
+ * suspicion. */
 void lw_board_counted(struct lw_board *b, const char *identity);
 void lw_board_forget(struct lw_board *b, const char *identity);
-/* The supervisor calls this function when a worker has died: the messages in the worker's seats
- * become suspects. If `crashed` is true (the worker died of a crash signal, or exited unasked), a
+/* Makes the messages in a worker's seats suspects. The supervisor calls this function when the
+ * worker has died. If `crashed` is true (the worker died of a crash signal, or exited unasked), a
  * message that ran alone is blamed. */
 void lw_board_blame(struct lw_board *b, int worker, bool crashed, const char *reason);
-/* The supervisor calls this function periodically. A suspicion ends LW_SUSPECT_MS after the last
- * death, for two reasons: while there is a suspect, no message runs ahead; and a worker of another
- * supervisor may have finished the message without ending the suspicion here. A message that
- * crashes its worker later becomes a suspect again. */
+/* Ends each suspicion that is older than LW_SUSPECT_MS, counted from the last death of a worker.
+ * The supervisor calls this function periodically, for two reasons. While there is a suspect, no
+ * message runs ahead. And a worker of another supervisor may have finished the message without
+ * ending the suspicion on this board. A message that crashes its worker later becomes a suspect
+ * again. */
 enum { LW_SUSPECT_MS = 15 * 60 * 1000 };
 void lw_board_forget_old(struct lw_board *b, int64_t now_ms);
-/* A worker reports the committed offset of a partition, for --drain. After an assignment the worker
+/* Raises the committed offset of a partition for `run --drain`. After an assignment, the worker
  * reports the offset from which it reads, because no record below that offset will come. */
 void lw_board_committed(struct lw_board *b, const char *topic, int32_t partition, int64_t offset);
 bool lw_board_drained(const struct lw_board *b);
 
-/* Returns a slot that has the name of this partition, and if necessary gives the name to a free
+/* Returns the slot that has the name of this partition. If there is none, gives the name to a free
  * slot. Returns NULL if the table is full. */
 struct lw_board_partition *lw_board_slot(struct lw_board *b, const char *topic, int32_t partition);
-/* Makes a worker the owner of a partition's slot and returns the slot; NULL if the table is
- * full. The slot belongs to the partition for the life of the board. */
+/* Makes a worker the owner of a partition, and returns the slot of the partition. Returns NULL if
+ * the table is full. The slot keeps the partition's name as long as the board exists. */
 struct lw_board_partition *lw_board_own(struct lw_board *b, int worker, const char *topic,
                                         int32_t partition);
-/* A worker gives up a partition, unless another worker has already taken it over. */
+/* Takes a partition from a worker that gives it up, unless another worker has already taken it
+ * over. */
 void lw_board_disown(struct lw_board_partition *p, int worker);
-/* The supervisor calls this function when a worker has ended, so that the worker owns no partition
- * any more. */
+/* Takes all partitions from a worker. The supervisor calls this function when the worker has
+ * ended. */
 void lw_board_disown_all(struct lw_board *b, int worker);
 /* Returns the next slot that has an owner, starting at index *at; NULL after the last slot. Begin
  * with *at = 0. */
@@ -277,28 +286,27 @@ const struct lw_board_partition *lw_board_next(const struct lw_board *b, int *at
 /* Returns the id under which an outcome is owed: a hash of the message's identity and of whether
  * the message is done or dead. */
 uint64_t lw_owed_id(uint64_t identity_hash, bool dead);
-/* Marks the unanswered outcomes of a worker, in one shard or in all (-1), as owed. The supervisor
- * calls this function when the worker has died; the worker itself calls it when the worker gives up
- * a shard's calls. If more than LW_OWED outcomes are owed, some are forgotten. */
+/* Marks the unanswered outcomes of a worker as owed, in one shard or in all (-1). The supervisor
+ * calls this function when the worker has died. The worker calls it when it gives up the calls of a
+ * shard. If more than LW_OWED outcomes are owed, some are forgotten. */
 void lw_board_owe(struct lw_board *b, int worker, int shard);
 void lw_board_owe_one(struct lw_board *b, uint64_t id);
-/* Returns true if the outcome of this finished message is owed. The caller must then count the
- * outcome, which is no longer owed. If `dead` is not NULL, sets *dead to true if the message counts
- * as dead, and to false if it counts as done. */
+/* Returns true if the outcome of this finished message is owed. The caller must then count it; it
+ * is no longer owed. If `dead` is not NULL, *dead says whether the message counts as dead or as
+ * done. */
 bool lw_board_owed(struct lw_board *b, uint64_t identity_hash, bool *dead);
 
 /* Lists the exit statuses of a worker process. */
 enum {
     LW_EXIT_OK = 0,
-    LW_EXIT_FAILED = 1, /* the supervisor restarts the worker after a backoff */
+    LW_EXIT_FAILED = 1, /* the worker failed, so the supervisor restarts it after a backoff */
     /* EX_CONFIG: a restart cannot help, because the worker differs from the fleet's schema, offsets
-     * were moved back, or the handler does
-     *       not exist. The run ends with this status. */
+     * were moved back, or the handler does not exist. So the run ends with this status, too. */
     LW_EXIT_REFUSED = 78,
 };
 
-/* Runs a worker process (consumer/process/process.c) until SIGTERM, finishes what is in a handler,
- * and returns the exit status. */
+/* Runs a worker process (consumer/process/process.c) until SIGTERM, waits for the messages in
+ * handlers, and returns the exit status. */
 int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker);
 
 #endif

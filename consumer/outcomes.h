@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the last outcomes of a worker in rings, which lie in shared memory: the worker writes them
+/* Keeps the last outcomes of a worker in ring buffers in shared memory: the worker writes them
  * while other processes read them.
  *
  * One thread writes to a ring, and never waits for a reader. A reader copies a record and then
- * checks that the worker has not begun to write over it; a record that has changed during the copy
- * is discarded. If the worker dies while it writes, a half-written record is never read, and the
- * process that replaces the worker writes over the record. So a crash costs at most one record. No
- * function allocates memory.
+ * checks that the worker has not begun to overwrite it. A record that changed during the copy is
+ * discarded. If the worker dies while it writes, the half-written record is never read, and the
+ * process that replaces the worker overwrites it. So a crash costs at most one record. No function
+ * of this file allocates memory.
  *
- * Failures (retries and dead letters) have a ring of their own, so that the many outcomes that went
- * well do not push failures out. */
+ * Failures (retries and dead letters) have a ring of their own, so that the many successful
+ * outcomes do not push them out. */
 #ifndef LW_CONSUMER_OUTCOMES_H
 #define LW_CONSUMER_OUTCOMES_H
 
@@ -21,7 +21,7 @@
 
 enum { LW_OUTCOMES = 1024, LW_FAILURES = 512, LW_OUTCOME_KEY = 64, LW_OUTCOME_REASON = 160 };
 
-/* Says how a message, or one attempt of a message, has ended. */
+/* Lists how a message, or one attempt of a message, can end. */
 enum lw_end {
     LW_END_DONE,
     LW_END_RETRY,
@@ -44,7 +44,7 @@ struct lw_outcome_record {
     uint32_t attempt; /* number of the attempt; 0: the handler did not run */
     uint8_t end;      /* how the message has ended, as enum lw_end */
     uint8_t n_key, n_reason;
-    /* true if the reason was longer than the space for it */
+    /* true if the reason was longer than the space for it, and was cut */
     bool cut;
     /* the beginning of the key, followed by the beginning of the reason */
     char text[LW_OUTCOME_KEY + LW_OUTCOME_REASON];
@@ -52,7 +52,8 @@ struct lw_outcome_record {
 
 enum { LW_OUTCOME_WORDS = (sizeof(struct lw_outcome_record) + 7) / 8 };
 
-/* Holds a record. `version` is 2n + 1 while record n is being written, and 2n + 2 afterwards. */
+/* Holds a record in a ring. `version` is 2n + 1 while record n is being written, and 2n + 2
+ * afterwards. */
 struct lw_outcome_cell {
     _Atomic uint64_t version;
     _Atomic uint64_t word[LW_OUTCOME_WORDS];
@@ -64,24 +65,23 @@ struct lw_outcome_rings {
     struct lw_outcome_cell failures[LW_FAILURES];
 };
 
-/* Returns true if an outcome of this kind is kept in the ring of failures. */
+/* Returns true if outcomes of this kind are kept in the ring of failures. */
 static inline bool lw_end_failed(enum lw_end end) {
     return end == LW_END_RETRY || end == LW_END_DEAD;
 }
 
-/* Sets the key and the reason of a record, and cuts both to size. The function does not change
- * other fields. */
+/* Sets the key and the reason of a record, each cut to the space for it. The other fields stay as
+ * they are. */
 void lw_outcome_texts(struct lw_outcome_record *r, struct lw_bytes key, const char *reason);
 /* Adds a record to the rings. Only the worker's main thread calls this function. */
 void lw_outcome_add(struct lw_outcome_rings *rings, const struct lw_outcome_record *r);
-/* Returns how many records have been added to a ring. The ring still has record n if n is below
- * that number, and by no more than the size of the ring. */
+/* Returns how many records have been added to a ring so far. The ring still has record n if n is
+ * lower than that number by at most the size of the ring. */
 uint64_t lw_outcome_count(const struct lw_outcome_rings *rings, bool failures);
-/* Copies record n. Returns false if the ring does not have the record any more, or if the record is
- * being written. */
+/* Copies record n. Returns false if the record was overwritten, or is being overwritten now. */
 bool lw_outcome_get(const struct lw_outcome_rings *rings, bool failures, uint64_t n,
                     struct lw_outcome_record *out);
-/* Returns true if the record has this key. */
+/* Returns true if the key of the record is this key. */
 bool lw_outcome_has_key(const struct lw_outcome_record *r, struct lw_bytes key);
 
 #endif

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-/* MAP_NORESERVE: most of the rings are never touched, and a system that counts reservations must
- * not refuse them. */
+/* MAP_NORESERVE is set because most of the rings are never touched, and a system that counts
+ * reservations would refuse such a large mapping. */
 struct lw_span_ring *lw_spans_open(int n, struct lw_err *err) {
     size_t bytes = (size_t)n * sizeof(struct lw_span_ring);
     struct lw_span_ring *rings = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Follows the group's commits for --drain, because workers of other supervisors may own some of
- * the partitions. */
+/* Follows the group's commits for `run --drain`, because workers of other supervisors may own some
+ * of the partitions. */
 #ifndef LW_CONSUMER_FLEET_DRAIN_H
 #define LW_CONSUMER_FLEET_DRAIN_H
 
 #include "config/config.h"
 #include "consumer/board.h"
 
-/* Runs in a process of its own: once per second, asks the group's coordinator for the commits of
- * the partitions in board->drain and stores them there. The function returns only if no client can
- * be created. Every partition gets a commit soon after its assignment, even if the partition is
- * empty. */
+/* Asks the group's coordinator once per second for the commits of the partitions in board->drain,
+ * and stores them there. Run this function in a process of its own, because it returns only if no
+ * Kafka client can be created. Every partition gets a commit soon after its assignment, even if the
+ * partition is empty. */
 int lw_drain_follow(const struct lw_config *c, struct lw_board *board);
 
 #endif

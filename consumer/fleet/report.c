@@ -62,8 +62,8 @@ static uint64_t rate(uint64_t count, int64_t ms) {
     return ms > 0 ? (uint64_t)((double)count * 1000 / (double)ms) : 0;
 }
 
-/* Writes the live line, and moves the cursor back to the left edge, so that the next log line
- * overwrites the live line. */
+/* Writes the live line to the terminal, and moves the cursor back to the left edge, so that the
+ * next log line overwrites the live line. */
 static void live_line(const char *text) { fprintf(stderr, "\r%s\033[K\r", text); }
 
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
@@ -103,8 +103,8 @@ static void print_json(const struct lw_sup_totals *t, double s, uint64_t per_s) 
            t->done, t->dead, t->dropped, t->skipped, t->parked, t->drained, t->reruns, s, per_s);
 }
 
-/* After --drain the summary goes to stdout, for programs; otherwise the summary is a line of the
- * log. */
+/* After `run --drain` the summary of the run goes to stdout, so that programs can read it.
+ * Otherwise the summary is a line of the log. */
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms) {
     struct lw_sup_totals t = lw_sup_totals(s->board);
     int64_t ms = now_ms - r->started_ms;
@@ -121,8 +121,8 @@ void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s
     fflush(stdout);
 }
 
-/* Logs the message in a seat. The worker may write to the seat while this function reads it, so the
- * line may mix two consecutive messages. */
+/* Logs the message that a seat of the board names. The worker may write to the seat while this
+ * function reads it, so the line may mix two consecutive messages. */
 static void tell_seat(const struct lw_sup *s, int worker, const struct lw_seat *seat) {
     char identity[LW_IDENTITY_MAX], key[LW_KEY_TEXT], hash[24];
     uint32_t n = seat->n_key < LW_SEAT_KEY ? seat->n_key : LW_SEAT_KEY;

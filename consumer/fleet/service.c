@@ -10,16 +10,16 @@
 #include <time.h>
 
 enum {
-    /* STATUS is sent only this often, because its counts change all the time, and each message
-     * wakes the service manager and those who
-     *       watch it */
+    /* minimum time between two STATUS messages. The counts in the text change all the time, and
+     * each message wakes the service manager and every program that watches it. */
     STATUS_EVERY_MS = 5000,
-    /* time that is added to the time after which the supervisor replaces a hung worker */
+    /* margin of the watchdog beyond the time after which the supervisor replaces a hung worker */
     WATCHDOG_MARGIN_MS = 60000,
-    /* time that is added to the time after which the supervisor kills a worker that does not end */
+    /* margin of the stop timeout beyond the time after which the supervisor kills a worker that
+     * does not end */
     STOP_MARGIN_MS = 10000,
-    /* at each tick of a reload, the service manager is asked to wait for at least this time
-     * longer */
+    /* at each tick of a reload, the supervisor asks the service manager to extend its timeout by at
+     * least this time */
     RELOAD_STEP_MS = 30000
 };
 
@@ -58,8 +58,8 @@ static bool all_turn(const struct lw_sup *s) {
     return true;
 }
 
-/* Writes why the first worker that is not ready is not ready; "" if the worker has given no
- * reason. */
+/* Writes why the first worker that is not ready is not ready. The text is "" if the worker has
+ * given no reason. */
 static void reason(const struct lw_sup *s, char *out, size_t size) {
     char why[320];
     int worker = 0;
@@ -68,7 +68,8 @@ static void reason(const struct lw_sup *s, char *out, size_t size) {
     if (worker == s->board->n_wanted ||
         !lw_note_get(&s->board->workers[worker].why, why, sizeof why) || !*why)
         return;
-    /* line breaks are replaced, because a line break would begin another NAME=VALUE */
+    /* line breaks are replaced by blanks, because a line break would begin another NAME=VALUE pair
+     * of the message */
     for (char *p = why; *p; p++)
         if (iscntrl((unsigned char)*p)) *p = ' ';
     snprintf(out, size, "; worker %d: %s", worker, why);
@@ -117,8 +118,8 @@ void lw_service_tick(struct lw_service *v, const struct lw_sup *s, int64_t now_m
 void lw_service_reloading(struct lw_service *v) {
     struct timespec t;
     if (v->state == LW_SERVICE_STOPPING) return;
-    /* this is the service manager's own clock, so that the manager can tell this reload from a
-     * reload that it asked for later */
+    /* The time in the message is read from the clock of the service manager, so that the manager
+     * can tell this reload from one that it asked for later. */
     clock_gettime(CLOCK_MONOTONIC, &t);
     int64_t us = (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
     lw_notify_send(&v->notify,

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what the supervisor tells its service manager (base/notify.h):
+/* Declares what the supervisor sends to its service manager (base/notify.h):
  *
- *     READY=1      once every worker is ready; after `ready_ms` in any case, because no restart
- *                  mends a Redis or Kafka that is away
- *     RELOADING=1  at SIGHUP, then READY=1 when the last worker was replaced, or the new
+ *     READY=1      as soon as every worker is ready; after a limited time (`ready_by_ms`)
+ *                  in any case, because a restart does not help when Redis or Kafka is down
+ *     RELOADING=1  at SIGHUP; READY=1 follows when the last worker was replaced, or if the new
  *                  configuration has errors
- *     STOPPING=1   when the run is about to end; with the time that it may take, so that nobody has
- *                  to repeat shutdown.grace_ms
+ *     STOPPING=1   when the run is about to end; the message carries the time that the end may
+ *                  take, so that the unit file need not repeat shutdown.grace_ms
  *     STATUS=…     how many workers are ready, why the first worker that is not ready is not, and
- *                  what was done
+ *                  how many messages are done
  *     WATCHDOG=1   at each tick at which the main loop of every running worker has turned since the
  *                  tick before
  *
- * So the manager restarts the whole run if the supervisor hangs, or if a worker hangs and killing
- * it has not helped. The manager must not restart the run before the supervisor had the time to
- * replace the worker: a shorter watchdog is raised to that time and a minute. */
+ * So the manager restarts the whole run if the supervisor hangs, or if a worker still hangs after
+ * the supervisor tried to kill it. The supervisor must have the time to replace the worker first.
+ * Therefore a watchdog that is shorter than this time plus a minute is raised to that sum. */
 #ifndef LW_CONSUMER_FLEET_SERVICE_H
 #define LW_CONSUMER_FLEET_SERVICE_H
 
@@ -31,11 +31,12 @@ enum lw_service_state {
 struct lw_service {
     struct lw_notify notify;
     enum lw_service_state state;
-    /* time on the boot clock at which READY=1 is sent, even if some workers are not ready */
+    /* latest time, on the boot clock, at which READY=1 is sent: then it is sent even if some
+     * workers are not ready */
     int64_t ready_by_ms;
     int64_t status_ms; /* time on the boot clock at which the last STATUS was sent */
     int ready_workers; /* number of ready workers in the last STATUS; -1: no STATUS was sent */
-    /* how a reload has ended, if the service manager was not told yet; otherwise NULL */
+    /* how the last reload has ended, as long as the service manager was not told; otherwise NULL */
     const char *reloaded;
 };
 
@@ -45,8 +46,8 @@ void lw_service_open(struct lw_service *v, const struct lw_sup *s);
 /* Call this function once per tick, after lw_sup_stands_still() was called for each worker. */
 void lw_service_tick(struct lw_service *v, const struct lw_sup *s, int64_t now_ms);
 void lw_service_reloading(struct lw_service *v);
-/* Notes that a reload has ended. `how` is a sentence for STATUS, and its text must never be
- * freed. */
+/* Notes that a reload has ended. `how` is a sentence for STATUS; its text must stay valid until the
+ * process ends. */
 void lw_service_reloaded(struct lw_service *v, const char *how);
 void lw_service_stopping(struct lw_service *v, const struct lw_sup *s);
 

@@ -21,15 +21,16 @@
 
 enum { WATCH_MS = 100, STATUS_STOPPED = -2, SIDE_MS = 1000, FLUSH_MS = 2000 };
 
-/* Describes a process that helps beside the workers. The process uses only the board and holds no
- * other resource. */
+/* Describes a process that serves the whole run beside the workers, such as the metrics exporter.
+ * The process uses only the board. */
 struct side {
     pid_t pid; /* process id; 0: the process is not running */
     int64_t due_ms;
 };
 
 struct run {
-    /* this must be the first member, because spawn() casts its pointer back to the struct run */
+    /* the member `sup` must stand first, because spawn() casts a pointer to `sup` to a pointer to
+     * the struct run */
     struct lw_sup sup;
     struct lw_sup_report report;
     struct lw_service service;
@@ -38,10 +39,10 @@ struct run {
     sigset_t watched, inherited;
     /* the configuration of the last reload, owned by the run; NULL: no reload has happened */
     struct lw_config *reloaded;
-    /* index of the worker being replaced in a rolling reload; -1: no reload is under way */
+    /* index of the worker that a rolling reload is replacing; -1: no reload is under way */
     int rolling;
     int rolling_end; /* index of the first worker that the reload does not replace */
-    /* number of times that the worker `rolling` had been started when it was asked to end */
+    /* number of starts that the worker `rolling` had when the reload asked it to end */
     unsigned rolling_from;
     int64_t rolling_until_ms;
     bool drained;
@@ -50,14 +51,15 @@ struct run {
 
 /* --- processes -------------------------------------------------------------------------------- */
 
-/* Every child takes these steps first: it arranges to end when the supervisor ends, unblocks
+/* Each child process does this first: it arranges to end when the supervisor ends, unblocks
  * signals, and leaves the terminal's Ctrl-C to the supervisor. */
 static void become_child(struct run *r, pid_t parent) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == -1 || getppid() != parent) _exit(LW_EXIT_FAILED);
     setpgid(0, 0);
     close(r->signals);
     lw_notify_close(&r->service.notify);
-    /* the slot must become free when the supervisor dies, even if this child lives on */
+    /* The child closes its copy of the descriptor that claims the slot of static membership.
+     * Otherwise the slot would not become free if the supervisor dies and this child lives on. */
     if (r->claim >= 0) close(r->claim);
     sigprocmask(SIG_SETMASK, &r->inherited, NULL);
 }
@@ -81,14 +83,14 @@ static pid_t spawn(struct lw_sup *s, struct lw_sup_worker *w) {
     if (pid != 0) return pid;
     become_child(r, parent);
     be_worker(r, w);
-    return -1; /* this line is never reached */
+    return -1; /* the compiler wants a return value, but this line is never reached */
 }
 
 /* --- processes beside the workers: metrics and health; what the group commits during --drain
  * --- */
 
-/* Forks a process that helps beside the workers. Returns true in that process, and false in the
- * supervisor. */
+/* Forks a process that serves the whole run beside the workers. Returns true in the new process,
+ * and false in the supervisor. */
 static bool fork_side(struct run *r, struct side *side, const char *who) {
     struct lw_sup *s = &r->sup;
     if (side->pid || s->stopping || s->now() < side->due_ms) return false;
@@ -106,8 +108,8 @@ static bool fork_side(struct run *r, struct side *side, const char *who) {
     return true;
 }
 
-/* Makes the rings for spans before the processes that use them are forked. Without rings, the run
- * goes on without spans. */
+/* Makes the shared ring buffers for spans before the processes that use them are forked. If memory
+ * for them is missing, the run goes on without tracing. */
 static void prepare_spans(struct run *r) {
     struct lw_err err = {0};
     if (!r->sup.c->tracing.endpoint || !r->sup.o->tracer_main) return;
@@ -136,7 +138,7 @@ static void end_side(struct side *side) {
     *side = (struct side){0};
 }
 
-/* Gives a process a limited time to finish what it does, and then ends it. */
+/* Gives a process a limited time to finish its work, and then ends it. */
 static void finish_side(struct side *side, int64_t within_ms) {
     int64_t until = lw_boot_ms() + within_ms;
     if (!side->pid) return;
@@ -189,9 +191,9 @@ static int ask_ends(struct run *r) {
     return LW_EXIT_OK;
 }
 
-/* Waits until the child that reads the end offsets for --drain ends, or until the supervisor is
- * asked to end. The child has a time limit of its own; if the child hangs, the supervisor kills it
- * after twice that limit and a margin. */
+/* Waits until the child that reads the end offsets for `run --drain` ends, or until the supervisor
+ * is asked to end. The child has a time limit. If it hangs, the supervisor kills it after twice
+ * that limit and a margin. */
 static int await_child(struct run *r, pid_t pid) {
     int64_t until = lw_boot_ms() + 2 * r->sup.times.ends_ms + r->sup.times.margin_ms;
     for (;;) {
@@ -239,7 +241,7 @@ static void claim_slot(struct run *r) {
     s->board->member_slot = s->o->member_claim ? s->o->member_claim(s->c, &r->claim) : -1;
 }
 
-/* Claims a slot of static membership (member.h) again after a reload, because the workers' ids
+/* Claims the slot of static membership (member.h) again after a reload, because the workers' ids
  * depend on the name, kafka.member_id and the topics. Notes whether the ids have changed. */
 static void claim_again(struct run *r, const struct lw_config *before) {
     struct lw_sup *s = &r->sup;
@@ -271,7 +273,7 @@ static void take_turn(struct run *r, int worker) {
     lw_sup_step(s, &s->workers[worker], LW_SUP_RELOAD);
 }
 
-/* Starts the workers that a reload added. If the former worker of the same number has not ended
+/* Starts the workers that a reload added. If a former worker with the same number has not ended
  * yet, a later call starts the new one. */
 static void start_missing(struct run *r) {
     struct lw_sup *s = &r->sup;
@@ -283,8 +285,8 @@ static void start_missing(struct run *r) {
     }
 }
 
-/* Starts missing workers, and stops surplus workers, which are the workers with the highest
- * numbers. All other workers are replaced one at a time. */
+/* Starts missing workers, and stops surplus workers, which are those with the highest numbers. All
+ * other workers are replaced one at a time. */
 static void resize(struct run *r, int n) {
     struct lw_sup *s = &r->sup;
     struct lw_board *b = s->board;
@@ -297,7 +299,7 @@ static void resize(struct run *r, int n) {
     for (int i = n; i < was; i++) lw_sup_step(s, &s->workers[i], LW_SUP_STOP);
 }
 
-/* Returns the new configuration, or NULL if the configuration could not be read. */
+/* Returns the new configuration, or NULL if it could not be read. */
 static struct lw_config *read_again(struct run *r) {
     const struct lw_supervise_options *o = r->sup.o;
     if (!o->reload) {
@@ -324,9 +326,11 @@ static void reload(struct run *r) {
     claim_again(r, before);
     if (r->reloaded && s->o->config_free) s->o->config_free(r->reloaded);
     r->reloaded = c;
-    /* the next tick starts the exporter again, with the new configuration */
+    /* the metrics exporter is ended here; the next tick starts it again, with the new
+     * configuration */
     end_side(&r->exporter);
-    end_side(&r->tracer); /* likewise; the spans that it has not sent stay in the rings */
+    /* The next tick starts the tracer again. The spans that it has not sent stay in the rings. */
+    end_side(&r->tracer);
     prepare_spans(r);
     lw_log_setup(c->log.level, c->log.json, "supervisor");
     resize(r, c->workers);
@@ -400,7 +404,8 @@ static void take_signals(struct run *r) {
         if (si.ssi_signo == SIGHUP) reload(r);
         if (si.ssi_signo == SIGUSR1) hand_on(r, SIGUSR1);
     }
-    reap(r); /* pending signals of one kind merge, so one SIGCHLD may stand for several deaths */
+    /* pending signals of one kind merge, so one SIGCHLD may stand for several dead children */
+    reap(r);
 }
 
 static void fire_deadlines(struct run *r) {
@@ -410,8 +415,8 @@ static void fire_deadlines(struct run *r) {
             lw_sup_step(&r->sup, &r->sup.workers[i], LW_SUP_TIMER);
 }
 
-/* If nothing has moved for a while during --drain, finds out whether only paused lanes are left,
- * because the run would wait for ever for a paused lane. */
+/* If `run --drain` has made no progress for a while, finds out whether only paused lanes still have
+ * messages, because the run would wait for a paused lane without end. */
 static void look_for_paused(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now();
@@ -466,7 +471,7 @@ static bool all_gone(const struct lw_sup *s) {
 static void sleep_until_event(struct run *r) {
     struct lw_sup *s = &r->sup;
     int64_t now = s->now(), until = r->report.last_tick_ms + s->times.tick_ms;
-    /* the loop needs a timer, because a change of the board wakes nobody */
+    /* The loop of the supervisor needs a timer, because a change of the board does not wake it. */
     bool watching = !s->stopping && (s->o->drain || r->rolling >= 0);
     if (watching && until > now + WATCH_MS) until = now + WATCH_MS;
     for (int i = 0; i < s->board->n_workers; i++)
@@ -515,22 +520,22 @@ static int run_all(struct run *r) {
     return exit_status(r);
 }
 
-/* Opens the descriptor through which signals arrive from now on. Prepares the mask of signals for
- * the children, too. */
+/* Opens the descriptor through which signals arrive from now on. Also computes the signal mask of
+ * the child processes. */
 static int open_signals(struct run *r) {
     sigemptyset(&r->watched);
     static const int watched[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         sigaddset(&r->watched, watched[i]);
     if (sigprocmask(SIG_BLOCK, &r->watched, &r->inherited) == -1) return -1;
-    /* workers must receive these signals, even if the parent of this process has blocked them */
+    /* workers must receive these signals even if the parent of the supervisor has blocked them */
     for (size_t i = 0; i < sizeof watched / sizeof *watched; i++)
         sigdelset(&r->inherited, watched[i]);
     /* SIGUSR1 stays blocked, so that the signal does not kill a worker that has not installed its
      * handler yet */
     sigaddset(&r->inherited, SIGUSR1);
-    /* if the parent of this process ignored SIGCHLD, the kernel would not report deaths of
-     * children */
+    /* if SIGCHLD were still ignored, as the parent of the supervisor may have arranged, the kernel
+     * would not report the deaths of children */
     signal(SIGCHLD, SIG_DFL);
     r->signals = signalfd(-1, &r->watched, SFD_CLOEXEC | SFD_NONBLOCK);
     return r->signals == -1 ? -1 : 0;

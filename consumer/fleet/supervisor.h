@@ -29,34 +29,36 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Holds times and limits; a value of 0 stands for the default in brackets. Tests set shorter
- * times. */
+/* Holds times and limits. A value of 0 stands for the default, which each comment gives in square
+ * brackets. Tests set shorter times. */
 struct lw_supervise_times {
-    /* wait before a restart, which doubles each time up to the maximum [200 ms, 10 s] */
+    /* first and longest wait before a worker is restarted; the wait doubles each time [200 ms, 10
+     * s] */
     int64_t backoff_ms, backoff_max_ms;
-    /* if a worker has lived this long, its next restart waits for the first backoff again [30 s] */
+    /* a worker that has lived this long starts with the shortest backoff again at its next restart
+     * [30 s] */
     int64_t calm_ms;
     int64_t tick_ms; /* time between two checks for hung workers [1 s] */
-    /* time after which a main loop that has not turned counts as hung [90 s + shutdown.grace_ms,
-     * because joining a group may block the loop for a minute] */
+    /* a worker counts as hung if its main loop has not turned for this long [90 s +
+     * shutdown.grace_ms, because joining a group may block the loop for a minute] */
     int64_t heartbeat_ms;
     /* time beyond shutdown.grace_ms after which a stopping worker is killed [5 s] */
     int64_t margin_ms;
     int64_t quick_ms; /* time that workers get to end after a second signal [1 s] */
-    /* rolling reload: time after which the next worker is replaced even if the present worker is
-     * not ready [60 s] */
+    /* rolling reload: time after which the next worker is replaced even if the worker that was just
+     * started is not ready [60 s] */
     int64_t ready_ms;
-    int64_t ends_ms; /* --drain: time limit for reading the end offsets [30 s] */
-    /* --drain: time without progress after which the run checks whether only paused lanes are left
-     * [10 s] */
+    int64_t ends_ms; /* time limit for reading the end offsets for `run --drain` [30 s] */
+    /* with `run --drain`: time without progress after which the run checks whether only paused
+     * lanes are left [10 s] */
     int64_t stuck_ms;
 };
 
 struct lw_supervise_options {
-    /* the run ends as soon as everything that was in the topics at its start is committed */
+    /* true: the run ends as soon as everything that was in the topics at its start is committed */
     bool drain;
-    bool json;     /* the summary is printed as one JSON object */
-    bool progress; /* a live line is shown on stderr */
+    bool json;     /* true: the summary is printed as one JSON object */
+    bool progress; /* true: a live line is shown on stderr */
     /* Runs a worker process; the return value is the exit status of the process. */
     int (*worker_main)(const struct lw_config *c, struct lw_board *board, int worker);
     /* Called on SIGHUP: returns a new configuration, or NULL if the configuration has errors, which
@@ -64,25 +66,28 @@ struct lw_supervise_options {
      * the new configuration. If `reload` is NULL, SIGHUP only causes a warning. */
     struct lw_config *(*reload)(void *ctx);
     void (*config_free)(struct lw_config *c);
-    /* For --drain: calls fn for each partition. This function runs in a process of its own, because
-     * it starts threads, and a process with threads must not fork. */
+    /* For `run --drain`: reads the end offsets of the topics and calls fn for each partition. This
+     * function runs in a process of its own, because it starts threads, and a process with threads
+     * must not fork. */
     int (*ends)(const struct lw_config *c, int64_t timeout_ms,
                 void (*fn)(void *ctx, const char *topic, int32_t partition, int64_t end),
                 void *fn_ctx, struct lw_err *err);
-    /* For --drain: follows the group's commits and writes them to the board (lw_drain_follow()).
-     * This function runs in a process of its own, which is started again if it ends. If `follow` is
-     * NULL, only commits of this run's workers count. */
+    /* For `run --drain`: follows the group's commits and writes them to the board
+     * (lw_drain_follow()). This function runs in a process of its own, which is started again if it
+     * ends. If `follow` is NULL, only commits of this run's workers count. */
     int (*follow)(const struct lw_config *c, struct lw_board *board);
-    /* For --drain, called when nothing has moved for a while: if only paused lanes have waiting
-     * messages, appends the names of these lanes and returns their number; then the run ends with
-     * status 1. Returns 0 if the run should go on. May be NULL. */
+    /* For `run --drain`, called when no progress was made for a while. If only paused lanes have
+     * waiting messages, this function appends the names of these lanes and returns their number;
+     * then the run ends with status 1. It returns 0 if the run should go on. The pointer may be
+     * NULL. */
     int (*paused)(void *ctx, struct lw_buf *names);
     /* Serves metrics and health in a process of its own, which is started again if it ends, and is
-     * killed at the end of the run. The function only reads the board. May be NULL. */
+     * killed at the end of the run. The function only reads the board. The pointer may be NULL. */
     int (*exporter_main)(const struct lw_config *c, const struct lw_board *board);
-    /* Sends the spans of the workers in a process of its own, if the configuration has
-     * tracing.endpoint. It is started again if it ends. At the end of the run it gets SIGTERM and
-     * some seconds for the spans that are left. If `tracer_main` is NULL, nothing is traced. */
+    /* Sends the spans of the workers, if the configuration has tracing.endpoint. This function runs
+     * in a process of its own, which is started again if it ends. At the end of the run the process
+     * gets SIGTERM and some seconds for the spans that are left. If `tracer_main` is NULL, nothing
+     * is traced. */
     int (*tracer_main)(const struct lw_config *c, struct lw_board *board);
     /* Called with the board at every tick, and once more after the last worker has ended. `watch`
      * may be NULL. */
@@ -92,16 +97,17 @@ struct lw_supervise_options {
      * members. */
     int (*member_claim)(const struct lw_config *c, int *fd);
     void *ctx;
-    /* the handler runs inside the worker, so a message in a seat becomes a suspect when the worker
-     * crashes */
+    /* true: the handler runs inside the worker, so a message in a seat of the board becomes a
+     * suspect when the worker crashes */
     bool blames_worker;
     struct lw_supervise_times times;
 };
 
-/* Runs until stopped or drained and returns the exit status of the program. Call it in a process
- * without other threads, because it forks, and a worker ends when the thread that forked it ends.
- * The function handles SIGTERM, SIGINT, SIGHUP, SIGUSR1 (passed on to the workers, which log what
- * they remember) and SIGCHLD, and reaps every child of the process. */
+/* Runs until stopped or drained, and returns the exit status of the program. Call this function in
+ * a process without other threads, because it forks, and because a worker ends when the thread that
+ * forked it ends. The function handles SIGTERM, SIGINT, SIGHUP, SIGCHLD and SIGUSR1, and reaps
+ * every child of the process. It passes SIGUSR1 on to the workers, which then log the state in
+ * their memory. */
 int lw_supervise(const struct lw_config *c, const struct lw_supervise_options *o);
 
 #endif

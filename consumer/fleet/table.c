@@ -68,7 +68,8 @@ static void bury(struct lw_sup *s, struct lw_sup_worker *w) {
     struct lw_board_worker *b = &s->board->workers[w->index];
     atomic_store(&b->pid, 0);
     atomic_store(&b->ready, false);
-    /* other workers take over the worker's partitions, and count the messages that wait there */
+    /* when a worker is given up, other workers take over its partitions and count the messages that
+     * wait there, so its own counts are cleared */
     atomic_store(&b->waiting, 0);
     atomic_store(&b->in_handler, 0);
     lw_board_disown_all(s->board, w->index);
@@ -190,7 +191,7 @@ static void refused(struct lw_sup *s, struct lw_sup_worker *w) {
 
 static void ask_to_end(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_state state) {
     bool rolls = state == LW_SUP_ROLLING;
-    /* a surplus worker's id is not used again, so its membership is given up */
+    /* the id of a surplus worker is not used again, so its membership is given up */
     bool leaves = rolls ? s->renamed : !s->stopping;
     atomic_store(&s->board->workers[w->index].ending, leaves  ? LW_END_LEAVES
                                                       : rolls ? LW_END_REPLACED
@@ -203,7 +204,7 @@ static void stop(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, L
 static void roll(struct lw_sup *s, struct lw_sup_worker *w) { ask_to_end(s, w, LW_SUP_ROLLING); }
 
 static void stop_again(struct lw_sup *s, struct lw_sup_worker *w) {
-    /* a reload has already sent SIGTERM to this worker */
+    /* a worker that a reload is replacing has already got SIGTERM */
     if (!atomic_load(&s->board->quick)) return;
     send(s, w, SIGTERM);
     to(w, LW_SUP_STOPPING, s->now() + s->times.quick_ms);
@@ -229,8 +230,8 @@ typedef void cell(struct lw_sup *s, struct lw_sup_worker *w);
 #define NEVER impossible
 /* clang-format off */
 static cell *const table[LW_SUP_STATES][LW_SUP_EVENTS] = {
-    /* columns:            START      EXIT_CLEAN EXIT_FAILED CRASHED       KILLED       REFUSED
-     * TIMER            STOP        RELOAD  HUNG */
+    /* The columns are the events in the order of enum lw_sup_event: START, EXIT_CLEAN, EXIT_FAILED,
+     * CRASHED, KILLED, REFUSED, TIMER, STOP, RELOAD, HUNG. */
     [LW_SUP_IDLE]     = {start,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   NEVER,           gone,       ignore, NEVER},
     [LW_SUP_RUNNING]  = {NEVER,     ended,     ended,      crashed,      ended,       refused, NEVER,           stop,       roll,   kill_hung},
     [LW_SUP_WAITING]  = {NEVER,     NEVER,     NEVER,      NEVER,        NEVER,       NEVER,   start,           gone,       start,  NEVER},
@@ -255,10 +256,11 @@ static bool is_crash(int sig) {
 }
 
 static enum lw_sup_event classify_signal(struct lw_sup_worker *w, int sig) {
-    /* w->why already says which part of the worker hung */
+    /* the field w->why already says which part of the worker hung */
     if (w->hung && sig == SIGKILL) return LW_SUP_CRASHED;
     bool asked = w->state == LW_SUP_STOPPING || w->state == LW_SUP_ROLLING;
-    /* the signal arrived before the worker had installed its signal handler */
+    /* without this line, a signal that arrived before the worker installed its handler would look
+     * like a crash */
     if (asked && sig == SIGTERM) return LW_SUP_EXIT_CLEAN;
     snprintf(w->why, sizeof w->why, "died of signal %d (%s)", sig, strsignal(sig));
     return is_crash(sig) ? LW_SUP_CRASHED : LW_SUP_KILLED;
@@ -284,7 +286,7 @@ static bool still_for(struct lw_sup_still *k, int64_t value, int64_t tick_ms, in
     return k->for_ms > limit_ms;
 }
 
-/* Returns whether a handler thread has exceeded its timeout so far that only the end of the worker
+/* Returns true if a handler thread has exceeded its timeout so far that only the end of the worker
  * can stop the thread. */
 static bool seat_stands_still(struct lw_sup *s, struct lw_sup_worker *w, int seat) {
     struct lw_seat *b = &s->board->workers[w->index].seats[seat];

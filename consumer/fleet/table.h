@@ -12,10 +12,12 @@ enum lw_sup_state {
     LW_SUP_IDLE,    /* the worker was never started */
     LW_SUP_RUNNING, /* the worker's process is running */
     LW_SUP_WAITING, /* the worker has no process; a process is started at `deadline_ms` */
-    /* the worker was asked to end so that it can be started anew; it is killed at `deadline_ms` */
+    /* a reload asked the worker to end and will start it again; the worker is killed at
+     * `deadline_ms` */
     LW_SUP_ROLLING,
-    LW_SUP_STOPPING, /* the worker was asked to end for good; it is killed at `deadline_ms` */
-    LW_SUP_GONE,     /* the worker has ended for good */
+    /* the worker was asked to end and will not be started again; it is killed at `deadline_ms` */
+    LW_SUP_STOPPING,
+    LW_SUP_GONE, /* the worker has ended and will not be started again */
     LW_SUP_STATES
 };
 
@@ -34,8 +36,9 @@ enum lw_sup_event {
     LW_SUP_EVENTS
 };
 
-/* Counts the ticks of the supervisor in which a value has not changed. The time is not measured,
- * because all workers would look hung after the machine slept or the supervisor was stopped. */
+/* Counts the ticks of the supervisor in which a value has not changed. Ticks are counted instead of
+ * elapsed time, because otherwise all workers would look hung after the machine slept or the
+ * supervisor was stopped for a while. */
 struct lw_sup_still {
     int64_t seen;
     int64_t for_ms;
@@ -45,12 +48,12 @@ struct lw_sup_worker {
     int index;
     enum lw_sup_state state;
     pid_t pid;
-    /* times on the boot clock; deadline_ms is INT64_MAX if there is no deadline */
+    /* Both times are on the boot clock. If the worker has no deadline, deadline_ms is INT64_MAX. */
     int64_t started_ms, deadline_ms;
     int64_t backoff_ms; /* time to wait before the next restart */
     unsigned lives;     /* number of times that the worker was started */
     bool hung;          /* the supervisor killed the worker because it hung */
-    /* the supervisor killed the worker because it did not end in time */
+    /* true: the supervisor killed the worker because it did not end in time */
     bool killed;
     char why[LW_REASON_MAX]; /* a text that says how the worker ended */
     struct lw_sup_still beat, seats[LW_BOARD_SEATS];
@@ -61,15 +64,16 @@ struct lw_sup {
     const struct lw_supervise_options *o;
     struct lw_supervise_times times;
     struct lw_board *board;
-    /* refused: the run will end with status 78; failed: the run will end with status 1 */
+    /* If `refused` is set, the run will end with status 78. If `failed` is set, it will end with
+     * status 1. */
     bool refused, failed;
     bool stopping;
-    bool renamed; /* a reload changed the ids under which workers join */
+    bool renamed; /* true: a reload changed the ids under which workers join the consumer group */
     int64_t (*now)(void);
-    /* starts the worker's process; returns -1 if that fails */
+    /* starts the process of a worker; returns -1 if that fails */
     pid_t (*spawn)(struct lw_sup *s, struct lw_sup_worker *w);
     int (*signal)(pid_t pid, int sig);
-    /* the first board->n_workers elements are in use */
+    /* Only the first board->n_workers elements of `workers` are in use. */
     struct lw_sup_worker workers[LW_BOARD_WORKERS];
 };
 
@@ -78,13 +82,13 @@ extern const char *const lw_sup_event_name[LW_SUP_EVENTS];
 
 void lw_sup_init(struct lw_sup *s, const struct lw_config *c, const struct lw_supervise_options *o,
                  struct lw_board *board);
-/* Handles an event. A worker's state changes only within this function. */
+/* Handles an event of a worker. The state of a worker changes only within this function. */
 void lw_sup_step(struct lw_sup *s, struct lw_sup_worker *w, enum lw_sup_event e);
-/* Interprets a wait status: writes into w->why how the worker ended, and returns the event for the
- * table. */
+/* Interprets the wait status of a dead worker: writes into w->why how the worker ended, and returns
+ * the event for the table. */
 enum lw_sup_event lw_sup_classify(struct lw_sup *s, struct lw_sup_worker *w, int wait_status);
-/* Called once per tick. Returns true if the worker's main loop or a handler has not moved for too
- * long, and writes into w->why which of the two. */
+/* Call this function once per tick. Returns true if the worker's main loop or one of its handlers
+ * has not moved for too long, and writes into w->why which of the two hangs. */
 bool lw_sup_stands_still(struct lw_sup *s, struct lw_sup_worker *w);
 
 /* Holds the sums over all workers that consumer/fleet/report.c shows. */
@@ -92,17 +96,17 @@ struct lw_sup_totals {
     uint64_t done, dead, dropped, skipped, waiting, parked, drained, reruns, finished;
 };
 struct lw_sup_report {
-    int64_t started_ms, moved_ms; /* moved_ms: time when the totals last changed */
-    /* time of the supervisor's last look before the first message finished; the rate is measured
-     * from this time */
+    int64_t started_ms, moved_ms; /* time at which the totals last changed */
+    /* time of the last tick before the first message finished; the rate is measured from this
+     * time */
     int64_t idle_until_ms;
     uint64_t last_finished, last_moves;
     int64_t last_line_ms, last_log_ms, last_tick_ms;
 };
 struct lw_sup_totals lw_sup_totals(const struct lw_board *b);
 void lw_sup_report_init(struct lw_sup_report *r, int64_t now_ms);
-/* Logs which messages are in a worker's handlers, in a bounded number of lines. Called before a
- * hung worker is killed. */
+/* Logs which messages are in a worker's handlers, in a bounded number of lines. The supervisor
+ * calls this function before it kills a hung worker. */
 void lw_sup_report_handlers(const struct lw_sup *s, int worker);
 void lw_sup_report_tick(struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms);
 void lw_sup_report_summary(const struct lw_sup_report *r, const struct lw_sup *s, int64_t now_ms);

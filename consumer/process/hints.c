@@ -9,12 +9,14 @@
 #include <stdlib.h>
 
 enum {
-    BLOCK_S = 5, /* a pop blocks for at most this time, so that a dead connection is noticed soon */
+    /* a pop blocks for at most this time, so that a broken connection is noticed soon */
+    BLOCK_S = 5,
     ANSWER_MS = 2 * BLOCK_S * 1000,
-    /* maximum number of hints read back from `claimed`; the janitor makes the rest again */
+    /* maximum number of hints that are read back from the list `claimed`; the janitor makes the
+     * others again */
     RECONCILE_MAX = 1024,
     FULL_PAUSE_MS = 100, /* time between two calls of hints.lua while Redis is at maxmemory */
-    FULL_MS = 2000,      /* after Redis was at maxmemory: time until the pop is tried again */
+    FULL_MS = 2000,      /* time after which the pop is tried again if Redis was at maxmemory */
     FULL_BATCH = 64,
     REFUSED_MS = 1000,
     COMPLAIN_MS = 10000,
@@ -28,10 +30,10 @@ struct lw_hints {
     char *ready, *claimed, *key_epoch;
     bool want, blmove;
     enum asked asked;
-    int64_t next_ms;       /* no hint is asked for before this time */
-    int64_t full_until_ms; /* until this time Redis counts as being at maxmemory */
+    int64_t next_ms;       /* time before which no hint is asked for */
+    int64_t full_until_ms; /* time until which Redis is taken to be at maxmemory */
     int64_t complained_ms;
-    /* kind of the command that Redis has refused and not allowed since; NOTHING: no command */
+    /* which command Redis has refused and not accepted again since then; NOTHING: none */
     enum asked refused_at;
     char refused[200]; /* text of the refusal, as Redis gave it */
     struct lw_commands commands;
@@ -83,19 +85,19 @@ static void on_reply(void *ctx, const redisReply *r) {
     enum asked asked = h->asked;
     h->asked = asked == POP ? EXPIRY : NOTHING;
     if (r->type != REDIS_REPLY_ERROR && asked == h->refused_at) h->refused_at = NOTHING;
-    /* the answer LOST of hints.lua is ignored, because the worker's logic finds out by itself that
+    /* the answer LOST of hints.lua is ignored here, because the worker's logic also notices that
      * the epoch has ended */
     if (r->type == REDIS_REPLY_STRING && asked == POP) tell(h, r);
-    /* `claimed` holds the newest hint first, and hints.lua returns the oldest first, but the order
-     * does not matter */
+    /* The list `claimed` has the newest hint first, while hints.lua returns the oldest first. The
+     * order of hints does not matter. */
     if (r->type == REDIS_REPLY_ARRAY)
         for (size_t i = 0; i < r->elements; i++)
             tell(h, r->element[asked == RECONCILE ? r->elements - 1 - i : i]);
 }
 
-/* A popped hint stays in `claimed` until its lane is claimed. If the worker dies before the claim,
- * nobody would remove the hint. So an expiry of `claimed` is sent right behind the pop, and the
- * server sets it even if this process dies. */
+/* A popped hint stays in the list `claimed` until its lane is claimed. If the worker died before
+ * that, the hint would stay there without end. So a command that sets an expiry of `claimed` is
+ * sent right behind the pop, and the server executes it even if this process dies. */
 static void pop(struct lw_hints *h) {
     struct lw_commands *c = &h->commands;
     lw_commands_reset(c);

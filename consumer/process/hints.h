@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fetches hints of one shard by the blocking pop of `ready` into `claimed:<worker>`, on a
- * connection of its own, so that an idle worker learns of a runnable lane at once and without
- * polling.
+/* Fetches the hints of one shard by a blocking pop from the list `ready` into the list
+ * `claimed:<worker>`, on a connection of its own, so that an idle worker learns of a runnable lane
+ * at once and without polling.
  *
  * If a connection breaks during a pop, Redis may have moved a hint that never reached the worker.
  * So each new connection first reads `claimed` and reports every hint in it: a hint that is
- * reported twice is harmless. When Redis is at maxmemory, it refuses the pop; then hints.lua, which
+ * reported twice is harmless. When Redis is at maxmemory, it refuses the pop. Then hints.lua, which
  * Redis still allows, is called every 100 ms instead. */
 #ifndef LW_CONSUMER_PROCESS_HINTS_H
 #define LW_CONSUMER_PROCESS_HINTS_H
@@ -21,28 +21,29 @@ struct lw_hints_setup {
     int64_t ttl_ms;
     /* prefix of the shard's names in Redis, "lw:{NAME.SHARD}:"; borrowed */
     const char *prefix;
-    /* called by lw_hints_serve() for each hint */
+    /* this function is called by lw_hints_serve() for each hint */
     void (*hint)(void *ctx, int shard, struct lw_bytes lane);
-    /* copies the shard's epoch, as lw_worker_epoch() does */
+    /* this function copies the id of the shard's epoch, as lw_worker_epoch() does */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);
     void *ctx;
 };
 
 struct lw_hints *lw_hints_open(const struct lw_hints_setup *setup);
 void lw_hints_close(struct lw_hints *h);
-/* Sets whether hints are wanted, and connects when they are first wanted. When they are no longer
- * wanted, a pop under way may still bring a hint. This function never calls hint(). */
+/* Sets whether hints are wanted, and connects when they are wanted for the first time. When they
+ * are no longer wanted, a pop that has begun may still bring a hint. This function never calls
+ * hint(). */
 void lw_hints_want(struct lw_hints *h, const char *ready, const char *claimed, bool want);
 
-/* Returns the error with which the server refuses a command that hints need; NULL if the server
- * refuses no such command. */
+/* Returns the error with which the server refuses a command that is needed to fetch hints, or NULL
+ * if the server refuses none. */
 const char *lw_hints_refused(const struct lw_hints *h);
 
 struct pollfd lw_hints_poll(const struct lw_hints *h);
 int64_t lw_hints_due_ms(const struct lw_hints *h);
 void lw_hints_serve(struct lw_hints *h, short revents);
-/* Called after each turn. If hints are wanted and no request is unanswered, asks for the next
- * hint. */
+/* Asks for the next hint if hints are wanted and no request is unanswered. Call this function after
+ * each turn. */
 void lw_hints_step(struct lw_hints *h);
 
 #endif

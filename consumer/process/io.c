@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements struct lw_io: the functions by which the worker's logic reaches Redis, Kafka, handlers
- * and clocks. Also has the callbacks that bring the answers. */
+/* Implements struct lw_io, the functions by which the worker's logic reaches Redis, Kafka, handlers
+ * and clocks, and the callbacks that bring the answers. */
 #include "consumer/process/private.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ static int64_t io_wall_ms(void *ctx) {
     return lw_wall_ms();
 }
 
-/* The kernel's random numbers seed the generator. */
+/* A random number of the kernel seeds the generator. */
 static uint64_t io_random(void *ctx) { return lw_random(&((struct process *)ctx)->random); }
 
 /* --- Redis ------------------------------------------------------------------------------------ */
@@ -148,14 +148,14 @@ int64_t process_log_end(void *process, uint32_t gen) {
 
 static void on_assign(void *ctx, const struct lw_assigned *a) {
     struct process *p = ctx;
-    /* for --drain: no record below this offset will arrive */
+    /* This report is needed for `run --drain`, because no record below this offset will arrive. */
     lw_board_committed(p->board, a->topic, a->partition, a->begin);
     lw_worker_assign(p->logic, a);
 }
 
 static void on_revoke(void *ctx, const uint32_t *gens, size_t n, bool lost) {
     struct process *p = ctx;
-    /* a worker that was refused must not commit any offsets */
+    /* a worker that was refused must not commit offsets when its partitions are revoked */
     bool refused = p->ended && p->status == LW_EXIT_REFUSED;
     lw_worker_revoke(p->logic, gens, n, lost || refused || p->leaving);
 }

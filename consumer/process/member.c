@@ -15,8 +15,8 @@
 
 enum { HOST_MAX = 64 };
 
-/* FNV-1a, a hash function; the NUL of each text is hashed, too, so that the end of each text
- * counts */
+/* The hash function is FNV-1a. The NUL of each text is hashed, too, so that the texts "ab", "c" and
+ * "a", "bc" have different hashes. */
 static uint64_t hash(uint64_t h, const char *text) {
     do h = (h ^ (unsigned char)*text) * 0x100000001b3U;
     while (*text++);
@@ -34,7 +34,7 @@ static const char *host_name(char out[HOST_MAX + 1]) {
 
 static uint64_t seed(void) { return 0xcbf29ce484222325U; }
 
-/* Hashes the topics in such a way that their order does not matter. */
+/* Hashes the topics so that their order does not matter. */
 static uint32_t topics(const struct lw_config *c) {
     uint64_t sum = 0;
     for (size_t i = 0; i < c->kafka.n_topics; i++) sum += hash(seed(), c->kafka.topics[i]);
@@ -60,8 +60,8 @@ bool lw_member_id(const struct lw_config *c, int slot, int worker, char out[LW_M
     return true;
 }
 
-/* Writes the abstract address of a slot. The kernel allows one socket of this name per network
- * namespace. */
+/* Writes the abstract address of a slot of static membership. The kernel allows one socket with
+ * this address per network namespace. */
 static socklen_t slot_name(const struct lw_config *c, int slot, struct sockaddr_un *a) {
     char host[HOST_MAX + 1];
     uint64_t h = hash(hash(seed(), c->name), c->kafka.group_id);

@@ -7,14 +7,14 @@
  *
  *     NAME-MEMBER-SLOT-WORKER-TOPICS
  *
- * MEMBER is kafka.member_id, or the host's name. SLOT tells the supervisors of one MEMBER on one
+ * MEMBER is kafka.member_id, or the host's name. SLOT tells supervisors with the same MEMBER on one
  * host apart, because two members with one id would fence each other. A supervisor claims its slot
  * with a socket in the abstract namespace, which the kernel frees when the process ends. TOPICS is
  * a hash of kafka.topics, because a broker does not notice when a known static member subscribes to
  * other topics.
  *
  * If kafka.properties set group.instance.id, the id is ID-WORKER-TOPICS, where ID is the value of
- * that property, and each supervisor of the group needs another value. */
+ * that property. Each supervisor of the group then needs another value. */
 #ifndef LW_CONSUMER_PROCESS_MEMBER_H
 #define LW_CONSUMER_PROCESS_MEMBER_H
 
@@ -22,9 +22,10 @@
 
 enum { LW_MEMBER_MAX = 250, LW_MEMBER_SLOTS = 64 };
 
-/* Claims the lowest free slot for this process. Returns -1 and sets *fd to -1 if workers must be
- * dynamic members: the configuration says so, or no slot could be claimed (which is logged). The
- * claim ends when `fd` is closed, so children must close their copy. */
+/* Claims the lowest free slot of static membership for this process. Returns -1 and sets *fd to -1
+ * if workers must be dynamic members, because the configuration says so or because no slot could be
+ * claimed; the second case is logged. The claim ends when all copies of `fd` are closed, so
+ * children must close their copy. */
 int lw_member_claim(const struct lw_config *c, int *fd);
 /* Writes a worker's group.instance.id. If slot is -1 and kafka.properties name no id, returns false
  * with an empty `out`. */

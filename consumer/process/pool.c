@@ -18,22 +18,22 @@
 
 enum {
     HAND = 32,    /* maximum number of jobs that one thread takes at once */
-    FAST_US = 50, /* if jobs take longer on average, a thread takes one job at a time */
-    /* maximum total time of the jobs that a thread takes at once, estimated by the average time of
-     * a job */
+    FAST_US = 50, /* if jobs take longer than this on average, a thread takes one job at a time */
+    /* maximum total time of the jobs that a thread takes at once, estimated from the average time
+     * of a job */
     HANDFUL_US = 1000,
-    /* if a thread is busy with one job or chain for this long, other threads steal the rest of its
+    /* if a thread is busy with one job or chain for this long, other threads steal the jobs in its
      * hand */
     STUCK_US = 1000,
-    /* time after which a thread that runs followers checks whether other jobs wait */
+    /* time for which a thread runs followers before it checks whether other jobs wait */
     CHAIN_US = 20000,
     /* time between two checks of an idle thread for hands from which it can steal */
     LOOK_MS = 2,
 };
 
 /* Holds the jobs that a thread has taken and not started. `range` packs generation << 32 | next <<
- * 16 | end, so that one compare-and-swap takes a job, and fails if the owner has refilled its hand
- * meanwhile. */
+ * 16 | end into one number, so that one compare-and-swap takes a job. The swap fails if the owner
+ * has refilled its hand meanwhile. */
 struct hand {
     _Atomic uint64_t range;
     _Atomic(struct lw_job *) jobs[HAND];
@@ -44,16 +44,16 @@ struct worker_thread {
     int index;
     pthread_t id;
     struct lw_slot *slot;
-    /* start of the job that is in the handler; in a chain, start of the first job */
+    /* time at which the job in the handler started; in a chain of followers, time at which the
+     * first job started */
     _Atomic int64_t busy_since_us;
     struct hand hand;
-    /* The following arrays are for handlers that take batches; each array has batch_max
-     * elements. */
+    /* The following arrays are used for handlers that take batches. Each has batch_max elements. */
     struct lw_job **heads; /* jobs of different keys, with which the next batch begins */
-    /* the heads, and behind each head as many of its followers as fit into the batch */
+    /* the jobs of the batch: the heads, and behind each head as many of its followers as fit */
     struct lw_job **batch;
-    size_t *lengths; /* per head: how many jobs of its key the batch has */
-    /* keeps other data off the cache line of the hand, which its owner writes often */
+    size_t *lengths; /* for each head: number of jobs of its key in the batch */
+    /* The padding keeps other data off the cache line of the hand, which its owner writes often. */
     char pad[64];
 };
 
@@ -61,30 +61,31 @@ struct lw_pool {
     const struct lw_handler_type *type;
     struct lw_handler *handler;
     int64_t timeout_ms;
-    struct lw_seat *seats; /* the seats of this thread; NULL: the worker has no seats */
+    struct lw_seat *seats; /* the seats of the worker's threads; NULL: the worker has no seats */
     struct lw_counts *counts;
     int seats_a_thread;
     size_t batch_max, heads_max; /* maximum number of jobs, and of keys, in a batch */
     bool gathers;                /* true if a batch may have several jobs of one key */
     int notify_fd, journal;
 
-    /* guards `queue`, `chains`, `idle`, `watchers`, `running`, and writes to `stop` */
+    /* The mutex guards `queue`, `chains`, `idle`, `watchers`, `running`, and writes to `stop`. */
     pthread_mutex_t lock;
     pthread_cond_t work, ended;
-    /* chains: with batches of one key, the jobs that came with followers; otherwise empty */
+    /* `chains` has the jobs that came with followers, if each batch has jobs of one key only.
+     * Otherwise it is empty. */
     struct lw_job_queue queue, chains;
-    /* if both queues have jobs, the next job comes from `chains` */
+    /* true: the next job comes from `chains`, if both `queue` and `chains` have jobs */
     bool chain_next;
-    size_t queued; /* number of jobs in both queues */
-    /* number of threads asleep, and how many of them watch for hands to steal from */
+    size_t queued; /* number of jobs in `queue` and `chains` */
+    /* number of sleeping threads, and how many of them watch for hands to steal from */
     int idle, watchers;
     int running; /* number of threads that have not ended */
-    /* threads also read this flag without the lock, between the jobs of a chain */
+    /* Threads also read `stop` without the lock, between the jobs of a chain. */
     atomic_bool stop;
 
     _Atomic int64_t average_ns;        /* average time of a job in its handler */
     _Atomic(struct lw_job *) finished; /* a stack of finished jobs, newest first */
-    /* jobs taken from `finished`, oldest first; only the main thread uses this list */
+    /* jobs that were taken from `finished`, oldest first; only the main thread uses this list */
     struct lw_job *reaping;
     atomic_bool signalled;
 
@@ -100,8 +101,8 @@ static uint64_t pack(uint64_t generation, size_t next, size_t end) {
 static size_t next_of(uint64_t r) { return r >> 16 & 0xffff; }
 static size_t end_of(uint64_t r) { return r & 0xffff; }
 
-/* Takes the next job out of a hand, which may be the thread's own or another's. Returns NULL if the
- * hand is empty. */
+/* Takes the next job out of a hand, which may be that of another thread. Returns NULL if the hand
+ * is empty. */
 static struct lw_job *take_from(struct hand *h) {
     uint64_t r = atomic_load(&h->range);
     while (next_of(r) < end_of(r)) {
@@ -143,8 +144,8 @@ static bool any_held_up(struct lw_pool *p, int64_t now_us) {
 
 /* --- the queues; all under the lock ----------------------------------------------------------- */
 
-/* Appends the n jobs of two lists to the queues. Wakes one thread; if that thread leaves jobs in
- * the queues, it wakes another. */
+/* Appends the jobs of two lists to the queues; n is their number. Wakes one thread, which wakes
+ * another if it leaves jobs in the queues. */
 static void append(struct lw_pool *p, struct lw_job_queue *jobs, struct lw_job_queue *chains,
                    size_t n) {
     lw_jobs_move(&p->queue, jobs);
@@ -160,9 +161,9 @@ static void append_one(struct lw_pool *p, struct lw_job *job) {
     append(p, &one, &none, 1);
 }
 
-/* Takes the oldest job of the two queues in turn. The batches of a hot key can only run one after
- * the other, while jobs of other keys can run side by side; so half of the batches are left to keys
- * with followers, however many other jobs wait. */
+/* Takes the oldest job of `queue` and of `chains` in turn. The batches of a hot key can only run
+ * one after the other, while jobs of other keys can run side by side. So half of the batches are
+ * given to keys with followers, even if many other jobs wait. */
 static struct lw_job *pop(struct lw_pool *p) {
     if (!p->queued) return NULL;
     p->queued--;
@@ -171,8 +172,8 @@ static struct lw_job *pop(struct lw_pool *p) {
     return lw_jobs_pop(chain ? &p->chains : &p->queue);
 }
 
-/* Returns how many jobs a thread takes at once: its share of the queue if jobs are known to be
- * fast, otherwise one. */
+/* Returns how many jobs a thread takes at once: its share of the queue if jobs are fast on average,
+ * otherwise one. */
 static size_t handful(const struct lw_pool *p) {
     int64_t average_us = atomic_load_explicit(&p->average_ns, memory_order_relaxed) / 1000;
     if (average_us >= FAST_US) return 1;
@@ -190,8 +191,7 @@ static bool fill_hand(struct lw_pool *p, struct worker_thread *t) {
     uint64_t r = atomic_load_explicit(&t->hand.range, memory_order_relaxed);
     atomic_store_explicit(&t->busy_since_us, lw_boot_us(), memory_order_relaxed);
     atomic_store(&t->hand.range, pack((r >> 32) + 1, 0, n));
-    /* another thread is woken to take what is left in the queue, or to watch what is left in this
-     * hand */
+    /* another thread is woken to take the jobs left in the queue, or to watch this hand */
     if (p->idle && (p->queued || (n > 1 && !p->watchers))) pthread_cond_signal(&p->work);
     return true;
 }
@@ -208,8 +208,8 @@ static void sleep_idle(struct lw_pool *p) {
     p->idle--;
 }
 
-/* Waits for work. Returns true with *stolen NULL if there is work in the thread's own hand, true
- * with a job in *stolen if a job was stolen, and false when the pool ends. */
+/* Waits for work. Returns false when the pool ends, otherwise true. If *stolen is NULL, the work is
+ * in the thread's own hand, otherwise *stolen is a job from another thread's hand. */
 static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job **stolen) {
     *stolen = NULL;
     bool go_on = true;
@@ -222,7 +222,7 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
         /* stealing comes first, because a stolen job has waited longer than the jobs in the
          * queue */
         if ((*stolen = steal(p, lw_boot_us()))) {
-            /* this thread no longer watches for hands to steal from, so another thread has to
+            /* this thread no longer watches for hands to steal from, so another thread is woken to
              * watch */
             if (p->idle && (p->queued || !p->watchers)) pthread_cond_signal(&p->work);
             break;
@@ -235,13 +235,14 @@ static bool wait_work(struct lw_pool *p, struct worker_thread *t, struct lw_job 
 }
 
 /* Collects the heads of the next batch: the n followers that are in t->heads already, then jobs of
- * the queue. Until the time *until_us, followers come before queued jobs; if *until_us is 0, this
- * function sets *until_us. Returns 0 when the pool ends. */
+ * the queue. Until the time *until_us, followers come before jobs of the queue. If *until_us is 0,
+ * this function sets it. Returns the number of heads, or 0 when the pool ends. */
 static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, int64_t *until_us) {
     int64_t now_us = n ? lw_boot_us() : 0;
     if (n && !*until_us) *until_us = now_us + CHAIN_US;
     pthread_mutex_lock(&p->lock);
-    /* the followers' time is over, and the queued jobs do not fit beside the followers */
+    /* After *until_us, followers go to the end of the queue if they leave too little room in the
+     * batch for the jobs that wait there. */
     if (n && now_us >= *until_us && p->queued > p->heads_max - n)
         for (size_t i = 0; n; i++, n--) append_one(p, t->heads[i]);
     if (!n) *until_us = 0;
@@ -257,8 +258,8 @@ static size_t wait_heads(struct lw_pool *p, struct worker_thread *t, size_t n, i
     return n;
 }
 
-/* Called when a chain has lasted for a long time. If other jobs wait, in the queue or in a hand
- * (the thread's own hand included), puts the chain's next job behind them. */
+/* If other jobs wait, in the queue or in a hand (the thread's own hand included), puts the chain's
+ * next job behind them. A thread calls this function when it has run a chain for a long time. */
 static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
     pthread_mutex_lock(&p->lock);
     bool others = p->queued || any_held_up(p, now_us);
@@ -269,8 +270,8 @@ static bool give_way(struct lw_pool *p, struct lw_job *job, int64_t now_us) {
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* Passes n jobs that have ended, in order, to the main thread, all at once: the main thread must
- * not see a part of a batch, because it would ask Redis for as many followers as that part has
+/* Passes n jobs that have ended to the main thread, in their order and all at once. If the main
+ * thread saw only a part of a batch, it would ask Redis for as many followers as that part has
  * jobs, and the next batches would be that small. */
 static void finish(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     for (size_t i = 1; i < n; i++) jobs[i]->next = jobs[i - 1];
@@ -282,7 +283,7 @@ static void finish(struct lw_pool *p, struct lw_job **jobs, size_t n) {
         lw_error("pool: eventfd: %s", strerror(errno));
 }
 
-/* Passes a job that has ended to the main thread. Returns the job's follower. */
+/* Passes a job that has ended to the main thread. Returns the follower of the job, or NULL. */
 static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
     /* the follower is read first, because the main thread owns the job after finish() */
     struct lw_job *next = lw_job_end(job);
@@ -290,7 +291,7 @@ static struct lw_job *end_job(struct lw_pool *p, struct lw_job *job) {
     return next;
 }
 
-/* Returns whether a job may start: its lease must not have ended. */
+/* Returns true if a job may start, which it may not after its lease has ended. */
 static bool startable(struct lw_job *job, int64_t now_ms) {
     job->reason[0] = '\0';
     job->outcome = LW_BACK;
@@ -303,7 +304,8 @@ static struct lw_seat *seat(struct lw_pool *p, const struct worker_thread *t, si
                : NULL;
 }
 
-/* Runs jobs in the handler, with seats, journal and timing. Returns the time when they ended. */
+/* Runs jobs in the handler, with their seats, journal lines and times. Returns the time at which
+ * they ended. */
 static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_job **jobs, size_t n,
                         int64_t now_us) {
     int64_t now_ms = now_us / 1000;
@@ -314,14 +316,14 @@ static int64_t run_jobs(struct lw_pool *p, struct worker_thread *t, struct lw_jo
         lw_journal_start(p->journal, jobs[i]);
     }
     p->type->run(p->handler, t->slot, jobs, n);
-    /* each job of a batch counts with an equal share */
+    /* the time of a batch is divided equally among its jobs */
     int64_t after_us = lw_boot_us(), took_us = (after_us - now_us) / (int64_t)n;
-    /* 0 would say that the job was not run */
+    /* a time of 0 would mean that the job was not run */
     if (took_us <= 0) took_us = 1;
     if (p->counts) lw_hist_add_n(&p->counts->handler, &lw_bounds_handler, took_us, n);
     for (size_t i = 0; i < n; i++) {
         jobs[i]->took_us = took_us;
-        /* of a batch: all of it */
+        /* the span of each job covers the time of the whole batch */
         if (jobs[i]->span) jobs[i]->span->begun_us = now_us, jobs[i]->span->ended_us = after_us;
         lw_journal_end(p->journal, jobs[i]);
         struct lw_seat *s = seat(p, t, i);
@@ -335,11 +337,12 @@ static void learn(struct lw_pool *p, int64_t took_us) {
     atomic_store_explicit(&p->average_ns, old + (took_us * 1000 - old) / 8, memory_order_relaxed);
 }
 
-/* Runs a job and the jobs that follow it. Returns the time when the last job ended, which is the
- * start of the thread's next job. */
+/* Runs a job and the jobs that follow it. Returns the time at which the last of them ended, which
+ * is the start of the thread's next job. */
 static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_job *job,
                          int64_t now_us) {
-    /* busy_since_us is set once per chain, because the hand's jobs wait for the whole chain */
+    /* busy_since_us is set once per chain, because the other jobs in the hand wait for the whole
+     * chain */
     atomic_store_explicit(&t->busy_since_us, now_us, memory_order_relaxed);
     int64_t look_us = INT64_MAX;
     for (;;) {
@@ -354,7 +357,8 @@ static int64_t run_chain(struct lw_pool *p, struct worker_thread *t, struct lw_j
             look_us = now_us + CHAIN_US;
         } else if (now_us >= look_us) {
             if (give_way(p, job, now_us)) return now_us;
-            /* the thread looks only every STUCK_US, because a look costs more than a fast job */
+            /* the thread looks for waiting jobs only every STUCK_US, because this look takes longer
+             * than a fast job */
             look_us = now_us + STUCK_US;
         }
     }
@@ -382,8 +386,8 @@ static size_t keep_startable(struct lw_pool *p, struct worker_thread *t, size_t 
     return keep;
 }
 
-/* Makes the batch: each of the n heads, and behind each head as many of its followers as have room
- * beside the other heads. Returns the number of jobs. */
+/* Makes a batch of n heads, and behind each head as many of its followers as fit beside the other
+ * heads. Returns the number of jobs. */
 static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n) {
     size_t total = 0;
     for (size_t i = 0; i < n; i++) {
@@ -396,8 +400,8 @@ static size_t gather_batch(struct lw_pool *p, struct worker_thread *t, size_t n)
     return total;
 }
 
-/* Passes the n jobs of one key that were in a batch to the main thread, up to the first job that is
- * not done. Returns the follower of the last job, or NULL if an earlier job is not done. */
+/* Passes the n jobs of one key in a batch to the main thread, as far as the first job that is not
+ * done. Returns the follower of the last job, or NULL if a job is not done. */
 static struct lw_job *end_jobs(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     size_t last = 0;
     while (last + 1 < n && jobs[last]->outcome == LW_DONE) last++;
@@ -451,7 +455,8 @@ void lw_pool_submit(struct lw_pool *p, struct lw_job **jobs, size_t n) {
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Reverses a list, because `finished` is a stack and the oldest job is reaped first. */
+/* Reverses the list of finished jobs, because `finished` is a stack and the oldest job is reaped
+ * first. */
 static struct lw_job *reversed(struct lw_job *job) {
     struct lw_job *out = NULL;
     while (job) {
@@ -467,8 +472,8 @@ size_t lw_pool_reap(struct lw_pool *p, struct lw_job **out, size_t max) {
     size_t n = 0;
     while (n < max) {
         if (!p->reaping) {
-            /* the flag is cleared before the list is read, so that a job that finishes later
-             * signals again */
+            /* the flag is cleared before the list is read, so that a job that finishes after the
+             * read signals again */
             atomic_store(&p->signalled, false);
             p->reaping = reversed(atomic_exchange(&p->finished, NULL));
             if (!p->reaping) break;
@@ -501,8 +506,8 @@ static void free_pool(struct lw_pool *p) {
     free(p);
 }
 
-/* Blocks all signals except those that a fault raises in the thread itself; the main thread
- * handles the others. */
+/* Blocks all signals in a handler thread, except those that a fault raises in the thread itself.
+ * The main thread handles the others. */
 static void block_signals(sigset_t *old) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
     sigset_t set;
@@ -539,9 +544,9 @@ static int start_threads(struct lw_pool *p, struct lw_err *err) {
     return r ? lw_fail(err, "handler thread cannot be started: %s", strerror(r)) : 0;
 }
 
-/* Gives every job in a handler a seat on the board, if there are enough seats, so that the
+/* Gives every job in a handler a seat on the board if there are enough seats, so that the
  * supervisor can name the jobs of a worker that hangs. If the handler type can crash the worker,
- * each job must have a seat of its own, so a batch has at most as many jobs as a thread has
+ * each job must have a seat of its own. A batch then has at most as many jobs as a thread has
  * seats. */
 static void share_seats(struct lw_pool *p, struct lw_board_worker *seats) {
     if (seats) p->counts = &seats->counts;
@@ -562,7 +567,7 @@ static bool wait_ended(struct lw_pool *p, int64_t grace_ms) {
     bool ended = p->running == 0;
     pthread_mutex_unlock(&p->lock);
     if (!ended) return false;
-    /* the threads have left their loops, so this call does not block */
+    /* the threads have left their loops, so pthread_join() returns at once */
     for (int i = 0; i < running; i++) pthread_join(p->threads[i].id, NULL);
     return true;
 }
@@ -589,7 +594,7 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
                           .journal = -1,
                           .n = threads};
     lw_jobs_clear(&p->queue), lw_jobs_clear(&p->chains);
-    /* the average is not known yet, so threads begin with one job at a time */
+    /* while the average time of a job is not known, a thread takes one job at a time */
     p->average_ns = FAST_US * 1000;
     p->batch_max = t->batch_max(h);
     init_sync(p);
@@ -600,7 +605,7 @@ struct lw_pool *lw_pool_open(const struct lw_handler_type *t, struct lw_handler 
     struct lw_err journal = {0};
     p->journal = lw_journal_open(&journal);
     int r = journal.text[0] ? lw_fail(err, "%s", journal.text) : open_slots(p, err);
-    /* no thread has had work, so all threads end at once */
+    /* if a thread could not be started, no thread has a job yet, so all threads end at once */
     if (!r && (r = start_threads(p, err))) wait_ended(p, 1000);
     if (!r) return p;
     free_pool(p);

@@ -19,22 +19,23 @@ struct link {
     int shard;
     struct lw_wire *wire;
     struct lw_hints *hints;
-    /* sent_us: time when the pipeline in flight was sent, us; unanswered: number of its commands
-     * without a reply */
+    /* `sent_us` is the time at which the pipeline in flight was sent, in us. `unanswered` is the
+     * number of its commands without a reply. */
     int64_t sent_us;
     int unanswered;
 };
 
 /* Remembers what consumer/process/state.c has last logged about this worker. */
 struct process_state {
-    /* since_ms: time since which the worker has not been ready or has made no progress; 0: all is
-     * well */
+    /* `since_ms` is the time since which the worker has not been ready or has made no progress. It
+     * is 0 if the worker is ready and makes progress. */
     int64_t looked_ms, since_ms, told_ms, moved_ms;
     uint64_t moves;
     bool told;
 };
 
-/* indexes of the first descriptors to poll; two descriptors per link follow them */
+/* Indexes of the first descriptors that the main loop polls. Two descriptors per link follow
+ * them. */
 enum fixed_fd { FD_SIGNALS, FD_HANDLERS, FD_KAFKA, FD_LINKS };
 
 struct process {
@@ -47,54 +48,54 @@ struct process {
 
     const struct lw_handler_type *type;
     struct lw_handler *handler;
-    struct lw_pool *pool;     /* the pool, if the handler has run(); NULL if it has serve() */
+    struct lw_pool *pool;     /* the threads, if the handler has run(); NULL if it has serve() */
     struct lw_server *server; /* the server, if the handler has serve(); NULL if it has run() */
-    struct lw_finder *finder; /* finds the servers of the shards */
-    struct link *links;       /* one link per shard, c->redis.shards in all */
-    struct lw_io io;          /* process_io; with `trace`, if messages are traced */
-    struct lw_tracer *tracer; /* NULL: nothing is traced */
+    struct lw_finder *finder; /* thread that finds the servers of the shards */
+    struct link *links;       /* array of c->redis.shards links, one per shard */
+    struct lw_io io;          /* copy of process_io; its `trace` is set if messages are traced */
+    struct lw_tracer *tracer; /* tracer of messages; NULL: nothing is traced */
     struct lw_worker *logic;
     struct lw_renewer *renewer;
     struct lw_source *source;
-    struct lw_sink *sink; /* the sink for dead letters; NULL if dead letters stay in Redis */
+    struct lw_sink *sink; /* sender of dead letters to a topic; NULL if they stay in Redis */
 
     int signal_fd, notify_fd;
     struct pollfd *fds;
     struct lw_header *headers; /* headers of the record that is arriving */
     size_t cap_headers;
-    /* times of the last poll of Kafka, and of the last write of partitions to the board */
+    /* times of the last poll of Kafka, and of the last update of the partitions on the board */
     int64_t polled_ms, observed_ms;
-    int64_t looked_ms; /* time of the last look at the group's commits */
+    int64_t looked_ms; /* last time at which the commits of the whole group were read */
     int64_t commit_ms; /* timeout of a synchronous commit, ms */
 
-    bool pumping; /* true while a revocation waits for handlers */
-    /* asked_to_stop: a signal to end came; stopping: the worker's logic stops; fenced: handlers
-     * were cancelled */
+    bool pumping; /* true while the callback of a revocation waits for handlers */
+    /* `asked_to_stop`: a signal to end has come. `stopping`: the worker's logic was told to stop.
+     * `fenced`: handlers were cancelled. */
     bool asked_to_stop, stopping, fenced;
-    bool leaving; /* the last commit was made, so a revocation no longer waits for handlers */
+    bool leaving; /* true: the last commit was made, so a revocation no longer waits for handlers */
     int64_t grace_until_ms;
-    bool ended; /* the process cannot go on and has to end with `status` */
+    bool ended; /* true: the process cannot go on and has to end with `status` */
     int status;
     struct process_state state;
 };
 
-/* Ends the main loop with a status and a reason. Only the first call counts. */
+/* Ends the main loop with an exit status and a reason. Only the first call has an effect. */
 void process_end(struct process *p, int status, const char *reason);
-/* Serves Redis, handlers, signals and (if `kafka`) Kafka: waits at most max_ms, handles what
- * arrived, then runs one turn of the logic. */
+/* Serves Redis, handlers, signals and, if `kafka` is true, Kafka: waits at most max_ms for events,
+ * handles them, then runs one turn of the logic. */
 void process_serve(struct process *p, int64_t max_ms, bool kafka);
 
-/* Checks every 500 ms whether this worker is ready. If the worker is not ready, writes the reason
- * to the board and the log (state.c). */
+/* Checks every 500 ms whether this worker is ready. If it is not, writes the reason to the board
+ * and the log. Defined in state.c. */
 void process_look(struct process *p);
-/* limits new grants while the handler is not healthy (state.c) */
+/* Limits new grants while the handler is not healthy. Defined in state.c. */
 void process_limit(struct process *p);
 
 /* Returns the end of a partition's log as far as this worker knows it, for lw_worker_observe(). */
 int64_t process_log_end(void *process, uint32_t gen);
-/* Defined in io.c. The `ctx` of process_io is the process. */
+/* The functions of struct lw_io, defined in io.c. Their `ctx` is the struct process. */
 extern const struct lw_io process_io;
-/* lw_io.trace, if messages are traced */
+/* The function lw_io.trace, which is used only if messages are traced. */
 void process_trace(void *process, struct lw_job *job, const struct lw_waited *waited);
 extern const struct lw_source_events process_kafka;
 void process_up(void *link);

@@ -3,10 +3,10 @@
  *
  *     open:  handler, pool → Redis connections → logic → renewer → Kafka
  *     loop:  wait → signals, Redis, handlers → Kafka → turn → heartbeat
- *     leave: finish and settle what is in a handler (at most shutdown.grace_ms) → commit → leave
- *         the group → close
+ *     leave: finish and settle the messages in handlers (at most shutdown.grace_ms) → commit
+ *            → leave the group → close
  *
- * One thread takes all these steps; handlers and the renewer have threads of their own. In the loop
+ * One thread takes all these steps. Handlers and the renewer have threads of their own. In the loop
  * only rebalances and synchronous commits of Kafka block. */
 #include "consumer/process/private.h"
 
@@ -28,8 +28,8 @@
 
 enum {
     RECORDS = 512, /* maximum number of records taken from Kafka at once */
-    /* time after which Kafka is polled even if no record is wanted, because rebalances and answers
-     * to commits also arrive with a poll */
+    /* Kafka is polled at least this often, even if no record is wanted, because rebalances and
+     * answers to commits also arrive with a poll. */
     KAFKA_EVERY_MS = 200,
     JOBS = 256, /* maximum number of jobs reaped at once */
     WAIT_MAX_MS = 200,
@@ -39,12 +39,12 @@ enum {
     COMMIT_MS = 5000,
     ANSWER_MIN_MS = 2000,
     ANSWER_MAX_MS = 10000,
-    /* The next values are times for the end of the process. The supervisor kills a worker that has
-     * not ended 5 s after shutdown.grace_ms. */
-    CANCEL_MS = 1000, /* time that handlers get after the grace to notice that they are cancelled */
+    /* The following times bound the end of the process. The supervisor kills a worker that has not
+     * ended 5 s after shutdown.grace_ms. */
+    CANCEL_MS = 1000, /* time for cancelled handlers to return after the grace */
     LAST_COMMIT_MS = 1500,
     LEAVE_MS = 5000,
-    LEAVE_LATE_MS = 1000, /* time that the worker gets after the grace to leave the group */
+    LEAVE_LATE_MS = 1000, /* time to leave the group after the grace */
     POOL_MS = 500,
     QUICK_MS = 300,
 };
@@ -138,7 +138,8 @@ static void open_links(struct process *p) {
             .hands_on_moved = true,
             .name = name,
             .owner = p->id,
-            /* the wait is short, because a restarted server must get its repairs within one TTL */
+            /* the maximum backoff is short, because a restarted server must get its repairs within
+             * one TTL */
             .backoff_max_ms = clamp(p->c->lock.ttl_ms / 8, 100, 2000),
             .answer_ms = clamp(p->c->lock.ttl_ms, ANSWER_MIN_MS, ANSWER_MAX_MS),
             .up = process_up,
@@ -233,7 +234,7 @@ static int open_all(struct process *p, struct lw_err *err) {
 
 static void drain_fd(int fd) {
     uint64_t n;
-    /* EAGAIN means that the descriptor was empty, which is no fault */
+    /* the error EAGAIN means that the descriptor was empty, which is harmless */
     ssize_t r = read(fd, &n, sizeof n);
     (void)r;
 }
@@ -293,8 +294,8 @@ static void serve_links(struct process *p) {
     }
 }
 
-/* Looks for another fleet in this fleet's consumer group (rival.c). Only the first worker of each
- * supervisor looks. */
+/* Checks whether another fleet works in this fleet's consumer group (rival.c). Only the first
+ * worker of each supervisor does so. */
 static void look_at_group(struct process *p, int64_t now) {
     if (p->index != 0 || now - p->looked_ms < LOOK_MS) return;
     p->looked_ms = now;
@@ -306,13 +307,14 @@ static void take_records(struct process *p) {
     size_t wanted = lw_worker_wants(p->logic);
     if (!p->fds[FD_KAFKA].revents && now - p->polled_ms < KAFKA_EVERY_MS) return;
     p->polled_ms = now;
-    /* the descriptor is emptied before the poll, so that records that come later signal again */
+    /* the descriptor of Kafka is emptied before the poll, so that records that come later signal
+     * again */
     if (wanted) drain_fd(lw_source_fd(p->source));
     look_at_group(p, now);
     lw_source_poll(p->source, wanted < RECORDS ? (int)wanted : RECORDS);
 }
 
-/* Writes how busy each handler process is, for metrics. */
+/* Writes the number of unanswered requests of each handler process to the board, for metrics. */
 static void write_loads(struct process *p) {
     uint32_t loads[LW_BOARD_SEATS];
     if (!p->type->loads) return;
@@ -362,8 +364,8 @@ static void stop(struct process *p) {
     lw_debug("stopping");
 }
 
-/* Returns whether the worker may leave: everything is settled, or its time is over. After the
- * grace, handlers are cancelled, so that other workers can at once take the messages that these
+/* Returns true if the worker may leave: everything is settled, or the time for it is over. After
+ * the grace, handlers are cancelled, so that other workers can soon run the messages that these
  * handlers give back. */
 static bool stopped(struct process *p) {
     if (!lw_worker_busy(p->logic) || atomic_load(&p->board->quick)) return true;
@@ -417,8 +419,8 @@ static void close_links(struct process *p) {
     free(p->headers);
 }
 
-/* Returns false if a thread is stuck in its handler. In this case nothing that the thread may use
- * is freed, and the process has to end. */
+/* Closes the handler. Returns false if a thread is stuck in it. Nothing that the thread may use is
+ * freed then, and the process has to end. */
 static bool close_handler(struct process *p) {
     if (p->pool && !lw_pool_close(p->pool, POOL_MS)) return false;
     if (p->server && !lw_server_close(p->server, POOL_MS)) return false;
@@ -430,8 +432,8 @@ static bool close_handler(struct process *p) {
 static int leave(struct process *p) {
     atomic_store(&p->self->ready, false);
     bool settled = p->logic && !lw_worker_busy(p->logic);
-    /* The handlers' jobs are cancelled first: leaving Kafka may take seconds, in which waiting jobs
-     * would still start. */
+    /* Jobs are cancelled before the worker leaves the group, because leaving may take seconds, in
+     * which waiting jobs would still start. */
     if (p->logic && !settled) cancel_all(p);
     if (p->source) leave_kafka(p);
     bool closed = close_handler(p);
@@ -470,6 +472,7 @@ int lw_worker_main(const struct lw_config *c, struct lw_board *board, int worker
     }
     int status = leave(p);
     lw_debug("ending with status %d", status);
-    /* p is not freed, because a thread that could not be stopped may still read it */
+    /* the struct process is not freed, because a thread that could not be stopped may still read
+     * it */
     return status;
 }

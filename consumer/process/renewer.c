@@ -34,7 +34,7 @@ struct shard {
     struct lw_due due[LW_RENEW_BATCH];
     size_t n_due;
     int64_t sent_ms;
-    char epoch[64]; /* the epoch that the request in flight names */
+    char epoch[64]; /* the id of the epoch that the request in flight names */
     int64_t complained_ms;
     struct lw_commands commands;
 };
@@ -89,8 +89,8 @@ static void renew(struct shard *sh) {
         load(sh);
         return;
     }
-    /* the time is taken before sending, so that this worker's deadline is never later than that of
-     * Redis */
+    /* the time is read before the request is sent, so that this worker's deadline is never later
+     * than that of Redis */
     sh->sent_ms = lw_boot_ms();
     if (!set->epoch(set->ctx, sh->index, sh->epoch, sizeof sh->epoch)) return;
     sh->n_due = lw_leases_due(set->leases, sh->index, sh->sent_ms, sh->due, LW_RENEW_BATCH);
@@ -109,8 +109,8 @@ static void complain(struct shard *sh, const char *what) {
     lw_warn("shard %d, renewals: %s; retrying", sh->index, what);
 }
 
-/* Cancels the leases of the epoch that the request named. If the main loop has already joined the
- * next epoch, the leases of the next epoch stay. */
+/* Cancels the leases of the epoch that the request named. Leases of the next epoch, which the main
+ * loop may have joined already, stay. */
 static void epoch_lost(struct shard *sh) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     char now[sizeof sh->epoch];
@@ -122,7 +122,7 @@ static void take_renewal(struct shard *sh, const redisReply *r) {
     const struct lw_renewer_setup *set = &sh->renewer->set;
     if (r->type == REDIS_REPLY_STATUS && r->len == sh->n_due) {
         lost(sh->renewer, lw_leases_renewed(set->leases, sh->due, sh->n_due, r->str, sh->sent_ms));
-        /* the batch was full, so more leases may be due */
+        /* if the batch is full, more leases may be due */
         if (sh->n_due == LW_RENEW_BATCH) renew(sh);
     } else if (r->type == REDIS_REPLY_STRING && strcmp(r->str, "LOST") == 0) {
         epoch_lost(sh);
@@ -151,7 +151,8 @@ static void on_reply(void *ctx, const redisReply *r) {
 
 static void on_up(void *ctx) {
     struct shard *sh = ctx;
-    sh->loaded = false; /* the server may be another server, which does not have the script */
+    /* the new connection may lead to another server, which does not have the script */
+    sh->loaded = false;
     renew(sh);
 }
 
@@ -212,7 +213,7 @@ static void open_shard(struct lw_renewer *r, int index) {
         .owner = r->set.worker_id,
         .connect_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
         .answer_ms = clamp(r->set.ttl_ms / 4, 1, INT64_MAX),
-        /* the wait is so short that another attempt is possible before the self-fence */
+        /* the maximum backoff is so short that another attempt is possible before the self-fence */
         .backoff_max_ms = clamp(r->set.ttl_ms / 8, BACKOFF_MIN_MS, BACKOFF_MAX_MS),
         .up = on_up,
         .reply = on_reply,
@@ -251,7 +252,7 @@ void lw_renewer_close(struct lw_renewer *r) {
     uint64_t one = 1;
     if (write(r->stop_fd, &one, sizeof one) != sizeof one)
         lw_error("renewals: eventfd: %s", strerror(errno));
-    /* the thread blocks only in poll() and in the resolver, so it ends soon */
+    /* the thread blocks only in poll() and in the resolver, so pthread_join() returns soon */
     pthread_join(r->thread, NULL);
     free_renewer(r);
 }

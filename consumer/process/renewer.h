@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The renewer: the thread that keeps leases alive, with connections of its own, so that neither a
- * slow turn of the main loop nor a long pipeline lets a lease run out. The renewer also applies the
- * self-fence, which cancels leases that could not be renewed in time.
+/* The renewer is the thread that keeps leases alive. It has connections of its own, so that neither
+ * a slow turn of the main loop nor a long pipeline lets a lease run out. The renewer also applies
+ * the self-fence, which cancels leases that could not be renewed in time.
  *
- * Each tick (a twelfth of the TTL, 5 to 200 ms) applies the self-fence, and then, for each
- * shard, sends the leases that are older than a third of the TTL to renew.lua, at most
- * LW_RENEW_BATCH at once. A shard has one unanswered request at a time. A request may take a
- * quarter of the TTL, so that two requests fit in before the self-fence. */
+ * The time between two ticks is a twelfth of the TTL, limited to the range from 5 to 200 ms. Each
+ * tick applies the self-fence. Then, for each shard, it sends the leases that are older than a
+ * third of the TTL to renew.lua, at most LW_RENEW_BATCH at once. A shard has one unanswered request
+ * at a time. A request may take a quarter of the TTL, so that two requests fit in before the
+ * self-fence. */
 #ifndef LW_CONSUMER_PROCESS_RENEWER_H
 #define LW_CONSUMER_PROCESS_RENEWER_H
 
@@ -20,20 +21,22 @@ struct lw_renewer_setup {
     struct lw_finder *finder; /* finds the servers of the shards; borrowed */
     int shards;
     int64_t ttl_ms;
-    /* name of this worker, of which a token consists together with a number; borrowed */
+    /* id of this worker, which forms a token together with a number; borrowed */
     const char *worker_id;
     struct lw_leases *leases;
-    /* counts lost leases; may be NULL */
+    /* counter of lost leases; may be NULL */
     struct lw_counts *counts;
-    /* copies the id of a shard's epoch; must be thread-safe */
+    /* this function copies the id of a shard's epoch; it must be thread-safe */
     bool (*epoch)(void *ctx, int shard, char *epoch, size_t size);
-    /* returns the prefix of a shard's names in Redis, which never changes; must be thread-safe */
+    /* this function returns the prefix of a shard's names in Redis, which never changes; it must be
+     * thread-safe */
     const char *(*prefix)(void *ctx, int shard);
     void *ctx;
 };
 
 struct lw_renewer *lw_renewer_open(const struct lw_renewer_setup *setup, struct lw_err *err);
-/* ends the thread; afterwards the self-fence cancels no lease */
+/* Ends the thread of the renewer. Afterwards no lease is renewed, and the self-fence cancels
+ * none. */
 void lw_renewer_close(struct lw_renewer *r);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the server, which is the one thread on which a handler with `serve` (handlers/handler.h)
  * runs all messages of its worker. The server is the counterpart of the pool
- * (consumer/process/pool.h), which runs handlers with `run`; the functions of the server and of the
- * pool have the same meanings. */
+ * (consumer/process/pool.h), which runs handlers with `run`. The functions of both have the same
+ * meanings. */
 #ifndef LW_CONSUMER_PROCESS_SERVER_H
 #define LW_CONSUMER_PROCESS_SERVER_H
 
@@ -11,7 +11,7 @@
 
 struct lw_server;
 
-/* Starts the handler's processes, then the thread. `counts` may be NULL. */
+/* Starts the handler's processes, then the thread of the server. `counts` may be NULL. */
 struct lw_server *lw_server_open(const struct lw_handler_type *t, struct lw_handler *h,
                                  int processes, int64_t timeout_ms, struct lw_counts *counts,
                                  int notify_fd, struct lw_err *err);

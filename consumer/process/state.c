@@ -12,12 +12,13 @@
 
 enum {
     LOOK_MS = 500,
-    TELL_MS = 5000,        /* a reason that lasts for this time is logged */
+    TELL_MS = 5000,        /* minimum duration of a reason before it is logged */
     TELL_AGAIN_MS = 30000, /* time after which the same reason is logged again */
-    QUIET_MS = 10000,      /* time without progress after which a ready worker logs a reason */
+    QUIET_MS = 10000,      /* time without progress after which a ready worker logs the reason */
 };
 
-/* Limits what a handler gets if it cannot start: no messages, except one at a time as a test. */
+/* Limits the messages for a handler that could not start: it gets none, except one at a time as a
+ * trial. */
 void process_limit(struct process *p) {
     static const enum lw_grant_limit limit[] = {
         [LW_WELL] = LW_GRANT_ALL, [LW_ON_TRIAL] = LW_GRANT_ONE, [LW_UNABLE] = LW_GRANT_NONE};
@@ -29,7 +30,7 @@ static bool handler_trouble(struct process *p, char *why, size_t size) {
 }
 
 /* Finds a shard to which no connection can be made, or whose hints Redis refuses, and writes the
- * reason. The worker's logic does not know of such failures. */
+ * reason. The worker's logic does not notice such failures. */
 static bool link_trouble(struct process *p, char *why, size_t size) {
     for (int s = 0; s < p->c->redis.shards; s++) {
         const char *wire = lw_wire_trouble(p->links[s].wire),
@@ -44,8 +45,8 @@ static bool link_trouble(struct process *p, char *why, size_t size) {
     return false;
 }
 
-/* Writes the first reason why this worker is not ready or makes no progress, or "" if there is no
- * such reason. Returns true if the worker is not ready. */
+/* Writes the first reason why this worker is not ready or makes no progress, or "" if there is
+ * none. Returns true if the worker is not ready. */
 static bool find_trouble(struct process *p, char *why, size_t size) {
     enum lw_kafka_state kafka = LW_KAFKA_JOINING;
     char remark[sizeof p->self->why.text] = "kafka: not connected yet";

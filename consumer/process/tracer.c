@@ -14,9 +14,10 @@ struct lw_tracer {
     const struct lw_config *c;
     struct lw_span_ring *ring;
     struct lw_counts *counts;
-    /* hash of the cluster's id and the application's name, which no two applications share */
+    /* hash of the Kafka cluster's id and the application's name, a pair that no two applications
+     * share */
     uint64_t seed;
-    uint64_t random; /* state of the generator of span ids */
+    uint64_t random; /* state of the random generator that makes span ids */
 };
 
 struct lw_tracer *lw_tracer_open(const struct lw_config *c, struct lw_board *board, int worker,
@@ -46,7 +47,8 @@ static bool is_state(const struct lw_header *h) {
     return has_name(h, "tracestate", strlen("tracestate"));
 }
 
-/* Returns the last header of a kind, as the rule for keys does, or NULL. */
+/* Returns the last header with a name, as `key.from` does if a header occurs several times; NULL if
+ * there is none. */
 static const struct lw_header *last(const struct lw_job *job,
                                     bool (*is)(const struct lw_header *h)) {
     for (size_t i = job->n_headers; i > 0; i--)
@@ -54,21 +56,22 @@ static const struct lw_header *last(const struct lw_job *job,
     return NULL;
 }
 
-/* Returns an id for a span, which is not 0. */
+/* Returns a random id for a span, which is never 0. */
 static uint64_t new_span_id(struct lw_tracer *t) {
     uint64_t id = lw_random(&t->random);
-    return id ? id : lw_random(&t->random); /* the generator gives 0 once per period */
+    /* the generator yields 0 once per period, and 0 is no valid span id */
+    return id ? id : lw_random(&t->random);
 }
 
-/* Makes the id of a new trace. The timestamp tells records of a topic from those of a topic that
- * had its name before. */
+/* Makes the id of a new trace. The record's timestamp is hashed, too, so that a topic that was
+ * deleted and made again under its name gets other ids. */
 static void new_trace(const struct lw_tracer *t, const struct lw_job *job,
                       struct lw_trace_context *out) {
     XXH128_canonical_t id;
     XXH128_canonicalFromHash(&id, XXH3_128bits_withSeed(job->identity, strlen(job->identity),
                                                         t->seed + (uint64_t)job->timestamp_ms));
     memcpy(out->trace_id, id.digest, LW_TRACE_ID);
-    out->trace_id[0] |= !out->trace_id[0]; /* an id of zeros is malformed */
+    out->trace_id[0] |= !out->trace_id[0]; /* an id that is all zeros would be malformed */
     out->flags = LW_TRACE_SAMPLED;
 }
 
@@ -82,8 +85,8 @@ static bool sampled(const struct lw_tracer *t, const struct lw_job *job,
     return lw_trace_ratio(out->trace_id, t->c->tracing.ratio);
 }
 
-/* Copies the headers, with this span in each traceparent. A tracestate belongs to the trace of the
- * message's own traceparent, so it is left out if the trace is a new one. */
+/* Copies the headers of a message, with this span in each traceparent. A tracestate belongs to the
+ * trace of the message's own traceparent, so it is left out if the trace is a new one. */
 static size_t set_headers(struct lw_job_span *s, const struct lw_job *job, bool fresh) {
     struct lw_header own = {lw_bytes_of("traceparent"), lw_bytes(s->traceparent, LW_TRACEPARENT)};
     size_t n = 0;
@@ -120,7 +123,8 @@ void lw_tracer_begin(struct lw_tracer *t, struct lw_job *job, const struct lw_wa
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-/* Returns what the worker makes of the outcome: a retry without attempts left is a dead letter. */
+/* Returns how the message or attempt ends for the worker: a retry without attempts left is a dead
+ * letter. */
 static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
     switch (job->outcome) {
     case LW_DONE: return LW_END_DONE;
@@ -133,7 +137,7 @@ static enum lw_end end_of(const struct lw_tracer *t, const struct lw_job *job) {
 }
 
 static void set_times(struct lw_span_record *out, const struct lw_job_span *s) {
-    /* turns a time of the boot clock into one of the wall clock */
+    /* the sum of a time on the boot clock and this distance is a time on the wall clock */
     int64_t wall_us = lw_wall_us() - lw_boot_us();
     int64_t waited_ms = (s->begun_us + wall_us) / 1000 - s->arrived_ms;
     out->start_us = s->begun_us + wall_us;
