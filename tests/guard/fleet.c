@@ -16,8 +16,8 @@
 enum {
     ROUND_MS = 2,
     PAYLOAD = 200,
-    BURST = 64 /* number of records of one partition that are delivered in a row */,
-    RECORDS = 512 /* number of records per round */,
+    BURST = 64 /* maximum number of records of one partition that are delivered in a row */,
+    RECORDS = 512 /* maximum number of records that are delivered to a worker per round */,
     JOBS = 4096,
     REPLIES = 64,
     ROUNDS_MAX = 200000
@@ -30,11 +30,14 @@ struct rec {
     int key_number, runs;
 };
 
-struct log { /* holds the log of one partition */
+struct log { /* the log of one Kafka partition */
     struct rec *rec;
-    int n, next; /* next: index of the next record to deliver */
+    /* `n`: number of records in the log; `next`: index of the next record to deliver */
+    int n, next;
     int ran;
-    int *after; /* per key, a lower bound for the index of the record that must run next */
+    /* For each key: the smallest index allowed for the record of this key that runs next, because
+     * records of a key must run in order. */
+    int *after;
     uint32_t gen;
     bool held;
     int64_t committed;
@@ -44,13 +47,14 @@ struct member {
     struct fleet *fleet;
     struct lw_worker *lw;
     struct lw_io io;
-    struct lw_tracer *tracer; /* NULL: the shape traces nothing */
+    struct lw_tracer *tracer; /* NULL if the shape does not trace */
     char id[24];
     bool connecting, wants_hints;
     char ready[64], claimed[96];
     redisReply *reply[REPLIES];
     int n_replies;
-    struct lw_job *job[JOBS]; /* jobs that the handler has, which are done in the next round */
+    /* Jobs that the worker gave to the handler, which finishes them in the next round. */
+    struct lw_job *job[JOBS];
     int n_jobs;
     struct lw_commit commit[FLEET_PARTITIONS];
     int n_commit;
@@ -59,7 +63,7 @@ struct member {
 struct fleet {
     const struct fleet_shape *shape;
     struct lw_config *config;
-    struct lw_board *board; /* the board; NULL if the shape has no board */
+    struct lw_board *board; /* NULL if the shape has no board */
     struct lw_counts counts;
     struct store *store;
     int64_t now_ms;
@@ -83,7 +87,7 @@ static void die(const char *fmt, ...) {
     exit(1);
 }
 
-/* Draws a number below `below` with the generator splitmix64. */
+/* Returns a random number below `below`, made by the generator splitmix64. */
 static uint64_t draw(struct fleet *f, uint64_t below) {
     uint64_t z = f->random += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -101,10 +105,10 @@ static size_t digits(size_t n) {
 
 static redisReply *ask(struct fleet *f, int argc, const char *const *argv, const size_t *len) {
     f->commands++;
-    f->bytes += 1 + digits((size_t)argc) + 2; /* adds the number of bytes in *ARGC\r\n */
+    f->bytes += 1 + digits((size_t)argc) + 2; /* number of bytes in *ARGC\r\n */
     for (int i = 0; i < argc; i++) {
         size_t n = len ? len[i] : strlen(argv[i]);
-        f->bytes += 1 + digits(n) + 2 + n + 2; /* adds the number of bytes in $LEN\r\nBYTES\r\n */
+        f->bytes += 1 + digits(n) + 2 + n + 2; /* number of bytes in $LEN\r\nBYTES\r\n */
     }
     store_set_time_us(f->store, (f->now_ms + WALL_MS) * 1000);
     redisReply *r = store_call(f->store, argc, argv, len);
@@ -117,7 +121,7 @@ static void io_connect(void *ctx, int shard) {
     ((struct member *)ctx)->connecting = true;
 }
 
-/* Executes the commands at once; the worker gets the answers in the next round. */
+/* Executes a worker's pipeline at once. The worker gets the answers in the next round. */
 static void io_send(void *ctx, int shard, const struct lw_commands *c) {
     struct member *me = ctx;
     (void)shard;
@@ -150,8 +154,8 @@ static void serve_redis(struct member *me) {
     redisReply *reply[REPLIES];
     int n = me->n_replies;
     memcpy(reply, me->reply, sizeof reply);
-    /* the counter is reset first, because the last answer may make the worker send its next
-     * pipeline */
+    /* Reset the counter before the replies are passed on, because the last reply may make the
+     * worker send its next pipeline. */
     me->n_replies = 0;
     for (int i = 0; i < n; i++) {
         meter_enter();
@@ -161,7 +165,8 @@ static void serve_redis(struct member *me) {
     }
 }
 
-/* Takes one hint per command, because a blocking pop costs one command per hint. */
+/* Moves one hint per command, as workers do in production, because the number of commands is
+ * measured. */
 static void serve_hints(struct member *me) {
     struct fleet *f = me->fleet;
     if (!me->wants_hints || !store_length(f->store, me->ready, strlen(me->ready))) return;
@@ -200,8 +205,8 @@ static void io_trace(void *ctx, struct lw_job *job, const struct lw_waited *wait
     lw_tracer_begin(((struct member *)ctx)->tracer, job, waited);
 }
 
-/* Writes the span of a job as the worker process does, and reads it at once, so that the ring is
- * never full. */
+/* Writes the span of a job as the worker process does, and removes the span from the ring at once,
+ * so that the ring is never full. */
 static void trace_end(struct member *me, struct lw_job *job) {
     struct lw_span_ring *ring = &me->fleet->board->spans[0];
     job->took_us = 1;
@@ -338,8 +343,8 @@ static const struct lw_io io = {.boot_ms = io_boot_ms,
                                 .passed = io_passed,
                                 .stop = io_stop};
 
-/* Makes the configuration of a worker. A setting that the shape does not name has its default, as
- * for users. */
+/* Returns the configuration of a worker. Settings that the shape does not change have their
+ * defaults. */
 static struct lw_config *configure(const struct fleet_shape *shape) {
     static const char text[] =
         "{\"name\": \"guard\", \"kafka\": {\"topics\": [\"work\"]}, \"lock\": {\"ttl_ms\": 10000},"
@@ -365,7 +370,8 @@ static void produce(struct fleet *f) {
         struct log *log = &f->log[draw(f, FLEET_PARTITIONS)];
         struct rec *r = &log->rec[log->n++];
         bool stays = log == &f->log[0] && log->n % 4 == 1 && log->n < 4 * f->shape->stays;
-        int first = f->shape->stays ? 1 : 0; /* key 0 is left to the records that stay */
+        /* If there are records that stay, they alone have key 0. */
+        int first = f->shape->stays ? 1 : 0;
         r->key_number = stays ? 0 : first + (int)draw(f, (uint64_t)(f->shape->keys - first));
         r->n_key = (size_t)snprintf(r->key, sizeof r->key, "k-%d", r->key_number);
     }
@@ -416,8 +422,8 @@ static void leave(struct fleet *f) {
     lw_config_free(f->config);
 }
 
-/* Runs one round. In the quarantine of a fresh Redis nothing can run, so no records are delivered,
- * and the clock advances faster. */
+/* Runs one round. During the quarantine of a fresh Redis nothing can run, so no records are
+ * delivered, and the clock advances faster. */
 static void one_round(struct fleet *f) {
     bool quiet = f->now_ms < START_MS + 2 * TTL_MS;
     for (int i = 0; i < f->shape->workers; i++) {
@@ -434,7 +440,7 @@ static void one_round(struct fleet *f) {
     f->rounds++;
 }
 
-/* Returns how many commands the store has run, including the commands of scripts. */
+/* Returns how many commands the fake Redis has run, including the commands called by scripts. */
 static uint64_t all_runs(void) {
     uint64_t n = 0;
     for (size_t i = 0; store_command(i); i++) n += store_command_runs(i);
@@ -481,9 +487,9 @@ static void rounds_until(struct fleet *f, uint64_t n) {
     }
 }
 
-/* Runs rounds until all records of the other partitions are done, and the worker holds back the
- * partition with the record that stays. By then the worker has taken as many records of this
- * partition as it may remember, or more by at most one round. */
+/* Runs rounds until all records of the other partitions are done, and the worker holds back
+ * partition 0, because one record of it stays unfinished. Then the worker must have taken as many
+ * records of partition 0 as it may remember, or at most one round's records more. */
 static void until_full(struct fleet *f) {
     uint64_t most = (uint64_t)f->shape->part_records,
              others = (uint64_t)(f->shape->records - f->log[0].n);
@@ -528,7 +534,8 @@ void fleet_run(const struct fleet_shape *shape, struct fleet_figures *out) {
     meter_turn(false);
     *out = less(figures(f), before);
     for (int k = 0; k < shape->keys && shape->paused; k++) lane_paused(f, "SREM", k);
-    f->paused = false; /* the lanes are no longer paused, so tend finds them */
+    /* The keys were just removed from the set of paused lanes, so tend finds the lanes. */
+    f->paused = false;
     if (shape->part_records) {
         until_full(f);
         lane_paused(f, "SREM", 0);

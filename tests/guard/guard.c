@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The deterministic guard counts what a message costs and compares each figure with a bound, so
- * that a regression is found without a clock.
+ * that a regression is found without measuring time.
  *
  *     NAME figure bound         one line per figure; exit 1 if a figure is above its bound
  *
  * Bounds are about 15 % above the figures that were counted when the bounds were set. A commit that
- * makes a message dearer on purpose raises the bound; a commit that makes a message cheaper lowers
- * the bound. callgrind counts the instructions of a second run of this program: `guard --run SHAPE`
- * runs one shape and prints nothing. The number of instructions depends on the compiler, so it has
- * a bound only in optimised builds for x86-64. */
+ * deliberately makes a message more expensive raises the bound; a commit that makes a message
+ * cheaper lowers the bound. The instructions are counted by callgrind in a second run of this
+ * program: `guard --run SHAPE` runs one shape and prints nothing. The number of instructions
+ * depends on the compiler, so it has a bound only in optimised builds for x86-64. */
 #include "tests/guard/fleet.h"
 
 #include "base/bytes.h"
@@ -31,7 +31,7 @@
 #endif
 #endif
 #ifdef SANITIZED
-enum { HAS_CALLGRIND = 0 }; /* callgrind cannot be used together with sanitizers */
+enum { HAS_CALLGRIND = 0 }; /* callgrind does not work together with sanitizers */
 #else
 enum { HAS_CALLGRIND = 1 };
 #endif
@@ -41,19 +41,19 @@ enum { JUDGES_INSTRUCTIONS = 1 };
 enum { JUDGES_INSTRUCTIONS = 0 };
 #endif
 
-struct bounds { /* holds upper bounds of a message's cost */
+struct bounds { /* upper bounds of the cost of one message */
     double commands, bytes, inside, allocations, instructions;
 };
 
 static const struct {
     struct fleet_shape shape;
     struct bounds most;
-    /* Minimum share of messages that must be parked, and that must be drained. Otherwise the shape
-     * tests the wrong thing. */
+    /* Minimum share of the messages that must be parked, and that must be drained. A smaller share
+     * means that the shape does not test what it should. */
     double least_parked;
 } guards[] = {
-    /* this shape is like the benchmark's W1: there are many keys, so nearly no message finds its
-     * lane busy */
+    /* Shape `uniform`, like the benchmark's workload W1: there are so many keys that nearly no
+     * message finds its lane busy. */
     {{.name = "uniform",
       .workers = 1,
       .keys = 100000,
@@ -63,8 +63,8 @@ static const struct {
       .to = 10000},
      {0.009, 96, 1.28, 0.02, 4400},
      0},
-    /* this shape is the one above with a board, on which the worker notes outcomes for the page and
-     * for the supervisor */
+    /* Shape `on-board`: like `uniform`, with a board, to which the worker writes outcomes for the
+     * web page and the supervisor. */
     {{.name = "on-board",
       .workers = 1,
       .keys = 100000,
@@ -75,8 +75,8 @@ static const struct {
       .board = true},
      {0.009, 96, 1.28, 0.02, 5000},
      0},
-    /* this shape is the one above with a span per message, which tracing.ratio 1 makes of messages
-     * without a traceparent */
+    /* Shape `traced`: like `on-board`, with one span per message, as tracing.ratio 1 makes for
+     * messages that have no traceparent. */
     {{.name = "traced",
       .workers = 1,
       .keys = 100000,
@@ -88,8 +88,8 @@ static const struct {
       .traced = true},
      {0.009, 96, 1.28, 1.2, 6900},
      0},
-    /* this shape has one key, whose messages reach two workers: by turns, one worker runs its
-     * messages and the other parks its own */
+    /* Shape `one-key`: all messages have the same key and arrive at two workers. The workers take
+     * turns: while one runs its messages, the other parks its messages. */
     {{.name = "one-key",
       .workers = 2,
       .keys = 1,
@@ -99,8 +99,8 @@ static const struct {
       .to = 3500},
      {0.0553, 321, 0.87, 1.19, 16950},
      0.3},
-    /* this shape has some keys in the partitions of two workers: messages are parked, lanes are
-     * released with a hint, and claimed */
+    /* Shape `some-keys`: a few keys, each in partitions of both workers. Messages are parked, and
+     * lanes are released with a hint and claimed. */
     {{.name = "some-keys",
       .workers = 2,
       .keys = 200,
@@ -110,8 +110,8 @@ static const struct {
       .to = 3500},
      {0.067, 308, 4.71, 0.427, 12320},
      0.1},
-    /* in this shape every lane is paused: all messages are parked, so calls are not limited by the
-     * number of free handlers */
+    /* Shape `parked`: every lane is paused, so all messages are parked, and the number of free
+     * handlers does not limit the calls. */
     {{.name = "parked",
       .workers = 1,
       .keys = 2000,
@@ -160,8 +160,8 @@ static struct lw_buf read_all(int fd) {
     return b;
 }
 
-/* describes a run under callgrind: its process, and the pipe from which its number of instructions
- * is read */
+/* A run of this program under callgrind: its process, and the pipe from which the number of
+ * executed instructions is read. */
 struct count {
     pid_t child;
     int fd;
@@ -183,8 +183,8 @@ static struct count count_instructions(const char *shape) {
     return (struct count){child, fds[0]};
 }
 
-/* Returns how many instructions of the worker's code one run of the shape executes. If the
- * instructions cannot be counted, ends the program. */
+/* Returns how many instructions of the worker's code the run has executed. Ends the program if they
+ * could not be counted. */
 static double counted(const char *shape, const struct count *c) {
     int status = -1;
     struct lw_buf said = read_all(c->fd);
@@ -224,10 +224,10 @@ static void guard(size_t g, const struct count *c) {
               JUDGES_INSTRUCTIONS ? most->instructions : -1);
 }
 
-/* One lane stays paused until all other lanes are done. The offsets of its partition span more
- * segments than a call reads. Altogether, more of the partition's records are parked than may wait
- * at one time. The worker must notice every offset that is done above the watermark, however far
- * above. */
+/* Tests a partition in which the lane of a few early records stays paused until all other records
+ * are done. The worker must notice every offset that is done above the watermark, no matter how far
+ * above. In the first shapes, the offsets span more segments than one call reads, and more records
+ * are parked in total than may wait at one time. */
 static void far(void) {
     static const struct fleet_shape shapes[] = {{.name = "far",
                                                  .workers = 2,
@@ -277,7 +277,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     far();
-    /* describes the runs under callgrind, which all run at the same time */
+    /* the runs under callgrind, which are all started before the first is waited for */
     struct count counts[GUARDS];
     for (size_t g = 0; g < GUARDS && HAS_CALLGRIND; g++)
         counts[g] = count_instructions(guards[g].shape.name);

@@ -12,14 +12,16 @@ static uint64_t allocations;
 void meter_turn(bool on) {
     assert(!inside);
     is_on = on;
-    if (on) /* callgrind is slow, so only the code that is measured is instrumented */
+    /* Instrument only the measured part of a run, because callgrind makes instrumented code
+     * slow. */
+    if (on)
         CALLGRIND_START_INSTRUMENTATION;
     else
         CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-/* Starts collecting directly before the worker's code runs. meter_leave() stops it directly after
- * the code. */
+/* Begins to collect instructions, just before the worker's code runs. meter_leave() ends this, just
+ * after that code. */
 void meter_enter(void) {
     assert(!inside);
     inside = true;

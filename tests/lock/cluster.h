@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has helpers for the tests of locks on a cluster: three masters, each with a replica, and slots
+/* Helpers for the tests of locks on a Redis Cluster: three masters, each with a replica, and slots
  * that move. */
 #ifndef LW_TEST_LOCK_CLUSTER_H
 #define LW_TEST_LOCK_CLUSTER_H
@@ -19,7 +19,8 @@ static const char *addresses[NODES];
 
 static inline bool alive(int i) { return node[i] && lw_test_redis_pid(node[i]) > 0; }
 
-/* Sends a command to node i as an administrator. The caller frees the reply. */
+/* Sends a command to cluster node i over an administrator's connection. The caller frees the
+ * reply. */
 __attribute__((format(printf, 2, 0))) static inline redisReply *ask_node(int i, const char *format,
                                                                          va_list ap) {
     redisContext *c = lw_test_redis_connect(node[i]);
@@ -30,7 +31,8 @@ __attribute__((format(printf, 2, 0))) static inline redisReply *ask_node(int i, 
     return r;
 }
 
-/* Sends a command to node i as an administrator, and returns the answer as text. */
+/* Sends a command to cluster node i over an administrator's connection, and returns the reply as
+ * text. */
 __attribute__((format(printf, 2, 3))) static inline const char *say(int i, const char *format,
                                                                     ...) {
     static _Thread_local char text[8192];
@@ -44,7 +46,7 @@ __attribute__((format(printf, 2, 3))) static inline const char *say(int i, const
     return text;
 }
 
-/* Starts node i. `more` lists further arguments, and ends with NULL. */
+/* Starts cluster node i. `more` is NULL or a list of additional arguments, which ends with NULL. */
 static inline bool start_cluster_node(int i, const char *const *more) {
     char number[3][12];
     const char *args[ARGS_MAX] = {"--bind",
@@ -75,7 +77,8 @@ static inline bool start_cluster_node(int i, const char *const *more) {
     return true;
 }
 
-/* Waits until each live node of the first n says that the cluster is ok and knows all n nodes. */
+/* Waits until each live node of the first n nodes reports that the cluster is ok and has n
+ * nodes. */
 static inline void wait_ok(int n) {
     char known[40];
     snprintf(known, sizeof known, "cluster_known_nodes:%d", n);
@@ -119,13 +122,13 @@ static inline void stop_nodes(void) {
     }
 }
 
-/* Returns the slot to which the key of a lock of the library belongs. */
+/* Returns the slot of the key that the lock library uses for the lock `name`. */
 static inline int slot_of(const char *name) {
     char key[256];
     return lw_slot(key, (size_t)snprintf(key, sizeof key, "lwl:{%s}:lock", name));
 }
 
-/* Returns the live node that says of itself that it owns the slot, or -1. */
+/* Returns the index of the live node that reports that it owns the slot, or -1. */
 static inline int owner_of(int slot) {
     for (int i = 0; i < NODES; i++) {
         if (!alive(i)) continue;
@@ -148,7 +151,7 @@ static inline void begin_move(int slot, int from, int to) {
     assert_string_equal(say(from, "CLUSTER SETSLOT %d MIGRATING %s", slot, id[to]), "OK");
 }
 
-/* Moves all keys of the slot, one by one. Returns the number of keys moved. */
+/* Moves all keys of the slot with MIGRATE, one by one. Returns the number of keys moved. */
 static inline int move_keys(int slot, int from, int to) {
     int moved = 0;
     redisContext *c = lw_test_redis_connect(node[from]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has helpers for the tests of Redlock: five servers, each with a wall clock that can jump. */
+/* Helpers for the tests of Redlock: five Redis servers, each with a wall clock that can jump. */
 #ifndef LW_TEST_LOCK_FIVE_H
 #define LW_TEST_LOCK_FIVE_H
 
@@ -19,8 +19,8 @@ static redisContext *node_admin[NODES];
 static char urls[NODES][256], clock_file[NODES][256];
 static const char *all_urls[NODES];
 
-/* Sets how far the wall clock of server i is ahead of the true time, in a file that
- * tests/preload/jumping_clock.c reads. */
+/* Sets how many seconds the wall clock of server i is ahead of the true time. The server reads this
+ * from a file, through tests/preload/jumping_clock.c. */
 static inline void jump_clock(int i, int64_t ahead_s) {
     FILE *f = fopen(clock_file[i], "r+");
     assert_non_null(f);
@@ -99,7 +99,7 @@ static inline int setup(void **state) {
 }
 
 /* node_ms is long enough for a busy machine. A test that needs a slow server freezes a server
- * instead. */
+ * instead of using a short node_ms. */
 #define QUICK \
     LATCHWORK_REDLOCK_INIT, .node_ms = 300, .retry_min_ms = 5, .retry_max_ms = 30, .restart_ms = -1
 static inline struct latchwork_redlock *open_urls(const char *const *which, size_t n,
@@ -120,10 +120,11 @@ static inline struct latchwork_lock *open_red(struct latchwork_redlock *r, int64
 }
 
 #define KEY "lwl:{a}:lock"
-/* COMES_MS: maximum wait, which is shorter than the TTL of a lock that must be released */
+/* COMES_MS is the maximum wait in ms for keys to appear or vanish. It is shorter than the TTL of
+ * the locks, so that a key cannot vanish by expiring. */
 enum { MAJORITY = NODES / 2 + 1, COMES_MS = 10000 };
 
-/* Returns on how many of the running servers the key has the token. */
+/* Returns the number of running servers on which the key has this token as its value. */
 static inline int holding_key(const char *key, const char *token) {
     int n = 0;
     for (int i = 0; i < NODES; i++)
@@ -137,8 +138,8 @@ static inline int keys_anywhere(void) {
         if (lw_test_redis_pid(node[i]) > 0) n += (int)number_on(i, "EXISTS " KEY);
     return n;
 }
-/* Waits until `wanted` servers have the key. A call of the library returns when a majority has
- * answered, so the other servers may execute the call later. */
+/* Waits until the lock's key exists on `wanted` servers. A call of the library returns when a
+ * majority has answered, so the other servers may execute the call later. */
 static inline void wait_for_keys(int wanted) {
     int64_t until = lw_boot_ms() + COMES_MS;
     while (keys_anywhere() != wanted && lw_boot_ms() < until) lw_sleep_ms(2);

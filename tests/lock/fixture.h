@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has helpers for the tests of the lock library: a private Redis, clients of it, and what Redis
- * counted. */
+/* Helpers for the tests of the lock library: a private Redis server, clients of it, and its
+ * counters. */
 #ifndef LW_TEST_LOCK_FIXTURE_H
 #define LW_TEST_LOCK_FIXTURE_H
 
@@ -47,7 +47,7 @@ static inline int flush(void **state) {
     return lw_test_redis_flush(server) ? 0 : -1;
 }
 
-/* Sends a command and returns its answer, which is nil, a number or a string, as text. */
+/* Sends a command and returns the reply as text. The reply must be nil, a number or a string. */
 __attribute__((format(printf, 1, 2))) static inline const char *redis_says(const char *fmt, ...) {
     static char text[16384];
     va_list ap;

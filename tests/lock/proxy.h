@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This proxy in front of Redis cuts a connection instead of passing on a reply: the command has
- * run, and its answer is lost.
+/* A proxy in front of Redis that can lose a reply: instead of passing the reply on, it closes the
+ * connection. So the command has run, but its answer is lost.
  *
- * One thread relays whole reads between unix sockets. After lw_proxy_lose(n) the n-th reply from
- * then on is lost; with n = 1 the next reply is lost. */
+ * One thread relays whole reads between unix sockets. After lw_proxy_lose(n), the n-th reply from
+ * then on is lost; with n = 1 the next one. */
 #ifndef LW_TEST_LOCK_PROXY_H
 #define LW_TEST_LOCK_PROXY_H
 
@@ -24,7 +24,7 @@ struct lw_proxy {
     int listen_fd;
     pthread_t thread;
     atomic_bool stop;
-    /* number of the reply that is lost, counted from the next one; 0: no reply is lost */
+    /* Which reply will be lost, counted from 1, the next reply. 0: no reply is lost. */
     atomic_int lose;
     int n, client[LW_PROXY_MAX], server[LW_PROXY_MAX];
 };
@@ -50,7 +50,8 @@ static inline void lw_proxy_close_pair(struct lw_proxy *p, int i) {
     p->server[i] = p->server[p->n];
 }
 
-/* Passes on what one read has returned. Returns false if both connections must be closed. */
+/* Passes the result of one read from `from` to `to`. Returns false if both connections must be
+ * closed. */
 static inline bool lw_proxy_relay(struct lw_proxy *p, int from, int to, bool is_reply) {
     char bytes[65536];
     ssize_t n = recv(from, bytes, sizeof bytes, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests each kind of lock, one step at a time, on a real Redis. */
+/* Tests each kind of lock, step by step, on a real Redis. */
 #include "lock/client.h"
 #include "tests/lock/fixture.h"
 
@@ -43,8 +43,8 @@ static void mutex_excludes_and_names_its_holder(void **state) {
     latchwork_lock_close(l);
 }
 
-/* A hold whose lock was broken, expired or wiped is lost. Calls with such a hold do not change the
- * new holder's lock. */
+/* Tests that a hold is lost if its lock was broken, has expired or was deleted, and that calls with
+ * the lost hold do not change the lock of the next holder. */
 static void every_kind_knows_when_it_is_not_its_own(void **state) {
     (void)state;
     for (enum latchwork_kind kind = LATCHWORK_KIND_MUTEX; kind <= LATCHWORK_KIND_SEMAPHORE;
@@ -105,7 +105,7 @@ static void fences_grow_over_everything(void **state) {
         if (i % 4 == 1) lw_test_redis_flush(server);
         if (i % 4 == 2) redis_says("SCRIPT FLUSH");
         if (i % 4 == 3) {
-            /* the counter of fences is far ahead of the clock, as after the clock jumped back */
+            /* Set the fence counter far ahead of the clock, as if the clock had been set back. */
             redis_says("SET lwl:{a}:fence %llu", (unsigned long long)last + 1000000000);
         }
         struct latchwork_hold *h = take(l, 0);
@@ -193,7 +193,8 @@ static void plain_is_what_other_clients_write(void **state) {
         assert_ok(latchwork_hold_release(h, &error));
         assert_string_equal(redis_says("SET shop:lock foreign NX PX 60"), "OK");
         assert_taken(l);
-        /* nobody announces the release, so the waiter must look at the lock by itself */
+        /* The holder does not use this library and announces no release, so the waiter must
+         * poll. */
         h = take(l, 5000);
         assert_ok(latchwork_hold_renew(h, 20000, &error));
         assert_true(redis_number("PTTL shop:lock") > 15000);
@@ -234,7 +235,7 @@ static void custom_names_and_the_hint(void **state) {
         assert_ok(latchwork_hold_release(take(l, 0), &error));
         assert_string_equal(redis_says("LRANGE lw:{o.0}:ready 0 -1"), "");
         assert_string_equal(redis_says("LPOP lw:{o.0}:ready"), "k");
-        /* two keys are left in Redis: the fence and the zset of lanes */
+        /* Redis has two keys: the fence counter, and the zset `lanes`. */
         assert_string_equal(redis_says("DBSIZE"), "2");
         latchwork_lock_close(l);
         latchwork_client_close(c);
@@ -274,7 +275,8 @@ static void without_scripts(void **state) {
     struct latchwork_lock *l = open_lock(c, "a", &o);
     struct latchwork_hold *h = take(l, 0), *other;
     assert_string_equal(redis_says("GET lwl:{a}:lock"), latchwork_hold_token(h));
-    /* the lease of 1 s was renewed while the other client waited */
+    /* The second client waits longer than the TTL of 1 s, and does not get the lock, because the
+     * lease is renewed. */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 2500, &other, &error));
     assert_ok(latchwork_hold_check(h, &error));
     uint64_t fence = latchwork_hold_fence(h);
@@ -292,8 +294,8 @@ static void without_scripts(void **state) {
     latchwork_client_close(c);
 }
 
-/* Automatic renewals of 200 ms come before, during and after each renewal by hand. No automatic
- * renewal may shorten the lease of 8 s that the renewal by hand gave. */
+/* Extends leases to 8 s by hand, while automatic renewals happen every 200 ms before, during and
+ * after this. No automatic renewal may shorten the lease of 8 s. */
 static void a_lease_extended_by_hand_is_not_shortened(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
@@ -304,13 +306,13 @@ static void a_lease_extended_by_hand_is_not_shortened(void **state) {
     for (int i = 0; i < 200; i++) {
         int64_t taken_ms = lw_boot_ms();
         struct latchwork_hold *h = take(l, 0);
-        /* the first automatic renewal is under way at this moment */
+        /* In every second round, wait until the first automatic renewal is in flight. */
         if (i % 2) lw_sleep_ms(195 + i % 10);
         int64_t before_ms = lw_boot_ms();
         enum latchwork_result result = latchwork_hold_renew(h, 8000, &error);
         int64_t spent_ms = lw_boot_ms() - before_ms;
         if (result == LATCHWORK_LOCK_LOST && lw_boot_ms() - taken_ms > 600) {
-            /* a process without CPU for that long cannot keep its lease */
+            /* If this process got no CPU for the whole TTL, its lease may end. */
             stalled++;
             latchwork_hold_release(h, &error);
             continue;
@@ -318,8 +320,8 @@ static void a_lease_extended_by_hand_is_not_shortened(void **state) {
         assert_result(LATCHWORK_LOCK_OK, result);
         assert_true(latchwork_hold_left_ms(h) > 7000 - spent_ms);
         if (i == 0) {
-            /* automatic renewals are due after a third of the lease, and then at shorter
-             * intervals */
+            /* In the first round, wait until automatic renewals of the long lease have happened:
+             * the first is due after a third of the lease. */
             lw_sleep_ms(4200);
             assert_true(latchwork_hold_left_ms(h) > 8000 - (lw_boot_ms() - before_ms) - 500);
             assert_true(redis_number("PTTL lwl:{a}:lock") > 600);
@@ -418,7 +420,7 @@ static void wrong_calls_say_so(void **state) {
     latchwork_client_close(c);
 }
 
-/* Checks which error code and which advice the caller gets for each error reply of Redis. */
+/* Tests which error code and which advice the caller gets for each error reply of Redis. */
 static void error_replies_have_a_meaning(void **state) {
     (void)state;
     static const struct {
@@ -447,8 +449,8 @@ static void error_replies_have_a_meaning(void **state) {
     }
 }
 
-/* In Valkey from version 9.1 on, Lua is a module that can be unloaded. On any other server Lua
- * stays, and the lock is taken. */
+/* Takes a lock on a server from which the test tries to unload Lua. Lua can be unloaded only in
+ * Valkey 9.1 and later, where it is a module; on any other server the lock is taken as usual. */
 static void a_server_without_lua(void **state) {
     (void)state;
     struct lw_test_redis *own =
@@ -503,7 +505,7 @@ static void a_forked_child_is_refused(void **state) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
     assert_ok(latchwork_hold_release(h, &error));
-    /* this client must not have the same random bytes in its tokens that the child process drew */
+    /* The parent's next token must not contain the random bytes that the child process used. */
     struct latchwork_client *twin = open_client(NULL);
     h = take(l, 0);
     latchwork_client_close(twin);
@@ -535,9 +537,9 @@ static void an_interrupted_client_waits_no_more(void **state) {
     latchwork_client_close(c);
 }
 
-/* Calls every public function several times, each time with another of its pointers NULL: the
- * function returns an error that says so, or does nothing, and never crashes. Functions that only
- * ask about a hold treat NULL as a lost hold. */
+/* Calls every public function with each of its pointers set to NULL in turn. The function must
+ * return an error that names the pointer, or do nothing, but never crash. Functions that only query
+ * a hold treat NULL as a lost hold. */
 static int seen_none(void *ctx, const struct latchwork_lock_info *info) {
     (void)ctx, (void)info;
     return 0;
@@ -616,8 +618,8 @@ static void null_locks_and_holds(void **state) {
     latchwork_lock_close(mutex), latchwork_lock_close(again), latchwork_client_close(c);
 }
 
-/* A key under a lock's name has another type: the list skips this key, and goes on with the locks
- * behind it. */
+/* Tests that latchwork_lock_list() skips a key that has the name of a lock but another Redis type,
+ * and still lists the locks after it. */
 static int count_seen(void *ctx, const struct latchwork_lock_info *info) {
     (void)info;
     ++*(int *)ctx;
@@ -636,7 +638,7 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
         h[i] = take(l[i], 0);
     }
     for (size_t i = 0; i < 4; i++) redis_says("LPUSH lwl:{foreign}:%s x", foreign[i]);
-    /* the key of the waiters is a list instead of a zset, so the waiters cannot be counted */
+    /* The key for the waiters is a list instead of a zset, so the waiters cannot be counted. */
     redis_says("LPUSH lwl:{mine0}:wait x");
     int n = 0;
     assert_ok(latchwork_lock_list(c, NULL, 0, count_seen, &n, &error));
@@ -649,8 +651,8 @@ static void a_foreign_key_does_not_end_a_listing(void **state) {
     latchwork_client_close(c);
 }
 
-/* In the last millisecond of a lease, PTTL is 0. The waiter must then try again at once, and not
- * after the long wait for a lock that has no TTL. */
+/* In the last millisecond of a lease, PTTL returns 0. The waiter must then try again at once, and
+ * must not wait as long as it does for a lock without TTL. */
 static void a_lease_in_its_last_millisecond(void **state) {
     (void)state;
     struct latchwork_client *scriptless = open_client(&(struct latchwork_client_options){
@@ -701,8 +703,8 @@ static void *look_always(void *arg) {
     return NULL;
 }
 
-/* If renewals of 60 s and of 20 s overlap, the hold's deadline is never later than the lease in
- * Redis, whichever renewal came last. */
+/* Several threads renew one hold at the same time, to 60 s or to 20 s. The hold's deadline must
+ * never be later than the end of the lease in Redis, no matter which renewal came last. */
 static void one_hold_in_many_threads(void **state) {
     (void)state;
     struct latchwork_lock *l = open_kind(client, "a", LATCHWORK_KIND_MUTEX, 20000);

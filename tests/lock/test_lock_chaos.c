@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what happens if memory runs out: the n-th allocation fails, for every n, during the life of
+/* Tests what happens if memory runs out: for every n, the n-th allocation fails during the life of
  * a client, of each kind of lock, of Redlock, and of clients of a cluster and of Sentinels.
  *
- * For each n there are two runs: in one run only the n-th allocation fails, in the other run all
- * later allocations fail, too. No run may crash, leak a block, or end in an error other than
- * MEMORY. The program is linked with a static hiredis and --wrap, so that hiredis' allocations fail
- * as well. */
+ * For each n there are two runs: in the first run only the n-th allocation fails, in the second run
+ * all later allocations fail, too. No run may crash, leak a block, or end with an error other than
+ * MEMORY. The program is linked with a static hiredis and with --wrap, so that allocations of
+ * hiredis fail as well. */
 #include "fixture.h"
 #include "tests/support/server_process.h"
 
@@ -26,10 +26,11 @@ char *__wrap_strndup(const char *s, size_t n);
 void __wrap_free(void *p);
 
 static atomic_bool armed;
-/* numbers of allocations since the run began: of all, of those that failed, and of those not freed
- * yet */
+/* Allocations since the run began: the number of all, of those that failed, and of those that are
+ * not freed yet. */
 static atomic_long asked, failed, blocks;
-static long first, last; /* numbers of the first and the last allocation that fail */
+/* Which allocations fail: those from number `first` to number `last`. */
+static long first, last;
 
 static bool fails(void) {
     if (!atomic_load(&armed)) return false;
@@ -67,7 +68,8 @@ char *__wrap_strdup(const char *s) { return __wrap_strndup(s, strlen(s)); }
 
 /* --- what a call may say ---------------------------------------------------------------------- */
 
-/* the first thing that went wrong, which is printed when allocations work again */
+/* Describes the first failed check of a run. It is printed after the run, when allocations work
+ * again. */
 static char wrong[1024];
 
 static void complain(const char *what, int code, const char *text) {
@@ -76,8 +78,8 @@ static void complain(const char *what, int code, const char *text) {
                  latchwork_code_name(code), text, first, last);
 }
 
-/* Checks a result: it must be OK, or MEMORY if an allocation has failed. Returns true if the result
- * is OK. */
+/* Checks that a result is OK, or is MEMORY and an allocation has failed. Returns true if it is
+ * OK. */
 static bool is_good(const char *what, enum latchwork_result result,
                     const struct latchwork_error *e) {
     if (result == LATCHWORK_LOCK_OK) return true;
@@ -90,8 +92,8 @@ static void *opened(const char *what, void *object, const struct latchwork_error
     is_good(what, object ? LATCHWORK_LOCK_OK : LATCHWORK_LOCK_ERROR, e);
     return object;
 }
-/* Checks the result of a release. If an allocation has failed, the result may be UNKNOWN, because a
- * release that is sent twice may find nothing the second time. */
+/* Checks the result of a release. If an allocation has failed, the result may be UNKNOWN, because
+ * the release may have been sent twice, and the second one finds no lock. */
 static void is_gone(const char *what, enum latchwork_result result,
                     const struct latchwork_error *e) {
     if (!atomic_load(&failed) || result == LATCHWORK_LOCK_ERROR || e->code != LATCHWORK_E_UNKNOWN)
@@ -112,8 +114,8 @@ static void use_hold(struct latchwork_hold *hold) {
     is_good("check", latchwork_hold_check(hold, &e), &e);
 }
 
-/* Acquires the lock. A first attempt that failed may have taken the lock all the same, so the
- * second attempt may find the lock held. */
+/* Acquires the lock in at most two attempts. The first attempt may take the lock and still fail, so
+ * the second attempt may find the lock held. */
 static struct latchwork_hold *acquire(struct latchwork_lock *lock) {
     struct latchwork_error e = {0};
     struct latchwork_hold *hold = NULL;
@@ -198,8 +200,8 @@ static void hold_forty(void) {
     for (int i = 0; i < 40; i++) redis_says("SET lwl:{%d}:lock me/00:%d PX 60000", i, i + 1);
 }
 
-/* Uses a row lock whose middle row another client holds for a while. Meanwhile the acquire waits
- * for that row and renews the rows that it has already. */
+/* Uses a row lock of three rows, of which another client holds the middle one for a while. During
+ * its wait for the middle row, the client under test renews the row that it already has. */
 static void live_with_rows(void) {
     struct latchwork_error e = {0};
     const struct latchwork_row rows[] = {{"t", "1"}, {"t", "2"}, {"t", "3"}};
@@ -219,10 +221,10 @@ static void live_with_rows(void) {
 }
 static void hold_a_row(void) { redis_says("SET lwl:{row:t:2}:lock me/00:1 PX 30"); }
 
-enum { RENEWED_MS = 60 };   /* TTL of a lease that is renewed */
-static int64_t acquired_ms; /* time of the last wait_and_renew(), ms on the boot clock */
+enum { RENEWED_MS = 60 };   /* TTL, in ms, of the lease that is renewed */
+static int64_t acquired_ms; /* time on the boot clock at which wait_and_renew() last got the lock */
 
-/* Waits for a lock that another client holds, and keeps it long enough for a renewal to begin. */
+/* Waits for a lock that another client holds, and then keeps it until a renewal has begun. */
 static struct latchwork_hold *wait_and_renew(struct latchwork_lock *lock) {
     struct latchwork_error e = {0};
     struct latchwork_hold *hold = NULL;
@@ -232,8 +234,8 @@ static struct latchwork_hold *wait_and_renew(struct latchwork_lock *lock) {
     return hold;
 }
 
-/* Releases a hold after the time in which its renewal should begin. The lease may be lost, because
- * it was not renewed, if an allocation failed, or if this process got no CPU for the whole TTL. */
+/* Releases a hold after its first renewal was due. The hold may be lost if an allocation failed, so
+ * that the lease was not renewed, or if this process got no CPU for the whole TTL. */
 static void release_late(struct latchwork_hold *hold) {
     struct latchwork_error e = {0};
     enum latchwork_result result = latchwork_hold_release(hold, &e);
@@ -242,7 +244,7 @@ static void release_late(struct latchwork_hold *hold) {
         is_gone("release", result, &e);
 }
 
-/* Waits for a lock that nobody releases, until its TTL ends. */
+/* Waits for a lock whose holder never releases it, until the lease ends. */
 static void live_by_waiting(void) {
     struct latchwork_error e = {0};
     struct latchwork_client *client = client_with(0);
@@ -257,7 +259,7 @@ static void live_by_waiting(void) {
 }
 static void hold_for_a_while(void) { redis_says("SET lwl:{waited}:lock me/00:1 PX 30"); }
 
-/* Uses Redlock, with three databases of one server as its three servers. */
+/* Uses a Redlock whose three servers are three databases of one Redis server. */
 static void live_with_redlock(void) {
     struct latchwork_error e = {0};
     char at[3][300];
@@ -278,7 +280,7 @@ static void live_with_redlock(void) {
     latchwork_redlock_close(redlock);
 }
 
-/* This cluster has one node, which has all slots. A second client holds the lock for a while, so
+/* Uses a cluster of one node, which owns all slots. A second client holds the lock for a while, so
  * that the client under test has to wait. */
 static struct lw_test_redis *cluster;
 static int cluster_port;
@@ -311,7 +313,7 @@ static void hold_in_the_cluster(void) {
     redisFree(c);
 }
 
-/* Uses a client of Sentinels, none of which answers. */
+/* Uses a client whose Sentinels do not answer. */
 static void live_behind_sentinels(void) {
     struct latchwork_error e = {0};
     const char *const addresses[] = {"127.0.0.1:1"};
@@ -335,7 +337,7 @@ static void live_behind_sentinels(void) {
 /* --- every n ---------------------------------------------------------------------------------- */
 
 struct life {
-    void (*before)(void); /* prepares Redis for the test; may be NULL */
+    void (*before)(void); /* prepares Redis for the run; NULL: nothing to prepare */
     void (*live)(void);
 };
 

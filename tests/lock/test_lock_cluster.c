@@ -17,14 +17,15 @@ static int stop(void **state) {
 }
 static int clean(void **state) {
     (void)state;
-    /* only a master accepts this command; a replica deletes its data when its master does */
+    /* Send FLUSHALL to all nodes. Replicas refuse it, but delete their data when their masters
+     * do. */
     for (int i = 0; i < NODES; i++)
         if (alive(i) && owner_of(0) >= 0) say(i, "FLUSHALL");
     return 0;
 }
 
-/* Moves the slot of a lock to the next running master. Pauses for first_ms before the keys move,
- * and for last_ms before the new master becomes the owner. */
+/* Moves a slot to the next master. Pauses for first_ms before the keys are moved, and for last_ms
+ * before the new master becomes the owner. */
 static void move_slowly(int slot, int first_ms, int last_ms) {
     int from = owner_of(slot), to = (from + 1) % MASTERS;
     assert_true(from >= 0);
@@ -194,7 +195,8 @@ struct crowd {
     struct latchwork_client *client;
     atomic_int inside;
     atomic_int wrong;
-    uint64_t last; /* the fence of the last hold; only the holder reads and writes it */
+    /* Fence of the last hold. Only the present holder of the lock reads and writes it. */
+    uint64_t last;
 };
 
 static void *take_turns(void *arg) {
@@ -230,13 +232,13 @@ static void a_crowd(void **state) {
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-/* Describes a thread that waits for a lock, with a client of its own. */
+/* A thread that waits for a lock, with a client of its own. */
 struct waiter {
     struct latchwork_client *client;
     struct latchwork_lock *lock;
     pthread_t thread;
     enum latchwork_result result;
-    int64_t got_ms; /* time on the boot clock at which the acquire returned */
+    int64_t got_ms; /* boot clock; when the waiter got the lock */
     uint64_t fence;
 };
 
@@ -276,15 +278,16 @@ static bool has_channel(int i) {
 static void wait_for_channel(int i, bool wanted) {
     for (int64_t until = lw_boot_ms() + LIMIT_MS; has_channel(i) != wanted; lw_sleep_ms(5))
         assert_true(lw_boot_ms() < until);
-    /* the waiter attempts once more; by this attempt, Redis learns whom to tell of the release */
+    /* Leave time for the waiter's next attempt, which adds its client to the list of waiters in
+     * Redis. */
     lw_sleep_ms(wanted ? 100 : 0);
 }
 
-/* Each of these limits is shorter than the time after which a waiter looks at the lock by
- * itself. */
+/* Maximum times, in ms, for a waiter to get the lock after its release. They are shorter than the
+ * intervals at which waiters try without a message. */
 enum { SOON_MS = 2500, SOON_QUEUE_MS = 700 };
 
-/* Checks that the release of a lock wakes the waiter by a message in the lock's slot. */
+/* Checks that the release of a lock wakes a waiter through a sharded channel in the lock's slot. */
 static void wakes(enum latchwork_kind kind, const char *name,
                   const struct latchwork_client_options *o) {
     struct latchwork_client *c = open_cluster(o);
@@ -327,8 +330,8 @@ static void a_subscription_ends_with_its_line(void **state) {
     latchwork_client_close(c);
 }
 
-/* A user has no right to sharded channels. Its waiter is woken through a plain channel, whose
- * messages go to all nodes of the cluster. */
+/* The client's user has no right to sharded channels. Its waiters are woken through a plain
+ * channel, whose messages are sent to all nodes of the cluster. */
 static void a_user_without_sharded_channels(void **state) {
     (void)state;
     for (int i = 0; i < NODES; i++) say(i, "ACL SETUSER plain on >secret ~* &* +@all -ssubscribe");
@@ -362,8 +365,8 @@ static struct latchwork_lock *renewed(struct latchwork_client *c, const char *na
     return open_lock(c, name, &o);
 }
 
-/* A hold survives three moves of its slot, although each move takes longer than the time for which
- * a hold may go without renewal. */
+/* Tests that a hold survives three moves of its slot, each of which takes longer than a lease lasts
+ * without renewal. */
 static void held_while_its_slot_moves(void **state) {
     (void)state;
     struct latchwork_client *c = open_cluster(NULL);
@@ -380,8 +383,8 @@ static void held_while_its_slot_moves(void **state) {
     latchwork_client_close(c);
 }
 
-/* While a client waits for a lock, the slot of the lock moves to another node. The release at the
- * new node wakes the waiter. */
+/* The slot of a lock moves to another node while a client waits for the lock. The release at the
+ * new node must wake the waiter. */
 static void waited_for_while_its_slot_moves(void **state) {
     (void)state;
     const char *name = "moved";
@@ -397,7 +400,8 @@ static void waited_for_while_its_slot_moves(void **state) {
         move_slowly(slot_of(name), 50, 50);
         int64_t moved_ms = lw_boot_ms();
         wait_for_channel(owner_of(slot_of(name)), true);
-        /* the waiter was fast, because the old node told it that the subscription had ended */
+        /* The waiter subscribes at the new owner soon, because the old owner has told it that the
+         * subscription ended. */
         assert_true(lw_boot_ms() - moved_ms < SOON_MS);
         wait_for_channel(from, false);
     }
@@ -412,8 +416,8 @@ static void waited_for_while_its_slot_moves(void **state) {
     latchwork_client_close(c);
 }
 
-/* If a release comes in the middle of a move, the client repeats the release until the move is
- * over. */
+/* A lock is released in the middle of a move of its slot. The client repeats the release until the
+ * move is over. */
 struct move {
     int slot, from, to;
 };
@@ -490,9 +494,9 @@ static void wait_for_grants(struct contest *t, int n) {
         assert_true(lw_boot_ms() < until);
 }
 
-/* The lock's master is killed while three clients contend, and its replica takes over. The fences
- * still grow, and each client goes on. A hold whose lock is on another node is renewed all the
- * time. */
+/* The master that stores a lock is killed while three clients contend for the lock, and its replica
+ * takes over. Fences must still grow, and each client must get the lock again. A hold whose lock is
+ * on another node must be renewed all the time. */
 static void its_master_is_killed(void **state) {
     (void)state;
     static struct contest t = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -529,7 +533,8 @@ static void its_master_is_killed(void **state) {
     assert_false(latchwork_hold_lost(kept));
     assert_ok(latchwork_hold_check(kept, &error));
     assert_ok(latchwork_hold_release(kept, &error));
-    /* this hold may have been lost or not, but the next hold has a larger fence */
+    /* The hold on the killed master may or may not be lost. In both cases the next hold has a
+     * larger fence. */
     latchwork_hold_release(struck, &error);
     struck = take(same, 5000);
     assert_true(latchwork_hold_fence(struck) > struck_fence);

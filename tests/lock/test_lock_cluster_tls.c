@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests locks on a real cluster whose nodes use only TLS, also between each other. The client uses
- * the TLS settings and the login that it was given for all nodes, even for those that it finds out
- * by itself. */
+/* Tests locks on a real cluster whose nodes use TLS for all connections, including those between
+ * nodes. The client uses its TLS settings and login for all nodes, including those that it learns
+ * from the slot map. */
 #include "cluster.h"
 
 static char folder[] = "/tmp/lw-tls-XXXXXX";
@@ -55,8 +55,8 @@ static struct latchwork_client_options secured(void) {
                                              .tls_key = client_key};
 }
 
-/* The client is given the address of one node, and takes locks on all three nodes. The slot of one
- * lock moves. */
+/* Gives the client the address of one node, takes locks on all three nodes, and moves the slot of
+ * one lock. */
 static void learned_nodes_speak_tls(void **state) {
     (void)state;
     struct latchwork_client_options o = secured();
@@ -86,7 +86,8 @@ static void learned_nodes_speak_tls(void **state) {
     latchwork_client_close(c);
 }
 
-/* A URL gives the first node, and its scheme and login apply to all nodes. */
+/* Gives the client a URL for its first node. The scheme and login of the URL must apply to all
+ * nodes. */
 static void a_url_holds_for_all_nodes(void **state) {
     (void)state;
     char at[96];

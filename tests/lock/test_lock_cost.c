@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts exactly what a lock costs Redis: commands that clients send, and commands that scripts
- * execute. Each command sent is a round trip. Each command of a script takes about a microsecond of
- * the one thread that all clients share. */
+/* Counts exactly what a lock costs Redis: the commands that clients send, and the commands that
+ * scripts execute. Each command of a client costs a round trip. Each command of a script takes
+ * about a microsecond of Redis' single thread. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
 
 struct cost {
-    /* other: all commands that scripts execute, except PUBLISH */
+    /* `other` counts all commands that scripts execute, except PUBLISH. */
     int64_t evalsha, eval, publish, other;
 };
 
@@ -52,13 +52,14 @@ static void an_uncontended_pair(void **state) {
     static const struct {
         enum latchwork_kind kind;
         const char *name;
-        int inside; /* number of commands that the scripts of acquire and release execute */
+        /* Number of commands that the scripts of one acquire and one release execute. */
+        int inside;
     } kinds[] = {
-        /* acquire runs TIME GET SET SET; release runs GET DEL ZPOPMIN */
+        /* Commands of acquire: TIME GET SET SET; commands of release: GET DEL ZPOPMIN. */
         {LATCHWORK_KIND_MUTEX, "mutex", 4 + 3},
-        /* the commands are the same as for a mutex */
+        /* Commands of a reentrant lock: the same as those of a mutex. */
         {LATCHWORK_KIND_REENTRANT, "reentrant", 4 + 3},
-        /* acquire runs GET ZRANGE GET TIME SET SET; release runs GET DEL ZRANGE */
+        /* Commands of acquire: GET ZRANGE GET TIME SET SET; commands of release: GET DEL ZRANGE. */
         {LATCHWORK_KIND_FAIR, "fair", 6 + 3},
         {LATCHWORK_KIND_READ, "read", 9 + 8},
         {LATCHWORK_KIND_WRITE, "write", 9 + 7},
@@ -68,7 +69,7 @@ static void an_uncontended_pair(void **state) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         lw_test_redis_flush(server);
         struct latchwork_lock *l = open_kind(c, "a", kinds[i].kind, 10000);
-        /* this acquire and release load the scripts */
+        /* The first acquire and release also load the scripts, so they are not counted. */
         assert_ok(latchwork_hold_release(take(l, 0), &error));
         cost();
         for (int n = 0; n < 100; n++) assert_ok(latchwork_hold_release(take(l, 1000), &error));
@@ -97,8 +98,8 @@ static void renewals_and_nesting(void **state) {
     latchwork_client_close(c);
 }
 
-/* After SCRIPT FLUSH, the next call of each script costs one EVALSHA that fails and one EVAL.
- * Nothing else is lost. */
+/* Tests that after SCRIPT FLUSH the next call of each script costs one EVALSHA that fails and one
+ * EVAL, and has no other consequence. */
 static void scripts_flushed(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);
@@ -135,9 +136,10 @@ static void *turns(void *arg) {
     return NULL;
 }
 
-/* However many waiters there are, a hand-over costs a release, a PUBLISH and an attempt; if two
- * waiters try at once, it also costs a second attempt, which fails. The TTL is long, and waiters
- * seldom look by themselves, so a lost wake-up would show as a wait of seconds. */
+/* Counts the commands with which a lock is handed over to the next waiter: a release, a PUBLISH, an
+ * attempt, and a second, failing attempt if two waiters try at once. The number must not depend on
+ * the number of waiters. The TTL is long and waiters seldom try without a message, so a lost
+ * message would show as a wait of seconds. */
 static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     struct latchwork_client *c[2] = {open_client(NULL), open_client(NULL)};
     struct latchwork_lock *l[2] = {open_kind(c[0], "a", kind, 60000),
@@ -147,7 +149,8 @@ static void hand_overs(enum latchwork_kind kind, int64_t evalsha_at_most) {
     pthread_barrier_init(&start, NULL, THREADS + 1);
     for (int i = 0; i < THREADS; i++) pthread_create(&t[i], NULL, turns, l[i % 2]);
     pthread_barrier_wait(&start);
-    lw_sleep_ms(300); /* this time is long enough for all waiters to stand in line and subscribe */
+    /* Leave enough time for all waiters to stand in line and subscribe. */
+    lw_sleep_ms(300);
     cost();
     assert_ok(latchwork_hold_release(h, &error));
     for (int i = 0; i < THREADS; i++) pthread_join(t[i], NULL);
@@ -174,7 +177,7 @@ static void hand_overs_of_a_fair_lock(void **state) {
     hand_overs(LATCHWORK_KIND_FAIR, 6);
 }
 
-/* While all waiters sleep, waiting costs only the rare attempts of the first waiter in line. */
+/* Tests that sleeping waiters cost nothing except the rare attempts of the first waiter in line. */
 static void sleepers_send_nothing(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the lock library when things break: lost answers, a wiped, restarted or frozen Redis, a
- * holder frozen past its lease. */
+/* Tests the lock library under faults: lost answers; a Redis that is wiped, restarted or frozen;
+ * and a holder that is frozen until its lease has ended. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"
 
@@ -27,8 +27,8 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .flags = flags,
                                        .permits = kind == LATCHWORK_KIND_SEMAPHORE ? 3 : 0};
     struct latchwork_lock *l = open_lock(c, "a", &o);
-    /* this acquire and release load the scripts, so that from now on only the tested answer can be
-     * lost */
+    /* This acquire and release load the scripts, so that the reply that is lost later belongs to
+     * the tested call. */
     assert_ok(latchwork_hold_release(take(l, 0), &error));
     struct latchwork_hold *h;
 
@@ -43,7 +43,8 @@ static void lost_replies(enum latchwork_kind kind, unsigned flags, unsigned clie
     assert_int_equal(proxy.lose, 0);
 
     lw_proxy_lose(&proxy, lost);
-    /* nobody can know which of the two attempts freed the lock */
+    /* The release was sent twice, and cannot tell whether its first try or another client freed the
+     * lock. So its result is UNKNOWN. */
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     assert_int_equal(error.code, LATCHWORK_E_UNKNOWN);
     assert_int_equal(leases_in_redis(kind), 0);
@@ -63,7 +64,7 @@ static void a_lost_reply_changes_nothing(void **state) {
 }
 static void nor_does_one_without_scripts(void **state) {
     (void)state;
-    /* the answer to EXEC is lost */
+    /* lose the second reply, which is the answer to EXEC */
     lost_replies(LATCHWORK_KIND_MUTEX, 0, LATCHWORK_FLAG_NO_SCRIPTS, 2);
 }
 
@@ -92,8 +93,8 @@ static void wait_until_told(struct told *t) {
     assert_int_equal(t->times, 1);
 }
 
-/* A lease is given up if its renewal is late by a third of the TTL, so these TTLs must be long
- * enough for a busy machine. */
+/* The keeper gives up a lease if the renewal is late by a third of the TTL. These TTLs, in ms, are
+ * long enough to avoid that on a busy machine. */
 enum { RENEWED_TTL_MS = 1500, FROZEN_TTL_MS = 4500 };
 
 static void renewal_keeps_it_and_never_takes_it_again(void **state) {
@@ -132,7 +133,8 @@ static void the_longest_hold(void **state) {
     wait_until_told(&told);
     assert_int_equal(told.why, LATCHWORK_LOSS_MAX_HOLD);
     assert_true(latchwork_hold_deadline_ms(h) <= most);
-    struct latchwork_hold *next = take(l, 10000); /* this acquire waits until the lease expires */
+    /* This acquire waits until the lease of the lost hold expires. */
+    struct latchwork_hold *next = take(l, 10000);
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     assert_ok(latchwork_hold_release(next, &error));
     latchwork_lock_close(l);
@@ -153,7 +155,7 @@ static void a_frozen_server(void **state) {
     wait_until_told(&told);
     kill(lw_test_redis_pid(server), SIGCONT);
     assert_int_equal(told.why, LATCHWORK_LOSS_UNCONFIRMED);
-    /* the callback was called while the lease still had a third of its TTL */
+    /* The callback was called while a third of the lease was still left. */
     assert_true(told.in_time);
     latchwork_hold_forget(h);
     h = take(l, 10000);
@@ -172,7 +174,7 @@ static void *take_and_release(void *arg) {
 }
 
 static void *take_soon(void *arg) {
-    /* the limit is less than 4 s, after which a waiter looks at the lock by itself */
+    /* The limit of 2.5 s is shorter than the 4 s after which a waiter tries without a message. */
     struct latchwork_hold *h;
     struct latchwork_error why = {0};
     enum latchwork_result r = latchwork_lock_acquire(arg, 2500, &h, &why);
@@ -212,8 +214,8 @@ static void waiters_outlive_a_restart(void **state) {
     latchwork_client_close(c);
 }
 
-/* The connection on which the client hears of releases is cut again and again. Meanwhile the
- * client's waiters look at the lock by themselves. */
+/* Cuts the connection over which a client is notified of releases, again and again. The client's
+ * waiters must then try at intervals. */
 static void wakings_are_cut(void **state) {
     (void)state;
     struct latchwork_client *c = open_client(NULL), *other = open_client(NULL);
@@ -231,8 +233,8 @@ static void wakings_are_cut(void **state) {
             lw_sleep_ms(20);
             redis_says("CLIENT KILL TYPE pubsub");
         }
-        /* the client has subscribed again by now; one more cut keeps its waiters from hearing of
-         * the release */
+        /* The client has subscribed again by now. Cut its connection once more, so that its waiters
+         * get no message about the release. */
         lw_sleep_ms(200);
         redis_says("CLIENT KILL TYPE pubsub");
         for (int i = 0; i < n; i++) assert_ok(latchwork_hold_release(h[i], &error));
@@ -249,7 +251,8 @@ static void wakings_are_cut(void **state) {
 
 /* --- a holder frozen past its lease ----------------------------------------------------------- */
 
-struct store { /* this store refuses fences smaller than the largest fence that it has seen */
+/* A store that refuses a write if its fence is smaller than the largest fence seen so far. */
+struct store {
     _Atomic uint64_t fence;
     atomic_int refused, writes, stage;
 };
@@ -273,7 +276,8 @@ static int frozen_holder(struct store *s) {
         !write_to(s, latchwork_hold_fence(h)))
         return 1;
     s->stage = 1;
-    while (s->stage != 2) lw_sleep_ms(1); /* the parent freezes this process here */
+    /* In this loop the parent freezes and later continues this process. */
+    while (s->stage != 2) lw_sleep_ms(1);
     int bad = 0;
     if (write_to(s, latchwork_hold_fence(h))) bad |= 2;
     if (!latchwork_hold_lost(h)) bad |= 4;
@@ -305,7 +309,7 @@ static void a_holder_frozen_past_its_lease_is_fenced(void **state) {
     assert_int_equal(WEXITSTATUS(status), 0);
     assert_int_equal(s->refused, 1);
     assert_int_equal(s->writes, 2);
-    /* the release of the frozen holder changed nothing */
+    /* The release by the formerly frozen holder has not changed the new holder's lock. */
     assert_ok(latchwork_hold_release(h, &error));
     latchwork_lock_close(l);
     latchwork_client_close(c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many threads of several processes use a few locks. A file shows whether two threads had the same
- * lock at once. */
+/* Tests a few locks with many threads of several processes. A file shows whether two threads had
+ * the same lock at the same time. */
 #include "tests/lock/fixture.h"
 
 #include <fcntl.h>
@@ -13,15 +13,15 @@
 
 enum { PROCESSES = 4, THREADS = 6, TURNS = 25, NAMES = 2, PERMITS = 3 };
 
-/* Holds memory that all processes share. */
+/* Memory that all processes of the test share. */
 struct shared {
     _Atomic int inside[NAMES], writers[NAMES], overlaps, failures, arrivals;
     _Atomic uint64_t last_fence[NAMES];
     _Atomic int order[THREADS * PROCESSES], done;
 };
 static struct shared *shared;
-/* descriptor of the file that shows whether two threads had a lock at once; it has one number per
- * name */
+/* Descriptor of a file with one number per lock, by which the test detects that two threads had the
+ * same lock at the same time. */
 static int witness;
 
 static int setup(void **state) {
@@ -156,8 +156,8 @@ static void semaphore(void **state) { (void)state, everybody(LATCHWORK_KIND_SEMA
 
 /* --- kill -9 of holders ----------------------------------------------------------------------- */
 
-/* Takes the lock over and over until this process is killed. inside[0] is the pid of the holder; if
- * the holder dies, inside[0] keeps this pid until there is another holder. */
+/* Takes the lock again and again until this process is killed. inside[0] is the pid of the holder.
+ * If the holder dies, inside[0] keeps its pid until the next holder writes its own. */
 static void victim(enum latchwork_kind kind) {
     struct latchwork_client *c = latchwork_client_open(url, NULL, &error);
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .kind = kind, .ttl_ms = 300,
@@ -177,7 +177,8 @@ static void victim(enum latchwork_kind kind) {
     }
 }
 
-/* Kills the holder and reaps it before its lease can have ended. The other processes go on. */
+/* Kills the holder and reaps it before its lease can have ended. The other processes must
+ * continue. */
 static void holders_killed(enum latchwork_kind kind) {
     enum { VICTIMS = 3, KILLS = 6 };
     pid_t pid[VICTIMS];
@@ -234,8 +235,8 @@ static void wait_for_queue(int n) {
     assert_int_equal(redis_number("ZCARD lwl:{n0}:queue"), n);
 }
 
-/* Locks are granted in the order of their requests: ten waiters of two clients get the lock in
- * order, although one process died while it waited and another is frozen. */
+/* Tests that a fair lock is granted in the order of requests: ten waiters of two clients get the
+ * lock in order, although one process died while waiting and another is frozen. */
 static void fair_is_first_come_first_served(void **state) {
     (void)state;
     enum { WAITERS = 10, DEAD_AT = 3, FROZEN_AT = 6 };

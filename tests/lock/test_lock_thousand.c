@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thousand waiters in eight processes want one lock. The test counts what a hand-over costs
- * Redis, and checks that each waiter gets the lock. */
+/* Tests a lock with a thousand waiters in eight processes: counts what each hand-over to the next
+ * waiter costs Redis, and checks that each waiter gets the lock. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 enum { PROCESSES = 8, THREADS = 125, WAITERS = PROCESSES * THREADS, STACK = 256 * 1024 };
-/* These limits are per hand-over. A release, a PUBLISH and an attempt to acquire are necessary. If
- * too many waiters were woken, many of them would try in vain, and there would be needless PUBLISH
- * commands. */
+/* Maximum number of commands per hand-over of the lock to the next waiter. A release, a PUBLISH and
+ * an attempt are necessary. Waking too many waiters would cause many failing attempts and needless
+ * PUBLISH commands. */
 enum { EVALSHA_MOST = 4, PUBLISH_MOST = 2 };
 
 struct shared {
@@ -29,8 +29,9 @@ struct waiter {
     bool once;
 };
 
-/* Takes the lock again and again, each time behind the threads that wait, until every thread has
- * had the lock. */
+/* Takes and releases the lock until every thread has had it at least once. For each acquire, the
+ * thread stands in line behind the waiting threads. If `once` is true, takes the lock only once,
+ * and holds it until `go_on` is set. */
 static void *wait_and_wait(void *arg) {
     const struct waiter *w = arg;
     struct latchwork_error why;
@@ -94,8 +95,8 @@ static int64_t calls_of(const char *command) {
     return at ? strtoll(at + strlen(field), NULL, 10) : 0;
 }
 
-/* Waits until all threads are about to wait and Redis knows that each process waits. By then, most
- * threads sleep. The test does not need this, but its figures vary less if most threads sleep. */
+/* Waits until all threads have started to acquire the lock and each process is in Redis' list of
+ * waiting clients. By then, most threads sleep, which makes the figures of the test vary less. */
 static void wait_until_all_wait(void) {
     int64_t until = lw_boot_ms() + 120000;
     while ((shared->waiting < WAITERS || redis_number("ZCARD lwl:{a}:wait") < PROCESSES) &&
@@ -124,7 +125,8 @@ static void nobody_storms_and_nobody_starves(void **state) {
     wait_until_all_wait();
     assert_ok(latchwork_hold_release(h, &error));
     wait_for_all(pid);
-    /* The last round counts as well: in it each waiter gets the lock once more, and then leaves. */
+    /* Count the last hand-overs as well: each thread that still waits gets the lock once more
+     * before it ends. */
     int64_t n = shared->hand_overs + WAITERS, evalsha = calls_of("evalsha"),
             publish = calls_of("publish");
     int most = 0;
@@ -134,7 +136,7 @@ static void nobody_storms_and_nobody_starves(void **state) {
                   WAITERS, shared->hand_overs, most, (double)evalsha / (double)n,
                   (double)publish / (double)n);
     assert_int_equal(shared->served, WAITERS);
-    /* no order is promised, but no waiter is passed over round after round */
+    /* The lock promises no order, but it must not pass over a waiter again and again. */
     assert_true(shared->hand_overs <= 2 * WAITERS);
     assert_true(evalsha <= EVALSHA_MOST * n);
     assert_true(publish <= PUBLISH_MOST * n);
@@ -142,8 +144,8 @@ static void nobody_storms_and_nobody_starves(void **state) {
     latchwork_client_close(c);
 }
 
-/* The holder dies, so no waiter is told of a release. Only one waiter of each process attempts now
- * and then, and again at the time when the lease must have ended. */
+/* The holder dies without releasing the lock, so no waiter is notified. Only one waiter of each
+ * process tries, now and then, and once more when the lease must have ended. */
 static void a_lease_that_ends_wakes_few(void **state) {
     (void)state;
     pid_t pid[PROCESSES];
@@ -153,7 +155,8 @@ static void a_lease_that_ends_wakes_few(void **state) {
     start_all(pid, true);
     wait_until_all_wait();
     latchwork_hold_forget(h);
-    /* each waiter looks at the lock every five seconds, so it finds out this TTL */
+    /* The first waiter of each process tries about every five seconds, and so learns the shortened
+     * TTL. */
     redis_says("PEXPIRE lwl:{a}:lock 7000");
     int64_t until = lw_boot_ms() + 120000;
     while (!shared->inside && lw_boot_ms() < until) lw_sleep_ms(2);

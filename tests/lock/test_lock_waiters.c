@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests who is told of a release, and who may go first. One of the waiters is a ghost: a client
- * that Redis knows and that never acts. */
+/* Tests which waiter is notified of a release, and which waiter may take the lock first. One of the
+ * waiters is a ghost: a client that is in Redis' list of waiters but does nothing. */
 #include "tests/lock/fixture.h"
 
 #include <pthread.h>
 
-/* A waiter looks at the lock by itself after 4 s. This limit is shorter, so only a waiter that was
- * told of the release is in time. */
+/* Maximum wait in ms. It is shorter than the 4 s after which a waiter tries without a message, so
+ * only a waiter that was notified of the release gets the lock in time. */
 enum { BEFORE_LOOKING_MS = 2500 };
 
 static struct latchwork_client *client;
@@ -28,8 +28,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-/* subscribes as the ghost: the connection works but never answers, like the connection of a frozen
- * process */
+/* Subscribes to the ghost's channel. Like a frozen process, the ghost receives messages but never
+ * reacts. */
 static void ghost_listens(void) {
     ghost_ears = lw_test_redis_connect(server);
     freeReplyObject(redisCommand(ghost_ears, "SUBSCRIBE lwl:wake:ghost"));
@@ -83,7 +83,8 @@ static void the_frozen_hold_up_until_the_next_look(void **state) {
     assert_waiter(&w, LATCHWORK_LOCK_OK);
 }
 
-/* A client gives up at the moment when it is told of the release. It then tells the next waiter. */
+/* A client stops waiting at the moment when it is notified of the release. It must pass the
+ * notification on to the next waiter. */
 static void who_leaves_passes_it_on(void **state) {
     (void)state;
     struct waiter w;
@@ -97,8 +98,8 @@ static void who_leaves_passes_it_on(void **state) {
     int64_t before = redis_number("ZCARD lwl:{a}:wait"), until = lw_boot_ms() + 10000;
     pthread_create(&t, NULL, wait_for_it, &leaver);
     while (redis_number("ZCARD lwl:{a}:wait") <= before && lw_boot_ms() < until) lw_sleep_ms(1);
-    /* this makes the state after a release of which only the leaving client was told: the lock is
-     * free, and that client is no longer in the list of waiters */
+    /* Produce the state after a release of which only the leaving client was notified: the lock is
+     * free, and that client is no longer in the list of waiters. */
     redisReply *r = redisCommand(admin, "ZRANGE lwl:{a}:wait -1 -1");
     redis_says("ZREM lwl:{a}:wait %s", r->element[0]->str);
     freeReplyObject(r);
@@ -140,13 +141,14 @@ static void readers_and_writers_go_in_the_order_they_came(void **state) {
     ghost_lives_for(60000);
     struct latchwork_hold *h = take(r, 0);
     assert_try(LATCHWORK_LOCK_OK, r);
-    redis_says("ZADD lwl:{a}:queue 1 ghost:1"); /* while a writer waits, no new reader gets in */
+    /* A writer waits from now on, so no new reader gets the lock. */
+    redis_says("ZADD lwl:{a}:queue 1 ghost:1");
     assert_try(LATCHWORK_LOCK_BUSY, r);
     assert_ok(latchwork_hold_release(h, &error));
     assert_try(LATCHWORK_LOCK_BUSY, r);
     assert_try(LATCHWORK_LOCK_BUSY, w);
     redis_says("ZREM lwl:{a}:queue ghost:1");
-    /* while a reader waits, a writer that comes later lets the reader go first */
+    /* A reader waits from now on, so a writer that comes later must let the reader go first. */
     redis_says("ZADD lwl:{a}:read-queue 1 ghost:1");
     assert_try(LATCHWORK_LOCK_BUSY, w);
     assert_try(LATCHWORK_LOCK_OK, r);
@@ -155,7 +157,7 @@ static void readers_and_writers_go_in_the_order_they_came(void **state) {
     latchwork_lock_close(r), latchwork_lock_close(w);
 }
 
-/* When a writer releases the lock, all waiting readers are woken together. */
+/* Tests that the release by a writer wakes all waiting readers at once. */
 static void readers_come_in_together(void **state) {
     (void)state;
     struct latchwork_lock *r = open_kind(client, "a", LATCHWORK_KIND_READ, 60000),

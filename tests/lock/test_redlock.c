@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests Redlock on five servers: votes, dead and slow servers, lost answers, extension, and wrong
- * calls. */
+/* Tests Redlock on five servers: votes, dead and slow servers, lost answers, renewal, and wrong use
+ * of the library. */
 #include "tests/lock/five.h"
 #include "tests/lock/proxy.h"
 
@@ -22,17 +22,17 @@ static void one_value_on_all(void **state) {
     for (int i = 0; i < 3; i++) {
         int64_t before = lw_boot_ms();
         struct latchwork_hold *h = take(l, 0);
-        /* acquire returns when a majority has granted the lock; the other servers grant it soon
-         * after */
+        /* An acquire returns when a majority has granted the lock. The other servers grant it soon
+         * after. */
         wait_for_keys(NODES);
         assert_int_equal(holding(latchwork_hold_token(h)), NODES);
-        /* The validity of a lock is the TTL minus the time that the acquire took and minus the
-         * drift of 1 % and 2 ms. */
+        /* The lock is valid for its TTL of 20 s, counted from before the acquire, minus the clock
+         * drift of 1 % + 2 ms. */
         int64_t deadline = latchwork_hold_deadline_ms(h);
         assert_in_range(deadline, before + 20000 - 202, lw_boot_ms() + 20000 - 202);
         assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l2, &h2, &error));
         assert_int_equal(error.code, LATCHWORK_E_BUSY);
-        /* the attempt that failed changed nothing on any server */
+        /* The failed attempt has not changed the lock on any server. */
         assert_int_equal(holding(latchwork_hold_token(h)), NODES);
         assert_true(latchwork_hold_fence(h) > last);
         last = latchwork_hold_fence(h);
@@ -49,22 +49,25 @@ static void one_value_on_all(void **state) {
     latchwork_redlock_close(other);
 }
 
-/* Each server counts fences by itself. A number that only one server knows must not be lost when
- * the majority changes. */
+/* Each server counts fences independently. A large fence counter that only one server has must not
+ * be forgotten when the majority changes. */
 static void fences_grow_over_changing_majorities(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all();
     struct latchwork_lock *l = open_red(r, 20000, 0);
     on_node(0, "SET lwl:{a}:fence 4000000000000000");
     uint64_t last = 4000000000000000;
-    freeze(3), freeze(4); /* while servers 3 and 4 are frozen, every majority includes server 0 */
+    /* Freeze two of the five servers, so that every majority includes server 0, whose counter is
+     * large. */
+    freeze(3), freeze(4);
     struct latchwork_hold *h = take(l, 20000);
     assert_true(latchwork_hold_fence(h) > last);
     last = latchwork_hold_fence(h);
     assert_ok(latchwork_hold_release(h, &error));
     thaw(3), thaw(4);
     for (int i = 0; i < NODES; i++) {
-        /* each round freezes two other servers and uses a new client, which has seen no fence */
+        /* Each round freezes two other servers and uses a new client, which has seen no fence
+         * yet. */
         struct latchwork_redlock *anew = open_all();
         struct latchwork_lock *l2 = open_red(anew, 20000, 0);
         freeze(i), freeze((i + 1) % NODES);
@@ -112,7 +115,7 @@ static void a_minority_may_be_down(void **state) {
     struct latchwork_lock *l = open_red(r, 20000, 0);
     assert_ok(latchwork_hold_release(take(l, 0), &error));
     kill_node(1), kill_node(3);
-    /* the client still has connections to the two dead servers */
+    /* The client does not know yet that two of its connections are dead. */
     struct latchwork_hold *h = take(l, 0);
     assert_int_equal(holding(latchwork_hold_token(h)), 3);
     assert_ok(latchwork_hold_renew(h, 0, &error));
@@ -135,7 +138,7 @@ static void a_majority_may_not(void **state) {
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_acquire(l, 100, &h, &error));
     wait_for_keys(0);
     restart_node(2);
-    /* the client connects to the servers again by itself */
+    /* The client reconnects to the restarted server automatically. */
     assert_ok(latchwork_hold_release(take(l, 20000), &error));
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
@@ -157,7 +160,8 @@ static void slow_servers(void **state) {
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
     for (int i = 0; i < 3; i++) thaw(i);
-    /* each server gets the lock and then its release, in this order, so no server keeps the lock */
+    /* Each thawed server executes the acquire first and the release of the failed attempt second,
+     * so no server keeps the lock. */
     wait_for_keys(0);
     h = take(l, 20000);
     wait_for_keys(NODES);
@@ -166,8 +170,8 @@ static void slow_servers(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* A client with a majority does not wait for the other servers. In this test node_ms is so large
- * that a wait would show. */
+/* Tests that a call returns when a majority has answered, without waiting for a frozen server. The
+ * timeout node_ms is so long that waiting for it would be noticed. */
 static void a_slow_server_costs_little(void **state) {
     (void)state;
     struct latchwork_redlock_options o = {QUICK};
@@ -180,8 +184,7 @@ static void a_slow_server_costs_little(void **state) {
     assert_ok(latchwork_hold_check(h, &error));
     assert_ok(latchwork_hold_renew(h, 0, &error));
     latchwork_hold_forget(h);
-    /* number of servers that have the lock; the frozen server is left out, because it would not
-     * answer */
+    /* Number of servers that have the lock, without the frozen server, which cannot be asked. */
     int have = 0;
     for (int i = 0; i < 4; i++) have += (int)number_on(i, "EXISTS " KEY);
     assert_true(have >= MAJORITY);
@@ -191,8 +194,8 @@ static void a_slow_server_costs_little(void **state) {
     latchwork_redlock_close(r);
 }
 
-/* A release goes to all servers: also to a server whose answer to the acquire was lost, and to a
- * server that answered with an error. */
+/* Tests that a release goes to all servers, including a server whose answer to the acquire was
+ * lost, and a server that answered the acquire with an error. */
 static void released_everywhere(void **state) {
     (void)state;
     struct lw_proxy proxy;
@@ -203,7 +206,8 @@ static void released_everywhere(void **state) {
     struct latchwork_redlock *r = open_urls(which, NODES, -1);
     struct latchwork_lock *l = open_red(r, 60000, 0);
     on_node(1, "CONFIG SET maxmemory 1");
-    /* the second reply is lost, which is the reply to the acquire; the acquire is not sent again */
+    /* Lose the second reply of server 0, which is its answer to the acquire. The library does not
+     * send the acquire again. */
     lw_proxy_lose(&proxy, 2);
     struct latchwork_hold *h = take(l, 0);
     wait_for_keys(4);
@@ -214,11 +218,11 @@ static void released_everywhere(void **state) {
     int64_t until = lw_boot_ms() + COMES_MS;
     while (!strstr(on_node(1, "INFO commandstats"), "cmdstat_eval") && lw_boot_ms() < until)
         lw_sleep_ms(2);
-    /* the server that refused the lock was asked to release it */
+    /* The server that had refused the lock has received the release, too. */
     assert_non_null(strstr(on_node(1, "INFO commandstats"), "cmdstat_eval"));
 
     on_node(2, "CONFIG SET maxmemory 1");
-    /* three servers refuse the lock, so there is no majority, however long the wait */
+    /* Now three servers refuse the lock, so no majority is possible. */
     on_node(3, "CONFIG SET maxmemory 1");
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
@@ -276,7 +280,7 @@ static void extended_by_a_majority(void **state) {
     on_node(3, "FLUSHALL");
     on_node(4, "FLUSHALL");
     wait_until_told(&told, LATCHWORK_LOSS_NOT_OWNER);
-    assert_int_equal(keys_anywhere(), 0); /* the lock was not taken again */
+    assert_int_equal(keys_anywhere(), 0); /* the keeper has not taken the lost lock again */
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_release(h, &error));
     latchwork_lock_close(l);
     latchwork_redlock_close(r);
@@ -348,7 +352,7 @@ static void waiters_can_be_interrupted(void **state) {
     latchwork_redlock_interrupt(r);
     pthread_join(t, &code);
     assert_int_equal((intptr_t)code, LATCHWORK_E_CLOSED);
-    /* releases work even after latchwork_redlock_interrupt() */
+    /* A release works even after latchwork_redlock_interrupt(). */
     assert_ok(latchwork_hold_release(h, &error));
     latchwork_lock_close(l);
     latchwork_redlock_close(r);

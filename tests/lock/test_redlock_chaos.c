@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests Redlock with clocks that jump, servers that forget, and many processes on one lock. */
+/* Tests Redlock with clocks that jump, servers that lose their data, and many processes that
+ * contend for one lock. */
 #include "tests/lock/five.h"
 
 #include <pthread.h>
@@ -21,7 +22,7 @@ static void a_minority_of_clocks_may_jump(void **state) {
     wait_for_keys(NODES);
     jump_clock(0, 3600);
     jump_clock(1, 3600);
-    /* two servers have lost the lock, because it expired when their clocks jumped */
+    /* The clocks of two servers have jumped, so the lock has expired on these servers. */
     wait_for_keys(3);
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l2, 300, &h2, &error));
     assert_ok(latchwork_hold_check(h, &error));
@@ -33,8 +34,8 @@ static void a_minority_of_clocks_may_jump(void **state) {
     latchwork_redlock_close(other);
 }
 
-/* The clocks of a majority jump, and two clients hold the lock. No Redlock can prevent this, as the
- * header says. The fence tells the store which hold is the later one. */
+/* The clocks of a majority jump, so that two clients hold the lock. No Redlock can prevent this, as
+ * lock.h says. The fence tells the store which hold is the later one. */
 static void where_most_jump_the_fence_decides(void **state) {
     (void)state;
     struct latchwork_redlock *r = open_all(), *other = open_all();
@@ -43,11 +44,12 @@ static void where_most_jump_the_fence_decides(void **state) {
     wait_for_keys(NODES);
     for (int i = 0; i < 3; i++) jump_clock(i, 3600);
     struct latchwork_hold *h2 = take(l2, 20000);
-    /* the holder cannot know that another client has the lock */
+    /* The first holder cannot know yet that another client has the lock. */
     assert_false(latchwork_hold_lost(h));
     assert_true(latchwork_hold_fence(h2) > latchwork_hold_fence(h));
     assert_result(LATCHWORK_LOCK_LOST, latchwork_hold_check(h, &error));
-    for (int i = 0; i < 3; i++) jump_clock(i, 0); /* the clocks go back, but fences still grow */
+    /* The clocks jump back, but fences must still grow. */
+    for (int i = 0; i < 3; i++) jump_clock(i, 0);
     uint64_t last = latchwork_hold_fence(h2);
     assert_ok(latchwork_hold_release(h2, &error));
     latchwork_hold_forget(h);
@@ -71,7 +73,8 @@ static void wait_for_age(int i, int64_t seconds) {
 }
 
 /* Client a holds the lock on servers 0, 1 and 2, and cannot reach the others. Server 2 is restarted
- * and loses the lock, so that servers 2, 3 and 4 would be a majority for another client. */
+ * and loses the lock. Now servers 2, 3 and 4 would be a majority for another client, unless that
+ * client leaves out server 2. */
 static void a_restarted_server_is_kept_out(void **state) {
     (void)state;
     enum { TTL = 6000 };
@@ -81,25 +84,27 @@ static void a_restarted_server_is_kept_out(void **state) {
     struct latchwork_redlock *a = open_urls(partitioned, NODES, 0),
                              *b = open_urls(all_urls, NODES, 0), *c, *careless;
     struct latchwork_lock *la = open_red(a, TTL, LATCHWORK_FLAG_RENEW), *lb = open_red(b, TTL, 0);
-    /* client b connects to the servers before the restart */
+    /* Client b connects to the servers before server 2 is restarted. */
     assert_ok(latchwork_hold_release(take(lb, 0), &error));
     struct latchwork_hold *ha = take(la, 0), *h;
     restart_node(2);
-    /* client b recognizes the restart by the new run_id */
+    /* Client b recognizes the restart of server 2 by its new run_id. */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lb, &h, &error));
     c = open_urls(all_urls, NODES, 0);
     struct latchwork_lock *lc = open_red(c, TTL, 0);
-    /* client c, which has not seen the servers before, recognizes the restart by the uptime */
+    /* Client c is new. It recognizes the restart of server 2 by the server's short uptime. */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(lc, &h, &error));
     careless = open_urls(all_urls, NODES, -1);
     struct latchwork_lock *ld = open_red(careless, TTL, 0);
-    h = take(ld, 0); /* a client that does not set restart_ms gets a second hold */
+    /* With restart_ms = -1 a client does not leave out restarted servers, and gets the lock a
+     * second time. */
+    h = take(ld, 0);
     assert_true(latchwork_hold_fence(h) > latchwork_hold_fence(ha));
     assert_ok(latchwork_hold_release(h, &error));
 
     latchwork_hold_forget(ha);
-    /* after a TTL server 2 counts again; with servers 0 and 1 dead, there is no majority without
-     * server 2 */
+    /* Without servers 0 and 1, server 2 is needed for a majority. It counts again when a TTL has
+     * passed since its restart. */
     kill_node(0), kill_node(1);
     assert_result(LATCHWORK_LOCK_ERROR, latchwork_lock_try(lb, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_MAJORITY);
@@ -135,7 +140,8 @@ static void *work(void *arg) {
             atomic_fetch_sub(&shared->inside, 1);
             r = latchwork_hold_release(h, &why);
         }
-        /* if servers are frozen, too few servers may answer a release; the lock then expires */
+        /* While servers are frozen, too few may answer a release. That is no error, because the
+         * lock then expires. */
         if (r != LATCHWORK_LOCK_OK && why.code != LATCHWORK_E_MAJORITY) {
             fprintf(stderr, "redlock: %s: %s\n", latchwork_result_name(r), why.text);
             shared->failures++;

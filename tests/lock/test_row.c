@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests row locks: either all rows are locked or none, in one order, with one fence. The tests also
- * cover dead holders, lost rows, rows without a TTL, and many processes on a few rows. */
+/* Tests row locks: a lock has all of its rows or none, takes them in one order, and gives them one
+ * fence. Other tests are about dead holders, lost rows, rows without a TTL, and many processes that
+ * contend for a few rows. */
 #include "tests/lock/fixture.h"
 #include "tests/lock/proxy.h"
 
@@ -88,8 +89,9 @@ static void all_or_none(void **state) {
     latchwork_lock_close(two);
 }
 
-/* The counter of one row may be ahead of the other counters and of the clock. Then the fence of the
- * hold is larger than all counters, and the next fence of each row is larger than this fence. */
+/* The fence counter of one row may be ahead of the other counters and of the clock. The fence of
+ * the hold must then be larger than all counters, and the next fence of each row must be larger
+ * still. */
 static void one_fence_for_all(void **state) {
     (void)state;
     redis_says("SET lwl:{row:t:2}:fence 4000000000000000");
@@ -112,8 +114,8 @@ static void one_fence_for_all(void **state) {
     latchwork_lock_close(two);
 }
 
-/* A renewal of MANY rows takes many round trips, each of which may be slow on a machine that does
- * other work. */
+/* TTL, in ms, of a lock with MANY rows. It is long, because a renewal needs many round trips, each
+ * of which may be slow on a busy machine. */
 enum { MANY_TTL_MS = 4500 };
 
 static void the_most_rows(unsigned flags, size_t n) {
@@ -127,10 +129,12 @@ static void the_most_rows(unsigned flags, size_t n) {
     uint64_t fence = latchwork_hold_fence(h);
     assert_true(fence > 0);
     for (size_t i = 0; i < n; i += 51) {
-        /* every row, even one taken early, stores the fence of the hold */
+        /* Each row's counter has the fence of the hold, even if the row was taken in an earlier
+         * call. */
         assert_int_equal(redis_number("GET lwl:{row:many:%s}:fence", ids[i]), (int64_t)fence);
     }
-    /* the lease was renewed while the other client waited */
+    /* The second client waits longer than the TTL, and does not get the lock, because the lease is
+     * renewed. */
     assert_result(LATCHWORK_LOCK_BUSY,
                   latchwork_lock_acquire(l, MANY_TTL_MS + 2000, &other, &error));
     assert_ok(latchwork_hold_check(h, &error));
@@ -179,7 +183,7 @@ static void wait_until_there(const char *key) {
     assert_int_equal(redis_number("EXISTS %s", key), 1);
 }
 
-/* The client keeps the first row while it waits for the second, even if that takes longer than the
+/* Tests that a client keeps its first row while it waits for the second, even for longer than the
  * TTL. */
 static void rows_are_kept_while_one_is_waited_for(void **state) {
     (void)state;
@@ -196,7 +200,8 @@ static void rows_are_kept_while_one_is_waited_for(void **state) {
     for (int64_t until = lw_boot_ms() + 7000; lw_boot_ms() < until;) {
         lw_sleep_ms(60);
         assert_string_equal(redis_says("GET lwl:{row:t:1}:lock"), value);
-        /* a client that waits for a smaller row never holds a larger row */
+        /* A client that waits for row 2 does not hold row 3, because rows are taken in ascending
+         * order. */
         assert_int_equal(redis_number("EXISTS lwl:{row:t:3}:lock"), 0);
     }
     assert_ok(latchwork_hold_release(h, &error));
@@ -264,7 +269,7 @@ static void a_dead_holder_is_followed(void **state) {
     while (!*(volatile bool *)&shared->ready && lw_boot_ms() < until) lw_sleep_ms(1);
     struct latchwork_lock *l = open_rows(rows + 1, 2, NULL);
     struct latchwork_hold *h = NULL;
-    /* the holder is alive and renews its lease */
+    /* The holder is alive and renews its lease, so the rows stay locked. */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_acquire(l, 3500, &h, &error));
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -281,7 +286,8 @@ static void rows_without_ttl(void **state) {
     struct latchwork_lock_options o = {LATCHWORK_LOCK_INIT, .flags = LATCHWORK_FLAG_PLAIN};
     struct latchwork_lock *l = open_rows(rows, 2, &o);
     struct latchwork_hold *h;
-    redis_says("SETNX row:t:2 1"); /* such a lock is left by a client that died before EXPIRE */
+    /* A client that dies between SETNX and EXPIRE leaves a lock without a TTL. */
+    redis_says("SETNX row:t:2 1");
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
     assert_non_null(strstr(error.text, "row:t:2 "));
@@ -304,7 +310,7 @@ static void rows_without_ttl(void **state) {
     redis_says("SETNX row:t:2 1");
     assert_ok(latchwork_hold_release(take(l, 20000), &error));
     redis_says("SETNX row:t:2 1");
-    /* the error says that the TTL is missing, and this attempt gives the row a TTL */
+    /* The attempt fails with the error NO_TTL, but gives the row's lock a TTL. */
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_try(l, &h, &error));
     assert_int_equal(error.code, LATCHWORK_E_NO_TTL);
     assert_true(redis_number("PTTL row:t:2") != -1);
@@ -327,7 +333,8 @@ static void shown_and_broken(void **state) {
     assert_result(LATCHWORK_LOCK_BUSY, latchwork_lock_break(l, NULL, &error));
     struct latchwork_hold *h = take(l, 0);
     assert_ok(latchwork_lock_show(l, count_seen, &seen, &error));
-    assert_int_equal(seen, 2); /* the callback asked to stop after the second row */
+    /* The callback asked to stop after the second row, so it was not called for a third. */
+    assert_int_equal(seen, 2);
     uint64_t fence = 0, before = latchwork_hold_fence(h);
     assert_ok(latchwork_lock_break(l, &fence, &error));
     assert_true(fence > before);
@@ -375,7 +382,7 @@ static void wrong_calls(void **state) {
         assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
     }
     assert_null(latchwork_rows_open(client, NULL, NULL, 0, NULL, &error));
-    /* the name of this row is too long */
+    /* the table name of this row is too long */
     assert_null(
         latchwork_rows_open(client, longest, &ROW(longest + 130, longest + 2), 1, NULL, &error));
     assert_int_equal(error.code, LATCHWORK_E_ARGUMENT);
@@ -393,21 +400,22 @@ static void wrong_calls(void **state) {
 struct shared {
     _Atomic int inside[ROWS], overlaps, failures;
     _Atomic uint64_t fence[ROWS];
-    /* these counts are not atomic, so an update is lost if two processes hold a row at once */
+    /* These counters are not atomic, so an increment gets lost if two processes hold a row at the
+     * same time. */
     long count[ROWS];
     _Atomic long entered;
 };
 static struct shared *shared;
 
-/* Chooses a few rows in a random order. If locks were taken in this order, the test would soon end
- * in a deadlock. */
+/* Chooses a few rows in a random order. If the library took rows in the given order, the test would
+ * soon deadlock. */
 static size_t choose(struct latchwork_row *rows, int *which, unsigned *seed) {
     static const char *const ids[ROWS] = {"0", "1", "2", "3", "4", "5"};
     size_t n = 1 + (size_t)rand_r(seed) % 4;
     for (size_t i = 0; i < n; i++) {
         which[i] = rand_r(seed) % ROWS;
-        for (size_t j = 0; j < i; j++)
-            if (which[j] == which[i]) return i; /* each row must be chosen only once */
+        for (size_t j = 0; j < i; j++) /* No row may be chosen twice. */
+            if (which[j] == which[i]) return i;
         rows[i] = ROW(which[i] % 2 ? "odd" : "even", ids[which[i]]);
     }
     return n;
@@ -487,8 +495,8 @@ static void many_processes_in_any_order(void **state) {
     munmap(shared, sizeof *shared);
 }
 
-/* Four processes, one after the other, are killed while they hold rows. The next process gets the
- * rows when the lease has ended. */
+/* Kills four processes, one after the other, while they hold rows. Each next process must get the
+ * rows when the lease of the killed one has ended. */
 static void killed_holders(void **state) {
     (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -510,7 +518,8 @@ static void killed_holders(void **state) {
         while (!atomic_load(&shared->fence[0]) && lw_boot_ms() < until) lw_sleep_ms(1);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
-        /* the next process got the rows that the killed process never released */
+        /* The fence has grown, so this process got the rows that the previous process never
+         * released. */
         assert_true(atomic_load(&shared->fence[0]) > last);
         last = atomic_load(&shared->fence[0]);
     }
