@@ -211,6 +211,7 @@ TMPFILESDIR := $(PREFIX)/lib/tmpfiles.d
 COMPDIR := $(PREFIX)/share/bash-completion/completions
 ZSHDIR := $(PREFIX)/share/zsh/site-functions
 to = $(DESTDIR)$(1)
+below = $(patsubst $(PREFIX)/%,%,$(1))
 install_files = install -d $(call to,$(2)) && install -m 644 $(1) $(call to,$(2))/
 fill_in = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@VERSION@|$(VERSION)|g' -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|g'
 # The linker's cache is updated if root installs on this machine, without DESTDIR.
@@ -238,7 +239,7 @@ install: all
 	install -m 644 deploy/tmpfiles.conf $(call to,$(TMPFILESDIR))/latchwork.conf
 	$(call install_files,deploy/grafana-dashboard.json deploy/prometheus-alerts.yml,$(DATADIR))
 	cp -r doc/. $(call to,$(DOCDIR))/
-	$(call install_files,LICENSE,$(DOCDIR))
+	$(call install_files,README.md CHANGELOG.md LICENSE,$(DOCDIR))
 	$(call install_files,LICENSE sdk/python/README.md sdk/python/pyproject.toml,$(SDKDIR)/python)
 	$(call install_files,sdk/python/latchwork/__init__.py sdk/python/latchwork/py.typed,$(SDKDIR)/python/latchwork)
 	$(call install_files,LICENSE sdk/node/README.md sdk/node/package.json sdk/node/latchwork.js sdk/node/latchwork.d.ts,$(SDKDIR)/node)
@@ -249,6 +250,7 @@ install: all
 	install -d $(call to,$(DOCDIR))/examples/lock
 	cp -r $(LOCK_EXAMPLES) $(call to,$(DOCDIR))/examples/lock/
 	cp -r $(filter-out $(LOCK_EXAMPLES),$(wildcard examples/*)) $(call to,$(DOCDIR))/examples/
+	scripts/install-links.sh $(call to,$(PREFIX)) $(call below,$(DOCDIR)) $(call below,$(SDKDIR)) include $(call below,$(DATADIR))
 	$(refresh_linker)
 ## uninstall: remove what install has put there
 uninstall:

@@ -26,6 +26,16 @@ check 'the program runs' "$at/bin/latchwork" --version
 check 'the unit starts what is installed' grep -qx "ExecStart=$prefix/bin/latchwork run -c /etc/latchwork/%i.json" "$at/lib/systemd/system/latchwork@.service"
 check 'the unit starts no refused worker again' grep -q '^RestartPreventExitStatus=.*78' "$at/lib/systemd/system/latchwork@.service"
 
+# Each relative link of an installed page must lead to an installed file.
+find "$root" -name '*.md' | while read -r page; do
+    awk '/^```/ { code = !code } !code' "$page" | grep -oE '\]\([^)#: ]+[)#]' | sed 's/^..//; s/.$//' | while read -r link; do
+        [ -e "$(dirname "$page")/$link" ] || echo "${page#"$at"/}: $link"
+    done
+done >"$dir/dead-links"
+check 'no link of an installed page is dead' diff /dev/null "$dir/dead-links"
+check 'pages are linked to the SDKs' grep -q '](../../latchwork/sdk/python/README.md)' "$at/share/doc/latchwork/tutorial-python.md"
+check 'README.md is linked to the pages' grep -q '](how-to/install.md)' "$at/share/doc/latchwork/README.md"
+
 # A plugin, and a program with the lock library, must build from the installed files alone.
 export PKG_CONFIG_PATH="$at/lib/pkgconfig"
 flags=$(pkg-config --define-variable=prefix="$at" --cflags latchwork)
