@@ -235,7 +235,7 @@ static int load(struct ops *o, const struct operator_args *a) {
     struct lw_err err = {0};
     o->c = cli_config(&a->cli);
     if (!o->c) return CLI_USAGE;
-    /* a trial also logs what its handler writes on stderr, and these lines have level info */
+    /* the handler of a trial may write lines to stderr, which are logged with level info */
     lw_log_setup(o->args.try_handler ? LW_LOG_INFO : LW_LOG_ERROR, false, o->noun);
     return ops_filter_check(o, &err) ? cli_misuse(&a->cli, "%s", err.text) : 0;
 }

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* the exit statuses of commands that fail, and of wrong usage */
+/* exit statuses for a command that failed, and for wrong usage */
 enum { CLI_FAILED = 1, CLI_USAGE = 2 };
 enum { CLI_SET_MAX = 256, CLI_WIDTH = 80, CLI_NAME_MAX = 32 };
 
@@ -48,7 +48,7 @@ enum cli_need {
     CLI_SPOKEN
 };
 
-/* Describes another word for a value of an option of kind CLI_WORD. */
+/* Describes an additional word that stands for one of the values of an option of kind CLI_WORD. */
 struct cli_alias {
     const char *word, *means;
 };

@@ -72,7 +72,8 @@ static bool glob(struct lw_bytes pattern, struct lw_bytes text) {
 
 struct where {
     char *pointer;
-    /* the comparison: one of = ! < > ~, l for <=, g for >=; 0: the member need only exist */
+    /* the comparison: one of = ! < > ~, or l for <=, or g for >=; 0: the filter only tests that the
+     * member exists */
     char op;
     const char *value;
 };
@@ -100,7 +101,8 @@ static int split(const char *text, struct where *w) {
     return -1;
 }
 
-/* Follows a JSON pointer (RFC 6901) from a value. Returns NULL if the pointer leads nowhere. */
+/* Returns the value to which a JSON pointer (RFC 6901) points, or NULL if there is no such
+ * value. */
 static const json_t *at_pointer(const json_t *v, const char *pointer) {
     while (v && *pointer == '/') {
         char name[256];
@@ -269,8 +271,8 @@ static bool dead_matches(const struct ops *o, const struct ops_message *m) {
 }
 
 bool ops_message_matches(const struct ops *o, const struct ops_message *m) {
-    /* named() is called always, because it marks the word as found even if another filter leaves
-     * the message out */
+    /* named() is always called, because it marks the word as found even if another filter rejects
+     * the message */
     bool is_named = !o->args.n_words || ((!m->bad || m->id[0]) && named(o, m));
     if (!ops_lane_matches(o, m->lane)) return false;
     if (m->id[0] && !dead_matches(o, m)) return false;

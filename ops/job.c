@@ -220,8 +220,8 @@ static int start(struct ops_job *j, const char *words, int64_t last) {
     return tell_number(j);
 }
 
-/* Returns the number of messages that were put, dropped, sent or tried. In a dry run, returns the
- * number of messages for which that would have been done. */
+/* Returns the number of messages that were put, dropped, sent to a topic or tried. In a dry run,
+ * returns the number of messages that would have been processed in this way. */
 static int64_t done_count(const struct ops_job *j) {
     return j->count['P'] + j->count['X'] + j->count['T'] + j->count['R'];
 }
@@ -295,7 +295,8 @@ int ops_job_begin(struct ops *o, struct ops_job *j, enum ops_do what) {
                           .batch = OPS_BATCH};
     if (o->args.rate > 0 && o->args.rate < 4.0 * OPS_BATCH)
         j->batch = o->args.rate < 8 ? 1 : (int)(o->args.rate / 4);
-    /* with batches of one message, nothing more is done after the first failure */
+    /* with --stop-on-error each batch has one message, so that no message is processed after the
+     * first failure */
     if (o->args.stop_on_error) j->batch = 1;
     const char *term = getenv("TERM");
     j->progress = !o->quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
@@ -526,8 +527,8 @@ static void pace(struct ops_job *j) {
     }
 }
 
-/* Writes the backup lines of the items with this letter (0: of all items), and waits until the
- * lines are on the disk. */
+/* Writes to the backup file the lines of the items whose answer is `letter` (0: of all items), and
+ * waits until the lines are on the disk. */
 static int put_backup(struct ops_job *j, char letter) {
     bool ok = true;
     for (int i = 0; i < j->n; i++)

@@ -30,7 +30,7 @@ struct ops_item {
 struct ops_job {
     struct ops *o;
     enum ops_do what;
-    bool dry, any, stopped; /* any: messages that are done are put, too */
+    bool dry, any, stopped; /* any: messages that are already done are put into their lanes, too */
     /* number of the job, which is also the replay number of the messages that the job puts */
     int64_t number;
     char token[40], who[256];

@@ -92,9 +92,9 @@ static int ask_time(struct reading *r, const struct span *s, int64_t ms, int64_t
                 : 0;
 }
 
-/* Handles the answer that no record is later than `from`. A broker that keeps no times (such as the
- * dev broker) finds no record even for
- * 1970. With such a broker everything is read, and the records' own times decide. */
+/* Handles the answer that no record is at or after the time `from`. A broker that keeps no times
+ * (such as the dev broker) gives this answer even for 1970. With such a broker all records are
+ * read, and the times of the records decide. */
 static int all_of_it(struct reading *r, const struct span *s, int64_t low, int64_t *out) {
     int64_t first;
     if (ask_time(r, s, 0, &first)) return -1;
@@ -311,7 +311,8 @@ static int take(struct reading *r, struct span *s, const rd_kafka_message_t *k) 
     if (k->err)
         return lw_fail(&r->o->err, "%s/%d: %s", s->topic, s->partition, rd_kafka_message_errstr(k));
     if (s->over || k->offset >= s->to) {
-        /* this record is behind the range, whose last record may have been removed by compaction */
+        /* this record is behind the range; the last record of the range may have been removed by
+         * compaction */
         over(r, s);
         return 0;
     }

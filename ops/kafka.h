@@ -18,7 +18,9 @@ int ops_read_kafka(struct ops *o, ops_message_fn *fn, void *ctx);
  * two calls is the number of records that arrived. Returns -1 if Kafka does not answer within
  * some seconds. */
 struct ops_log;
-struct ops_log *ops_log_open(struct ops *o); /* returns NULL on failure, and then fills o->err */
+/* Opens the application's topics for reading. Returns NULL on failure, with the reason in
+ * o->err. */
+struct ops_log *ops_log_open(struct ops *o);
 int ops_log_ends(struct ops_log *l, int64_t *sum);
 void ops_log_close(struct ops_log *l);
 

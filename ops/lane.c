@@ -45,9 +45,9 @@ static void read_line(struct ops_lane *l, const char *line) {
     ops_identity(&e, l->head, sizeof l->head);
 }
 
-/* Asks for several lanes and calls fn for the lanes that the answer holds, which may be fewer.
- * Returns the number of lanes in the answer. Returns 0 if the reading ends: *stop becomes -1 after
- * a failure, and 1 if fn stopped the reading. */
+/* Reads several lanes and calls fn for each lane in the answer, which may have fewer lanes than
+ * requested. Returns the number of lanes in the answer. Returns 0 if the reading ends: *stop
+ * becomes -1 after a failure, and 1 if fn stopped the reading. */
 static size_t look_at_some(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes,
                            size_t n, ops_lane_fn *fn, void *ctx, int *stop) {
     if ((*stop = ops_tick(o))) return 0;
@@ -89,8 +89,7 @@ int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, 
 
 static int take_names(struct ops *o, struct ops_shard *sh, const redisReply *page, size_t step,
                       ops_lane_fn *fn, void *ctx) {
-    /* the page is small, because eight commands per lane take Redis about half a millisecond for a
-     * page */
+    /* the page is small: its eight commands per lane already take Redis about half a millisecond */
     struct lw_bytes names[OPS_PAGE];
     size_t n = 0;
     o->names += (int64_t)(page->elements / step);
@@ -306,8 +305,8 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx) {
         int64_t before = o->scanned;
         if (!stop && !twice)
             stop = ops_each_waiting(o, ops_shard_of(o, name)->index, name, filtered, &a);
-        /* the progress counts the messages that keep_lane() has counted, whatever was added or
-         * removed since */
+        /* the progress uses the numbers of messages that keep_lane() has counted, even if messages
+         * were added or removed since then */
         if (!stop) o->scanned = before + a.lanes[i].n;
     }
     for (size_t i = 0; i < a.n; i++) free((void *)(uintptr_t)a.lanes[i].name.p);

@@ -19,18 +19,17 @@ struct lw_lane_lock {
     const struct lw_config *c;
     struct latchwork_client *client;
     struct latchwork_lock *lock;
-    /* the lock library's functions, except that this lock has an acquire function of its own */
+    /* the functions of the lock library, with a different acquire function */
     struct lw_lock_ops ops;
     char tag[LW_SHARD_PREFIX], room[64];
     int shard;
-    /* the TTL that was requested, and that of the schema; the lock's TTL is the smaller of the
-     * two */
+    /* the TTL that was requested, and the TTL of the schema; the lock gets the smaller TTL */
     int64_t asked_ttl_ms, schema_ttl_ms;
     struct lw_bytes lane;
     char *own; /* name of the lock's key, an owned copy */
     bool paused_too;
-    /* boot clock when enter began to answer UNVOUCHED, because no worker has vouched for the data
-     * of the lane's slot; 0: enter's last answer was another */
+    /* time on the boot clock since which enter has answered UNVOUCHED, because no worker has
+     * vouched for the data of the lane's slot; 0: the last answer of enter was a different one */
     int64_t unsure_ms;
 };
 
@@ -170,17 +169,18 @@ static bool ask_distance(struct attempt *a, int64_t *distance_ms, struct latchwo
     return false;
 }
 
-/* Returns true while the command waits for a worker to vouch for a moved slot, for at most a
- * quarter of the TTL. Only a worker that used the old node of the slot can tell whether all of the
- * slot's data came along. */
+/* Returns true while the command should wait for a worker to vouch for a moved slot, which is at
+ * most a quarter of the TTL. Only a worker that used the old node of the slot can decide whether
+ * all of the slot's data was moved. */
 static bool is_patient(const struct attempt *a) {
     return a->cluster &&
            (!a->l->unsure_ms || lw_boot_ms() - a->l->unsure_ms < a->l->schema_ttl_ms / 4);
 }
 
 /* Joins the shard's epoch. After Redis was wiped or replaced, the call starts a new epoch, as a
- * worker would, and nobody may lock before the quarantine is over. The call also sends the schema,
- * so that a configuration with another number of shards does not lock another lane. */
+ * worker would, and nobody can take a lock before the quarantine is over. The call also sends the
+ * schema, so that a configuration with another number of shards is refused and does not lock
+ * another lane. */
 static bool enter(struct attempt *a, struct latchwork_error *error) {
     const struct lw_lane_lock *l = a->l;
     struct lw_life life;
@@ -198,16 +198,19 @@ static bool enter(struct attempt *a, struct latchwork_error *error) {
     lw_call_text(&c, candidate);
     lw_call_text(&c, life.id);
     lw_call_number(&c, l->schema_ttl_ms);
-    lw_call_text(&c, "0"); /* grace_ms of enter.lua: the caller needs no grace */
-    lw_call_text(&c, "");  /* the epoch in which the clock jumped: the caller knows of no jump */
+    lw_call_text(&c, "0"); /* argument grace_ms of enter.lua: this caller needs no grace time */
+    /* argument of enter.lua: this caller knows of no epoch in which the clock jumped */
+    lw_call_text(&c, "");
     lw_call_text(&c, host);
     lw_call_number(&c, distance_ms);
-    /* the highest fence that the caller has seen: the caller has seen no fence */
+    /* argument of enter.lua: this caller has not seen any fence */
     lw_call_text(&c, "0");
     lw_call_text(&c, life.history);
-    lw_call_text(&c, "0"); /* old_ms of enter.lua: the caller knew of no earlier epoch */
-    lw_call_text(&c, "");  /* the life of the node that had the slot before is unknown */
-    lw_call_text(&c, "");  /* the history of the node that had the slot before is unknown */
+    lw_call_text(&c, "0"); /* argument old_ms of enter.lua: this caller knows of no earlier epoch */
+    /* argument of enter.lua: the life of the node that had the slot before is unknown */
+    lw_call_text(&c, "");
+    /* argument of enter.lua: the history of the node that had the slot before is unknown */
+    lw_call_text(&c, "");
     lw_call_text(&c, is_patient(a) ? "1" : "");
     lw_call_text(&c, "version");
     lw_call_number(&c, LW_SCHEMA_VERSION);
@@ -232,7 +235,7 @@ static enum latchwork_result granted(struct attempt *a, const char *fence, int64
     if (lw_boot_ms() < atomic_load(&a->hold->deadline_ms)) return LATCHWORK_LOCK_OK;
     struct latchwork_error ignored;
     lw_one_release(a->hold, &ignored);
-    /* the next try needs a new token, because a token names one acquisition */
+    /* the next attempt needs a new token, because a token is used for one acquisition only */
     if (!lw_hold_token(a->hold, error)) return LATCHWORK_LOCK_ERROR;
     atomic_store(&a->hold->loss, 0);
     return lw_lock_fail(error, LATCHWORK_LOCK_BUSY, LATCHWORK_E_BUSY,

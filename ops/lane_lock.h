@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets a command hold a lane's own lock, so that scripts and handlers of one key exclude each
- * other.
+/* Lets a command hold the lock of a lane, so that operators' scripts and the handlers of a key
+ * exclude each other.
  *
  * The lock is a lock of the lock library with the names of the consumer: lw:{NAME.SHARD}:lock:KEY
  * holds TOKEN:FENCE as a worker writes it, the fence comes from the shard's counter, and the
@@ -8,9 +8,9 @@
  * joins the shard's epoch as a worker does, and takes the lane by hold.lua, which refuses during
  * the quarantine and while the lane is paused.
  *
- * A command does not stand in line behind waiting messages, but competes for the free lane: it
- * calls hold.lua every 10 to 100 ms. If workers hand a lane from message to message without a
- * break, the command may wait until the list is empty or max_run is reached. */
+ * A command has no place in the waiting list, but competes for the free lane: it calls hold.lua
+ * every 10 to 100 ms. If workers pass a lane from message to message without a break, the command
+ * may wait until the list is empty or max_run is reached. */
 #ifndef LW_OPS_LANE_LOCK_H
 #define LW_OPS_LANE_LOCK_H
 
@@ -25,15 +25,15 @@ struct lw_lane_lock;
 struct latchwork_client *lw_lane_client_open(const struct lw_config *c, int shard,
                                              struct latchwork_error *error);
 
-/* Opens the lock of a lane. The configuration c is borrowed until lw_lane_lock_close(). The lock
- * has the given options, except that its names are those of the lane, and that a ttl_ms of 0 means
- * lock.ttl_ms of c, which is also the maximum.
+/* Opens the lock of a lane. The configuration `c` is borrowed until lw_lane_lock_close(). The lock
+ * has the given options, with two exceptions: its names are those of the lane, and a ttl_ms of 0
+ * means lock.ttl_ms of `c`, which is also the maximum.
  *
- * A lease of this lock is never longer than the schema's TTL, whatever the configuration says,
- * because a quarantine lasts no longer. To hold the lane for longer, set RENEW. A renewal extends
- * the exact TOKEN:FENCE that was granted, so the renewal fails after a wipe. If an epoch ends and
- * the lock still exists, every worker of the next epoch sees the lock and waits for its end, so the
- * caller keeps the lock. */
+ * A lease of this lock is never longer than the schema's TTL, even if lock.ttl_ms is longer,
+ * because a quarantine lasts only as long as the schema's TTL. To hold the lane for a longer time,
+ * set RENEW. A renewal extends only the TOKEN:FENCE that was granted, so the renewal fails after a
+ * wipe. If an epoch ends and the lock still exists, every worker of the next epoch sees the lock
+ * and waits for its end, so the caller keeps the lock. */
 struct lw_lane_lock *lw_lane_lock_open(const struct lw_config *c, struct lw_bytes key,
                                        const struct latchwork_lock_options *options,
                                        struct latchwork_error *error);

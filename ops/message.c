@@ -59,8 +59,8 @@ int ops_lane_of(const struct ops *o, const struct lw_envelope *e, struct lw_buf 
     const struct lw_record_at at = {e->topic, e->partition, e->offset};
     int bad = lw_key_of(o->c, &r, &at, &found, &k, err) != LW_KEY_OK ? -1 : 0;
     if (!bad) {
-        /* the key and then the lane's name are copied into `scratch`, to which *key and *lane
-         * point */
+        /* the key and then the lane's name are copied into `scratch`; *key and *lane point to these
+         * copies */
         char room[LW_LANE_ROOM];
         struct lw_bytes l = lw_lane_id(k, room, sizeof room);
         size_t n = k.n;
@@ -186,7 +186,7 @@ static int take_text(const json_t *v, bool is_base64, struct lw_buf *own, struct
     if (!v || json_is_null(v)) return 0;
     if (!json_is_string(v)) return -1;
     size_t at = own->n, n = json_string_length(v);
-    /* a byte is added so that the pointer is not NULL even if the text is empty */
+    /* one byte more is allocated, so that the pointer is not NULL even if the text is empty */
     lw_buf_add(own, "", 1);
     own->n--;
     if (is_base64 && ops_base64_decode(json_string_value(v), n, own)) return -1;

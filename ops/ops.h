@@ -42,7 +42,7 @@ struct ops_args {
     int64_t limit;  /* value of --limit; -1: not given */
     double rate;    /* maximum rate in messages per second; 0: no limit */
     const char *sort;
-    /* The following fields hold the filters that the options name. */
+    /* The following members hold the filters that the options set. */
     const char *keys[OPS_LIST_MAX], *where[OPS_LIST_MAX];
     size_t n_keys, n_where;
     const char *match, *topic, *reason, *error;
@@ -53,15 +53,15 @@ struct ops_args {
     int64_t over_ms; /* value of --over in ms; 0: not given */
     /* number of the job to resume; 0: no job is resumed */
     int64_t resume;
-    /* values of --from-list, --list-redis and --list-key; NULL: not given */
+    /* values of --from-list, --list-redis and --list-key; NULL: the option is not given */
     const char *from_list, *list_redis, *list_key;
     bool try_handler;
     char **words; /* the arguments behind the verb */
     int n_words;
 };
 
-/* Says what is known so far about a message that the command line names: not found yet, found, or
- * reported as missing. */
+/* What is known about a message that the command line names: it is not found yet, it is found, or
+ * it was reported as missing. */
 enum ops_met { OPS_NOT_MET, OPS_MET, OPS_TOLD /* OPS_TOLD: not found, and reported as missing */ };
 
 struct ops_shard {
@@ -85,10 +85,10 @@ struct ops_watch {
     /* true if the command stopped because of until_ms; read it after the command has ended */
     bool ran_out;
     _Atomic int64_t number; /* number of the job; 0: the job has no number yet */
-    /* number of rows that were read, and of rows to read (0: unknown) */
+    /* number of rows that were read, and total number of rows to read (0: unknown) */
     _Atomic int64_t scanned, to_scan;
-    /* number of rows that were chosen, of chosen rows that were changed, and of chosen rows that
-     * could not be changed */
+    /* number of rows that were chosen, number of chosen rows that were changed, and number of
+     * chosen rows that could not be changed */
     _Atomic int64_t taken, done, problems;
     /* Called for each row, instead of printing a line; may be NULL. The texts are borrowed.
      * `problem` is true if the row could not be changed. */
@@ -133,10 +133,10 @@ struct ops {
  * its lease. Returns -1 if the watch says that the command has to stop. */
 int ops_tick(struct ops *o);
 
-/* Records in the audit what an operator did without a job: `did` names the action, n the number
- * of lanes or messages. */
+/* Records an action of an operator in the audit, for actions that are not jobs. `did` names the
+ * action; `n` is the number of lanes or messages. */
 int ops_audit(struct ops *o, const char *did, int64_t n);
-/* writes the operator's name as "USER@HOST" */
+/* Writes the operator's name as "USER@HOST" to `out`. */
 void ops_who(const struct ops *o, char *out, size_t size);
 
 /* --- shards (ops/shard.c) --------------------------------------------------------------------- */
@@ -144,9 +144,9 @@ void ops_who(const struct ops *o, char *out, size_t size);
 int ops_connect(struct ops *o);
 void ops_disconnect(struct ops *o);
 struct ops_shard *ops_shard_of(struct ops *o, struct lw_bytes lane);
-/* To send a command, build it with ops_begin() or ops_script() and lw_arg…(&o->cmd, …); ops_ask()
- * sends the command and returns the reply. If the request fails, or the reply is an error,
- * ops_ask() returns NULL. */
+/* To send a command, build it with ops_begin() or ops_script() and lw_arg…(&o->cmd, …), then call
+ * ops_ask(), which sends it and returns the reply. If the request fails, or if the reply is an
+ * error, ops_ask() returns NULL. */
 void ops_begin(struct ops *o, const char *name);
 void ops_script(struct ops *o, const struct lw_script *s, int n_keys);
 /* Appends the shard's prefix, `name` and `rest` to the command as one argument. */
@@ -155,8 +155,9 @@ redisReply *ops_ask(struct ops *o, struct ops_shard *sh);
 /* Works like ops_ask(), but fails if the reply is not of this type. */
 redisReply *ops_ask_for(struct ops *o, struct ops_shard *sh, int type);
 int ops_ask_int(struct ops *o, struct ops_shard *sh, long long *out);
-/* Returns how many elements to request next (2 to OPS_PAGE), if the last `asked` elements had
- * `bytes` in all, so that large messages do not hold up Redis. */
+/* Returns the number of elements to request next (2 to OPS_PAGE). `bytes` is the total size of the
+ * last `asked` elements; if messages are large, fewer are requested, so that Redis is not blocked
+ * for long. */
 int64_t ops_page_size(int64_t asked, size_t bytes);
 
 /* --- messages (ops/message.c) ----------------------------------------------------------------- */
@@ -183,12 +184,13 @@ void ops_identity(const struct lw_envelope *e, char *out, size_t size);
 /* Parses an identity, such as "orders/3/1042" or "orders/3/1042#1". */
 int ops_identity_parse(const char *text, char topic[256], int32_t *partition, int64_t *offset,
                        int64_t *replay);
-/* reads a message from an envelope; borrows raw; free the message with ops_message_clear() */
+/* Decodes an envelope into a message, which borrows `raw`. Free the message with
+ * ops_message_clear(). */
 bool ops_message_read(struct ops_message *m, struct lw_bytes raw);
 void ops_message_clear(struct ops_message *m);
-/* Returns the message as JSON: first the members that kcat -J writes, then members that only
- * Latchwork has. payload_max is the maximum of payload bytes (SIZE_MAX: no limit); if the payload
- * is cut, "payload_size" tells its full size. */
+/* Returns the message as JSON: first the members that kcat -J writes, then the members that only
+ * Latchwork has. payload_max is the maximum number of payload bytes (SIZE_MAX: no limit). If the
+ * payload is cut, the member "payload_size" has its full size. */
 json_t *ops_message_json(const struct ops_message *m, size_t payload_max);
 /* Decodes base64 (RFC 4648, with padding) and appends the bytes to out. Returns -1 if the text is
  * malformed. */
@@ -228,16 +230,16 @@ bool ops_lane_held(const struct ops_lane *l, struct lw_bytes *worker, uint64_t *
 
 /* Writes a lane as `queue ls` shows it, with and without --json (ops/lane_text.c). */
 json_t *ops_lane_json(const struct ops_lane *l);
-/* returns the age of the lane's oldest message, in ms; -1: no message waits */
+/* Returns the age of the lane's oldest message in ms, or -1 if no message waits. */
 int64_t ops_lane_age(const struct ops_lane *l);
 void ops_holder_text(const struct ops_lane *l, struct lw_buf *out);
-/* ops_pause() pauses the lane of this name, and ops_resume() resumes it (ops/pause.c). *changed
- * becomes false if the lane was in that state before. */
+/* ops_pause() pauses the named lane, and ops_resume() resumes it (ops/pause.c). *changed becomes
+ * false if the lane was already paused, or already resumed. */
 int ops_pause(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 int ops_resume(struct ops *o, struct ops_shard *sh, struct lw_bytes lane, bool *changed);
 
 /* Reads the named lanes of one shard, at most OPS_BATCH of them, and calls fn for each in order. */
-/* returns 0 to continue, 1 to stop, -1 on failure */
+/* a callback for one lane; it returns 0 to continue, 1 to stop, -1 on failure */
 typedef int ops_lane_fn(struct ops *o, const struct ops_lane *l, void *ctx);
 int ops_look(struct ops *o, struct ops_shard *sh, const struct lw_bytes *lanes, size_t n,
              ops_lane_fn *fn, void *ctx);
@@ -260,7 +262,7 @@ int ops_each_message(struct ops *o, ops_message_fn *fn, void *ctx);
 
 /* --- filters (ops/filter.c) ------------------------------------------------------------------- */
 
-/* returns -1 if a filter's text is malformed */
+/* Checks the texts of the filters. Returns -1 if one of them is malformed. */
 int ops_filter_check(struct ops *o, struct lw_err *err);
 bool ops_lane_matches(const struct ops *o, struct lw_bytes lane);
 /* Applies the filters for topic, partition, age and attempts to a lane's oldest message. Returns
@@ -281,17 +283,17 @@ int ops_tell_missing(struct ops *o, const char *why);
 
 /* --- output (ops/out.c) ----------------------------------------------------------------------- */
 
-/* prints a JSON value in one line, and takes over the caller's reference */
+/* Prints a JSON value in one line, and takes over the caller's reference. */
 void ops_put_json(json_t *o);
-/* sets where this thread prints its lines from now on; NULL: stdout */
+/* Sets the buffer to which this thread prints its lines from now on; NULL means stdout. */
 void ops_out_to(struct lw_buf *b);
-/* sets the member `name`, or `name`_base64 if b is not UTF-8; the value is null if there are no
- * bytes */
+/* Sets the member `name` to the text `b`, or the member `name`_base64 if `b` is not UTF-8. The
+ * value is null if b.p is NULL. */
 void ops_set_bytes(json_t *o, const char *name, struct lw_bytes b);
 /* Appends b in printable form, in at most `most` columns; control characters become '?'. A text
  * that is cut ends with "…". */
 void ops_text(struct lw_buf *out, struct lw_bytes b, size_t most);
-/* formats an age, such as "3 m"; writes "-" if the age is negative */
+/* Formats an age, such as "3 m", or "-" if the age is negative. */
 const char *ops_age(int64_t ms, char out[16]);
 const char *ops_when(int64_t wall_ms, char out[32]);
 struct ops_column {

@@ -10,8 +10,8 @@
 
 enum { DEPTH_MAX = 256 };
 
-/* Returns false if an object has two values of one name. The scan finds only the last of these
- * values, so the others would not be masked. */
+/* Returns false if an object has two members of the same name. The scan finds only the last of
+ * these members, so the values of the others would not be masked. */
 static bool unambiguous(struct lw_bytes text) {
     json_t *v =
         json_loadb(text.p, text.n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
@@ -19,7 +19,7 @@ static bool unambiguous(struct lw_bytes text) {
     return v;
 }
 
-/* Returns the whole value: if it is a string, with its quotes, which `raw` leaves out. */
+/* Returns the whole value. `raw` leaves out the quotes of a string, so this function adds them. */
 static struct lw_bytes whole(const struct lw_json_value *v) {
     return v->kind == LW_JSON_STRING ? lw_bytes(v->raw.p - 1, v->raw.n + 2) : v->raw;
 }
@@ -34,7 +34,7 @@ static void copy_masked(struct lw_bytes text, struct lw_bytes *hide, size_t n, s
     const char *at = text.p;
     qsort(hide, n, sizeof *hide, by_place);
     for (size_t i = 0; i < n; i++) {
-        if (hide[i].p < at) continue; /* this value lies in a value that is masked already */
+        if (hide[i].p < at) continue; /* this value is part of a value that is already masked */
         lw_buf_add(out, at, (size_t)(hide[i].p - at));
         lw_buf_add(out, MASKED, sizeof MASKED - 1);
         at = hide[i].p + hide[i].n;

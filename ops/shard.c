@@ -113,11 +113,12 @@ static redisReply *send_script(struct ops *o, struct ops_shard *sh) {
     return send(o, sh);
 }
 
-/* Returns whether a node of a cluster refused the command, without executing any of it, because the
- * slot is being moved or belongs to another node. */
+/* Returns true if a node of a cluster refused the whole command, because the slot is being moved or
+ * belongs to another node. No part of the command was executed. */
 static bool is_turned_away(const struct ops *o, const redisReply *r) {
     if (!o->c->redis.cluster.on || !r || r->type != REDIS_REPLY_ERROR) return false;
-    /* an error inside a script names the script, which may have run in part */
+    /* if the error occurred inside a script, its text names the script; the script may have run in
+     * part */
     return lw_redis_deposed(r->str) && !strstr(r->str, "cript");
 }
 

@@ -52,7 +52,7 @@ int64_t ops_time_ms(const char *text, int64_t now_ms) {
     }
     char *end;
     long long ms = strtoll(text, &end, 10);
-    /* the number is too large for seconds, so it is taken as ms since 1970 */
+    /* the number is too large to be seconds, so it is read as ms since 1970 */
     if (end - text >= 12 && !*end) return ms;
     int64_t ago = ops_duration_ms(text);
     return ago < 0 ? -1 : now_ms - ago;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses and formats durations and points in time in the form in which people type them. */
+/* Parses and formats durations and points in time in the form in which users type them. */
 #ifndef LW_OPS_TIME_H
 #define LW_OPS_TIME_H
 

@@ -193,7 +193,7 @@ static int try_one(struct ops *o, struct ops_message *m, void *ctx) {
 }
 
 /* Reduces lock.ttl_ms to the schema's TTL for this command, because no lease may be longer. The
- * handler must know the reduced value, because it stops some time before its lease ends, and this
+ * handler must use the reduced value, because it stops some time before its lease ends, and this
  * time depends on lock.ttl_ms. */
 static int take_schema_ttl(struct ops *o) {
     for (int s = 0; s < o->c->redis.shards; s++) {
@@ -208,7 +208,7 @@ static int take_schema_ttl(struct ops *o) {
     return 0;
 }
 
-/* Opens the handler for one message at a time. */
+/* Opens the handler, and prepares it to run one message at a time. */
 static int open_handler(struct trial *t, struct ops *o) {
     t->type = lw_handler_find(o->c->handler.type, &o->err);
     t->handler = t->type ? t->type->open(o->c, 0, &o->err) : NULL;

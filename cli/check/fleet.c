@@ -17,7 +17,7 @@
 enum { LOOK_AGAIN_MS = 2000 };
 
 struct found {
-    /* the first commit that names another fleet than the fleet of this Redis */
+    /* the first commit found that names another fleet than the fleet of this Redis */
     const rd_kafka_topic_partition_t *first;
     char fleet[LW_META_FLEET + 1];
     int n;

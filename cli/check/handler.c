@@ -70,7 +70,8 @@ static bool read_answer(int fd, char *text, size_t size, int wait_ms) {
     size_t n = 0;
     while ((left = end - lw_boot_ms()) > 0 && n + 1 < size) {
         struct pollfd p = {fd, POLLIN, 0};
-        /* a signal interrupted poll(), or the time is up and the loop ends */
+        /* poll() ends if a signal interrupts it, or if the time is up; in the second case the loop
+         * ends */
         if (poll(&p, 1, (int)left) <= 0) continue;
         ssize_t got = read(fd, text + n, size - 1 - n);
         if (got <= 0) break;

@@ -13,7 +13,7 @@
  * more than "timed out". */
 struct trouble {
     const struct lw_config *c;
-    bool reached; /* the text is about a broker to which a connection was made */
+    bool reached; /* `text` is about a broker to which a connection was made */
     char text[LW_EXPLAINED_MAX];
 };
 

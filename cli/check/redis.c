@@ -91,8 +91,8 @@ static void check_role(struct server *s, const char *info) {
     if (!strcmp(value, "1")) PROBLEM(s, "%s", "it is still loading its data");
 }
 
-/* Checks the setting min-replicas-to-write. INFO tells the number of good replicas only if that
- * setting is above 0. */
+/* Checks the setting min-replicas-to-write. The reply of INFO has the number of good replicas only
+ * if that setting is above 0. */
 static void check_min_replicas(struct server *s, const char *info) {
     char good[16];
     field(info, "min_slaves_good_slaves", good, sizeof good);

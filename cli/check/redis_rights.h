@@ -14,8 +14,8 @@ enum {
 struct lw_redis_right {
     const char *command;
     int roles; /* the callers that need the command (LW_RIGHT_…); 0: no caller */
-    /* arguments of a sample call, separated by one space, with a subcommand first; K stands for a
-     * key */
+    /* arguments of a sample call, separated by single spaces, beginning with the subcommand if the
+     * command has subcommands; K stands for a key */
     const char *args;
 };
 extern const struct lw_redis_right lw_redis_rights[];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks each Sentinel what it knows of the master. If one Sentinel fails, that is only a warning,
- * because the other Sentinels may be enough; if no Sentinel works, lw_check_redis() reports a
+/* Asks each Sentinel for the state of the master. If one Sentinel fails, that is only a warning,
+ * because the other Sentinels may be enough. If no Sentinel works, lw_check_redis() reports a
  * problem. */
 #include "base/redis/connection.h"
 #include "cli/check/servers.h"
@@ -22,7 +22,7 @@ static const char *field(const redisReply *a, const char *name) {
     return "";
 }
 
-/* Notes what a Sentinel answers, and warns of what would prevent a failover. */
+/* Stores the answer of a Sentinel, and warns of every state that would prevent a failover. */
 static void take(const char *where, const redisReply *a, struct lw_check_report *r) {
     long others = strtol(field(a, "num-other-sentinels"), NULL, 10),
          replicas = strtol(field(a, "num-slaves"), NULL, 10);

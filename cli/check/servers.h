@@ -17,7 +17,8 @@ struct lw_check_report {
     struct lw_buf notes;
     int wait_ms;
     bool fleet_known; /* true after Redis was asked for the epoch of shard 0 */
-    /* name of this Redis' fleet as commit metadata has it; "" if Redis knows no fleet */
+    /* name of the fleet of this Redis, as commit metadata contains it; "" if Redis has no fleet
+     * yet */
     char fleet[LW_META_FLEET + 1];
 };
 

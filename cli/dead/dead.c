@@ -125,8 +125,9 @@ static int tell(struct ops *o, struct ops_shard *sh, const redisReply *entry, op
     return stop;
 }
 
-/* Writes the ID of the newest dead letter, at which reading ends. Dead letters that are added later
- * are left out; otherwise a replay that fails again would be replayed for ever. */
+/* Writes the ID of the shard's newest dead letter to `out`. A command stops reading at this ID, so
+ * that it leaves out dead letters that are added later. Otherwise a replay that fails again would
+ * be replayed forever. */
 static int last_id(struct ops *o, struct ops_shard *sh, char out[64]) {
     ops_begin(o, "XREVRANGE"), ops_key(o, sh, "dead", lw_bytes("", 0));
     lw_arg_text(&o->cmd, "+"), lw_arg_text(&o->cmd, "-"), lw_arg_text(&o->cmd, "COUNT"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads dead letters in pages, for callers that come back for the next page, which are the API and
- * `latchwork top`. */
+/* Reads dead letters in pages, for the API and `latchwork top`, which request one page after the
+ * other. */
 #include "cli/dead/dead.h"
 
 #include <string.h>

@@ -16,7 +16,8 @@ enum { EXAMPLES = 5, NAME_MAX_BYTES = 400 };
 enum ending { OPEN, DONE, BACK, FAILED, CUT };
 
 struct run {
-    /* "pid identity fence attempt", which joins an end line with its start line */
+    /* the text "PID IDENTITY FENCE ATTEMPT", which is the same in the start line and the end line
+     * of a run */
     char *name;
     char *identity, *key, *partition; /* partition: topic and number, as in "topic/0" */
     int64_t offset, start_us, end_us;
@@ -26,7 +27,7 @@ struct run {
 };
 
 struct journal {
-    struct run *runs; /* hash table of runs by name */
+    struct run *runs; /* hash table of runs, with `name` as the key */
     struct run **sorted;
     size_t n;
 };
@@ -110,7 +111,7 @@ static int load(struct journal *j, const char *path, struct lw_err *err) {
     fclose(f);
     if (r) return lw_fail(err, "%s: %s", path, why.text);
     j->n = HASH_COUNT(j->runs);
-    /* one element more, so that the size is never 0 */
+    /* the array has one element more than needed, so that its size is never 0 */
     j->sorted = lw_alloc((j->n + 1) * sizeof(struct run *));
     size_t i = 0;
     for (struct run *x = j->runs; x; x = x->hh.next) j->sorted[i++] = x;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the dev broker as a process of `latchwork dev`. */
+/* Runs the dev broker as a child process of `latchwork dev`. */
 #include "cli/dev/private.h"
 
 #include "base/log.h"

@@ -18,8 +18,8 @@
 
 enum { READY_MS = 20000, LOOK_MS = 5 };
 
-/* A child reports through a pipe: "+" when it is ready, "!" and a text if it failed. A child
- * that becomes another program by exec() reports nothing: the pipe closes. */
+/* A child reports through a pipe: "+" means that it is ready, and "!" with a text means that it
+ * failed. A child that becomes another program by exec() reports nothing, but closes the pipe. */
 void dev_child_ready(int ready_fd, const char *failure) {
     char text[sizeof(struct lw_err)];
     int n = snprintf(text, sizeof text, "%s%s", failure ? "!" : "+", failure ? failure : "");

@@ -73,7 +73,9 @@ enum { ANY = -1 };
 
 struct figure {
     const char *name;
-    int64_t is, must_be; /* must_be ANY: the figure is shown but not checked */
+    /* the measured and the expected value; if must_be is ANY, the figure is shown but not
+     * checked */
+    int64_t is, must_be;
     char note[160];
 };
 

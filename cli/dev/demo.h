@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The demo kills one worker half-way. Then it checks and shows figures, which prove that every
- * message was finished all the same. */
+/* The demo kills a worker when half of the messages are done. Afterwards it checks and shows
+ * figures, which prove that every message was finished in spite of the kill. */
 #ifndef LW_CLI_DEV_DEMO_H
 #define LW_CLI_DEV_DEMO_H
 
@@ -13,13 +13,14 @@ struct dev_demo {
     bool replaced;
 };
 
-/* Takes the demo's next step if its time has come: kills a worker when half of the messages are
- * done, reports the worker's replacement, then releases the last burst. Call it again and again. */
+/* Does the next step of the demo if its time has come: kills a worker when half of the messages are
+ * done, reports the worker's replacement, or releases the last burst. Call this function
+ * regularly. */
 void dev_demo_tick(struct dev_demo *d, struct dev_view *v);
 /* Returns true if all messages are produced and the group has committed all of them. */
 bool dev_demo_finished(const struct dev_view *v);
-/* Prints the table, and names each wrong figure on stderr. Returns the number of wrong figures.
- * Call it after the workers have ended. */
+/* Prints the table of figures, and names each wrong figure on stderr. Returns the number of wrong
+ * figures. Call this function after the workers have ended. */
 int dev_demo_judge(const struct dev_demo *d, const struct dev_view *v);
 
 #endif

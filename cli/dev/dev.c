@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork dev`: starts the processes that cli/dev/private.h lists, shows what they
- * do, and ends them. */
+/* Implements the command `latchwork dev`: starts the processes that cli/dev/private.h lists, shows
+ * what they do, and ends them. */
 #include "cli/dev/dev.h"
 
 #include "base/bytes.h"
@@ -38,14 +38,14 @@ struct dev {
     struct dev_demo demo;
     struct dev_child redis, broker, service, traffic, fleet;
     sigset_t signals;
-    bool stop; /* a signal has asked us to end */
+    bool stop; /* this process has received a signal to end */
 };
 
 /* --- options ---------------------------------------------------------------------------------- */
 
 struct dev_args {
     struct cli_args cli;
-    int64_t workers, rate; /* as given on the command line; 0: not given */
+    int64_t workers, rate; /* values of --workers and --rate; 0: not given */
     bool keep, demo, faults;
 };
 
@@ -106,17 +106,19 @@ static void set_demo(struct dev_options *o) {
 
 /* --- signals ---------------------------------------------------------------------------------- */
 
-/* Blocks the signals that ask us to end, and looks for them only at certain points, so that no
- * step is interrupted half-way. */
+/* Blocks the signals that end the program. The program checks for these signals only between two
+ * steps, so that no step is interrupted. */
 static void hold_signals(struct dev *d) {
     sigemptyset(&d->signals);
     sigaddset(&d->signals, SIGINT), sigaddset(&d->signals, SIGTERM), sigaddset(&d->signals, SIGHUP);
     sigprocmask(SIG_BLOCK, &d->signals, NULL);
-    signal(SIGPIPE, SIG_IGN); /* if the reader of our output goes away, we still clean up and end */
-    signal(SIGCHLD, SIG_DFL); /* if our parent ignored SIGCHLD, we could not wait for any child */
+    /* if the reader of stdout exits, this process must still clean up and end normally */
+    signal(SIGPIPE, SIG_IGN);
+    /* if SIGCHLD were ignored, as the parent process may have set it, wait() would not work */
+    signal(SIGCHLD, SIG_DFL);
 }
 
-/* Waits at most `ms` milliseconds for a signal that asks us to end. */
+/* Waits at most `ms` milliseconds for a signal that ends the program. */
 static bool asked_to_stop(struct dev *d, int64_t ms) {
     struct timespec t = {.tv_nsec = ms * 1000000};
     if (sigtimedwait(&d->signals, NULL, &t) > 0 || ferror(stdout)) d->stop = true;
@@ -139,8 +141,8 @@ static int configure(struct dev *d, char **text, struct lw_err *err) {
     return dev_home_configure(&d->home, &d->o, d->shared, text, err);
 }
 
-/* Waits until all workers are ready. Returns 0 when they are, or when we are asked to stop before;
- * -1 if a child has failed or it takes too long. */
+/* Waits until all workers are ready. Returns 0 when all are ready or when a signal ends the
+ * program, and -1 if a child has failed or the wait takes too long. */
 static int await_workers(struct dev *d, struct lw_err *err) {
     int64_t until = lw_boot_ms() + READY_MS;
     int ready = 0;
@@ -197,7 +199,9 @@ static int run_all(struct dev *d, struct lw_err *err) {
         if (dev_demo_finished(&d->view)) return 0;
         if (lw_boot_ms() >= until) {
             dev_view_say(&d->view, "not finished after %d s", DEMO_MS / 1000);
-            return 0; /* continue, because the figures will show what is missing */
+            /* The timeout is no failure here, because the demo's figures will show what is
+             * missing. */
+            return 0;
         }
     }
     return 0;
@@ -225,7 +229,7 @@ static int judge(struct dev *d) {
     return bad ? 1 : 0;
 }
 
-/* Returns true if the folder should be kept after a failure, because its log is not empty. */
+/* Returns true if the folder should be kept after a failure, because the log in it is not empty. */
 static bool worth_keeping(const struct dev *d) {
     struct stat log;
     return stat(d->home.log, &log) == 0 && log.st_size > 0;
@@ -246,7 +250,7 @@ static int run(struct dev *d) {
     }
     if (!status && d->stop) {
         if (d->view.start_ms) dev_view_say(&d->view, "ending");
-        /* the run was stopped before any figures were shown, so the demo has proved nothing */
+        /* the run was stopped before the demo showed its figures, so the demo has proved nothing */
         if (d->o.demo) status = 1;
     } else if (!status) {
         status = judge(d);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command `latchwork dev`: runs everything on this machine without any configuration. With
- * --demo it ends by itself and checks its figures. */
+/* Declares the command `latchwork dev`, which runs Kafka, Redis and workers on this machine without
+ * any configuration. With --demo it ends when all messages are finished, and checks its figures. */
 #ifndef LW_CLI_DEV_DEV_H
 #define LW_CLI_DEV_DEV_H
 

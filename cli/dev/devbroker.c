@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dev broker: librdkafka's mock cluster, wrapped so that it opens and closes like a server. */
+/* Implements the dev broker: wraps librdkafka's mock cluster so that it opens and closes like a
+ * server. */
 #include "cli/dev/devbroker.h"
 
 #include "base/bytes.h"

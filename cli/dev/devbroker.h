@@ -20,7 +20,8 @@ struct lw_devbroker;
 /* Opens the broker. `*bootstrap` is the value for bootstrap.servers, which the broker owns.
  * Returns NULL with `err` on failure. */
 struct lw_devbroker *lw_devbroker_open(const char **bootstrap, struct lw_err *err);
-/* Creates a topic. If `partitions` is 0, it has 4, like a topic that nobody created. */
+/* Creates a topic. If `partitions` is 0, the topic gets 4 partitions, like a topic that is created
+ * when it is first used. */
 int lw_devbroker_topic(struct lw_devbroker *b, const char *topic, int partitions,
                        struct lw_err *err);
 void lw_devbroker_close(struct lw_devbroker *b);

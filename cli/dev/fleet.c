@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers of `latchwork dev` and their supervisor, started as `run` starts them. The supervisor
- * copies figures from the board into struct dev_shared, where the coordinator reads them. */
+/* Starts the workers of `latchwork dev` and their supervisor in the same way as the command `run`.
+ * The supervisor copies figures from the board into struct dev_shared, from which the coordinator
+ * reads them. */
 #include "cli/dev/private.h"
 
 #include "base/log.h"

@@ -30,9 +30,10 @@ static const char *place(void) {
     return tmp && *tmp == '/' && strlen(tmp) < 32 && !strpbrk(tmp, "\"\\$%?@#") ? tmp : "/tmp";
 }
 
-/* Returns true for the first `dev` on this machine. The workers listen on the port some seconds
- * after it was found free, so two that start together would take the same one. The socket, whose
- * name is in no folder, is closed when we and our children have ended. */
+/* Returns true if no other `latchwork dev` runs on this machine; only the first one uses the usual
+ * port of the page. A test of the port itself would not be enough, because the workers open the
+ * port some seconds later. So this function binds an abstract unix socket, which needs no file, and
+ * which is closed when this process and its children have ended. */
 static bool first_here(void) {
     static const char name[] = "\0latchwork-dev-page";
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -42,8 +43,9 @@ static bool first_here(void) {
                            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + sizeof name - 1));
 }
 
-/* Returns `port` if it is free, or another free port; 0 if there is none. Another program may take
- * it before we do, but only if it chooses among thousands at that moment. */
+/* Returns `port` if it is free, otherwise another free port, or 0 if there is none. Another program
+ * may take the port before the workers open it, but this is unlikely, because there are thousands
+ * of free ports. */
 static int free_port(int port) {
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)port),
@@ -82,7 +84,7 @@ int dev_home_make(struct dev_home *h, struct lw_err *err) {
 
 static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *at) {
     (void)st, (void)flag, (void)at;
-    remove(path); /* ignore a failure, so that the other files are still removed */
+    remove(path); /* a failure is ignored, so that the other files are still removed */
     return 0;
 }
 
@@ -90,10 +92,10 @@ void dev_home_remove(const struct dev_home *h) {
     nftw(h->folder, remove_one, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/* The group notices a dead worker after session.timeout.ms, for which the dev broker accepts no
- * less than 6 s. The leases of a dead worker end after lock.ttl_ms. fetch.wait.max.ms is short,
- * because the dev broker answers a fetch that finds nothing only when that time is over, even if
- * records come meanwhile. */
+/* The group notices a dead worker after session.timeout.ms; 6 s is the smallest value that the dev
+ * broker accepts. The leases of a dead worker end after lock.ttl_ms. fetch.wait.max.ms is short,
+ * because the dev broker answers a fetch without records only at the end of that time, even if
+ * records arrive earlier. */
 static const char common[] =
     "{\n"
     "  \"name\": \"" DEV_NAME "\",\n"
@@ -114,8 +116,8 @@ static const char inserting[] =
     "    \"columns\": { \"id\": \"/id\", \"customer\": \"/customer\", \"amount\": \"/amount\" },\n"
     "    \"primary_key\": [\"id\"], \"on_conflict\": \"ignore\"\n"
     "  },\n";
-/* The timeout and the lease are long, so that only people end an order that hangs, also on a
- * machine under load. */
+/* The timeout and the lease are long, so that an order that hangs ends only when the user breaks
+ * its lock, even on a machine under load. */
 static const char calling[] =
     "  \"lock\": { \"ttl_ms\": 15000 },\n"
     "  \"key\": { \"from\": \"json:/customer\" },\n"

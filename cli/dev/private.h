@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of `latchwork dev` share. The coordinator (cli/dev/dev.c) has no threads and
- * starts everything else as a process:
+/* Declares what the parts of `latchwork dev` share. The coordinator (cli/dev/dev.c) has no threads
+ * and starts everything else as a process:
  *
  *     cmd_dev ──┬── redis-server          dev_redis      on a unix socket in the folder, nothing
  *                                                        saved
- *               ├── broker                dev_broker     the mock Kafka lives in threads, so in a
- *                                                        process of its own
+ *               ├── broker                dev_broker     the mock Kafka has threads, so it runs in
+ *                                                        its own process
  *               ├── traffic               dev_traffic    produces the orders and reads the group's
  *                                                        commits
- *               ├── service               dev_service    with --faults only: what the workers call
+ *               ├── service               dev_service    with --faults only: the workers call it
  *                                                        for each order
  *               └── supervisor ── workers dev_fleet      the same code as in `run`
  *
- * Each child ends when its parent ends, for whatever reason. It has its own process group, so that
- * Ctrl-C reaches only the coordinator, and writes to the log file in the folder. */
+ * Each child ends when its parent ends, even if the parent was killed. Each child has its own
+ * process group, so that Ctrl-C reaches only the coordinator, and writes to the log file in the
+ * folder. */
 #ifndef LW_CLI_DEV_PRIVATE_H
 #define LW_CLI_DEV_PRIVATE_H
 
@@ -25,7 +26,7 @@
 #include <sys/types.h>
 
 enum { DEV_TOPICS = 2, DEV_PARTITIONS = 4, DEV_WORKERS = 64 };
-enum { DEV_ODD_ORDERS = 10 }; /* orders that the service of --faults refuses */
+enum { DEV_ODD_ORDERS = 10 }; /* number of orders that the service of --faults refuses */
 #define DEV_STUCK_CUSTOMER "customer-7"
 #define DEV_NAME "dev" /* name of the application and of its group */
 extern const char *const dev_topics[DEV_TOPICS];
@@ -33,41 +34,43 @@ extern const char *const dev_topics[DEV_TOPICS];
 struct dev_options {
     int workers;
     int64_t rate; /* orders per second */
-    /* number of messages (0: no end); one in `every` is a new order, the others repeat an earlier
-     * one */
+    /* number of messages (0: no limit); of every `every` messages one is a new order, and the
+     * others repeat earlier orders */
     int64_t messages, every;
-    /* time between bursts; messages come in bursts, so that several workers meet at one key */
+    /* time between two bursts; messages are sent in bursts, so that several workers get messages of
+     * the same key at once */
     int64_t burst_ms;
     bool keep, demo;
-    bool faults; /* the workers call a service that misbehaves on purpose */
+    bool faults; /* true: the workers call a service that misbehaves on purpose */
 };
 
 struct dev_worker {
-    _Atomic int32_t pid; /* process id; 0: not running */
+    _Atomic int32_t pid; /* process id of the worker; 0: not running */
     atomic_bool ready;
 };
 
 /* Shared memory in which the children report to the coordinator. */
 struct dev_shared {
     char brokers[128];
-    int service_port; /* port of the service on 127.0.0.1, with --faults */
-    atomic_bool go;   /* set by the coordinator: traffic may begin */
-    atomic_bool last; /* set by the demo: produce the last burst, too */
-    /* The traffic process writes these. */
+    int service_port; /* port of the service on 127.0.0.1; used only with --faults */
+    atomic_bool go;   /* the coordinator sets this flag when the traffic may begin */
+    atomic_bool last; /* the demo sets this flag when the last burst may be produced */
+    /* The traffic process writes the following members. */
     _Atomic int64_t produced; /* number of messages that the broker has acknowledged */
-    _Atomic int64_t orders; /* number of different primary keys among them: order-0, order-1 … */
+    /* number of different primary keys (order-0, order-1, …) in the produced messages */
+    _Atomic int64_t orders;
     _Atomic int64_t ends[DEV_TOPICS][DEV_PARTITIONS], committed[DEV_TOPICS][DEV_PARTITIONS];
-    /* The fleet process writes these. */
+    /* The fleet process writes the following members. */
     _Atomic uint64_t done, dead, parked, drained;
     struct dev_worker workers[DEV_WORKERS];
 };
 
-/* Names of the folder and of its files. */
+/* Names of the folder of `latchwork dev` and of the files in it. */
 struct dev_home {
     char folder[64];
     char socket[96], database[96], config[96], log[96], journal[96];
-    int page_port;  /* port of the page on 127.0.0.1 */
-    char token[33]; /* with it the page may change something */
+    int page_port;  /* port of the web page on 127.0.0.1 */
+    char token[33]; /* token with which the web page may change something */
 };
 int dev_home_make(struct dev_home *h, struct lw_err *err);
 void dev_home_remove(const struct dev_home *h);
@@ -80,7 +83,7 @@ int dev_home_configure(const struct dev_home *h, const struct dev_options *o,
 
 struct dev_child {
     const char *name;
-    pid_t pid; /* 0: not started */
+    pid_t pid; /* process id; 0: the child is not started */
     int status;
 };
 
@@ -91,13 +94,15 @@ typedef int dev_child_main(void *ctx, int ready_fd);
  * (exec) counts as ready. */
 int dev_child_start(struct dev_child *c, const char *name, const char *log,
                     dev_child_main *child_main, void *ctx, struct lw_err *err);
-/* failure: the reason; NULL: the child is ready */
+/* Reports to the parent that the child is ready. If `failure` is not NULL, reports instead that the
+ * child failed for this reason. */
 void dev_child_ready(int ready_fd, const char *failure);
-/* Returns whether the child ended by itself; if so, `status` is its wait status. */
+/* Returns true if the child has ended without a request to end. `status` then holds its wait
+ * status. */
 bool dev_child_ended(struct dev_child *c);
-/* writes how the child ended, as text for people */
+/* Describes in words how the child ended. */
 void dev_child_describe(const struct dev_child *c, char *out, size_t size);
-/* Sends SIGTERM, then SIGKILL if the child is still there after limit_ms. */
+/* Sends SIGTERM to the child, and SIGKILL if the child has not ended after limit_ms. */
 void dev_child_end(struct dev_child *c, int64_t limit_ms);
 
 int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err *err);
@@ -117,13 +122,15 @@ int dev_fleet_start(struct dev_child *c, const struct dev_home *h, struct dev_sh
 int64_t dev_redis_waiting(const struct dev_home *h);
 
 struct dev_rows {
-    /* counted by the inserting transactions: rows that were new, and rows that were duplicates */
+    /* number of new rows and of duplicate rows, as the inserting transactions counted them */
     int64_t inserted, ignored;
     int64_t rows; /* number of rows in the table */
 };
-/* Fills `out` with 0 while there is no table yet. Returns -1 if the database cannot be read. */
+/* Counts the rows in the database. All counts are 0 while the table does not exist. Returns -1 if
+ * the database cannot be read. */
 int dev_rows_read(const struct dev_home *h, struct dev_rows *out, struct lw_err *err);
-/* Returns how many of the orders order-0 … order-(orders-1) have no row; -1 if that is unknown. */
+/* Returns how many of the orders order-0 … order-(orders-1) have no row, or -1 if the database
+ * cannot be read. */
 int64_t dev_rows_missing(const struct dev_home *h, int64_t orders, struct lw_err *err);
 
 #endif

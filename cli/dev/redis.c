@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The private redis-server of `latchwork dev`. It listens only on a unix socket in the folder, and
- * saves nothing. */
+/* Runs the private redis-server of `latchwork dev`. It listens only on a unix socket in the folder,
+ * and saves nothing. */
 #include "cli/dev/private.h"
 
 #include "base/clock.h"
@@ -62,7 +62,7 @@ int dev_redis_start(struct dev_child *c, const struct dev_home *h, struct lw_err
     return 0;
 }
 
-/* Adds up the lengths of the waiting lists of these lanes, asked in one pipeline. */
+/* Adds up the lengths of the waiting lists of the given lanes, which are read in one pipeline. */
 static int64_t add_lengths(redisContext *c, const redisReply *lanes) {
     int64_t sum = 0;
     for (size_t i = 0; i < lanes->elements; i++)

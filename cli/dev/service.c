@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The service that `latchwork dev --faults` calls for each order, and which misbehaves on purpose:
+/* Implements the service that `latchwork dev --faults` calls for each order. The service misbehaves
+ * on purpose:
  *
- *   - it never answers one order of DEV_STUCK_CUSTOMER, so this customer's key is stuck until
- *     somebody breaks its lock;
- *   - it refuses the first nine orders in CHF, because it has no exchange rate yet, and has one
- *     from then on;
- *   - it refuses an order whose amount is no number, always: its payload must be edited;
- *   - it is slow for ten seconds of each ninety.
+ *   - it never answers the first order of DEV_STUCK_CUSTOMER, so this customer's key is stuck
+ *     until an operator breaks its lock;
+ *   - it refuses the first nine orders in CHF, because it has no exchange rate yet, and accepts
+ *     all later orders in CHF;
+ *   - it always refuses an order whose amount is not a number, so this order's payload must
+ *     be edited;
+ *   - it answers slowly for ten of every ninety seconds.
  *
- * Each connection has a thread, so a request may wait as long as it likes. */
+ * Each connection has its own thread, so a request may wait without delaying other requests. */
 #include "cli/dev/private.h"
 
 #include "base/bytes.h"
@@ -39,7 +41,9 @@ struct service {
     struct dev_shared *shared;
     int64_t start_ms;
     atomic_int refused; /* number of orders in CHF that were refused */
-    atomic_bool hung;   /* an order of the stuck customer has come: later ones are answered */
+    /* the first order of the stuck customer was received; the customer's later orders are
+     * answered */
+    atomic_bool hung;
 };
 
 struct answer {
@@ -117,8 +121,8 @@ static enum MHD_Result serve(struct service *s, struct MHD_Connection *c,
     return stuck ? MHD_NO : reply(c, &a);
 }
 
-/* libmicrohttpd calls this first with the headers, then with each part of the body, then with the
- * end. */
+/* libmicrohttpd calls this function first with the headers, then with each part of the body, and
+ * last with the end of the request. */
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url,
                                   const char *method, const char *version, const char *data,
                                   size_t *size, void **context) {

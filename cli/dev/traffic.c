@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The traffic of `latchwork dev`: a process that produces orders and reads what the group has
- * committed.
+/* Implements the traffic of `latchwork dev`: a process that produces orders and reads what the
+ * group has committed.
  *
- * One order in `every` is new. The others repeat an earlier one, most often a recent one (the
- * distance back follows a Zipf law). Topic and partition of each message are random. So several
- * workers get the same primary key within a short time. */
+ * Of every `every` orders one is new. The others repeat an earlier order, most often a recent order
+ * (the distance back follows a Zipf distribution). The topic and partition of each message are
+ * random. As a result, several workers get the same primary key within a short time. */
 #include "cli/dev/private.h"
 
 #include "base/clock.h"
@@ -26,7 +26,8 @@ enum {
     CUSTOMERS = 300,
     QUEUE_FULL_MS = 100
 };
-/* with --faults: one order in ODD_EVERY is odd, until there are DEV_ODD_ORDERS */
+/* with --faults, every ODD_EVERY-th order is one that the service refuses, until there are
+ * DEV_ODD_ORDERS of these */
 enum { FAULTS_CUSTOMERS = 60, ODD_EVERY = 50 };
 
 struct traffic {
@@ -89,20 +90,21 @@ static int open_traffic(struct traffic *t, struct lw_err *err) {
     return 0;
 }
 
-/* Returns the number of the order that the next message names. */
+/* Chooses the order that the next message contains, and returns its number. */
 static int64_t choose(struct traffic *t) {
     if (t->sent % t->o->every == 0) {
         atomic_store(&t->shared->orders, ++t->orders);
         return t->orders - 1;
     }
     double u = (double)(draw(t) >> 11) / 9007199254740992.0; /* 2^53 */
-    /* 1 to t->orders, with a probability proportional to 1 / back */
+    /* the distance back is between 1 and t->orders, with a probability proportional to 1 /
+     * distance */
     int64_t back = (int64_t)pow((double)t->orders, u);
     return back >= t->orders ? 0 : t->orders - back;
 }
 
-/* Writes an order that the service of --faults refuses. Each is of a customer of its own; the
- * amount of one is no number. */
+/* Writes an order that the service of --faults refuses. Each of these orders has its own customer.
+ * The amount of one order is not a number. */
 static int write_odd(char *text, size_t size, int i) {
     const char *amount = i == DEV_ODD_ORDERS / 2 ? "\"12,50\"" : "1250";
     return snprintf(text, size,
@@ -162,7 +164,7 @@ static void read_commits(struct traffic *t) {
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-/* Never returns; SIGTERM ends the process. */
+/* Runs the traffic until SIGTERM ends the process, so the function never returns. */
 static void drive(struct traffic *t) {
     int64_t start = 0, commits = 0;
     for (;;) {

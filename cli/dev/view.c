@@ -115,9 +115,9 @@ static int alive(const struct dev_view *v) {
     return n;
 }
 
-/* Returns the number of rows inserted or ignored, as the database's transactions counted them. The
- * workers' own counts are too low, because a killed worker may not have seen the end of its last
- * transaction. */
+/* Returns the number of rows that were inserted or ignored as duplicates, as the database's
+ * transactions counted them. The workers' own counts are too low, because a killed worker may not
+ * have seen the end of its last transaction. */
 static int64_t written(struct dev_view *v) {
     if (v->o->faults) return (int64_t)atomic_load(&v->shared->done);
     struct dev_rows rows;
@@ -158,8 +158,8 @@ static void compose(struct dev_view *v, int64_t now, char *out, size_t size) {
              n[4], waiting, n[5], n[6]);
 }
 
-/* Returns the terminal's width. A live line must not be longer, because it could not be
- * overwritten. */
+/* Returns the terminal's width. A live line must not be longer than one line of the terminal,
+ * because a longer line could not be overwritten. */
 static int width(void) {
     struct winsize w = {0};
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ? w.ws_col - 1 : 79;

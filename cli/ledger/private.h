@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger checks an application while it runs, from the contents of Kafka and Redis alone.
+/* The ledger audits an application while it runs. It uses only the contents of Kafka and Redis.
  *
- * A pass reads, in this order: the group's commits; in each shard the states of all offsets, then
- * the waiting lists, then again the state of each message whose state and lists did not agree; last
- * the ends of the logs and the commits again. A state never goes down, and each step of a message
- * is done by one call of a script. So a message whose state is waiting both before and after the
- * lists were read was waiting all the time, and must be in exactly one list; and a message in a
- * list must be waiting, or finished by now. If a state and a list do not agree in one pass, the
- * reason may still be that the list changed while it was read page by page. So a difference is
- * reported only if LW_LEDGER_PASSES passes find the same difference.
+ * One pass reads, in this order:
  *
- * The ledger writes nothing, and reads in pages and with cursors. */
+ *   - the group's commits;
+ *   - for each shard, the states of all offsets, then the waiting lists, then again the state of
+ *     each message whose state and list disagreed;
+ *   - the ends of the logs, and the commits again.
+ *
+ * A state never decreases, and each step of a message is made by one call of a script. So a message
+ * whose state was waiting both before and after the lists were read was waiting all the time, and
+ * must be in exactly one list. A message in a list must be waiting, or must have been finished
+ * since the list was read. If a state and a list disagree in one pass, the reason may still be that
+ * the list changed while it was read page by page. So a difference is reported only if
+ * LW_LEDGER_PASSES passes find the same difference.
+ *
+ * The ledger writes nothing, and reads with cursors and in pages. */
 #ifndef LW_CLI_LEDGER_PRIVATE_H
 #define LW_CLI_LEDGER_PRIVATE_H
 
@@ -32,7 +37,7 @@ struct ledger_part {
     int64_t begin, end;
     int64_t committed;       /* the group's commit, read first; -1: there is none */
     int64_t committed_after; /* the group's commit, read a second time at the end of the pass */
-    /* number of done, dead and waiting states at or above `committed` */
+    /* numbers of done, dead and waiting states at or above `committed` */
     int64_t done, dead, waiting;
     /* number of unfinished messages in waiting lists; listed: of records, replays: of replays */
     int64_t listed, replays;
@@ -78,7 +83,7 @@ struct ledger {
     int64_t lanes, locks, dead_letters;
 };
 
-/* returns the partition, and adds it if it is new */
+/* Returns the partition. Adds the partition to the ledger if it is new. */
 struct ledger_part *ledger_part(struct ledger *l, const char *topic, size_t n, int32_t partition);
 void ledger_wrong(struct ledger *l, enum ledger_kind kind, int shard, const struct ledger_part *p,
                   int64_t offset,

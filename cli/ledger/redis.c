@@ -218,8 +218,8 @@ static int read_segment(struct reading *r, const char *name, size_t n) {
     return 0;
 }
 
-/* Reads a state again. Returns the present state, 0 to 3; 4 if the offset is below the floor by
- * now; -1 with an error. */
+/* Reads a state again. Returns the present state, 0 to 3; 4 if the offset is now below the floor;
+ * -1 with an error. */
 static int state_now(struct reading *r, const struct at *a) {
     const struct ledger_part *p = &r->l->parts[a->part];
     int64_t offset = a->offset;
@@ -279,9 +279,9 @@ static redisReply *ask_page(struct reading *r, uint32_t list, size_t from) {
     return take(r, lw_redis_ask_argv(r->redis, 8, argv, len), REDIS_REPLY_ARRAY);
 }
 
-/* Reads a list from its oldest end, where workers remove finished heads meanwhile. Pages overlap by
- * half, so that a list that becomes shorter is still read completely. If the list shrinks even
- * faster, the next pass reads what this pass has missed. */
+/* Reads a list from its oldest end, from which workers remove finished heads at the same time.
+ * Pages overlap by half, so that a list that becomes shorter is still read completely. If the list
+ * shrinks faster, the next pass reads what this pass has missed. */
 static int read_list(struct reading *r, uint32_t list) {
     size_t from = 0;
     for (int64_t lists = 1;; lists = 0) {
@@ -342,8 +342,8 @@ static int suspect(struct reading *r, enum ledger_kind kind, const struct at *a,
 }
 
 /* Compares each message in a list with its state. A message that is twice in one list is counted
- * once and is no fault: one worker may have put the message back into the list while another worker
- * parked it. */
+ * once and is not a difference: one worker may have put the message back into the list while
+ * another worker parked it. */
 static int judge_listed(struct reading *r) {
     size_t w = 0;
     for (size_t i = 0; i < r->listed.n; i++) {

@@ -19,7 +19,7 @@ struct lock_args {
     struct cli_args cli;
     const char *key, *redis, *match;
     const char *tls_ca, *tls_cert, *tls_key, *tls_name;
-    /* in ms, as the command line gives them; 0: not given */
+    /* values of --ttl, --wait, --kill-after and --set-ttl in ms; 0: not given */
     int64_t ttl_ms, wait_ms, kill_after_ms, set_ttl_ms;
     /* maximum number of locks to list; 0: no limit */
     int64_t limit;
@@ -54,8 +54,8 @@ struct lock_target {
     struct latchwork_client *client;
     struct latchwork_lock *lock;
 };
-/* Returns 0 on success; otherwise reports the error and returns the exit status. Call
- * lock_target_close() after a failure, too. */
+/* Opens the lock that KEY names. Returns 0 on success; otherwise reports the error and returns the
+ * exit status. Call lock_target_close() after a failure, too. */
 int lock_target_open(struct lock_target *t, const struct lock_args *a,
                      const struct latchwork_lock_options *options);
 void lock_target_close(struct lock_target *t);
@@ -85,10 +85,10 @@ struct lock_row lock_row_of(const struct latchwork_lock_info *info, int64_t now_
  * asked. */
 int64_t lock_redis_now_ms(struct latchwork_client *client);
 void lock_print_json(const struct lock_row *r);
-/* prints JSON which says that nobody holds the lock */
+/* Prints JSON that says that nobody holds the lock. */
 void lock_print_free(const char *key, int64_t waiting, bool paused);
-/* Prints JSON which says what break did or would do. If the fence is 0, the JSON says that break
- * did nothing. */
+/* Prints JSON that says which lock `lock break` has broken or would break. If the fence is 0, the
+ * JSON says that nothing was broken. */
 void lock_print_broken(const char *key, const char *kind, struct lw_bytes holder, uint64_t fence,
                        bool done);
 void lock_print_head(void); /* prints the column headings */

@@ -96,7 +96,7 @@ static int list_lanes(struct listing *l, const struct lw_config *c) {
         struct latchwork_error error = {0};
         struct latchwork_client *client = lw_lane_client_open(c, s, &error);
         int failed = list_one(l, client, &error, glob.p, LATCHWORK_FLAG_KEYS);
-        /* the loop continues, because the other shards are still worth listing */
+        /* a failure does not end the loop, so that the other shards are still listed */
         if (failed) status = failed;
         lw_buf_free(&glob);
     }

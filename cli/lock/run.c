@@ -47,7 +47,7 @@ bool lock_signals_begin(struct lock_signals *s) {
     signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored, the command's exit status would be lost */
     sigaddset(&watched, SIGCHLD);
     blocked = watched;
-    /* if nobody reads the output of this process any more, the command continues */
+    /* if the reader of this process's output exits, the command still continues */
     sigaddset(&blocked, SIGPIPE);
     /* unless SIGTTOU is blocked, this process would stop when it takes the terminal back from the
      * command */
@@ -161,7 +161,8 @@ static bool start(struct run *r, char *const *argv) {
     why = r->pid < 0 ? errno : 0;
     close(report[1]);
     if (r->pid > 0) {
-        /* parent and child both make this call, because either may run first */
+        /* parent and child both call setpgid(), so that the group exists whichever of them runs
+         * first */
         setpgid(r->pid, r->pid);
         while (read(report[0], &why, sizeof why) < 0 && errno == EINTR) continue;
     }
@@ -192,7 +193,7 @@ static void lose(struct run *r) {
     r->ran.lost = true;
     r->kill_ms = now + r->kill_after_ms;
     if (why == LATCHWORK_LOSS_UNCONFIRMED) {
-        /* the lease was not renewed, but until the lease ends nobody else can have the lock */
+        /* the lease was not renewed, but nobody else can get the lock before the lease ends */
         int64_t last = end - (end - now) / MARGIN_DIVISOR;
         if (last < r->kill_ms) r->kill_ms = last;
     }

@@ -8,7 +8,7 @@
 
 struct showing {
     const struct lock_args *a;
-    /* waiting: number of messages behind the lock, which a separate request reads */
+    /* waiting: number of messages behind the lock, which is read by a separate request */
     int64_t now_ms, waiting, shown;
     bool lane, paused, without_ttl;
     int shard;

@@ -178,15 +178,16 @@ int queue_audit(struct ops *o) {
 
 /* --- pages, newest first ---------------------------------------------------------------------- */
 
-/* Says where a page begins, which is behind this entry, in the order of by_time() backward. */
+/* The place in the audit behind which a page begins: the id and the shard of the last entry of the
+ * page before. Pages list entries from the newest to the oldest. */
 struct place {
     long long ms, nth;
     int shard;
 };
 
-/* Writes the id at which the reading of a shard begins, backward. Entries of one millisecond are
- * ordered by shard, and then by their own number, so the entries of another shard with that
- * millisecond are either all before the place or all behind it. */
+/* Writes the id from which a shard is read backward to find the entries behind the place. Entries
+ * of the same millisecond are ordered by shard, then by the second number of their ids. So in
+ * another shard, all entries of that millisecond are before the place, or all are behind it. */
 static const char *first_id(const struct place *p, int shard, char out[64]) {
     if (!p) return "+";
     if (shard < p->shard)

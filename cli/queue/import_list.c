@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `latchwork queue import --from-list`: moves the messages of a plain Redis list, as
- * other schemes of lock and list use it, to a topic of this application. Producers of such a scheme
- * LPUSH the payloads, so the oldest message is at the right end.
+/* Implements `latchwork queue import --from-list`: moves the messages of a plain Redis list to a
+ * topic of this application. Other queueing schemes use such a list together with a lock. Their
+ * producers LPUSH the payloads, so the oldest message is at the right end of the list.
  *
  *     NAME ──RPOPLPUSH──> NAME:importing ──produce──> the topic ──acknowledged──> removed
  *                                        └─no key, refused by Kafka──> NAME:refused
  *
  * A message is always in a list until Kafka has acknowledged it. If the command is killed, the next
- * one begins with NAME:importing, so a message may be produced twice, but none is lost. Consumers
- * of the old scheme may go on meanwhile: they never get a message that was moved. */
+ * import begins with the messages in NAME:importing, so a message may be produced twice, but none
+ * is lost. Consumers of the old scheme may continue during the import, because they never get a
+ * message that was moved. */
 #include "cli/queue/queue.h"
 
 #include "base/clock.h"
@@ -34,14 +35,14 @@ struct import {
     struct ops_job job;
     struct lw_redis *redis;
     struct lw_sink *sink;
-    struct lw_rule rule; /* where a message's key is */
+    struct lw_rule rule; /* the rule that finds the key of a message */
     const char *list;
     char importing[NAME_MAX_BYTES + 16], refused[NAME_MAX_BYTES + 16];
-    int64_t n;   /* number of messages that were read, for their names in the report */
-    bool unsent; /* Kafka did not take a message that it may take later, so the import stops */
+    int64_t n; /* number of messages that were read; the report names each message by its number */
+    bool unsent; /* Kafka refused a message that it may accept later, so the import stops */
 };
 
-/* A message that was produced and is not acknowledged yet. */
+/* The state of one message that is being produced. */
 struct sent {
     struct import *im;
     char name[NAME_MAX_BYTES + 32];
@@ -49,8 +50,8 @@ struct sent {
     enum lw_letter_end end;
 };
 
-/* Returns the answer, or NULL, with o->err, if the list's server does not answer or answers with an
- * error. */
+/* Returns `r` if it is a sound reply. Otherwise returns NULL with o->err, because the server of the
+ * list did not answer or answered with an error. */
 static redisReply *good(struct import *im, const char *command, redisReply *r) {
     if (!r) return lw_fail(&im->o->err, "the list's Redis: %s", im->redis->why), NULL;
     if (r->type != REDIS_REPLY_ERROR) return r;
@@ -66,7 +67,7 @@ static int64_t length(struct import *im, const char *list) {
     return n;
 }
 
-/* Returns n elements from index `from` on, leftmost first. */
+/* Returns `n` elements of the list beginning at index `from`, in the order from left to right. */
 static redisReply *range(struct import *im, const char *list, int64_t from, int64_t n) {
     redisReply *r = good(im, "LRANGE",
                          lw_redis_ask(im->redis, "LRANGE %s %lld %lld", list, (long long)from,
@@ -105,14 +106,14 @@ static void answered(void *ctx, enum lw_letter_end how, const char *reason) {
     if (how == LW_SENT_LATER) im->unsent = true;
 }
 
-/* Produces a message, or counts it in a dry run. Returns 1 if the job ends with this message, -1 on
- * failure. */
+/* Produces one message, or only counts it in a dry run. Returns 1 if the job must end with this
+ * message, and -1 on failure. */
 static int take(struct import *im, struct sent *s) {
     struct ops *o = im->o;
     struct lw_buf scratch = {0};
     struct lw_bytes key;
     struct lw_err err = {0};
-    s->end = LW_SENT_NEVER; /* without a key, or if Kafka never takes it */
+    s->end = LW_SENT_NEVER; /* the result for a message that has no key */
     if (key_of(im, s->element, &scratch, &key, &err) != LW_KEY_OK) {
         lw_buf_free(&scratch);
         return ops_job_problem(&im->job, s->name, err.text);
@@ -139,8 +140,8 @@ static int take(struct import *im, struct sent *s) {
 
 /* --- a page ----------------------------------------------------------------------------------- */
 
-/* Moves up to n messages from the list, oldest first, so that they follow those that are in
- * NAME:importing already. */
+/* Moves up to n messages from the list to NAME:importing, oldest first. They come behind the
+ * messages that are already in NAME:importing. */
 static int fetch(struct import *im, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         lw_redis_append(im->redis, "RPOPLPUSH %s %s", im->list, im->importing);
@@ -167,8 +168,9 @@ static int settle(struct import *im, const struct sent *s) {
     return 0;
 }
 
-/* Produces what NAME:importing holds, oldest first, and removes what was acknowledged, up to the
- * first message that was not. Returns 1 if the job ends, -1 on failure. */
+/* Produces the messages in NAME:importing, oldest first. Then removes them from NAME:importing up
+ * to the first message that was not acknowledged. Returns 1 if the job must end, and -1 on
+ * failure. */
 static int produce_page(struct import *im, redisReply *page) {
     struct sent *sent = lw_alloc(page->elements * sizeof *sent);
     size_t n = 0;
@@ -179,8 +181,8 @@ static int produce_page(struct import *im, redisReply *page) {
         snprintf(s->name, sizeof s->name, "%s#%" PRId64, im->list, ++im->n);
         stop = take(im, s);
     }
-    /* If answers are missing, librdkafka still refers to `sent`, so the sink is closed before
-     * `sent` is freed. */
+    /* If acknowledgements are missing, librdkafka still refers to `sent`, so the sink is closed
+     * before `sent` is freed. */
     if (im->sink && lw_sink_wait(im->sink, 0, ACK_MS) > 0) {
         lw_sink_close(im->sink, CLOSE_MS);
         im->sink = NULL;
@@ -203,7 +205,8 @@ static int import_pages(struct import *im) {
         if (left < PAGE && fetch(im, more < PAGE - left ? more : PAGE - left)) return -1;
         redisReply *page = range(im, im->importing, -PAGE, PAGE);
         if (!page) return -1;
-        if (page->elements == 0) return freeReplyObject(page), 0; /* others took the rest */
+        /* other consumers of the list took the remaining messages */
+        if (page->elements == 0) return freeReplyObject(page), 0;
         stop = produce_page(im, page);
         freeReplyObject(page);
         if (!stop && im->unsent)
@@ -214,7 +217,7 @@ static int import_pages(struct import *im) {
     return stop;
 }
 
-/* A dry run reads what is in both lists and changes nothing. */
+/* Makes a dry run: reads the messages in both lists and changes nothing. */
 static int look_at_pages(struct import *im, const char *list) {
     int stop = 0;
     for (int64_t at = length(im, list); !stop && at > 0; at -= PAGE) {
@@ -229,8 +232,8 @@ static int look_at_pages(struct import *im, const char *list) {
 
 /* --- the command ------------------------------------------------------------------------------ */
 
-/* Finds the Redis of the list: that of --list-redis, or else that of the application's first
- * shard. */
+/* Connects to the Redis of the list: the server of --list-redis or, without this option, the server
+ * of the application's first shard. */
 static int find_redis(struct ops *o, struct lw_redis_url *at) {
     if (o->args.list_redis) return lw_redis_url_parse(o->args.list_redis, at, &o->err);
     struct lw_redis_servers servers = {0};
@@ -248,7 +251,7 @@ static int connect_to_list(struct import *im) {
     return im->redis ? 0 : -1;
 }
 
-/* Reads --list-key; without it the configured rule holds. */
+/* Parses the option --list-key. Without this option, the key rule of the configuration is used. */
 static int choose_rule(struct import *im) {
     struct ops *o = im->o;
     im->rule = o->c->key.from;

@@ -43,8 +43,8 @@ static void count(struct ops *o, struct change *ch, bool changed) {
     atomic_store(&o->watch->done, ch->execute ? ch->changed : ch->lanes);
 }
 
-/* Changes one lane at once, instead of first collecting all names: there may be a million names,
- * and a change moves no lane from one cursor to the other. */
+/* Changes one lane immediately. The names are not collected first, because there may be a million.
+ * A change does not disturb the reading, because it moves no lane from one cursor to the other. */
 static int change_lane(struct ops *o, const struct ops_lane *l, void *ctx) {
     struct change *ch = ctx;
     struct ops_shard *sh = &o->shards[l->shard];
@@ -77,7 +77,7 @@ static int change(struct ops *o, bool resume) {
                 o->verb);
         return OPS_USAGE;
     }
-    /* lanes that are named one by one need no --execute */
+    /* lanes that are named one by one are changed without --execute */
     struct change ch = {.resume = resume, .execute = o->args.execute || o->args.n_words};
     int bad =
         (o->args.n_words ? change_named(o, &ch) : ops_each_lane(o, change_lane, &ch)) < 0 ? -1 : 0;

@@ -53,8 +53,8 @@ static void add_name(struct look *l, const char *key, size_t n) {
     }
 }
 
-/* Looks at one lane. A lane without waiting messages is left out. If the lane is paused, notes its
- * name; any other lane may still move. */
+/* Examines one lane, unless it has no waiting messages. If the lane is paused, notes its name. If
+ * the lane is not paused, notes that a message may still move. */
 static int look_at_lane(struct look *l, const char *key, size_t n) {
     redisReply *len =
         take(l, lw_redis_ask(l->redis, "LLEN %swait:%b", l->tag, key, n), REDIS_REPLY_INTEGER);
@@ -85,7 +85,7 @@ static int look_at_locks(struct look *l, const redisReply *page) {
     return 0;
 }
 
-/* Follows a cursor to its end, or until a lane is found that may still move. */
+/* Reads with a cursor to its end, or until a lane is found that is not paused. */
 static int walk(struct look *l, const char *command, const char *pattern,
                 int (*fn)(struct look *l, const redisReply *page)) {
     char cursor[32] = "0";

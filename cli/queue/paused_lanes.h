@@ -10,12 +10,11 @@
 
 enum { LW_PAUSED_NAMES_MAX = 100 };
 
-/* Returns the number of paused lanes with waiting messages if nothing will move any more. Nothing
- * will move if no other lane has waiting messages, and no lane has a lock, be it of a running
- * handler or of a backoff. Appends the names of the first of these paused lanes, printable,
- * separated by ", ". Returns 0 if something may still move, and -1 if Redis could not be asked. The
- * function may take some seconds, but never blocks Redis, because it uses cursors instead of
- * KEYS. */
+/* Returns the number of paused lanes with waiting messages if nothing will move any more: no other
+ * lane has waiting messages, and no lane has a lock, either of a running handler or of a backoff.
+ * Appends to the text the names of the first of these paused lanes, in printable form and separated
+ * by ", ". Returns 0 if something may still move, and -1 if Redis could not be asked. The function
+ * may take some seconds, but never blocks Redis, because it uses cursors instead of KEYS. */
 int lw_paused_lanes(const struct lw_config *c, struct lw_buf *names, struct lw_err *err);
 
 #endif

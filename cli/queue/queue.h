@@ -20,6 +20,6 @@ int queue_replay(struct ops *o);
 int queue_audit(struct ops *o);
 int queue_drop(struct ops *o);
 int queue_import(struct ops *o);
-int queue_import_list(struct ops *o); /* import --from-list */
+int queue_import_list(struct ops *o); /* implements `queue import --from-list` */
 
 #endif

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Writes the usage as text. The character \1, which keeps words on one line, becomes a space. */
+/* Writes the usage line as plain text. The character \1, which keeps words on one line, becomes a
+ * space. */
 static void usage_line(const struct cli_command *c, const struct cli_verb *v, const char *given,
                        struct lw_buf *out) {
     size_t at = out->n;

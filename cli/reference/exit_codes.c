@@ -18,7 +18,7 @@ struct row {
 static long number(const struct cli_status *s) {
     char *end;
     long n = strtol(s->code, &end, 10);
-    return end == s->code ? LONG_MAX : n; /* the code is no number, but "other", which comes last */
+    return end == s->code ? LONG_MAX : n; /* the code is the word "other", which comes last */
 }
 
 /* Returns true if row a comes before row b. Rows are ordered by number; "128 + N" comes behind

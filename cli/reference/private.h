@@ -17,21 +17,22 @@ struct reference_page {
 extern const struct reference_page reference_pages[];
 extern const size_t reference_n_pages;
 
-/* returns the added text of the command's page; "" if the page has none */
+/* Returns the added text of the command's page, or "" if the command has no such page. */
 const char *reference_text(const char *command);
 /* Writes an option's names and its value in Markdown, as in "`-c`, `--config FILE`". */
 void reference_option(const struct cli_option *o, struct lw_buf *out);
 
-/* defined in commands.c; writes doc/reference/commands.md */
+/* Writes doc/reference/commands.md. The function is defined in commands.c. */
 void reference_commands(struct lw_buf *out);
-/* defined in exit_codes.c; writes doc/reference/exit-codes.md */
+/* Writes doc/reference/exit-codes.md. The function is defined in exit_codes.c. */
 void reference_exit_codes(struct lw_buf *out);
-/* defined in man.c; writes the man page of a command, or latchwork.1 if c is NULL */
+/* Writes the man page of a command, or latchwork.1 if c is NULL. The function is defined in
+ * man.c. */
 void reference_man(const struct cli_command *c, struct lw_buf *out);
-/* defined in markdown.c; converts Markdown to the roff of a man page */
+/* Converts Markdown to the roff of a man page. The function is defined in markdown.c. */
 void reference_markdown_to_man(const char *text, struct lw_buf *out);
 void reference_inline_to_man(const char *text, size_t n, struct lw_buf *out);
-/* defined in completion.c; writes the completion script for bash */
+/* Writes the completion script for bash. The function is defined in completion.c. */
 void reference_completion_bash(struct lw_buf *out);
 void reference_completion_zsh(struct lw_buf *out);
 

@@ -60,12 +60,12 @@ static const struct cli_status statuses[] = {
     {0},
 };
 
-/* Holds what a reload needs to know of the run that the reload changes. */
+/* Holds the parts of a run that a reload of the configuration needs. */
 struct run {
     struct run_args args;
     struct lw_supervise_options options;
-    /* the configuration at the start, which says where the lanes are; a reload does not change
-     * where they are */
+    /* the configuration at the start, which determines where the lanes are; a reload cannot change
+     * that */
     const struct lw_config *config;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the supervisor over HTTP for what `latchwork top` shows, by small requests one after the
- * other, each limited in time and size. */
+/* Requests from the supervisor over HTTP the figures that `latchwork top` shows. The requests are
+ * small, sent one after the other, and each is limited in time and size. */
 #include "base/clock.h"
 #include "cli/top/private.h"
 
@@ -75,10 +75,10 @@ static json_t *get(const struct lw_config *c, const char *path, char *why, size_
     json_t *v = NULL;
     int fd = connect_to(host, c->http.port, until);
     lw_buf_addf(&request, "GET %s HTTP/1.0\r\nHost: localhost\r\n", path);
-    /* any token is enough, because any token may read */
+    /* every token allows reading, so the first one is used */
     if (c->http.n_tokens)
         lw_buf_addf(&request, "Authorization: Bearer %s\r\n", c->http.tokens[0].secret);
-    lw_buf_add(&request, "\r\n", 3); /* this adds the NUL behind the text, too */
+    lw_buf_add(&request, "\r\n", 3); /* the length 3 includes the NUL at the end of the text */
     if (fd < 0 || exchange(fd, request.p, &answer, until)) {
         snprintf(why, size, "%s", strerror(errno));
     } else {
@@ -122,7 +122,8 @@ static int64_t percentile(const json_t *point, const char *name) {
     return json_is_integer(v) ? json_integer_value(v) : -1;
 }
 
-/* Takes the point that the page draws. A supervisor of an earlier version has no such point. */
+/* Reads the percentiles from the newest point of the web page's charts. A supervisor of an earlier
+ * version does not offer this point. */
 static void take_point(struct top_fleet *f, const struct lw_config *c) {
     char why[120];
     json_t *answer = get(c, "/api/v1/point", why, sizeof why);

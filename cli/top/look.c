@@ -65,7 +65,7 @@ static int64_t weight(const struct top *t, const struct ops_lane *l) {
     switch (t->sort) {
     case TOP_BY_AGE: return l->has_head ? INT64_MAX - l->first_ms : 0;
     case TOP_BY_TRIES: return l->attempts;
-    /* lanes with a length that could not be read come first */
+    /* lanes with an unknown length come first */
     default: return l->n < 0 ? INT64_MAX : l->n;
     }
 }
@@ -248,7 +248,7 @@ static int add_count(struct top *t, int s, const char *command, const char *name
     return 0;
 }
 
-/* Reads commits and the number of workers. Only the first shard is asked, because every shard knows
+/* Reads the commits and the number of workers from the first shard only, because every shard has
  * all commits and workers. */
 static int look_at_commits(struct top *t) {
     struct ops *o = t->o;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what `latchwork top` knows, and which servers it asks.
+/* Declares the data of `latchwork top`, and the functions that request it from the servers.
  *
- * Redis tells counts, lanes, dead letters and commits. Top asks Redis with cursors and small
- * scripts, and a refresh asks a bounded number of questions, whatever the number of lanes. If a
- * shard has more lanes than one refresh looks at, each refresh continues a round through all lanes:
- * top keeps the lanes with the most waiting messages and looks at them in each refresh, and the
- * round finds further lanes. The HTTP server of the supervisor (http.listen) tells what only
- * workers know: rates, lag, each worker's state. If Redis does not answer, top still shows what the
- * supervisor tells; if the supervisor does not answer, top still shows what Redis tells. */
+ * Redis has the counts, lanes, dead letters and commits. Top reads Redis with cursors and small
+ * scripts. The number of requests per refresh is bounded and does not depend on the number of
+ * lanes. If a shard has more lanes than one refresh reads, each refresh continues a round through
+ * all lanes: top keeps the lanes with the most waiting messages and reads them in each refresh, and
+ * the round finds further lanes. The HTTP server of the supervisor (http.listen) has the figures
+ * that only workers know: rates, lag, and the state of each worker. If Redis does not answer, top
+ * still shows the figures of the supervisor. If the supervisor does not answer, top still shows the
+ * figures of Redis. */
 #ifndef LW_CLI_TOP_PRIVATE_H
 #define LW_CLI_TOP_PRIVATE_H
 
@@ -15,7 +16,7 @@
 
 enum {
     TOP_LANES = 256,
-    TOP_LOOK = 1024 /* TOP_LOOK: maximum number of lanes per refresh and shard */,
+    TOP_LOOK = 1024, /* maximum number of lanes per refresh and shard */
     TOP_DEAD = 32,
     TOP_WORKERS = 256
 };
@@ -29,9 +30,9 @@ struct top_lane {
 struct top_shard {
     char cursor[OPS_CURSOR];
     bool whole; /* true after one round over all lanes is complete */
-    /* sum of waiting messages, and age of the oldest, in the last complete round */
+    /* sum of waiting messages, and age of the oldest message, in the last complete round */
     int64_t waiting, oldest_ms;
-    /* sum of waiting messages, and age of the oldest, in the round under way so far */
+    /* sum of waiting messages, and age of the oldest message, so far in the current round */
     int64_t now_waiting, now_oldest;
 };
 
@@ -56,7 +57,7 @@ struct top_fleet {
     int64_t at_ms; /* time of the answer, ms on the boot clock */
     int64_t lag, waiting, in_handler, received, finished, done, dead, retried;
     double in, out; /* rates in messages per second; -1: unknown */
-    /* Percentiles of the last seconds, in µs, as the page shows them; -1: unknown. */
+    /* percentiles over the last seconds, in µs, as the web page shows them; -1: unknown */
     int64_t handler_p50_us, handler_p99_us, end_to_end_p50_us, end_to_end_p99_us;
 };
 
@@ -87,15 +88,16 @@ struct top {
 /* The next functions are defined in cli/top/look.c. */
 void top_open(struct top *t, struct ops *o);
 void top_close(struct top *t);
-/* reads everything again; if a request fails, `why` says which and why */
+/* Reads everything from Redis again. If a request fails, `why` names the request and the reason. */
 void top_refresh(struct top *t);
-/* sets the filter: a glob, or a part of the key; "": no filter */
+/* Sets the filter of lanes: a glob pattern or a part of the key; "" means no filter. */
 void top_set_filter(struct top *t, const char *text);
 void top_set_sort(struct top *t, enum top_sort sort);
-/* `about` becomes true if some lanes were not counted yet */
+/* Returns the number of waiting messages. Sets *about to true if some lanes were not counted
+ * yet. */
 int64_t top_waiting(const struct top *t, bool *about);
-/* returns when the oldest waiting message arrived, ms since 1970 by Redis' clock; 0: no message
- * waits */
+/* Returns the time at which the oldest waiting message arrived, in ms since 1970 by Redis' clock,
+ * or 0 if no message waits. */
 int64_t top_oldest_ms(const struct top *t);
 /* Defined in cli/top/fleet.c. Asks the supervisor for its numbers. */
 void top_ask_fleet(struct top *t);
