@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An exec handler that works for DELAY seconds and appends a line to the file JOURNAL: start_ns
-end_ns identity key fence attempt."""
+"""An exec handler that works for DELAY seconds per message, and appends a line to the file JOURNAL:
+start_ns end_ns identity key fence attempt."""
 
 import json
 import os

@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests that the promises hold with Kafka's new group protocol (KIP-848), and which workers lose
-partitions with that protocol. The test needs librdkafka 2.15 and Kafka 4, so it is no part of `make
-check`:
+partitions with that protocol. The test needs librdkafka 2.15 and Kafka 4, so it is not part of
+`make check`. `make live-new-protocol` runs this command:
 
-    LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 tests/live/new_protocol.py build
-    [scenario…]
-
-`make live-new-protocol` runs this command."""
+    LW_KAFKA_VERSION=4.1.1 tests/matrix/librdkafka.sh 2.15.1 \
+        tests/live/new_protocol.py build [SCENARIO…]"""
 
 import os
 import re
@@ -107,8 +105,9 @@ def reloaded(t):
 
 @scenario
 def killed_with_a_place(t):
-    """A static member is killed by kill -9, and the group does not give its place to the successor
-    yet. The successor must report the problem, and work as a dynamic member."""
+    """A static member is killed by kill -9. The group does not give its place to the successor
+    before the session has ended. The successor must report the problem, and must work as a dynamic
+    member."""
     begin(t)
     run = start(t, "run", workers=2, properties={"group.instance.id": "here"})
     t.generate(3000, keys=300, rate=200, wait=False)

@@ -5,8 +5,9 @@ with the same keys in all of them.
 
 Each case checks five promises. No two runs of a key overlap, and fences only grow. The first runs
 of the messages of a (partition, key) come in the order of offsets. No message is lost. No message
-runs twice unless a process died. All offsets are committed. Arguments: build folder [case]. The
-last line is "N passed, N failed"."""
+runs twice unless a process died. All offsets are committed.
+Usage: test_basic.py [BUILD [CASE]]
+The last line of the output is "N passed, N failed"."""
 
 import collections
 import json
@@ -85,7 +86,7 @@ class Redis:
 
 
 class Trial:
-    """A test case, with topics, a configuration and a journal of its own."""
+    """A test case with its own topics, configuration and journal."""
 
     def __init__(self, name, brokers, redis, folder):
         self.name, self.brokers, self.redis = name, brokers, redis
@@ -233,7 +234,8 @@ def drains(trial):
     trial.start("--drain", "--json", delay=0.0005)
     expect(trial.finish() == 0, "exit status")
     trial.check(reruns_allowed=False)
-    trial.start("--drain")  # every message is done already
+    # All messages are already done, so this drain has nothing to do.
+    trial.start("--drain")
     expect(trial.finish() == 0, "exit status of an idle drain")
     trial.check(reruns_allowed=False)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures how much memory a worker needs for large waiting messages. Arguments: build folder
-[scenario…]."""
+"""Measures how much memory a worker needs for large waiting messages.
+Usage: test_bytes.py [BUILD [SCENARIO…]]"""
 
 import time
 
@@ -30,15 +30,15 @@ def high_water_mb(pid):
 
 @scenario
 def large_messages_wait(t):
-    """Messages of 640 MB in all wait in ten waiting lists. A new worker must take only a few
-    messages at a time, and run each message once, in the order of its key."""
+    """Messages of 640 MB in total wait in ten waiting lists. A new worker must take only a few
+    messages at a time, and must run each message once, in the order of its key."""
     t.start_redis()
     t.make_topics(1)
     settings = {"workers": 1, "handler": exec_handler(processes=16), "lock": {"ttl_ms": 4000}}
     first = t.start(**settings)
     first.wait_workers(1)
     wait_until(lambda: t.redis.call("EXISTS", t.prefix() + b"epoch"), 30, "an epoch")
-    time.sleep(6)  # longer than the quarantine of the new epoch
+    time.sleep(6)  # Sleep longer than the quarantine of the new epoch.
     first.stop()
     t.redis.call("EVAL", FILL, "2", t.prefix(), t.topics[0], str(LANES), str(EACH), str(SIZE))
     second = t.start(**settings)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills masters and moves slots of a Redis Cluster of three masters with a replica each. Arguments:
-build folder [scenario…]. LW_SOAK=1: 20 times each."""
+"""Tests a Redis Cluster of three masters with one replica each: masters are killed, and slots move.
+Usage: test_cluster.py [BUILD [SCENARIO…]]
+LW_SOAK=1 causes each fault 20 times."""
 
 import ctypes
 import re
@@ -17,9 +18,9 @@ RATE = 250
 KILLS = 20 if SOAK > 1 else 2
 MOVES = 20 if SOAK > 1 else 3
 KILL_S, MOVE_S = 15, 12  # seconds of load per fault
-BACK_S = (
-    2 + 10
-)  # maximum number of seconds after a fault until messages run again: lock.ttl_ms, and ten seconds
+# The maximum number of seconds after a fault until messages run again: lock.ttl_ms plus ten
+# seconds.
+BACK_S = 2 + 10
 
 
 def start(t, load_s, tls=False):
@@ -51,13 +52,14 @@ def shard_of(key):
 
 
 def said_of(run, text, begin=0):
-    """Returns the shards about which the log has a line with the given text. The search starts at
-    byte `begin` of the log."""
+    """Returns the shards that occur in log lines with the given text. The search starts at byte
+    `begin` of the log."""
     return {int(n) for n in re.findall(r"shard (\d+): [^\n]*" + text, run.log()[begin:])}
 
 
 def back_at_work(t, shard):
-    """Waits until a run of a message of the shard begins. Returns how many seconds passed."""
+    """Waits until a run of a message of the shard begins. Returns the number of seconds that
+    passed."""
     now_us = boot_us()
 
     def later():
@@ -108,8 +110,8 @@ def master_killed(t):
 
 @scenario
 def slots_moved(t):
-    """The slot of a busy shard is migrated from one master to the next, several times. Nothing may
-    be lost, and no key may run twice at once."""
+    """The slot of a busy shard is migrated from one master to the next, several times. No message
+    may be lost, and no two runs of a key may overlap."""
     run, before = start(t, MOVES * MOVE_S)
     pauses, moved = [], 0
     for i in range(MOVES):
@@ -128,7 +130,7 @@ def slots_moved(t):
 @scenario
 def over_tls(t):
     """The nodes accept only TLS, also from each other. The workers and commands know two nodes from
-    the configuration, and must learn the others."""
+    the configuration, and must find the other nodes."""
     after_a_switch(t, tls=True)
 
 
@@ -146,7 +148,7 @@ def after_a_switch(t, tls=False):
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
     tool(t, "dead", "ls")
-    # The command `check` may fail, because it runs the handler without the environment that `start`
+    # The command `check` may fail, because it runs the handler without the environment that start()
     # gives to the handler.
     checked = str(tool(t, "check", "--connect", status=None))
     for shard, node in owners(t).items():

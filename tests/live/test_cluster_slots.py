@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Moves the slot of a busy shard from master to master of a Redis Cluster, with all its data; the
-epoch must not end. Arguments: build folder [scenario…]. LW_SOAK=1: 20 moves."""
+"""Moves the slot of a busy shard, with all its data, from master to master of a Redis Cluster. The
+epoch must not end.
+Usage: test_cluster_slots.py [BUILD [SCENARIO…]]
+LW_SOAK=1 makes 20 moves."""
 
 import time
 
@@ -10,8 +12,8 @@ from test_cluster import back_at_work, finish, slot, start
 
 MOVES = 20 if SOAK > 1 else 3
 MOVE_S = 12  # seconds of load for each move
-# Seconds after which each worker has certainly seen that the whole slot has moved; must be more
-# than a quarter of the TTL.
+# The number of seconds after which each worker has certainly seen that the whole slot has moved.
+# This must be more than a quarter of the TTL.
 SEEN_S = 2
 
 

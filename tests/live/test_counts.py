@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that messages_total and the summary agree with what Redis recorded, even if workers die.
-Arguments: build folder [scenario…]."""
+"""Checks that messages_total and the summary agree with the outcomes that Redis recorded, even if
+workers die.
+Usage: test_counts.py [BUILD [SCENARIO…]]"""
 
 import re
 import signal
@@ -20,7 +21,7 @@ def counts(run):
 
 @scenario
 def settles_that_nobody_heard_of(t):
-    """While Redis is stopped, the workers send outcomes and are killed. Then Redis continues and
+    """While Redis is stopped, the workers send outcomes and are killed. Redis then continues and
     records the outcomes. Each message must be counted once."""
     t.start_redis()
     t.make_topics()
@@ -33,9 +34,9 @@ def settles_that_nobody_heard_of(t):
         before = t.ends_so_far()
         wait_until(lambda: t.ends_so_far() > before + 50 or not t.producing(), 60, "load")
         t.redis.signal(signal.SIGSTOP)
-        time.sleep(
-            0.3
-        )  # handlers end meanwhile, and the calls that report their outcomes wait unread in the sockets of Redis
+        # Handlers end during the sleep. The calls that report their outcomes wait in the sockets of
+        # Redis, which does not read them.
+        time.sleep(0.3)
         for pid in run.workers():
             run.kill_worker(pid)
             deaths += 1
@@ -51,8 +52,8 @@ def settles_that_nobody_heard_of(t):
 
 @scenario
 def plugin_crashes(t):
-    """A plugin crashes its worker again and again. The outcomes that Redis recorded for each of
-    these workers must be counted."""
+    """A plugin crashes its worker repeatedly. The outcomes that Redis recorded for each of these
+    workers must be counted."""
     t.start_redis()
     t.make_topics(1)
     bodies = [b"segv" if i % 40 == 7 else b"{}" for i in range(200)]
@@ -71,12 +72,12 @@ def plugin_crashes(t):
     t.same(
         dict(found, done=0), {"done": 0, "dead": dead, "dropped": 0, "skipped": 0}, "the summary"
     )
-    # Two gaps remain in which an outcome is not counted (doc/how-to/monitor.md). First, a worker
-    # may die after it has marked a message as counted and before it counts the message. Second, if
-    # Redis recorded a waiting message as finished, its owner may read the state before the
-    # supervisor notices that the worker that ran the message is dead. Both gaps are short in the
-    # life of a worker, and lose one message in many deaths. To close the second gap, the owner
-    # would have to know of the uncounted message before the worker dies.
+    # There are two cases in which an outcome is not counted (doc/how-to/monitor.md). First, a
+    # worker may die after it has marked a message as counted and before it counts the message.
+    # Second, if Redis recorded a waiting message as finished, its owner may read the state before
+    # the supervisor notices that the worker that ran the message is dead. Both cases last a short
+    # time, so only a few of many deaths lose a count, and each loses one. To avoid the second case,
+    # the owner would have to know of the uncounted message before the worker dies.
     t.check(
         done - 2 <= found["done"] <= done, "done in the summary: %d, not %d" % (found["done"], done)
     )

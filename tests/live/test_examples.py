@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the programs in examples/ as their READMEs describe them. Each must pass `handler test`,
-then drain a topic of a real Kafka, and its effect must be right. Arguments: build folder
-[scenario…]."""
+"""Tests the programs in examples/ as their READMEs describe them. Each example must pass `handler
+test`, then drain a topic of a real Kafka, and its effect must be right.
+Usage: test_examples.py [BUILD [SCENARIO…]]"""
 
 import glob
 import json
@@ -23,7 +23,8 @@ MESSAGES, CUSTOMERS = 1200, 60
 
 
 class Example:
-    """A copy of an example's folder, and the service of the example. `with` ends the service."""
+    """A copy of an example's folder, with the example's service running. Leaving the `with` block
+    ends the service."""
 
     def __init__(self, t, name):
         t.start_redis()
@@ -152,8 +153,8 @@ def node_pool(t):
         before, after = e.drain_orders()
         t.same(after["customers"], CUSTOMERS, "customers in the store")
         t.same(after["writes"] - before["writes"], MESSAGES, "writes")
-        # Two workers have one process each, whose pool opens at most 10 connections. Each call of
-        # e.told() opens one more.
+        # There are two workers with one process each, and each process opens at most 10
+        # connections. Each call of e.told() by the test opens one more.
         t.check(
             after["connections"] - before["connections"] <= 25,
             "connections: %d" % (after["connections"] - before["connections"]),
@@ -187,7 +188,7 @@ def postgres_upsert(t):
         e.env["STORE"] = pg.url
         e.test()
         t.same(pg.sql("SELECT count(*) FROM customers"), [["0"]], "rows that the test left")
-        # All messages of a customer are in one partition. So their order is fixed, and the last
+        # All messages of a customer are in one partition, so their order is fixed, and the last
         # message is the newest.
         records = {}
         for i in range(MESSAGES):

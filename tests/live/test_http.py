@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests the http handler with services in Python (HTTP/1.1) and Node (HTTP/2): what each answer
-means, slow and broken services, TLS. Arguments: build folder [scenario…]."""
+"""Tests the http handler with services in Python (HTTP/1.1) and Node (HTTP/2): the outcome that
+each answer leads to, slow and broken services, TLS.
+Usage: test_http.py [BUILD [SCENARIO…]]"""
 
 import email.utils
 import json
@@ -108,7 +109,8 @@ def answer(status, **more):
 
 
 def metrics(port):
-    """Returns the metrics of the supervisor that listens on a port: {name with labels: value}."""
+    """Returns the metrics of the supervisor that listens on a port, as {name with labels:
+    value}."""
     with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as r:
         lines = [
             line.rsplit(" ", 1)
@@ -130,11 +132,12 @@ def drain(t, service, limit_s=90, **over):
 @scenario
 def every_answer(t):
     """Each status and body must lead to the outcome that the documentation names. A message may run
-    again only after Retry-After has passed, and a stale fence must cost no attempt."""
+    again only after Retry-After has passed, and a stale fence must not count as an attempt."""
     service = begin(t)
     topic = t.topics[0]
     soon = email.utils.formatdate(time.time() + 14, usegmt=True)
-    table = [  # each row: payload, expected outcome, expected attempts, expected reason
+    # Each row: payload, expected outcome, expected attempts, expected reason.
+    table = [
         (answer(200), "done", [1], ""),
         (answer(204), "done", [1], ""),
         (answer(202, body="thanks"), "done", [1], ""),
@@ -185,8 +188,8 @@ def every_answer(t):
         payload, outcome, attempts, reason = row
         what = "%s of %s" % (payload.decode(), requests[0]["id"])
         seen = [r["attempt"] for r in requests]
-        # If a connection was used before and is closed meanwhile, the handler sends the request
-        # again by itself.
+        # If the service closes a connection that was used before, the handler sends the request
+        # again without a new attempt.
         t.same(sorted(set(seen)) if b"hang-up" in payload else seen, attempts, "attempts: " + what)
         t.same(requests[0]["trace"], TRACE, "traceparent: " + what)
         t.check(
@@ -209,8 +212,8 @@ def every_answer(t):
 
 @scenario
 def kept_alive(t):
-    """A worker may open at most in_flight connections, and must use each for many messages. Each
-    signature must be right."""
+    """A worker may open at most in_flight connections, and must use each of them for many messages.
+    Each signature must be right."""
     key = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     service = begin(t, environment={"LW_TEST_HMAC_KEY": key, "LW_TEST_DELAY_MS": "2"}.items())
     path = os.path.join(t.dir, "hmac")
@@ -268,8 +271,8 @@ def slow_calls(t):
 
 @scenario
 def service_down(t):
-    """The service is killed under load for some seconds. The handler's circuit breaker must open
-    and let messages wait. No message may become a dead letter or be lost."""
+    """The service is killed under load and stays down for some seconds. The handler's circuit
+    breaker must open and let messages wait. No message may become a dead letter or be lost."""
     service = begin(t, environment={"LW_TEST_DELAY_MS": "5"}.items())
     port = free_port()
     run = t.start(
@@ -307,8 +310,8 @@ def service_down(t):
     runs, _ = t.judge()
     t.same(t.dead_letters(), [], "dead letters")
     charged = {r.identity for r in runs if r.attempt > 1}
-    # When the service dies, an attempt is counted for each request without an answer, and for the
-    # first requests whose connection is refused.
+    # When the service dies, an attempt must be counted for each request that got no answer, and for
+    # the first requests whose connection is refused.
     t.check(
         len(charged) <= 2 * 2 * (16 + 3), "attempts were counted for %d messages" % len(charged)
     )
@@ -330,7 +333,7 @@ def service_down(t):
 
 @scenario
 def all_answers_are_503(t):
-    """The service answers 503 to everything for some seconds. The failure rate must open the
+    """The service answers 503 to every request for some seconds. The failure rate must open the
     handler's circuit breaker, and no message may become a dead letter."""
     service = begin(t)
     port = free_port()
@@ -394,7 +397,7 @@ def workers_killed(t):
 @scenario
 def tls(t):
     """A client certificate must work, and so must a CA that the system does not know. With a wrong
-    CA, the log must say why nothing runs, and no attempt may be counted."""
+    CA, the log must say why no message runs, and no attempt may be counted."""
     folder = certificates(t)
     service = begin(t, folder + "/server.pem", folder + "/server.key", folder + "/ca.pem")
     t.kafka.produce(t.topics[0], [(i % 4, b"k-%d" % i, b"{}") for i in range(400)])
@@ -435,7 +438,8 @@ def http2(t):
     requests = [r for r in service.requests() if "aborted" not in r]
     t.same({r["version"] for r in requests}, {"2.0"}, "versions of HTTP")
     used = len({r["connection"] for r in requests})
-    # When a connection is replaced after 256 requests, libcurl may open several new ones at once.
+    # When a connection is replaced after 256 requests, libcurl may open several new connections at
+    # once.
     t.check(used <= len(requests) / 16, "connections: %d" % used)
     t.same(t.dead_letters(), [], "dead letters")
     t.figure(connections=used, requests=len(requests))
@@ -444,7 +448,7 @@ def http2(t):
 
 @scenario
 def batches(t):
-    """One request carries many messages of one key, in order, as CloudEvents in JSON."""
+    """One request must carry many messages of one key, in order, as CloudEvents in JSON."""
     folder = certificates(t)
     service = begin(
         t, folder + "/server.pem", folder + "/server.key", program=("node", "service_h2.js")

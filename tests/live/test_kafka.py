@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests faults of Kafka, rebalances, deploys, slow handlers and commit metadata. Arguments: build
-folder [scenario…]."""
+"""Tests faults of Kafka, rebalances, deploys, slow handlers and commit metadata.
+Usage: test_kafka.py [BUILD [SCENARIO…]]"""
 
 import random
 import signal
@@ -14,8 +14,8 @@ from lib.scenario import SOAK, main, scenario
 
 @scenario
 def broker_killed(t):
-    """Fault 17: the broker is killed (kill -9) twice under load. Commits must be retried, nothing
-    may hang, and no message may be lost."""
+    """Fault 17: the broker is killed (kill -9) twice under load. Commits must be retried, the
+    workers must not hang, and no message may be lost."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -37,8 +37,9 @@ def broker_killed(t):
 
 @scenario
 def rebalances(t):
-    """Faults 18, 19: a second member joins and leaves again and again. Each time partitions must be
-    drained, committed and handed over: hardly any message may run again, and none may be lost."""
+    """Faults 18 and 19: a second member of the group repeatedly joins and leaves. Each time,
+    partitions must be drained, committed and handed over. Hardly any message may run again, and
+    none may be lost."""
     t.start_redis()
     t.make_topics()
     run = t.start(workers=3)
@@ -81,8 +82,8 @@ def rebalances(t):
 @scenario
 def revoke_with_backlog(t):
     """A rebalance must wait for handlers that have started, but not for messages that wait in
-    Redis. Here thousands of messages of a few keys wait in Redis, and running handlers have a long
-    time to end (shutdown.grace_ms)."""
+    Redis. In this scenario thousands of messages of a few keys wait in Redis, and shutdown.grace_ms
+    gives running handlers a long time to end."""
     t.start_redis()
     t.make_topics(1)
     over = dict(
@@ -94,7 +95,7 @@ def revoke_with_backlog(t):
     run.wait_workers(2)
     t.generate(2400, keys=6)
     wait_until(lambda: t.ends_so_far() > 100, 60, "load")
-    time.sleep(2)  # during the sleep, the remaining messages are parked
+    time.sleep(2)  # During the sleep, the remaining messages are parked.
     begun = time.monotonic()
     other = t.start(label="other", workers=1, work_ms="0-1", log={"level": "debug"}, **over)
     wait_until(
@@ -213,7 +214,7 @@ def foreign_metadata(t):
 
 
 def made_anew(t, topic, old, new, late):
-    """Recreates a topic with `new` records, after its `old` records were done; if `late` is true,
+    """Recreates a topic with `new` records, after its `old` records were done. If `late` is true,
     some of the old records still run at that time. The run must end as refused, and so must the
     next run, because a restart must not hide the fault."""
     t.topics = [topic]
@@ -253,8 +254,9 @@ def made_anew(t, topic, old, new, late):
 
 @scenario
 def topic_made_anew(t):
-    """Fault 22: a topic is deleted and recreated under a running worker, with more records than
-    before, as many, or fewer. The worker must never skip records without a report."""
+    """Fault 22: a topic is deleted and recreated while a worker runs. The new topic has more
+    records than the old one, as many, or fewer. The worker must never skip records without
+    reporting it."""
     t.start_redis()
     for old, new, late in (
         (100, 150, False),
@@ -268,7 +270,7 @@ def topic_made_anew(t):
 
 def any_members(t):
     """Returns True if the group has members. While the group has members, Kafka refuses offsets
-    that a program outside the group sets."""
+    that a program outside the group commits."""
     topic, partition = t.topics[0], 0
     offset = t.kafka.committed(t.id, t.topics)[topic, partition][0]
     try:

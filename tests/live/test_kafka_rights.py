@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests a Kafka with SASL PLAIN and ACLs. If a right is missing, `check --connect` and a running
-worker must name the right, its resource and its user. With all rights both must work, and `check`
-must write nothing to Kafka. Arguments: build folder."""
+worker must name the right, its resource and its user. With all rights, both must succeed, and
+`check` must write nothing to Kafka.
+Usage: test_kafka_rights.py [BUILD]"""
 
 import json
 import os
@@ -29,8 +30,8 @@ RIGHTS = {
         'dead.to: .*' + DEAD + '.*user "%s" (may not (WRITE|DESCRIBE)|to DESCRIBE)',
     ),
 }
-# If the log of a running worker has another text for a missing right than `check` prints, this
-# table has it: {right: text in the log}.
+# For rights whose error in a running worker's log differs from the error of `check`: {right: text
+# in the log}.
 LOGGED = {
     "topic": 'user "%s" may not READ topic ' + TOPIC,
     "dead": 'user "%s" may not WRITE topic ' + DEAD,
@@ -98,7 +99,7 @@ def configure(directory, brokers, redis, user):
 
 
 def logged(directory, brokers, redis, user, said):
-    """Checks that a worker writes the text `said` to its log if it logs in as `user`."""
+    """Checks that a worker that logs in as `user` writes the text `said` to its log."""
     path = configure(directory, brokers, redis, user)
     with open(path + ".log", "wb") as log:
         run = subprocess.Popen(

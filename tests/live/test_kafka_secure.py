@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests Kafka with TLS, SASL and ACLs. Messages must be handled over each kind of connection.
 `check --connect` and a running worker's log must name each mistake with its cause. No log, output
-of `check` or command line may contain a secret. Arguments: build folder [scenario…]. Default:
-scram_tls and tls_mistakes, or all if LW_MORE=1."""
+of `check` or command line may contain a secret.
+Usage: test_kafka_secure.py [BUILD [SCENARIO…]]
+The default scenarios are scram_tls and tls_mistakes, or all scenarios if LW_MORE=1."""
 
 import json
 import os
@@ -32,7 +33,7 @@ def settings(t, properties):
 
 
 def check(t, properties):
-    """Returns everything that `check --connect` prints about Kafka."""
+    """Returns all lines about Kafka that `check --connect` prints."""
     path = os.path.join(t.dir, "check.json")
     kafka = {"topics": t.topics, "properties": dict(properties, **{"group.id": t.id})}
     with open(path, "w") as f:
@@ -106,15 +107,16 @@ def named(t, properties, said, label, errors=None):
 
 @scenario
 def scram_tls(t):
-    """SASL SCRAM over TLS must work."""
+    """Messages must be handled over SASL SCRAM with TLS."""
     begin(t)
     works(t, "orders", t.kafka.client("SASLTLS", "SCRAM-SHA-512", "orders"))
 
 
 @scenario
 def tls_mistakes(t):
-    """Each of these mistakes must be named: a wrong password, a wrong CA, an expired certificate, a
-    name that does not match, a listener without TLS, no broker at the address."""
+    """`check` and the log must name each of these mistakes: a wrong password, a wrong CA, an
+    expired certificate, a name that does not match, a listener without TLS, no broker at the
+    address."""
     begin(t)
     k = t.kafka
     named(
@@ -123,7 +125,7 @@ def tls_mistakes(t):
         "[Aa]uthentication (error|failed)",
         "wrong-password",
     )
-    # another address, at which nobody listens, must not hide what the broker says
+    # A second address without a broker must not hide the error that the first broker reports.
     two = dict(
         k.client("SASLTLS", "SCRAM-SHA-256", "orders", password="wrong"),
         **{"bootstrap.servers": k.at["SASLTLS"] + ",127.0.0.1:1"},

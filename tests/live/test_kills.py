@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests workers that die (kill -9), or that are stopped until their leases have ended (SIGSTOP).
-Arguments: build folder [scenario…]. doc/design/faults.md explains the numbers of faults, and
-oracles such as O3."""
+doc/design/faults.md explains the numbers of faults, and oracles such as O3.
+Usage: test_kills.py [BUILD [SCENARIO…]]"""
 
 import os
 import random
@@ -52,14 +52,14 @@ def check_blame(t, run, again):
             earlier.pid in run.deaths,
             "ran again though nobody was killed: %r, then %r" % (earlier, later),
         )
-    # handlers end soon after their worker does, long before the lease ends
+    # The handlers of a killed worker must end soon after the worker, long before the lease ends.
     for r in t.runs():
         t.check(
             r.last_us < run.deaths.get(r.pid, 1 << 62) + run.settings["lock"]["ttl_ms"] * 1000,
             "outlived its worker and its lease: %r" % r,
         )
-    # Messages of a killed worker run again if they were running, or had finished without being
-    # settled.
+    # A message of a killed worker runs again if it was running, or if its outcome was not recorded
+    # yet.
     per_kill = {}
     for earlier, _ in again:
         per_kill[earlier.pid] = per_kill.get(earlier.pid, 0) + 1
@@ -67,7 +67,7 @@ def check_blame(t, run, again):
 
 
 def make_store(path):
-    """Makes the table, and a history of every write to it, which shows overwritten rows as well."""
+    """Makes the table, and a history of every write to it, which also contains overwritten rows."""
     db = sqlite3.connect(path)
     db.executescript("""
         PRAGMA journal_mode = WAL;
@@ -95,8 +95,9 @@ def rows(path, columns, source="orders"):
 
 @scenario
 def kill_workers(t):
-    """Faults 1, 2, 3: a random worker is killed by kill -9 every 1.5 s. No message may be lost or
-    misordered, no key may run twice at once, and only messages in flight may run again."""
+    """Faults 1, 2 and 3: a random worker is killed by kill -9 every 1.5 s. No message may be lost
+    or run out of order, no two runs of a key may overlap, and only messages in flight may run
+    again."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -114,7 +115,7 @@ def kill_workers(t):
 
 @scenario
 def kill_workers_all_at_once(t):
-    """All workers are killed at once, so no worker is left that knows what was in flight."""
+    """All workers are killed at once, so no live worker knows which messages were in flight."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-10")
@@ -132,8 +133,8 @@ def kill_workers_all_at_once(t):
 
 @scenario
 def kill_supervisor(t):
-    """The supervisor is killed. Its workers and handlers must end by themselves, and the next run
-    must do the remaining work."""
+    """The supervisor is killed. Its workers and handlers must then end, and the next run must
+    handle the remaining messages."""
     t.start_redis()
     t.make_topics()
     t.generate(5000, keys=100)
@@ -159,7 +160,7 @@ def kill_supervisor(t):
 @scenario
 def kill_workers_insert_update(t):
     """O3: the statement of the handler replaces an earlier row of the same id. The table must equal
-    the reference model."""
+    the expected contents."""
     t.start_redis()
     t.make_topics(1)
     store = os.path.join(t.dir, "orders.db")
@@ -177,7 +178,7 @@ def kill_workers_insert_update(t):
 
 @scenario
 def kill_workers_insert_ignore(t):
-    """O3: each message of two topics must become a row of its own, and none may be missing."""
+    """O3: each message of two topics must become a separate row, and no message may be missing."""
     t.start_redis()
     t.make_topics()
     store = os.path.join(t.dir, "orders.db")
@@ -209,9 +210,8 @@ def stop_often(t, run, ttl_ms, family):
         pids = [pid] + (descendants(pid) if family else [])
         for p in pids:
             send(p, signal.SIGSTOP)
-        t.stops.append(
-            (pid, boot_us())
-        )  # the time is taken after the signals, because a run may still begin between two signals
+        # Take the time after the signals, because a run may still begin between two signals.
+        t.stops.append((pid, boot_us()))
         time.sleep(3 * ttl_ms / 1000)
         for p in reversed(pids):
             send(p, signal.SIGCONT)
@@ -254,9 +254,8 @@ def stop_workers_insert(t):
     while t.producing() or n < 3:
         wait_until(lambda: len(run.workers()) == 4, 30, "workers")
         gate = sqlite3.connect(store, timeout=20, isolation_level=None)
-        gate.execute(
-            "BEGIN IMMEDIATE"
-        )  # from now on every worker has to wait for the store, while its leases are live
+        # This transaction makes every worker wait for the store while its leases are live.
+        gate.execute("BEGIN IMMEDIATE")
         time.sleep(0.2)
         pid = random.choice(run.workers())
         send(pid, signal.SIGSTOP)

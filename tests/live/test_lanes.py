@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests that the promises hold while no server fails: without faults, during deploys and
-rebalances, with a slow handler or foreign metadata. Arguments: build folder [scenario…].
-doc/design/faults.md explains oracles such as O1."""
+rebalances, with a slow handler, and with commit metadata of another program. doc/design/faults.md
+explains oracles such as O1.
+Usage: test_lanes.py [BUILD [SCENARIO…]]"""
 
 import re
 
@@ -16,8 +17,9 @@ SUMMARY = re.compile(
 
 @scenario
 def no_faults_drain(t):
-    """O1, O2, O5: each message must run once, in order, and never beside another message of its
-    key. --drain must end with status 0, and the counts of its summary must be right."""
+    """O1, O2, O5: each message must run once, in order, and never at the same time as another
+    message of its key. --drain must end with status 0, and the counts of its summary must be
+    right."""
     t.start_redis()
     t.make_topics()
     t.generate(12000 * SOAK, keys=300)
@@ -33,8 +35,8 @@ def no_faults_drain(t):
         return
     done, dead, dropped, skipped, parked, drained, reruns, rate = map(int, found.groups())
     t.same((done, dead, dropped, skipped, reruns), (len(runs), 0, 0, 0, 0), "summary")
-    # If Kafka redelivers a waiting message, the message is counted as parked again. Redelivery
-    # happens while the workers start one after the other.
+    # If Kafka redelivers a waiting message, the message is counted as parked again. Such
+    # redeliveries occur while the workers start one after the other.
     t.check(parked >= drained, "drained %d, but parked %d" % (drained, parked))
     t.same(len([r for r in runs if r.attempt != 1]), 0, "attempts beyond the first")
     t.check(drained > 0, "nothing was ever parked: the test does not test much")
@@ -43,8 +45,8 @@ def no_faults_drain(t):
 
 @scenario
 def no_faults_idle(t):
-    """O4: when all is done, no lock, no waiting list, no lane, no hint and no count of attempts may
-    be left in Redis."""
+    """O4: when all messages are done, Redis must have no lock, waiting list, lane, hint or count of
+    attempts."""
     t.start_redis()
     t.make_topics()
     run = t.start()
@@ -59,9 +61,9 @@ def no_faults_idle(t):
 
 @scenario
 def first_run(t):
-    """If the name of the application was never used before, the first run must not need a
-    quarantine, however long the TTL. After Redis was wiped, the group's commits must show that the
-    name was used."""
+    """If the name of the application has never been used before, the first run must not need a
+    quarantine, even if the TTL is long. After Redis was wiped, the group's commits must show that
+    the name was used."""
     t.start_redis()
     t.make_topics()
     t.generate(400, keys=50)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests `latchwork lock exec -c` beside running workers: a command and the handlers of the same
-lane exclude each other. Arguments: build folder [scenario…]."""
+"""Tests `latchwork lock exec -c` while workers run: a command and the handlers of the same lane
+must exclude each other.
+Usage: test_lock.py [BUILD [SCENARIO…]]"""
 
 import os
 import subprocess
@@ -11,7 +12,7 @@ import time
 from lib.scenario import SOAK, main, scenario
 
 COMMANDS, KEYS = 40, 4
-# The command that runs under the lock. It writes down when it begins, when it ends, and its fence.
+# The command that runs under the lock. It records when it begins and ends, and its fence.
 NOTE = """
 import os, sys, time
 begin = time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
@@ -52,7 +53,7 @@ def held_by_commands(notes):
 
 def meetings(commands, runs):
     """Returns two lists: the runs that overlapped a command with the same key, and the runs whose
-    fence is smaller than that of an earlier command or larger than that of a later one."""
+    fence is smaller than that of an earlier command or larger than that of a later command."""
     out = []
     for key, begin, end, fence in commands:
         for r in runs:
@@ -68,12 +69,12 @@ def meetings(commands, runs):
 @scenario
 def commands_and_handlers(t):
     """Commands take the locks of four lanes whose messages workers run. In each lane no command may
-    overlap a run, fences must grow through commands and runs alike, and no message may be lost."""
+    overlap a run, fences must grow across commands and runs, and no message may be lost."""
     t.start_redis()
     t.make_topics()
     run = t.start(work_ms="2-12", lock={"ttl_ms": 4000})
-    # With more load no lane would ever be free, so a command could get a lock only if it paused the
-    # lane.
+    # The load is low, because under more load no lane would ever be free, and a command could get a
+    # lock only if it paused the lane.
     t.generate(1200 * SOAK, keys=KEYS, rate=80, zipf=0, wait=False)
     until = time.monotonic() + 60
     while len({r.key for r in t.runs()}) < KEYS and time.monotonic() < until:

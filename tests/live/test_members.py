@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests deaths and restarts of members of the consumer group, with session.timeout.ms and
 heartbeat.interval.ms at their defaults. Only the partitions of the dead worker may be affected.
-Arguments: build folder [scenario…].
+Usage: test_members.py [BUILD [SCENARIO…]]
 
-The log shows that the other workers notice nothing: none of them has a partition revoked or
-assigned. Time limits only tell two cases apart: partitions that come back at once, and partitions
+The log shows whether the other workers are affected: none of them may have a partition revoked or
+assigned. Time limits only distinguish two cases: partitions that come back at once, and partitions
 that wait for session.timeout.ms (15 s)."""
 
 import os
@@ -18,7 +18,8 @@ from lib.process import boot_us, wait_until
 from lib.scenario import main, scenario
 
 SESSION_S = 15
-AT_ONCE_S = 10  # seconds; far less than the session timeout, and far more than usually needed
+# A time in seconds, far less than the session timeout, and far more than is usually needed.
+AT_ONCE_S = 10
 DEFAULTS = {"session.timeout.ms": None, "heartbeat.interval.ms": None}
 REBALANCE = re.compile(r"worker (\d+): kafka: (\d+) partitions (assigned|revoked|lost)")
 
@@ -66,7 +67,7 @@ def settled(t, runs, partitions=8):
 
 def working(t, since_us=None, limit_s=60, partitions=8, without=()):
     """Waits until every partition has begun a run after `since_us`. Runs of the workers in
-    `without` do not count. Returns how many seconds the last partition took."""
+    `without` do not count. Returns the number of seconds until the last partition has begun one."""
     since_us = since_us or boot_us()
 
     def first():
@@ -149,7 +150,7 @@ def index_of(run, pid):
 
 @scenario
 def worker_killed(t):
-    """One worker of four is killed by kill -9. The other workers must notice nothing, and messages
+    """One worker of four is killed by kill -9. The other workers must not be affected, and messages
     of the killed worker's partitions must run again long before the session timeout."""
     t.start_redis()
     t.make_topics()
@@ -163,9 +164,9 @@ def worker_killed(t):
         mark, at = len(run.log()), boot_us()
         run.kill_worker(victim)
         back = working(t, at, without={victim})
-        time.sleep(
-            4
-        )  # more than one heartbeat interval; a rebalance would have reached the other workers by then
+        # The sleep is longer than a heartbeat interval, so a rebalance would have reached the other
+        # workers.
+        time.sleep(4)
         t.same(
             sorted({w for w, _, _ in rebalances(run, mark)}),
             [index],
@@ -180,7 +181,7 @@ def worker_killed(t):
 
 @scenario
 def plugin_crashed(t):
-    """A handler crashes its worker. As after a kill, the other workers must notice nothing."""
+    """A handler crashes its worker. As after a kill, the other workers must not be affected."""
     t.start_redis()
     t.make_topics()
     run = begin(t, handler=plugin(t))
@@ -273,10 +274,10 @@ def own_ids(t):
 
 @scenario
 def supervisor_gone(t):
-    """One of two supervisors is killed and never comes back: its partitions must wait for
+    """One of two supervisors is killed and never comes back. Its partitions must wait for
     session.timeout.ms, and those of the other supervisor only for the rebalance after that. If the
     killed supervisor comes back in time, it must get its partitions back at once, and the other
-    supervisor must notice nothing."""
+    supervisor must not be affected."""
     t.start_redis()
     t.make_topics()
     stays, dies = begin(t, label="stays", workers=2), begin(t, label="dies", workers=2)
@@ -303,8 +304,8 @@ def supervisor_gone(t):
 @scenario
 def supervisor_stopped(t):
     """After SIGTERM, the partitions of a supervisor must go to the other supervisor at once. With
-    kafka.on_stop "stay" they must wait for the next run, and the other supervisor must notice
-    nothing."""
+    kafka.on_stop "stay" they must wait for the next run, and the other supervisor must not be
+    affected."""
     t.start_redis()
     t.make_topics()
     stays, stops = (
@@ -333,8 +334,8 @@ def supervisor_stopped(t):
 @scenario
 def same_id(t):
     """Two supervisors have the same group.instance.id. The first must lose its place, report the
-    loss, and continue as a dynamic member. The two must not take the place from each other again
-    and again."""
+    loss, and continue as a dynamic member. The two must not repeatedly take the place from each
+    other."""
     t.start_redis()
     t.make_topics()
     one = begin(t, label="one", workers=1, properties={"group.instance.id": "the-same"})
@@ -354,8 +355,8 @@ def same_id(t):
 
 @scenario
 def stopped_in_a_rebalance(t):
-    """A run gets SIGTERM at various moments of a rebalance. It must end with status 0, and never
-    call a Kafka handle that is closing."""
+    """A run gets SIGTERM at various moments of a rebalance. It must end with status 0, and must
+    never call a Kafka handle that is closing."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=1)
@@ -364,8 +365,8 @@ def stopped_in_a_rebalance(t):
     for i in range(6):
         run = begin(t, label="run-%d" % i, workers=2)
         run.wait_workers(2)
-        # The new workers join the group. The first worker learns of the rebalance from a heartbeat,
-        # within 3 s.
+        # The new workers join the group. The first worker learns of the rebalance from a heartbeat
+        # within 3 s, so these sleeps reach different moments of the rebalance.
         time.sleep(0.4 * i)
         run.stop()
         for bad in ("can't ask", "does not tell", "Local: Broker handle destroyed"):
@@ -376,8 +377,9 @@ def stopped_in_a_rebalance(t):
 
 @scenario
 def drain_beside_others(t):
-    """A run with --drain must end although another supervisor of the same name runs on. In one case
-    the other supervisor is at work; in the other case it is idle and owns every partition."""
+    """A run with --drain must end although another supervisor of the same name keeps running. In
+    one case the other supervisor handles messages. In the other case it is idle and owns every
+    partition."""
     t.start_redis()
     t.make_topics()
     base = begin(t, label="base", workers=8)

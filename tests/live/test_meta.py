@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests commit metadata. A broker accepts only little metadata, and two fleets notice each other
-through it. Arguments: build folder [scenario…]."""
+"""Tests commit metadata: a broker that accepts only little metadata, and two fleets that notice
+each other through it.
+Usage: test_meta.py [BUILD [SCENARIO…]]"""
 
 import os
 import re
@@ -20,7 +21,7 @@ SLOW = b'{"do":"sleep","ms":2500}'
 @scenario
 def small_metadata(t):
     """If the broker refuses the metadata of a commit, the worker must commit with less metadata, or
-    with none: the group's offset must advance, even after Redis lost its data."""
+    with none. The group's offset must advance, even after Redis lost its data."""
     t.rig.broker = Kafka(
         t.rig.build, os.path.join(t.rig.dir, "kafka-small"), "offset.metadata.max.bytes=48"
     )
@@ -36,8 +37,8 @@ def small_metadata(t):
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    # While the first message runs, every second message behind it finishes. When the first one
-    # ends, the offset is committed with metadata of hundreds of ranges.
+    # While the first message runs, every second message behind it finishes. When the first message
+    # ends, its offset is committed with metadata of hundreds of ranges.
     t.kafka.produce(
         topic,
         [(0, b"slow", SLOW)] + [(0, b"p" if i % 2 else b"k-%d" % i, b"{}") for i in range(600)],
@@ -50,7 +51,7 @@ def small_metadata(t):
     )
     _, metadata = t.kafka.committed(t.id, t.topics)[topic, 0]
     t.check(len(metadata) <= 48, "metadata of %d bytes" % len(metadata))
-    t.redis.call("FLUSHALL")  # FLUSHALL also deletes the pause, so the messages of key p run
+    t.redis.call("FLUSHALL")  # FLUSHALL also deletes the pause, so the messages of key p run.
     t.wait_finished()
     t.check(run.log().count("offset.metadata.max.bytes") <= 4, "said more than once a worker")
     run.stop()
@@ -59,10 +60,11 @@ def small_metadata(t):
 
 @scenario
 def two_fleets(t):
-    """Two fleets have one name and group but use two Redis servers. The older fleet must log an
-    error and continue, and the younger fleet must be refused within seconds. The worker of the
-    younger fleet that looks at the group is stopped until the older fleet has logged its error.
-    Otherwise the younger fleet might end before the older one has seen one of its commits."""
+    """Two fleets have the same name and group but use two Redis servers. The older fleet must log
+    an error and continue, and the younger fleet must be refused within seconds. The worker of the
+    younger fleet that reads the group's commits is stopped until the older fleet has logged its
+    error. Otherwise the younger fleet might end before the older fleet has seen one of its
+    commits."""
     t.rig.broker = Kafka(t.rig.build, os.path.join(t.rig.dir, "kafka-two"))
     t.rig.broker.start()
     t.start_redis()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests settings that change what happens to a message: several shards, business ids, queue.on_busy
-drop, retry.order skip. Each setting is also tested while workers are killed. Arguments: build
-folder [scenario…]."""
+"""Tests settings that change how messages are handled: several shards, business ids, queue.on_busy
+drop, retry.order skip. Each setting is also tested while workers are killed.
+Usage: test_modes.py [BUILD [SCENARIO…]]"""
 
 import json
 import random
@@ -66,8 +66,8 @@ def finished(runs):
 
 
 class Lanes:
-    """Notes on which server and shard the lock or the waiting list of each key was ever seen: {key
-    in hex: {(server, shard)}}."""
+    """Records the servers and shards on which the lock or the waiting list of each key was seen:
+    {key in hex: {(server, shard)}}."""
 
     def __init__(self, t):
         self.t, self.seen = t, defaultdict(set)
@@ -136,15 +136,15 @@ def sharded(t, servers, wipe):
 
 @scenario
 def shards_on_one_server(t):
-    """With three shards on one Redis, each shard must have its keys, and none may lose a message
-    when workers die."""
+    """With three shards on one Redis, each shard must have its keys, and no shard may lose a
+    message when workers die."""
     sharded(t, servers=1, wipe=None)
 
 
 @scenario
 def shards_on_two_servers(t):
     """With three shards on two Redis servers, one server loses its data. The shards of this server
-    must start again, and the shards of the other server must not be disturbed."""
+    must start a new epoch, and the shards of the other server must not be affected."""
     sharded(t, servers=2, wipe=0)
 
 
@@ -203,8 +203,8 @@ def judge_ids(t, run):
 
 def judge_dropped_count(t, found, dropped):
     """Checks the count of dropped messages. The count may be too low: if a worker dies before it
-    reads the answer to a call that dropped messages, these come again as finished, and nobody
-    counts them."""
+    reads the answer to a call that dropped messages, another worker gets these messages as already
+    finished, and does not count them."""
     t.check(
         dropped // 2 < found["dropped"] <= dropped,
         "the summary says dropped %d of %d" % (found["dropped"], dropped),
@@ -226,7 +226,7 @@ def dedup(t):
     run.wait_workers(4)
     batch = duplicates(ids, 40, 0)
     t.kafka.produce(topic, batch)
-    # Messages with the same business id but another key are no duplicates.
+    # Messages with the same business id but another key are not duplicates.
     t.kafka.produce(topic, [((p + 1) % 4, b"other-" + key, body) for p, key, body in batch[:100:2]])
     wait_until(lambda: t.ends_so_far() > ids // 2, 60, "load")
     t.kafka.produce(topic, [((p + 1) % 4, key, body) for p, key, body in batch[::2]])
@@ -272,7 +272,7 @@ def dedup_workers_killed(t):
     t.judge()
     found = counts(run)
     judge_after_deaths(t, run, found, done=len(by_business_id(t)))
-    # if an effect was not recorded, its message comes again and is dropped as a duplicate
+    # If an effect was not recorded, the message is redelivered later and dropped as a duplicate.
     dropped += doubled
     judge_dropped_count(t, found, dropped)
     t.figure(kills=len(run.deaths), dropped_counted=found["dropped"])
@@ -281,7 +281,7 @@ def dedup_workers_killed(t):
 @scenario
 def dedup_window_ends(t):
     """A business id must be forgotten after dedup.window_s. After that time, a message with the
-    same id is a new one, and must run."""
+    same id must run, because it no longer counts as a duplicate."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(dedup=dict(DEDUP, window_s=1))
@@ -304,9 +304,9 @@ def dedup_window_ends(t):
 
 
 def judge_dropped(t, runs):
-    """Checks three things: no message that ran was dropped afterwards; per key and partition, no
-    older message ran after a newer message; at least one message of each key ran. Returns how many
-    messages were dropped."""
+    """Checks three things. No message that ran was dropped afterwards. Per key and partition, no
+    older message ran after a newer message. At least one message of each key ran. Returns the
+    number of messages that were dropped."""
     done = finished(runs)
     t.expect(["it ran, and was dropped afterwards: %r" % r for r in runs if r.identity not in done])
     t.expect(
@@ -370,7 +370,7 @@ def drop(t):
 @scenario
 def drop_workers_killed(t):
     """queue.on_busy drop with keys in several partitions and workers that die: the messages that
-    were running must run again, and not be dropped."""
+    were running must run again, and must not be dropped."""
     t.start_redis()
     t.make_topics()
     run = t.start(queue={"on_busy": "drop"}, work_ms="5-30")
@@ -389,9 +389,8 @@ def drop_workers_killed(t):
     samples = sampler.end()
     t.judge(samples=samples)
     found = counts(run)
-    judge_after_deaths(
-        t, run, found, done=len(finished(runs))
-    )  # a message that was done is not recorded as dropped
+    # A message that was done must not be recorded as dropped.
+    judge_after_deaths(t, run, found, done=len(finished(runs)))
     judge_dropped_count(t, found, dropped)
     t.check(dropped > 500, "%d were dropped: the test does not test much" % dropped)
     t.figure(kills=len(run.deaths), dropped=dropped, dropped_counted=found["dropped"])
@@ -414,7 +413,7 @@ SKIP = {"order": "skip", "max_attempts": ATTEMPTS, "backoff_ms": 800}
 
 
 def failing_lanes(t, keys, prefix):
-    """For each key, produces the messages of the list LANE, always in the same partition."""
+    """For each key, produces the messages of the list LANE, all in the same partition."""
     t.kafka.produce(
         t.topics[0],
         [
@@ -436,7 +435,7 @@ def plan(t):
 
 def judge_skip(t, killed=False):
     """Checks that each message has as many attempts as its payload asks for, that dead messages are
-    among the dead letters, and that some good messages were done before a failing one in front of
+    among the dead letters, and that some good messages overtook a failing message in front of
     them."""
     places, tried = plan(t), defaultdict(list)
     for r in t.runs():
@@ -445,8 +444,8 @@ def judge_skip(t, killed=False):
     for name, (key, place) in places.items():
         payload, wanted, dies = LANE[place]
         attempts = [r.attempt for r in tried[name]]
-        # a death counts no attempt, and an attempt that was not recorded is repeated with the same
-        # number
+        # The death of a worker counts no attempt, and an attempt that was not recorded is repeated
+        # with the same number.
         if killed:
             t.same(attempts, sorted(attempts), "order of attempts of " + name)
             attempts = sorted(set(attempts))
@@ -493,7 +492,7 @@ def skip(t):
 @scenario
 def skip_workers_killed(t):
     """retry.order skip with workers that die, and with dead letters in a topic: no dead letter may
-    be missing, and a death must count no attempt."""
+    be missing, and the death of a worker must count no attempt."""
     t.start_redis()
     t.make_topics(1)
     grave = t.id + "-dead"

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests a bad network between the workers and Redis: 200 ms more in each direction, connections
-that are cut, connections that stay silent for good. No message may be lost, no leases may overlap,
-messages must stay in order, and runs must begin again soon after. Arguments: build folder
-[scenario…]. Default: the scenarios over TLS; with LW_MORE=1 also those over plain TCP."""
+that are cut, and connections on which no more bytes arrive. No message may be lost, no leases may
+overlap, messages must stay in order, and runs must begin again soon after the fault.
+Usage: test_network.py [BUILD [SCENARIO…]]
+The default scenarios use TLS. With LW_MORE=1, the scenarios over plain TCP also run."""
 
 import os
 import re
@@ -19,8 +20,11 @@ from lib.scenario import SOAK, main, more, scenario
 HERE = os.path.dirname(os.path.abspath(__file__))
 RATE = 300
 DELAY_S = 0.2  # seconds that the network adds in each direction
-TTL_MS = 5000  # an answer takes twice the delay, which is less than an eighth of this TTL
-HOLE_S = 8  # seconds of silence; longer than the TTL, and longer than a worker waits for an answer
+# An answer takes twice the delay, which must be less than an eighth of this TTL.
+TTL_MS = 5000
+# The number of seconds of silence. It must be longer than the TTL, and longer than a worker waits
+# for an answer.
+HOLE_S = 8
 BACK_S = TTL_MS / 1000 + 10  # maximum number of seconds until runs begin again
 SECONDS = 40
 
@@ -64,7 +68,7 @@ def start(t, tls, delay_s=0, seconds=SECONDS * SOAK, **settings):
 
 def back_at_work(t, since_us):
     """Waits for a run that begins after `since_us`, the time at which the network works again.
-    Returns how many seconds later the run began."""
+    Returns the number of seconds from `since_us` to the begin of the run."""
     start_us = wait_until(
         lambda: next((r.start_us for r in t.runs() if r.start_us > since_us), 0),
         60,
@@ -76,7 +80,8 @@ def back_at_work(t, since_us):
 
 def slow(t, proxy):
     proxy.delay_s = DELAY_S
-    time.sleep(2)  # by now, every handler whose message was granted before the delay has ended
+    # After this sleep, every handler whose message was granted before the delay has ended.
+    time.sleep(2)
     before = t.ends_so_far()
     wait_until(lambda: t.ends_so_far() > before + 50, 60, "work with a network that is slow")
     time.sleep(2)
@@ -136,8 +141,8 @@ def bad_network(t):
 
 @scenario
 def too_slow_for_the_ttl(t):
-    """If an answer takes longer than an eighth of the TTL, the workers must log which TTL this
-    network needs. Once the network is quicker, they must work."""
+    """If an answer takes longer than an eighth of the TTL, the workers must log the TTL that this
+    network needs. When the network is faster again, they must handle messages."""
     proxy, run = start(t, False, delay_s=DELAY_S, seconds=5, lock={"ttl_ms": 2000})
     wait_until(
         lambda: re.search(

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests operators' commands that race with workers and with one another, and that are killed by
-kill -9. No message may be lost or doubled, and the ledger must agree. Arguments: build folder
-[scenario…]."""
+"""Tests operators' commands that race with workers and with each other, and that are killed by kill
+-9. No message may be lost or doubled, and the ledger must agree.
+Usage: test_operator.py [BUILD [SCENARIO…]]"""
 
 import json
 import os
@@ -53,7 +53,7 @@ def judge_replays(t, wanted):
 
 
 def agree(t):
-    """Checks that `ledger` exits with 0 and finds no differences. Returns its summary."""
+    """Checks that `ledger` finds no differences. Returns its summary."""
     rows = tool(t, "ledger")
     t.check(rows[-1]["ok"], "ledger: %r" % rows)
     return rows[-1]
@@ -67,8 +67,8 @@ def kill_in_the_middle(t, p, until):
 
 
 def job_is_free(t):
-    """Deletes the job of a killed command, to let another command start at once. Otherwise the job
-    would expire only after up to 30 s."""
+    """Deletes the job of a killed command, so that another command can start at once. Otherwise the
+    job would expire only after up to 30 s."""
     t.redis.call("DEL", t.prefix() + b"job")
 
 
@@ -80,8 +80,9 @@ def vanished(t):
 
 @scenario
 def two_jobs_at_once(t):
-    """Two commands start at the same time while workers drain. One job may run at a time, the other
-    commands must be refused, and each replay must run once under its number."""
+    """Several commands start at the same time while workers drain. Only one job may run at a time,
+    the other commands must be refused, and each replay must run once under the number of its
+    job."""
     produce(t, 1000)
     t.start(work_ms="0-1")
     t.wait_finished()
@@ -92,15 +93,12 @@ def two_jobs_at_once(t):
     tool(t, *args, "--execute", status=1)
     tool(t, "queue", "drop", "--key", "k4", "--execute", status=1)
     tool(t, "queue", "import", "-", "--execute", status=1, given=b"{}")
-    (
-        tool(t, "queue", "ls"),
-        tool(t, "queue", "stats"),
-        agree(t),
-    )  # commands that only read must not be refused
+    # Commands that only read must not be refused.
+    (tool(t, "queue", "ls"), tool(t, "queue", "stats"), agree(t))
     t.same(tool(t, *args)[-1]["dry_run"], True, "a dry run beside it")
     t.same(first.poll(), None, "end of the first, which was to be under way")
     t.same(first.wait(60), 0, "status of the first")
-    tool(t, "queue", "pause", "k3")  # from here on, new replays of key k3 must wait
+    tool(t, "queue", "pause", "k3")  # From now on, new replays of key k3 must wait.
     time.sleep(0.5)
     one = tool(t, "queue", "replay", t.topics[0] + "/3/0", "--again", "--execute")
     t.same(sum(r.get("replays", 0) for r in tool(t, "ledger")), 1, "replays in the ledger")
@@ -114,7 +112,8 @@ def two_jobs_at_once(t):
         and 1 in {bool(r.get("replay")) for r in rows},
         "a replay that was lost: %r" % rows,
     )
-    t.redis.call("RPUSH", lane, *kept)  # puts the deleted messages back, as the oldest of the list
+    # Put the deleted messages back, as the oldest messages of the list.
+    t.redis.call("RPUSH", lane, *kept)
     tool(t, "queue", "resume", "k3")
     wanted = {r["identity"] for r in lines(first) + one if r.get("result") == "put"}
     side = [begin(t, *args, "--execute") for _ in range(4)]
@@ -130,9 +129,8 @@ def two_jobs_at_once(t):
     wait_until(lambda: ended(t) >= len(wanted), 60, "replays")
     judge_replays(t, wanted)
     t.same(vanished(t), {b"k3"}, "lanes whose list was deleted")
-    t.redis.call(
-        "DEL", t.prefix() + b"vanished"
-    )  # deletes the record of the deleted list, which would otherwise stay for 100 × TTL
+    # Delete the report of the deleted list, which would otherwise stay for 100 × TTL.
+    t.redis.call("DEL", t.prefix() + b"vanished")
     judge_operated(t)
     t.figure(replays=len(wanted), refused=ends.count(1))
     t.instances[-1].stop()
@@ -141,7 +139,7 @@ def two_jobs_at_once(t):
 @scenario
 def drop_killed_while_workers_drain(t):
     """A drop is killed by kill -9, once in a paused lane and once in lanes that workers drain. Each
-    message must be done, or be dropped and in the backup."""
+    message must be done, or must be dropped and in the backup."""
     produce(t, 6000)
     t.start(work_ms="2-4")
     wait_until(lambda: t.ends_so_far() > 100, 30, "a start")
@@ -208,7 +206,8 @@ def import_killed(t):
     tool(t, "queue", "pause", "k1", "k2")
     wait_until(lambda: len(tool(t, "queue", "export", "--key", "k1")) > 80, 60, "a long lane")
     backup = os.path.join(t.dir, "backup.jsonl")
-    time.sleep(0.5)  # during the sleep, the messages that were granted before the pause are done
+    # During the sleep, the handlers finish the messages that were granted before the pause.
+    time.sleep(0.5)
     n = tool(t, "queue", "drop", "--key", "k1", "--key", "k2", "--execute", "--backup", backup)[-1][
         "results"
     ]["dropped"]
@@ -233,7 +232,7 @@ def import_killed(t):
 @scenario
 def pauses_and_breaks_under_load(t):
     """Lanes are paused, resumed and broken at random under load. No message may be granted in a
-    paused lane, all must be done, and fences must grow."""
+    paused lane, all messages must be done, and fences must grow."""
     produce(t, 0)
     t.start(work_ms="0-3")
     t.generate(6000 * SOAK, keys=KEYS, rate=800, wait=False)
@@ -245,9 +244,8 @@ def pauses_and_breaks_under_load(t):
         tool(t, "queue", "pause", *some)
         fence, since = int(t.redis.call("GET", t.prefix() + b"fence")), boot_us()
         for _ in range(3):
-            tool(
-                t, "lock", "break", chance.choice(keys), "--execute", status=None
-            )  # the status is 1 if nobody held the lock
+            # Allow any exit status, because the status is 1 if no one holds the lock.
+            tool(t, "lock", "break", chance.choice(keys), "--execute", status=None)
         time.sleep(chance.random() / 4)
         spans += [(key, fence, since, boot_us()) for key in some]
         tool(t, "queue", "resume", *some)
@@ -301,7 +299,8 @@ def judge_operated(t, runs=None):
     )
     last = agree(t)
     t.same((last["waiting"], last["lanes"], last["locks"]), (0, 0, 0), "left")
-    for name in t.redis.keys():  # jobs leave keys that are meant to stay: job:…, audit and replays
+    # Delete the keys that jobs leave on purpose: job:…, audit and replays.
+    for name in t.redis.keys():
         if name[len(t.prefix()) :].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each oracle of the live tests must pass on a good journal, and fail on a journal with the fault
-that the oracle is meant to find."""
+"""Tests the oracles of the live tests. Each oracle must accept a good journal, and must report the
+fault that it is meant to find."""
 
 import os
 import sys
@@ -10,7 +10,8 @@ import tempfile
 from lib import journal, oracles
 
 # A journal of two lanes (keys 6b31 and 6b32) of one partition of topic t, and one lane of another
-# partition. t/0/2 was retried; t/0/3 was killed and ran again.
+# partition. The handler answered retry for t/0/2. The handler of t/0/3 was killed, and t/0/3 ran
+# again.
 GOOD = """
 start 100 11 t/0/0 6b31 1 1
 end 200 11 t/0/0 6b31 1 1 done
@@ -78,11 +79,12 @@ CASES = [
         oracles.overlaps(good),
         [
             oracles.overlaps(changed(("start 210 12 t/0/1", "start 190 12 t/0/1"))),
-            # The runs overlap, and are of one key although they are from two partitions.
+            # Two overlapping runs of the same key are a violation even if their messages are from
+            # two partitions.
             oracles.overlaps(changed(("start 310 11 t/1/0", "start 295 11 t/1/0"))),
-            # A killed handler still gives signs of life after another run began.
+            # A killed handler still writes to the journal after another run of its key began.
             oracles.overlaps(changed(("beat 650", "beat 710"))),
-            # The time of one run contains the times of two other runs.
+            # One run begins before and ends after two other runs of its key.
             oracles.overlaps(changed(("end 200 11", "end 320 11"))),
         ],
     ),

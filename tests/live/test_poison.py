@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests messages and handlers that misbehave: crashes, hangs, malformed answers, retries, dead
-letters, odd keys and payloads. Arguments: build folder [scenario…]."""
+letters, unusual keys and payloads.
+Usage: test_poison.py [BUILD [SCENARIO…]]"""
 
 import json
 import time
@@ -27,8 +28,8 @@ def fill(t, n=400, keys=40):
 
 
 def poison_and_others(t, poison, n=400):
-    """Produces each poison message in a lane of its own, with a good message behind it, among many
-    good messages. Returns the identities of the poison messages by key."""
+    """Produces poison messages among many good messages. Each poison message is in a separate lane,
+    with a good message behind it. Returns the identities of the poison messages by key."""
     topic, where = t.topics[0], {}
     records, at = [], {}
     for i, (key, payload) in enumerate(poison):
@@ -82,9 +83,9 @@ DEATHS = (b"exit", b"crash", b"exit-once")
 
 @scenario
 def handlers_that_misbehave(t):
-    """Faults 26, 28, 29: exec handlers fail, exit, crash, hang or give malformed answers. Their
-    messages must be tried max_attempts times and then be dead, with a reason. All other messages
-    must be done."""
+    """Faults 26, 28 and 29: exec handlers fail, exit, crash, hang or give malformed answers. Their
+    messages must be tried max_attempts times and then become dead letters with a reason. All other
+    messages must be done."""
     t.start_redis()
     t.make_topics()
     poison = [
@@ -114,14 +115,14 @@ def handlers_that_misbehave(t):
     t.same(sorted(run.workers()), before, "workers: exec handlers harm none")
     run.stop()
     runs, again = t.judge()
-    # If anything ran again, any message may have run twice with the same attempt number.
+    # If any message ran again, then any message may have run twice with the same attempt number.
     counted_twice = DEATHS if not again else where
     for key, _ in poison:
         wanted = [1] if key == b"dead" else [1, 2, 3]
         attempts = [r.attempt for r in runs if r.identity == where[key]]
         # As long as no process of the command has answered, the death of a process counts no
-        # attempt, because the command itself may be at fault. Then a message runs twice with the
-        # same attempt number.
+        # attempt, because the command itself may be at fault. A message may therefore run twice
+        # with the same attempt number.
         t.same(attempts, sorted(attempts), "order of attempts of " + key.decode())
         t.same(
             sorted(set(attempts)) if key in counted_twice else attempts,
@@ -157,8 +158,8 @@ def handlers_that_misbehave(t):
 
 @scenario
 def grandchildren(t):
-    """Fault 29: when a handler ends, the processes that it left in its process group must be ended,
-    too, and none of these may write after the lease of its message."""
+    """Fault 29: when a handler ends, the processes that it left in its process group must also be
+    ended, and none of them may write after the lease of its message has ended."""
     t.start_redis()
     t.make_topics()
     poison_and_others(t, [(b"child-%d" % i, do("child-hang", times=1)) for i in range(6)], n=100)
@@ -182,7 +183,7 @@ def grandchildren(t):
 @scenario
 def plugin_crashes(t):
     """Fault 27: a plugin crashes, aborts or exits. Its worker must be replaced. The message must be
-    blamed, run alone and then be dead. All other messages must be done."""
+    blamed, run alone and then become a dead letter. All other messages must be done."""
     t.start_redis()
     t.make_topics()
     poison = [(b"segv", b"segv"), (b"abort", b"abort"), (b"exit", b"exit"), (b"exit0", b"exit0")]
@@ -211,8 +212,8 @@ def plugin_crashes(t):
 @scenario
 def plugin_hangs(t):
     """Fault 28: a handler of a plugin hangs. The handler must be cancelled, and if it never
-    returns, its worker must be replaced. The message must be dead after its attempts. All other
-    messages must be done."""
+    returns, its worker must be replaced. The message must become a dead letter after its attempts.
+    All other messages must be done."""
     t.start_redis()
     t.make_topics()
     where = poison_and_others(t, [(b"stuck", b"stuck"), (b"hang", b"once:hang")])
@@ -245,8 +246,9 @@ def plugin_hangs(t):
 
 @scenario
 def dead_letter_topic(t):
-    """Fault 26: dead letters go to a topic. The topic must have accepted a letter before the
-    message counts as dead, and the headers of the letter must name origin, reason and attempts."""
+    """Fault 26: dead letters go to a topic. A message may count as dead only after the topic has
+    accepted its dead letter. The headers of the dead letter must name its origin, reason and
+    attempts."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
@@ -277,9 +279,10 @@ def dead_letter_topic(t):
 
 @scenario
 def letters_never_taken(t):
-    """If the topic never accepts a dead letter, the letter must stay in Redis, its lane must
-    continue, and its offset must be committed. One such letter is too large; another has no key,
-    and the topic is compacted. The topic must still accept the other dead letters of the batch."""
+    """If the topic never accepts a dead letter, the dead letter must stay in Redis, its lane must
+    continue, and its offset must be committed. One such dead letter is too large. Another has no
+    key, and the topic is compacted. The topic must still accept the other dead letters of the
+    batch."""
     t.start_redis()
     t.make_topics()
     grave = t.id + "-dead"
@@ -302,8 +305,8 @@ def letters_never_taken(t):
 
 @scenario
 def no_key(t):
-    """Fault 32: the key rule needs JSON. A message that is malformed or has no key must be dead,
-    with position and reason. All other messages must be done."""
+    """Fault 32: the key rule needs JSON. A message that is malformed or has no key must become a
+    dead letter with its position and a reason. All other messages must be done."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
@@ -359,8 +362,9 @@ def skipped(t):
 
 @scenario
 def own_lanes(t):
-    """key.missing own: all records without a key must run. Each record is a lane of its own, named
-    by its identity, so these records run side by side, also beside a record that has a key."""
+    """key.missing own: all records without a key must run. Each of these records has a separate
+    lane, which is named by the record's identity, so they run at the same time as each other and as
+    records that have a key."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]
@@ -389,7 +393,7 @@ def own_lanes(t):
 @scenario
 def odd_keys_and_payloads(t):
     """Fault 31: keys of 1 MB, with NUL, UTF-8 or braces, empty or null, and payloads of 1 MB,
-    binary or null. Each message must be done, or be dead if it has no key."""
+    binary or null. Each message must be done, or must be dead if it has no key."""
     t.start_redis()
     t.make_topics()
     keys = [

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests the handler `insert` with a real PostgreSQL, while workers, connections and the server
-itself die.
-Arguments: build folder [scenario…]. Scenarios with `max_attempts` 1 show that a fault counts no
-attempt: otherwise they would have a dead letter."""
+itself die. Scenarios with `max_attempts` 1 show that a fault counts no attempt, because otherwise
+there would be a dead letter.
+Usage: test_postgres.py [BUILD [SCENARIO…]]"""
 
 import json
 import os
@@ -44,7 +44,7 @@ def handler(url, on_conflict="update", key="id", **more):
 
 
 def check_connect(t, section):
-    """Returns what `check --connect` prints about the handler."""
+    """Returns the lines about the handler that `check --connect` prints."""
     path = os.path.join(t.dir, "check.json")
     with open(path, "w") as f:
         json.dump(config(t.id, t.kafka.brokers, t.redis.url, t.topics, handler=section), f)
@@ -59,7 +59,7 @@ def check_connect(t, section):
 
 
 def make_table(pg, key="id"):
-    """Makes the table, and a history of every write to it, which shows overwritten rows as well."""
+    """Makes the table, and a history of every write to it, which also contains overwritten rows."""
     pg.sql(
         """
         CREATE TABLE orders (id text, seq bigint, amount integer, PRIMARY KEY (%s));
@@ -73,8 +73,8 @@ def make_table(pg, key="id"):
 
 
 def judge_table(t, pg, messages):
-    """Checks the table and its history, and that no message is a dead letter, and that each is
-    counted once."""
+    """Checks the table and its history. Also checks that no message is a dead letter, and that each
+    message is counted once."""
     history = [(key, int(seq)) for key, seq in pg.sql("SELECT id, seq FROM history ORDER BY n")]
     table = [
         (key, int(seq), int(amount))
@@ -115,8 +115,8 @@ def disturb(t, every_s, fault):
 
 @scenario
 def workers_killed(t):
-    """A random worker is killed by kill -9 every 1.5 s. The messages that it had in flight must
-    come again, and each must take effect once."""
+    """A random worker is killed by kill -9 every 1.5 s. The messages that it had in flight must be
+    redelivered, and each message must take effect once."""
     with Postgres() as pg:
         make_table(pg)
         run = under_load(t, pg.url, 12000 * SOAK, 1500, keys=400)
@@ -126,8 +126,8 @@ def workers_killed(t):
 
 @scenario
 def same_rows_from_two_groups(t):
-    """Two applications read the same two topics and write the same rows. Each row must be there
-    once, and neither application may fail."""
+    """Two applications read the same two topics and write the same rows. Each row must be in the
+    table once, and neither application may fail."""
     with Postgres() as pg:
         t.start_redis()
         t.make_topics(2)
@@ -162,7 +162,7 @@ def same_rows_from_two_groups(t):
 
 @scenario
 def server_restarted(t):
-    """The server crashes twice; it comes back at once the first time, and after 4 s the second
+    """The server crashes twice. It comes back at once the first time, and after 4 s the second
     time. Messages must wait, and no attempt may be counted."""
     with Postgres() as pg:
         make_table(pg)
@@ -185,7 +185,7 @@ def server_restarted(t):
 
 @scenario
 def connections_ended(t):
-    """An administrator ends all connections every 0.7 s. The handlers must connect again, and no
+    """An administrator ends all connections every 0.7 s. The handlers must reconnect, and no
     attempt may be counted."""
     with Postgres() as pg:
         make_table(pg)
@@ -255,7 +255,7 @@ def stopped_workers_are_stale(t):
         n = 0
         while t.producing() or n < 3:
             wait_until(lambda: len(run.workers()) == 4, 30, "workers")
-            # From now on every statement of a handler has to wait, while its lease is live.
+            # This lock makes every statement of a handler wait while the handler's lease is live.
             gate = pg.hold("LOCK TABLE latchwork_fences")
             time.sleep(0.2)
             pid = random.choice(run.workers())
@@ -271,9 +271,9 @@ def stopped_workers_are_stale(t):
 
 @scenario
 def tls_and_passwords(t):
-    """TLS with a verified certificate must work, and the password may come from a file: in the URL,
-    and by PGPASSFILE. `check --connect` must refuse a wrong authority and a wrong password, and
-    show no password."""
+    """TLS with a verified certificate must work. The password may come from a file, which the URL
+    or PGPASSFILE names. `check --connect` must refuse a wrong authority and a wrong password, and
+    must not print a password."""
     with Postgres() as pg:
         port = free_port()
         pg.stop()
@@ -316,8 +316,8 @@ def tls_and_passwords(t):
 
 @scenario
 def bad_rows(t):
-    """Every 25th message does not fit the table. Exactly these messages must be dead letters, each
-    with PostgreSQL's reason."""
+    """Every 25th message does not fit the table. Exactly these messages must become dead letters,
+    each with PostgreSQL's reason."""
     with Postgres() as pg:
         pg.sql(
             "CREATE TABLE orders (id text, seq bigint PRIMARY KEY, amount integer NOT NULL CHECK (amount >= 0))"

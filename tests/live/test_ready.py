@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that /readyz, the metrics and the log tell how well the workers are connected to Kafka.
-Arguments: build folder [scenario…]."""
+"""Tests that /readyz, the metrics and the log report the state of the workers' connections to
+Kafka.
+Usage: test_ready.py [BUILD [SCENARIO…]]"""
 
 import os
 import re
@@ -67,7 +68,7 @@ def start(t, properties=SHORT, **over):
 
 @scenario
 def broker_dead_then_back(t):
-    """The only broker is killed (kill -9): /readyz must answer 503 with the reason. When the broker
+    """The only broker is killed (kill -9). /readyz must answer 503 with the reason. When the broker
     is back, /readyz must answer 200, and messages must be handled again."""
     t.start_redis()
     t.make_topics(1)
@@ -91,15 +92,15 @@ def broker_dead_then_back(t):
 
 @scenario
 def broker_frozen(t):
-    """The broker is stopped (SIGSTOP): its connections stay up, but nothing is answered."""
+    """The broker is stopped (SIGSTOP). Its connections stay up, but it answers nothing."""
     t.start_redis()
     t.make_topics(1)
     run, health = start(t, LONG)
     health.wait_ready()
     send(t.kafka.pid(), signal.SIGSTOP)
     try:
-        # The answer of /readyz may also be that a main loop does not turn, because a worker in a
-        # rebalance waits for Kafka.
+        # /readyz may also answer that a main loop does not turn, because a worker in a rebalance
+        # waits for Kafka.
         wait_until(
             lambda: (
                 health.get("/readyz")[0] == 503
@@ -160,26 +161,28 @@ def spare_member(t):
 
 @scenario
 def wrong_topic(t):
-    """A topic does not exist, alone and beside a topic that does: /readyz must answer 503 with the
-    name of the missing topic. When the topic has been created, /readyz must answer 200."""
+    """A topic does not exist. In one case it is the only topic, and in the other case another topic
+    exists. /readyz must answer 503 with the name of the missing topic. When the topic has been
+    created, /readyz must answer 200."""
     t.start_redis()
     t.make_topics(1)
     existing = list(t.topics)
     for n, beside in enumerate(([], existing)):
         missing = "%s-missing-%d" % (t.id, n)
         t.topics = beside + [missing]
-        # While other topics are read, librdkafka looks for a missing topic only once per such
-        # interval, which is five minutes by default.
+        # Set the interval to 3 s, because librdkafka looks for a missing topic only once per
+        # interval, which is five minutes by default, while it reads other topics.
         run, health = start(t, dict(SHORT, **{"topic.metadata.refresh.interval.ms": "3000"}))
         health.wait_unready("no_topic", "is not ready: kafka: topic %s does not exist" % missing)
-        t.kafka.create(missing, 1)  # one of two workers gets no partition of the topic
+        # The topic has one partition, so one of the two workers gets none.
+        t.kafka.create(missing, 1)
         health.wait_ready()
         run.stop()
 
 
 @scenario
 def no_rights_to_the_group(t):
-    """READ on the group is denied: /readyz must answer 503 with the broker's reason. When the right
+    """READ on the group is denied. /readyz must answer 503 with the broker's reason. When the right
     is granted, /readyz must answer 200."""
     t.start_redis()
     shared = t.rig.broker
@@ -209,7 +212,7 @@ def no_rights_to_the_group(t):
 
 @scenario
 def redis_away(t):
-    """Redis is killed. Without it, the workers must not be ready."""
+    """Redis is killed. While it is down, the workers must not be ready."""
     t.start_redis()
     t.make_topics(1)
     run, health = start(t)
@@ -231,7 +234,7 @@ def redis_away(t):
 
 @scenario
 def handler_cannot_start(t):
-    """The handler's process dies at its start: no attempt may be counted, no message may be dead,
+    """The handler's process dies when it starts. No attempt may be counted, no message may be dead,
     and /readyz must give the reason with the last line of stderr. When the handler can start, every
     message must be done at its first attempt."""
     t.start_redis()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests faults of Redis: wiped, killed, frozen, full, scripts deleted, replies lost, a policy that
-evicts.
-Arguments: build folder [scenario…]."""
+"""Tests faults of Redis: wiped, killed, frozen, full, scripts deleted, replies lost, a maxmemory
+policy that evicts.
+Usage: test_redis.py [BUILD [SCENARIO…]]"""
 
 import re
 import signal
@@ -37,8 +37,8 @@ def check_same_workers(t, run, before):
 
 
 def back_at_work(t, since_us):
-    """O6: waits for the next run after a fault. Returns how many seconds after the fault the run
-    began."""
+    """O6: waits for the next run after a fault. Returns the number of seconds from the fault to the
+    begin of the run."""
     return (
         wait_until(
             lambda: next((r for r in t.runs() if r.start_us > since_us), None),
@@ -51,8 +51,8 @@ def back_at_work(t, since_us):
 
 
 def check_refused(t, run, when):
-    """Checks that the run ends by itself with status 78, and that its log names the policy and the
-    fix."""
+    """Checks that the run ends without a signal, with status 78, and that its log names the policy
+    and the fix."""
     status, _ = run.wait(60)
     t.same(status, 78, "exit status, an evicting policy " + when)
     t.check(
@@ -64,7 +64,7 @@ def check_refused(t, run, when):
 @scenario
 def flushall_twice(t):
     """Fault 5: all data is deleted, twice. The epoch is lost, the quarantine lasts one TTL, and
-    partitions are rewound. No message may be lost, and no key may run twice at once."""
+    partitions are rewound. No message may be lost, and no two runs of a key may overlap."""
     t.start_redis()
     run = under_load(t, 10000 * SOAK, 700)
     before = sorted(run.workers())
@@ -84,7 +84,7 @@ def flushall_twice(t):
 @scenario
 def flushall_slow_handlers(t):
     """Fault 5 with handlers that run for longer than the quarantine. They must be cancelled or
-    finish, but never run beside another handler of the same key."""
+    finish, but must never run at the same time as another handler of the same key."""
     t.start_redis()
     run = under_load(
         t,
@@ -106,8 +106,8 @@ def flushall_slow_handlers(t):
 
 @scenario
 def script_flush(t):
-    """Fault 8: the scripts are deleted again and again, and the workers load them again. No message
-    of a pipeline may be lost or run twice."""
+    """Fault 8: the scripts are deleted repeatedly, and the workers load them again. No message of a
+    pipeline may be lost or run twice."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 900)
     n = 0
@@ -124,8 +124,8 @@ def script_flush(t):
 
 @scenario
 def replies_lost(t):
-    """Fault 13: connections are cut again and again. Calls whose replies were lost must be sent
-    again and change nothing more."""
+    """Fault 13: connections are cut repeatedly. Calls whose replies were lost must be sent again
+    and must change nothing more."""
     t.start_redis()
     run = under_load(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
@@ -175,9 +175,9 @@ def redis_killed_everysec(t):
 
 @scenario
 def redis_frozen(t):
-    """Fault 12: Redis is stopped for longer than the TTL, while handlers have work that would
-    outlast their leases. Each handler must be killed before its lease ends, and afterwards messages
-    must run again."""
+    """Fault 12: Redis is stopped for longer than the TTL, while the handlers' work would take
+    longer than their leases. Each handler must be killed before its lease ends, and messages must
+    run again when Redis continues."""
     t.start_redis()
     run = under_load(
         t,
@@ -207,8 +207,9 @@ def redis_frozen(t):
 
 @scenario
 def maxmemory(t):
-    """Fault 9: Redis is full. No new messages are admitted, and those that wait are granted one
-    after the other. When Redis has room again, the workers must continue without a restart."""
+    """Fault 9: Redis is full. No new messages may be admitted, and the waiting messages must be
+    granted one after the other. When Redis has room again, the workers must continue without a
+    restart."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1500, keys=20, work_ms="5-20")
     before = sorted(run.workers())
@@ -236,8 +237,8 @@ def maxmemory(t):
 @scenario
 def refused_starts_no_more(t):
     """A refused worker has jobs in its queue for its four handlers. The worker must start none of
-    these jobs, however long it takes to leave Kafka: here the broker is stopped. Runs are long, so
-    that hardly any can start between the end of the worker's loop and the reading of the
+    these jobs, even if it takes long to leave Kafka, because the broker is stopped. Runs take 2 s,
+    so that hardly any can start between the end of the worker's loop and the reading of the
     journal."""
     t.start_redis("--maxmemory-policy", "noeviction")
     t.make_topics(1)
@@ -260,8 +261,7 @@ def refused_starts_no_more(t):
 @scenario
 def policy_evicts(t):
     """If an evicting maxmemory-policy is set during a run, the run and the next run must end with
-    status
-    78. After the policy is set back, a new run must do all remaining messages."""
+    status 78. After the policy is set back, a new run must handle all remaining messages."""
     t.start_redis("--maxmemory-policy", "noeviction")
     run = under_load(t, 4000 * SOAK, 1000, keys=20, work_ms="5-20")
     family = descendants(run.pid)
@@ -281,9 +281,9 @@ def policy_evicts(t):
 
 @scenario
 def lists_deleted(t):
-    """A person deletes the waiting lists of a paused lane and of busy lanes while workers run. The
-    log must report the deletion, the messages that waited there must be read from Kafka again, and
-    none may be lost. The order within those lanes may be lost."""
+    """An operator deletes the waiting lists of a paused lane and of busy lanes while workers run.
+    The log must report the deletion, the deleted messages must be read from Kafka again, and none
+    may be lost. The order within those lanes may be lost."""
     t.start_redis()
     t.make_topics(1)
     run = t.start(work_ms="3-6")
@@ -324,9 +324,9 @@ def lists_deleted(t):
 @scenario
 def rights_taken(t):
     """The workers' Redis user loses rights under load: to commands, to names of keys, and to log
-    in. Each time the workers must stop working, and the log and /readyz must name what is missing.
-    When the right is given back, the workers must continue. Scripts that failed in the middle may
-    not have lost a message."""
+    in. Each time the workers must stop working, and the log and /readyz must name the missing
+    right. When the right is given back, the workers must continue. Scripts that failed in the
+    middle may not have lost a message."""
     port = free_port()
     t.start_redis()
     t.rights_taken = True
@@ -350,6 +350,7 @@ def rights_taken(t):
         )
         for name in ("lpush", "setrange", "zadd", "evalsha", "time")
     ]
+    # Deny the keys whose names begin with wait:, state: or epoch, by their first letters.
     losses += [
         (
             lambda first=first: acl("resetkeys", mine + "[^%s]*" % first),
@@ -357,7 +358,7 @@ def rights_taken(t):
             "may not use a key",
         )
         for first in ("w", "s", "e")
-    ]  # the first letters of names of keys: wait:, state: and epoch
+    ]
     losses += [
         (lambda: acl("-brpoplpush"), lambda: acl("+brpoplpush"), "brpoplpush"),
         (new_password, lambda: acl(">secret"), "WRONGPASS"),
@@ -377,9 +378,9 @@ def rights_taken(t):
     t.check(t.producing(), "the rights were not taken under load")
     check_same_workers(t, run, before)
     t.wait_finished()
-    # A script that was denied a write in the middle left a mark without its message, so the message
-    # was read from Kafka again. Scripts report such lanes in this stream, whose entries are meant
-    # to stay for a while.
+    # If a script was denied a write in the middle, it left the mark of a message without its
+    # envelope, and the message was read from Kafka again. Scripts report the lanes of such messages
+    # in this stream, whose entries are meant to stay for a while.
     t.redis.call("DEL", "lw:{%s.0}:vanished" % t.id)
     finish(t, run, samples=sampler.end())
     t.figure(rights=len(losses), refused=len(t.redis.refusals()))

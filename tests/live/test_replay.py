@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests replays, drops and pauses beside workers that drain. No message may be lost, and each
-replay must run once. Arguments: build folder [scenario…]."""
+"""Tests replays, drops and pauses while workers drain. No message may be lost, and each replay must
+run once.
+Usage: test_replay.py [BUILD [SCENARIO…]]"""
 
 import json
 import os
@@ -79,13 +80,13 @@ def committed(t):
 @scenario
 def replay_a_key_from_kafka_while_others_run(t):
     """A range of one key is read from Kafka again. Its messages must run again, once and in order,
-    while new messages of all keys come. The group's offsets may only advance."""
+    while new messages of all keys arrive. The group's offsets may only advance."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
     before = committed(t)
     topic = t.topics[0]
-    # Without --again nothing is replayed, because the messages are done.
+    # Without --again no message is replayed, because all messages are done.
     rows = tool(t, "queue", "replay", "--topic", topic, "--key", "k3", "--execute")
     t.same(list(rows[-1]["results"].values()), [2000 // KEYS], "left out")
     t.check("done" in list(rows[-1]["results"])[0], "why: %r" % rows[-1])
@@ -93,7 +94,8 @@ def replay_a_key_from_kafka_while_others_run(t):
     t.same(committed(t), before, "offsets of the group")
     t.generate(4000 * SOAK, keys=KEYS, rate=2000, wait=False)
     wanted = []
-    for _ in range(2):  # the second replay includes the records that came during the first
+    # The second replay includes the records that arrived during the first replay.
+    for _ in range(2):
         rows = tool(
             t,
             "queue",
@@ -166,8 +168,8 @@ def replay_of_dead_letters(t):
 
 @scenario
 def tool_killed_in_the_middle(t):
-    """The command is killed (kill -9) while it replays beside workers. The job is resumed, and each
-    message must run once."""
+    """The command is killed (kill -9) while it replays and workers run. The job is resumed, and
+    each message must run once."""
     begin(t)
     t.start(work_ms="0-1")
     t.wait_finished()
@@ -183,7 +185,8 @@ def tool_killed_in_the_middle(t):
         t.instances[-1].log_path.replace(".log", ".json"),
     ]
     tried = 0
-    while tried < 2:  # each command after the first resumes the job of the killed one
+    # The second command resumes the job of the first command, which was killed.
+    while tried < 2:
         p = subprocess.Popen(
             command + ["--rate", "1000"] + (["--resume", "1"] if tried else []),
             stdout=subprocess.DEVNULL,
@@ -194,9 +197,8 @@ def tool_killed_in_the_middle(t):
         t.same(p.poll(), None, "end of the tool before it was killed")
         p.kill()
         p.wait()
-        t.redis.call(
-            "DEL", t.prefix() + b"job"
-        )  # deletes the job's key, which would otherwise expire only 30 s later
+        # Delete the job's key, which would otherwise expire only 30 s later.
+        t.redis.call("DEL", t.prefix() + b"job")
         tried += 1
     rows = tool(
         t, "queue", "replay", "--topic", t.topics[0], "--again", "--execute", "--resume", "1"
@@ -211,9 +213,9 @@ def tool_killed_in_the_middle(t):
 
 @scenario
 def replay_to_a_topic_and_to_the_handler(t):
-    """--to-topic must copy records and dead letters with their headers, and add a header that names
-    the origin. --try must run the handler under the lane's lock and free the lane afterwards. Each
-    command is run as a dry run first."""
+    """--to-topic must copy records and dead letters with their headers, and must add a header that
+    names the origin. --try must run the handler under the lane's lock and free the lane afterwards.
+    Each command is first run as a dry run."""
     begin(t, 200, payload=lambda i: b'{"do":"dead"}' if i == 50 else b'{"n":%d}' % i, **TRACE)
     other = t.topics[0] + "-other"
     t.kafka.create(other, 1)
@@ -267,8 +269,8 @@ def replay_to_a_topic_and_to_the_handler(t):
 @scenario
 def dead_letters_back_from_their_topic(t):
     """If the setting dead.to is a topic, a dead letter in that topic must be replayed as the
-    original message, which its header names. A dead letter that is there twice must be put into the
-    lane once."""
+    original message, which its header names. A dead letter that is in the topic twice must be put
+    into the lane once."""
     begin(t, 100, payload=lambda i: b'{"do":"dead"}' if i == 50 else b"{}")
     letters = t.topics[0] + "-dead"
     t.kafka.create(letters, 1)
@@ -277,7 +279,7 @@ def dead_letters_back_from_their_topic(t):
     first = t.kafka.dump(letters)
     t.same(len(first), 1, "letters")
     origin = dict(first[0]["headers"])["latchwork-origin"]
-    # Doubles the dead letters, as a crash might.
+    # Double the dead letters in the topic, as a crash might.
     tool(t, "queue", "replay", "--topic", letters, "--to-topic", letters, "--execute")
     rows = tool(t, "queue", "replay", "--topic", letters, "--execute")
     number = rows[-1]["job"]
@@ -340,7 +342,8 @@ def drop_and_pause_beside_workers(t):
     t.wait_finished()
     runs, _ = t.judge()
     t.same([r.identity for r in runs if r.identity in dropped], [], "dropped, and run")
-    for name in t.redis.keys():  # jobs leave keys that are meant to stay: job:…, audit and replays
+    # Delete the keys that jobs leave on purpose: job:…, audit and replays.
+    for name in t.redis.keys():
         if name[len(t.prefix()) :].startswith((b"job:", b"audit", b"replays")):
             t.redis.call("DEL", name)
     t.judge_idle()

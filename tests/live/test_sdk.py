@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests handlers made with the SDKs, with many messages at a time in each process, on a real Kafka
-and Redis, while processes end. Arguments: build folder [scenario…]."""
+"""Tests handlers made with the SDKs, with many messages in flight in each process, on a real Kafka
+and Redis, while processes end.
+Usage: test_sdk.py [BUILD [SCENARIO…]]"""
 
 import os
 import subprocess
@@ -55,7 +56,8 @@ def most_at_once(runs):
 
 
 def many_at_once(t, handler_of):
-    """A process must have many messages in flight, but of each key only one at a time, in order."""
+    """A process must have many messages in flight, but only one message per key at a time, and the
+    messages of a key in order."""
     t.start_redis()
     t.make_topics()
     for topic in t.topics:
@@ -71,7 +73,7 @@ def many_at_once(t, handler_of):
 
 def a_process_ends(t, handler_of):
     """A message ends the handler's process. The other messages of that process must be given back
-    without counting an attempt, and be done later."""
+    without counting an attempt, and must be done later."""
     t.start_redis()
     t.make_topics()
     topic = t.topics[0]

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests Redis behind Sentinels: the master is killed, or replaced in a planned failover, with and
-without TLS. Arguments: build folder [scenario…]. LW_SOAK=1: the master is killed 20 times."""
+without TLS.
+Usage: test_sentinel.py [BUILD [SCENARIO…]]
+LW_SOAK=1 kills the master 20 times."""
 
 import time
 
@@ -14,9 +16,12 @@ from lib.tool import tool
 RATE = 250
 KILLS = 20 if SOAK > 1 else 3
 ROUND_S = (
-    20  # seconds for a failover, the quarantine, and the return of the old master as a replica
+    # The number of seconds for a failover, the quarantine, and the return of the old master as a
+    # replica.
+    20
 )
-BACK_S = 2 + 10  # maximum number of seconds until messages run again: lock.ttl_ms, and ten seconds
+# The maximum number of seconds until messages run again: lock.ttl_ms plus ten seconds.
+BACK_S = 2 + 10
 
 
 def start(t, rounds, tls=False):
@@ -32,8 +37,8 @@ def start(t, rounds, tls=False):
 
 
 def back_at_work(t, since_us):
-    """Waits until a run begins that the new master has granted. Returns how many seconds after the
-    agreement of the Sentinels the run began, and how many seconds after the fault."""
+    """Waits for the next run after the Sentinels have agreed on a new master. Returns the number of
+    seconds from this agreement to the run, and from the fault to the run."""
     named_us = boot_us()
 
     def later():
@@ -48,7 +53,8 @@ def finish(t, run, before, pauses):
     t.wait_finished(240)
     t.judge_idle()
     run.stop()
-    t.judge(wiped=True)  # a replica may lack the last writes of its master
+    # A replica may lack the last writes of its master.
+    t.judge(wiped=True)
     ours = max(pause for pause, _ in pauses)
     t.check(ours <= BACK_S, "back at work %.1f s after the Sentinels agreed" % ours)
     t.figure(
@@ -59,8 +65,8 @@ def finish(t, run, before, pauses):
 
 @scenario
 def master_killed(t):
-    """Fault 7: the master is killed (kill -9) under load, again and again. No message may be lost,
-    no leases may overlap, and messages must run again once the replica is the master."""
+    """Fault 7: the master is repeatedly killed (kill -9) under load. No message may be lost, no
+    leases may overlap, and messages must run again when the replica has become the master."""
     run, before = start(t, KILLS)
     pauses = []
     for _ in range(KILLS):
@@ -85,7 +91,7 @@ def master_switched(t):
     t.redis.wait_ready()
     tool(t, "queue", "ls")
     tool(t, "lock", "ls")
-    # Any exit status is right, because check runs the handler without the environment that `start`
+    # Any exit status is right, because check runs the handler without the environment that start()
     # gives to the handler.
     checked = tool(t, "check", "--connect", status=None)
     t.check(
@@ -124,7 +130,7 @@ def check_lines(t, wanted):
 
     def said():
         # The command check may fail, because it runs the handler without the environment that
-        # `start` gives to the handler.
+        # start() gives to the handler.
         text = str(tool(t, "check", "--connect", status=None))
         return all(line in text for line in wanted) and text
 
@@ -133,9 +139,9 @@ def check_lines(t, wanted):
 
 @scenario
 def tls_and_check(t):
-    """All connections to Redis and the Sentinels use TLS, and the Sentinels have a user of their
-    own. The master is killed under load. `check --connect` must name what would prevent the next
-    failover."""
+    """All connections to Redis and the Sentinels use TLS, and clients log in to the Sentinels as a
+    separate user. The master is killed under load. `check --connect` must name every setting that
+    would prevent the next failover."""
     run, before = start(t, 1, tls=True)
     first = t.redis.sentinels[0]
     text = check_lines(

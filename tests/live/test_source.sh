@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tests the source, which is the code in kafka/, with a real Apache Kafka of its own. Arguments:
-# build folder [case]. The last line is "N passed, N failed".
+# Tests the source, which is the code in kafka/, with a real Apache Kafka.
+# Usage: test_source.sh [BUILD [CASE]]
+# The last line of the output is "N passed, N failed".
 set -eu
 cd "$(dirname "$0")/../.."
 build=${1:-build}

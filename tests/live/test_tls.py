@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests Redis over TLS, with a user, a password and client certificates: connections are cut,
 certificates replaced, passwords rotated.
-
-Arguments: build folder [scenario…]."""
+Usage: test_tls.py [BUILD [SCENARIO…]]"""
 
 import os
 import re
@@ -85,8 +84,8 @@ def finish(t, run):
 
 @scenario
 def cut_in_pipelines(t):
-    """Connections over TLS are reset again and again under load. Calls that were not answered must
-    be sent again, and change nothing more."""
+    """Connections over TLS are repeatedly reset under load. Calls that were not answered must be
+    sent again, and must change nothing more."""
     run = start(t, 6000 * SOAK, 700)
     before = sorted(run.workers())
     n = 0
@@ -101,9 +100,9 @@ def cut_in_pipelines(t):
 
 @scenario
 def certificates_replaced(t):
-    """The client's certificate is replaced by one of another CA, and later the server's by one that
-    has expired. Connections that are up must stay up. New connections must fail, and the log must
-    say why. With the right certificates the workers must continue."""
+    """The client's certificate is replaced by one of another CA. Later the server's certificate is
+    replaced by one that has expired. Connections that are up must stay up. New connections must
+    fail, and the log must say why. With the right certificates the workers must continue."""
     run = start(t, 6000 * SOAK, 500)
     before = sorted(run.workers())
     for name in ("pem", "key"):
@@ -154,8 +153,8 @@ def certificates_replaced(t):
 
 @scenario
 def password_rotated(t):
-    """The password is changed in the order of the how-to, which must cause no outage, and then in
-    the wrong order, which causes an outage until the reload."""
+    """The password is first changed in the order that the how-to page describes, which must cause
+    no outage. It is then changed in the wrong order, which causes an outage until the reload."""
     run = start(t, 8000 * SOAK, 400)
     t.redis.call("ACL", "SETUSER", "tester", ">second")
     write(t.password, "second")
@@ -171,7 +170,7 @@ def password_rotated(t):
     t.check(
         "refuses the user or password" not in run.log(), "the order of the how-to was an outage"
     )
-    t.rights_taken = True  # from now on Redis refuses the workers
+    t.rights_taken = True  # From now on, Redis refuses the workers.
     t.redis.call("ACL", "SETUSER", "tester", "resetpass", ">third")
     cut(t)
     wait_until(

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests tracing on a real Kafka and Redis, with a receiver of OTLP that is well, slow, failing or
-away.
-Arguments: build folder [scenario…]."""
+"""Tests tracing on a real Kafka and Redis, with a receiver of OTLP that works, is slow, fails or is
+not reachable.
+Usage: test_tracing.py [BUILD [SCENARIO…]]"""
 
 import json
 import os
@@ -23,7 +23,7 @@ SAMPLED, UNSAMPLED, MALFORMED = (
 
 
 def spans_counted(port):
-    """Returns the numbers of spans that the metrics tell: {"sent": n, reason: n}."""
+    """Returns the metrics that count spans, as {"sent": n, reason: n}."""
     with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port, timeout=10) as r:
         lines = [
             line.rsplit(" ", 1)
@@ -49,8 +49,8 @@ def identity(span):
 
 @scenario
 def parents(t):
-    """Each sampled message must have a span below its producer's, which its handler sees as the
-    parent. Messages that are not sampled keep their headers."""
+    """The span of each sampled message must be a child of its producer's span, and the handler must
+    get this span as the parent. Messages that are not sampled must keep their headers."""
     t.start_redis()
     t.make_topics(4)
     receiver, n = Receiver(), 100
@@ -130,8 +130,8 @@ def parents(t):
 
 @scenario
 def ratio(t):
-    """Without a parent, about the configured share of messages must be traced, each in a trace of
-    its own."""
+    """If messages have no parent span, about the configured share of them must be traced, each in a
+    separate trace."""
     t.start_redis()
     t.make_topics(1)
     receiver, n = Receiver(), 4000
@@ -160,7 +160,7 @@ def under_load(t, receiver, **tracing):
 
 
 def settle(t, port, sent=None):
-    """Waits until every span is sent or dropped. Returns the numbers that the metrics tell."""
+    """Waits until every span is sent or dropped. Returns the metrics that count spans."""
     done = sum(high - low for low, high in t.kafka.ends(t.topics).values())
     wait_until(
         lambda: sum(spans_counted(port).values()) >= done, 60, "%d spans in the metrics" % done
@@ -170,8 +170,8 @@ def settle(t, port, sent=None):
 
 @scenario
 def receiver_away(t):
-    """While nobody listens, messages must be consumed as ever, and spans are dropped and counted.
-    When the receiver is back, spans arrive again."""
+    """While the receiver is down, messages must still be consumed, and spans must be dropped and
+    counted. When the receiver is back, spans must arrive again."""
     receiver = Receiver()
     receiver.stop()
     instance, port = under_load(t, receiver)
@@ -200,8 +200,9 @@ def receiver_away(t):
 
 @scenario
 def receiver_in_trouble(t):
-    """The receiver is slow, then asks to be left alone, then refuses, then is well: messages are
-    consumed as ever, what can succeed later is sent again, and every span is counted once."""
+    """The receiver is slow, then asks for a pause by Retry-After, then fails, then works. Messages
+    must still be consumed, requests that can succeed later must be sent again, and every span must
+    be counted once."""
     receiver = Receiver()
     receiver.delay_s = 0.5
     receiver.answers += [(503, {"Retry-After": "1"}, ""), (429, {}, ""), (500, {}, "broken")]
@@ -231,15 +232,16 @@ def receiver_in_trouble(t):
 
 @scenario
 def processes_killed(t):
-    """The process that sends spans is killed, then a worker: the supervisor starts them again,
-    messages are consumed as ever, and spans go on."""
+    """The process that sends spans is killed, and then a worker. The supervisor must start both
+    again, messages must still be consumed, and spans must still arrive."""
     receiver = Receiver()
     instance, port = under_load(t, receiver)
     instance.wait_workers(4)
     wait_until(lambda: len(receiver.spans()) > 500, 60, "spans")
     workers = instance.workers()
     beside = [pid for pid in children(instance.pid) if pid not in workers]
-    for pid in beside:  # those that serve metrics and send spans
+    # These are the processes that serve metrics and send spans.
+    for pid in beside:
         send(pid, 9)
     instance.kill_worker(workers[0])
     before = len(receiver.spans())
@@ -257,7 +259,7 @@ def processes_killed(t):
 
 @scenario
 def reloaded(t):
-    """Tracing is turned on, and off again, by a reload. Messages keep being consumed."""
+    """Tracing is turned on and off again by a reload, while messages are consumed."""
     receiver = Receiver()
     t.start_redis()
     t.make_topics(1)

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests an upgrade: workers of an earlier version and of this one in one fleet, forward and back,
-under load. What one version has left in Redis and Kafka, the other must read. It builds the earlier
-version, so it is no part of `make check`; `make upgrade-test` runs it.
+"""Tests an upgrade: workers of an earlier version and of this version work in one fleet under load,
+and machines change to the new version and back. Each version must be able to read the data that the
+other has left in Redis and Kafka. The test builds the earlier version, so it is not part of `make
+check`. `make upgrade-test` runs it.
 
-Arguments: build folder [scenario…]. $LW_FROM: a tag or a commit, the earlier version. Default: the
-newest tag before this commit; if there is none, FIRST below. It is built once in build/upgrade.
+Usage: upgrade.py [BUILD [SCENARIO…]]
+$LW_FROM is the tag or the commit of the earlier version. The default is the newest tag before this
+commit, or the constant FIRST if there is no tag. The version is built once, in build/upgrade.
 
-A format of data changes only with LW_SCHEMA_VERSION (queue/lane.h). If the two versions have
-different ones, they can't work in one fleet: then this tests only that each refuses the other's
-data with a text that names both numbers."""
+A format of data changes only if LW_SCHEMA_VERSION (queue/lane.h) changes. If the two versions have
+different schema versions, they can't work in one fleet. The test then checks only that each version
+refuses the other's data with a text that names both schema versions."""
 
 import os
 import random
@@ -24,9 +26,9 @@ from lib.scenario import SOAK, main, scenario, variants
 from lib.tool import tool
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-# There is no release yet. This commit is the last one before the handlers http and PostgreSQL,
-# locks on a cluster and the page were added, and before most of the program's text was rewritten.
-# It has the same formats.
+# FIRST replaces the tag, because there is no release yet. This commit is the last one before the
+# handler type http, PostgreSQL, locks on a cluster and the web page were added, and before most of
+# the program's text was rewritten. It has the same formats of data.
 FIRST = "5a808d37c443489fbe5dfe09d6288e539e2c77e0"
 MACHINES = ("one", "two", "three")
 WORKERS = 2  # number of workers per machine
@@ -43,7 +45,7 @@ def git(*args):
 
 
 def earlier_commit():
-    # The search begins at HEAD^, because a release that is tested already has its tag, and would be
+    # Search from HEAD^ on, because a release that is tested already has its tag, and would be
     # compared with itself.
     name = os.environ.get("LW_FROM") or git("describe", "--tags", "--abbrev=0", "HEAD^") or FIRST
     commit = git("rev-parse", "--verify", name + "^{commit}")
@@ -56,7 +58,8 @@ def earlier_commit():
 
 
 def build_earlier(commit):
-    """Builds the program of the commit, once, and returns the folder of its tree."""
+    """Builds the program of the commit unless an earlier run has built it, and returns the folder
+    of its source tree."""
     tree = os.path.join(TOP, "build/upgrade", commit[:12])
     if os.path.exists(os.path.join(tree, ".complete")):
         return tree
@@ -91,7 +94,7 @@ def schema(tree):
 
 
 class Version:
-    """One of the two programs: the folder of its build, and its schema."""
+    """One of the two programs: the folder of its build, and its schema version."""
 
     def __init__(self, label, tree, build):
         self.label, self.build, self.schema = label, build, schema(tree)
@@ -113,7 +116,7 @@ OLD, NEW = versions()
 
 
 def together(function):
-    """Adds a scenario with both versions in one fleet, if their schemas allow that."""
+    """Adds a scenario with both versions in one fleet, if both have the same schema version."""
     return scenario(function) if OLD.schema == NEW.schema else function
 
 
@@ -134,7 +137,8 @@ def load(t):
 
 
 def all_work(t, fleet):
-    """Keeps up the load until each supervisor of the fleet has handled messages from now on."""
+    """Keeps up the load until each supervisor of the fleet has finished a message that began after
+    the call."""
     since = boot_us()
 
     def idle():
@@ -147,7 +151,7 @@ def all_work(t, fleet):
 
 
 def nothing_again(t, deaths=()):
-    """Returns a check of the runs that nobody asked for: only a killed worker may cause one."""
+    """Checks that no message ran again, except messages that a killed worker had run before."""
     for earlier, later in oracles.reruns(t.runs()):
         t.check(
             earlier.pid in deaths,
@@ -157,8 +161,8 @@ def nothing_again(t, deaths=()):
 
 @together
 def rolled_and_back(t):
-    """The machines change to the new version one by one, and then back to the old one. An orderly
-    stop makes nothing run again, and the promises hold all the time."""
+    """The machines change to the new version one by one, and then back to the old version. An
+    orderly stop must make no message run again, and the promises must hold all the time."""
     t.start_redis()
     t.make_topics(2, 6)
     fleet = {machine: start(t, OLD, machine) for machine in MACHINES}
@@ -182,8 +186,8 @@ def rolled_and_back(t):
 
 @together
 def killed_while_mixed(t):
-    """Workers of both versions are killed while they work side by side, so that each version
-    repairs what the other has left."""
+    """Workers of both versions are killed while they work in one fleet, so that each version takes
+    over the messages that the other has left."""
     t.start_redis()
     t.make_topics(2, 6)
     fleet = {"one": start(t, OLD, "one"), "two": start(t, NEW, "two")}
@@ -207,8 +211,9 @@ def killed_while_mixed(t):
 
 
 def waiting(t, version):
-    """Returns what the version reads of what waits, as {identity: payload}, and of the dead
-    letters, as {identity: reason}."""
+    """Reads the waiting messages and the dead letters with the program of the given version.
+    Returns {identity: payload} of the waiting messages, and {identity: reason} of the dead
+    letters."""
     queue = {r["identity"]: r["payload"] for r in tool(t, "queue", "export", build=version.build)}
     dead = {
         r["identity"]: r.get("reason")
@@ -226,8 +231,8 @@ def paused(t, version):
 
 
 def leave(t, version):
-    """Lets the version work until it has left paused lanes with waiting messages, dead letters, and
-    a message that failed several times."""
+    """Runs the version until it has left paused lanes with waiting messages, dead letters, and a
+    message that failed several times."""
     run = start(
         t, version, "first", retry={"max_attempts": 100, "backoff_ms": 400, "backoff_max_ms": 400}
     )
@@ -256,8 +261,8 @@ def leave(t, version):
 
 
 def left_behind(t, pair):
-    """One version leaves work behind. The other one reads it, shows the same, goes on at the same
-    place, and finishes it."""
+    """One version leaves unfinished messages. The other version must read and show the same
+    messages, continue at the same place, and finish them."""
     first, then = pair
     t.start_redis()
     t.make_topics(1)
@@ -315,8 +320,8 @@ def refuses(t, version, found):
 
 @scenario
 def another_schema_is_refused(t):
-    """A worker does not touch the data of another schema. If both versions have the same one, a
-    third is put in place of theirs."""
+    """A worker must not change the data of another schema version. If both versions have the same
+    schema version, the test puts a third one in its place."""
     t.start_redis()
     t.make_topics(1)
     for first, second in ((OLD, NEW), (NEW, OLD)):

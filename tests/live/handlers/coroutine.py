@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """An exec handler for the live tests, made with the Python SDK. Its function is a coroutine that
-sleeps, and writes its runs to a journal of the same form as that of work.py. A payload {"do":
-"exit"} ends the process, but only at the first attempt."""
+sleeps, and writes its runs to a journal of the same form as that of work.py. If the payload is
+{"do": "exit"}, the first attempt ends the process."""
 
 import asyncio
 import os

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""An exec handler for the live tests. It writes a journal of its own, because one written by the
-program under test would prove little:
+"""An exec handler for the live tests. It writes its own journal, because a journal that the program
+under test writes about itself would prove little:
 
     start <boot us> <worker pid> <identity> <key in hex, - for empty> <fence> <attempt>
     beat  ...  every 50 ms of work, which shows that the process is alive and at work
     end   ... <outcome>
 
-The program's own journal has the same form (consumer/process/journal.h). The variable
-LW_TEST_JOURNAL names the file, and LW_TEST_WORK_MS=LO-HI says how long a run takes. A payload
-{"do": WHAT, "times": N, ...} asks for a fault at the first N attempts (default: at every attempt).
-WHAT is one of these words:
+The program's journal has the same form (consumer/process/journal.h). The variable LW_TEST_JOURNAL
+names the file, and LW_TEST_WORK_MS=LO-HI sets the range of the duration of a run. A payload {"do":
+WHAT, "times": N, ...} asks for a fault at the first N attempts (default: at every attempt). WHAT is
+one of these words:
 
     retry, dead      answers with that outcome
     sleep            works for the time in "ms"
     exit             ends by exit() with the status in "status"
     crash            ends by SIGSEGV
     hang             never answers
-    garbage          answers with text that is no JSON
+    garbage          answers with text that is not JSON
     foreign          answers with the id of another message
     half             answers with half a line, and ends
     flood            answers with a line that has no end
@@ -69,7 +69,7 @@ def work(request, seconds):
 
 
 def orders(request):
-    """Returns what the payload asks for at this attempt: (what, payload)."""
+    """Returns what the payload asks for at this attempt, as (WHAT, payload)."""
     payload = request.get("payload")
     if not payload or '"do"' not in payload[:200]:
         return None, {}
@@ -145,7 +145,6 @@ def run(request):
 
 for text in sys.stdin.buffer:
     message = json.loads(text)
-    if (
-        "cancel" not in message
-    ):  # a cancel needs no reply: a handler that ignores it is killed before the lease ends
+    # A cancel needs no reply, because a handler that ignores it is killed before the lease ends.
+    if "cancel" not in message:
         run(message)

@@ -1,22 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs a real Apache Kafka (KRaft, broker and controller in one process) for tests, on the loopback
-# only.
+# Runs a real Apache Kafka (KRaft, broker and controller in one process) for tests. The broker
+# listens on the loopback only.
 #
-# kafka.sh fetch            downloads the jars once, into $LW_KAFKA_LIBS (default build/kafka/libs),
-# and prints the folder
-# kafka.sh start DIR PORT   formats DIR the first time, starts, waits until a client gets an answer,
-# and prints the bootstrap address;
-#                           clients use PORT, and the controller PORT+1; with PORT 0, the script
-#                           chooses free ports, and keeps them in DIR for restarts
+# kafka.sh fetch            downloads the jars once, and prints their folder: $LW_KAFKA_LIBS
+#                           (default build/kafka/libs)
+# kafka.sh start DIR PORT   formats DIR the first time, starts Kafka, waits until it answers, and
+#                           prints the bootstrap address. Clients use PORT, and the controller
+#                           PORT+1. If PORT is 0, chooses free ports, and keeps them in DIR.
 # kafka.sh stop DIR         sends SIGTERM, and SIGKILL if Kafka still runs after 15 s
 # kafka.sh kill DIR         sends SIGKILL
 # kafka.sh restart DIR      stops Kafka, then starts it with the same files and ports
 #
-# DIR holds all files of the broker: data, server.properties, pid, server.log. Three variables are
-# optional. KAFKA_OPTS_EXTRA has more "name=value" lines for server.properties. KAFKA_FORMAT_EXTRA
-# has more arguments for the formatting, one per line. LW_KAFKA_VERSION chooses another Kafka than
-# 3.9.1; the jars of that version are in $LW_KAFKA_LIBS-VERSION.
+# DIR contains all files of the broker: data, server.properties, pid, server.log. Three variables
+# are optional. KAFKA_OPTS_EXTRA contains more "name=value" lines for server.properties.
+# KAFKA_FORMAT_EXTRA contains more arguments for the formatting, one per line. LW_KAFKA_VERSION
+# chooses another version than 3.9.1. The jars of that version are in $LW_KAFKA_LIBS-VERSION.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -39,7 +38,7 @@ fetch() {
     touch "$libs/.complete"
 }
 
-# Prints the first of two neighbouring ports that are free now.
+# Prints a port that is free now. The port after it is also free.
 free_port() {
     python3 - <<'EOF'
 import random, socket
@@ -103,14 +102,15 @@ EOF
         die "can't format: $(tail -n 5 "$dir/format.log")"
 }
 
-# A zombie, a process that has ended but whose parent has not waited for it yet, counts as ended.
+# A zombie is a process that has ended but whose parent has not waited for it yet. A zombie counts
+# as ended.
 alive() {
     [ -e "$dir/pid" ] || return 1
     state=$(sed 's/.*) //; s/ .*//' "/proc/$(cat "$dir/pid")/stat" 2>/dev/null) || return 1
     [ -n "$state" ] && [ "$state" != Z ]
 }
 
-# Kafka is ready when it answers a metadata request and names a broker.
+# Kafka is ready when it answers a metadata request and the answer names a broker.
 answers() {
     python3 - "$port" <<'EOF'
 import socket, struct, sys
@@ -118,7 +118,7 @@ try:
     with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1) as s:
         s.settimeout(2)
         client = b"rig"
-        # The request is Metadata v1 without topics; the answer begins with the list of brokers.
+        # The request is Metadata v1 without topics. The answer begins with the list of brokers.
         body = struct.pack(">hhih", 3, 1, 7, len(client)) + client + struct.pack(">i", 0)
         s.sendall(struct.pack(">i", len(body)) + body)
         head = s.recv(4096)
@@ -159,9 +159,10 @@ start() {
         [ -n "$port" ] || die "no free port"
         echo "$port" > "$dir/port"
     fi
-    # The controller fences a broker that sends no heartbeat for a certain time, which must be long
-    # on a busy machine. But after a kill, the controller refuses a new process of the broker until
-    # that time is over. So a broker that was killed is started with a short time.
+    # The controller fences a broker that sends no heartbeat for a certain time. This time must be
+    # long on a busy machine. However, after a kill, the controller refuses a new process of the
+    # broker until that time is over. A broker that was killed is therefore started with a short
+    # time.
     session_ms=3000
     if [ ! -e "$dir/data/meta.properties" ] || [ -e "$dir/stopped" ]; then session_ms=60000; fi
     rm -f "$dir/stopped"

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts that the live tests share: servers, the program under test, the journal and the
-oracles. The numbers of oracles, O1 to O6, are those of doc/design/faults.md."""
+"""Common parts of the live tests: servers, the program under test, the journal and the oracles. The
+numbers of oracles, O1 to O6, are those of doc/design/faults.md."""

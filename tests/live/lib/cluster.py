@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Redis Cluster on the loopback: three masters with a replica each, on ports of their own.
+"""A Redis Cluster on the loopback: three masters with one replica each, on ports that are free when
+the cluster starts.
 
     c = Cluster(directory); c.start()          # waits until each node says that the cluster is ok
     c.settings(user)                           # the section `redis` of a configuration
@@ -9,8 +10,8 @@
     c.migrate(slot, node)                      # moves the slot with its data, as resharding does
     c.call(command, name, …)                   # asks the owner of the name
 
-The default user of the nodes may do everything, without a password. So MIGRATE needs no password
-either."""
+The default user of the nodes may run every command and has no password, so MIGRATE works without a
+password."""
 
 import os
 import subprocess
@@ -27,7 +28,7 @@ LIMIT_S = 60
 
 
 def crc16(data):
-    """Computes CRC-16/XMODEM, as the Redis cluster specification says."""
+    """Computes CRC-16/XMODEM, as the Redis cluster specification prescribes."""
     crc = 0
     for byte in data:
         crc ^= byte << 8
@@ -37,8 +38,8 @@ def crc16(data):
 
 
 def slot_of(name):
-    """Returns the slot of a name. If the name has braces, only the text between the first pair
-    counts."""
+    """Returns the slot of a key's name. If the name has braces, only the text between the first
+    pair counts."""
     name = name if isinstance(name, bytes) else str(name).encode()
     begin = name.find(b"{")
     end = name.find(b"}", begin + 1) if begin >= 0 else -1
@@ -48,8 +49,8 @@ def slot_of(name):
 def shard_tag(name, shard, shards):
     """Returns NAME.SHARD.K with the smallest K for which the slot of this name is at most 64 away
     from a fixed slot of the shard. The fixed slot of shard 0 is 96, and the fixed slots of all
-    shards are equally far apart. So workers that disagree on the number of shards still share shard
-    0."""
+    shards are equally far apart. Workers that disagree on the number of shards therefore still
+    share shard 0."""
     place, k = 96 + shard * SLOTS // shards, 0
     while abs(slot_of("%s.%d.%d" % (name, shard, k)) - place) > 64:
         k += 1
@@ -125,7 +126,7 @@ class Node(Redis):
         return self.server is not None and self.server.poll() is None
 
     def view(self):
-        """Returns the cluster as this node sees it, which is a list of the parsed lines of CLUSTER
+        """Returns this node's view of the cluster, as a list of the parsed lines of CLUSTER
         NODES."""
         return [parsed(line) for line in self.call("CLUSTER", "NODES").decode().splitlines()]
 
@@ -140,7 +141,7 @@ class Node(Redis):
 
 class Cluster:
     """A cluster that a scenario uses instead of a single Redis. Each redis-server gets `options` as
-    arguments. With `tls`, the nodes refuse connections without TLS."""
+    arguments. If `tls` is true, the nodes refuse connections without TLS."""
 
     def __init__(self, directory, *options, tls=False):
         self.dir = directory
@@ -228,8 +229,8 @@ class Cluster:
         ]
 
     def owner(self, slot, asked=None):
-        """Returns the node that owns the slot. Asks the node `asked`, or else the first live
-        node."""
+        """Returns the node that owns the slot, according to the node `asked`, or else according to
+        the first live node."""
         for (first, last), name in self.map_of(asked or self.alive()[0]).items():
             if first <= slot <= last:
                 return self.by_id(name)
@@ -263,20 +264,20 @@ class Cluster:
 
     def restart(self, node):
         """Starts a killed node again, without data. If a replica has become the master, waits until
-        the node is a replica of that master."""
+        the node follows that master as a replica."""
         node.start()
         self.wait_ok()
 
     def switch(self, slot):
-        """Makes a replica the master by CLUSTER FAILOVER. The replica has all data then, and both
-        nodes stay up."""
+        """Makes a replica the master by CLUSTER FAILOVER. The replica has all data at that time,
+        and both nodes stay up."""
         old = self.owner(slot)
         new = self.replica_of(old)
 
         def switched():
             if new.follows():
-                # If no majority agrees in time, nothing changes, and the next turn of the loop
-                # tries again.
+                # If no majority of the nodes agrees in time, nothing changes. The next call of
+                # switched() then tries again.
                 new.call("CLUSTER", "FAILOVER")
             return all(self.owner(slot, node) is new for node in self.alive())
 
@@ -284,15 +285,15 @@ class Cluster:
         self.wait_ok()
 
     def open_slot(self, slot, target):
-        """Begins a migration of the slot. From now on the source redirects clients to the target
-        (ASK) if they ask for a key that has moved."""
+        """Begins a migration of the slot. The source then redirects clients to the target (ASK) if
+        they ask for a key that has moved."""
         source = self.owner(slot)
         target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
         source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
         return source
 
     def move_keys(self, slot, source, target, at_once=100):
-        """Moves up to `at_once` keys of the slot. Returns how many keys were moved."""
+        """Moves up to `at_once` keys of the slot, and returns the number of moved keys."""
         keys = source.call("CLUSTER", "GETKEYSINSLOT", slot, at_once)
         if keys:
             source.call("MIGRATE", "127.0.0.1", target.port, "", 0, 10000, "KEYS", *keys)
@@ -310,8 +311,8 @@ class Cluster:
         )
 
     def migrate(self, slot, target):
-        """Moves a slot with all its data to another master while clients work. Returns how many
-        keys were moved."""
+        """Moves a slot with all its data to another master while clients work. Returns the number
+        of moved keys."""
         source, moved = self.open_slot(slot, target), 0
         for n in iter(lambda: self.move_keys(slot, source, target), 0):
             moved += n

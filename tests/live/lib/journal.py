@@ -6,7 +6,7 @@ import os
 
 
 class Run:
-    """One run of a handler. `last_us` is the time of its last sign of life."""
+    """One run of a handler. `last_us` is the time of its last line in the journal."""
 
     __slots__ = (
         "identity",
@@ -25,8 +25,8 @@ class Run:
     def __init__(self, at_us, pid, identity, key, fence, attempt):
         self.identity, self.key, self.pid = identity, key, int(pid)
         self.partition, offset = identity.rsplit("/", 1)
-        # The number of a replay becomes part of the partition's name, because replays have an order
-        # of their own.
+        # Add the number of a replay to the partition's name, because the order of replays is
+        # independent of the order of the partition's messages.
         if "#" in offset:
             offset, number = offset.split("#")
             self.partition += "#" + number
@@ -72,8 +72,8 @@ def read(path):
 
 
 def done_count(path):
-    """Returns how many runs have ended so far. Parses nothing, and so is fast enough for tests that
-    call it again and again while they wait."""
+    """Returns the number of runs that have ended so far. Parses nothing, so it is fast enough for
+    tests that call it repeatedly while they wait."""
     if not os.path.exists(path):
         return 0
     with open(path, "rb") as f:

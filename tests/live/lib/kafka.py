@@ -104,13 +104,14 @@ class Kafka:
         wait_until(known, 20, "topic " + topic)
 
     def ends(self, topics):
-        """Returns the first and the next offset of each partition: {(topic, partition): (begin,
-        end)}."""
+        """Returns the first offset of each partition, and the offset that its next record will get:
+        {(topic, partition): (begin, end)}."""
         lines = (line.split() for line in self.tool("ends", *topics).splitlines())
         return {(t, int(p)): (int(low), int(high)) for t, p, low, high in lines}
 
     def committed(self, group, topics):
-        """Returns the commits of the group: {(topic, partition): (offset, metadata)}."""
+        """Returns the committed offsets of the group, with their metadata: {(topic, partition):
+        (offset, metadata)}."""
         lines = (line.split(" ", 3) for line in self.tool("committed", group, *topics).splitlines())
         return {(t, int(p)): (int(at), meta) for t, p, at, meta in lines}
 
@@ -135,13 +136,14 @@ class Kafka:
 
 
 class CommitSampler(threading.Thread):
-    """Reads the committed offsets every `every_s` seconds, and notes each answer with the time at
-    which it came."""
+    """Reads the committed offsets every `every_s` seconds, and records each answer with the time at
+    which it arrived."""
 
     def __init__(self, kafka, group, topics, every_s=0.4):
         super().__init__(daemon=True)
         self.kafka, self.group, self.topics, self.every_s = kafka, group, topics, every_s
-        self.samples = []  # a list of (time of the boot clock in us, (topic, partition), offset)
+        # A list of (time of the boot clock in µs, (topic, partition), offset).
+        self.samples = []
         self.over = threading.Event()
 
     def run(self):
@@ -152,8 +154,8 @@ class CommitSampler(threading.Thread):
         try:
             committed = self.kafka.committed(self.group, self.topics)
         except (Failure, subprocess.TimeoutExpired):
-            # the broker is down, or the group's coordinator moves to another broker, so there is no
-            # sample now
+            # There is no sample now, because the broker is down, or the group's coordinator moves
+            # to another broker.
             return
         now = boot_us()
         self.samples += [(now, tp, at) for tp, (at, _) in committed.items() if at >= 0]
@@ -166,8 +168,8 @@ class CommitSampler(threading.Thread):
 
 
 def wait_finished(kafka, group, topics, limit_s, watch=None):
-    """Waits until every record that the topics have now is committed. Returns the ends of the
-    topics' partitions, as ends() does."""
+    """Waits until every record that the topics contain at the call is committed. Returns the ends
+    of the topics' partitions, as ends() does."""
     ends = kafka.ends(topics)
     until = time.monotonic() + limit_s
     while True:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program under test: makes its configuration, and starts and ends its processes."""
+"""Runs the program under test: makes its configuration, and starts and stops its processes."""
 
 import json
 import os
@@ -15,7 +15,7 @@ HANDLERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "handl
 
 
 def exec_handler(name="work.py", processes=4, **more):
-    # The options -S -E make Python start faster. The tests start hundreds of such handler
+    # The options -S -E make Python start faster, because the tests start hundreds of handler
     # processes.
     return dict(
         {
@@ -29,8 +29,8 @@ def exec_handler(name="work.py", processes=4, **more):
 
 
 def crash_plugin(t):
-    """Builds a plugin that crashes, aborts, exits or hangs as the payload of a message says.
-    Returns the section `handler` of a configuration that uses the plugin."""
+    """Builds the plugin `crash`, which crashes, aborts, exits or hangs as the payload of a message
+    says. Returns the section `handler` of a configuration that uses the plugin."""
     out = os.path.join(t.dir, "plugin")
     root = os.path.abspath(os.path.join(HANDLERS, "..", "..", ".."))
     built = subprocess.run(
@@ -65,8 +65,9 @@ def merged(base, over):
 
 
 def config(name, brokers, redis_url, topics, **over):
-    # The session timeout is short, so that the partitions of a killed member move on within two
-    # seconds.
+    # The session timeout is short, so that the partitions of a killed member get a new owner within
+    # two seconds.
+    # There is no HTTP server, because many instances run at once and would need as many ports.
     base = {
         "name": name,
         "workers": 4,
@@ -84,15 +85,13 @@ def config(name, brokers, redis_url, topics, **over):
         "lock": {"ttl_ms": 2000},
         "handler": exec_handler(),
         "shutdown": {"grace_ms": 10000},
-        "http": {
-            "listen": "off"
-        },  # no HTTP server, because many instances run at once and would need as many ports
+        "http": {"listen": "off"},
     }
     return merged(base, over)
 
 
 def readyz(port):
-    """Returns the status and the text of /readyz, or 0 and the reason if nothing answers."""
+    """Returns the status and the text of /readyz, or 0 and the reason if there is no answer."""
     try:
         with urllib.request.urlopen("http://127.0.0.1:%d/readyz" % port, timeout=10) as r:
             return r.status, r.read().decode()
@@ -109,7 +108,8 @@ class Instance:
         self.label = label
         self.settings = settings
         self.log_path = os.path.join(directory, label + ".log")
-        # {pid of a worker: time of the boot clock in us at which the worker was certainly dead}
+        # Maps the pid of each killed worker to a time, in µs of the boot clock, at which the worker
+        # was certainly dead.
         self.deaths = {}
         path = os.path.join(directory, label + ".json")
         with open(path, "w") as f:
@@ -173,8 +173,7 @@ class Instance:
         return self.popen.returncode, out.decode()
 
     def stop(self, limit_s=30):
-        """Sends SIGTERM. The supervisor must end with status 0, and none of its processes may be
-        left."""
+        """Sends SIGTERM. The supervisor must end with status 0 and leave no process."""
         family = descendants(self.pid)
         self.signal(signal.SIGTERM)
         status, out = self.wait(limit_s)
@@ -189,7 +188,8 @@ class Instance:
         return out
 
     def destroy(self):
-        """Ends all processes of the instance at the end of a scenario, whatever happened."""
+        """Ends all processes of the instance at the end of a scenario, even if the scenario
+        failed."""
         family = [self.pid] + descendants(self.pid) if self.running() else []
         for pid in family:
             send(pid, signal.SIGCONT)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The oracles. Each is a function that takes observations and returns a text for each violation,
-without any other effect. tests/live/test_oracles.py shows that each oracle can fail."""
+"""The oracles. Each oracle is a function that takes observations and returns a text for each
+violation. It has no other effect. tests/live/test_oracles.py shows that each oracle can fail."""
 
 from collections import defaultdict
 
@@ -23,9 +23,9 @@ def by_order(runs):
 
 
 def last_sign(run, stops):
-    """Returns the time at which a run counts as ended, which is its last sign of life. If SIGSTOP
-    stopped the worker, the run may outlive its lease, so the run counts as ended at the time of the
-    SIGSTOP."""
+    """Returns the time at which a run counts as ended, which is usually the time of its last line
+    in the journal. If SIGSTOP stopped the worker, the run may outlive its lease, and counts as
+    ended at the time of the SIGSTOP."""
     for pid, from_us in stops:
         if run.pid == pid and run.start_us < from_us < run.last_us:
             return from_us
@@ -36,7 +36,7 @@ LATE_US = 30 * 1000000
 
 
 def under_lease(runs, stops):
-    """Returns all runs except late runs of stopped workers. Such a run begins when the stopped
+    """Returns all runs except late runs of stopped workers. A late run begins when the stopped
     handler continues, because its request was already in the pipe. If another run of the key with a
     larger fence started before, the late run has no live lease, and its fence makes it harmless."""
     kept = []
@@ -51,8 +51,8 @@ def under_lease(runs, stops):
 
 
 def overlaps(runs, stops=()):
-    """O1: no two runs of a key overlap. stops: [(pid of a worker, time of its SIGSTOP by the boot
-    clock in us)]."""
+    """O1: no two runs of a key may overlap. `stops` is a list of (pid of a worker, time of its
+    SIGSTOP in µs of the boot clock)."""
     bad = []
     for lane in by_lane(runs).values():
         before = None
@@ -65,7 +65,7 @@ def overlaps(runs, stops=()):
 
 
 def fences(runs):
-    """O1: in a lane, the fence of each run is larger than the fences of all runs before it."""
+    """O1: in a lane, the fence of each run must be larger than the fences of all earlier runs."""
     bad = []
     for lane in by_lane(runs).values():
         highest = None
@@ -77,7 +77,8 @@ def fences(runs):
 
 
 def misordered(runs):
-    """O1: per (partition, key), the first successes come in the order of offsets."""
+    """O1: per (partition, key), messages must have their first success in the order of their
+    offsets."""
     bad = []
     for line in by_order(runs).values():
         first = {}
@@ -92,8 +93,9 @@ def misordered(runs):
 
 
 def stale_last(runs, stops=()):
-    """O1: even if messages ran again, the last effect of a (partition, key) is that of its newest
-    message. Late writes of stopped workers do not count, because stores refuse their fences."""
+    """O1: even if messages ran again, the last effect of a (partition, key) must be that of its
+    newest message. Late writes of stopped workers do not count, because stores refuse their
+    fences."""
     bad = []
     for line in by_order(runs).values():
         done = [r for r in line if r.outcome == "done" and last_sign(r, stops) == r.end_us]
@@ -105,21 +107,19 @@ def stale_last(runs, stops=()):
     return bad
 
 
-# maximum number of messages of a lane that are done, and whose outcome Redis has not recorded yet
+# the maximum number of messages of a lane that are done but whose outcomes Redis has not recorded
+# yet
 AHEAD = 96
 
 
 def backwards(runs):
-    """O1: unless Redis lost data, a done message runs again only if it is among the last AHEAD
+    """O1: unless Redis lost data, a done message may run again only if it is among the last AHEAD
     messages of its lane that were done, because Redis may not have recorded their outcomes yet. The
-    messages behind it then run again in order."""
+    messages behind it must then run again in order."""
     bad = []
     for line in by_order(runs).values():
-        done, highest, back = (
-            [],
-            None,
-            None,
-        )  # done: offsets, in the order in which their messages were first done
+        # `done` contains offsets in the order in which their messages were first done.
+        done, highest, back = ([], None, None)
         for r in line:
             if highest and r.offset < highest.offset:
                 if r.offset not in done[-AHEAD:]:
@@ -137,8 +137,8 @@ def backwards(runs):
 
 
 def lost(ends, runs, others=()):
-    """O2: each produced record is done, or its identity is in `others`, because the message ends in
-    another way (dead, skipped). ends: {(topic, partition): (begin, end)}."""
+    """O2: each produced record must be done, unless its identity is in `others`, because the
+    message ends in another way (dead, skipped). `ends` is {(topic, partition): (begin, end)}."""
     finished = {r.identity for r in runs if r.outcome == "done"} | set(others)
     missing = []
     for (topic, partition), (begin, end) in sorted(ends.items()):
@@ -150,7 +150,7 @@ def lost(ends, runs, others=()):
 
 
 def unknown(ends, runs):
-    """O2: each message that ran was produced."""
+    """O2: each message that ran must have been produced."""
     bad = []
     for r in runs:
         topic, partition = r.partition.rsplit("/", 1)
@@ -161,8 +161,8 @@ def unknown(ends, runs):
 
 
 def reruns(runs):
-    """Returns the needless repetitions of messages as [(earlier run, later run)]. A repetition is
-    needed if the earlier run ended in retry or in back, or was a failed attempt."""
+    """Returns the unnecessary repetitions of messages as [(earlier run, later run)]. A repetition
+    is necessary if the earlier run ended in retry or in back, or was a failed attempt."""
     latest, again = {}, []
     for r in runs:
         before = latest.get(r.identity)
@@ -177,8 +177,8 @@ def reruns(runs):
 
 
 def effects(history, messages):
-    """O3: each of the messages 0 … messages - 1 took effect once, and the messages of a key in
-    order. history: (key, message) in the order of the effects."""
+    """O3: each of the messages 0 … messages - 1 must take effect exactly once, and the messages of
+    a key must take effect in order. `history` lists (key, message) in the order of the effects."""
     bad, seen, latest = [], set(), {}
     for key, message in history:
         if message in seen:
@@ -191,17 +191,16 @@ def effects(history, messages):
 
 
 def passed(samples, runs, others=()):
-    """O5: when an offset was committed, all messages below this offset were finished. samples:
-    (time of the boot clock in us, (topic, partition), offset). others: identities of messages that
-    end in another way than done (dead, skipped)."""
+    """O5: when an offset was committed, all messages below this offset must have been finished.
+    `samples` lists (time of the boot clock in µs, (topic, partition), offset). `others` contains
+    the identities of messages that end in another way than done (dead, skipped)."""
     done_us = {}
     for r in runs:
         if r.outcome == "done":
             done_us[r.identity] = min(r.end_us, done_us.get(r.identity, r.end_us))
     bad, others = [], set(others)
-    checked = defaultdict(
-        int
-    )  # per partition, the largest committed offset up to which messages were checked
+    # For each partition, the largest committed offset up to which messages have been checked.
+    checked = defaultdict(int)
     for at_us, (topic, partition), offset in sorted(samples):
         for o in range(checked[topic, partition], offset):
             identity = "%s/%d/%d" % (topic, partition, o)
@@ -214,7 +213,7 @@ def passed(samples, runs, others=()):
 
 
 def moved_back(samples):
-    """O5: a committed offset never moves back."""
+    """O5: a committed offset must never decrease."""
     bad, highest = [], {}
     for at_us, tp, offset in sorted(samples):
         if offset < highest.get(tp, 0):
@@ -224,8 +223,8 @@ def moved_back(samples):
 
 
 def not_idle(names, prefix):
-    """O4: returns the names that Redis should not have when nothing is left to do. Only a few names
-    of each shard are meant to stay."""
+    """O4: returns the names of keys that Redis should not have when all messages are finished. Only
+    a few keys of each shard are meant to stay."""
     kept = (b"epoch", b"floor", b"fence", b"workers", b"new_from")
     bad = []
     for name in names:

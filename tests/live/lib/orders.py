@@ -8,8 +8,8 @@ from . import oracles
 
 
 def newest_by_key(t):
-    """Returns the reference model of the table: the last record of each id. All records of an id
-    are in one partition here."""
+    """Returns the reference model, which is the expected contents of the table: the last record of
+    each id. In these tests, all records of an id are in one partition."""
     model = {}
     for topic in t.topics:
         for record in t.kafka.dump(topic):
@@ -22,7 +22,7 @@ def newest_by_key(t):
 
 def judge(t, history, table, messages):
     """O3: checks that each message took effect exactly once, per key in order, and that the table
-    equals the reference model. history: [(id, seq)] in the order of the writes; table: [(id, seq,
-    amount)]."""
+    has the contents of the reference model. `history` lists (id, seq) in the order of the writes.
+    `table` lists (id, seq, amount)."""
     t.expect(oracles.effects(history, messages))
     t.same(sorted(table) == newest_by_key(t), True, "the table equals the reference")

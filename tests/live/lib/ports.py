@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds free ports of the loopback. They lie below the range from which the system takes ports for
-outgoing connections. Otherwise, between the choice of a port and the start of its server, an
-outgoing connection could take the port."""
+"""Finds free ports of the loopback. The ports are below the range from which the system takes ports
+for outgoing connections. Otherwise, an outgoing connection could take a port after it was chosen
+and before its server starts."""
 
 import random
 import socket
@@ -9,9 +9,9 @@ import socket
 from .process import Failure
 
 FIRST, LAST = 11000, 32000
-choice = (
-    random.SystemRandom()
-)  # a test that seeds `random` must not choose the same ports as another test
+# Use the system's random numbers, because a test that seeds `random` must not choose the same ports
+# as another test.
+choice = random.SystemRandom()
 
 
 def is_free(port):
@@ -24,7 +24,7 @@ def is_free(port):
 
 
 def free_ports(n):
-    """Returns the first of n neighbouring ports that are free now."""
+    """Returns the first of n consecutive ports that are free now."""
     for _ in range(200):
         first = choice.randrange(FIRST, LAST - n)
         if all(is_free(port) for port in range(first, first + n)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a private PostgreSQL on a unix socket, and PgBouncer in front of it. Statements go through
-psql."""
+"""Runs a private PostgreSQL on a unix socket, and PgBouncer in front of it. SQL statements are run
+by psql."""
 
 import glob
 import os
@@ -11,7 +11,8 @@ import tempfile
 
 from .process import Failure, end_popen, wait_until
 
-OWNER = "postgres"  # PostgreSQL refuses to run as root
+# The user who runs the server if the test runs as root, because PostgreSQL refuses to run as root.
+OWNER = "postgres"
 
 
 def program(name):
@@ -103,8 +104,8 @@ class Postgres:
         wait_until(lambda: self.answers(self.url), 60, "answer of PostgreSQL")
 
     def listen(self, port):
-        """From the next start() on, lets the server also listen on a port of 127.0.0.1, with TLS
-        and a password."""
+        """Makes the server also listen on a port of 127.0.0.1, with TLS and a password, from the
+        next start() on."""
         certificates = os.path.join(
             os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh"
         )
@@ -161,7 +162,7 @@ class Postgres:
         )
 
     def sql(self, sql):
-        """Runs statements. Returns the rows as lists of texts."""
+        """Runs SQL statements, and returns the rows as lists of texts."""
         done = self.psql(sql)
         if done.returncode:
             raise Failure("%s: %s" % (sql, done.stderr))
@@ -174,8 +175,8 @@ class Postgres:
         )
 
     def hold(self, sql):
-        """Runs statements in a transaction that stays open. Returns the process psql. If the caller
-        kills psql, the transaction ends."""
+        """Runs SQL statements in a transaction that stays open. Returns the process psql. If the
+        caller kills psql, the transaction ends."""
         held = subprocess.Popen(
             ["psql", "-XqAt", "-v", "ON_ERROR_STOP=1", self.url],
             stdin=subprocess.PIPE,
@@ -190,12 +191,13 @@ class Postgres:
 
     @staticmethod
     def release(held):
-        held.stdin.close()  # the end of input ends the session, which rolls the transaction back
+        # The end of its input makes psql end the session, which rolls the transaction back.
+        held.stdin.close()
         held.stdout.close()
         held.wait(20)
 
     def end_backends(self):
-        """Ends all connections of clients."""
+        """Ends the connections of all clients."""
         self.sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
         )

@@ -7,7 +7,8 @@ import time
 
 
 class Failure(Exception):
-    """Raised if a promise was broken, or if the test itself could not continue."""
+    """The exception that is raised if a promise was broken, or if the test itself could not
+    continue."""
 
 
 def boot_us():
@@ -15,8 +16,8 @@ def boot_us():
 
 
 def wait_until(ready, limit_s, what, every_s=0.1):
-    """Waits until ready() returns something true, and returns that value. If the time limit passes
-    first, raises a Failure that names what was awaited."""
+    """Calls ready() until it returns a true value, and returns that value. If the time limit passes
+    first, raises a Failure that names the awaited condition."""
     until = time.monotonic() + limit_s
     while True:
         value = ready()
@@ -28,7 +29,7 @@ def wait_until(ready, limit_s, what, every_s=0.1):
 
 
 def stat(pid):
-    """Returns (state, pid of the parent) of a process, or None if the process is gone."""
+    """Returns (state, pid of the parent) of a process, or None if the process does not exist."""
     try:
         with open("/proc/%d/stat" % pid) as f:
             fields = f.read().rsplit(")", 1)[1].split()
@@ -60,7 +61,7 @@ def descendants(pid):
 
 
 def listens(pid, port):
-    """Returns whether the process has the socket that listens on this TCP port of IPv4."""
+    """Returns True if the process has the socket that listens on this TCP port of IPv4."""
     with open("/proc/net/tcp") as f:
         rows = [line.split() for line in f.readlines()[1:]]
     sockets = {"socket:[%s]" % r[9] for r in rows if r[1].endswith(":%04X" % port) and r[3] == "0A"}
@@ -70,7 +71,7 @@ def listens(pid, port):
             if os.readlink(os.path.join(folder, fd)) in sockets:
                 return True
         except OSError:
-            pass  # the process has closed it meanwhile
+            pass  # The process has closed the descriptor meanwhile.
     return False
 
 
@@ -84,8 +85,8 @@ def send(pid, sig):
 
 
 def end_popen(popen, grace_s):
-    """Sends SIGTERM, and SIGKILL if the process still runs after grace_s seconds. Returns the exit
-    status."""
+    """Sends SIGTERM, and also SIGKILL if the process still runs after grace_s seconds. Returns the
+    exit status."""
     if popen.poll() is None:
         send(popen.pid, signal.SIGTERM)
         try:

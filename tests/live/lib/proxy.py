@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that misbehaves: a TCP proxy on the loopback that delays, cuts or swallows the bytes
-that pass. The proxy does not look at the bytes, so it can relay TLS as well."""
+"""Simulates a bad network: a TCP proxy on the loopback that delays or swallows bytes, or resets
+connections. The proxy does not interpret the bytes, so it can also relay TLS."""
 
 import asyncio
 import threading
@@ -50,8 +50,8 @@ class Proxy:
         self.writers.difference_update(pair)
 
     async def relay(self, reader, writer, lost):
-        """Relays one direction, with a delay of delay_s. Each chunk of data has its own delay, so
-        chunks do not hold each other up."""
+        """Relays one direction of a connection. Each chunk of data is delayed by delay_s
+        independently of other chunks, so that chunks do not wait for each other."""
         queue = asyncio.Queue()
         sender = self.loop.create_task(self.send(queue, writer))
         try:

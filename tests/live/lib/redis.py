@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a private redis-server on a unix socket, and has a small client for the tests."""
+"""Runs a private redis-server on a unix socket, and contains a small Redis client for the tests."""
 
 import os
 import signal
@@ -54,15 +54,15 @@ class Client:
 
 
 class Redis:
-    """A redis-server that can be killed and started again. The server keeps its socket, and its
-    data if `options` say so."""
+    """A redis-server that can be killed and started again. The socket keeps its path. Data survives
+    only if `options` make the server save it."""
 
     def __init__(self, directory, *options):
         self.dir = directory
         self.path = os.path.join(directory, "redis.sock")
         self.options = options
         self.server = None
-        self.users = {}  # {name of a user: rules of the ACL}
+        self.users = {}  # maps the name of each user to the rules of its ACL
         os.makedirs(directory, exist_ok=True)
 
     @property
@@ -73,8 +73,8 @@ class Redis:
         return "unix://%s:%s@%s" % (user, PASSWORD, self.path)
 
     def tag(self, name, shard, shards):
-        """Returns the text in braces that all names of a shard contain (the hash tag of Redis
-        Cluster)."""
+        """Returns the text in braces that the names of all keys of a shard contain (the hash tag of
+        Redis Cluster)."""
         return "%s.%d" % (name, shard)
 
     def grant(self, line):
@@ -85,8 +85,8 @@ class Redis:
         self.call("ACL", "SETUSER", user, "reset", ">" + PASSWORD, *rules)
 
     def refusals(self):
-        """Returns what the server refused to users since its start: [(user, reason, command or
-        key)]."""
+        """Returns the commands and keys that the server has refused to users since its start:
+        [(user, reason, command or key)]."""
         entries = [dict(zip(e[::2], e[1::2])) for e in self.call("ACL", "LOG", "128")]
         return [
             tuple(e[name].decode(errors="replace") for name in (b"username", b"reason", b"object"))
@@ -148,6 +148,6 @@ class Redis:
         return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
 
     def keys(self):
-        """Returns all names of keys. One KEYS command is enough, because the data of a test is
+        """Returns the names of all keys. One KEYS command is enough, because the data of a test is
         small."""
         return sorted(self.call("KEYS", "*"))

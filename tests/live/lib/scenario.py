@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios: functions that get a Scenario `t`, cause faults, and check what is promised.
+"""Scenarios: functions that get a Scenario `t`, cause faults, and check that promises are kept.
 
-A file of tests ends with `main()`. Arguments: build folder, then names of scenarios (default: all).
-LW_SOAK=1 makes scenarios ten times as long. LW_KEEP=1 also keeps the folders of scenarios that
-passed."""
+A test file ends with a call of main(). Its arguments are the build folder and the names of
+scenarios (default: all). LW_SOAK=1 makes scenarios ten times as long. LW_KEEP=1 keeps the folders
+of scenarios even if they passed."""
 
 import json
 import os
@@ -42,15 +42,15 @@ def variants(function, **arguments):
 
 
 def more(function):
-    """Marks a scenario that resembles another one. It runs only if it is named, or if LW_MORE is
-    set."""
+    """Marks a scenario that resembles another one. A marked scenario runs only if it is named, or
+    if LW_MORE is set."""
     function.more = True
     return scenario(function)
 
 
 class Rig:
-    """What the scenarios of one file share: the build, and one Kafka, which starts when a scenario
-    first needs it."""
+    """The common parts of the scenarios of one file: the build, and one Kafka, which starts when a
+    scenario first needs it."""
 
     def __init__(self, build):
         self.build = os.path.abspath(build)
@@ -80,16 +80,17 @@ class Scenario:
         self.dir = os.path.join(rig.dir, name)
         os.makedirs(self.dir)
         self.journal_path = os.path.join(self.dir, "journal")
-        self.redis, self.servers = None, []  # the first Redis server; all of them
+        # `redis` is the first Redis server, and `servers` are all of them.
+        self.redis, self.servers = None, []
         self.shards = 1
         self.topics = []
         self.instances, self.tools, self.commands, self.samplers = [], [], [], []
         self.figures, self.violations = {}, []
-        self.dead = (
-            set()
-        )  # identities of messages that are expected to end as dead letters or to be skipped
-        self.rights_taken = False  # True if the scenario takes rights from the workers' Redis user
-        # [(pid of a worker, time of its SIGSTOP in microseconds of the boot clock)]
+        # The identities of messages that are expected to end as dead letters or to be skipped.
+        self.dead = set()
+        # True if the scenario takes rights from the workers' Redis user.
+        self.rights_taken = False
+        # A list of (pid of a worker, time of its SIGSTOP in µs of the boot clock).
         self.stops = []
         self.begun = time.monotonic()
 
@@ -100,7 +101,8 @@ class Scenario:
         return self.rig.kafka
 
     def start_redis(self, *options, servers=1, shards=1):
-        """Starts the Redis servers. Shard s lives on server s modulo the number of servers."""
+        """Starts the Redis servers. Shard s is on the server with the number s modulo the number of
+        servers."""
         self.shards = shards
         for i in range(servers):
             self.servers.append(
@@ -115,8 +117,8 @@ class Scenario:
             self.kafka.create(topic, partitions)
 
     def generate(self, messages, keys, rate=0, zipf=0.8, partitioner="random", wait=True):
-        """Produces `messages` records in all, with the same keys in all partitions of all topics.
-        With wait=False, producing continues in the background."""
+        """Produces `messages` records in total, with the same keys in all partitions of all topics.
+        If `wait` is false, producing continues in the background."""
         share = messages // len(self.topics)
         tools = []
         for i, topic in enumerate(self.topics):
@@ -153,7 +155,8 @@ class Scenario:
         return any(tool.poll() is None for tool in self.tools)
 
     def start(self, *options, label=None, work_ms="0-4", environment=None, build=None, **over):
-        """Starts a run of the program of `build`, a folder; by default the one that is tested."""
+        """Starts `latchwork run` from the folder `build`, which is by default the build under
+        test."""
         settings = latchwork.config(
             self.id, self.kafka.brokers, self.redis.url_of(self.id), self.topics, **over
         )
@@ -178,8 +181,8 @@ class Scenario:
         return instance
 
     def make_user(self, settings):
-        """From now on, workers and commands log in as a Redis user with the rights of `check
-        --acl`. Only the test itself may do everything."""
+        """Makes workers and commands log in, from now on, as a Redis user with the rights that
+        `check --acl` prints. Only the test itself keeps all rights."""
         if all(self.id in server.users for server in self.servers):
             return
         path = os.path.join(self.dir, "acl")
@@ -224,7 +227,7 @@ class Scenario:
         return b"lw:{%s}:" % self.redis.tag(self.id, shard, self.shards).encode()
 
     def dead_letters(self, shard=0):
-        """Returns the entries of the stream of dead letters in Redis: [{field: value}]."""
+        """Returns the entries of the stream of dead letters in Redis, each as {field: value}."""
         entries = self.redis.call("XRANGE", self.prefix(shard) + b"dead", "-", "+")
         return [dict(zip(f[::2], f[1::2])) for _, f in entries]
 
@@ -246,8 +249,8 @@ class Scenario:
 
     def judge(self, wiped=False, samples=None, unordered=()):
         """Applies the oracles that hold in every scenario. If `wiped` is true, Redis lost data, so
-        messages that are done may run again, in order. unordered: identities of messages that later
-        messages of their key may overtake (retry.order skip)."""
+        messages that are done may run again, in order. `unordered` contains the identities of
+        messages that later messages of their key may overtake (retry.order skip)."""
         runs, ends = self.runs(), self.kafka.ends(self.topics)
         leased = oracles.under_lease(runs, self.stops)
         self.expect(oracles.overlaps(leased, self.stops))
@@ -272,8 +275,8 @@ class Scenario:
         return runs, again
 
     def left_on(self, i):
-        """Returns the names in Redis server i that should not be there when all is done. Examines
-        the names of the server's shards, and the names that belong to no shard."""
+        """Returns the names of keys in Redis server i that should not exist when all messages are
+        finished. Examines the keys of the server's shards, and the keys that belong to no shard."""
         mine = [self.prefix(shard) for shard in range(i, self.shards, len(self.servers))]
         names = [
             name for name in self.servers[i].keys() if not self.expiring(self.servers[i], name)
@@ -289,16 +292,16 @@ class Scenario:
 
     @staticmethod
     def expiring(server, name):
-        """Returns True for a name that does no harm because it expires by itself. It may be a
-        business id, or the list of hints that a worker claimed before the worker ended."""
+        """Returns True if the key does no harm because it expires without being deleted. Such a key
+        is a business id, or the list of hints that a worker claimed before the worker ended."""
         return (
             any(part in name for part in (b"}:claimed:", b"}:dedup:"))
             and server.call("PTTL", name) >= 0
         )
 
     def judge_idle(self):
-        """O4: if the workers keep running after all messages are finished, they soon remove what is
-        left of every lane in Redis."""
+        """O4: if the workers keep running after all messages are finished, they must soon remove
+        all remaining keys of lanes from Redis."""
         left = ["?"]
         until = time.monotonic() + 15
         while left and time.monotonic() < until:
@@ -307,8 +310,8 @@ class Scenario:
         self.expect(left)
 
     def judge_rights(self):
-        """Checks that Redis refused nothing to a worker or a command, which shows that the rights
-        of `check --acl` are enough."""
+        """Checks that Redis refused no command of a worker or an operator, which shows that the
+        rights of `check --acl` are sufficient."""
         for server in self.servers:
             if not self.rights_taken and server.server.poll() is None:
                 self.expect(
@@ -365,9 +368,8 @@ def main():
     chosen = [
         s for s in scenarios if (s.__name__ in names if names else every or not hasattr(s, "more"))
     ]
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(1)
-    )  # if SIGTERM ends the test, its servers must end, too
+    # If SIGTERM ends the test, the servers of the test must also end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     rig = Rig(build)
     passed = failed = 0
     try:

@@ -102,8 +102,8 @@ class Certificates:
 
 
 class SecureKafka(Kafka):
-    """A Kafka with an open listener, whose clients may do everything, and a listener for each name
-    in LISTENERS. `users` are the names that can log in with PLAIN and SCRAM."""
+    """A Kafka with an open listener, whose clients have all rights, and a listener for each name in
+    LISTENERS. `users` are the names that can log in with PLAIN and SCRAM."""
 
     def __init__(self, build, directory, users, *settings):
         os.makedirs(directory)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a Redis master and a replica behind three Sentinels, on the loopback. If the test asks for
-TLS, every connection uses TLS, also the connections between the servers."""
+TLS, every connection uses TLS, including the connections between the servers."""
 
 import os
 import subprocess
@@ -10,10 +10,9 @@ from .process import wait_until
 from .redis import PASSWORD, REDIS_SERVER, Redis, RedisError
 
 NAME = "live"
-USER, USER_PASSWORD = (
-    "watcher",
-    "sentinel-secret",
-)  # user and password for the Sentinels, which have users of their own
+# The user and password with which clients log in to the Sentinels. Sentinels have a list of users
+# that is separate from that of Redis.
+USER, USER_PASSWORD = ("watcher", "sentinel-secret")
 # The rights that doc/how-to/deploy.md recommends.
 USER_RIGHTS = "-@all +client|setname +sentinel|get-master-addr-by-name +sentinel|master"
 CERTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../support/certs.sh")
@@ -153,7 +152,7 @@ class Guarded:
         return self.data[self.sentinels[0].master_port()]
 
     def kill_master(self):
-        """Kills the master. Waits until the Sentinels agree on another master."""
+        """Kills the master, and waits until the Sentinels agree on another master."""
         old = self.sentinels[0].master_port()
         self.data[old].kill()
         self.wait_other(old)
@@ -172,7 +171,7 @@ class Guarded:
         self.wait_ready()
 
     def switch(self):
-        """Makes the Sentinels fail over while both servers are up."""
+        """Makes the Sentinels start a failover while both servers are up."""
         old = self.sentinels[0].master_port()
         self.sentinels[0].call("SENTINEL", "FAILOVER", NAME)
         self.wait_other(old)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs commands of `latchwork` beside a running application of a scenario."""
+"""Runs `latchwork` commands of operators while a scenario's application runs."""
 
 import json
 import os
@@ -20,8 +20,8 @@ def command(t, *args, build=None):
 
 def tool(t, *args, status=0, given=b"", build=None):
     """Runs a command with --json and returns the lines that it prints. The exit status must be
-    `status`; None allows any. `build`: the folder with the program, by default the one that is
-    tested."""
+    `status`, or may be any if `status` is None. `build` is the folder with the program, by default
+    the build under test."""
     done = subprocess.run(
         command(t, *args, build=build) + ["--json"],
         input=given,
