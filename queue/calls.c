@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* If the messages of a call lie close together in a segment, with at least one message per 128
- * bytes of states, the script reads all states from the first to the last message at once: one more
- * byte costs Redis about a hundredth of one more read. */
+/* If the messages of a call in a segment lie close together, with at least one message per 128
+ * bytes of states, the script reads all states from the first to the last message with one command.
+ * One more byte costs Redis about a hundredth of one more command. */
 enum { DENSE_BYTES = 128 };
 
-enum { NAME_MAX_BYTES = 370 }; /* maximum length of a segment's name: topic, partition, number */
+/* maximum length of a segment's name, which consists of topic, partition and number */
+enum { NAME_MAX_BYTES = 370 };
 
 /* --- places ----------------------------------------------------------------------------------- */
 
@@ -64,7 +65,8 @@ static void places_args(const struct lw_call *c, const struct lw_places *p) {
     lw_arg_i64(c->commands, p->n);
     for (int i = 0; i < p->n; i++) {
         const struct lw_group *g = &p->group[i];
-        /* if dense, the script reads one range; if not, the page of each message */
+        /* if the messages are dense, the script reads one range of states; if not, the page of each
+         * message */
         bool dense = g->hi - g->lo < DENSE_BYTES * g->n;
         lw_arg_text(c->commands, g->partition), lw_arg_i64(c->commands, g->segment);
         lw_arg_i64(c->commands, dense ? g->lo : 1), lw_arg_i64(c->commands, dense ? g->hi : 0);
@@ -102,7 +104,7 @@ static void arg_bounds(const struct lw_call *c, const struct lw_call_bounds *b) 
 
 struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token) {
     size_t n = strlen(worker);
-    /* the text has room for the worker's id, two numbers and what stands between them */
+    /* there is room for the worker's id, two numbers and the separators between them */
     assert(token > 0 && n + 48 < LW_TOKEN_TEXT);
     memcpy(to, worker, n);
     to[n++] = '.';
@@ -137,8 +139,8 @@ void lw_gate_begin(const struct lw_call *c, const struct lw_places *p, int n_lan
     places_keys(c, p);
 }
 
-/* Adds the argument that says what becomes of messages of a busy lane: "park", or "drop"
- * followed by, for each segment, the first offset of its partition that is new in this epoch. */
+/* Adds the argument that decides about messages of a busy lane: "park", or "drop" followed by, for
+ * each segment, the first offset of its partition that is new in this epoch. */
 static void arg_on_busy(const struct lw_call *c, const struct lw_places *p, bool drop) {
     char text[4 + 22 * LW_GROUPS_MAX];
     size_t n = 4;

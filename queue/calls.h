@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calls: builds the calls of gate, settle and claim. In C only this file and calls.c know the
- * order of the keys and arguments; the head of each script (queue/lua) says what they mean. The
- * calls go into a pipeline (base/redis/command.h); there is no I/O here.
+/* Builds the calls of the scripts gate, settle and claim. In C only this file and calls.c know the
+ * order of the keys and arguments; the head of each script (in queue/lua) explains their meaning.
+ * The calls become part of a pipeline (base/redis/command.h). No function does I/O.
  *
  * The parts of a call come in this order:
  *
@@ -12,8 +12,8 @@
  *              item: lw_settle_last, lw_call_dedup (the finished, then the named; only with ids)
  *     claim    lw_claim_begin → lw_call_lane (each lane) → lw_claim_args
  *
- * Texts are lent: they must stay until the pipeline is sent, unless a comment says that they are
- * copied. */
+ * Texts are borrowed: they must stay valid until the pipeline is sent, unless a comment says that
+ * they are copied. */
 #ifndef LW_QUEUE_CALLS_H
 #define LW_QUEUE_CALLS_H
 
@@ -27,18 +27,19 @@
 
 /* --- places: messages named by segment and index ---------------------------------------------- */
 
-/* maximum number of messages and of segments per call; one byte names a segment */
+/* maximum number of messages and of segments per call; a place names its segment by one byte */
 enum { LW_PLACES_MAX = 1024, LW_GROUPS_MAX = 250 };
 
 /* A segment of a partition, with some messages of the call. */
 struct lw_group {
-    /* "topic:partition", lent; compared by address, so each partition needs a single text */
+    /* "topic:partition", borrowed; compared by address, so all calls must use the same text for a
+     * partition */
     const char *partition;
     int64_t segment;
-    int lo, hi; /* first and last byte of its messages' states */
+    int lo, hi; /* first and last byte of the states of the call's messages */
     int n;      /* number of the call's messages in the segment */
-    /* for gate with on_busy drop: first offset of the partition that is new in this epoch;
-     * INT64_MAX: unknown */
+    /* for gate with queue.on_busy = drop: first offset of the partition that is new in this epoch;
+     * INT64_MAX if that is unknown */
     int64_t new_from;
 };
 
@@ -49,9 +50,10 @@ struct lw_places {
 };
 
 void lw_places_clear(struct lw_places *p);
-/* returns true if `groups` more segments fit */
+/* Returns true if there is room for `groups` more segments. */
 bool lw_places_fit(const struct lw_places *p, int groups);
-/* Adds a message and returns its segment, which may be changed until the next message is added. */
+/* Adds a message and returns its segment. The caller may change the segment until it adds the next
+ * message. */
 struct lw_group *lw_places_add(struct lw_places *p, const char *partition, int64_t offset);
 
 /* --- what all three calls say ----------------------------------------------------------------- */
@@ -60,47 +62,47 @@ struct lw_call {
     struct lw_commands *commands;
     const char *sha;        /* SHA-1 of the script, 40 hex digits */
     struct lw_bytes prefix; /* beginning of the names of the shard's keys, "lw:{NAME.SHARD}:" */
-    /* Names of keys: all calls need the first four, settle also ready and dead, claim also ready
-     * and claimed. */
+    /* Names of Redis keys. All calls need the first four; settle also needs `ready` and `dead`, and
+     * claim also needs `ready` and `claimed`. */
     const char *epoch, *lanes, *floor, *fence, *ready, *dead, *claimed;
     const char *epoch_id;
-    int64_t redis_ms; /* time that Redis' clock should show, for gate and claim */
+    int64_t redis_ms; /* for gate and claim: the time that the clock of Redis is expected to show */
     int64_t ttl_ms, handoff_ms;
-    int fences; /* number of fences that one lane may need */
-    bool skip;  /* retry.order is skip; for settle and claim */
+    int fences; /* maximum number of fences that one lane may need in this call */
+    bool skip;  /* for settle and claim: true if retry.order is skip */
 };
 
 /* Limits of settle and claim, in bytes. */
 struct lw_call_bounds {
-    size_t lane; /* maximum size of what is granted per lane */
-    size_t call; /* maximum size of what the call reads from waiting lists */
-    size_t met;  /* about the size of the largest envelope that the caller met recently */
+    size_t lane; /* maximum size of the messages granted per lane */
+    size_t call; /* maximum size of the data that the call reads from waiting lists */
+    size_t met;  /* approximate size of the largest envelope that the caller has seen recently */
 };
 
 enum { LW_TOKEN_TEXT = 256 };
-/* These functions write a text to `to` and return it. lw_token_text() writes the token of a call,
- * "WORKER.TOKEN"; lw_value_text() writes the value of a lock that this call holds,
- * "WORKER.TOKEN:FENCE". */
+/* lw_token_text() writes the token of a call, "WORKER.TOKEN". lw_value_text() writes the value of a
+ * lock that this call holds, "WORKER.TOKEN:FENCE". Each function writes to `to` and returns the
+ * text. */
 struct lw_bytes lw_token_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token);
 struct lw_bytes lw_value_text(char to[LW_TOKEN_TEXT], const char *worker, uint64_t token,
                               uint64_t fence);
 
-/* adds the lane's lock as a key */
+/* Adds the name of the lane's lock as a key. */
 void lw_call_lane(const struct lw_call *c, struct lw_bytes lane);
-/* adds an envelope, which is copied */
+/* Adds a copy of an envelope as an argument. */
 void lw_call_envelope(const struct lw_call *c, struct lw_bytes envelope);
 void lw_call_dedup(const struct lw_call *c, struct lw_bytes id);
-/* adds the value of a lock, which is copied */
+/* Adds a copy of the value of a lock as an argument. */
 void lw_call_value(const struct lw_call *c, struct lw_bytes value);
 
 /* --- gate ------------------------------------------------------------------------------------- */
 
 struct lw_gate_call {
-    bool drop;             /* queue.on_busy is drop */
-    bool dedup;            /* messages carry a business id */
+    bool drop;             /* true if queue.on_busy is drop */
+    bool dedup;            /* true if messages have a business id */
     struct lw_bytes token; /* token of the call, copied */
-    /* one byte per lane: number of its messages plus LW_GATE_… flags; "": one message each, no
-     * flags; copied */
+    /* one byte per lane: number of its messages plus LW_GATE_… flags; copied. An empty text means
+     * one message per lane and no flags. */
     struct lw_bytes counts;
 };
 
@@ -109,16 +111,17 @@ void lw_gate_args(const struct lw_call *c, const struct lw_places *p, const stru
 
 /* --- settle ----------------------------------------------------------------------------------- */
 
-/* An item: the part of a settle call that concerns one lane. */
+/* An item is the part of a settle call that concerns one lane. */
 struct lw_settle_item {
-    int value; /* index of the lock's value among the values of the call */
+    int value; /* index of the value of the lane's lock among the values of the call */
     int n_done;
-    /* outcome of the last of the n_done messages (those before it are done); LW_DONE if n_done is
-     * 0 */
+    /* outcome of the last of the n_done messages, all others of which are done; LW_DONE if n_done
+     * is 0 */
     enum lw_outcome outcome;
     enum lw_go go;
     int n_named;
-    /* number of heads wanted, and of messages that stand before them in the list */
+    /* `want` is the number of wanted heads; `before` is the number of messages before them in the
+     * waiting list */
     int want, before;
 };
 enum { LW_ITEM_BYTES = 7 };
@@ -126,7 +129,7 @@ void lw_settle_item(const struct lw_settle_item *it, unsigned char to[LW_ITEM_BY
 
 struct lw_settle_call {
     bool dedup;
-    int64_t window_s; /* how long business ids are remembered; with dedup only */
+    int64_t window_s; /* time for which business ids are remembered, if `dedup` is true */
     struct lw_call_bounds bounds;
     struct lw_bytes items; /* encoded items, LW_ITEM_BYTES each; copied */
     int n_values;
@@ -135,9 +138,10 @@ struct lw_settle_call {
 void lw_settle_begin(const struct lw_call *c, const struct lw_places *p, int n_lanes);
 void lw_settle_args(const struct lw_call *c, const struct lw_places *p,
                     const struct lw_settle_call *s);
-/* lw_settle_last() adds what an item's last message needs: for LW_RETRY and LW_BACK the backoff
- * and the envelope, for LW_DEAD the reason and the envelope (copied). */
-/* true if a call with this outcome carries the envelope */
+/* lw_settle_last() adds the arguments that the last message of an item needs: for LW_RETRY and
+ * LW_BACK the backoff and the envelope, for LW_DEAD the reason and the envelope. The envelope is
+ * copied. */
+/* Returns true if the arguments for a message with this outcome include the envelope. */
 bool lw_settle_carries(enum lw_outcome outcome);
 void lw_settle_last(const struct lw_call *c, enum lw_outcome outcome, int64_t backoff_ms,
                     const char *reason, struct lw_bytes envelope);

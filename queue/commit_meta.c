@@ -12,7 +12,7 @@
 enum {
     PREFIX_LEN = 4,
     HEAD_MAX = PREFIX_LEN + LW_META_FLEET + 1,
-    TAIL_LEN = 9 /* TAIL_LEN: ":" and 8 hex digits */,
+    TAIL_LEN = 9, /* length of ":" and 8 hex digits */
     VARINT_MAX = 10
 };
 enum {
@@ -20,8 +20,8 @@ enum {
     PACKED_MAX = BODY_MAX / 4 * 3 + (BODY_MAX % 4 ? BODY_MAX % 4 - 1 : 0)
 };
 
-/* Returns the number of bytes of ranges, counted before base64, that fit into a text of `max` bytes
- * whose head has this length. */
+/* Returns the number of bytes of ranges, before they are encoded in base64, that fit into a text of
+ * `max` bytes with a head of `head` bytes. */
 static size_t packed_room(size_t max, size_t head) {
     assert(head >= PREFIX_LEN && head <= HEAD_MAX);
     if (max > LW_META_MAX) max = LW_META_MAX;
@@ -39,7 +39,7 @@ static size_t put_varint(unsigned char *out, uint64_t v) {
     return n;
 }
 
-/* Reads one varint. Returns false at the end of the bytes, or if the number does not fit 64
+/* Reads one varint. Returns false if the bytes end too early, or if the number does not fit into 64
  * bits. */
 static bool get_varint(const unsigned char *p, size_t n, size_t *at, uint64_t *v) {
     assert(v && *at <= n);
@@ -53,7 +53,7 @@ static bool get_varint(const unsigned char *p, size_t n, size_t *at, uint64_t *v
     return false;
 }
 
-/* Encodes without padding: 1, 2 or 3 bytes become 2, 3 or 4 digits. */
+/* Encodes bytes in base64url without padding: 1, 2 or 3 bytes become 2, 3 or 4 digits. */
 static size_t put_base64(char *out, const unsigned char *p, size_t n) {
     assert(n <= PACKED_MAX);
     size_t w = 0;
@@ -83,7 +83,8 @@ static bool get_base64(const char *s, size_t n, unsigned char *out, size_t *n_ou
     return n % 4 != 1 && (acc & ((1u << bits) - 1)) == 0;
 }
 
-/* The checksum covers the committed offset, so that metadata counts for no other offset. */
+/* Returns the checksum of a text of metadata. It covers the committed offset too, so that metadata
+ * is invalid beside any other offset. */
 static uint32_t checksum(int64_t committed, const char *text, size_t len) {
     assert(text && len <= LW_META_MAX);
     unsigned char buf[8 + LW_META_MAX];
@@ -100,7 +101,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
     if (n > LW_META_RANGES) n = LW_META_RANGES;
     for (size_t i = 0; i < n;) {
         struct lw_range r = ranges[i++];
-        /* join touching ranges, so that equal content has one encoding */
+        /* join ranges that touch, so that equal content has only one encoding */
         while (i < n && ranges[i].lo == r.hi) r.hi = ranges[i++].hi;
         assert(r.lo >= from && r.hi > r.lo);
         unsigned char one[2 * VARINT_MAX];
@@ -114,7 +115,7 @@ static size_t pack(int64_t committed, const struct lw_range *ranges, size_t n, s
     return used;
 }
 
-/* Writes the head, which is the text before the base64: "lw1:" or "lw2:FLEET:". */
+/* Writes the head of the metadata, which is the text before the base64: "lw1:" or "lw2:FLEET:". */
 static size_t put_head(char *out, const char *fleet) {
     assert(!*fleet || strlen(fleet) == LW_META_FLEET);
     return (size_t)(*fleet ? snprintf(out, HEAD_MAX + 1, PREFIX2 "%.*s:", LW_META_FLEET, fleet)
@@ -145,8 +146,8 @@ static bool checksum_matches(int64_t committed, const char *text, size_t len) {
     return memcmp(want, text + len - TAIL_LEN, TAIL_LEN) == 0;
 }
 
-/* Reads one range. Returns false if no correct writer can have written the range: it is empty,
- * touches the one before, or goes past the largest offset. */
+/* Reads one range. Returns false if no correct encoder can have written the range: it is empty, it
+ * touches the range before it, or it extends past the largest offset. */
 static bool unpack_one(const unsigned char *packed, size_t n, size_t *at, int64_t from, bool first,
                        struct lw_range *r) {
     assert(from >= 0 && *at < n);
@@ -171,13 +172,13 @@ static int unpack(int64_t committed, const unsigned char *packed, size_t n, stru
                 err, "corrupt commit metadata: range %zu after offset %" PRId64 " is impossible", k,
                 from);
         from = r.hi;
-        /* if the caller has no room for all ranges, the highest are left out */
+        /* if the caller has no room for all ranges, the highest ranges are omitted */
         if (count < max) out[count++] = r;
     }
     return (int)count;
 }
 
-/* Returns the length of the head, or 0 if the text is not commit metadata of Latchwork. */
+/* Returns the length of the head, or 0 if the text is not Latchwork's commit metadata. */
 static size_t head_of(const char *text, size_t len) {
     assert(text || !len);
     if (len < PREFIX_LEN) return 0;

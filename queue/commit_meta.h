@@ -5,13 +5,13 @@
  *     lw2:FLEET:RANGES:CHECKSUM    the present form
  *     lw1:RANGES:CHECKSUM          the older form, still written while the fleet is not known
  *
- * FLEET is 16 hex digits that name the Redis of the fleet. RANGES is base64url of varint deltas
- * relative to the committed offset; in lw2 it may be empty. CHECKSUM is 8 hex digits of XXH32 over
- * the committed offset and the text before it. The text has at most LW_META_MAX bytes and no NUL
- * (librdkafka below 2.6.1 corrupts metadata with a NUL). Ranges that do not fit are left out,
- * highest first, because the metadata need not be complete. Text of any other form is foreign; a
- * wrong checksum or an impossible range is corrupt. Both decode to nothing, with a reason. Nothing
- * here does I/O. */
+ * FLEET consists of 16 hex digits that identify the fleet by its Redis. RANGES is base64url of
+ * varint deltas relative to the committed offset; in the form lw2 it may be empty. CHECKSUM is 8
+ * hex digits of XXH32 over the committed offset and the text before the checksum. The text has at
+ * most LW_META_MAX bytes and no NUL (librdkafka below 2.6.1 corrupts metadata with a NUL). Ranges
+ * that do not fit are omitted, the highest first, because the metadata need not be complete. A text
+ * of any other form is foreign. A text with a wrong checksum or an impossible range is corrupt.
+ * Decoding either yields no ranges and a reason. No function does I/O. */
 #ifndef LW_QUEUE_COMMIT_META_H
 #define LW_QUEUE_COMMIT_META_H
 
@@ -22,15 +22,15 @@ enum { LW_META_MAX = 4096, LW_META_RANGES = 4096, LW_META_FLEET = 16 };
 
 /* Encodes ranges (sorted, disjoint, all above `committed`) into out[LW_META_MAX + 1],
  * NUL-terminated. The text has at most `max` bytes, because a broker may accept less than
- * LW_META_MAX. `fleet`: LW_META_FLEET hex digits, or "". Returns the length; 0 if there is neither
- * a range nor a fleet, or nothing fits. */
+ * LW_META_MAX. `fleet` consists of LW_META_FLEET hex digits, or is "". Returns the length, or 0 if
+ * there is neither a range nor a fleet, or if nothing fits. */
 size_t lw_meta_encode(int64_t committed, const struct lw_range *ranges, size_t n, size_t max,
                       const char *fleet, char *out);
-/* Writes the name of the fleet that made the commit to out[LW_META_FLEET + 1]. Returns false if the
- * text names no fleet or is not valid. */
+/* Extracts the name of the fleet that made a commit from its metadata, into out[LW_META_FLEET + 1].
+ * Returns false if the text names no fleet or is not valid. */
 bool lw_meta_fleet(int64_t committed, const char *text, size_t len, char *out);
-/* Decodes into out[max]. Returns the number of ranges, 0 for empty metadata, -1 with a reason in
- * err for foreign or corrupt metadata. */
+/* Decodes the ranges in commit metadata into out[max]. Returns the number of ranges, 0 for empty
+ * metadata, or -1 with a reason in *err for foreign or corrupt metadata. */
 int lw_meta_decode(int64_t committed, const char *text, size_t len, struct lw_range *out,
                    size_t max, struct lw_err *err);
 

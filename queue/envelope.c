@@ -4,7 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { TOPIC_MAX = 249, HEADER_FIXED = 8 /* size of the two length fields of a header */ };
+/* HEADER_FIXED is the size of the two length fields of a header */
+enum { TOPIC_MAX = 249, HEADER_FIXED = 8 };
 
 /* --- encoding --------------------------------------------------------------------------------- */
 
@@ -46,7 +47,7 @@ struct reader {
     struct lw_err *err;
 };
 
-/* Asserts that the reader stands within the envelope or at its end. */
+/* Asserts that the reader's position is within the envelope or at its end. */
 static inline void check_reader(const struct reader *r) {
     assert(r->begin && r->begin <= r->p);
     assert(r->p <= r->end);
@@ -63,8 +64,8 @@ static int bad(const struct reader *r, const char *what) {
     return lw_fail(r->err, "broken envelope at byte %zu: %s", (size_t)(r->p - r->begin), what);
 }
 
-/* Reads a decimal number in canonical form, from min to max, and the byte `behind` that must follow
- * it. */
+/* Reads a decimal number in canonical form, from min to max, and the byte `behind`, which must
+ * follow the number. */
 static int take_number(struct reader *r, const char *what, char behind, int64_t min, int64_t max,
                        int64_t *out) {
     check_reader(r);
@@ -131,7 +132,7 @@ static int take_line(struct reader *r, struct lw_envelope *e, struct lengths *n)
     return 0;
 }
 
-/* Takes the next n bytes of the envelope. If n is -1, the value is null. */
+/* Takes the next n bytes of the envelope as a value. An n of -1 stands for a null value. */
 static int take_bytes(struct reader *r, const char *what, int64_t n, struct lw_bytes *out) {
     check_reader(r);
     assert(n >= -1);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The key rule: finds a record's primary key (or business id) by `message-key`, `header:NAME` or
+/* Finds the primary key or the business id of a record by a rule: `message-key`, `header:NAME` or
  * `json:/pointer`.
  *
- * A JSON string counts as its text, a number as its text in the document (so 1.0 and 1 are two
- * keys). If several headers have the name, the last one counts. An empty message key is a key; a
- * null one is missing. The whole document is scanned (base/json_scan.h), so that malformed JSON is
- * found wherever it is. If an object has a name twice, the last one counts. If the pointer leads to
- * null or to nothing, the key is missing; if it leads to true, false, an object or a list, the key
- * is bad. Positions count from 0. */
+ * The value of a JSON string is its decoded text, and the value of a number is its text in the
+ * document (so 1.0 and 1 are two keys). If several headers have the name, the last one counts. An
+ * empty key of a Kafka record is a key; a null key is missing. The whole document is scanned
+ * (base/json_scan.h), so that malformed JSON is found anywhere in it. If an object contains a name
+ * twice, the last one counts. If the pointer leads to null or to nothing, the key is missing. If
+ * the pointer leads to true, false, an object or an array, the key is bad. Positions count from
+ * 0. */
 #ifndef LW_QUEUE_KEY_H
 #define LW_QUEUE_KEY_H
 
@@ -16,10 +17,10 @@
 #include "config/config.h"
 
 struct lw_header {
-    struct lw_bytes name, value; /* value.p == NULL: a null value */
+    struct lw_bytes name, value; /* name and value of a header; value.p is NULL for a null value */
 };
 
-/* The parts of a record in which a rule looks. All are borrowed. */
+/* The parts of a record that a rule can refer to. All texts are borrowed. */
 struct lw_record {
     struct lw_bytes key, payload; /* key and payload of the record; null if p is NULL */
     const struct lw_header *headers;
@@ -29,9 +30,9 @@ struct lw_record {
 enum lw_key_result { LW_KEY_OK, LW_KEY_MISSING, LW_KEY_BAD };
 
 /* Finds the value that the rule names in a record. With LW_KEY_OK, `*out` points into the record,
- * or into `scratch` if escapes had to be decoded (scratch->n is reset first). With LW_KEY_MISSING
- * and LW_KEY_BAD, `err` holds the reason with its position ("malformed JSON at byte 17: …").
- * Thread-safe. */
+ * or into `scratch` if escapes had to be decoded (earlier content of `scratch` is discarded). With
+ * LW_KEY_MISSING and LW_KEY_BAD, `err` gets the reason with its position ("malformed JSON at byte
+ * 17: …"). Thread-safe. */
 enum lw_key_result lw_key_find(const struct lw_rule *rule, const struct lw_record *r,
                                struct lw_buf *scratch, struct lw_bytes *out, struct lw_err *err);
 
@@ -42,15 +43,16 @@ struct lw_record_at {
     int64_t offset;
 };
 
-/* Finds the primary key as configured. If the record has none and key.missing is `own`, its key is
- * its identity, "topic/partition/offset", written to `scratch`: so it has a lane of its own, and
- * handlers, fences and commands have a key to name it by. In every other case the function does
- * what lw_key_find() does. */
+/* Finds the primary key as configured. If the record has no key and key.missing is `own`, its key
+ * is its identity, "topic/partition/offset", which is written to `scratch`. Then the record has a
+ * lane of its own, and handlers, fences and commands have a key by which to name it. In every other
+ * case the function works like lw_key_find(). */
 enum lw_key_result lw_key_of(const struct lw_config *c, const struct lw_record *r,
                              const struct lw_record_at *at, struct lw_buf *scratch,
                              struct lw_bytes *out, struct lw_err *err);
 
-/* Formats a key for display: as text if it is valid UTF-8, else as hex; long keys are cut. */
+/* Formats a key for display: as text if it is valid UTF-8, otherwise as hex. Long keys are
+ * truncated. */
 enum { LW_KEY_SHOWN = 200, LW_KEY_TEXT = 2 * LW_KEY_SHOWN + 8 };
 void lw_key_plain(struct lw_bytes key, char out[LW_KEY_TEXT]);
 

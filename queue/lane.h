@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The name of a lane, and the shard where it lives. Every program that touches lanes must compute
- * both in the same way. */
+/* The name of a lane, and the shard in which the lane is stored. Every program that accesses lanes
+ * must compute both in the same way. */
 #ifndef LW_QUEUE_LANE_H
 #define LW_QUEUE_LANE_H
 
@@ -8,16 +8,17 @@
 
 #include <stdint.h>
 
-/* The version of the schema. The epoch stores it, and all workers of an application must have the
- * same. */
+/* The version of the schema. The epoch contains it, and all workers of an application must have the
+ * same version. */
 enum { LW_SCHEMA_VERSION = 1 };
 
 enum { LW_LANE_MAX = 512 }; /* maximum length of a lane's id */
 enum { LW_LANE_ROOM = 64 };
-/* Returns the lane's id: the key itself, or a hash of a long key (written to room). Two keys
- * with the same hash share a lane, which is harmless. */
+/* Returns the id of a key's lane: the key itself or, for a long key, a hash of it, which is written
+ * to `room`. Two keys with the same hash share a lane, which is harmless. */
 struct lw_bytes lw_lane_id(struct lw_bytes key, char *room, size_t size);
-/* Returns the shard of a lane. *tag receives the 32 bits of the hash that decide it. */
+/* Returns the shard of a lane. *tag receives the 32 bits of the hash from which the shard is
+ * computed. */
 int lw_lane_shard(struct lw_bytes lane, int shards, uint32_t *tag);
 
 #endif

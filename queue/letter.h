@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The headers that a dead letter in a topic carries behind those of its message.
+/* The headers that a dead letter in a topic has in addition to the headers of its message.
  *
  *     latchwork-origin, -reason, -attempts     our own, as text: identity, reason, number of
  *                                              attempts
@@ -8,8 +8,8 @@
  *                                              big-endian, of 4, 8 and 8 bytes
  *     x-original-topic                         as Spring Cloud Stream writes it
  *
- * These headers stand behind the message's own, so a reader that takes the last header of a name
- * finds the letter's. */
+ * These headers follow the headers of the message, so a reader that takes the last header of a name
+ * gets the value that the dead letter added. */
 #ifndef LW_QUEUE_LETTER_H
 #define LW_QUEUE_LETTER_H
 
@@ -18,25 +18,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LW_LETTER_HEADERS = 8 }; /* maximum number of headers that are added */
+enum { LW_LETTER_HEADERS = 8 }; /* maximum number of headers that a dead letter adds */
 
 struct lw_letter {
-    struct lw_bytes topic; /* topic, partition, offset and timestamp_ms are those of the message */
+    /* topic, partition, offset and timestamp_ms are copied from the message */
+    struct lw_bytes topic;
     int32_t partition;
-    /* timestamp_ms is Kafka's; -1 if it is unknown, and then its header is left out */
+    /* timestamp_ms is Kafka's timestamp; if it is -1 (unknown), no header contains it */
     int64_t offset, timestamp_ms;
     struct lw_bytes identity, reason;
     int attempts;
-    /* this member and those below are room for the values of headers; lw_letter_headers() fills
+    /* the fields from here on are room for the values of headers, and lw_letter_headers() fills
      * them in */
     char digits[24];
     unsigned char partition_be[4], offset_be[8], timestamp_be[8];
 };
 
-/* Writes the headers that the letter adds, and returns their number. Their values point into the
- * letter. */
+/* Writes the headers that the dead letter adds, and returns their number. Their values point into
+ * *l. */
 size_t lw_letter_headers(struct lw_letter *l, struct lw_header out[LW_LETTER_HEADERS]);
-/* Returns whether a letter adds a header of this name. */
+/* Returns true if a dead letter adds a header of this name. */
 bool lw_letter_adds(struct lw_bytes name);
 
 #endif

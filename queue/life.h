@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Identifies the life of a Redis server's data, from INFO (sections server, replication, stats). A
- * new life begins when data may have been lost or replaced.
+/* Identifies the life of a Redis server's data, from the sections server, replication and stats of
+ * INFO. A new life begins when data may have been lost or replaced.
  *
  * master_replid alone is not enough: it also changes when the first replica is attached to a
- * master, and some time after the last one was detached, although nothing is lost. If a server was
- * a replica in between, even briefly, it may have another server's data. A replica counts the bytes
- * that it reads from its master (total_net_repl_input_bytes); a server that was never a replica
- * reads none. So two samples belong to the same life if master_replid is the same, or if the same
- * process (run_id) is a master both times and has read no replication data in between. CONFIG
- * RESETSTAT resets that count: on a server that was promoted once, a reset followed by an
- * attachment looks like a new life.
+ * master, and some time after the last replica was detached, although no data is lost. A server
+ * that was a replica in between, even briefly, may have another server's data. A replica counts the
+ * bytes that it reads from its master (total_net_repl_input_bytes); a server that was never a
+ * replica reads none. So two samples belong to the same life if master_replid is the same, or if
+ * the same process (run_id) is a master both times and has read no replication data in between.
+ * CONFIG RESETSTAT resets that count. Therefore, on a server that was promoted once, a reset
+ * followed by the attachment of a replica looks like a new life.
  *
  * A promoted server also remembers the replication id of its old master (master_replid2), until its
  * replicas have been gone for a while. So a server that remembers no old master and has read no
- * bytes was never a replica since its process began, and no other server goes on with its locks. */
+ * bytes was never a replica since its process began, and no other server has continued with its
+ * locks. */
 #ifndef LW_QUEUE_LIFE_H
 #define LW_QUEUE_LIFE_H
 
 #include <stdbool.h>
 
 struct lw_life {
-    char id[128]; /* names the life: run_id/master_replid */
-    /* run_id/number of bytes read as a replica; "": the server is a replica now, or INFO lacks the
-     * number */
+    char id[128]; /* name of the life: run_id/master_replid */
+    /* run_id and the number of bytes read as a replica, separated by '/'; "" if the server is a
+     * replica now, or if INFO lacks the number */
     char history[96];
-    /* true: the server is a master that, as far as INFO tells, was never a replica since its
-     * process began */
+    /* true if the server is a master that, according to INFO, was never a replica since its process
+     * began */
     bool never_replica;
 };
 
 void lw_life_read(struct lw_life *life, const char *info);
 bool lw_life_same(const struct lw_life *a, const struct lw_life *b);
 
-/* Copies the value of one field of INFO. Returns false, with an empty `out`, if the field is
- * missing. */
+/* Copies the value of one field of INFO. If the field is missing, sets `out` to "" and returns
+ * false. */
 bool lw_info_field(const char *info, const char *name, char *out, int size);
 
 #endif

@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The words of a line of CLUSTER NODES: ID ADDRESS FLAGS MASTER PING PONG CONFIG-EPOCH LINK
- * SLOT… */
+/* The words of a line in the answer to CLUSTER NODES: ID ADDRESS FLAGS MASTER PING PONG
+ * CONFIG-EPOCH LINK SLOT… */
 enum { FLAGS = 2, CONFIG_EPOCH = 6, FIRST_SLOT = 8, WORD = 64 };
 
-/* Copies the next word of a line. Returns what follows it; NULL at the end of the line. */
+/* Copies the next word of a line. Returns the text behind the word, or NULL at the end of the
+ * line. */
 static const char *next_word(const char *p, char out[WORD]) {
     p += strspn(p, " ");
     size_t n = strcspn(p, " \r\n");
@@ -27,9 +28,9 @@ static bool has_flag(const char *flags, const char *flag) {
     return false;
 }
 
-/* Finds a slot in the last words of a node's line. "5" and "5-9" are slots of the node; "[5->-ID]"
- * says that keys of slot 5 are leaving for node ID. A slot that is coming to the node ("[5-<-ID]")
- * does not belong to it yet. */
+/* Finds a slot in the last words of a node's line. "5" and "5-9" are slots of the node. "[5->-ID]"
+ * says that keys of slot 5 are moving to node ID. A slot that is still moving to this node
+ * ("[5-<-ID]") does not belong to it yet. */
 static enum lw_slot_at slot_in(const char *p, int slot) {
     enum lw_slot_at at = LW_SLOT_ELSEWHERE;
     char word[WORD];
@@ -37,7 +38,7 @@ static enum lw_slot_at slot_in(const char *p, int slot) {
         char *more;
         if (word[0] == '[') {
             bool leaves = strtol(word + 1, &more, 10) == slot && !strncmp(more, "->-", 3);
-            /* words in brackets come after the node's own slots */
+            /* words in brackets come behind the words for the node's own slots */
             if (leaves && at == LW_SLOT_WHOLE) at = LW_SLOT_LEAVING;
             continue;
         }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tracker consists of a ring of delivered records in order of offset, which starts at the
- * watermark, and of `ahead`: sorted ranges of offsets, at or above `next`, that are known to be
+/* The tracker consists of two parts: a ring of delivered records in order of offset, which starts
+ * at the watermark, and `ahead`, sorted ranges of offsets at or above `next` that are known to be
  * done.
  *
- * Invariants: the ring's first record is unfinished, so its offset is the watermark; an empty ring
- * means watermark == next. Every record's offset is below next. Every range of `ahead` is at or
- * above next; ranges neither touch nor overlap. */
+ * Invariants: the first record of the ring is unfinished, so its offset is the watermark; if the
+ * ring is empty, the watermark equals `next`. The offset of every record is below `next`. Every
+ * range of `ahead` is at or above `next`. Ranges neither touch nor overlap. */
 #include "queue/offsets.h"
 
 #include <assert.h>
@@ -14,14 +14,14 @@
 struct record {
     int64_t offset;
     uint32_t tag;
-    uint32_t state; /* enum lw_offset_state, beside the tag so that a record takes 16 bytes */
+    uint32_t state; /* enum lw_offset_state as a 32-bit number, so that a record takes 16 bytes */
 };
 
 struct lw_offsets {
     struct record *ring;
-    size_t cap, head, n; /* cap is 0 or a power of two */
-    /* number of records that have left at the front; index + dropped is a record's position, which
-     * never changes */
+    size_t cap, head, n; /* cap is the capacity of the ring, which is 0 or a power of two */
+    /* number of records that have left the ring at the front; index + dropped is the position of a
+     * record, which never changes */
     uint64_t dropped;
     int64_t next;
     size_t waiting, unfinished;
@@ -31,14 +31,14 @@ struct lw_offsets {
 
 enum { RING_MIN = 64, RING_SHRINK = 8 };
 
-/* Asserts that the counts fit together. */
+/* Asserts that the counts are consistent. */
 static inline void check_counts(const struct lw_offsets *t) {
     assert(t->n <= t->cap && (t->cap & (t->cap - 1)) == 0);
     assert(t->waiting <= t->unfinished && t->unfinished <= t->n);
 }
 
-/* Asserts the invariants at the top of this file, as far as the ends of the ring and of the
- * ranges show them. */
+/* Asserts the invariants stated at the top of this file, as far as they can be checked at the ends
+ * of the ring and of the ranges. */
 static inline void check_offsets(const struct lw_offsets *t) {
     check_counts(t);
     assert(!t->n || t->head < t->cap);
@@ -70,7 +70,8 @@ static void ring_push(struct lw_offsets *t, struct record r) {
     assert(t->n <= t->cap);
 }
 
-/* Removes finished records from the front; the first one that remains is the watermark. */
+/* Removes finished records from the front of the ring. The offset of the first remaining record is
+ * the watermark. */
 static void drop_finished(struct lw_offsets *t) {
     while (t->n && at(t, 0)->state == LW_OFF_DONE) {
         t->head = (t->head + 1) & (t->cap - 1);
@@ -81,9 +82,9 @@ static void drop_finished(struct lw_offsets *t) {
     check_counts(t);
 }
 
-/* Returns the index of the first record at or above offset. Offsets grow by at least one per
- * record, so the first and the last offset bound the index; without gaps the two bounds are
- * equal. */
+/* Returns the index of the first record at or above `offset`. Offsets grow by at least one per
+ * record, so the offsets of the first and last record bound the index. If there are no gaps, the
+ * two bounds are equal. */
 static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
     if (t->n == 0 || offset <= at(t, 0)->offset) return 0;
     int64_t last = at(t, t->n - 1)->offset;
@@ -104,7 +105,7 @@ static size_t lower_bound(const struct lw_offsets *t, int64_t offset) {
 
 static struct record *find(const struct lw_offsets *t, int64_t offset) {
     if (!t->n) return NULL;
-    /* the record's index if there is no gap before it */
+    /* index of the record, if there is no gap before it */
     uint64_t straight = (uint64_t)offset - (uint64_t)at(t, 0)->offset;
     struct record *r = straight < t->n ? at(t, (size_t)straight) : NULL;
     if (r && r->offset == offset) return r;
@@ -113,7 +114,7 @@ static struct record *find(const struct lw_offsets *t, int64_t offset) {
     return i < t->n && at(t, i)->offset == offset ? at(t, i) : NULL;
 }
 
-/* Returns the index of the first range that ends above offset. */
+/* Returns the index of the first range of `ahead` that ends above `offset`. */
 static size_t ahead_above(const struct lw_offsets *t, int64_t offset) {
     assert(t->n_ahead <= t->cap_ahead);
     size_t lo = 0, hi = t->n_ahead;
@@ -142,7 +143,7 @@ static void ahead_reserve(struct lw_offsets *t, size_t n) {
 
 static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(r.lo < r.hi && r.lo >= t->next);
-    /* r touches the ranges from first to last - 1 */
+    /* r touches or overlaps the ranges from first to last - 1 */
     size_t first = r.lo == INT64_MIN ? 0 : ahead_above(t, r.lo - 1), last = first;
     for (; last < t->n_ahead && t->ahead[last].lo <= r.hi; last++) {
         if (t->ahead[last].lo < r.lo) r.lo = t->ahead[last].lo;
@@ -156,8 +157,8 @@ static void ahead_add(struct lw_offsets *t, struct lw_range r) {
     assert(n <= t->cap_ahead);
 }
 
-/* Raises next. Removes the ranges of `ahead` that next passes, because their records are in the
- * ring from now on, or do not exist. */
+/* Raises `next`. Removes the ranges of `ahead` that are now below `next`, because their records are
+ * in the ring from now on, or do not exist. */
 static void move_next(struct lw_offsets *t, int64_t next) {
     assert(next > t->next);
     t->next = next;
@@ -185,8 +186,8 @@ void lw_offsets_free(struct lw_offsets *t) {
     free(t);
 }
 
-/* Inserts a record below next that was never delivered. Kafka delivers no record so late. But if a
- * client misplaces records (doc/design/traps.md), no message may be skipped. */
+/* Inserts a record below `next` that was never delivered. Kafka never delivers a record so late,
+ * but if a Kafka client misplaces records (doc/design/traps.md), no message may be skipped. */
 static void insert_late(struct lw_offsets *t, int64_t offset, uint32_t tag) {
     assert(t->n && offset < t->next);
     size_t i = lower_bound(t, offset);
@@ -283,8 +284,8 @@ void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx) {
     check_offsets(t);
     assert(fn);
-    /* `pos` also counts the records that have left at the front, so it stays valid when fn marks
-     * records and more of them leave. */
+    /* `pos` includes the number of records that have left at the front, so it stays valid if fn
+     * marks records and more of them leave. */
     for (uint64_t pos = t->dropped + lower_bound(t, lo);; pos++) {
         if (pos < t->dropped) pos = t->dropped;
         if (pos - t->dropped >= t->n) return;
@@ -318,8 +319,8 @@ int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *
     return watermark;
 }
 
-/* Appends a range, or joins it to the last one if they touch or, if `joins` is true, if only a gap
- * lies between them. Returns false if there is no room. */
+/* Appends a range, or joins it to the last range. It is joined if the two touch, or if `joins` is
+ * true, which says that only a gap lies between them. Returns false if there is no room. */
 static bool put(struct lw_range *out, size_t *n, size_t max, struct lw_range r, bool joins) {
     assert(r.lo < r.hi && *n <= max);
     assert(!*n || out[*n - 1].hi <= r.lo);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The offsets tracker of one partition: which records were delivered, which of them are finished,
- * and so where the watermark stands.
+ * and therefore where the watermark is.
  *
  *     committed          watermark                  next
  *         |  done done done | in  done waiting done |  not delivered yet; some of it may be known
@@ -8,11 +8,11 @@
  *
  * The watermark is the lowest offset that is not finished. Offsets that Kafka skips (compaction,
  * transaction markers) count as finished once a later record, or the end of the partition, was
- * delivered. Every record is IN after delivery, WAITING while it is parked in Redis, DONE at last;
- * a state never goes down except by lw_offsets_rewind(). The tracker takes 16 bytes per record
- * between the watermark and next (lw_offsets_held), up to twice that while the table grows. The
- * caller must stop delivering when the tracker holds too many records. The tracker is not
- * thread-safe; it uses no clock and does no I/O. */
+ * delivered. Every record is IN after its delivery, WAITING while it is parked in Redis, and
+ * finally DONE. Only lw_offsets_rewind() lowers a state. The tracker takes 16 bytes per record
+ * between the watermark and `next` (lw_offsets_held()), and up to twice that while the table grows.
+ * The caller must stop delivering when the tracker holds too many records. The tracker is not
+ * thread-safe, uses no clock and does no I/O. */
 #ifndef LW_QUEUE_OFFSETS_H
 #define LW_QUEUE_OFFSETS_H
 
@@ -24,66 +24,68 @@
 enum lw_offset_state { LW_OFF_UNKNOWN, LW_OFF_IN, LW_OFF_WAITING, LW_OFF_DONE };
 
 struct lw_range {
-    int64_t lo, hi; /* lo <= offset < hi */
+    int64_t lo, hi; /* the range contains the offsets with lo <= offset < hi */
 };
 
-struct lw_offsets; /* defined in offsets.c */
+struct lw_offsets;
 
-/* starts empty: next = watermark = committed */
+/* Creates an empty tracker, with next = watermark = committed. */
 struct lw_offsets *lw_offsets_open(int64_t committed);
 void lw_offsets_free(struct lw_offsets *t);
 
-/* Notes a delivered record. Returns LW_OFF_UNKNOWN if it is new (it becomes IN), LW_OFF_DONE if it
- * is known done (ahead, or below the watermark), otherwise its present state: the record was
- * delivered twice and must be ignored. `tag` is a hash of the key; lw_offsets_each() and
- * lw_offsets_rewind() pass it back. A record at or above `next` moves next to offset + 1; the
- * offsets between are a gap. */
+/* Records the delivery of a record. Returns LW_OFF_UNKNOWN if the record is new (its state becomes
+ * IN), or LW_OFF_DONE if it is already known to be done (ahead, or below the watermark). Otherwise
+ * the record was delivered twice and must be ignored; returns its present state. `tag` is a hash of
+ * the key, which lw_offsets_each() and lw_offsets_rewind() pass to their callbacks. A record at or
+ * above `next` raises `next` to offset + 1; the offsets in between are a gap. */
 enum lw_offset_state lw_offsets_deliver(struct lw_offsets *t, int64_t offset, uint32_t tag);
-/* Notes that the partition ends at `offset`: everything below was delivered or is a gap. */
+/* Records that the partition ends at `offset`: every lower offset was delivered or is a gap. */
 void lw_offsets_end(struct lw_offsets *t, int64_t offset);
-/* Raises the state of a delivered record: from IN to WAITING, or from either to DONE. Returns
- * false and changes nothing if the record is DONE already, or was not delivered (the caller must
- * mark it again after its delivery). */
+/* Raises the state of a delivered record: from IN to WAITING, or from either to DONE. Returns false
+ * and changes nothing if the record is already DONE, or was not delivered (the caller must mark it
+ * again after its delivery). */
 bool lw_offsets_mark(struct lw_offsets *t, int64_t offset, enum lw_offset_state state);
-/* Notes offsets that are known to be done before their delivery (from commit metadata, or states in
- * Redis), at or above the watermark. Ranges may overlap. */
+/* Records offsets at or above the watermark that are known to be done before their delivery (from
+ * commit metadata, or from states in Redis). Ranges may overlap. */
 void lw_offsets_ahead(struct lw_offsets *t, struct lw_range done);
-/* Returns the state of an offset: DONE if it is below the watermark, or known to be done before its
- * delivery. */
+/* Returns the state of an offset. The state is DONE if the offset is below the watermark, or known
+ * to be done before its delivery. */
 enum lw_offset_state lw_offsets_get(const struct lw_offsets *t, int64_t offset);
 
 int64_t lw_offsets_watermark(const struct lw_offsets *t);
 int64_t lw_offsets_next(const struct lw_offsets *t);
-size_t lw_offsets_waiting(const struct lw_offsets *t); /* number of WAITING records */
-/* number of unfinished records, IN or WAITING */
+size_t lw_offsets_waiting(const struct lw_offsets *t); /* number of records in state WAITING */
+/* Returns the number of unfinished records, which are IN or WAITING. */
 size_t lw_offsets_unfinished(const struct lw_offsets *t);
 
-/* number of tracked records, from the watermark on */
+/* Returns the number of tracked records, which lie between the watermark and `next`. */
 size_t lw_offsets_held(const struct lw_offsets *t);
 
-/* Moves *offset to the first record in `state` at or above it and returns true. Returns false if
- * none of the next *budget records is in `state`; *offset is then where to go on, or `next` at
- * the end. *budget decreases by the number of records examined. */
+/* Moves *offset to the first record in `state` at or above it, and returns true. Returns false if
+ * none of the next *budget records is in `state`; then *offset is where the search must continue,
+ * or `next` at the end. *budget is reduced by the number of examined records. */
 bool lw_offsets_find(const struct lw_offsets *t, enum lw_offset_state state, int64_t *offset,
                      size_t *budget);
 
-/* Calls fn for every record in `state` with lo <= offset < hi in order of offset, until fn returns
+/* Calls fn for every record in `state` with lo <= offset < hi, in order of offset, until fn returns
  * false. */
 void lw_offsets_each(const struct lw_offsets *t, enum lw_offset_state state, int64_t lo, int64_t hi,
                      bool (*fn)(void *ctx, int64_t offset, uint32_t tag), void *ctx);
 
-/* Forgets every delivery above the watermark: next = watermark. A DONE record above it stays known
- * (ahead) if keep(ctx, offset, …) returns true. keep() is called for IN, WAITING and DONE records
- * in order of offset, so that it can require that all earlier records of the same key are done; its
- * answer counts for DONE records only. Ranges known ahead are forgotten unless `keep_ahead` is
- * true. Returns the watermark. */
+/* Forgets every delivery above the watermark, so that next = watermark. A DONE record above the
+ * watermark stays known to be done (ahead) if keep(ctx, offset, …) returns true. keep() is called
+ * for IN, WAITING and DONE records in order of offset, so that it can require that all earlier
+ * records of the same key are done; its answer matters only for DONE records. Ranges that were
+ * known to be done ahead of their delivery are forgotten unless `keep_ahead` is true. Returns the
+ * watermark. */
 typedef bool lw_offsets_keep_fn(void *ctx, int64_t offset, enum lw_offset_state state,
                                 uint32_t tag);
 int64_t lw_offsets_rewind(struct lw_offsets *t, lw_offsets_keep_fn *keep, void *ctx,
                           bool keep_ahead);
 
-/* Writes the finished ranges above the watermark to out, lowest first, at most `max`: DONE
- * records merged over gaps, and ranges known ahead. Returns the number of ranges. */
+/* Writes the finished ranges above the watermark to `out`, lowest first, at most `max` of them:
+ * DONE records, merged over gaps, and the ranges known to be done ahead of their delivery. Returns
+ * the number of ranges. */
 size_t lw_offsets_finished(const struct lw_offsets *t, struct lw_range *out, size_t max);
 
 #endif

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- break: an operator ends the lock of a lane, whoever holds it, or the lane's backoff. The fence
--- rises, and the lane gets a hint if messages wait in it, unless it is paused.
--- KEYS 1 epoch, 2 lanes, 3 fence, 4 ready, 5 audit, 6 lock
--- ARGV 1 handoff_ms, 2 name of the operator
--- Result: {fence, value that the lock had}, or {} if nobody held it
+-- break: ends the lock of a lane for an operator, no matter who holds it, or ends the lane's
+-- backoff. The fence rises. If messages wait in the lane and it is not paused, the lane gets a
+-- hint.
+-- KEYS    1 epoch, 2 lanes, 3 fence, 4 ready, 5 audit, 6 lock
+-- ARGV    1 handoff_ms, 2 name of the operator
+-- Result: {fence, value that the lock had}, or {} if the lock did not exist
 -- @fences @lanes @hints
 local AUDIT_MAX = 10000
 local lanes, audit, lock = KEYS[2], KEYS[5], KEYS[6]

@@ -1,26 +1,23 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
 -- claim: takes a batch of lanes that hints say may be runnable, and hands over their heads, which
--- stay in their lists until they are settled.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 claimed:<worker>, then the lock of each lane
---      (its list is
--- wait:<lane>)
--- ARGV 1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms, 5 handoff_ms, 6 retry.order,
---      7 number of
--- hints to remove from `claimed`
---      8 token, the same for all lanes of the call, 9 number of fences that one lane may need, 10
---      maximum number of
---        heads per lane
---      11 "LANE CALL MET": LANE: maximum bytes granted per lane, except that one message is always
---      granted; CALL:
---        bytes after which the call reads no more from lists (parts/heads.lua); MET: size of the
---        largest envelope that the caller met recently
+-- stay in their waiting lists until they are settled.
+-- KEYS    1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 claimed:<worker>,
+--         then the lock of each lane (whose waiting list is wait:<lane>)
+-- ARGV    1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms, 5 handoff_ms,
+--         6 retry.order, 7 number of hints to remove from `claimed`,
+--         8 token, the same for all lanes of the call, 9 number of fences that one lane may need,
+--         10 maximum number of heads per lane,
+--         11 three numbers of bytes, "LANE CALL MET" (parts/heads.lua). LANE is the maximum granted
+--         per lane, except that one message is always granted. After CALL bytes the call reads no
+--         more from waiting lists. MET is the size of the largest envelope that the caller has seen
+--         recently.
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per lane (LW_CLAIMED in
---      queue/codes.h), number of
--- duplicates dropped, tries, heads, one byte per lane: number of heads that it gave}
---      fence: the i-th head of a lane has fence + i, counted from 0
---      tries: as in gate
--- If the call reached a limit (parts/heads.lua) before it found a head of a lane, that lane gets
+--         queue/codes.h), number of duplicates dropped, tries, heads, one byte per lane: number of
+--         its heads that are handed over}
+--         fence: the i-th head of a lane has fence + i, counted from 0
+--         tries: as in gate
+-- If the call reaches a limit (parts/heads.lua) before it finds a head of a lane, that lane gets
 -- another hint.
 -- @fences @locks @heads @grants @hints
 local id, expected, slack, ttl, handoff, skip, taken, token, reserve, want = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]),

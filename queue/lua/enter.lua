@@ -1,24 +1,26 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- enter: join the epoch of this shard, or start one.
--- KEYS 1 epoch, 2 fence, 3 lanes
--- ARGV 1 candidate id (random), 2 life of the server (run_id/master_replid), 3 ttl_ms, 4 grace_ms,
---      5 id of the epoch in which the server's clock jumped, or '', 6 host ('': its clock is not
---      compared), 7 Redis time less the caller's wall clock in ms,
---      8 highest fence the caller has seen,
---      9 history of the server (run_id/bytes it read as a replica, queue/life.h) or '',
---      10 old_ms: how long leases of the epochs that the caller knew before may still live, 0 if it
---        knew none,
---      11, 12 life and history of the node of a cluster that had this slot before and handed it
---        over whole, as far as the caller knows (the rule "moved whole"), or '', 13 '1': if a new
---        epoch would begin only because the life is another one, write nothing and answer
---        'UNVOUCHED', because another worker may know that the data moved whole, 14.. name, value…
---        of the schema: all workers must agree
--- Result: {'OK', id, Redis time ms, not_before ms, epoch ttl_ms, '1' while no commit of the group
---      is known (lift.lua), else ''} or {'REFUSED', field of the schema, its value in the epoch},
---      or 'UNVOUCHED' (only with ARGV 13)
--- Order of writes: the values by which a caller sees that an epoch has ended are overwritten only
--- after the new epoch is written.
+-- enter: joins the epoch of this shard, or starts a new epoch.
+-- KEYS    1 epoch, 2 fence, 3 lanes
+-- ARGV    1 candidate for the id of a new epoch (random),
+--         2 life of the server (run_id/master_replid), 3 ttl_ms, 4 grace_ms,
+--         5 id of the epoch in which the server's clock jumped, or '',
+--         6 name of the host, or '' if its clock is not to be compared,
+--         7 Redis time minus the caller's wall clock, in ms,
+--         8 highest fence that the caller has seen,
+--         9 history of the server (run_id/number of bytes read as a replica, queue/life.h), or '',
+--         10 old_ms: how long leases of epochs that the caller knew before may still live, or 0,
+--         11, 12 life and history of the cluster node that had this slot before and handed it over
+--         whole, as far as the caller knows (the rule "moved whole"), or '',
+--         13 '1': if a new epoch would begin only because the life is another one, write nothing
+--         and answer 'UNVOUCHED', because another worker may know that the data moved whole,
+--         14.. name and value of each part of the schema, on which all workers must agree
+-- Result: {'OK', id, Redis time in ms, not_before in ms, ttl_ms of the epoch, '1' while no commit
+--         of the group is known (lift.lua), otherwise ''},
+--         or {'REFUSED', part of the schema that differs, its value in the epoch},
+--         or 'UNVOUCHED' (only with ARGV 13)
+-- Order of writes: a caller sees that an epoch has ended by certain recorded values, which are
+-- overwritten only after the new epoch is written.
 local epoch_key, fence_key, lanes_key = KEYS[1], KEYS[2], KEYS[3]
 local candidate, life, ttl, grace, jumped, host, offset, fence = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6],
     tonumber(ARGV[7]), tonumber(ARGV[8])
@@ -33,8 +35,8 @@ for i = 14, #ARGV, 2 do
     if theirs and theirs ~= ARGV[i + 1] then return {'REFUSED', ARGV[i], theirs} end
 end
 
--- A new replication id does not mean a new life if a replica was attached to this server or left
--- it, and this server was no replica in between.
+-- A new replication id does not mean a new life if a replica was merely attached to this server or
+-- detached from it, and this server itself was no replica in between.
 local known_life, known_history = redis.call('HGET', epoch_key, 'life'), redis.call('HGET', epoch_key, 'history')
 local same = known_life == life or (history ~= '' and known_history == history)
 local moved_whole = not same and from ~= '' and (known_life == from or (from_history ~= '' and known_history == from_history))
@@ -47,9 +49,10 @@ if ttl > used then
 end
 
 -- "offset:HOST" is the difference between Redis time and the wall clock of a host. If the
--- difference for the caller's host has changed, the clock of Redis jumped, and leases ended at the
--- wrong time. If the host is new, and its difference is far from those of all known hosts, that
--- counts as a jump, too, but only once: from then on the difference for this host is known.
+-- difference for the caller's host has changed, the clock of Redis has jumped, and leases have
+-- ended at the wrong time. If the host is new and its difference is far from those of all known
+-- hosts, that counts as a jump too, but only once, because from then on the difference for this
+-- host is known.
 local slack, moved, mine = used / 4, false, redis.call('HGET', epoch_key, 'offset:' .. host)
 if host == '' then
     mine = true
@@ -69,39 +72,42 @@ else
     moved = known and not near
 end
 
--- quarantine_ms is the length of the quarantine. It covers the largest TTL of this epoch, and old
--- leases of which only a caller knows (Redis was wiped, and a worker with a longer TTL is away).
--- Later quarantines do not count these leases, so a TTL that is not used any more is forgotten.
+-- quarantine_ms is the length of the quarantine. It covers the largest TTL of this epoch, and also
+-- old leases that only a caller knows (for example if Redis was wiped while a worker with a longer
+-- TTL was away). Later quarantines do not cover these old leases, so a TTL that is no longer used
+-- is forgotten.
 local not_before = tonumber(redis.call('HGET', epoch_key, 'not_before') or 0)
 local length = math.max(tonumber(redis.call('HGET', epoch_key, 'quarantine_ms') or 0), used + grace)
 if fence > tonumber(redis.call('GET', fence_key) or 0) then redis.call('SET', fence_key, text(fence)) end
 if not id then redis.call('HSET', epoch_key, 'first', '1') end
 if not id or not (same or moved_whole) or jumped == id or moved then
     id = candidate
-    -- time left of the last quarantine; if the clock went back, that time is too long and does not
-    -- count
+    -- the time left of the last quarantine does not count if it exceeds the length of that
+    -- quarantine, because then the clock has gone back
     local left = not_before - now
     length = math.max(used + grace, old_ms + grace, left <= length and left or 0)
     redis.call('HSET', epoch_key, 'id', id, 'not_before', text(now + length), 'quarantine_ms', text(length))
     -- These looks of tend at lanes are due later than the largest TTL from now, so another clock
-    -- has timed them, and they are brought forward. One call does this for a limited number of
-    -- lanes, and tend finds the others.
+    -- has set their times. They are moved to the largest TTL from now. One call does this for a
+    -- limited number of lanes, and tend finds the others.
     for _, lane in ipairs(redis.call('ZRANGEBYSCORE', lanes_key, '(' .. text(now + used), '+inf', 'LIMIT', 0, 2000)) do
         redis.call('ZADD', lanes_key, text(now + used), lane)
     end
-elseif moved_whole and not_before > now - slack then -- the old node's clock may have been behind this node's, so the quarantine is extended
+elseif moved_whole and not_before > now - slack then
+    -- extend the quarantine, because the old node's clock may have been behind this node's
     not_before = math.min(not_before, now + length) + slack
     redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms', text(math.max(length, not_before - now)))
 elseif not_before > now + length then
     redis.call('HSET', epoch_key, 'not_before', text(now + length))
-elseif not_before > now and old_ms + grace > length then -- extend the quarantine: the worker that began it knew only of shorter leases
+elseif not_before > now and old_ms + grace > length then
+    -- extend the quarantine, because the worker that began it knew only of shorter leases
     not_before = not_before + old_ms + grace - length
     redis.call('HSET', epoch_key, 'not_before', text(not_before), 'quarantine_ms', text(old_ms + grace))
 end
 if known_life ~= life or known_history ~= history then redis.call('HSET', epoch_key, 'life', life, 'history', history) end
 -- After a jump of Redis' clock, the recorded differences from the clocks of other hosts
 -- ("offset:HOST") are wrong. They are deleted only after the new epoch has begun. So if this call
--- fails before and is sent again, the second call notices the same jump.
+-- fails earlier and is sent again, the second call notices the same jump.
 if moved and mine then
     for _, f in ipairs(redis.call('HKEYS', epoch_key)) do
         if string.sub(f, 1, 7) == 'offset:' and f ~= 'offset:' .. host then redis.call('HDEL', epoch_key, f) end

@@ -1,15 +1,13 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- floor: raises floors to the commits that Kafka has accepted, never lowers one, and deletes the
--- segments below them.
--- KEYS 1 epoch, 2 floor
--- ARGV 1 epoch id, then of each partition: topic:partition, committed, from (an offset below which
---      nothing was ever
--- written; used only if no floor is known)
--- Result: 'OK', 'LOST', or the number of partitions that are done, if the call has deleted as many
---      segments as it
--- may. The caller must send the remaining partitions again; the floor of the first of them may have
--- been raised already.
+-- floor: raises floors to the commits that Kafka has accepted, never lowers a floor, and deletes
+-- the segments below the floors.
+-- KEYS    1 epoch, 2 floor
+-- ARGV    1 epoch id, then of each partition: topic:partition, committed, from (an offset below
+--         which nothing was ever written; used only if no floor is known)
+-- Result: 'OK', 'LOST', or a number of partitions. The number says how many partitions are
+--         finished if the call has deleted as many segments as one call may. The caller must send
+--         the remaining partitions again; the floor of the first of them may already be raised.
 -- @floors
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 for at = 2, #ARGV, 3 do

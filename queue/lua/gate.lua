@@ -1,28 +1,28 @@
 #!lua
 -- SPDX-License-Identifier: Apache-2.0
 -- gate: admits a batch of new messages: each runs at once or waits. Messages of one lane come
--- together and in order, and the first that is not finished decides whether they run or wait.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, then of each of G segments: its states, its tries; then
---      the lock of each
--- lane (its list is wait:<lane>)
--- ARGV 1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms
---      5 'park'; or 'drop' and, for each segment, a blank and the first offset of its partition
---        that is new in this epoch, or '-' if that is unknown
---      6 token, the same for all lanes of the call, 7 '1' if messages carry a dedup id, 8 number of
---        fences that one lane may need
---      9 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their
---        envelopes, plus LW_GATE_BEHIND if (with 'drop') the caller runs an earlier message of the
---        lane and asks which of the others to drop; '': one message per lane and no envelopes
---      10 the places of the messages, three bytes each (parts/groups.lua)
---      11 G, then of each segment: topic:partition, its number, first and last byte to read at once
---      then of each message, as far as it has them: envelope, dedup id
+-- together and in order, and the first unfinished message decides whether they run or wait.
+-- KEYS    1 epoch, 2 lanes, 3 floor, 4 fence, then of each of G segments: its states, its tries;
+--         then the lock of each lane (whose waiting list is wait:<lane>)
+-- ARGV    1 epoch id, 2 expected Redis time (ms), 3 slack (ms), 4 ttl_ms,
+--         5 'park'; or 'drop' and, for each segment, a blank and the first offset of its partition
+--         that is new in this epoch, or '-' if that is unknown,
+--         6 token, the same for all lanes of the call, 7 '1' if messages carry a business id,
+--         8 number of fences that one lane may need,
+--         9 one byte per lane: number of its messages, plus LW_GATE_ENVELOPES if the call has their
+--         envelopes, plus LW_GATE_BEHIND if (with 'drop') the caller runs an earlier message of the
+--         lane and asks which of the others to drop; '' means one message per lane, no envelopes,
+--         10 the places of the messages, three bytes each (parts/groups.lua),
+--         11 G, then of each segment: topic:partition, its number, first and last byte to read,
+--         then of each message, if it has them: envelope, business id
 -- Result: 'LOST', 'JUMP', 'QUARANTINE', or {fence, one letter per message (LW_GATED in
---      queue/codes.h), tries}
---      fence: the i-th message that is granted in a lane has fence + i, counted from 0
---      tries: for each grant that had attempts before, the number of the grant (from 1) and the
---        number of attempts
--- Order of writes: locks first, because the same call, if it is sent again, finds its token in
--- them; a lane into `lanes` before its list exists; states of waiting messages after their list.
+--         queue/codes.h), tries}
+--         fence: the i-th message that is granted in a lane has fence + i, counted from 0
+--         tries: for each granted message that had attempts before, two numbers: its place among
+--         the granted messages (from 1) and its number of attempts
+-- Order of writes: locks come first, so that the call finds its token in them if it is sent again.
+-- A lane is added to `lanes` before its waiting list exists. States of waiting messages are written
+-- after their list.
 -- @fences @locks @groups @envelopes @lanes @grants
 local id, expected, slack, ttl, on_busy, token, with_dedup, reserve, counts, places, n_groups = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5],
     ARGV[6], ARGV[7] == '1', tonumber(ARGV[8]), ARGV[9], ARGV[10], tonumber(ARGV[11])
@@ -38,19 +38,19 @@ local value, fence = token .. ':' .. text(fence_base), fence_base
 local some_paused = call('EXISTS', P .. 'paused') == 1
 local out, m = {}, 0
 
--- Returns who has a lane that may not be free: 'mine' if this call has its lock, 'taken', or 'bad'
--- if the name of the lock holds another type.
+-- Decides who holds a lane whose lock exists or may exist: returns 'mine' if this call holds its
+-- lock, 'taken', or 'bad' if the key of the lock has another type.
 local function whose_is(key, held)
     if type(held) == 'table' then return 'bad' end
     if not is_mine(held, token) then return 'taken' end
-    call('SET', key, value, 'PX', ttl) -- the call is sent again, because its answer was lost
+    call('SET', key, value, 'PX', ttl) -- this call was sent before, and its answer was lost
     return 'mine'
 end
 
--- With 'drop' a message that was granted before is never dropped: its effect may be half done, or
--- an older message that runs again would become the last effect of the key. `tries` remembers the
--- grants of this epoch. Those of earlier epochs are forgotten, so a message is dropped only if it
--- is new in this epoch.
+-- With 'drop', a message that was granted before is never dropped: its effect may be half done, or
+-- an older message that runs again would become the last effect of the key. `tries` records the
+-- grants of this epoch, but grants of earlier epochs are forgotten. Therefore a message is dropped
+-- only if it is new in this epoch.
 local drop = sub(on_busy, 1, 4) == 'drop'
 local function learn_new_from()
     local names, g = {}, 0
@@ -85,7 +85,7 @@ local function park(i, key, parked)
     local envelopes = {}
     for k, p in ipairs(parked) do envelopes[k] = p[4] end
     local lane = lane_of(key)
-    -- a lane must stand in `lanes` before its list exists
+    -- the lane must be in `lanes` before its list exists
     local listed = not (waiting and waiting[i])
     if listed then call('ZADD', lanes, 'NX', text(now + math.max(lock_left(key), 0)), lane) end
     local pushed = pcall_('LPUSH', P .. 'wait:' .. lane, unpack(envelopes))
@@ -96,13 +96,14 @@ local function park(i, key, parked)
     end
     if listed and not ok then
         call('ZREM', lanes, lane)
-    elseif ok and not listed and pushed == #envelopes then -- the lane stood in `lanes`, but its list was empty, so the list had vanished
+    elseif ok and not listed and pushed == #envelopes then
+        -- the list had vanished, because the lane was in `lanes` but its list was empty
         list_vanished(lane)
     end
 end
 
--- Returns whether the lane still has a waiting list. If the list has vanished, no message waits in
--- it, even if the state of a message says so.
+-- Returns true if the lane still has a waiting list. If the list has vanished, no message waits in
+-- it, even if the recorded state of a message is "waiting".
 local function still_waits(i, key)
     return (waiting and waiting[i]) or call('EXISTS', P .. 'wait:' .. lane_of(key)) == 1
 end
@@ -125,7 +126,8 @@ for i = 1, n_lanes do
             out[m] = 'LW_GATED_UNDECIDED'
         elseif state == LW_STATE_WAITING and whose ~= 'mine' and still_waits(i, key) then
             out[m] = 'LW_GATED_WAITS'
-            whose = 'taken' -- the message waits in its list, so the ones behind it must wait
+            -- this message waits in the list, so the messages behind it must wait too
+            whose = 'taken'
         elseif with_dedup and is_duplicate(dedup, s.tp, offset) then
             put_state(s, index, LW_STATE_DONE)
             out[m] = 'LW_GATED_DUPLICATE'
@@ -135,11 +137,14 @@ for i = 1, n_lanes do
                 put_state(s, index, LW_STATE_DONE)
                 out[m] = 'LW_GATED_DROPPED'
             end
-        elseif whose == 'mine' then -- grants waiting messages as well: a new owner parked them after this call was first sent
+        elseif whose == 'mine' then
+            -- waiting messages are granted as well: a new owner parked them after this call was
+            -- first sent
             out[m] = 'LW_GATED_ALSO'
             grant(s.tp, offset, s)
         else
-            -- the state says waiting, but the list has vanished: the message counts as new
+            -- the recorded state is "waiting", but the list has vanished, so the message counts as
+            -- new
             if state == LW_STATE_WAITING and not told then
                 list_vanished(lane_of(key))
                 told = true
@@ -160,7 +165,7 @@ for i = 1, n_lanes do
             if whose == 'mine' then
                 out[m] = 'LW_GATED_RUN'
                 run(s, index)
-                stop = with_dedup -- the next message may be a duplicate of this one
+                stop = with_dedup -- the next message may be a duplicate
             elseif whose == 'bad' then
                 out[m] = 'LW_GATED_BAD'
                 stop = true

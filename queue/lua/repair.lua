@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- repair: an owner writes back what it knows to be finished, after an epoch was lost.
--- KEYS 1 epoch, 2 floor
--- ARGV 1 epoch id, 2 number of partitions F, then of each of these: topic:partition, committed,
---      from (as in floor);
--- then of each finished range: topic:partition, lo, hi (not included); at most 4,096 offsets in all
--- Result: 'OK', 'LOST', or 'LATE' if the quarantine is over: the floors were taken, the ranges were
---      not. If there
--- are too many segments below a floor for one call, later floor calls delete the rest.
+-- repair: the owner of partitions writes back which messages it knows to be finished, after an
+-- epoch was lost.
+-- KEYS    1 epoch, 2 floor
+-- ARGV    1 epoch id, 2 number of partitions, then of each partition: topic:partition, committed,
+--         from (as in floor); then of each finished range: topic:partition, first offset, end (not
+--         included). The ranges have at most 4,096 offsets in all.
+-- Result: 'OK', 'LOST', or 'LATE' if the quarantine is over, so that the floors were used but the
+--         ranges were not
+-- If too many segments are below a floor for one call, later calls of floor delete the rest.
 -- @floors
 local id, n = ARGV[1], tonumber(ARGV[2])
 local why = refuse(id, '', 0)

@@ -1,35 +1,34 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- settle: records the outcomes of messages and decides how each lane goes on.
--- KEYS 1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 dead, then of each of G segments: its states,
---      its tries; then
--- the lock of each lane (its list is wait:<lane>)
--- ARGV 1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order 'block' or 'skip', 5 dedup window (s), ''
---      if messages carry
--- no dedup id
---      6 number of fences that one lane may need, 7 "LANE CALL MET", bounds in bytes as in claim
---      8 one item of seven bytes per lane (below), 9 the places of the messages, three bytes each
---        (parts/groups.lua)
---      10 G, then of each segment: topic:partition, its number, first and last byte to read at once
---      11 + 4G number of lock values, then the values, then the arguments of the items
--- Item: index (from 0) of the value that the lane's lock has while it is ours; number of finished
--- messages; outcome of the last of them (those before it are done); how to go on; number of
--- messages named behind them; number of heads wanted (at least 1 for LW_GO_NEXT); number of list
--- elements before the wanted heads. queue/codes.h names every letter. Arguments of an item: what
--- its last message needs (LW_RETRY and LW_BACK: backoff_ms, envelope; LW_DEAD: reason, envelope);
--- then, with dedup ids, the ids of the finished and of the named messages.
+-- settle: records the outcomes of messages and decides how each lane continues.
+-- KEYS    1 epoch, 2 lanes, 3 floor, 4 fence, 5 ready, 6 dead, then of each of G segments: its
+--         states, its tries; then the lock of each lane (whose waiting list is wait:<lane>)
+-- ARGV    1 epoch id, 2 ttl_ms, 3 handoff_ms, 4 retry.order: 'block' or 'skip',
+--         5 dedup window (s), or '' if messages carry no business id,
+--         6 number of fences that one lane may need,
+--         7 three numbers of bytes, "LANE CALL MET", as in claim,
+--         8 one item of seven bytes per lane (below),
+--         9 the places of the messages, three bytes each (parts/groups.lua),
+--         10 G, then of each segment: topic:partition, its number, first and last byte to read,
+--         11 + 4G number of lock values, then the values, then the arguments of the items
+-- Item:   index (from 0) of the value that the lane's lock has while the caller holds it; number of
+--         finished messages; outcome of the last of them (all others are done); how the lane
+--         continues; number of messages named behind the finished ones; number of heads wanted (at
+--         least 1 for LW_GO_NEXT); number of list elements before the wanted heads. queue/codes.h
+--         explains the letters. The arguments of an item are those for its last message (for
+--         LW_RETRY and LW_BACK: backoff_ms, envelope; for LW_DEAD: reason, envelope), then, if
+--         messages carry business ids, the ids of the finished and of the named messages.
 -- Result: 'LOST', 'QUARANTINE', or {fence, one letter per item (LW_SETTLED), one letter per named
---      message
--- (LW_NAMED), number of duplicates dropped, tries, heads, one byte per item: number of heads that
--- it was given}
---      fence: the i-th message that is granted to an item has fence + i, counted from 0
---      tries: as in gate, over all grants in order
---      If an item is stale, at most the first of its done messages was recorded; the lane's next
---      holder runs the
---        others again, in order.
--- Order of writes: dead letters and business ids; states; tries that end; lists; states of what was
--- put back; locks; tries that count. Each item is handled twice: by record(), and, when its states
--- are in Redis, by go_on().
+--         message (LW_NAMED), number of duplicates dropped, tries, heads, one byte per item: number
+--         of heads that are handed over}
+--         fence: the i-th message that is granted to an item has fence + i, counted from 0
+--         tries: as in gate, over all grants in order
+-- If an item is stale, at most the first of its done messages was recorded, and the lane's next
+-- holder runs the others again, in order.
+--
+-- Order of writes: dead letters and business ids; states; tries that end; lists; states of messages
+-- that were put back; locks; tries that count. Each item is handled twice: by record(), and, when
+-- its states are in Redis, by go_on().
 -- @fences @locks @groups @heads @grants @hints
 local id, ttl, handoff, skip, with_dedup, window, reserve, items, places, n_groups = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4] == 'skip',
     ARGV[5] ~= '', tonumber(ARGV[5] ~= '' and ARGV[5] or 0), tonumber(ARGV[6]), ARGV[8], ARGV[9], tonumber(ARGV[10])
@@ -44,7 +43,7 @@ local arg = first_value + tonumber(ARGV[first_value - 1])
 local held = call('MGET', unpack(KEYS, first_key + 1))
 local waiting = who_waits(lanes, first_key, n)
 local item, place = bytes_of(items), bytes_of(places)
-local at = 1 -- index in `place` of the next message
+local at = 1 -- index of the next message in `place`
 local until_ms = now + tonumber(ttl)
 
 local function take_place()
@@ -56,30 +55,30 @@ local function take_arg()
     arg = arg + 1
     return ARGV[arg - 1]
 end
--- Returns whether the lock's value is the caller's; its fence may differ, because a gate that was
--- sent again may have written another one.
+-- Returns true if the value of a lock is the caller's. The fence in the value may differ, because a
+-- gate call that was sent again may have written another fence.
 local function holds(value, mine)
     if value == mine then return true end
     return value and is_mine(value, string.match(mine, '^(.*):%d+$') or mine)
 end
 
 local out, named_out, heads_each = {}, {}, {}
--- These lists hold what must be written only after all states are in Redis: locks to delete or to
--- turn into a backoff, and tries to forget or to count.
+-- These lists collect the writes that must follow the states: locks to delete or to turn into a
+-- backoff, and tries to forget or to count.
 local free, backoffs, forgotten, tried_again = {}, {}, {}, {}
 local function forget_later(s, index)
     if s.has_tries then forgotten[#forgotten + 1] = {s.tp, s.base + index} end
 end
 
--- Puts a message back at the head of its list, for a retry or for the next holder. The lane is
--- written to `lanes` before its list exists, so that tend finds the list even if only the first
+-- Puts a message back at the head of its waiting list, for a retry or for the next holder. The lane
+-- is added to `lanes` before its list exists, so that tend finds the list even if only the first
 -- writes survive a crash.
 local function put_back(r)
     local lock, s, index, backoff = r.lock, r.s, r.index, r.backoff
     local lane, offset = lane_of(lock), s.base + index
     local wait = P .. 'wait:' .. lane
-    -- The next read is allowed even if the call has reached its limit of bytes. The caller limits
-    -- how many messages a call puts back.
+    -- Allow the next read even if the call has reached its limit of bytes. The caller limits the
+    -- number of messages that a call puts back.
     call_left = math.max(call_left, 1)
     local head, head_tp, head_offset = first_unfinished(lane)
     local tp, bad = s.tp, head == 'BAD'
@@ -120,7 +119,7 @@ local function die(s, index, reason, envelope)
     forget_later(s, index)
 end
 
--- Decides which of the named messages may run under the lease, which is kept.
+-- Decides which of the named messages may run under the lease, which settle keeps.
 local function grant_named(count, ids)
     for k = 1, count do
         local s, index = take_place()
@@ -141,14 +140,14 @@ local function grant_none(count)
     at = at + 3 * count
 end
 
--- Records the outcomes of an item. What its lane needs is left to go_on(), which runs when all
+-- Records the outcomes of an item. The writes for its lane are left to go_on(), which runs when all
 -- states are in Redis.
 local function record(i, o)
     local mine, count, outcome, named = ARGV[first_value + item[o]], item[o + 1], item[o + 2], item[o + 4]
     local is_held, first_place, s, index = holds(held[i], mine), at, nil, nil
     for k = 1, count do
         s, index = take_place()
-        -- the effect has happened, whoever holds the lease now
+        -- record the effect, because it has happened, no matter who holds the lease now
         if (k < count or outcome == LW_DONE) and (is_held or k == 1) then
             if s.base + index >= s.floor then put_state(s, index, LW_STATE_DONE) end
             forget_later(s, index)
@@ -173,15 +172,15 @@ local function record(i, o)
         ids = {}
         for k = 1, named do ids[k] = take_arg() end
     end
-    -- the message was finished before: a state never goes down
+    -- a message that was finished before stays finished
     if is_held and outcome ~= LW_DONE and count > 0 and (s.base + index < s.floor or get_state(s, index) >= LW_STATE_DONE) then outcome = LW_DONE end
     if is_held and (outcome == LW_DEAD or outcome == LW_DEAD_SENT) then die(s, index, reason, envelope) end
     return {lock = KEYS[first_key + i], is_held = is_held, at = at, count = count, s = s, index = index, outcome = outcome, backoff = backoff,
         envelope = envelope, mode = item[o + 3], named = named, ids = ids, want = item[o + 5], before = item[o + 6]}
 end
 
--- There is one function for each way in which the lane of an item may go on. Each returns a letter
--- and the number of heads that were granted. `lane` is nil if no message waits there; `stop` is
+-- There is one function for each way in which the lane of an item may continue. Each returns a
+-- letter and the number of granted heads. `lane` is nil if no message waits in the lane. `stop` is
 -- true if the lane is paused, so that nothing more is granted.
 local function keep(r, lane, heads)
     call('PEXPIRE', r.lock, ttl)
@@ -239,7 +238,8 @@ local function go_named(r, lane, stop)
 end
 
 local function go_heads(r, lane, stop)
-    if not lane or r.want == 0 then -- no heads are wanted now
+    if not lane or r.want == 0 then
+        -- no heads can be granted, or none are wanted now
         grant_none(r.named)
         return keep(r, lane, lane and take_heads(lane, 1, 0))
     end
@@ -253,8 +253,8 @@ local function go_heads(r, lane, stop)
     return 'LW_SETTLED_KEPT', type(heads) == 'table' and not stop and grant_heads(heads) or 0
 end
 
--- The heads that this item finished still stand in their list. If they are its last `count`
--- elements, removes them all with one command.
+-- The heads that this item finished are still in their list. If they are the last `count` elements
+-- of the list, removes all of them with one command.
 local function drop_finished(r, lane)
     local count, s = r.count, r.s
     if count == 0 or r.before < count or call_left <= 0 then return end
@@ -299,7 +299,7 @@ for i = 1, n do
     local o = 7 * i - 6
     local mode = item[o + 3]
     if item[o + 1] == 1 and item[o + 2] == LW_DONE and (mode == LW_GO_NEXT or mode == LW_GO_DROP) and item[o + 4] == 0 and not (waiting and waiting[i]) and
-        -- the most frequent case: one message, done, and no other waits
+        -- the most frequent case: one message is done, and no other message waits
         not with_dedup and held[i] == ARGV[first_value + item[o]] then
         local s, index = groups[place[at]], place[at + 1] * 256 + place[at + 2]
         at = at + 3

@@ -1,13 +1,12 @@
 #!lua flags=allow-oom
 -- SPDX-License-Identifier: Apache-2.0
--- tend: the janitor. Examines the lanes whose time has come and makes a hint for each that is
--- neither held nor paused. If the list of a lane is gone, reports that to the owners of the
--- messages that waited there.
--- KEYS 1 epoch, 2 lanes, 3 ready
--- ARGV 1 epoch id, 2 maximum number of lanes, 3 ttl_ms, 4 handoff_ms
--- Result: 'LOST', 'QUARANTINE', or the number of lanes examined; if it is less than the maximum,
---      the caller need not
--- ask again now
+-- tend: the janitor. Examines the lanes whose time has come, and makes a hint for each lane that is
+-- neither held nor paused. If the waiting list of a lane has vanished, reports the lane to the
+-- owners of the messages that waited in it.
+-- KEYS    1 epoch, 2 lanes, 3 ready
+-- ARGV    1 epoch id, 2 maximum number of lanes, 3 ttl_ms, 4 handoff_ms
+-- Result: 'LOST', 'QUARANTINE', or the number of lanes examined. If this number is less than the
+--         maximum, no further call is needed now.
 -- @locks @lanes @hints
 local READY_MAX, VANISHED_A_CALL = 1024, 64
 local id, most, ttl, handoff = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -15,18 +14,20 @@ local why = refuse(id, '', 0)
 if why then return why end
 local lanes, ready = KEYS[2], KEYS[3]
 local due = call('ZRANGEBYSCORE', lanes, '-inf', text(now), 'LIMIT', 0, most)
--- take lanes with scores too far ahead, too: they were set before Redis' clock went back
+-- also examine lanes whose score is too far ahead, which was set before Redis' clock went back
 if #due < most then
     for _, lane in ipairs(call('ZRANGEBYSCORE', lanes, '(' .. text(now + 3 * ttl), '+inf', 'LIMIT', 0, most - #due)) do due[#due + 1] = lane end
 end
 local room, vanished = READY_MAX - call('LLEN', ready), 0
 for _, lane in ipairs(due) do
     local left, listed = lock_left(P .. 'lock:' .. lane), call('EXISTS', P .. 'wait:' .. lane) == 1
-    -- forget the lane even if it is held, because its holder finds no list either
+    -- forget the lane even if it is held, because its holder does not find a list either
     if not listed and vanished < VANISHED_A_CALL then
         vanished = vanished + 1
         forget_vanished(lane)
-    elseif not listed then -- a later call reports this lane, because owners read only some entries of `vanished` at a time
+    elseif not listed then
+        -- leave the lane to a later call, because owners read only some entries of `vanished` at a
+        -- time
         call('ZADD', lanes, text(now + math.max(floor(ttl / 4), 1)), lane)
     elseif left ~= -2 then
         call('ZADD', lanes, text(now + ((left < 0 or left > ttl) and ttl or math.max(left, 1))), lane)

@@ -2,9 +2,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- unpark: marks messages whose waiting list has vanished as unseen, so that their owner reads them
 -- from Kafka again.
--- KEYS 1 epoch, 2 floor
--- ARGV 1 epoch id, 2 topic:partition, then at most 1,024 offsets
--- Result: 'LOST', or the number of these messages that were waiting
+-- KEYS    1 epoch, 2 floor
+-- ARGV    1 epoch id, 2 topic:partition, then at most 1,024 offsets
+-- Result: 'LOST', or the number of these messages that were marked as waiting
 -- @states
 if refuse(ARGV[1], '', 0) == 'LOST' then return 'LOST' end
 local tp, n = ARGV[2], 0

@@ -2,11 +2,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- watch: reads the states of ranges of offsets, for an owner that parked messages or was just
 -- assigned a partition.
--- KEYS 1 epoch, 2 floor, then state segments
--- ARGV 1 epoch id, then of each segment: topic:partition, first byte, last byte
--- Result: 'LOST', or a list with two elements per segment: the floor ('' if none is known), and the
---      bytes, which
--- hold four states each
+-- KEYS    1 epoch, 2 floor, then the states of each segment
+-- ARGV    1 epoch id, then of each segment: topic:partition, first byte, last byte
+-- Result: 'LOST', or a list with two elements per segment: the floor ('' if it is not known), and
+--         the bytes, each of which holds four states
 local id = ARGV[1]
 if redis.call('HGET', KEYS[1], 'id') ~= id then return 'LOST' end
 local out = {}

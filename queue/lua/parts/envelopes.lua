@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
--- queue/envelope.h describes the form of an envelope.
+-- Reads envelopes, whose form is described in queue/envelope.h.
 local function identity_of(envelope)
     local topic, partition, offset, replay, n_dedup = string.match(envelope, '^1 (%S+) (%d+) (%d+) (%d+) %-?%d+ %-?%d+ %-?%d+ (%d+) ')
     if not topic then return nil end
@@ -14,7 +14,7 @@ local function dedup_of(envelope)
     return sub(envelope, #head + 2, #head + 1 + size)
 end
 
--- Returns whether another message has recorded this business id.
+-- Returns true if another message has recorded this business id.
 local duplicates = 0
 local function is_duplicate(dedup, tp, offset)
     if dedup == '' then return false end

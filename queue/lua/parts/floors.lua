@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @states
--- Raises a floor, never lowers it, and deletes the segments below it: at most SEGMENTS_MAX per
--- call, over all partitions. Before the floor rises, `sweep` (TOPIC:PARTITION -> first segment that
--- is left) notes what is to be deleted, so that a later call finds the rest if this one fails.
--- `from` is an offset below which nothing was ever written; it is used only if no floor is known.
--- Each commit raises the floor, so without a floor few segments can exist, and only the last
--- SEGMENTS_MAX are deleted. `only_raise`: do nothing if the floor does not rise. Returns false if
--- segments are left; the caller must then ask again.
+-- Raises a floor, never lowers it, and deletes the segments below it. Deletes at most SEGMENTS_MAX
+-- segments per call, over all partitions. Before the floor rises, the hash `sweep` (TOPIC:PARTITION
+-- -> first segment not yet deleted) records the work, so that a later call can complete it if this
+-- call fails. `from` is an offset below which nothing was ever written; it is used only if no floor
+-- is known. Each commit raises the floor, so a partition without a floor has few segments, and only
+-- the last SEGMENTS_MAX are deleted. If `only_raise` is true and the floor does not rise, does
+-- nothing. Returns false if segments remain; the caller must then ask again.
 local SEGMENTS_MAX = 4096
 local segments_left = SEGMENTS_MAX
 local any_sweep = nil

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @tries
--- Here gate, settle and claim collect what they have granted, in order. tries_out: for each grant
--- that had attempts before, the number of the grant and the number of attempts; heads_out: the
--- envelopes of heads.
+-- gate, settle and claim collect their grants in these variables, in order. tries_out has two
+-- numbers for each granted message that had attempts before: its place among the granted messages
+-- and its number of attempts. heads_out has the envelopes of heads.
 local n_grants, tries_out, heads_out = 0, {}, {}
-local function grant(tp, offset, s) -- s: the message's segment, or nil
+local function grant(tp, offset, s) -- s is the message's segment, or nil
     n_grants = n_grants + 1
     s = s or segment_of(tp, offset)
     if s.has_tries == nil then s.has_tries = call('EXISTS', P .. 'tries:' .. segment_name(tp, floor(offset / LW_SEGMENT))) == 1 end

@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @states
--- The segments of a batch, as gate and settle name them. KEYS from first_key on: of each segment
--- its states and its tries. ARGV from `at` on: of each segment topic:partition, its number, first
--- and last byte to read at once. These two are 1 and 0 if the segment's messages are few and far
--- apart; then only the page of each message is read. A message's place is three bytes: one for its
--- segment, from 1, and two for its index in the segment.
+-- The segments of a batch, in the form in which gate and settle get them. The keys from
+-- KEYS[first_key] on are, for each segment, its states and its tries. The arguments from ARGV[at]
+-- on are, for each segment, topic:partition, its number, and the first and last byte to read at
+-- once. If a segment's messages are few and far apart, first and last are 1 and 0, and only the
+-- page of each message is read. A message's place consists of three bytes: one for its segment,
+-- counted from 1, and two for its index in the segment.
 local groups = {}
 local function take_groups(n, first_key, at)
     if n == 0 then return end
@@ -26,8 +27,8 @@ local function take_groups(n, first_key, at)
         groups[g].floor = floors[names[g]]
     end
 end
--- Returns the bytes of a string as a list. Reads 4,000 at a time, because Lua limits the number of
--- results of one call.
+-- Returns the bytes of a string as a list. Reads 4,000 bytes at a time, because Lua limits the
+-- number of results of one call.
 local function bytes_of(s)
     if #s <= 4000 then return {byte(s, 1, -1)} end
     local out = {}

@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @tries @envelopes @lanes
--- Waiting messages may be large, so the bytes that a call reads from lists are limited. call_left:
--- what the call may still read; lane_bytes: the maximum that one lane is granted; `largest`: the
--- largest envelope that the caller met recently or this call has read, which decides how many are
--- read at once. The size of an element is not known before it is read, so LW_READ_AT_ONCE limits
--- the cost of unexpectedly large ones.
+-- Waiting messages may be large, so the number of bytes that a call reads from waiting lists is
+-- limited. call_left is the number of bytes that the call may still read. lane_bytes is the maximum
+-- granted per lane. `largest` is the size of the largest envelope that the caller has seen recently
+-- or this call has read; it decides how many elements are read at once. The size of an element is
+-- not known before it is read, so LW_READ_AT_ONCE limits the cost of unexpectedly large elements.
 local call_left, lane_bytes, largest = LW_CALL_BYTES, LW_LANE_BYTES, 0
 local function take_bounds(bounds)
     local lane, all, met = string.match(bounds, '^(%d+) (%d+) (%d+)$')
@@ -20,14 +20,15 @@ local function count_read(envelope)
     if #envelope > largest then largest = #envelope end
 end
 
--- Removes finished heads, then returns the next ones: a list of up to `want` {envelope,
--- topic:partition, offset}, oldest first. Together they have at most lane_bytes, but a first
+-- Removes finished heads, then returns the next unfinished heads, oldest first: a list of up to
+-- `want` {envelope, topic:partition, offset}. Together they have at most lane_bytes, but a first
 -- message is returned even if it is larger. If `after_tp` and `after_offset` name a message, only
--- messages behind it are returned, and none beyond lane_bytes: the messages up to the named one are
--- granted already and count, too. `before`: number of elements that stand before the wanted ones,
--- as far as known. Returns nil if no message is left (and removes the lane); 'MORE' if no
--- unfinished message was found before PRUNE_MAX heads were removed or the call had read its bytes;
--- 'BAD' if the list's key is of another type.
+-- messages behind it are returned, and none beyond lane_bytes; the messages up to the named one
+-- count too, because they are already granted. `before` is the number of elements before the wanted
+-- ones, as far as known. Returns nil, and removes the lane from `lanes`, if no message is left.
+-- Returns 'MORE' if a limit (PRUNE_MAX removed heads, or the bytes that the call may read) was
+-- reached before an unfinished message was found. Returns 'BAD' if the key of the list has another
+-- type.
 local trimmed = false -- true if the caller has just removed heads of the lane
 local function take_heads(lane, want, before, after_tp, after_offset)
     local emptied = trimmed
@@ -39,7 +40,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         end
         return 'MORE'
     end
-    -- at: number of examined elements that stay in the list
+    -- `at` is the number of examined elements that stay in the list
     local wait, size, at, dropped, granted = P .. 'wait:' .. lane, before + want, 0, 0, 0
     local out, n, any, behind, seen, full = {}, 0, false, after_tp == nil, {}, false
     repeat
@@ -57,7 +58,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             local tp, offset, n_dedup = identity_of(envelope)
             local over = tp and finished(tp, offset)
             local mine = any and tp and seen[tp]
-            -- the message is in the list twice: one owner put it back, the next owner parked it
+            -- a message is in the list twice if one owner put it back and the next owner parked it
             local again = mine and mine[offset]
             if tp and not over and n_dedup ~= '0' and is_duplicate(dedup_of(envelope), tp, offset) then
                 set_state(tp, offset, LW_STATE_DONE)
@@ -65,8 +66,8 @@ local function take_heads(lane, want, before, after_tp, after_offset)
                 duplicates = duplicates + 1
                 over = true
             end
-            -- the element is no envelope, or only a part of one: it is moved to the dead letters,
-            -- where people find it
+            -- an element that is no envelope, or only a part of an envelope, is moved to the dead
+            -- letters, where operators find it
             if not tp and not any then
                 pcall_('XADD', P .. 'dead', '*', 'envelope', envelope, 'reason', 'not an envelope of this version', 'attempts', '0')
                 over = true
@@ -97,8 +98,8 @@ local function take_heads(lane, want, before, after_tp, after_offset)
             if full then break end
         end
         call_left, largest = call_left - read, most_bytes
-        -- Stop if the next element would not fit, supposing that it is as large as the last one
-        -- that was read.
+        -- Stop if the next element would not fit, assuming that it is as large as the element read
+        -- last.
         if n > 0 and #list > 0 and granted + #list[1] > lane_bytes then full = true end
         if drop > 0 then
             if finish_unsaved then save_states() end
@@ -115,7 +116,7 @@ local function take_heads(lane, want, before, after_tp, after_offset)
         end
         if at + dropped == size and not any then size = size + 16 end
     until full or #list < most or at + dropped == size or dropped >= PRUNE_MAX or call_left <= 0
-    -- a limit was reached, but no element is left in the list
+    -- a limit was reached while no element was left in the list
     if not any and call('EXISTS', wait) == 0 then
         call('ZREM', P .. 'lanes', lane)
         return nil
@@ -123,17 +124,17 @@ local function take_heads(lane, want, before, after_tp, after_offset)
     return any and out or 'MORE'
 end
 
--- Returns the oldest unfinished message and its identity, or nil, 'MORE' or 'BAD' as take_heads
--- does.
+-- Returns the envelope, partition and offset of the lane's oldest unfinished message. Otherwise
+-- returns nil, 'MORE' or 'BAD' like take_heads().
 local function first_unfinished(lane)
     local heads = take_heads(lane, 1, 0)
     if type(heads) ~= 'table' then return heads end
     return heads[1][1], heads[1][2], heads[1][3]
 end
 
--- Returns the head to run now. With retry.order skip, heads that are not due yet rotate to the left
--- end of the list; if none is due, returns 'UNDUE' and the earliest due time. If the call reached
--- its limit before it saw all of them, the lane is examined again after LOOK_ON_MS.
+-- Returns the head to run now. With retry.order skip, heads that are not due yet are rotated to the
+-- left end of the list. If no head is due, returns 'UNDUE' and the earliest due time. If the call
+-- reaches a limit before it has examined all heads, the lane is examined again after LOOK_ON_MS.
 local LOOK_ON_MS = 100
 local function runnable_head(lane, skip)
     local head, tp, offset = first_unfinished(lane)
@@ -153,7 +154,7 @@ local function runnable_head(lane, skip)
     return 'UNDUE', earliest
 end
 
--- Does the same as take_heads; but with retry.order skip it returns only one head, which is due.
+-- Returns the same as take_heads(), but with retry.order skip only a single head, which is due.
 local function runnable_heads(lane, skip, want, before, after_tp, after_offset)
     if not skip then return take_heads(lane, want, before, after_tp, after_offset) end
     local head, tp, offset = runnable_head(lane, true)

@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
--- The name of a lane is the name of its lock without the prefix.
+-- The name of a lane is the name of its lock without the prefix of locks.
 local LOCK_PREFIX = #P + 6
 local function lane_of(lock) return sub(lock, LOCK_PREFIX) end
 
--- Returns a list that says which lanes of the batch have waiters; nil if no lane of the shard has
--- any.
+-- Returns a list that says which lanes of the batch have waiting messages, or nil if no lane of the
+-- shard has any.
 local function who_waits(lanes, first_key, n)
     if call('EXISTS', lanes) == 0 then return nil end
     local names = {}
@@ -19,16 +19,17 @@ local function is_paused(lock)
     return any_paused and call('SISMEMBER', P .. 'paused', lane_of(lock)) == 1
 end
 
--- Every script leaves a lane in `lanes` exactly as long as its list exists. If a lane stands there
--- without a list, somebody has deleted the list with its messages, or Redis has evicted it. The
--- stream `vanished` reports the lane to the owners of the messages, who read them from Kafka again.
+-- Every script keeps a lane in `lanes` exactly as long as the lane's waiting list exists. If a lane
+-- is in `lanes` but its list is missing, someone has deleted the list with its messages, or Redis
+-- has evicted it. The stream `vanished` reports the lane to the owners of the messages, who read
+-- the messages from Kafka again.
 local VANISHED_MAX = 10000
 local function list_vanished(lane)
     pcall_('XADD', P .. 'vanished', 'MAXLEN', '~', text(VANISHED_MAX), '*', 'lane', lane)
     call('PEXPIRE', P .. 'vanished', text(100 * math.max(tonumber(epoch[3] or 0), 1000)))
 end
--- Reports the lane in the stream before the lane is removed from `lanes`, because nobody examines a
--- lane that is not in `lanes`.
+-- Reports the lane in the stream `vanished` before removing it from `lanes`, because a lane that is
+-- not in `lanes` is never examined again.
 local function forget_vanished(lane)
     list_vanished(lane)
     call('ZREM', P .. 'lanes', lane)

@@ -1,14 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
--- A lock's value is TOKEN:FENCE.
+-- The value of a lock is TOKEN:FENCE.
 local function is_mine(value, token)
     return value and find(value, token, 1, true) == 1 and string.byte(value, #token + 1) == 58
 end
 
--- Returns how many ms a lock has left, as PTTL does. A lock is set for at most the largest TTL in
--- use, or for MS if its value is "backoff:MS". If more is left, the lock was set before Redis'
--- clock went back and would end too late, so its end is brought forward to that maximum. A bare
--- "backoff" comes from an older version and does not tell its length, so it stays as it is.
+-- Returns the remaining time of a lock in ms, as PTTL does. A lock is set for at most the largest
+-- TTL in use, or for MS if its value is "backoff:MS". A longer remaining time means that the lock
+-- was set before Redis' clock went back and would end too late, so its remaining time is reduced to
+-- that maximum. The value "backoff" without MS comes from an older version and does not contain its
+-- length, so such a lock stays unchanged.
 local function is_backoff(value) return value == 'backoff' or find(value, '^backoff:%d+$') ~= nil end
 local function lock_left(lock)
     local left, most = call('PTTL', lock), tonumber(epoch[3] or 0)

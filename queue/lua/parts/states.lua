@@ -1,22 +1,22 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- @epoch
 -- A replayed message (queue/envelope.h: replay > 0) belongs to a partition "TOPIC:PARTITION#REPLAY"
--- that nobody owns. The replay has no floor, and its state and tries are its own, so it runs even
--- if the original message is known to be done. The marks of a replay expire long after it has left
--- its list.
+-- that has no owner. Such a partition has no floor, and the replay has its own state and tries, so
+-- it runs even if the original message is known to be done. The marks of a replay expire long after
+-- it has left its waiting list.
 local REPLAY_MARK_S = 604800
 
--- A state takes two bits. A byte holds the states of four offsets, that of the lowest in the
--- highest bits. A call reads only the pages of a segment that it needs, or a range of pages at once
--- if its arguments name one. Changes stay in memory, where later reads of the call see them, until
--- save_states() writes them to Redis: of each page the bytes from the first change to the last.
--- Whatever relies on a state is written after the state: the removal of finished heads from a list,
--- and the end of a lock. finish_unsaved: true if this call has found a message finished, and Redis
--- does not know it yet.
+-- A state is two bits. A byte holds the states of four offsets, the lowest offset in the highest
+-- bits. A call reads only the pages of a segment that it needs, or a range of pages at once if its
+-- arguments name a range. Changes stay in memory, where later reads of the call see them, until
+-- save_states() writes them to Redis: of each page, the bytes from the first change to the last.
+-- Two writes rely on states and therefore come after them: the removal of finished heads from a
+-- list, and the end of a lock. finish_unsaved is true if this call has found a message finished and
+-- has not yet written this to Redis.
 local finish_unsaved = false
 local floors, segments, dirty = {}, {}, {}
 local DIVISOR = {[0] = 64, 16, 4, 1}
-local PAGE = 64 -- bytes of a segment that are read together
+local PAGE = 64 -- number of bytes of a segment that are read together
 local function floor_of(tp)
     local f = floors[tp]
     if not f then
@@ -40,8 +40,8 @@ local function segment_at(tp, number, key)
     return s
 end
 local function segment_of(tp, offset) return segment_at(tp, (offset - offset % LW_SEGMENT) / LW_SEGMENT) end
--- s.page is the page that was used last, and begins at byte s.first. s[n] is the page with number
--- n; pages that were read together share one table.
+-- s.page is the page used last, and begins at byte s.first of the segment. s[n] is page number n.
+-- Pages that were read together share one table.
 local function read_pages(s, first, last)
     local page = {byte(call('GETRANGE', s.key, first * PAGE, last * PAGE + PAGE - 1), 1, -1)}
     for i = #page + 1, (last - first + 1) * PAGE do page[i] = 0 end
@@ -63,7 +63,8 @@ local function get_state(s, index)
     local d = DIVISOR[k]
     return (b - b % d) / d % 4
 end
-local function put_state(s, index, state) -- a state never goes down; callers check the floor
+-- Never changes the state of a finished message. Callers compare the offset with the floor.
+local function put_state(s, index, state)
     local k = index % 4
     local at, d = (index - k) / 4, DIVISOR[k]
     local b = s.page[at - s.first + 1] or turn_to(s, at)
@@ -82,11 +83,11 @@ local function put_state(s, index, state) -- a state never goes down; callers ch
 end
 local function state_of(tp, offset) return get_state(segment_of(tp, offset), offset % LW_SEGMENT) end
 local function finished(tp, offset) return offset < floor_of(tp) or state_of(tp, offset) >= LW_STATE_DONE end
-local function set_state(tp, offset, state) -- does not change a state below the floor
+local function set_state(tp, offset, state) -- changes no state below the floor
     if offset >= floor_of(tp) then put_state(segment_of(tp, offset), offset % LW_SEGMENT, state) end
 end
--- Pages of a partition are written oldest first: a message must never be known as done while an
--- earlier one of its key is not.
+-- Pages of a partition are written oldest first, because a message must never be recorded as done
+-- while an earlier message of its key is not.
 local function is_older(a, b)
     if a.segment ~= b.segment then return a.segment < b.segment end
     return a.first < b.first
